@@ -153,7 +153,7 @@ static float function_of(int k, float x) {
 }
 
 /* The formulas' rounding is another where a long double lies near the middle of two floats.
- * (Gradients: tests/api/test_functions.c and tests/nn/test_ops.c.) */
+ * (Gradients: tests/nn/test_ops.c.) */
 Test(math_ops, activations, .timeout = 60) {
     for (int k = 0; k < ACTIVATION_COUNT; k++) {
         struct heap heap = {0};

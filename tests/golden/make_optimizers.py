@@ -1,5 +1,5 @@
-"""Writes optimizers.h: parameters after updates by PyTorch's optimizers, learning rates of its schedules, and smoothed
-losses, as facts for tests/nn/test_optimizer.c, test_schedule.c and test_smoothing.c.
+"""Writes optimizers.h: parameters after updates by PyTorch's optimizers and learning rates of its schedules, as facts for
+tests/nn/test_optimizer.c and test_schedule.c.
 
     python3 tests/golden/make_optimizers.py > tests/golden/optimizers.h
 
@@ -9,7 +9,7 @@ very different sizes, some 0, and one element whose gradient is always 0.
 import struct
 import torch
 
-COUNT, UPDATES, EPOCHS, ROWS, CLASSES = 40, 5, 24, 6, 7
+COUNT, UPDATES, EPOCHS = 40, 5, 24
 OPTIM, RATES = torch.optim, torch.optim.lr_scheduler
 CASES = [("SGD", OPTIM.SGD, dict(lr=0.1, momentum=0.9)),
          ("SGD", OPTIM.SGD, dict(lr=0.1, momentum=0.9, weight_decay=0.01)),
@@ -90,20 +90,3 @@ for text, base, make in SCHEDULES:
         schedule.step()
     print("    {{SCHEDULE_%s}, %s,\n     {%s}}," % (text, base, doubles(rates)))
 print("};\n")
-
-scores = torch.randn(ROWS, CLASSES) * torch.tensor([1.0, 3, 10, 0.1, 30, 1])[:, None]
-labels = torch.randint(0, CLASSES, (ROWS,))
-print("enum { GOLDEN_ROWS = %d, GOLDEN_CLASSES = %d };" % (ROWS, CLASSES))
-print("static const uint32_t golden_scores[GOLDEN_ROWS][GOLDEN_CLASSES] = {")
-for row in scores:
-    print("    {%s}," % words(row))
-print("};\nstatic const int golden_labels[GOLDEN_ROWS] = {%s};" % ", ".join(map(str, labels.tolist())))
-print("/* Of the rows, in float64; and d mean loss / d scores. */")
-print("static const struct {\n    double smoothing, losses[GOLDEN_ROWS], gradient[GOLDEN_ROWS * GOLDEN_CLASSES];")
-print("} golden_smoothing[] = {")
-for e in (0.0, 0.1, 0.5, 1.0):
-    x = scores.double().requires_grad_()
-    losses = torch.nn.functional.cross_entropy(x, labels, reduction="none", label_smoothing=e)
-    losses.mean().backward()
-    print("    {%s,\n     {%s},\n     {%s}}," % (e, doubles(losses.detach()), doubles(x.grad)))
-print("};")

@@ -1,346 +1,287 @@
-/* The functions that a model out of PyTorch is made of: PyTorch's numbers forward and backward, and
- * equal bits on 1, 2 and 4 devices that share 4 virtual ones. A row of the table is a function; the
- * row of that name in tests/golden/make_ops.py says it in PyTorch's words. */
-#include "base/fold.h"
-#include "tests/golden/golden.h"
-#include "tests/nn/step.h"
+/* Every function and layer of the tape, in one table (op_rows.h, layer_rows.h). A row is judged
+ * three ways: by PyTorch's numbers forward and backward on every kind of device, with the kernels
+ * of the reference too; by central differences of its own forward pass; and by equal bits on 1, 2
+ * and 4 devices that share 4 virtual ones. */
+#include "base/philox.h"
+#include "tests/nn/op_bed.h"
 
-enum { V = 4, MOST = 1 << 14, OP_PARAMS = 4 };
+/* ---- functions of several lines ---- */
 
-struct shape {
-    int rank, dims[4];
-};
-
-struct function {
-    const char *name;
-    duet_var *(*call)(duet_tape *t, duet_var *x, duet_var *constant);
-    struct shape x; /* dims[0]: of the golden facts */
-    struct shape params[OP_PARAMS], constant;
-    int tokens; /* bit 0: x is of indices, bit 1: the constant is */
-    int own;    /* 1: x has the numbers of NAME_x, in place of a formula's */
-};
-
-static const char *const FACTS = "tests/golden/ops.txt";
-
-/* ---- the functions; parameters are 0, 1, ... ---- */
-
-#define CALL(name, expression)                                                    \
-    static duet_var *call_##name(duet_tape *t, duet_var *x, duet_var *constant) { \
-        (void)x, (void)constant;                                                  \
-        return expression;                                                        \
+#define S(...) \
+    { sizeof((int[]){__VA_ARGS__}) / sizeof(int), {__VA_ARGS__}, 0 }
+#define L(factor, ...) \
+    { sizeof((int[]){__VA_ARGS__}) / sizeof(int), {__VA_ARGS__}, factor }
+#define I(...)      \
+    (int[]) {       \
+        __VA_ARGS__ \
+    }
+#define VARS(...)    \
+    (duet_var *[]) { \
+        __VA_ARGS__  \
+    }
+#define TIMES(a, number) duet_multiply_number(t, a, number)
+#define ADD(a, b) duet_add(t, a, b)
+#define RELU(a) duet_relu(t, a)
+#define P(i) duet_parameter(t, i)
+#define WORDS(a, i) duet_embedding_of(t, a, i, -1)
+/* A second setting of 0 would be the first again. */
+#define SECOND(p, p1) ((p) && !(p1) ? DUET_NO_PADDING : (p1))
+#define CONV(s, s1, p, p1, d, d1, groups)            \
+    &(struct duet_conv) {                            \
+        {s, s1}, {p, SECOND(p, p1)}, {d, d1}, groups \
+    }
+#define CONV1D(s, p, d)   \
+    &(struct duet_conv) { \
+        {s}, {p}, {d}, 1  \
+    }
+#define POOL(width, s, s1, p, p1, ceil)          \
+    &(struct duet_pool) {                        \
+        {s, s1}, {p, SECOND(p, p1)}, ceil, width \
+    }
+#define HOW(...)                       \
+    &(struct duet_attention_options) { \
+        __VA_ARGS__                    \
     }
 
-static duet_var *call_token(duet_tape *t, duet_var *x, duet_var *constant) {
-    duet_var *both[2] = {duet_expand(t, duet_parameter(t, 0), 3, (int[]){-1, -1, -1}), x};
-    (void)constant;
-    return duet_add(t, duet_cat(t, both, 2, 1), duet_parameter(t, 1));
+/* One operand of a sum is used again, behind the sum or before it. */
+static duet_var *use_behind(duet_tape *t, duet_var *x, int before) {
+    duet_var *b = RELU(x), *a = RELU(x), *c = RELU(before ? b : a);
+    return before ? ADD(ADD(ADD(a, b), RELU(a)), c) : ADD(c, ADD(ADD(a, b), RELU(b)));
 }
-CALL(scale, duet_subtract(t, duet_multiply(t, x, duet_parameter(t, 0)), duet_parameter(t, 0)))
-CALL(scale_1d, duet_multiply(t, duet_multiply(t, duet_parameter(t, 0), x),
-                             duet_reshape(t, duet_parameter(t, 0), 2, (int[]){1, 5})))
-CALL(weight, duet_matmul(t, x, duet_parameter(t, 0)))
-CALL(left, duet_matmul(t, duet_parameter(t, 0), x))
-CALL(view, duet_matmul(t, x, duet_reshape(t, duet_parameter(t, 0), 2, (int[]){5, 2})))
-CALL(constant_left, duet_matmul(t, constant, x))
-CALL(constant_right, duet_matmul(t, x, constant))
-CALL(mask, duet_matmul(t, duet_add(t, x, constant), duet_reshape(t, constant, 2, (int[]){5, 4})))
-CALL(words, duet_add(t, duet_embedding_of(t, x, 0, -1), duet_embedding_of(t, constant, 1, -1)))
-CALL(tied, duet_linear(t, duet_embedding_of(t, x, 0, -1), 0, DUET_NO_BIAS))
-CALL(silu, duet_silu(t, duet_multiply_number(t, x, 4)))
-CALL(hardswish, duet_hardswish(t, duet_multiply_number(t, x, 4)))
-CALL(hardsigmoid, duet_hardsigmoid(t, duet_multiply_number(t, x, 4)))
-CALL(clamp, duet_clamp(t, x, -0.3, 0.7))
-CALL(clamp_below, duet_clamp(t, x, -0.5, INFINITY))
-CALL(clamp_above, duet_clamp(t, x, -INFINITY, 0.5))
-CALL(pow, duet_pow(t, x, 3))
-CALL(pow_minus_1, duet_pow(t, x, -1))
-CALL(pow_minus_2, duet_pow(t, x, -2))
-CALL(pow_0, duet_pow(t, x, 0))
-CALL(pow_1, duet_pow(t, x, 1))
-CALL(pow_2, duet_pow(t, x, 2))
-CALL(pow_3, duet_pow(t, x, 3))
-CALL(pow_half, duet_pow(t, x, 0.5))
-CALL(pow_three_halves, duet_pow(t, x, 1.5))
-CALL(pow_65, duet_pow(t, x, 65))
-
-CALL(where, duet_where(t, duet_above(t, x, 0), duet_multiply(t, x, x), duet_parameter(t, 0)))
-CALL(taken, duet_take_along_dim(t, x, constant, 1))
-CALL(taken_rows, duet_take_along_dim(t, x, constant, -2))
-CALL(taken_of_table, duet_take_along_dim(t, duet_parameter(t, 0), x, 1))
-CALL(added, duet_scatter_add(t, constant, x, 2, 5))
-CALL(added_rows, duet_scatter_add(t, constant, x, 1, 5))
-CALL(argsort, duet_multiply(t, x, duet_argsort(t, x, 1, 0)))
-CALL(argsort_last, duet_multiply(t, x, duet_argsort(t, x, -1, 1)))
-CALL(sorted, duet_take_along_dim(t, x, duet_argsort(t, x, 2, 1), 2))
-CALL(masked_fill, duet_masked_fill(t, x, constant, -2.5))
-CALL(erf, duet_erf(t, duet_multiply_number(t, x, 2)))
-CALL(sin, duet_sin(t, duet_multiply_number(t, x, 4)))
-CALL(cos, duet_cos(t, duet_multiply_number(t, x, 4)))
-CALL(sin_far, duet_sin(t, x))
-CALL(cos_far, duet_cos(t, x))
-CALL(round, duet_round(t, x, DUET_NEAREST))
-CALL(floor, duet_round(t, x, DUET_FLOOR))
-CALL(ceil, duet_round(t, x, DUET_CEIL))
-CALL(remainder_by_3, duet_modulo(t, x, 3, DUET_REMAINDER))
-CALL(remainder_by_minus, duet_modulo(t, x, -2.5, DUET_REMAINDER))
-CALL(fmod_by_3, duet_modulo(t, x, 3, DUET_FMOD))
-CALL(fmod_by_minus, duet_modulo(t, x, -2.5, DUET_FMOD))
-CALL(divide_by_3, duet_modulo(t, x, 3, DUET_FLOOR_DIVIDE))
-CALL(divide_by_minus, duet_modulo(t, x, -2.5, DUET_FLOOR_DIVIDE))
-CALL(trunc, duet_round(t, x, DUET_TRUNC))
-CALL(padded, duet_embedding_of(t, x, 0, 2))
-CALL(windows, duet_reshape(t,
-                           duet_permute(t, duet_reshape(t, x, 6, (int[]){-1, 2, 2, 3, 2, 2}),
-                                        (int[]){0, 1, 3, 5, 2, 4}),
-                           4, (int[]){-1, 6, 2, 4}))
-CALL(transposed,
-     duet_conv_transpose(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 1}, (int[]){1, 1}))
-CALL(transposed_groups,
-     duet_conv_transpose(t, x, 0, DUET_NO_BIAS, &(struct duet_conv){{2, 1}, {0, 1}, {1, 2}, 2},
-                         (int[]){1, 0}))
-CALL(transposed_1d,
-     duet_conv_transpose(t, x, 0, 1, &(struct duet_conv){{3}, {1}, {1}, 1}, (int[]){2, 0}))
-CALL(depthwise, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2}, {1}, {1}, 4}))
-CALL(grouped, duet_conv2d(t, x, 0, DUET_NO_BIAS,
-                          &(struct duet_conv){{1, 2}, {2, DUET_NO_PADDING}, {2, 1}, 2}))
-CALL(conv1d, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2}, {2}, {2}, 1}))
-CALL(square, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 1}))
-
+static duet_var *more_uses(duet_tape *t, duet_var *x) {
+    duet_var *a = RELU(x), *b = RELU(x), *c = RELU(a), *d = RELU(b);
+    return ADD(ADD(ADD(a, b), ADD(c, d)), ADD(RELU(c), RELU(d)));
+}
+static duet_var *residual(duet_tape *t, duet_var *x) {
+    return RELU(ADD(RELU(RELU(x)), x));
+}
+/* Both terms of a difference are used again behind it, so no gradient may be written in place. */
+static duet_var *difference(duet_tape *t, duet_var *a, duet_var *b) {
+    duet_var *d = duet_subtract(t, a, b);
+    return ADD(duet_multiply(t, d, d), duet_subtract(t, duet_multiply(t, a, d), RELU(b)));
+}
+static duet_var *views(duet_tape *t, duet_var *a, duet_var *b) {
+    duet_var *p = duet_reshape(t, a, 4, I(-1, 1, 3, 2)),
+             *q = duet_reshape(t, duet_reshape(t, b, 3, I(-1, 2, 3)), 4, I(-1, 1, 3, 2));
+    return duet_reshape(t, duet_multiply(t, p, q), 2, I(-1, 6));
+}
+/* A token of each sample is looked up, and stands beside the numbers. */
+static duet_var *looked_up(duet_tape *t, duet_var *x) {
+    duet_var *word = WORDS(duet_above(t, duet_narrow(t, x, 1, 0, 2), 0), 0);
+    return duet_multiply(t, duet_flatten(t, word), duet_narrow(t, x, 1, 4, 16));
+}
+/* Products of words with each other, as attention without weights. */
+static duet_var *mixed_words(duet_tape *t, duet_var *x) {
+    duet_var *words = WORDS(x, 0), *row = duet_reshape(t, words, 4, I(-1, 1, 3, 4)),
+             *columns = duet_reshape(t, words, 4, I(-1, 3, 4, 1)),
+             *products = duet_reshape(t, duet_matmul(t, row, columns), 3, I(-1, 3, 3)),
+             *scores = duet_matmul(t, words, duet_reshape(t, words, 3, I(-1, 4, 3))),
+             *mean = duet_mean(t, words, I(1), 1, 1);
+    return duet_mean(t, duet_multiply(t, duet_matmul(t, ADD(scores, products), words), mean), I(1),
+                     1, 0);
+}
+static duet_var *windows(duet_tape *t, duet_var *x) {
+    duet_var *y = duet_reshape(t, x, 6, I(-1, 2, 2, 3, 2, 2));
+    return duet_reshape(t, duet_permute(t, y, I(0, 1, 3, 5, 2, 4)), 4, I(-1, 6, 2, 4));
+}
 /* Keys and values are made of x too, so that all three get gradients. */
-static duet_var *attention_of(duet_tape *t, duet_var *x, const struct duet_attention_options *o) {
-    duet_var *k = duet_multiply(t, x, duet_parameter(t, 0)),
-             *v = duet_matmul(t, x, duet_parameter(t, 1));
+static duet_var *attention(duet_tape *t, duet_var *x, const struct duet_attention_options *o) {
+    duet_var *k = duet_multiply(t, x, P(0)), *v = duet_matmul(t, x, P(1));
     return duet_scaled_dot_product_attention(t, x, k, v, o);
 }
-CALL(attention, attention_of(t, x, NULL))
-CALL(attention_causal,
-     attention_of(t, x, &(struct duet_attention_options){.is_causal = 1, .scale = 3}))
-CALL(attention_mask, attention_of(t, x,
-                                  &(struct duet_attention_options){
-                                      .attn_mask = duet_multiply_number(t, constant, 9)}))
-CALL(attention_learned, duet_scaled_dot_product_attention(t, duet_parameter(t, 0), x, x, NULL))
+/* With all that there may be (biases and first states), or as little as there can be. */
+static duet_var *recurrent(struct call *c, enum duet_recurrent_kind kind, int states, int reverse,
+                           int full) {
+    const int none = DUET_NO_BIAS;
+    const struct duet_recurrent layer = {kind, 0, 1, full ? 2 : none, full ? 3 : none, reverse};
+    c->more[0] = c->b[0], c->more[1] = c->b[1];
+    return duet_recurrent(c->t, c->x, &layer, &c->more[0], states > 1 ? &c->more[1] : NULL);
+}
 
-static const struct function functions[] = {
-    {"attention", call_attention, {4, {3, 2, 5, 4}}, {{1, {4}}, {2, {4, 3}}}, {0}, 0, 0},
-    {"attention_causal", call_attention_causal, {3, {3, 5, 4}}, {{1, {4}}, {2, {4, 3}}}, {0}, 0, 0},
-    {"attention_mask",
-     call_attention_mask,
-     {4, {3, 2, 5, 4}},
-     {{1, {4}}, {2, {4, 3}}},
-     {3, {2, 1, 5}},
-     0,
-     0},
-    {"attention_learned", call_attention_learned, {3, {3, 5, 4}}, {{2, {6, 4}}}, {0}, 0, 0},
-    {"where", call_where, {3, {3, 4, 5}}, {{1, {5}}}, {0}, 0, 0},
-    {"taken", call_taken, {3, {3, 6, 4}}, {{0}}, {2, {9, 4}}, 2, 0},
-    {"taken_rows", call_taken_rows, {3, {3, 6, 4}}, {{0}}, {2, {3, 1}}, 2, 0},
-    {"taken_of_table", call_taken_of_table, {2, {3, 4}}, {{1, {6}}}, {0}, 1, 0},
-    {"added", call_added, {3, {3, 4, 6}}, {{0}}, {1, {6}}, 2, 0},
-    {"added_rows", call_added_rows, {3, {3, 7, 4}}, {{0}}, {2, {7, 1}}, 2, 0},
-    {"argsort", call_argsort, {3, {3, 6, 4}}, {{0}}, {0}, 0, 0},
-    {"argsort_last", call_argsort_last, {2, {2, 7}}, {{0}}, {0}, 0, 1},
-    {"sorted", call_sorted, {3, {3, 4, 37}}, {{0}}, {0}, 0, 0},
-    {"masked_fill", call_masked_fill, {2, {3, 4}}, {{0}}, {1, {4}}, 2, 0},
-    {"erf", call_erf, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
-    {"sin", call_sin, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
-    {"cos", call_cos, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
-    {"sin_far", call_sin_far, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"cos_far", call_cos_far, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"round", call_round, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"floor", call_floor, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"ceil", call_ceil, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"remainder_by_3", call_remainder_by_3, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"remainder_by_minus", call_remainder_by_minus, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"fmod_by_3", call_fmod_by_3, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"fmod_by_minus", call_fmod_by_minus, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"divide_by_3", call_divide_by_3, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"divide_by_minus", call_divide_by_minus, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"trunc", call_trunc, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"padded", call_padded, {2, {3, 4}}, {{2, {5, 6}}}, {0}, 1, 0},
-    {"windows", call_windows, {3, {3, 4, 12}}, {{0}}, {0}, 0, 0},
-    {"transposed", call_transposed, {4, {3, 4, 3, 2}}, {{4, {4, 2, 3, 3}}, {1, {2}}}, {0}, 0, 0},
-    {"transposed_groups",
-     call_transposed_groups,
-     {4, {3, 4, 3, 2}},
-     {{4, {4, 3, 2, 3}}},
-     {0},
-     0,
-     0},
-    {"transposed_1d", call_transposed_1d, {3, {3, 4, 3}}, {{3, {4, 2, 4}}, {1, {2}}}, {0}, 0, 0},
-    {"depthwise", call_depthwise, {4, {3, 4, 6, 5}}, {{4, {4, 1, 3, 3}}, {1, {4}}}, {0}, 0, 0},
-    {"grouped", call_grouped, {4, {3, 4, 6, 5}}, {{4, {6, 2, 3, 2}}}, {0}, 0, 0},
-    {"conv1d", call_conv1d, {3, {3, 4, 9}}, {{3, {5, 4, 3}}, {1, {5}}}, {0}, 0, 0},
-    {"square", call_square, {4, {3, 4, 6, 5}}, {{4, {2, 4, 3, 3}}, {1, {2}}}, {0}, 0, 0},
-    {"token", call_token, {3, {3, 4, 5}}, {{3, {1, 1, 5}}, {3, {1, 5, 5}}}, {0}, 0, 0},
-    {"scale", call_scale, {4, {3, 4, 2, 3}}, {{3, {4, 1, 1}}}, {0}, 0, 0},
-    {"scale_1d", call_scale_1d, {3, {3, 4, 5}}, {{1, {5}}}, {0}, 0, 0},
-    {"weight", call_weight, {3, {3, 4, 5}}, {{2, {5, 2}}}, {0}, 0, 0},
-    {"vector", call_weight, {3, {3, 4, 5}}, {{1, {5}}}, {0}, 0, 0},
-    {"vector_2d", call_weight, {2, {5, 5}}, {{1, {5}}}, {0}, 0, 0},
-    {"vector_4d", call_weight, {4, {3, 2, 4, 5}}, {{1, {5}}}, {0}, 0, 0},
-    {"left_vector", call_left, {3, {3, 4, 5}}, {{1, {4}}}, {0}, 0, 0},
-    {"left_vector_4d", call_left, {4, {3, 2, 4, 5}}, {{1, {4}}}, {0}, 0, 0},
-    {"view", call_view, {3, {3, 4, 5}}, {{1, {10}}}, {0}, 0, 0},
-    {"view_2d", call_view, {2, {5, 5}}, {{1, {10}}}, {0}, 0, 0},
-    {"constant_left", call_constant_left, {3, {3, 4, 5}}, {{0}}, {1, {4}}, 0, 0},
-    {"constant_right", call_constant_right, {2, {5, 5}}, {{0}}, {1, {5}}, 0, 0},
-    {"mask", call_mask, {3, {3, 4, 5}}, {{0}}, {2, {4, 5}}, 0, 0},
-    {"words", call_words, {2, {3, 4}}, {{2, {5, 6}}, {2, {5, 6}}}, {1, {4}}, 3, 0},
-    {"word", call_words, {2, {3, 1}}, {{2, {5, 6}}, {2, {5, 6}}}, {1, {1}}, 3, 0},
-    {"word_row", call_words, {2, {3, 4}}, {{2, {5, 6}}, {2, {5, 6}}}, {2, {1, 4}}, 3, 0},
-    {"tied", call_tied, {2, {3, 4}}, {{2, {5, 6}}}, {0}, 1, 0},
-    {"silu", call_silu, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
-    {"hardswish", call_hardswish, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
-    {"hardsigmoid", call_hardsigmoid, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
-    {"clamp", call_clamp, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
-    {"pow", call_pow, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
-    {"clamp_below", call_clamp_below, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"clamp_above", call_clamp_above, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"pow_minus_1", call_pow_minus_1, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"pow_minus_2", call_pow_minus_2, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"pow_0", call_pow_0, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"pow_1", call_pow_1, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"pow_2", call_pow_2, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"pow_3", call_pow_3, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"pow_half", call_pow_half, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"pow_three_halves", call_pow_three_halves, {2, {2, 4}}, {{0}}, {0}, 0, 1},
-    {"pow_65", call_pow_65, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+/* ---- the table ---- */
+
+#define ROW(name, expression, ...)                          \
+    static duet_var *call_##name(struct call *c) {          \
+        duet_tape *t = c->t;                                \
+        duet_var *x = c->x, *b = c->b[0], *k = c->constant; \
+        const duet_tensor *index = c->index;                \
+        (void)t, (void)x, (void)b, (void)k, (void)index;    \
+        return expression;                                  \
+    }
+#include "tests/nn/layer_rows.h"
+#include "tests/nn/op_rows.h"
+#undef ROW
+#undef TERMS
+#undef PRODUCT
+#undef SUMS
+#undef STATES_1
+#undef STATES_2
+#undef RECURRENT
+
+#define ROW(row_name, expression, ...) {.name = #row_name, .call = call_##row_name, __VA_ARGS__},
+static const struct row rows[] = {
+#include "tests/nn/layer_rows.h"
+#include "tests/nn/op_rows.h"
 };
-enum { FUNCTIONS = sizeof functions / sizeof *functions };
-
-/* ---- one pass ---- */
-
-struct result {
-    int y_rank, y_dims[MAX_RANK], y_count; /* y_count: of a sample */
-    float y[MOST], dx[MOST], dw[OP_PARAMS][MOST];
-};
-
-static int count_of(const struct shape *s, int from) {
-    int count = 1;
-    for (int i = from; i < s->rank; i++)
-        count *= s->dims[i];
-    return count;
-}
-
-static void upload(struct device *device, void **to, const float *from, size_t bytes) {
-    MUST(device_alloc(device, to, MOST * sizeof(float), MEM_WORKSPACE));
-    MUST(copy_to_device(device_compute(device), *to, from, bytes));
-}
-
-/* Sample i of the batch is sample first[segment] + i of all. */
-static void run(struct device *device, const struct function *f, const struct segments *segments,
-                const int *first, struct result *r) {
-    static float x[MOST], dy[MOST], constant[MOST];
-    struct param_spec specs[OP_PARAMS] = {{0}};
-    struct param_set params = {0};
-    struct step_block block = {.seed = 7, .step = 3};
-    struct tensor in = tensor_plain(NULL, DTYPE_F32, f->x.rank, f->x.dims);
-    duet_tensor fixed = {.device = device};
-    struct golden_tensor own = {.count = 0};
-    duet_tape *tape;
-    void *at_dy, *at_block;
-    int n = 0, count = 0, each = count_of(&f->x, 1);
-    for (; count < OP_PARAMS && f->params[count].rank; count++) {
-        specs[count] = (struct param_spec){"w", f->params[count].rank, {0}, 0};
-        memcpy(specs[count].dims, f->params[count].dims, sizeof f->params[count].dims);
-    }
-    if (f->own) {
-        char key[64];
-        snprintf(key, sizeof key, "%s_x", f->name);
-        own = golden_tensor(FACTS, key);
-    }
-    for (int s = 0; s < segments->count; s++)
-        for (int k = 0; k < segments->seg[s].n * each; k++, n++) {
-            int i = first[segments->seg[s].v] * each + k;
-            x[n] = f->tokens & 1 ? (float)(i * 7 % 5)
-                   : f->own      ? (float)own.x[(size_t)i % own.count]
-                                 : golden_value(i, 7919);
-        }
-    for (int i = 0; i < MOST; i++)
-        constant[i] = f->tokens & 2 ? (float)(i * 7 % 5) : golden_value(i, 2003);
-    in.dims[0] = segments->n;
-    upload(device, &in.data, x, sizeof x);
-    upload(device, &fixed.t.data, constant, sizeof constant);
-    upload(device, &at_block, (const float *)(const void *)&block, sizeof block);
-    if (count) MUST(param_set_init(&params, device, specs, count));
-    for (int k = 0; k < count; k++) {
-        for (int i = 0; i < count_of(&f->params[k], 0); i++)
-            dy[i] = golden_value(i, 6007 + 202 * k) / 2;
-        MUST(param_write_value(&params, k, dy));
-    }
-    MUST(tape_init(&tape, device));
-    struct tape_step step = {
-        .segments = segments, .params = count ? &params : NULL, .step = at_block, .training = 1};
-    MUST(tape_begin(tape, &step));
-    duet_var *leaf = tape_leaf(tape, &in, !(f->tokens & 1)), *common = NULL;
-    if (f->constant.rank) {
-        fixed.t = tensor_plain(fixed.t.data, DTYPE_F32, f->constant.rank, f->constant.dims);
-        common = duet_constant(tape, &fixed);
-    }
-    duet_var *y = to_plain(tape, f->call(tape, to_device_layout(tape, leaf), common));
-    cr_assert_not_null(y, "%s: %s", f->name, (tape_error(tape), error_message()));
-    r->y_count = (int)tensor_sample_count(&y->value);
-    r->y_rank = y->value.rank;
-    memcpy(r->y_dims, y->value.dims, sizeof r->y_dims);
-    cr_assert_leq(segments->n * r->y_count, (int)MOST);
-    for (int s = 0, at = 0; s < segments->count; s++)
-        for (int k = 0; k < segments->seg[s].n * r->y_count; k++, at++)
-            dy[at] = golden_value(first[segments->seg[s].v] * r->y_count + k, 3571);
-    upload(device, &at_dy, dy, sizeof dy);
-    struct tensor root = y->value;
-    root.data = at_dy;
-    MUST(tape_backward(tape, y, &root));
-    MUST(copy_to_host(device_compute(device), r->y, y->value.data, tensor_bytes(&y->value)));
-    if (leaf->needs_grad)
-        MUST(copy_to_host(device_compute(device), r->dx, leaf->grad.data, tensor_bytes(&in)));
-    for (int k = 0; k < count; k++)
-        MUST(param_read_grad(&params, k, r->dw[k]));
-    MUST(stream_sync(device_compute(device)));
-    duet_tape_free(tape);
-    param_set_free(&params);
-    void *const memory[] = {in.data, fixed.t.data, at_block, at_dy};
-    for (int i = 0; i < 4; i++)
-        device_free(device, memory[i]);
-}
+enum { ROWS = sizeof rows / sizeof *rows };
 
 /* ---- PyTorch's numbers ---- */
 
-/* Some roundings to float; a wrong term is 1e-2. */
-static void expect(const struct function *f, const char *what, const float *got, int rank,
+/* Relative to 1 + |want|: a few roundings to float, of numbers whose parts are at most 10 times as
+ * large as they (a norm divides by a deviation of 0.3 or more); a wrong term is 1e-2. */
+static const double TOLERANCE = 4e-6;
+
+static void expect(const struct row *r, const char *what, int number, const float *got, int rank,
                    const int *dims) {
+    static const char *const file = "tests/golden/ops.txt";
     char key[64];
-    snprintf(key, sizeof key, "%s_%s", f->name, what);
-    struct golden_tensor want = golden_tensor(FACTS, key);
-    for (int i = 0; i < 4; i++)
-        cr_assert_eq(i < rank ? dims[i] : 0, want.dims[i], "%s: dimension %d is %d, not %d", key, i,
-                     i < rank ? dims[i] : 0, want.dims[i]);
-    golden_near(FACTS, key, got, want.count, 2e-6);
+    snprintf(key, sizeof key, number < 0 ? "%s_%s" : "%s_%s%d", r->as ? r->as : r->name, what,
+             number);
+    struct golden_tensor want = golden_tensor(file, key);
+    for (int i = 0; i < 4; i++) {
+        int dim = i < rank ? dims[i] : rank || i ? 0 : 1;
+        cr_assert_eq(dim, want.dims[i], "%s: dimension %d is %d, not %d", key, i, dim,
+                     want.dims[i]);
+    }
+    golden_near(file, key, got, want.count, TOLERANCE);
 }
 
-static struct device_config config_of(enum device_kind kind, int index, int reference) {
-    return (struct device_config){.kind = kind,
-                                  .index = index,
-                                  .memory_bytes = 16 << 20,
-                                  .check_operands = 1,
-                                  .reference_math = reference};
+static struct device *open_kind(enum device_kind kind, int index, int reference) {
+    struct device_config config = {.kind = kind,
+                                   .index = index,
+                                   .memory_bytes = kind == DEVICE_CUDA ? 96 << 20 : 16 << 20,
+                                   .check_operands = 1,
+                                   .reference_math = reference,
+                                   .timeout_s = 20};
+    struct device *device;
+    MUST(device_open(&device, &config));
+    return device;
 }
 
-Test(ops, pytorch_has_the_same_numbers, .timeout = 60) {
-    static struct result r;
+static struct bed one_segment(const struct row *r, struct device *device) {
     static const int zero[1] = {0};
-    for (int i = 0; i < 2 * FUNCTIONS; i++) {
-        const struct function *f = &functions[i / 2];
-        struct segments one = {.count = 1, .n = f->x.dims[0], .seg = {{0, f->x.dims[0]}}};
-        struct device_config config = config_of(DEVICE_HOST, 0, i % 2);
-        struct device *device;
-        MUST(device_open(&device, &config));
-        run(device, f, &one, zero, &r);
+    int n = r->samples ? r->samples : r->x.dims[0];
+    return (struct bed){.row = r,
+                        .device = device,
+                        .segments = {.count = 1, .n = n, .seg = {{0, n}}},
+                        .first = zero};
+}
+
+static void check_facts(const struct row *r, struct device *device, int n16) {
+    static struct result got;
+    struct bed b = one_segment(r, device);
+    b.n16 = n16;
+    bed_open(&b);
+    bed_forward(&b);
+    bed_backward(&b);
+    bed_read(&b, &got);
+    expect(r, "y", -1, got.y[0], got.ranks[0], got.dims[0]);
+    for (int k = 1; k < MOST_Y && b.y[k]; k++)
+        expect(r, "y", k, got.y[k], got.ranks[k], got.dims[k]);
+    if (!(r->is & TOKENS)) expect(r, "dx", -1, got.dx, r->x.rank, r->x.dims);
+    for (int l = 0; l < MOST_B && r->b[l].rank; l++)
+        expect(r, "b", l, got.db[l], r->b[l].rank, r->b[l].dims);
+    for (int k = 0; k < b.params_count; k++)
+        expect(r, "d", k, got.dw[k], r->w[k].rank, r->w[k].dims);
+    bed_close(&b);
+}
+
+/* n16: x comes in the device's own layout, and other leaves do not. */
+Test(ops, pytorch_has_the_same_numbers, .timeout = 60) {
+    static const struct {
+        enum device_kind kind;
+        int reference, n16;
+    } ways[] = {{DEVICE_HOST, 0, 0},
+                {DEVICE_HOST, 0, 1},
+                {DEVICE_HOST, 1, 0},
+#ifdef CUDA_EMULATION
+                {DEVICE_CUDA, 0, 0},
+#endif
+                {DEVICE_HOST_LATE, 0, 0}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct device *device = open_kind(ways[i].kind, 0, ways[i].reference);
+        for (int r = 0; r < ROWS; r++)
+            if (!(rows[r].is & NO_FACT)) check_facts(&rows[r], device, ways[i].n16);
         device_close(device);
-        expect(f, "y", r.y, r.y_rank, r.y_dims);
-        if (!(f->tokens & 1)) expect(f, "dx", r.dx, f->x.rank, f->x.dims);
-        for (int k = 0; k < OP_PARAMS && f->params[k].rank; k++)
-            expect(f, (char[3]){'d', (char)('0' + k), 0}, r.dw[k], f->params[k].rank,
-                   f->params[k].dims);
+    }
+}
+
+/* ---- central differences ---- */
+
+/* A step of H errs by H^2 times a third derivative, and by float32's roundings over H; together, on
+ * 1 + the gradient's size, below this. A term that is missing is a tenth. */
+static const double OF_DIFFERENCE = 3e-3;
+
+/* The sum of dy[i] y[i] over all roots. */
+static double value(struct bed *b) {
+    static float y[MOST];
+    double sum = 0;
+    bed_forward(b);
+    for (int k = 0; k < MOST_Y && b->y[k]; k++) {
+        take(b, y, &b->y[k]->value);
+        MUST(stream_sync(device_compute(b->device)));
+        for (size_t i = 0; i < tensor_count(&b->y[k]->value); i++)
+            sum += (double)b->dy[k][i] * (double)y[i];
+    }
+    return sum;
+}
+
+/* `gradient` is what backward says of these numbers: a leaf's, or, at NULL, parameter p's. */
+static void judge(struct bed *b, const char *what, const struct tensor *at, int p,
+                  const float *gradient, size_t count) {
+    static float numbers[MOST];
+    if (at)
+        take(b, numbers, at);
+    else
+        MUST(param_read_value(&b->params, p, numbers));
+    MUST(stream_sync(device_compute(b->device)));
+    for (size_t i = 0; i < count; i++) {
+        const float was = numbers[i];
+        double side[2];
+        for (int s = 0; s < 2; s++) {
+            numbers[i] = was + (float)(s ? H : -H);
+            if (at)
+                MUST(copy_to_device(device_compute(b->device), at->data, numbers,
+                                    count * sizeof *numbers));
+            else
+                MUST(param_write_value(&b->params, p, numbers));
+            MUST(stream_sync(device_compute(b->device)));
+            side[s] = value(b);
+        }
+        numbers[i] = was;
+        double want = (side[1] - side[0]) / (2 * H), off = fabs(want - (double)gradient[i]);
+        cr_expect(off <= OF_DIFFERENCE * (1 + fabs(want)), "%s, %s %zu: %g, differences say %g",
+                  b->row->name, what, i, (double)gradient[i], want);
+    }
+    if (at)
+        MUST(copy_to_device(device_compute(b->device), at->data, numbers, count * sizeof *numbers));
+    else
+        MUST(param_write_value(&b->params, p, numbers));
+    MUST(stream_sync(device_compute(b->device)));
+}
+
+static void check_differences(const struct row *r, struct device *device) {
+    static struct result got;
+    struct bed b = one_segment(r, device);
+    b.numbers = OF_DIFFERENCES;
+    bed_open(&b);
+    bed_forward(&b);
+    bed_backward(&b);
+    bed_read(&b, &got);
+    if (!(r->is & TOKENS)) judge(&b, "x", &b.x, 0, got.dx, tensor_count(&b.x));
+    for (int l = 0; l < MOST_B && r->b[l].rank; l++)
+        judge(&b, "b", &b.b[l], 0, got.db[l], tensor_count(&b.b[l]));
+    for (int k = 0; k < b.params_count; k++)
+        judge(&b, "w", NULL, k, got.dw[k], (size_t)count_of(&r->w[k], 0));
+    bed_close(&b);
+}
+
+Test(ops, gradients_are_those_of_differences, .timeout = 120) {
+    for (int reference = 0; reference < 2; reference++) {
+        struct device *device = open_kind(DEVICE_HOST, 0, reference);
+        for (int r = 0; r < ROWS; r++)
+            if (!(rows[r].is & (CORNERS | OWN))) check_differences(&rows[r], device);
+        device_close(device);
     }
 }
 
@@ -349,43 +290,101 @@ Test(ops, pytorch_has_the_same_numbers, .timeout = 60) {
 static const int counts[V] = {9, 17, 0, 10}, firsts[V] = {0, 9, 26, 26};
 
 /* The gradients of W devices are folded as DP folds them. */
-static void train_on(int world, enum device_kind kind, const struct function *f,
-                     struct result *all) {
+static void train_on(int world, enum device_kind kind, const struct row *r, struct result *all) {
     static struct result part[V];
-    for (int r = 0; r < world; r++) {
-        struct device_config config = config_of(kind, r, 0);
-        struct segments segments = segments_of(counts, V, r, world);
-        struct device *device;
-        int each = count_of(&f->x, 1);
-        MUST(device_open(&device, &config));
-        memset(&part[r], 0, sizeof part[r]);
-        run(device, f, &segments, firsts, &part[r]);
-        device_close(device);
-        int width = all->y_count = part[r].y_count;
-        for (int s = 0, at = 0; s < segments.count; at += segments.seg[s++].n) {
-            int v = segments.seg[s].v, n = segments.seg[s].n;
-            memcpy(all->y + firsts[v] * width, part[r].y + at * width,
+    for (int rank = 0; rank < world; rank++) {
+        int each = count_of(&r->x, 1);
+        struct bed b = {.row = r,
+                        .device = open_kind(kind, rank, 0),
+                        .segments = segments_of(counts, V, rank, world),
+                        .first = firsts,
+                        .n16 = 1};
+        memset(&part[rank], 0, sizeof part[rank]);
+        bed_open(&b);
+        bed_forward(&b);
+        bed_backward(&b);
+        bed_read(&b, &part[rank]);
+        bed_close(&b);
+        device_close(b.device);
+        int width = all->y_count = part[rank].y_count;
+        for (int s = 0, at = 0; s < b.segments.count; at += b.segments.seg[s++].n) {
+            int v = b.segments.seg[s].v, n = b.segments.seg[s].n;
+            memcpy(all->y[0] + firsts[v] * width, part[rank].y[0] + at * width,
                    (size_t)(n * width) * sizeof(float));
-            memcpy(all->dx + firsts[v] * each, part[r].dx + at * each,
+            memcpy(all->dx + firsts[v] * each, part[rank].dx + at * each,
                    (size_t)(n * each) * sizeof(float));
         }
     }
     for (struct fold fold = fold_begin(world); fold_next(&fold);)
-        for (int k = 0; k < OP_PARAMS; k++)
-            for (int i = 0; i < MOST; i++)
+        for (int k = 0; k < MOST_W; k++)
+            for (int i = 0; i < count_of(&r->w[k], 0); i++)
                 part[fold.to].dw[k][i] += part[fold.from].dw[k][i];
     memcpy(all->dw, part[0].dw, sizeof all->dw);
 }
 
 Test(ops, bits_do_not_depend_on_the_number_of_devices, .timeout = 120) {
     static struct result single, other;
-    for (int i = 0; i < FUNCTIONS; i++) {
+    for (int i = 0; i < ROWS; i++) {
+        if (rows[i].samples || rows[i].b[0].rank) continue;
         memset(&single, 0, sizeof single), memset(&other, 0, sizeof other);
-        train_on(1, DEVICE_HOST, &functions[i], &single);
+        train_on(1, DEVICE_HOST, &rows[i], &single);
         for (int world = 1; world <= V; world *= 2) {
-            train_on(world, DEVICE_HOST_LATE, &functions[i], &other);
-            cr_assert(!memcmp(&other, &single, sizeof single), "%s on %d devices",
-                      functions[i].name, world);
+            train_on(world, DEVICE_HOST_LATE, &rows[i], &other);
+            cr_assert(!memcmp(&other, &single, sizeof single), "%s on %d devices", rows[i].name,
+                      world);
         }
+    }
+}
+
+/* ---- what no row shows ---- */
+
+/* dropout2d draws for planes, by virtual device and by the number of the layer. */
+Test(ops, dropout2d_draws_for_planes, .timeout = 60) {
+    enum { N = 19, CHANNELS = 5, PIXELS = 9 };
+    static struct result got;
+    static const int first[V] = {0};
+    const struct row *r = rows;
+    while (strcmp(r->name, "dropout2d"))
+        r++;
+    struct bed b = {.row = r,
+                    .device = open_kind(DEVICE_HOST, 0, 0),
+                    .segments = {.count = 2, .n = N, .seg = {{1, 17}, {3, 2}}},
+                    .first = first};
+    bed_open(&b);
+    bed_forward(&b);
+    bed_backward(&b);
+    bed_read(&b, &got);
+    for (int i = 0; i < N * CHANNELS * PIXELS; i++) {
+        int n = i / PIXELS / CHANNELS, c = i / PIXELS % CHANNELS, v = n < 17 ? 1 : 3;
+        uint64_t plane = (uint64_t)((n < 17 ? n : n - 17) * CHANNELS + c);
+        int kept = philox_keep(7, (uint32_t)v, 3, 0, plane, philox_threshold(0.75)) &&
+                   philox_keep(7, (uint32_t)v, 3, 1, plane, philox_threshold(0.5));
+        float want = kept ? 1 / 0.75f * 2 : 0;
+        cr_assert(fabsf(got.dx[i] - want * b.dy[0][i]) <= 1e-6f, "gradient of element %d", i);
+    }
+    bed_close(&b);
+    device_close(b.device);
+}
+
+/* A pass without samples: sums of nothing are 0, means are NaN, gradients are 0. */
+Test(ops, no_samples, .timeout = 30) {
+    static struct result got;
+    static const int zero[1] = {0};
+    for (int i = 0; i < ROWS; i++) {
+        int mean = !strcmp(rows[i].name, "mean_0");
+        if (!mean && strcmp(rows[i].name, "sum_0")) continue;
+        struct row r = rows[i];
+        r.samples = 0;
+        struct bed b = {.row = &r,
+                        .device = open_kind(DEVICE_HOST, 0, 0),
+                        .segments = {.count = 1},
+                        .first = zero};
+        bed_open(&b);
+        bed_forward(&b);
+        bed_backward(&b);
+        bed_read(&b, &got);
+        cr_assert(mean ? isnan(got.y[0][0]) : got.y[0][0] == 0);
+        bed_close(&b);
+        device_close(b.device);
     }
 }
