@@ -44,9 +44,12 @@ const char *nearest_word(const char *word, const char *const *known, int count) 
     int bound = length < 4 ? 1 : (int)length / 4;
     for (int i = 0; i < count; i++) {
         int distance = edit_distance(plain, known[i]);
-        if (distance > bound) continue;
+        /* of two as near the one of this length: --modle is --model and not --mode */
+        int closer = !nearest || distance < bound ||
+                     (strlen(nearest) != length && strlen(known[i]) == length);
+        if (distance > bound || !closer) continue;
         nearest = known[i];
-        bound = distance - 1; /* from here on only a nearer one */
+        bound = distance;
     }
     if (nearest || length <= strlen("--")) return nearest;
     for (int i = 0; i < count; i++) {

@@ -2,8 +2,10 @@
 
 import itertools
 
+from ._library import DuetError
 
-class ExportError(ValueError):
+
+class ExportError(DuetError, ValueError):
     """What of a model cannot be exported: a line for each op, and how to estimate it anyway."""
 
 

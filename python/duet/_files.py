@@ -4,6 +4,8 @@ import json
 import os
 import struct
 
+from ._library import WrongArgument
+
 _TYPES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8"}
 
 
@@ -49,7 +51,7 @@ def _joined(inputs):
     x = numpy.concatenate([row.astype(kind) for row in rows], 1)
     if kind == "float32" and any(row.dtype.kind != "f" and abs(row).max(initial=0) > 1 << 24
                                  for row in rows):
-        raise ValueError("duet: a whole number above 2^24 beside numbers of float32, which cannot "
+        raise WrongArgument("duet: a whole number above 2^24 beside numbers of float32, which cannot "
                          "hold it")
     return x
 
@@ -65,13 +67,13 @@ def save_dataset(path, x, y, x_test=None, y_test=None):
     x, x_test = (_joined(one) if isinstance(one, tuple) else one for one in (x, x_test))
     for one, other in ((x, y), (x_test, y_test)):
         if one is not None and other is not None and len(one) != len(other):
-            raise ValueError(f"duet: {len(one)} samples and {len(other)} answers: give an answer "
+            raise WrongArgument(f"duet: {len(one)} samples and {len(other)} answers: give an answer "
                              "for each sample")
     for name, given in {"x": x, "y": y, "x_test": x_test, "y_test": y_test}.items():
         if given is None:
             continue
         array = _array(given)
         if str(array.dtype) not in _TYPES:
-            raise TypeError(f"duet: {name}: {array.dtype}: give float32, uint8, int32 or int64")
+            raise WrongArgument(f"duet: {name}: {array.dtype}: give float32, uint8, int32 or int64")
         arrays[name] = array
     write_tensors(path, arrays)

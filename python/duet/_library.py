@@ -26,6 +26,18 @@ class DuetError(RuntimeError):
         self.code = code
 
 
+class WrongArgument(DuetError, ValueError, TypeError):
+    """Also what Python's own functions raise of a wrong value or type."""
+
+    def __init__(self, text):
+        super().__init__(text, USAGE)
+
+
+class NoTorch(DuetError, ImportError):
+    def __init__(self, what):
+        super().__init__(f"duet.{what}: there is no torch: pip install torch")
+
+
 def find(name):
     """The path of `name`: beside this file, as pip installs it, or in the build of the tree."""
     given = os.environ.get("DUET_LIBRARY" if name.endswith(".so") else "DUET_COMMAND")

@@ -12,14 +12,13 @@ from . import _library as lib
 ANYBODY = -2
 
 
-class DuetBackendError(dist.DistBackendError):
+class DuetBackendError(dist.DistBackendError, lib.DuetError):
     """Duet's one line. Programs look for PyTorch's words of a timeout and of a lost peer."""
 
     WORDS = {lib.TIMEOUT: "Timed out waiting: ", lib.PEER: "Connection closed by peer: "}
 
     def __init__(self, text, code=lib.FAILED):
-        super().__init__("duet: " + self.WORDS.get(code, "") + text)
-        self.code = code
+        lib.DuetError.__init__(self, "duet: " + self.WORDS.get(code, "") + text, code)
 
 
 class Call(Work):

@@ -13,7 +13,7 @@ import threading
 
 import numpy
 
-from ._library import DuetError, find
+from ._library import DuetError, WrongArgument, find
 
 _WITHOUT_REPORT = {"estimate", "scale"}  # subcommands that write no page
 _ENDS_IN = 10  # seconds that the command has to end after Ctrl-C
@@ -76,6 +76,30 @@ def _words(options):
             yield f"{flag}={','.join(map(str, value)) if several else value}"
 
 
+def _as_arguments(text):
+    """The command's line with --batch-size as batch_size, as it is given here."""
+    text = re.sub(r"--no-([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_") + "=False", text)
+    text = re.sub(r"(?<![\w/])--(?!help)([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), text)
+    return text.replace("unknown option", "unknown argument")
+
+
+def _with_a_file(subcommand, options, folder):
+    """A torch.nn.Module as `model` becomes a file that duet.export writes, traced with `inputs`,
+    and takes random data where no others are named."""
+    model, inputs = options.get("model"), options.pop("inputs", None)
+    if not hasattr(model, "state_dict"):
+        if inputs is not None:
+            raise WrongArgument("inputs: only for a model that is a torch.nn.Module: leave it out")
+        return options
+    if inputs is None:
+        raise WrongArgument(f"model={type(model).__name__}(...): give an example batch, as "
+                            "inputs=torch.randn(8, 3), with which it is exported, or a file of "
+                            "duet.export")
+    from .export import export
+    data = {} if subcommand == "estimate" else {"dataset": "random"}
+    return {**data, **options, "model": export(model, inputs, pathlib.Path(folder, "model.duet"))}
+
+
 class _Progress:
     """One line on stderr that is written again and again, as tqdm does."""
 
@@ -136,10 +160,11 @@ def _follow(process, progress):
 def run(subcommand, *, progress=True, **options):
     """Runs a subcommand and returns its Result. An option that is True stands bare, False is its
     --no- form, None is left out, and a list is given with commas. What the command refuses, or
-    fails at, is a DuetError with its one line; `code` is its exit status. A check that failed
-    (exit status 3) is one too."""
-    words = [find("duet"), subcommand, *_words(options)]
+    fails at, is a DuetError with its one line, in which --batch-size is batch_size; `code` is its
+    exit status. A check that failed (exit status 3) is one too. `model` may be a torch.nn.Module,
+    with an example batch as `inputs`: duet.export then writes it for this run."""
     with tempfile.TemporaryDirectory() as folder:
+        words = [find("duet"), subcommand, *_words(_with_a_file(subcommand, options, folder))]
         record, page = pathlib.Path(folder, "record.json"), pathlib.Path(folder, "page.html")
         words.append(f"--json={record}")
         if subcommand not in _WITHOUT_REPORT:
@@ -150,26 +175,27 @@ def run(subcommand, *, progress=True, **options):
             output, errors = _follow(process, _Progress(progress))
         if process.returncode:
             lines = errors.strip().splitlines() or [f"exit status {process.returncode}"]
-            raise DuetError(re.sub(r"^duet: ", "", lines[-1]), process.returncode)
+            raise DuetError(_as_arguments(re.sub(r"^duet: ", "", lines[-1])),
+                            process.returncode)
         return Result(_plain(json.loads(record.read_text())), output,
                       page.read_text() if page.exists() else None)
 
 
-def train(**options):
+def train(model=None, **options):
     """duet train: one run, in the mode that `mode` names."""
-    return run("train", **options)
+    return run("train", model=model, **options)
 
 
-def compare(**options):
+def compare(model=None, **options):
     """duet compare: the same training as single, DP and DDP; proves that they agree."""
-    return run("compare", **options)
+    return run("compare", model=model, **options)
 
 
-def profile(**options):
+def profile(model=None, **options):
     """duet profile: where time and memory go."""
-    return run("profile", **options)
+    return run("profile", model=model, **options)
 
 
-def estimate(**options):
+def estimate(model=None, **options):
     """duet estimate: what memory and links would bear, without devices."""
-    return run("estimate", **options)
+    return run("estimate", model=model, **options)

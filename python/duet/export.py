@@ -22,7 +22,7 @@ from ._export_graph import ExportError, text_of
 from ._export_seen import refuse_guards, seen
 from ._export_walk import Walk
 from ._files import write_tensors
-from ._library import DuetError
+from ._library import DuetError, NoTorch, WrongArgument
 from .command import estimate
 from .model import describe, saved_bytes
 
@@ -262,19 +262,19 @@ def export(model, example_inputs, path):
     try:
         import torch
     except ImportError:
-        raise ImportError("duet.export: there is no torch: pip install torch") from None
+        raise NoTorch("export") from None
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"duet.export: {model!r} is no model: give a torch.nn.Module")
+        raise WrongArgument(f"duet.export: {model!r} is no model: give a torch.nn.Module")
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         model = model.module
     model, example_inputs = _in_float32(torch, model, example_inputs)
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
     if not tensors or any(not x.dim() or not x.shape[0] for x in tensors) or \
             len({x.shape[0] for x in tensors}) > 1:
-        raise ValueError("duet.export: the inputs have no samples: give tensors whose first "
-                         "dimension counts them, the same number in each")
+        raise WrongArgument("duet.export: the inputs have no samples: give tensors whose first "
+                            "dimension counts them, the same number in each")
     path = pathlib.Path(path)
     try:
         program = _trace(torch, model, example_inputs)

@@ -8,6 +8,7 @@ The model runs forward once on tensors without memory (FakeTensorMode), so it ma
 
 import copy
 
+from ._library import NoTorch, WrongArgument
 from .command import Record
 
 
@@ -57,11 +58,11 @@ def describe(model, *inputs, **named):
         import torch
         from torch.utils import _pytree
     except ImportError:
-        raise ImportError("duet.describe: there is no torch: pip install torch") from None
+        raise NoTorch("describe") from None
     tensors = [x for x in _pytree.tree_leaves((inputs, named)) if isinstance(x, torch.Tensor)]
     if not tensors or not tensors[0].ndim or not tensors[0].shape[0]:
-        raise ValueError("duet.describe: the inputs have no samples: give a tensor whose first "
-                         "dimension counts them")
+        raise WrongArgument("duet.describe: the inputs have no samples: give a tensor whose first "
+                            "dimension counts them")
     samples = tensors[0].shape[0]
     held, outputs = saved_bytes(model, inputs, named)
     return Numbers(params=sum(p.numel() for p in model.parameters()),

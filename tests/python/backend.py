@@ -393,8 +393,8 @@ def failing(what, rank):
     fails(steps, "rank 1")
 
 
-CHECKS = [nested, reductions, moves, messages, handles, many_tensors, groups, training, sharded, spans,
-          misuse]
+CHECKS = [nested, reductions, moves, messages, handles, many_tensors, groups, training, sharded,
+          spans, misuse]
 
 
 def rank_of(rank, n, file, name):

@@ -68,11 +68,31 @@ class Package(unittest.TestCase):
         self.assertIn("loss 2.", errors.getvalue())
 
     def test_errors_have_the_commands_line(self):
-        with self.assertRaisesRegex(duet.DuetError, "^unknown option: --modle=x: did you") as e:
+        said = "^unknown argument: modle=x: did you mean model.$"
+        with self.assertRaisesRegex(duet.DuetError, said) as e:
             duet.train(modle="x")
         self.assertEqual(e.exception.code, 2)
+        with self.assertRaisesRegex(duet.DuetError, "^[^-]*batch_size"):
+            duet.train(**{**SMALL, "batch_size": -1})
         with self.assertRaisesRegex(duet.DuetError, "no/such/file") as e:
             duet.train(**SMALL, init_from="no/such/file")
+
+    def test_a_model_may_come_first(self):
+        options = {name: value for name, value in SMALL.items() if name != "model"}
+        self.assertEqual(duet.train("mlp", **options).runs[0].model, "mlp")
+
+    def test_a_module_is_exported(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("there is no torch")
+        net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+        result = duet.compare(net, inputs=torch.randn(4, 1, 28, 28), devices=2, steps=2, quiet=True)
+        numpy.testing.assert_array_equal(result.runs[1].losses, result.runs[0].losses)
+        with self.assertRaisesRegex(duet.DuetError, "Linear.*inputs=torch.randn"):
+            duet.compare(model=torch.nn.Linear(3, 3))
+        with self.assertRaisesRegex(duet.DuetError, "only for a model that is a torch.nn.Module"):
+            duet.compare("lenet", inputs=torch.randn(2, 3))
 
     def test_ctrl_c_ends_the_command(self):
         # Python ignores the signal where whoever started it did, as a job in the background does.
