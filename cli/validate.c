@@ -118,6 +118,7 @@ static int show_point(const struct hardware *h, const struct series *s,
     printf("%-3s %-16s %-15s %3d  %c %9.2f %9.2f %+6.1f %6s %6s%s\n", s->table, s->machine,
            s->model, p->gpus, p->role, p->ms, ms, error[0], null[0], null[1],
            fabs(error[0]) > 10 ? "  miss" : "");
+    fflush(stdout); /* a row takes seconds */
     if (p->role == 'f') count(&scores[FITTED], error, has);
     if (p->role == 't' || p->role == 'h') count(&scores[HELD_OUT], error, has);
     if (p->role == 'h') count(&scores[HEADLINE], error, has);

@@ -167,6 +167,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     static float pictures[N * 3 * SIDE * SIDE];
     const int32_t labels[N] = {7, 993};
     double losses[2][STEPS];

@@ -37,6 +37,7 @@ static int work(int rank, void *context) {
 }
 
 int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     int code = duet_spawn(2, work, NULL);
     if (code) fprintf(stderr, "all_reduce: %s\n", duet_error());
     return duet_exit_status(code);

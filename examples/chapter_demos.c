@@ -55,6 +55,7 @@ out:
 }
 
 int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     duet_device *devices[2];
     duet_tensor *data[2] = {NULL}, *split[2] = {NULL}, *batch = NULL;
     float numbers[20];

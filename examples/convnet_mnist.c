@@ -108,6 +108,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     const char *words[WORDS] = {"1", "mnist", NULL, NULL, "1"}; /* unless others are given */
     int with_epochs = argc > 2 && !strcmp(argv[1], "--epochs");
     if (with_epochs) words[EPOCHS] = argv[2], argc -= 2, argv += 2;

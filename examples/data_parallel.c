@@ -81,6 +81,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     static float values[MOST];
     int n = argc > 1 ? atoi(argv[1]) : 4, is_complex = argc > 2 && !strcmp(argv[2], "complex");
     const struct duet_param *shapes = is_complex ? complex : simple;

@@ -119,6 +119,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     if (argc < 3 || atoi(argv[2]) < 1)
         return fprintf(stderr, "ddp_train DATASET EPOCHS [FILE]\n"), 2;
     int code = duet_spawn(2, work, argv);

@@ -121,6 +121,7 @@ static int is_known(const char *trap, const char *way) {
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     if (argc < 2 || !is_known(argv[1], argv[2])) {
         fprintf(stderr, "ddp_traps set_epoch|evaluate|prepare [mended], or evaluate module\n");
         return 2;

@@ -60,6 +60,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     const struct duet_optimizer_options sgd = {"sgd", .lr = 0.05, .momentum = 0.9};
     duet_device *devices[DUET_MAX_DEVICES] = {NULL};
     duet_params *params = NULL;

@@ -55,6 +55,7 @@ static const struct duet_model models[2] = {
     {"complex", .sample = {3, 32, 32}, .describe = describe_complex, .forward = complex}};
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     static float samples[ROWS * PIXELS];
     static int32_t labels[ROWS];
     int n = argc > 1 ? atoi(argv[1]) : 2, is_complex = argc > 2 && !strcmp(argv[2], "complex");

@@ -118,6 +118,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     duet_device *device = NULL;
     duet_dataset *set = NULL;
     int code;

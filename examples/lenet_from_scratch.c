@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include "duet.h"
 
 #define TRY(call)                \
@@ -383,6 +382,7 @@ static const char *read_options(char **words, struct options *o) {
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     struct options o = {2, 10, 256, .lr = 0.2, .dataset = "fashion-mnist", .kind = "auto"};
     const char *wrong = argc > 1 ? read_options(argv + 1, &o) : NULL;
     if (wrong) {

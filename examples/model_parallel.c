@@ -197,6 +197,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     int parts = argc > 1 ? atoi(argv[1]) : 0;
     if (parts < 1 || parts > MOST_PARTS || BATCH % parts)
         return fprintf(stderr,

@@ -11,6 +11,7 @@ static inline void need_ranks(const char *program, int n) {
     static const char *const by[][2] = {{"RANK", "WORLD_SIZE"},
                                         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                         {"PMI_RANK", "PMI_SIZE"}};
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     for (int i = 0; i < 3; i++) {
         const char *rank = getenv(by[i][0]), *world = getenv(by[i][1]);
         if (!rank || !world) continue;

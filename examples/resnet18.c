@@ -93,6 +93,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     const struct duet_model resnet18 = {"resnet18", .describe = describe, .init = init};
     if (argc < 6 || atoi(argv[5]) < 1)
         return fprintf(stderr, "resnet18 GPUS BATCH_SIZE LR DATASET EPOCHS [FILE]\n"), 2;

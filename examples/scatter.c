@@ -43,6 +43,7 @@ static int work(int rank, void *context) {
 }
 
 int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     int code = duet_spawn(4, work, NULL);
     if (code) fprintf(stderr, "scatter: %s\n", duet_error());
     return duet_exit_status(code);

@@ -72,6 +72,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     int n = argc > 1 ? atoi(argv[1]) : 4, code, rows[OUTPUTS] = {0};
     float values[MOST];
     int32_t words[3 * N], labels[N];

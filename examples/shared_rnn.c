@@ -133,6 +133,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     const char *network = getenv("NETWORK");
     int code = 0, other = network && !strcmp(network, "rows");
     if (argc > 1) return duet_command(argc, argv, other ? &rows : &rnn);

@@ -125,6 +125,7 @@ out:
 }
 
 int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     static struct result whole, split;
     duet_device *devices[DEVICES] = {NULL};
     duet_rng *rng = NULL;

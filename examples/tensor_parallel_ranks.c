@@ -132,6 +132,7 @@ out:
 }
 
 int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     int code = duet_spawn(2, work, NULL);
     if (code && *duet_error()) fprintf(stderr, "tensor_parallel_ranks: %s\n", duet_error());
     return duet_exit_status(code);

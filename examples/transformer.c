@@ -114,6 +114,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     if (argc < 2 || atoi(argv[1]) < 1) return fprintf(stderr, "transformer STEPS [FILE]\n"), 2;
     int code = duet_spawn(1, work, argv);
     if (code) fprintf(stderr, "transformer: %s\n", duet_error());

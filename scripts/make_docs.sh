@@ -20,7 +20,8 @@ export PATH="$build:$PATH"
 report() { # PAGE COMMAND...
     local page=$1
     shift
-    (cd "$work" && duet "$@" --quiet --report "$page" >"$page.txt") && keep "$page"
+    echo "make docs: $page: duet $*" >&2
+    (cd "$work" && duet "$@" --report "$page" >"$page.txt") && keep "$page"
 }
 
 # Bytes that a browser would show as a page: whole, and with its pictures.

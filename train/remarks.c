@@ -27,6 +27,7 @@ static void show_gathered(const struct run_record *r, const char *title) {
 void remarks_print(const struct session *s, const struct progress *p) {
     const struct run_record *r = s->record;
     const char *title = p->title;
+    if (s->config->unremarked) return;
     if (p->shown && s->halves && !s->config->warned)
         printf("%-6s weights of %s in %s: they are taken as float32\n", title, s->halves,
                run_weights(s->config));

@@ -131,6 +131,7 @@ struct run_config {
     /* What is measured and said. */
     int log_interval; /* print the loss of every such step of an epoch; 0: none */
     int quiet;
+    int unremarked;     /* profile: progress on a terminal, and nothing else is said */
     int warned;         /* 1: no warnings at the start: --quiet, or an earlier job gave them */
     int stoppable;      /* SIGINT and SIGTERM end it after a step, so that it has a record */
     int64_t started_ns; /* now_ns when it was asked for: first_step_seconds counts from it */

@@ -150,7 +150,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
                                           : device_default_memory(s->devices);
     s->gpus = kind == DEVICE_CUDA ? (s->devices < physical ? s->devices : physical) : 0;
     /* compare, which hashes, prints this itself */
-    if (s->devices > physical && s->rank == 0 && !c->quiet && !c->hashes)
+    if (s->devices > physical && s->rank == 0 && !c->quiet && !c->unremarked && !c->hashes)
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
     for (int i = 0; i < s->device_count; i++) {
         uint64_t given = run_device_memory(c, s->first_device + i);

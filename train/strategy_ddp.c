@@ -102,7 +102,9 @@ static int ddp_strategy_hash_values(struct session *s, const struct step_block *
 /* PyTorch's warning, once. */
 static void say_if_none_unused(const struct session *s, const struct duet_ddp *ddp) {
     const struct run_config *c = s->config;
-    if (!c->ddp.find_unused || ddp_found_unused(ddp) || s->rank || c->quiet || c->hashes) return;
+    if (!c->ddp.find_unused || ddp_found_unused(ddp) || s->rank || c->quiet || c->unremarked ||
+        c->hashes)
+        return;
     printf(
         "DDP    find_unused_parameters=True was specified in DDP constructor, but did not find any "
         "unused parameters in the forward pass: leave out --find-unused-parameters: each step is "

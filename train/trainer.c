@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/api.h"
 #include "base/clock.h"
@@ -323,7 +324,7 @@ static int run_loop(struct loop *l) {
     measure_start(s);
     CHECK(feed_open(&l->feed, s));
     progress_start(&l->progress, mode_title(c->mode), per_epoch, l->last_step, c->log_interval,
-                   c->quiet || !session_leads(s));
+                   c->quiet || (c->unremarked && !isatty(STDERR_FILENO)) || !session_leads(s));
     l->progress.first = l->step;
     l->progress.untimed = *c->clock.gpu != 0;
     if (*c->files.resume) CHECK(start_resumed(l, per_epoch));

@@ -2,6 +2,7 @@
 #include "mlp.h"
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     duet_device *devices[DUET_MAX_DEVICES] = {NULL};
     duet_params *params = NULL;
     duet_tape *tape = NULL;

@@ -41,6 +41,7 @@ out:
 }
 
 int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     int code = duet_spawn(2, work, NULL);
     if (code) fprintf(stderr, "%s\n", duet_error());
     return duet_exit_status(code);

@@ -2,6 +2,7 @@
 #include "mlp.h"
 
 int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     duet_device *devices[1] = {NULL};
     duet_params *params = NULL;
     duet_tape *tape = NULL;

@@ -251,14 +251,20 @@ def _text_of(walk, result, examples, saves):
     return "\n".join([*lines, *saves, *_used(writer.lines, result, walk.inputs), ""]), tensors
 
 
-def export(model, example_inputs, path):
+def _progress(quiet, text):
+    """A line on a terminal that whatever comes next overwrites: tracing takes up to minutes."""
+    if not quiet and sys.stderr.isatty():
+        print(f"{text:<72}\r", end="", file=sys.stderr, flush=True)
+
+
+def export(model, example_inputs, path, quiet=False):
     """Writes `path`, a text, and beside it the weights, path with .safetensors in place of .duet.
     A model in eval mode is traced in training mode; of one in training mode the layers in eval
     mode stay so: a BatchNorm keeps its statistics. A model in half precision becomes float32, with
     a warning. What has requires_grad=False stays frozen.
     example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
     names every op that Duet has not, with its module and the line of your source. Returns `path`.
-    Nothing of the model changes."""
+    Nothing of the model changes. quiet: no line of progress on a terminal."""
     try:
         import torch
     except ImportError:
@@ -276,6 +282,7 @@ def export(model, example_inputs, path):
         raise WrongArgument("duet.export: the inputs have no samples: give tensors whose first "
                             "dimension counts them, the same number in each")
     path = pathlib.Path(path)
+    _progress(quiet, f"duet.export: tracing {type(model).__name__} ...")
     try:
         program = _trace(torch, model, example_inputs)
     except Exception as error:
@@ -283,6 +290,7 @@ def export(model, example_inputs, path):
         why = next((why for words, why in _WHY.items() if words in first[0]), "")
         raise ExportError(f"duet.export: torch.export cannot trace {type(model).__name__}: "
                           f"{first[0]}{why}{_otherwise(model, example_inputs)}") from error
+    _progress(quiet, "duet.export: writing its ops ...")
     walk = Walk(torch, model, program)
     tokens = [x for x in tensors if not x.is_floating_point()]
     walk.writer.guesses = bool(tokens)
@@ -296,9 +304,11 @@ def export(model, example_inputs, path):
     if walk.refusals:
         raise ExportError("duet.export: " + "\n".join(dict.fromkeys(walk.refusals)) +
                           _otherwise(model, example_inputs))
+    _progress(quiet, "duet.export: computing it once, for what PyTorch saves ...")
     text, stored = _text_of(walk, result, tensors, _saves(torch, model, example_inputs))
     _check(path, text, "cross-entropy" if len(result.shape) > 1 else "mse")
     write_tensors(_weights_of(path), {name: tensor.detach().cpu().numpy()
                                       for name, tensor in stored.items()})
     path.write_text(text, encoding="utf-8")
+    _progress(quiet, "")
     return path

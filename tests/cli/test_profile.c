@@ -213,3 +213,21 @@ Test(cli_profile, memory_of_the_optimizer, .timeout = 120, .init = cli_folder_ma
         json_free(root);
     }
 }
+
+/* Progress is a line on a terminal, as compare's; elsewhere, and with --quiet, there is none. */
+Test(cli_profile, progress_on_a_terminal, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    for (int quiet = 0; quiet < 2; quiet++) {
+        struct cli c;
+        cli_start_on_terminal(&c, "profile --devices 2 --steps 3%s", quiet ? " --quiet" : "");
+        cli_wait(&c);
+        cr_assert_eq(c.status, 0, "%s", c.err);
+        cr_expect_eq(c.shown && strstr(c.shown, "DDP    epoch 1/1  step 3  loss "), !quiet, "%s",
+                     c.shown);
+        cli_free(&c);
+    }
+    struct cli c;
+    cli_run(&c, "profile --devices 2 --steps 3");
+    cr_expect(!*c.progress && !*c.err, "%s%s", c.progress, c.err);
+    cli_free(&c);
+}
