@@ -50,17 +50,16 @@ void link_end(struct link *l) {
     link_drop_queue(l);
     frame_free(l->incoming);
     l->incoming = NULL;
-    struct link **at = &all->first;
-    while (!l->user && *at != l)
-        at = &(*at)->next;
-    if (!l->user) *at = l->next;
     pthread_mutex_unlock(&all->lock);
-    if (l->user) {
-        all->events.on_gone(all->events.context, l->user);
-    } else {
-        all->events.on_refused(all->events.context, l->role == ROLE_DIALS);
-        free(l);
-    }
+    if (l->user && all->events.on_gone(all->events.context, l->user)) return;
+    if (!l->user) all->events.on_refused(all->events.context, l->role == ROLE_DIALS);
+    pthread_mutex_lock(&all->lock);
+    struct link **at = &all->first;
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    pthread_mutex_unlock(&all->lock);
+    free(l);
 }
 
 /* ---- writing ---- */

@@ -47,8 +47,8 @@ void link_take_in(struct link *l);
 /* Under the lock: what the socket takes, but not for long. An error of it is seen by the reader. */
 void link_write_some(struct link *l);
 void link_drop_queue(struct link *l); /* under the lock */
-/* On the thread of the links. A stranger's link goes whole; of a peer's the memory stays, since
- * others send to it. The text of the thread's error, or "", is why. */
+/* On the thread of the links. A stranger's link goes whole; of a peer's the memory may stay
+ * (on_gone). The text of the thread's error, or "", is why. */
 void link_end(struct link *l);
 
 #endif

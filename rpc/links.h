@@ -12,7 +12,8 @@
  *     on_refused a connection has ended without a good hello: error_message() says why, or is "".
  *                dialed 1: links_dial has made it
  *     on_frame   a frame has come; it belongs to the receiver. Those of one link in order
- *     on_gone    the stream has ended; the last event of a link */
+ *     on_gone    the stream has ended; the last event of a link. 1: the link stays until
+ *                links_close, since others may still send to it; 0: nobody has it */
 #ifndef RPC_LINKS_H
 #define RPC_LINKS_H
 
@@ -27,7 +28,7 @@ struct link_events {
     void *(*on_link)(void *context, struct link *link, const struct hello *hello);
     void (*on_refused)(void *context, int dialed);
     void (*on_frame)(void *context, void *user, struct frame *frame);
-    void (*on_gone)(void *context, void *user);
+    int (*on_gone)(void *context, void *user);
     void *context;
 };
 

@@ -73,7 +73,7 @@ static void on_refused(void *context, int dialed) {
     pthread_mutex_unlock(&rpc->lock);
 }
 
-static void on_gone(void *context, void *user) {
+static int on_gone(void *context, void *user) {
     duet_rpc *rpc = context;
     struct peer *peer = user;
     pthread_mutex_lock(&rpc->lock);
@@ -83,7 +83,9 @@ static void on_gone(void *context, void *user) {
         pthread_cond_broadcast(&rpc->changed);
     }
     peer_ends(rpc, peer, PEER_GONE, "its process has ended");
+    int stays = peer->link != NULL;
     pthread_mutex_unlock(&rpc->lock);
+    return stays;
 }
 
 /* ---- which transport, and the secret ---- */

@@ -160,8 +160,9 @@ static void drop_frame(void *context, void *user, struct frame *frame) {
     (void)context, (void)user;
     frame_free(frame);
 }
-static void gone(void *context, void *user) {
+static int gone(void *context, void *user) {
     (void)context, (void)user;
+    return 1;
 }
 
 static void begin_at(struct link *to) {
