@@ -122,6 +122,7 @@ void event_file_scalar(struct event_file *f, double wall_time, int64_t step, con
 void event_file_start(struct event_file *f, double wall_time, int64_t step) {
     static const unsigned char start[] = {1 << 3 | WIRE_VARINT, 1};
     struct bytes event = {.count = 0};
+    if (!f->file) return;
     put_double(&event, 1, wall_time);
     put_field(&event, 2, WIRE_VARINT);
     put_varint(&event, (uint64_t)step);
