@@ -1,5 +1,5 @@
-/* Random numbers against PyTorch's (tests/golden/rng.h), and Philox against the test vectors of its
- * authors. */
+/* Random numbers against PyTorch's (tests/golden/rng.txt), and Philox against the test vectors of
+ * its authors. */
 #include <stdint.h>
 
 #include "base/philox.h"
@@ -35,19 +35,26 @@ Test(random, engine_is_mt19937, .timeout = 30) {
 
 Test(random, uniform_and_normal_are_pytorchs, .timeout = 60) {
     static float x[4099];
-    for (int i = 0; i < COUNT(golden_draws); i++) {
+    for (int i = 0; i < DRAWS; i++) {
         struct rng r;
-        int n = golden_draws[i].count;
-        double a = golden_draws[i].a, b = golden_draws[i].b;
-        rng_seed(&r, golden_draws[i].seed);
-        if (golden_draws[i].kind == UNIFORM)
+        int n;
+        double a, b;
+        uint64_t seed, hash;
+        uint32_t first, last;
+        char line[512], kind[32];
+        cr_assert_eq(sscanf(rng_row("draw", i, line),
+                            "%31s %" SCNu64 " %d %lf %lf %" SCNx32 " %" SCNx32 " %" SCNx64, kind,
+                            &seed, &n, &a, &b, &first, &last, &hash),
+                     8);
+        rng_seed(&r, seed);
+        if (!strcmp(kind, "UNIFORM"))
             rng_uniform(&r, x, (size_t)n, a, b);
         else
             rng_normal(&r, x, (size_t)n, a, b);
-        if (golden_draws[i].kind == NORMAL_TWICE) rng_normal(&r, x, (size_t)n, a, b);
-        cr_assert_eq(float_bits(x[0]), golden_draws[i].first, "row %d, first of %d", i, n);
-        cr_assert_eq(float_bits(x[n - 1]), golden_draws[i].last, "row %d, last of %d", i, n);
-        cr_assert_eq(fnv_words(FNV_START, x, n), golden_draws[i].hash, "row %d, %d values", i, n);
+        if (!strcmp(kind, "NORMAL_TWICE")) rng_normal(&r, x, (size_t)n, a, b);
+        cr_assert_eq(float_bits(x[0]), first, "row %d, first of %d", i, n);
+        cr_assert_eq(float_bits(x[n - 1]), last, "row %d, last of %d", i, n);
+        cr_assert_eq(fnv_words(FNV_START, x, n), hash, "row %d, %d values", i, n);
     }
 }
 
@@ -70,13 +77,17 @@ Test(random, kept_normal_survives_uniforms_and_dies_with_the_seed, .timeout = 30
 
 Test(random, permutations_are_pytorchs, .timeout = 60) {
     static int32_t order[60000];
-    for (int i = 0; i < COUNT(golden_permutations); i++) {
+    for (int i = 0; i < PERMUTATIONS; i++) {
         struct rng r;
-        int n = golden_permutations[i].n;
-        rng_seed(&r, golden_permutations[i].seed);
+        int n;
+        uint64_t seed, hash;
+        char line[512];
+        cr_assert_eq(
+            sscanf(rng_row("permutation", i, line), "%" SCNu64 " %d %" SCNx64, &seed, &n, &hash),
+            3);
+        rng_seed(&r, seed);
         rng_permutation(&r, order, n);
-        cr_assert_eq(fnv_words(FNV_START, order, n), golden_permutations[i].hash, "row %d, n %d", i,
-                     n);
+        cr_assert_eq(fnv_words(FNV_START, order, n), hash, "row %d, n %d", i, n);
     }
     static const int32_t known[10] = {4, 1, 7, 5, 3, 9, 0, 8, 6, 2};
     struct rng r;
@@ -85,46 +96,64 @@ Test(random, permutations_are_pytorchs, .timeout = 60) {
     cr_assert_arr_eq(order, known, sizeof known);
 }
 
+/* randint(low, high, (count,)), and the rand(1) that follows; the hash is over 64-bit words. */
 Test(random, integers_as_pytorch, .timeout = 60) {
     static int64_t x[1001];
-    for (int i = 0; i < COUNT(golden_integers); i++) {
+    for (int i = 0; i < INTEGERS; i++) {
         struct rng r;
-        int count = golden_integers[i].count;
-        int64_t low = golden_integers[i].low;
-        uint64_t range = (uint64_t)golden_integers[i].high_less_1 - (uint64_t)low + 1;
+        int wide, count;
+        uint64_t seed, hash;
+        int64_t low, high_less_1, first, last;
+        uint32_t want;
         float next;
-        rng_seed(&r, golden_integers[i].seed);
+        char line[512];
+        cr_assert_eq(sscanf(rng_row("integers", i, line),
+                            "%" SCNu64 " %d %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
+                            " %" SCNx64 " %" SCNx32,
+                            &seed, &wide, &count, &low, &high_less_1, &first, &last, &hash, &want),
+                     9);
+        rng_seed(&r, seed);
         for (int k = 0; k < count; k++)
-            x[k] = rng_integer(&r, low, range);
-        cr_assert_eq(x[0], golden_integers[i].first, "row %d", i);
-        cr_assert_eq(x[count - 1], golden_integers[i].last, "row %d", i);
-        cr_assert_eq(fnv_words(FNV_START, x, 2 * count), golden_integers[i].hash, "row %d", i);
+            x[k] = rng_integer(&r, low, (uint64_t)high_less_1 - (uint64_t)low + 1);
+        cr_assert_eq(x[0], first, "row %d", i);
+        cr_assert_eq(x[count - 1], last, "row %d", i);
+        cr_assert_eq(fnv_words(FNV_START, x, 2 * count), hash, "row %d", i);
         rng_uniform(&r, &next, 1, 0, 1); /* it took as many words */
-        cr_assert_arr_eq(&next, &golden_integers[i].next, sizeof next, "row %d", i);
+        cr_assert_eq(float_bits(next), want, "row %d", i);
     }
 }
 
+/* Layers in the order they were made after one manual_seed(seed); and randn(count) * scale. */
 Test(random, layers_start_as_pytorchs, .timeout = 60) {
     static float weight[128 * 9216], bias[128];
     struct rng r;
-    for (int i = 0; i < COUNT(golden_layers); i++) {
-        int out = golden_layers[i].out, in = golden_layers[i].in, k = golden_layers[i].k;
-        int groups = golden_layers[i].groups, count = out * (in / groups) * k * k;
-        if (i == 0 || golden_layers[i].seed != golden_layers[i - 1].seed)
-            rng_seed(&r, (uint64_t)golden_layers[i].seed);
-        init_weight(&r, weight, (size_t)count, in / groups * k * k);
-        init_bias(&r, bias, (size_t)out, in / groups * k * k);
-        cr_assert_eq(fnv_words(FNV_START, weight, count), golden_layers[i].weight,
-                     "layer %d: weight", i);
-        cr_assert_eq(fnv_words(FNV_START, bias, out), golden_layers[i].bias, "layer %d: bias", i);
+    char line[512];
+    for (int i = 0, before = -1; i < LAYERS; i++) {
+        int seed, out, in, groups, k;
+        uint64_t of_weight, of_bias;
+        cr_assert_eq(sscanf(rng_row("layer", i, line), "%d %*s %d %d %d %d %" SCNx64 " %" SCNx64,
+                            &seed, &out, &in, &groups, &k, &of_weight, &of_bias),
+                     7);
+        int inputs = in / groups * k * k, count = out * inputs;
+        if (seed != before) rng_seed(&r, (uint64_t)seed);
+        before = seed;
+        init_weight(&r, weight, (size_t)count, inputs);
+        init_bias(&r, bias, (size_t)out, inputs);
+        cr_assert_eq(fnv_words(FNV_START, weight, count), of_weight, "layer %d: weight", i);
+        cr_assert_eq(fnv_words(FNV_START, bias, out), of_bias, "layer %d: bias", i);
     }
-    for (int i = 0; i < COUNT(golden_scaled); i++) {
-        rng_seed(&r, golden_scaled[i].seed);
-        rng_normal(&r, weight, (size_t)golden_scaled[i].count, 0, 1);
-        for (int k = 0; k < golden_scaled[i].count; k++)
-            weight[k] *= golden_scaled[i].scale;
-        cr_assert_eq(fnv_words(FNV_START, weight, golden_scaled[i].count), golden_scaled[i].hash,
-                     "row %d", i);
+    for (int i = 0; i < SCALED; i++) {
+        int count;
+        float scale;
+        uint64_t seed, hash;
+        cr_assert_eq(sscanf(rng_row("scaled", i, line), "%" SCNu64 " %d %f %" SCNx64, &seed, &count,
+                            &scale, &hash),
+                     4);
+        rng_seed(&r, seed);
+        rng_normal(&r, weight, (size_t)count, 0, 1);
+        for (int k = 0; k < count; k++)
+            weight[k] *= scale;
+        cr_assert_eq(fnv_words(FNV_START, weight, count), hash, "row %d", i);
     }
 }
 

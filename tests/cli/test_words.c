@@ -8,9 +8,9 @@
 static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
     struct cli c;
     cli_run(&c, "sampler --dataset-size %d --world-size=%d --rank %d --seed %d --epoch %d %s %s",
-            golden_samplers[i].n, golden_samplers[i].replicas, rank, golden_samplers[i].seed,
-            golden_samplers[i].epoch, golden_samplers[i].drop_last ? "--drop_last" : "",
-            golden_samplers[i].shuffle ? "" : "--no-shuffle");
+            rng_sampler(i).n, rng_sampler(i).replicas, rank, rng_sampler(i).seed,
+            rng_sampler(i).epoch, rng_sampler(i).drop_last ? "--drop_last" : "",
+            rng_sampler(i).shuffle ? "" : "--no-shuffle");
     cr_assert(c.status == 0 && !*c.err, "case %d, rank %d: status %d: %s", i, rank, c.status,
               c.err);
     int n = 0;
@@ -21,22 +21,22 @@ static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
         hash = fnv_words(hash, &index, 1);
         line = end + 1;
     }
-    cr_assert_eq(n, golden_samplers[i].per_rank, "case %d, rank %d: %d lines", i, rank, n);
+    cr_assert_eq(n, rng_sampler(i).per_rank, "case %d, rank %d: %d lines", i, rank, n);
     cli_free(&c);
     return hash;
 }
 
 Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    int cases = (int)(sizeof golden_samplers / sizeof *golden_samplers), done = 0;
+    int cases = SAMPLERS, done = 0;
     int most_ranks = test_short() ? 3 : 8;
     for (int i = 0; i < cases; i += test_short() ? 7 : 5) {
         uint64_t hash = FNV_START;
         /* Each rank is a process. tests/data tries the function itself with all cases. */
-        if (golden_samplers[i].replicas > most_ranks) continue;
-        for (int rank = 0; rank < golden_samplers[i].replicas; rank++)
+        if (rng_sampler(i).replicas > most_ranks) continue;
+        for (int rank = 0; rank < rng_sampler(i).replicas; rank++)
             hash = hash_of_rank(hash, i, rank);
-        cr_expect_eq(hash, golden_samplers[i].hash, "case %d", i);
+        cr_expect_eq(hash, rng_sampler(i).hash, "case %d", i);
         done++;
     }
     cr_assert_geq(done, 5, "too few cases are small enough");

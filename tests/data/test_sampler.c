@@ -17,20 +17,19 @@ static int32_t *indices(const struct order *o, int rank, int epoch, int *n) {
 }
 
 Test(sampler, lists_are_pytorchs, .timeout = 30) {
-    for (int i = 0; i < COUNT(golden_samplers); i++) {
-        struct order o = {golden_samplers[i].n, golden_samplers[i].replicas,
-                          golden_samplers[i].drop_last ? ORDER_CUT : ORDER_PAD,
-                          golden_samplers[i].shuffle, (uint64_t)golden_samplers[i].seed};
+    for (int i = 0; i < SAMPLERS; i++) {
+        const struct sampler g = rng_sampler(i);
+        struct order o = {g.n, g.replicas, g.drop_last ? ORDER_CUT : ORDER_PAD, g.shuffle,
+                          (uint64_t)g.seed};
         uint64_t hash = FNV_START;
         for (int rank = 0; rank < o.replicas; rank++) {
             int n;
-            int32_t *list = indices(&o, rank, golden_samplers[i].epoch, &n);
-            cr_assert_eq(n, golden_samplers[i].per_rank, "row %d: %d of a rank", i, n);
+            int32_t *list = indices(&o, rank, g.epoch, &n);
+            cr_assert_eq(n, g.per_rank, "row %d: %d of a rank", i, n);
             hash = fnv_words(hash, list, n);
             free(list);
         }
-        cr_assert_eq(hash, golden_samplers[i].hash, "row %d: n %d, %d replicas", i, o.count,
-                     o.replicas);
+        cr_assert_eq(hash, g.hash, "row %d: n %d, %d replicas", i, o.count, o.replicas);
     }
 }
 

@@ -3,7 +3,8 @@
 #include <math.h>
 
 #include "base/random.h"
-#include "tests/golden/optimizers.h"
+#include "nn/optimizer/optimizer.h"
+#include "tests/golden/golden.h"
 #include "tests/device/shared.h"
 
 enum { PARAMS = 6, STEPS = 4 };
@@ -139,27 +140,62 @@ enum { ROUNDINGS = 2 }; /* of a parameter in one update: AdamW rounds it before 
  * place of the right one, all 40 are equal here too. */
 enum { BY_ITS_ROOT = 3 };
 
-static float float_of(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+#define FILE_OF_FACTS "tests/golden/optimizers.txt"
+enum { COUNT = 40, UPDATES = 5 };
+
+static const struct {
+    struct optimizer_config config;
+    double learning_rate;
+} updates[] = {
+    {{.kind = OPTIMIZER_SGD, .momentum = 0.9}, 0.1},
+    {{.kind = OPTIMIZER_SGD, .weight_decay = 0.01, .momentum = 0.9}, 0.1},
+    {{.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = 1}, 0.1},
+    {{.kind = OPTIMIZER_SGD, .weight_decay = 0.01, .momentum = 0.9, .nesterov = 1}, 0.1},
+    {{.kind = OPTIMIZER_SGD, .momentum = 0.9, .dampening = 0.3}, 0.1},
+    {{.kind = OPTIMIZER_SGD, .weight_decay = 0.01, .momentum = 0.7, .dampening = 0.9}, 0.1},
+    {{.kind = OPTIMIZER_ADADELTA, .rho = 0.9, .epsilon = 1e-06}, 1.0},
+    {{.kind = OPTIMIZER_ADADELTA, .weight_decay = 0.01, .rho = 0.9, .epsilon = 1e-06}, 0.5},
+    {{.kind = OPTIMIZER_ADADELTA, .rho = 0.7, .epsilon = 0.0001}, 0.5},
+    {{.kind = OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-08}, 0.001},
+    {{.kind = OPTIMIZER_ADAM, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-08},
+     0.05},
+    {{.kind = OPTIMIZER_ADAM, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-05}, 0.01},
+    {{.kind = OPTIMIZER_ADAMW,
+      .weight_decay = 0.01,
+      .beta1 = 0.9,
+      .beta2 = 0.999,
+      .epsilon = 1e-08},
+     0.001},
+    {{.kind = OPTIMIZER_ADAMW, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-08},
+     0.05},
+    {{.kind = OPTIMIZER_ADAMW, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-05}, 0.01}};
+
+static void fact(const char *name, float numbers[COUNT]) {
+    struct golden_tensor t = golden_tensor(FILE_OF_FACTS, name);
+    cr_assert_eq(t.count, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = (float)t.x[i];
 }
 
 static void update_as_pytorch(int which, struct device *d, float *after) {
     struct param_set set;
     struct optimizer o;
-    const struct optimizer_config config = golden_updates[which].config;
-    const struct param_spec one = {"w", 1, {GOLDEN_COUNT}, 0};
+    const struct optimizer_config config = updates[which].config;
+    const struct param_spec one = {"w", 1, {COUNT}, 0};
     struct step_block *step = (struct step_block *)test_floats(d, 64);
     MUST(param_set_init(&set, d, &one, 1));
     MUST(optimizer_init(&o, &set, &config));
-    MUST(param_write_value(&set, 0, (const float *)golden_start));
-    for (int u = 0; u < GOLDEN_UPDATES; u++) {
+    float numbers[COUNT];
+    fact("start", numbers);
+    MUST(param_write_value(&set, 0, numbers));
+    for (int u = 0; u < UPDATES; u++) {
         struct step_block block = {.row = 0};
-        optimizer_schedule(&block, &config, golden_updates[which].learning_rate, u);
+        char key[32];
+        snprintf(key, sizeof key, "grads_%d", u);
+        fact(key, numbers);
+        optimizer_schedule(&block, &config, updates[which].learning_rate, u);
         MUST(stream_write(device_compute(d), step, &block, sizeof block));
-        MUST(copy_to_device(device_compute(d), set.param[0].grad.data, golden_grads[u],
-                            sizeof golden_grads[u]));
+        MUST(copy_to_device(device_compute(d), set.param[0].grad.data, numbers, sizeof numbers));
         MUST(optimizer_step(&o, &set, step));
         MUST(stream_sync(device_compute(d)));
     }
@@ -169,28 +205,32 @@ static void update_as_pytorch(int which, struct device *d, float *after) {
 }
 
 Test(optimizer, has_the_numbers_of_pytorch, .timeout = 60) {
-    for (int which = 0; which < (int)(sizeof golden_updates / sizeof *golden_updates); which++)
+    for (int which = 0; which < (int)(sizeof updates / sizeof *updates); which++)
         for (int k = 0; k < HOST_KINDS; k++) {
-            float after[GOLDEN_COUNT];
-            int equal = 0, moved = 0, sgd = golden_updates[which].config.kind == OPTIMIZER_SGD;
+            float after[COUNT], first[COUNT], single[COUNT];
+            int equal = 0, moved = 0, sgd = updates[which].config.kind == OPTIMIZER_SGD;
+            char key[32];
+            snprintf(key, sizeof key, "update_%d_float", which);
+            fact("start", first), fact(key, single);
+            snprintf(key, sizeof key, "update_%d_double", which);
+            struct golden_tensor want = golden_tensor(FILE_OF_FACTS, key);
             double worst = 0;
             struct device *d = test_open(host_kinds[k], 0);
             update_as_pytorch(which, d, after);
             device_close(d);
-            for (int i = 0; i < GOLDEN_COUNT; i++) {
-                double start = float_of(golden_start[i]), exact = golden_updates[which].exact[i];
-                double bound = TOLERANCE * fabs(exact - start) + ROUNDINGS * GOLDEN_UPDATES *
-                                                                     0x1p-24 *
-                                                                     fmax(fabs(start), fabs(exact));
-                equal += after[i] == float_of(golden_updates[which].single[i]);
+            for (int i = 0; i < COUNT; i++) {
+                double start = (double)first[i], exact = want.x[i];
+                double bound = TOLERANCE * fabs(exact - start) +
+                               ROUNDINGS * UPDATES * 0x1p-24 * fmax(fabs(start), fabs(exact));
+                equal += after[i] == single[i];
                 moved += after[i] != (float)start;
                 double off = fabs(after[i] - exact) / bound;
                 if (!(off <= worst)) worst = off; /* also where it is not a number */
             }
             cr_expect_lt(worst, 1, "case %d: %g of the bound", which, worst);
-            cr_expect_geq(equal, GOLDEN_COUNT - (sgd ? 0 : BY_ITS_ROOT),
+            cr_expect_geq(equal, COUNT - (sgd ? 0 : BY_ITS_ROOT),
                           "case %d: %d of PyTorch's own bits", which, equal);
-            cr_expect_gt(moved, GOLDEN_COUNT / 2);
+            cr_expect_gt(moved, COUNT / 2);
         }
 }
 
