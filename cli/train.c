@@ -11,30 +11,19 @@
 #include "train/files/resume.h"
 #include "train/job.h"
 
-/* How the learning rate goes on after the first epoch; "" where it stays. */
-static const char *schedule_words(const struct run_config *config, char *text, size_t bytes) {
-    struct schedule s = run_schedule(config);
-    *text = 0;
-    if (s.kind == SCHEDULE_STEP)
-        snprintf(text, bytes, " x %g every %d epoch%s", s.gamma, s.step_size,
-                 s.step_size > 1 ? "s" : "");
-    if (s.kind == SCHEDULE_COSINE) snprintf(text, bytes, " along a cosine of %d epochs", s.t_max);
-    return text;
-}
-
 /* Prints what is about to be trained. */
 static void describe(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
     struct text text = {.used = 0};
-    char virtual[16] = "off", schedule[64], share[32];
+    char virtual[16] = "off", share[32];
     if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
     text_add(&text, "%s: %s on %s, batch global %d = %s per device x %d", mode_title(config->mode),
              config->model.name, config->data.name, config->batch_size,
              share_words(config->batch_size, w, !v && config->mode == MODE_DP, share), w);
     if (config->update.passes > 1) text_add(&text, ", %d batches an update", config->update.passes);
-    text_add(&text, ", %s lr %g%s, virtual devices %s", optimizer_name(config->update.optimizer),
-             config->update.lr, schedule_words(config, schedule, sizeof schedule), virtual);
+    text_add(&text, ", %s lr %g, virtual devices %s", optimizer_name(config->update.optimizer),
+             config->update.lr, virtual);
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);
     fflush(stdout);
 }

@@ -216,21 +216,15 @@ int loader_samples(const struct loader *l, int first, int count) {
     return (int)(end > from ? end - from : 0);
 }
 
-double loader_label_weight(const struct loader *l, int first, int count, const float *weights,
-                           int ignored, int64_t *counted) {
+int64_t loader_labels(const struct loader *l, int first, int count, int ignored) {
     const struct dataset *set = l->config.set;
     int samples = loader_samples(l, first, count), each = dataset_answer_count(set);
-    int64_t from = (int64_t)first * l->config.batch_size, those = 0;
-    double sum = 0;
+    int64_t from = (int64_t)first * l->config.batch_size, counted = 0;
     for (int i = 0; i < samples; i++)
-        for (int j = 0; j < each; j++) {
-            int label = set->outline ? -1 : dataset_label(set, l->index[from + i], j);
-            if (ignored && !set->outline && label == ignored - 1) continue;
-            sum += weights && label >= 0 ? (double)weights[label] : 1;
-            those++;
-        }
-    if (counted) *counted = those;
-    return sum;
+        for (int j = 0; j < each; j++)
+            counted += !ignored || set->outline ||
+                       dataset_label(set, l->index[from + i], j) != ignored - 1;
+    return counted;
 }
 
 int loader_largest_batch(const struct loader *l) {

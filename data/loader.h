@@ -75,12 +75,9 @@ int loader_duplicates(const struct loader *l); /* samples that an epoch repeats 
 /* Samples of the global batches first .. first + count - 1 of an epoch; those past its end have
  * none. */
 int loader_samples(const struct loader *l, int first, int count);
-/* What the labels of these samples weigh together, as the mean of a loss divides: label c weighs
- * weights[c] (NULL: 1), and `ignored` - 1 nothing (0: none is ignored). *counted, where it is not
- * NULL, gets the number of labels that are not ignored. It is of the epoch that was begun, whatever
- * device loads the samples. An outline, which has no labels, weighs 1 for each. */
-double loader_label_weight(const struct loader *l, int first, int count, const float *weights,
-                           int ignored, int64_t *counted);
+/* How many labels these samples have that are not `ignored` - 1 (0: none is ignored), of the epoch
+ * that was begun, whatever device loads the samples. An outline has none to ignore. */
+int64_t loader_labels(const struct loader *l, int first, int count, int ignored);
 /* Samples of the largest global batch: batch_size, or all of an epoch where those are fewer. */
 int loader_largest_batch(const struct loader *l);
 

@@ -269,10 +269,6 @@ void batch_line(FILE *file, const struct run_record *run) {
     text_wrap(file, text_width(file), 0, 2, batch.words);
     if (first->passes > 1) text_add(&text, "%d batches an update; ", first->passes);
     text_add(&text, "%s, learning rate %g", first->optimizer, first->lr);
-    if (first->lr_step)
-        text_add(&text, " x %g every %d epoch%s", first->lr_gamma, first->lr_step,
-                 first->lr_step > 1 ? "s" : "");
-    if (!strcmp(first->lr_schedule, "cosine")) text_add(&text, " along a cosine");
     if (first->virtual_devices)
         text_add(&text, "; %d virtual devices, %d duplicates an epoch", first->virtual_devices,
                  first->duplicates);

@@ -8,18 +8,9 @@
 
 #include "base/error.h"
 
-void record_class_weights(struct run_record *record, const float *weights, int count) {
-    double *copy = count ? malloc((size_t)count * sizeof *copy) : NULL;
-    for (int i = 0; copy && i < count; i++)
-        copy[i] = weights[i];
-    record->class_weights = copy;
-    record->class_weight_count = copy ? count : 0;
-}
-
 void record_free(struct run_record *record) {
     if (!record) return;
     free(record->bucket_bytes);
-    free(record->class_weights);
     free(record->losses);
     free(record->gathered_losses);
     free(record->epoch_seconds);

@@ -89,18 +89,7 @@ struct run_record {
     size_t parameter_count; /* elements of all parameters together */
     size_t trainable_count; /* of those that are not frozen */
     char optimizer[16];
-    double lr, momentum, dampening, weight_decay; /* lr: of epoch 0 */
-    double clip_grad_norm;                        /* 0: gradients are not clipped */
-    int nesterov;
-    double rho, beta1, beta2, epsilon; /* NaN: the optimizer has none */
-    char groups[256];                  /* of parameters, as --groups has them; "": none */
-    char lr_schedule[16];              /* "none", "step" or "cosine" */
-    int lr_step;                       /* of "step": epochs between two cuts; else 0 */
-    double lr_gamma;                   /* of "step"; else NaN */
-    double label_smoothing;
-    int ignore_index;      /* the label that counts nothing; -1: none */
-    double *class_weights; /* [class_weight_count] of the loss; NULL: all are 1 */
-    int class_weight_count;
+    double lr, momentum, weight_decay;
     uint64_t seed;
     int duplicates; /* samples used twice in an epoch because its order is padded */
     int train_samples, test_samples;
@@ -173,9 +162,6 @@ struct run_record {
 int record_new(struct run_record **record);
 /* record_free, and the record itself. */
 void record_delete(struct run_record *record);
-
-/* Stores a copy of class_weights; without host memory, of none. */
-void record_class_weights(struct run_record *record, const float *weights, int count);
 
 /* Frees what the record owns and zeroes it. NULL, zeroed and half-read records are fine. */
 void record_free(struct run_record *record);

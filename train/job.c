@@ -276,8 +276,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     int code = read_file_model(&file, (char *)data + used, bytes - used);
     config.model.options.own = file ? file->model : own; /* the launcher's address means nothing */
     if (code) goto done;
-    struct comm_options options = {.timeout_s = config.timeout,
-                                   .debug = config.ddp.debug_collectives};
+    struct comm_options options = {.timeout_s = config.timeout};
     code = comm_open(&comm, &options);
     *told = comm_open_was_reported(code);
     if (code) goto done;

@@ -14,14 +14,13 @@
 static const int64_t REDRAW_NS = 200000000; /* draw the line at most five times a second */
 
 void progress_start(struct progress *p, const char *title, int steps_per_epoch, int steps,
-                    int interval, int quiet) {
+                    int quiet) {
     *p = (struct progress){.shown = !quiet,
                            .terminal = isatty(STDERR_FILENO),
                            .title = title,
                            .epochs = (steps - 1) / steps_per_epoch + 1,
                            .steps = steps,
                            .steps_per_epoch = steps_per_epoch,
-                           .interval = interval,
                            .not_finite = -1};
 }
 
@@ -45,13 +44,7 @@ static void show(struct progress *p, const char *text, int width, int stays) {
 }
 
 void progress_loss(struct progress *p, int step, double loss) {
-    int all = p->steps_per_epoch, in_epoch = step % all;
-    char text[96];
     if (p->not_finite < 0 && !isfinite(loss)) p->not_finite = step;
-    if (!p->shown || !p->interval || in_epoch % p->interval) return;
-    int width = snprintf(text, sizeof text, "epoch: %d [%d/%d (%.0f%%)] training loss: %.6f",
-                         step / all, in_epoch, all, 100.0 * in_epoch / all, loss);
-    show(p, text, width, 1);
 }
 
 void progress_step(struct progress *p, int epoch, int step, double loss, int64_t images,

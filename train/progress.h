@@ -12,9 +12,8 @@ struct progress {
     const char *title; /* of the mode: "DDP" */
     int epochs, steps; /* of the whole run */
     int steps_per_epoch;
-    int untimed;  /* 1: lines have no times: the run gets modelled ones when it is over */
-    int interval; /* the loss of every such step of an epoch gets a line; 0: of none */
-    int first;    /* steps that were done before, by the run that this one goes on from */
+    int untimed; /* 1: lines have no times: the run gets modelled ones when it is over */
+    int first;   /* steps that were done before, by the run that this one goes on from */
     /* The first step whose loss was not finite; -1: none. It is reported, but it is no error. */
     int not_finite;
     int64_t last_ns; /* when the rewritten line was last drawn */
@@ -23,7 +22,7 @@ struct progress {
 
 /* Sets up *p; `title` must outlive it. `steps` ends the run; each epoch has steps_per_epoch. */
 void progress_start(struct progress *p, const char *title, int steps_per_epoch, int steps,
-                    int interval, int quiet);
+                    int quiet);
 
 /* Takes the loss of each step, in the order of steps, when the host has read it: up to some 60
  * steps late, since a step waits for no loss. */

@@ -27,16 +27,10 @@ void run_config_default(struct run_config *config) {
         .update.passes = 1,
         .update.lr = 0.2,
         .update.weight_decay = -1,
-        .update.rho = -1,
-        .update.beta1 = -1,
-        .update.beta2 = -1,
-        .update.epsilon = -1,
-        .update.lr_gamma = -1,
         .data.shuffle = 1,
         .data.workers = 1,
         .ddp.allreduce = "auto",
         .ddp.bucket_cap_mb = -1,
-        .ddp.first_bucket_mb = -1,
         .timeout = 300,
         .evaluate = 1,
         .part.snapshots = {-1},
@@ -76,6 +70,13 @@ int run_keeps_spans(const struct run_config *config) {
 
 int run_writes_results(const struct run_config *config) {
     return run_keeps_spans(config) || *config->files.json;
+}
+
+struct optimizer_config run_optimizer(const struct run_config *config) {
+    struct optimizer_config o = optimizer_default(config->update.optimizer);
+    o.momentum = config->update.momentum;
+    if (config->update.weight_decay >= 0) o.weight_decay = config->update.weight_decay;
+    return o;
 }
 
 int run_devices(const struct run_config *config) {

@@ -10,21 +10,9 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "nn/optimizer/optimizer.h"
-#include "nn/optimizer/schedule.h"
 #include "trace/record.h"
 
 enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
-
-/* --join: the order of an epoch is neither padded nor cut, so ranks may have different numbers of
- * batches. Those without any shadow the others; the rule says what a sample weighs in the last
- * batch. */
-enum run_join {
-    JOIN_OFF,
-    JOIN_SAMPLES, /* every sample of the global batch weighs the same, in every mode */
-    JOIN_INITIAL, /* ddp: the mean of a rank's samples, divided by the number of ranks */
-    JOIN_ACTIVE,  /* ddp: the mean of a rank's samples, divided by the ranks that have any */
-    JOIN_THROW    /* ddp: a rank without samples ends the job */
-};
 
 /* What is trained. */
 struct run_model {
@@ -45,26 +33,19 @@ struct run_data {
     double seconds;
     char on[8]; /* auto, host or device: where the data set is that batches are made of */
     int shuffle;
-    int random_sampler; /* single, dp: the order is that of DataLoader(shuffle=True) */
     int drop_last;
-    enum run_join join;
+    int join; /* an epoch is neither padded nor cut, and every sample weighs the same */
     int workers;
     int no_pin_memory;   /* the loader prepares batches in plain host memory */
     int blocking_copies; /* a batch is copied to the device before its step, not beside the last */
 };
 
-/* How parameters are updated (run_update.c). */
+/* How parameters are updated. */
 struct run_update {
     int passes; /* batches whose gradients make one update; 1: no accumulation */
     enum optimizer_kind optimizer;
-    double lr, momentum, dampening;
-    int nesterov;
-    double weight_decay, rho, beta1, beta2, epsilon; /* < 0: not given, the optimizer's default */
-    int lr_step;                                     /* epochs between two cuts; 0: none */
-    double lr_gamma;                                 /* < 0: not given */
-    int lr_cosine;
-    double max_norm;  /* of the gradients, which are clipped by it; 0: they are not */
-    char groups[256]; /* as optimizer_read_groups takes them; "": none */
+    double lr, momentum;
+    double weight_decay; /* < 0: not given, the optimizer's default */
 };
 
 struct run_dp {
@@ -75,17 +56,15 @@ struct run_dp {
 
 struct run_ddp {
     char allreduce[16];
-    double bucket_cap_mb, first_bucket_mb; /* MiB; < 0: not given */
-    int no_overlap;                        /* no allreduce before backward has ended */
-    int no_broadcast_buffers;              /* each rank keeps buffers of its own */
-    int find_unused;                       /* as ddp_config.find_unused */
-    int debug_collectives;                 /* as comm_options.debug */
+    double bucket_cap_mb;     /* MiB; < 0: not given */
+    int no_overlap;           /* no allreduce before backward has ended */
+    int no_broadcast_buffers; /* each rank keeps buffers of its own */
+    int find_unused;          /* as ddp_config.find_unused */
 };
 
 /* The files that it reads and writes; an empty path: none. */
 struct run_paths {
     char save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
-    int module_prefix; /* save: names begin with "module." */
     char checkpoint[PATH_BYTES], resume[PATH_BYTES];
     int checkpoint_every;         /* steps between two checkpoints; 0: one at the end */
     char trace[PATH_BYTES];       /* given, and spans on: the record keeps spans for it */
@@ -129,7 +108,6 @@ struct run_config {
     double timeout; /* seconds */
 
     /* What is measured and said. */
-    int log_interval; /* print the loss of every such step of an epoch; 0: none */
     int quiet;
     int unremarked;     /* profile: progress on a terminal, and nothing else is said */
     int warned;         /* 1: no warnings at the start: --quiet, or an earlier job gave them */
@@ -190,17 +168,10 @@ const char *run_weights(const struct run_config *config);
 int run_devices(const struct run_config *config);
 int run_virtual_devices(const struct run_config *config);
 
-/* ---- run_update.c: what updates the parameters ---- */
-
-/* The optimizer with all its numbers, and the schedule of its learning rate. */
+/* The optimizer with all its numbers. */
 struct optimizer_config run_optimizer(const struct run_config *config);
-struct schedule run_schedule(const struct run_config *config);
-/* ERR_USAGE: a number is wrong, or two do not go together. */
-int run_check_update(const struct run_config *config);
 /* ERR_USAGE: SyncBatchNorm in DP. */
 int run_check_sync_bn(const struct run_config *config);
-/* ERR_USAGE: --join counts samples, and these weights the labels. */
-int run_check_join(const struct run_config *config, const struct class_weights *weights);
 
 /* The data set of the run. It points into config. */
 struct dataset_config run_dataset(const struct run_config *config);

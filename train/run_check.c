@@ -38,18 +38,6 @@ static int check_dp(const struct run_config *config) {
     return OK;
 }
 
-/* Ranks that each had an order of their own would each train on the whole data set. */
-static int check_sampler(const struct run_config *config) {
-    if (!config->data.random_sampler) return OK;
-    if (config->mode == MODE_DDP)
-        return fail(ERR_USAGE,
-                    "--sampler: random: the ranks of DDP must share one order: leave it out, or "
-                    "give --mode single or dp");
-    if (!config->data.shuffle)
-        return fail(ERR_USAGE, "--sampler: random: --no-shuffle is given too: give one");
-    return OK;
-}
-
 static int check_checkpoint(const struct run_config *config) {
     if (*config->files.resume && *config->model.init_from)
         return fail(ERR_USAGE,
@@ -89,28 +77,14 @@ static int check_devices(const struct run_config *config) {
     return OK;
 }
 
-int run_check_join(const struct run_config *c, const struct class_weights *w) {
-    if ((c->data.join != JOIN_INITIAL && c->data.join != JOIN_ACTIVE) || !class_weights_given(w))
-        return OK;
-    return fail(ERR_USAGE, "--join: initial and active count samples, not the weights of their "
-                           "labels: give --join alone");
-}
-
 static int check_join(const struct run_config *c) {
-    if (c->data.join == JOIN_OFF) return OK;
+    if (!c->data.join) return OK;
     if (c->data.drop_last)
         return fail(ERR_USAGE, "--join and --drop-last: no rank runs out where samples are left "
                                "out: give one of them");
     if (c->model.options.sync_bn)
         return fail(ERR_USAGE, "--join and --sync-bn: a rank without samples cannot take part in "
                                "SyncBatchNorm's forward: give one of them");
-    if (c->data.join != JOIN_SAMPLES && c->mode != MODE_DDP)
-        return fail(ERR_USAGE, "--join: initial, active and throw are about ranks: give --join "
-                               "alone, or duet train --mode ddp");
-    CHECK(run_check_join(c, &c->model.options.class_weights));
-    if (c->data.join != JOIN_SAMPLES && c->update.passes > 1)
-        return fail(ERR_USAGE, "--join: initial, active and throw do not go with --no-sync-steps: "
-                               "give --join alone");
     return OK;
 }
 
@@ -123,12 +97,10 @@ int run_config_check(const struct run_config *config) {
                     "--model: %s: it can be estimated alone: duet estimate --model %s; models that "
                     "can be trained: duet --help",
                     config->model.name, config->model.name);
-    CHECK(check_sampler(config));
     struct model_options options = run_model_options(config);
     CHECK(model_open(&model, config->model.name, &options));
     model_free(&model);
     CHECK(check_words(config));
-    CHECK(run_check_update(config));
     CHECK(check_checkpoint(config));
     CHECK(check_dp(config));
     CHECK(check_join(config));

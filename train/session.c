@@ -75,7 +75,6 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     if (set->outputs && set->outputs != m->classes)
         return fail(ERR_USAGE, "--classes: %d: the targets of %s have %d numbers: leave it out",
                     m->classes, set->name, set->outputs);
-    CHECK(model_check_class_weights(m));
     const struct graph *graph = graph_of(s->config->model.options.own);
     if (graph && graph_below(graph) && !set->numbers)
         return fail(ERR_USAGE,
@@ -92,14 +91,8 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
 _Static_assert((int)LABEL_IGNORED == (int)DUET_IGNORED, "data/dataset.h repeats it");
 
 /* Labels of -100 count nothing, as in PyTorch. There is one label that does not. */
-static int ignore_labels(struct session *s, const struct dataset *set) {
-    struct class_weights *w = &s->model.class_weights;
-    if (!set->ignored) return OK;
-    if (w->ignored && w->ignored != 1 + DUET_IGNORED)
-        return fail(ERR_USAGE, "--ignore-index: %d: labels of %s are %d too: leave it out",
-                    w->ignored - 1, set->name, DUET_IGNORED);
-    w->ignored = 1 + DUET_IGNORED;
-    return run_check_join(s->config, w);
+static void ignore_labels(struct session *s, const struct dataset *set) {
+    if (set->ignored) s->model.class_weights.ignored = 1 + DUET_IGNORED;
 }
 
 /* The data comes first: the model follows it. */
@@ -107,11 +100,12 @@ static int open_data_and_model(struct session *s) {
     CHECK(run_open_set(s->config, &s->train_set, 1));
     CHECK(open_model(s));
     CHECK(check_set(s, &s->train_set, 1));
-    CHECK(ignore_labels(s, &s->train_set));
+    ignore_labels(s, &s->train_set);
     if (!run_evaluates(s->config)) return OK;
     CHECK(run_open_set(s->config, &s->test_set, 0));
     CHECK(check_set(s, &s->test_set, 0));
-    return ignore_labels(s, &s->test_set);
+    ignore_labels(s, &s->test_set);
+    return OK;
 }
 
 /* A wait inside the device layer ends when the job has failed elsewhere. */
@@ -225,9 +219,7 @@ static int open_train_loader(struct session *s) {
     }
     struct loader_config config = common_loader(s, &s->train_set, &s->train_data);
     config.split = s->split;
-    config.shuffle = !c->data.shuffle         ? SHUFFLE_NONE
-                     : c->data.random_sampler ? SHUFFLE_RANDOM
-                                              : SHUFFLE_DISTRIBUTED;
+    config.shuffle = c->data.shuffle ? SHUFFLE_DISTRIBUTED : SHUFFLE_NONE;
     config.seed = c->seed;
     config.end = c->data.join ? ORDER_EXACT : c->data.drop_last ? ORDER_CUT : ORDER_PAD;
     config.workers = c->data.workers;
@@ -243,25 +235,12 @@ static int open_test_loader(struct session *s) {
     return s->test_set.count ? loader_init(&s->test_loader, &config) : OK;
 }
 
-/* What the optimizer does not have is NaN, in JSON null. */
 static void describe_update(const struct run_config *c, struct run_record *r) {
     struct optimizer_config o = run_optimizer(c);
-    struct schedule schedule = run_schedule(c);
-    int adam = o.kind == OPTIMIZER_ADAM || o.kind == OPTIMIZER_ADAMW, sgd = o.kind == OPTIMIZER_SGD;
     snprintf(r->optimizer, sizeof r->optimizer, "%s", optimizer_name(o.kind));
     r->lr = c->update.lr;
     r->momentum = o.momentum;
-    r->dampening = o.dampening;
-    r->nesterov = o.nesterov;
     r->weight_decay = o.weight_decay;
-    r->clip_grad_norm = o.max_norm;
-    r->rho = o.kind == OPTIMIZER_ADADELTA ? o.rho : NAN;
-    r->beta1 = adam ? o.beta1 : NAN, r->beta2 = adam ? o.beta2 : NAN;
-    r->epsilon = sgd ? NAN : o.epsilon;
-    snprintf(r->groups, sizeof r->groups, "%s", c->update.groups);
-    snprintf(r->lr_schedule, sizeof r->lr_schedule, "%s", schedule_name(schedule.kind));
-    r->lr_step = schedule.step_size;
-    r->lr_gamma = schedule.kind == SCHEDULE_STEP ? schedule.gamma : NAN;
 }
 
 static void describe(struct session *s) {
@@ -282,9 +261,6 @@ static void describe(struct session *s) {
     r->passes = c->update.passes;
     r->epochs = c->epochs;
     describe_update(c, r);
-    r->label_smoothing = s->model.label_smoothing;
-    r->ignore_index = s->model.class_weights.ignored - 1;
-    record_class_weights(r, s->model.class_weights.weight, s->model.class_weights.count);
     r->seed = c->seed;
     r->loss_in_forward = c->dp.loss_in_forward;
     r->output_device = s->output_device;

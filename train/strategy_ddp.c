@@ -15,17 +15,6 @@ struct ddp_strategy {
     struct duet_ddp *ddp;
 };
 
-/* 1: the loss of a rank is the mean over its own samples, and gradients are averaged. */
-static int averages_ranks(const struct run_config *c) {
-    return c->data.join == JOIN_INITIAL || c->data.join == JOIN_ACTIVE;
-}
-
-static const enum duet_join joins[] = {[JOIN_OFF] = DUET_JOIN_OFF,
-                                       [JOIN_SAMPLES] = DUET_JOIN,
-                                       [JOIN_INITIAL] = DUET_JOIN,
-                                       [JOIN_ACTIVE] = DUET_JOIN_ACTIVE,
-                                       [JOIN_THROW] = DUET_JOIN_THROW};
-
 static int ddp_strategy_open(struct session *s) {
     struct ddp_strategy *d = s->state = calloc(1, sizeof *d);
     if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
@@ -35,15 +24,13 @@ static int ddp_strategy_open(struct session *s) {
     s->replicas[0] = &d->replica;
     struct ddp_config ddp = ddp_config_default();
     ddp.bucket_cap_mb = c->ddp.bucket_cap_mb;
-    ddp.first_bucket_mb = c->ddp.first_bucket_mb;
     ddp.any_order = !s->virtual_devices;
     ddp.no_overlap = c->ddp.no_overlap;
     ddp.own_buffers = c->ddp.no_broadcast_buffers;
     ddp.buffers_each_pass = 1;
     ddp.find_unused = c->ddp.find_unused;
     /* a step of several passes takes an empty batch as any other */
-    if (c->update.passes == 1) ddp.join = joins[c->data.join];
-    ddp.divide = averages_ranks(c);
+    if (c->data.join && c->update.passes == 1) ddp.join = DUET_JOIN;
     config.graph &= !c->ddp.find_unused; /* what a step enqueues may change */
     s->record->buffers_apart = run_buffers_apart(c);
     CHECK(allreduce_algorithm_parse(c->ddp.allreduce, &ddp.algorithm));
@@ -77,11 +64,9 @@ static int ddp_strategy_step(struct session *s, const struct step_block *step,
                              const struct batch *batch) {
     const struct run_config *c = s->config;
     struct ddp_strategy *d = s->state;
-    struct step_block own = *step;
     int n = batch->segments.n;
     if (c->data.join && c->update.passes == 1 && !n) return shadow(d, step);
-    if (averages_ranks(c)) own.weight = 1.0f / (float)n;
-    CHECK(replica_write_step(&d->replica, &own));
+    CHECK(replica_write_step(&d->replica, step));
     CHECK(replica_load(&d->replica, batch));
     return replica_step(&d->replica, &batch->segments);
 }

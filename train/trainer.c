@@ -42,7 +42,6 @@ struct loop {
     struct logged_step log[LOG_ROWS]; /* [logged] what they were */
     int snapshot;                     /* index of the next entry of config->snapshots */
     struct optimizer_config update;
-    double learning_rate; /* of this epoch */
     int64_t epoch_start_ns;
 };
 
@@ -64,16 +63,14 @@ static int one_pass(struct loop *l, struct step_block *step, int more) {
 }
 
 /* What the mean over these global batches divides the sum of the losses by: the samples, or where
- * classes have weights those of all their labels, a sample's loss being the mean of its places.
- * Every rank knows the labels of all, so no rank asks another. */
-static double weight_of(const struct session *s, const struct loader *loader, int batch, int count,
-                        int64_t *counted) {
-    const struct class_weights *w = &s->model.class_weights;
-    int each = dataset_answer_count(&s->train_set);
-    if (!class_weights_given(w)) return loader_samples(loader, batch, count);
-    return loader_label_weight(loader, batch, count, w->count ? w->weight : NULL, w->ignored,
-                               counted) /
-           each;
+ * labels are ignored those that are not, a sample's loss being the mean of its places. Every rank
+ * knows the labels of all, so no rank asks another. */
+static double weight_of(const struct session *s, const struct loader *loader, int batch,
+                        int count) {
+    int ignored = s->model.class_weights.ignored;
+    if (!ignored) return loader_samples(loader, batch, count);
+    return (double)loader_labels(loader, batch, count, ignored) /
+           dataset_answer_count(&s->train_set);
 }
 
 /* A step, whose first batch is number `batch` of the epoch. A sample weighs what it would in one
@@ -84,7 +81,7 @@ static int one_step(struct loop *l, int batch) {
     int most = s->config->update.passes, left = loader_steps(s->train_loader) - batch;
     struct logged_step logged = {.passes = left < most ? left : most};
     logged.samples = loader_samples(s->train_loader, batch, logged.passes);
-    logged.divisor = weight_of(s, s->train_loader, batch, logged.passes, NULL);
+    logged.divisor = weight_of(s, s->train_loader, batch, logged.passes);
     CHECK(snapshot_if_due(s, l->step, &l->snapshot));
     for (int pass = 0; pass < logged.passes; pass++) {
         struct step_block step = {.seed = s->config->seed,
@@ -93,7 +90,7 @@ static int one_step(struct loop *l, int batch) {
                                   .row = l->logged * most + pass,
                                   .add_grads = pass > 0,
                                   .more_passes = pass + 1 < logged.passes};
-        optimizer_schedule(&step, &l->update, l->learning_rate,
+        optimizer_schedule(&step, &l->update, l->s->config->update.lr,
                            l->step - s->config->part.first_step);
         int last = step.more_passes ? 0 : l->step + 1 == l->last_step;
         CHECK(one_pass(l, &step, !last && batch + pass + 1 < loader_steps(s->train_loader)));
@@ -154,17 +151,6 @@ static int is_power_of_two(int n) {
     return (n & (n - 1)) == 0;
 }
 
-static void set_learning_rate(struct loop *l, int epoch) {
-    struct schedule schedule = run_schedule(l->s->config);
-    l->learning_rate = schedule_rate(&schedule, l->s->config->update.lr, epoch);
-    for (int i = 0; i < l->s->device_count; i++) {
-        duet_optimizer *o = l->s->replicas[i]->optimizer;
-        for (int g = 0; o && g < o->optimizer.config.groups; g++)
-            if (l->update.group[g].lr >= 0)
-                o->optimizer.rate[g] = schedule_rate(&schedule, l->update.group[g].lr, epoch);
-    }
-}
-
 static int train_epoch(struct loop *l, int epoch) {
     struct session *s = l->s;
     int batches = loader_steps(s->train_loader), passes = s->config->update.passes;
@@ -173,7 +159,6 @@ static int train_epoch(struct loop *l, int epoch) {
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
     measure_mark(s);
     l->epoch_start_ns = now_ns();
-    set_learning_rate(l, epoch);
     for (int batch = first; l->step < l->last_step && batch < batches; batch += passes) {
         CHECK(look_for_stop(l));
         if (l->stopped) break;
@@ -238,9 +223,9 @@ static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     CHECK(sync_devices(s));
     measure_spans(s);
     if (l->stopped) return OK;
-    int64_t labels = (int64_t)s->test_set.count * dataset_answer_count(&s->test_set);
-    double divisor = weight_of(s, s->test_loader, 0, loader_steps(s->test_loader), &labels);
-    if (labels) *accuracy = (double)hits / (double)labels;
+    double divisor = weight_of(s, s->test_loader, 0, loader_steps(s->test_loader)),
+           labels = divisor * dataset_answer_count(&s->test_set);
+    if (labels > 0) *accuracy = (double)hits / labels;
     *valid_loss = isfinite(loss / divisor) ? loss / divisor : NAN; /* as JSON has it */
     return OK;
 }
@@ -264,7 +249,7 @@ static int add_epoch(struct loop *l, int epoch) {
     CHECK(evaluate(l, &accuracy, &valid_loss));
     times[n] = seconds;
     tests[n] = accuracy, valid[n] = valid_loss;
-    rates[n] = l->learning_rate;
+    rates[n] = l->s->config->update.lr;
     r->epoch_count = n + 1;
     CHECK(curves_epoch(&l->outputs.curves, l->s));
     if (session_leads(l->s) && r->steps)
@@ -303,7 +288,6 @@ static int start_resumed(struct loop *l, int per_epoch) {
                 l->last_step);
     if (!done) return OK;
     l->epoch_start_ns = now_ns();
-    set_learning_rate(l, (l->step - 1) / per_epoch);
     measure_mark(s);
     return add_epoch(l, (l->step - 1) / per_epoch);
 }
@@ -323,7 +307,7 @@ static int run_loop(struct loop *l) {
     CHECK(sync_devices(s)); /* the end of set-up; its spans belong to no step */
     measure_start(s);
     CHECK(feed_open(&l->feed, s));
-    progress_start(&l->progress, mode_title(c->mode), per_epoch, l->last_step, c->log_interval,
+    progress_start(&l->progress, mode_title(c->mode), per_epoch, l->last_step,
                    c->quiet || (c->unremarked && !isatty(STDERR_FILENO)) || !session_leads(s));
     l->progress.first = l->step;
     l->progress.untimed = *c->clock.gpu != 0;

@@ -132,8 +132,7 @@ void ways_show_what_fits(const struct ways *all, const struct run_config *config
 int ways_count_as_pytorch(struct ways *all, const struct run_config *config) {
     struct run_config c = *config, outline;
     int can;
-    c.data.join =
-        JOIN_OFF; /* what PyTorch holds depends neither on this nor on the kind of device */
+    c.data.join = 0; /* what PyTorch holds depends neither on this nor on the kind of device */
     snprintf(c.device, sizeof c.device, "cpu");
     snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
     CHECK(need_outline(&c, &outline, &can));

@@ -84,8 +84,7 @@ static int ask_model(const struct asked *asked, unsigned condition, int *holds) 
     *holds = condition == WITH_MLP       ? model.hidden_count > 0
              : condition == WITH_DROPOUT ? model.dropout >= 0
              : condition == WITH_BUFFERS ? model.buffer_count > 0
-             : condition == WITH_NORMS   ? model.norms
-                                         : !model.log_probabilities;
+                                         : model.norms;
     model_free(&model);
     return OK;
 }
@@ -97,30 +96,21 @@ static int is_made(const struct run_config *config) {
 
 static int holds(const struct asked *asked, unsigned condition) {
     const struct run_config *c = asked->config;
-    int adam = c->update.optimizer == OPTIMIZER_ADAM || c->update.optimizer == OPTIMIZER_ADAMW;
     switch (condition) {
     /* One device is what single has, so whoever asks for one is not deceived. */
     case ON_SEVERAL_DEVICES: return asked->modes != 1U << MODE_SINGLE || c->devices == 1;
     case ON_GPUS: return strcmp(c->device, "cpu") != 0;
-    case WITH_LABELS: return !loss_of_targets(c->model.options.loss);
     case WITH_RESNET: return !strcmp(c->model.name, "resnet18");
     case OF_MADE_DATA: return is_made(c);
     case OF_FILES: return !is_made(c);
     case FROM_THE_HOST: return strcmp(c->data.on, "device") != 0;
     case BY_SGD: return c->update.optimizer == OPTIMIZER_SGD;
-    case BY_ADAM: return adam;
-    case BY_ADADELTA: return c->update.optimizer == OPTIMIZER_ADADELTA;
-    case BY_ADADELTA_OR_ADAM: return adam || c->update.optimizer == OPTIMIZER_ADADELTA;
     case BESIDE_PARAMS: return c->model.options.params > 0;
-    case BESIDE_MOMENTUM: return c->update.momentum != 0;
-    case BESIDE_LR_STEP: return c->update.lr_step > 0;
-    case BESIDE_SAVE: return *c->files.save != 0;
     case BESIDE_CHECKPOINT: return *c->files.checkpoint != 0;
     case WITHOUT_SEARCH: return !c->find_max_batch;
     case WITHOUT_INIT_FROM: return !*c->model.init_from;
     case WITHOUT_RESUME: return !*c->files.resume;
     case WITHOUT_SPANS: return !run_keeps_spans(c);
-    case WITHOUT_QUIET: return !c->quiet;
     case BESIDE_GPU: return *c->clock.gpu != 0;
     default: return 1;
     }
@@ -131,9 +121,6 @@ static const char *kind_name(const struct run_config *c) {
 }
 static const char *model_name(const struct run_config *c) {
     return c->model.name;
-}
-static const char *loss_word(const struct run_config *c) {
-    return loss_name(c->model.options.loss);
 }
 static const char *data_name(const struct run_config *c) {
     return c->data.name;
@@ -162,9 +149,6 @@ static const struct {
     {WITH_DROPOUT, "with model ", model_name, "it has no dropout", "--model convnet"},
     {WITH_NORMS, "with model ", model_name, "it has no BatchNorm", "--model resnet18"},
     {WITH_BUFFERS, "with model ", model_name, "it has no buffers", "--model resnet18"},
-    {WITH_LABELS, "with loss ", loss_word, "it has no labels", "--loss cross-entropy"},
-    {WITH_SCORES, "with model ", model_name, "it ends in log_softmax and nll_loss, which has none",
-     "a model that ends in scores"},
     {WITH_RESNET, "with model ", model_name, "it has one way to begin", "--model resnet18"},
     {OF_MADE_DATA, "with data set ", data_name, "its files say that",
      "--dataset synthetic or random"},
@@ -173,18 +157,8 @@ static const struct {
     {FROM_THE_HOST, "with --data-on device", NULL, "the device makes the batches itself",
      "--data-on host"},
     {BY_SGD, "with optimizer ", optimizer_word, "it belongs to sgd", "--optimizer sgd"},
-    {BY_ADAM, "with optimizer ", optimizer_word, "it belongs to adam or adamw",
-     "--optimizer adam or adamw"},
-    {BY_ADADELTA, "with optimizer ", optimizer_word, "it belongs to adadelta",
-     "--optimizer adadelta"},
-    {BY_ADADELTA_OR_ADAM, "with optimizer ", optimizer_word,
-     "it belongs to adadelta, adam or adamw", "--optimizer adadelta, adam or adamw"},
     {BESIDE_PARAMS, "without --params", NULL, "the models in the house know their sizes",
      "--params N"},
-    {BESIDE_MOMENTUM, "without --momentum", NULL, "it weighs gradients in the momentum",
-     "--momentum X"},
-    {BESIDE_LR_STEP, "without --lr-step", NULL, "it is the factor of that schedule", "--lr-step N"},
-    {BESIDE_SAVE, "without --save", NULL, "it changes names there", "--save FILE"},
     {BESIDE_CHECKPOINT, "without --checkpoint", NULL, "it says when that is written",
      "--checkpoint FILE"},
     {WITHOUT_SEARCH, "beside --find-max-batch", NULL, "that tries batches, and shows no runs",
@@ -192,11 +166,10 @@ static const struct {
     {WITHOUT_INIT_FROM, "beside --init-from", NULL, "the weights come from its file", NULL},
     {WITHOUT_RESUME, "beside --resume", NULL, "the weights come from its file", NULL},
     {WITHOUT_SPANS, "beside ", spans_option, "times are taken without graphs anyway", NULL},
-    {BESIDE_GPU, "without --gpu", NULL, "it belongs to the modelled clock", "--gpu NAME"},
-    {WITHOUT_QUIET, "beside --quiet", NULL, "no progress is shown", NULL}};
+    {BESIDE_GPU, "without --gpu", NULL, "it belongs to the modelled clock", "--gpu NAME"}};
 
 static int check_conditions(const struct option *option, const struct asked *asked) {
-    const unsigned of_model = WITH_MLP | WITH_DROPOUT | WITH_BUFFERS | WITH_NORMS | WITH_SCORES;
+    const unsigned of_model = WITH_MLP | WITH_DROPOUT | WITH_BUFFERS | WITH_NORMS;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         unsigned condition = texts[i].condition;
         int is_so;

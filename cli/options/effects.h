@@ -38,29 +38,20 @@ enum condition {
     WITH_MLP = 1 << 2,
     WITH_DROPOUT = 1 << 3,
     WITH_BUFFERS = 1 << 4,
-    WITH_LABELS = 1 << 5, /* the loss has some: neither PyTorch's mse_loss */
-    WITH_SCORES = 1 << 6, /* nor its nll_loss can smooth them */
-    WITH_RESNET = 1 << 7,
-    OF_MADE_DATA = 1 << 8,
-    OF_FILES = 1 << 9,
-    FROM_THE_HOST = 1 << 10,
-    BY_SGD = 1 << 11,
-    BY_ADAM = 1 << 12,
-    BY_ADADELTA = 1 << 13,
-    BY_ADADELTA_OR_ADAM = 1 << 14,
-    BESIDE_PARAMS = 1 << 15,
-    BESIDE_MOMENTUM = 1 << 16,
-    BESIDE_LR_STEP = 1 << 17,
-    BESIDE_SAVE = 1 << 18,
-    BESIDE_CHECKPOINT = 1 << 19,
+    WITH_RESNET = 1 << 5,
+    OF_MADE_DATA = 1 << 6,
+    OF_FILES = 1 << 7,
+    FROM_THE_HOST = 1 << 8,
+    BY_SGD = 1 << 9,
+    BESIDE_PARAMS = 1 << 10,
+    BESIDE_CHECKPOINT = 1 << 11,
     /* and what must not be given beside it */
-    WITHOUT_SEARCH = 1 << 20,
-    WITHOUT_INIT_FROM = 1 << 21,
-    WITHOUT_RESUME = 1 << 22,
-    WITHOUT_SPANS = 1 << 23, /* what takes times by phase: steps are no graphs then */
-    WITHOUT_QUIET = 1 << 24,
-    BESIDE_GPU = 1 << 25,
-    WITH_NORMS = 1 << 26,
+    WITHOUT_SEARCH = 1 << 12,
+    WITHOUT_INIT_FROM = 1 << 13,
+    WITHOUT_RESUME = 1 << 14,
+    WITHOUT_SPANS = 1 << 15, /* what takes times by phase: steps are no graphs then */
+    BESIDE_GPU = 1 << 16,
+    WITH_NORMS = 1 << 17
 };
 
 /* What the command is about to do. */

@@ -24,8 +24,6 @@ static const struct option_synonym synonyms[] = {{"--learning-rate", "--lr"},
                                                  {"--num-workers", "--workers"},
                                                  {"--num-epochs", "--epochs"},
                                                  {"--max-steps", "--steps"},
-                                                 {"--step-size", "--lr-step"},
-                                                 {"--gamma", "--lr-gamma"},
                                                  {"--backend", "--allreduce"},
                                                  {"--accumulation", "--no-sync-steps"},
                                                  {NULL, NULL}};
@@ -168,11 +166,6 @@ static int refuse_idle(const struct options *o, const struct run_config *config)
     const struct asked asked = {config, o->command, modes_of(o->command, config)};
     for (int i = 0; run_options[i].help; i++)
         if (o->given[own][i]) CHECK(option_check_effect(&run_options[i], &asked));
-    if (config->data.random_sampler && (asked.modes & IN_DDP) && asked.modes != IN_DDP)
-        return fail(ERR_USAGE,
-                    "--sampler: random: duet %s trains as DDP too, whose ranks share one order: "
-                    "leave it out",
-                    o->command);
     return asked.modes == IN_DP ? run_check_sync_bn(config) : OK;
 }
 

@@ -91,34 +91,6 @@ int read_hidden(const struct option *option, const char *text, void *target) {
     return OK;
 }
 
-int read_class_weights(const struct option *option, const char *text, void *target) {
-    struct run_config *config = target;
-    struct class_weights *w = &config->model.options.class_weights;
-    double weights[CLASS_WEIGHTS_MAX];
-    CHECK(parse_number_list(option->name, text, 0, 3.4e38, weights, CLASS_WEIGHTS_MAX, &w->count));
-    for (int i = 0; i < w->count; i++)
-        w->weight[i] = (float)weights[i];
-    return OK;
-}
-
-int read_ignore_index(const struct option *option, const char *text, void *target) {
-    struct run_config *config = target;
-    int64_t label = 0;
-    CHECK(parse_int(option->name, text, 0, MODEL_MAX_CLASSES - 1, &label));
-    config->model.options.class_weights.ignored = (int)label + 1;
-    return OK;
-}
-
-/* Without a value it stands for the first rule. */
-int read_join(const struct option *option, const char *text, void *target) {
-    struct run_config *config = target;
-    static const char *const words[] = {"samples", "initial", "active", "throw"};
-    int rule = 0;
-    if (*text) CHECK(option_choose(option, text, words, 4, &rule));
-    config->data.join = (enum run_join)(JOIN_SAMPLES + rule);
-    return OK;
-}
-
 int read_algorithm(const struct option *option, const char *text, void *target) {
     struct run_config *config = target;
     const char *words[ALLREDUCE_ALGORITHM_COUNT];

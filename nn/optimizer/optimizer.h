@@ -93,8 +93,6 @@ void optimizer_free(struct optimizer *o);
  * ERR_USAGE: there are none. */
 int optimizer_add_group(struct optimizer *o, const struct param_set *set,
                         const struct param_group *group);
-/* Config's groups from a text: "1d:weight_decay=0;head.*:lr=0.5"; "": none. */
-int optimizer_read_groups(const char *text, struct optimizer_config *config);
 /* The configuration of group g, 0 or more, and the step block of its parameters. */
 struct optimizer_config optimizer_of_group(const struct optimizer *o, int g);
 struct step_block optimizer_block_of_group(const struct optimizer *o, int g,

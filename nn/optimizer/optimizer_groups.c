@@ -6,11 +6,9 @@
  *
  * Which parameters a group takes is said by a name, or by a pattern of names. */
 #include <fnmatch.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/text/parse.h"
 #include "nn/optimizer/optimizer.h"
 
 static const double LARGEST = 3.4e38; /* about FLT_MAX: devices compute in float */
@@ -77,48 +75,4 @@ int optimizer_write_groups(struct optimizer *o, const struct step_block *now) {
         blocks[g] = optimizer_block_of_group(o, g + 1, now, 0);
     return stream_write(device_compute(o->device), o->blocks, blocks,
                         (size_t)o->config.groups * sizeof *blocks);
-}
-
-/* ---- as text ---- */
-
-static int wrong(const char *text, const char *why) {
-    return fail(ERR_USAGE, "--groups: '%.100s': %s: as in '1d:weight_decay=0;head.*:lr=0.5'", text,
-                why);
-}
-
-/* "lr=0.5,weight_decay=0"; `text` is taken apart. */
-static int read_settings(const char *all, char *text, struct param_group *g) {
-    char *rest = text, *setting;
-    while ((setting = strsep(&rest, ","))) {
-        char *value = strchr(setting, '=');
-        if (value) *value++ = 0;
-        int lr = !strcmp(setting, "lr");
-        if (!value || (!lr && strcmp(setting, "weight_decay")))
-            return wrong(all, "a setting must be lr=X or weight_decay=X");
-        CHECK(parse_number(lr ? "--groups: lr" : "--groups: weight_decay", value, 0, LARGEST,
-                           lr ? &g->lr : &g->weight_decay));
-    }
-    return OK;
-}
-
-static int read_group(const char *all, char *text, struct optimizer_config *config) {
-    char *settings = strrchr(text, ':');
-    if (config->groups == OPTIMIZER_GROUPS) return wrong(all, "there may be 16 groups");
-    struct param_group *g = &config->group[config->groups++];
-    *g = (struct param_group){.lr = -1, .weight_decay = -1};
-    if (!settings || settings == text || settings - text >= (int)sizeof g->params)
-        return wrong(all, "a group begins with a name or pattern of 1 to 63 bytes and a colon");
-    *settings++ = 0;
-    strcpy(g->params, text);
-    return read_settings(all, settings, g);
-}
-
-int optimizer_read_groups(const char *text, struct optimizer_config *config) {
-    char *copy = strdup(text), *rest = copy, *one;
-    int code = copy ? OK : fail(ERR_MEMORY, "--groups: no host memory");
-    config->groups = 0;
-    while (!code && *text && (one = strsep(&rest, ";")))
-        code = read_group(text, one, config);
-    free(copy);
-    return code;
 }

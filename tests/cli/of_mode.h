@@ -19,10 +19,8 @@ static inline const char *of_mode(const char *mode, const char *options) {
                  {"--dp-reduce", "dp", 1},
                  {"--allreduce", ",ddp", 1},
                  {"--bucket-cap-mb", ",ddp", 1},
-                 {"--first-bucket-mb", ",ddp", 1},
                  {"--no-overlap", ",ddp", 0},
                  {"--no-broadcast-buffers", ",ddp", 0},
-                 {"--debug-collectives", ",ddp", 0},
                  {"--find-unused-parameters", ",ddp", 0}};
     static char texts[4][1024];
     static int next;

@@ -69,8 +69,7 @@ Test(cli_any_data, a_model_that_fits_these_files_alone, .timeout = 100, .init = 
      .fini = cli_folder_remove) {
     put_norm_model("m");
     put_shape(32, 9, 8, 9);
-    cli_well("compare --data-dir d --model m --batch-size 16 --epochs 1 --quiet --sync-bn "
-             "--label-smoothing 0.1");
+    cli_well("compare --data-dir d --model m --batch-size 16 --epochs 1 --quiet --sync-bn");
     put_shape(32, 8, 8, 9);
     cli_fails(2, "samples of 1x9x8, the data has 1x8x8", "train --data-dir d --model m --sync-bn");
 }
@@ -124,22 +123,19 @@ Test(cli_any_data, a_file_of_tensors, .timeout = 300, .init = cli_folder_make,
     cli_fails(1, "cannot read: none.safetensors", "train --dataset none.safetensors --model mlp");
 }
 
-/* Labels of -100 count nothing, as in PyTorch; so does a class by --ignore-index. */
+/* Labels of -100 count nothing, as in PyTorch, in every mode. */
 Test(cli_any_data, labels_that_are_ignored, .timeout = 100, .init = cli_folder_make,
      .fini = cli_folder_remove) {
 #define IGNORING "--dataset own.safetensors --batch-size 14 --epochs 1 --model mlp --mlp-hidden 20"
     put_tensors(2, 0);
-    cli_well("train " IGNORING " --ignore-index 2 --log-loss class.csv --quiet");
+    cli_well("train " IGNORING " --log-loss counted.csv --quiet");
     put_tensors(-100, 1);
-    cli_well("train " IGNORING " --log-loss ignored.csv --json ignored.json --quiet");
-    cr_expect(cli_same_file("class.csv", "ignored.csv"));
-    struct json *j = json_of("ignored.json");
-    cr_expect_eq(json_int(j, "ignore_index"), -100);
-    json_free(j);
+    cli_well("train " IGNORING " --log-loss wide.csv --quiet");
     put_tensors(-100, 0);
+    cli_well("train " IGNORING " --log-loss ignored.csv --quiet");
+    cr_expect(cli_same_file("wide.csv", "ignored.csv") &&
+              !cli_same_file("counted.csv", "ignored.csv"));
     same_in_all_modes(IGNORING);
-    cli_fails(2, "--ignore-index: 1: labels of own.safetensors are -100 too",
-              "train " IGNORING " --ignore-index 1");
     put_tensors(-99, 0);
     cli_fails(1,
               "label -99 of sample 2: labels are 0 to the number of classes - 1, or -100, the "

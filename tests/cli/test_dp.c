@@ -126,24 +126,6 @@ Test(cli_dp, uneven_devices_are_told_of_once, .timeout = 60, .init = cli_folder_
               "--device-memory 64M,64M,2M --batch-size 48 --quiet");
 }
 
-Test(cli_dp, module_prefix, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char line[] = "train --data-dir d --model mlp --steps 1 --quiet --save %s %s";
-    put_data(103, 20);
-    cli_well(line, "plain", "");
-    cli_well(line, "wrapped", "--module-prefix");
-    size_t bytes;
-    char *file = cli_read("wrapped", &bytes);
-    char header[512];
-    memcpy(header, file + 8, sizeof header - 1);
-    header[sizeof header - 1] = 0;
-    cr_expect_not_null(strstr(header, "\"module."), "%s", header);
-    cr_expect_null(strstr(header, "module.module."), "%s", header);
-    free(file);
-    cli_well(line, "a", "--init-from plain");
-    cli_well(line, "b", "--init-from wrapped");
-    cr_expect(cli_same_file("a", "b"), "the prefix is dropped when it is read");
-}
-
 Test(cli_dp, refused, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct {
         const char *words, *args;
@@ -159,7 +141,6 @@ Test(cli_dp, refused, .timeout = 60, .init = cli_folder_make, .fini = cli_folder
         {"--device-memory|2 sizes for 1", "train --device-memory 64M,32M"},
         {"--device-memory|'1M'|2M", "train --mode dp --device-memory 64M,1M"},
         {"--device-memory|''", "train --mode dp --device-memory 64M,"},
-        {"--module-prefix|--save", "train --module-prefix"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         cli_fails(2, bad[i].words, "%s", bad[i].args);

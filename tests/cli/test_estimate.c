@@ -302,8 +302,7 @@ Test(cli_estimate, model_of_the_lessons, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct json *one = output_of("estimate", ""),
                 *lenet = output_of("estimate", "--dataset random"),
-                *uncut =
-                    output_of("estimate", "--model wide --bucket-cap-mb 25 --first-bucket-mb 1");
+                *uncut = output_of("estimate", "--model wide --bucket-cap-mb 2");
     cr_expect_str_eq(json_text(one, "dp/model"), "wide");
     cr_expect_eq(json_int(one, "dp/devices"), 4);
     cr_expect_geq(json_int(one, "dp/per_device/0/memory_at_peak_by_cause/gathered_output"),

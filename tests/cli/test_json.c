@@ -132,7 +132,7 @@ Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_mak
     static const char *const commands[][2] = {
         {"train", TINY " --mode dp --devices 2 --trace t"},
         {"train", "--mode ddp --devices 2 --model simple --dataset random --samples 16 --steps 1 "
-                  "--batch-size 16 --optimizer adam --lr-step 1"},
+                  "--batch-size 16 --optimizer adam"},
         {"compare", TINY " --devices 2"},
         {"compare", TINY " --devices 3 --virtual-devices off"},
         {"demo", TINY " --devices 2"},

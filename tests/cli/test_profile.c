@@ -195,7 +195,7 @@ Test(cli_profile, memory_of_the_optimizer, .timeout = 120, .init = cli_folder_ma
     static const struct {
         const char *flags;
         int each;
-    } optimizers[] = {{"", 0}, {"--momentum 0.9 --nesterov", 1}, {"--optimizer adamw", 2}};
+    } optimizers[] = {{"", 0}, {"--momentum 0.9", 1}, {"--optimizer adamw", 2}};
     put_data(40, 20);
     for (int i = 0; i < 3; i++) {
         cli_well("profile --devices %d --data-dir d --batch-size 12 --steps 2 --model mlp "

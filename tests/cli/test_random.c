@@ -9,8 +9,6 @@ static const double LOSS_TOLERANCE = 2e-7;
 
 enum { STEPS = 5 };
 
-#define WEIGHTED "--class-weights 1,2,0.5,1,0,3,1,0.25,1,1 --ignore-index 7 --label-smoothing 0.1"
-
 static void as_pytorch(const char *name, const char *options) {
     char *text, *line, key[64];
     cli_well("train %s --dataset random --samples 80 --batch-size 16 --no-shuffle --steps 5 "
@@ -41,9 +39,6 @@ Test(cli_random, losses_are_pytorchs, .timeout = 120, .init = cli_folder_make,
         snprintf(options, sizeof options,
                  "%s --model simple --loss mse --lr 0.1 --shape 3 --classes 2 --seed 7", modes[m]);
         as_pytorch("narrow", options);
-        snprintf(options, sizeof options, "%s --model simple --lr 0.1 --seed 5 %s", modes[m],
-                 WEIGHTED);
-        as_pytorch("weighted", options);
     }
 }
 
@@ -57,7 +52,7 @@ Test(cli_random, every_mode_gives_the_same_bits, .timeout = 300, .init = cli_fol
      .fini = cli_folder_remove) {
     static const char *const works[] = {
         "--model simple --loss mse --samples 103 --batch-size 12 --epochs 3 --lr 0.1",
-        "--model complex --samples 50 --batch-size 12 --epochs 1 --lr 0.01 " WEIGHTED,
+        "--model complex --samples 50 --batch-size 12 --epochs 1 --lr 0.01",
         "--model complex --loss mse --shape 2x9x5 --classes 3 --samples 70 --batch-size 12 "
         "--epochs 2 "
         "--lr 0.01 --momentum 0.9",

@@ -88,18 +88,12 @@ static const struct way EACH[] = {{"dp", 2, "auto"},
                                   {"ddp", 4, "auto"},
                                   {NULL, 0, NULL}};
 
-/* Four epochs, so that each schedule changes the rate. No two of these runs end with the same
- * weights, so each flag has an effect. */
-Test(cli_same_bits, each_optimizer_and_schedule, .timeout = 600, .init = cli_folder_make,
+/* No two of these runs end with the same weights, so each flag has an effect. */
+Test(cli_same_bits, each_optimizer, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const options[] = {
-        "--momentum 0.9 --lr-step 2 --lr-gamma 0.5",
-        "--momentum 0.9 --nesterov --lr-cosine",
-        "--momentum 0.9 --clip-grad-norm 0.5",
-        "--momentum 0.9 --dampening 0.5 --weight-decay 1e-3 --label-smoothing 0.1",
-        "--optimizer adadelta --rho 0.8 --eps 1e-5 --lr 1 --lr-step 1",
-        "--optimizer adam --beta1 0.8 --beta2 0.99 --eps 1e-6 --lr 0.01",
-        "--optimizer adamw --lr 0.01 --weight-decay 0.1 --lr-cosine --label-smoothing 0.2"};
+        "--momentum 0.9", "--momentum 0.9 --weight-decay 1e-3", "--optimizer adadelta --lr 1",
+        "--optimizer adam --lr 0.01", "--optimizer adamw --lr 0.01 --weight-decay 0.1"};
     enum { OPTIONS = sizeof options / sizeof *options };
     put_data(90, 20);
     for (int i = test_short() ? OPTIONS - 2 : 0; i < OPTIONS; i++) {
@@ -230,20 +224,11 @@ Test(cli_same_bits, uneven_inputs, .timeout = 300, .init = cli_folder_make,
     char options[256];
     snprintf(options, sizeof options, "%s --virtual-devices 8 --momentum 0.9 --model mlp", common);
     all_equal(eight, options);
-    cli_well("train --mode ddp --devices 8 %s=initial --model mlp --quiet --save one --json j",
-             common);
+    cli_well("train --mode ddp --devices 8 %s --model mlp --quiet --json j", common);
     struct json *j = json_of("j");
     cr_expect_eq(json_int(j, "images"), 206);
     cr_expect_eq(json_int(j, "duplicates"), 0);
-    cr_expect(!json_at(j, "bits_promised")->integer);
     json_free(j);
-    cli_well("train --mode ddp --devices 8 %s=active --model mlp --quiet --save two", common);
-    cr_expect(!cli_same_file("one", "two"), "7 active ranks of 8 divide by another number");
-    cli_fails(1, "Rank 7 exhausted all inputs.",
-              "train --mode ddp --devices 8 %s=throw --model mlp --quiet", common);
-    cli_well("train --mode ddp --devices 7 %s=throw --model mlp --quiet", common);
-    cli_fails(2, "--join: 'none'|samples, initial, active and throw", "train --join=none");
-    cli_fails(2, "--join: initial", "compare --join=active");
     cli_fails(2, "--join and --drop-last", "train --join --drop-last");
 }
 
@@ -252,8 +237,7 @@ Test(cli_same_bits, uneven_inputs, .timeout = 300, .init = cli_folder_make,
 Test(cli_same_bits, layers_that_steps_leave_out, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const more[] = {"--momentum 0.9 --weight-decay 1e-3 --lr 0.05",
-                                       "--optimizer adam --no-sync-steps 2 --bucket-cap-mb 0.01 "
-                                       "--clip-grad-norm 1",
+                                       "--optimizer adam --no-sync-steps 2 --bucket-cap-mb 0.01",
                                        "--optimizer adadelta --loss-in-forward"};
     put_data(103, 20);
     for (int i = 0; i < (test_short() ? 1 : 3); i++) {

@@ -158,7 +158,6 @@ Test(cli_scale, what_is_refused, .timeout = 120, .init = cli_folder_make,
         {"--trace|duet scale|duet train", "--trace t"},
         {"--json: the value is empty", "--json="},
         {"unknown option|--scale", "--scale-l linear"},
-        {"--nesterov|requires a momentum", "--model lenet --nesterov"},
     };
     put_data(PICTURES, 20);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

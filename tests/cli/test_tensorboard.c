@@ -121,7 +121,7 @@ Test(cli_tensorboard, holds_what_json_holds, .timeout = 120, .init = cli_folder_
      .fini = cli_folder_remove) {
     static const char *const modes[] = {"single", "dp", "ddp"};
     put_data(24, 8);
-    cli_well("compare " TINY "--epochs 2 --devices 2 --lr-step 1 --tensorboard new/t --json j");
+    cli_well("compare " TINY "--epochs 2 --devices 2 --tensorboard new/t --json j");
     struct json *root = json_of("j");
     for (int m = 0; m < 3; m++) {
         char folder[32];

@@ -26,7 +26,7 @@ Test(cli_trace, train, .timeout = 120, .init = cli_folder_make, .fini = cli_fold
     train("dp", "DP", 2, 10, "--epochs 2 --loss-in-forward");
     train("dp", "DP", 2, 10, "--epochs 2 --data-on device");
     train("ddp", "DDP", 2, 10, "--epochs 2 --data-on device");
-    train("ddp", "DDP", 3, 4, "--steps 4 --first-bucket-mb 0.001 --bucket-cap-mb 0.01");
+    train("ddp", "DDP", 3, 4, "--steps 4 --bucket-cap-mb 0.01");
     train("single", "single", 1, 3, "--steps 3 --model lenet");
 }
 

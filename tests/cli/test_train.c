@@ -194,7 +194,7 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make,
     cli_well(
         "train --mode ddp --devices=3 --virtual_devices 6 --data-dir d --batch_size=20 --epochs 1 "
         "--model mlp --mlp-hidden 9,8 --lr 0.25 --momentum 0.5 "
-        "--weight-decay 0.125 --clip-grad-norm 3 --seed -7 --allreduce oneshot --bucket-cap-mb "
+        "--weight-decay 0.125 --seed -7 --allreduce oneshot --bucket-cap-mb "
         "0.0001 --json j "
         "--quiet");
     struct json *j = json_of("j");
@@ -213,7 +213,6 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make,
                    {"lr", 0.25},
                    {"momentum", 0.5},
                    {"weight_decay", 0.125},
-                   {"clip_grad_norm", 3},
                    {"seed", 0x1p64 - 7}, /* as torch.manual_seed takes it */
                    {"duplicates", 0},
                    {"train_samples", 102},

@@ -27,7 +27,7 @@ static void expect_narrow(const char *words) {
 Test(cli_widths, no_line_is_wider_than_80, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const lines[] = {
-        "train --mode ddp --devices 3 --lr-step 1 --epochs 2 " TINY,
+        "train --mode ddp --devices 3 --epochs 2 " TINY,
         "train --mode dp --virtual-devices off --devices 3 " TINY,
         "compare --model mlp --devices 3 " TINY,
         "compare --virtual-devices off --devices 3 " TINY,

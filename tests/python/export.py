@@ -122,55 +122,6 @@ for _name in nets.NETS:
     _add(_name)
 
 
-class Groups(Written):
-    """Parameter groups with schedules: PyTorch's losses, and equal bits in all modes."""
-
-    OPTIMIZERS = {"sgd": (torch.optim.SGD, {"momentum": 0.9}), "adam": (torch.optim.Adam, {}),
-                  "adamw": (torch.optim.AdamW, {})}
-
-    def one_optimizer(self, kind, cosine):
-        net, path = self.write("fine_tuned")
-        make, more = self.OPTIMIZERS[kind]
-        net = net.double().train()
-        parts = {"head": [], "flat": [], "rest": []}
-        for name, p in net.named_parameters():
-            if p.requires_grad:
-                parts["head" if "head." in name else "flat" if p.ndim == 1 else "rest"].append(p)
-        optimizer = make([{"params": parts["rest"]}, {"params": parts["head"], "lr": 0.03},
-                          {"params": parts["flat"], "weight_decay": 0}], lr=0.01, weight_decay=0.1,
-                         **more)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 3) if cosine else \
-            torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
-        torch.manual_seed(0)
-        x, y = nets.samples("fine_tuned", 2 * BATCH).double(), torch.randint(0, 10, (2 * BATCH,))
-        want = []
-        for step in range(6):
-            batch = slice(step % 2 * BATCH, (step % 2 + 1) * BATCH)
-            loss = F.cross_entropy(net(x[batch]), y[batch])
-            want.append(loss.item())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if step % 2:
-                schedule.step()
-        options = {**self.options(path), **more, "samples": 2 * BATCH, "epochs": 3, "steps": 6,
-                   "lr": 0.01, "weight_decay": 0.1, "optimizer": kind,
-                   "groups": "head:lr=0.03;1d:weight_decay=0",
-                   **({"lr_cosine": True} if cosine else {"lr_step": 1, "lr_gamma": 0.5})}
-        run = duet.train(**options, shuffle=False, virtual_devices=1, mode="single").runs[0]
-        self.assertEqual(len(run.losses), 6)
-        for got, exact in zip(run.losses, want):
-            self.assertLessEqual(abs(got - exact), LOSS * max(1, abs(exact)))
-        for devices in (2, 4):
-            self.assertIn("identical to the bit", duet.compare(**options, devices=devices).output)
-
-    def test_each_optimizer_and_schedule(self):
-        for kind in self.OPTIMIZERS:
-            for cosine in (False, True):
-                with self.subTest(kind, cosine=cosine):
-                    self.one_optimizer(kind, cosine)
-
-
 class Complexes(Written):
     def test_complex_parameters_are_pairs_of_numbers(self):
         pairs, complexes = (nets.waves_nets.Operator(pairs) for pairs in (True, False))
@@ -188,33 +139,6 @@ class Complexes(Written):
         self.assertEqual(files[1]["waves.0.low"].shape, (4, 4, 3, 4, 2))
         for key, parameter in pairs.named_parameters():
             numpy.testing.assert_array_equal(files[1][key], parameter.detach().numpy())
-
-
-class Clipping(Written):
-    """--clip-grad-norm: PyTorch's losses, and equal bits in all modes."""
-
-    def test_losses_and_bits(self):
-        net, path = self.write("fine_tuned")
-        net = net.double().train()
-        optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.5)
-        torch.manual_seed(0)
-        x, y = nets.samples("fine_tuned", SAMPLES).double(), torch.randint(0, 10, (SAMPLES,))
-        want, norms = [], []
-        for _ in range(STEPS):
-            loss = F.cross_entropy(net(x), y)
-            want.append(loss.item())
-            optimizer.zero_grad()
-            loss.backward()
-            norms.append(nn.utils.clip_grad_norm_(net.parameters(), 0.25).item())
-            optimizer.step()
-        self.assertGreater(min(norms), 0.3, "each step is clipped")
-        options = {**self.options(path), "lr": 0.5, "clip_grad_norm": 0.25}
-        run = duet.train(**options, shuffle=False, virtual_devices=1, mode="single").runs[0]
-        self.assertEqual(len(run.losses), STEPS)
-        for got, exact in zip(run.losses, want):
-            self.assertLessEqual(abs(got - exact), LOSS * max(1, abs(exact)))
-        for devices in (2, 4):
-            self.assertIn("identical to the bit", duet.compare(**options, devices=devices).output)
 
 
 class RunningMeans(Written):

@@ -31,10 +31,6 @@ int bits_promised(const struct run_config *config, char *why_not, size_t bytes) 
                  "%d virtual devices on %d devices: %d a device is no power of two, so sums "
                  "associate differently",
                  v, w, v / w);
-    else if (config->data.join == JOIN_INITIAL || config->data.join == JOIN_ACTIVE)
-        snprintf(why_not, bytes,
-                 "--join: means of ranks are averaged, so samples of a short batch weigh "
-                 "differently");
     else if (adds_in_its_own_order(config, &algorithm))
         snprintf(why_not, bytes, "%s over %d devices adds in an order of its own",
                  allreduce_algorithm_name(algorithm), w);

@@ -84,13 +84,6 @@ static void add_model_name(struct list *l, const struct model *m, const struct m
         put(l, "--model", "%s", m->name);
 }
 
-static void add_class_weights(struct list *l, const struct class_weights *w) {
-    if (w->count)
-        put(l, "--class-weights", "%d, fingerprint %016" PRIx64, w->count,
-            mix(1, (const uint8_t *)w->weight, (size_t)w->count * sizeof *w->weight));
-    if (w->ignored) put(l, "--ignore-index", "%d", w->ignored - 1);
-}
-
 static void add_model(struct list *l, const struct model *m) {
     char widths[SETTING_BYTES] = "";
     for (int i = 0, used = 0; i < m->hidden_count; i++)
@@ -98,43 +91,18 @@ static void add_model(struct list *l, const struct model *m) {
             snprintf(widths + used, sizeof widths - (size_t)used, i ? ",%d" : "%d", m->hidden[i]);
     put(l, "--mlp-hidden", "%s", *widths ? widths : "none");
     add_number(l, "--dropout", m->dropout);
-    add_number(l, "--label-smoothing", m->label_smoothing);
-    add_class_weights(l, &m->class_weights);
     add_yes_no(l, "--sync-bn", m->sync_bn);
 }
 
 static void add_update(struct list *l, const struct run_config *c) {
     struct optimizer_config o = run_optimizer(c);
-    struct schedule schedule = run_schedule(c);
     put(l, "--optimizer", "%s", optimizer_name(o.kind));
     add_number(l, "--lr", c->update.lr);
     add_number(l, "--weight-decay", o.weight_decay);
-    if (o.kind == OPTIMIZER_SGD) {
-        add_number(l, "--momentum", o.momentum);
-        add_number(l, "--dampening", o.dampening);
-        add_yes_no(l, "--nesterov", o.nesterov);
-    } else {
-        add_number(l, "--eps", o.epsilon);
-    }
-    if (o.kind == OPTIMIZER_ADADELTA) add_number(l, "--rho", o.rho);
-    if (o.kind == OPTIMIZER_ADAM || o.kind == OPTIMIZER_ADAMW) {
-        add_number(l, "--beta1", o.beta1);
-        add_number(l, "--beta2", o.beta2);
-    }
-    if (o.max_norm > 0) add_number(l, "--clip-grad-norm", o.max_norm);
-    put(l, "--groups", "%s", *c->update.groups ? c->update.groups : "none");
-    add_count(l, "--lr-step", schedule.kind == SCHEDULE_STEP ? schedule.step_size : 0);
-    if (schedule.kind == SCHEDULE_STEP) add_number(l, "--lr-gamma", schedule.gamma);
-    add_yes_no(l, "--lr-cosine", schedule.kind == SCHEDULE_COSINE);
-    if (schedule.kind == SCHEDULE_COSINE) put(l, "--epochs", "%d", schedule.t_max);
+    if (o.kind == OPTIMIZER_SGD) add_number(l, "--momentum", o.momentum);
 }
 
 int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST]) {
-    static const char *const joins[] = {[JOIN_OFF] = "no",
-                                        [JOIN_SAMPLES] = "yes",
-                                        [JOIN_INITIAL] = "initial",
-                                        [JOIN_ACTIVE] = "active",
-                                        [JOIN_THROW] = "throw"};
     const struct run_config *c = s->config;
     struct list l = {.settings = settings};
     add_model_name(&l, &s->model, model_file_of(c->model.options.own));
@@ -144,10 +112,9 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
     add_count(&l, "--virtual-devices", s->virtual_devices);
     put(&l, "--batch-size", "%d", c->batch_size);
     put(&l, "--no-sync-steps", "%d", c->update.passes);
-    add_yes_no(&l, "--shuffle", c->data.shuffle);
+    add_yes_no(&l, "--no-shuffle", !c->data.shuffle);
     add_yes_no(&l, "--drop-last", c->data.drop_last);
-    put(&l, "--join", "%s", joins[c->data.join]);
-    put(&l, "--sampler", "%s", c->data.random_sampler ? "random" : "distributed");
+    add_yes_no(&l, "--join", c->data.join);
     add_update(&l, c);
     put(&l, "--device", "%s", s->gpus ? "cuda" : "cpu");
     if (s->gpus) {
@@ -160,7 +127,6 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
     if (c->mode == MODE_DDP) {
         put(&l, "--allreduce", "%s", c->ddp.allreduce);
         add_number(&l, "--bucket-cap-mb", c->ddp.bucket_cap_mb);
-        add_number(&l, "--first-bucket-mb", c->ddp.first_bucket_mb);
     }
     return l.count;
 }
