@@ -73,16 +73,13 @@ RUNNER := $(B)/tests/harness/runner.o
 $(if $(PLAIN),$(TESTS)): $(RUNNER)
 # They find libinternal.so two folders up. Their own code is position-independent, so that no table
 # of the library is copied into them, whose size may change without them.
-# A test that stands in for the CUDA runtime takes the archive, in which its functions come first.
 # What shared libraries need of each other is not looked for, which takes half of the linker's time;
 # the link of $(B)/duet finds what the library lacks.
 LINK_TEST = $(LINK) $(if $(filter %.a,$^),,-L$(B) -Wl,-rpath,'$$ORIGIN/../..' -l:libinternal.so \
                 -Wl,--allow-shlib-undefined)
 STATIC_LINK := $(filter -static,$(LDFLAGS))
-STAND_IN_TESTS := $(patsubst %.c,$(B)/%,$(shell grep -l cuda_stand_in.h tests/*/test_*.c))
-# So does a program that is linked with -static.
-$(if $(STATIC_LINK),$(TESTS) $(HELPERS),$(STAND_IN_TESTS)): $(B)/libinternal.a \
-    $(EMULATION_LIB)
+# A program that is linked with -static takes the archive.
+$(if $(STATIC_LINK),$(TESTS) $(HELPERS)): $(B)/libinternal.a $(EMULATION_LIB)
 $(TESTS) $(HELPERS): | $(if $(STATIC_LINK),,$(B)/libinternal.so)
 $(TESTS): $(B)/%: $(B)/%.o
 	$(Q)$(LINK_TEST) $(if $(filter $(RUNNER),$^),$(LIBS),-lcriterion $(LIBS)) -o $@

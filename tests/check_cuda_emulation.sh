@@ -5,9 +5,8 @@
 #   tests/check_cuda_emulation.sh [SANITIZER [TEST...]]
 #
 # Which tests these are is read from the files: those that themselves name DEVICE_CUDA, ALL_KINDS,
-# an EMULATED_ variable or CUDA_EMULATION, or start the WORKERS of tests/rpc/workers.h. Left out are
-# tests that bring a runtime of their own (cuda_stand_in.h). The last line is `N passed, N failed`.
-# Exit status 1 on any failure. Without CUDA's headers nothing is done.
+# an EMULATED_ variable or CUDA_EMULATION, or start the WORKERS of tests/rpc/workers.h. The last
+# line is `N passed, N failed`. Exit status 1 on any failure. Without CUDA's headers nothing is done.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 san=${1:-}
@@ -21,7 +20,7 @@ build=build/emulation${san:+-san-${san//,/-}}
 words='DEVICE_CUDA|ALL_KINDS|CUDA_EMULATION|EMULATED_|WORKERS\('
 names=("$@")
 if ((${#names[@]} == 0)); then
-    mapfile -t names < <(grep -lE "$words" tests/*/test_*.c | xargs grep -L cuda_stand_in.h |
+    mapfile -t names < <(grep -lE "$words" tests/*/test_*.c |
         sed 's|tests/||; s|\.c$||')
 fi
 started=(tests/*/helper_*.c bench/*.c examples/*.c) # programs that tests start

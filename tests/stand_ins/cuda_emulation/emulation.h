@@ -62,6 +62,7 @@
  *                                  malloc   cudaMalloc finds no memory; host: pinned memory
  *                                  ipc      cudaIpcOpenMemHandle is refused
  *                                  export   cudaIpcGetMemHandle is refused
+ *                                  call     whatever call of a GPU it is: cudaErrorUnknown
  *                                  driver:none  driver:old
  *                                  driver:mps      the MPS daemon does not answer
  *                                  driver:fabric   no fabric manager; driver:mixed: libcuda of
@@ -140,6 +141,10 @@ extern __thread struct emulated_thread emulated_self;
 cudaError_t enter_driver(void);
 cudaError_t enter_gpu(void);
 cudaError_t enter_unsafe(void);
+/* The same, uncounted by faults: the first for the end of a capture, which ends it in any case; the
+ * second for calls that ask, since how often a stream is asked is chance. */
+cudaError_t enter_uncounted(void);
+cudaError_t enter_query(void);
 cudaError_t give(cudaError_t error); /* sets the thread's last error, returns `error` */
 #define ENTER(how)                                      \
     do {                                                \
@@ -160,7 +165,7 @@ int fault_set(const char *word); /* 1: the list has this very entry, such as "dr
 
 enum memory_kind { MEMORY_DEVICE, MEMORY_IMPORTED, MEMORY_PINNED, MEMORY_REGISTERED };
 
-struct allocation {
+struct emulated_allocation {
     enum memory_kind kind;
     struct gpu *gpu;
     char *base;
@@ -171,18 +176,18 @@ struct allocation {
     int foreign;          /* IMPORTED: it lies on another GPU than the one that imported it */
     char *alias; /* DEVICE: as other GPUs see it where EMULATED_P2P is set; NULL: not yet */
     unsigned flags;
-    struct allocation *next;
+    struct emulated_allocation *next;
 };
 
 /* Copies the allocation that holds all of [memory, memory + bytes) to *out. Returns 0 if there is
  * none. */
-int memory_find(const void *memory, size_t bytes, struct allocation *out);
+int memory_find(const void *memory, size_t bytes, struct emulated_allocation *out);
 int is_on_device(enum memory_kind kind);
 cudaError_t memory_map(int fd, size_t bytes, char **out); /* 2 MiB aligned */
-void memory_add(const struct allocation *a);
+void memory_add(const struct emulated_allocation *a);
 /* Takes the allocation that begins at `base` out of the list. */
-int memory_remove(const void *base, int opened_less, struct allocation *out);
-int memory_find_inode(uint64_t inode, struct allocation *out, int open_once_more);
+int memory_remove(const void *base, int opened_less, struct emulated_allocation *out);
+int memory_find_inode(uint64_t inode, struct emulated_allocation *out, int open_once_more);
 char *memory_alias(const void *base); /* made when first asked for */
 /* EMULATED_CUDA_GUARD: device memory is mapped between the two, which nest. */
 void guard_open(void);

@@ -6,14 +6,14 @@
 
 /* 1: device memory; 0: pinned; -1: memory that CUDA does not know; -2: runs over the end of an
  * allocation. */
-static int side_of(const void *memory, size_t bytes, struct allocation *a) {
+static int side_of(const void *memory, size_t bytes, struct emulated_allocation *a) {
     if (memory_find(memory, bytes, a)) return is_on_device(a->kind);
     return memory_find(memory, 1, a) ? -2 : -1;
 }
 
 static cudaError_t check_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                               int capturing) {
-    struct allocation a;
+    struct emulated_allocation a;
     int there = side_of(to, bytes, &a), here = side_of(from, bytes, &a);
     if (!to || !from || there == -2 || here == -2) return cudaErrorInvalidValue;
     switch (kind) {
@@ -61,7 +61,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from_gpu, size_t bytes,
                                 cudaStream_t stream) {
-    struct allocation a;
+    struct emulated_allocation a;
     ENTER(enter_gpu());
     struct CUstream_st *s = stream_of(stream);
     if (!s) return give(cudaErrorInvalidResourceHandle);
@@ -73,7 +73,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from
 }
 
 static cudaError_t check_fill(void *memory, size_t bytes) {
-    struct allocation a;
+    struct emulated_allocation a;
     return side_of(memory, bytes, &a) < 0 ? cudaErrorInvalidValue : cudaSuccess;
 }
 

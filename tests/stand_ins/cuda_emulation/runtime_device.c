@@ -7,8 +7,9 @@
 struct emulated emulated;
 __thread struct emulated_thread emulated_self;
 
-static const char *const fault_kinds[] = {"launch", "hang", "malloc", "host", "ipc", "export"};
-enum { FAULT_KINDS = 6 };
+static const char *const fault_kinds[] = {"launch", "hang",   "malloc", "host",
+                                          "ipc",    "export", "call"};
+enum { FAULT_KINDS = 7 };
 static atomic_long fault_counts[FAULT_KINDS];
 
 /* ---- the environment ---- */
@@ -154,16 +155,26 @@ cudaError_t enter_driver(void) {
     return emulated.count ? cudaSuccess : cudaErrorNoDevice;
 }
 
-cudaError_t enter_gpu(void) {
+cudaError_t enter_uncounted(void) {
     cudaError_t error = enter_driver();
     if (error == cudaSuccess) error = context_open(current_gpu());
     return error != cudaSuccess ? error : (cudaError_t)current_gpu()->fault;
 }
 
-cudaError_t enter_unsafe(void) {
-    cudaError_t error = enter_gpu();
+cudaError_t enter_gpu(void) {
+    cudaError_t error = enter_uncounted();
+    return error == cudaSuccess && fault_now("call") ? cudaErrorUnknown : error;
+}
+
+cudaError_t enter_query(void) {
+    cudaError_t error = enter_uncounted();
     if (error != cudaSuccess || !emulated_self.capture) return error;
     return capture_refuse(emulated_self.capture, cudaErrorStreamCaptureUnsupported);
+}
+
+cudaError_t enter_unsafe(void) {
+    cudaError_t error = enter_query();
+    return error == cudaSuccess && fault_now("call") ? cudaErrorUnknown : error;
 }
 
 struct gpu *current_gpu(void) {

@@ -28,7 +28,7 @@ void value_run_wait(const struct item *item, const struct gpu *gpu) {
 }
 
 static CUresult enqueue(CUstream stream, CUdeviceptr address, uint64_t value, enum item_kind kind) {
-    struct allocation a;
+    struct emulated_allocation a;
     void *word = (void *)(uintptr_t)address;
     cudaError_t error = enter_gpu();
     struct CUstream_st *s = error == cudaSuccess ? stream_of(stream) : NULL;

@@ -172,7 +172,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
 /* A query of an event is among the calls that a capturing thread must not make, whatever the
  * event. */
 static cudaError_t look(cudaEvent_t handle, cudaEvent_t *out) {
-    cudaError_t error = enter_unsafe();
+    cudaError_t error = enter_query();
     if (error != cudaSuccess) return error;
     *out = event_of(handle);
     if (!*out) return cudaErrorInvalidResourceHandle;

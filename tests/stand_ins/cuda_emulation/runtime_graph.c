@@ -152,7 +152,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMo
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *out) {
-    ENTER(enter_gpu());
+    ENTER(enter_uncounted());
     struct CUstream_st *s = stream_of(handle);
     if (!s || !out) return give(cudaErrorInvalidResourceHandle);
     struct capture *c = s->capture;

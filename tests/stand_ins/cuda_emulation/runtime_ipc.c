@@ -32,7 +32,7 @@ static int is_apart(const struct handle *h) {
 }
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *memory) {
-    struct allocation a;
+    struct emulated_allocation a;
     struct stat stat;
     ENTER(enter_gpu());
     if (!out || !memory_find(memory, 1, &a) || a.kind != MEMORY_DEVICE)
@@ -63,7 +63,7 @@ static int open_peer(const struct handle *h) {
 
 cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned flags) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* two threads with one handle */
-    struct allocation a;
+    struct emulated_allocation a;
     struct handle h;
     ENTER(enter_unsafe());
     memcpy(&h, &handle, sizeof h);
@@ -77,13 +77,13 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
     pthread_mutex_lock(&lock);
     cudaError_t error = cudaSuccess;
     if (!memory_find_inode(h.inode, &a, 1)) {
-        a = (struct allocation){.kind = MEMORY_IMPORTED,
-                                .gpu = gpu,
-                                .bytes = h.bytes,
-                                .mapped = h.mapped,
-                                .inode = h.inode,
-                                .foreign = h.gpu != gpu->number,
-                                .opened = 1};
+        a = (struct emulated_allocation){.kind = MEMORY_IMPORTED,
+                                         .gpu = gpu,
+                                         .bytes = h.bytes,
+                                         .mapped = h.mapped,
+                                         .inode = h.inode,
+                                         .foreign = h.gpu != gpu->number,
+                                         .opened = 1};
         a.fd = open_peer(&h);
         error = a.fd < 0    ? cudaErrorMapBufferObjectFailed
                 : a.foreign ? p2p_map(a.fd, a.mapped, &a.base)
@@ -99,7 +99,7 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
 }
 
 cudaError_t cudaIpcCloseMemHandle(void *memory) {
-    struct allocation a;
+    struct emulated_allocation a;
     ENTER(enter_unsafe());
     if (!memory_find(memory, 1, &a) || a.kind != MEMORY_IMPORTED || a.base != memory)
         return give(cudaErrorInvalidValue);

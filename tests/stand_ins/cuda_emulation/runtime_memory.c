@@ -13,7 +13,7 @@
 static const size_t STEP = (size_t)2 << 20;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and `open` */
-static struct allocation *all;
+static struct emulated_allocation *all;
 static int open_items; /* how many items run, for EMULATED_CUDA_GUARD */
 
 int is_on_device(enum memory_kind kind) {
@@ -22,8 +22,8 @@ int is_on_device(enum memory_kind kind) {
 
 /* ---- the list ---- */
 
-void memory_add(const struct allocation *a) {
-    struct allocation *node = malloc(sizeof *node);
+void memory_add(const struct emulated_allocation *a) {
+    struct emulated_allocation *node = malloc(sizeof *node);
     if (!node) abort();
     *node = *a;
     pthread_mutex_lock(&lock);
@@ -34,21 +34,21 @@ void memory_add(const struct allocation *a) {
     pthread_mutex_unlock(&lock);
 }
 
-int memory_find(const void *memory, size_t bytes, struct allocation *out) {
+int memory_find(const void *memory, size_t bytes, struct emulated_allocation *out) {
     const char *p = memory;
     int found = 0;
     pthread_mutex_lock(&lock);
-    for (const struct allocation *a = all; a && !found; a = a->next)
+    for (const struct emulated_allocation *a = all; a && !found; a = a->next)
         if (p >= a->base && p < a->base + a->bytes && bytes <= (size_t)(a->base + a->bytes - p))
             *out = *a, found = 1;
     pthread_mutex_unlock(&lock);
     return found;
 }
 
-int memory_find_inode(uint64_t inode, struct allocation *out, int open_once_more) {
+int memory_find_inode(uint64_t inode, struct emulated_allocation *out, int open_once_more) {
     int found = 0;
     pthread_mutex_lock(&lock);
-    for (struct allocation *a = all; a && !found; a = a->next)
+    for (struct emulated_allocation *a = all; a && !found; a = a->next)
         if (a->kind == MEMORY_IMPORTED && a->inode == inode) {
             a->opened += open_once_more;
             *out = *a, found = 1;
@@ -57,10 +57,10 @@ int memory_find_inode(uint64_t inode, struct allocation *out, int open_once_more
     return found;
 }
 
-int memory_remove(const void *base, int opened_less, struct allocation *out) {
-    struct allocation *gone = NULL;
+int memory_remove(const void *base, int opened_less, struct emulated_allocation *out) {
+    struct emulated_allocation *gone = NULL;
     pthread_mutex_lock(&lock);
-    struct allocation **link = &all;
+    struct emulated_allocation **link = &all;
     while (*link && (*link)->base != base)
         link = &(*link)->next;
     if (*link && ((*link)->opened -= opened_less) <= 0) {
@@ -76,7 +76,7 @@ int memory_remove(const void *base, int opened_less, struct allocation *out) {
 char *memory_alias(const void *base) {
     char *alias = NULL;
     pthread_mutex_lock(&lock);
-    for (struct allocation *a = all; a && !alias; a = a->next) {
+    for (struct emulated_allocation *a = all; a && !alias; a = a->next) {
         if (a->base != base) continue;
         if (!a->alias && p2p_map(a->fd, a->mapped, &a->alias) != cudaSuccess) abort();
         alias = a->alias;
@@ -86,7 +86,7 @@ char *memory_alias(const void *base) {
 }
 
 static void protect_all(int how) {
-    for (const struct allocation *a = all; a; a = a->next)
+    for (const struct emulated_allocation *a = all; a; a = a->next)
         if (is_on_device(a->kind)) mprotect(a->base, a->mapped, how);
 }
 
@@ -193,7 +193,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (bytes == 0) return cudaSuccess;
     struct gpu *gpu = current_gpu();
     if (fault_now("malloc") || bytes > emulated.memory) return give(cudaErrorMemoryAllocation);
-    struct allocation a = {
+    struct emulated_allocation a = {
         .kind = MEMORY_DEVICE, .gpu = gpu, .bytes = bytes, .mapped = round_up(bytes)};
     ENTER(take(gpu, a.mapped));
     char name[96];
@@ -214,7 +214,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
 
 /* Waits for all work of the GPU first, as CUDA does. */
 cudaError_t cudaFree(void *memory) {
-    struct allocation a;
+    struct emulated_allocation a;
     ENTER(enter_unsafe());
     if (!memory) return cudaSuccess;
     if (!memory_find(memory, 1, &a) || a.kind != MEMORY_DEVICE || a.base != memory)
@@ -243,7 +243,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
     if (!out || flags & ~7u) return give(cudaErrorInvalidValue);
     *out = NULL;
     if (bytes == 0) return cudaSuccess;
-    struct allocation a = {
+    struct emulated_allocation a = {
         .kind = MEMORY_PINNED, .gpu = current_gpu(), .bytes = bytes, .fd = -1, .flags = flags};
     a.mapped = (bytes + 4095) / 4096 * 4096;
     a.base = fault_now("host") || a.mapped < bytes ? NULL : aligned_alloc(4096, a.mapped);
@@ -258,7 +258,7 @@ cudaError_t cudaMallocHost(void **out, size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void *memory) {
-    struct allocation a;
+    struct emulated_allocation a;
     ENTER(enter_unsafe());
     if (!memory) return cudaSuccess;
     if (!memory_find(memory, 1, &a) || a.kind != MEMORY_PINNED || a.base != memory)
@@ -270,23 +270,23 @@ cudaError_t cudaFreeHost(void *memory) {
 }
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
-    struct allocation a;
+    struct emulated_allocation a;
     ENTER(enter_unsafe());
     if (!memory || !bytes || flags & ~15u) return give(cudaErrorInvalidValue);
     if (memory_find(memory, 1, &a) || memory_find((char *)memory + bytes - 1, 1, &a))
         return give(cudaErrorHostMemoryAlreadyRegistered);
-    a = (struct allocation){.kind = MEMORY_REGISTERED,
-                            .gpu = current_gpu(),
-                            .base = memory,
-                            .bytes = bytes,
-                            .fd = -1,
-                            .flags = flags};
+    a = (struct emulated_allocation){.kind = MEMORY_REGISTERED,
+                                     .gpu = current_gpu(),
+                                     .base = memory,
+                                     .bytes = bytes,
+                                     .fd = -1,
+                                     .flags = flags};
     memory_add(&a);
     return cudaSuccess;
 }
 
 cudaError_t cudaHostUnregister(void *memory) {
-    struct allocation a;
+    struct emulated_allocation a;
     ENTER(enter_unsafe());
     if (!memory_find(memory, 1, &a) || a.kind != MEMORY_REGISTERED || a.base != memory)
         return give(cudaErrorHostMemoryNotRegistered);
@@ -297,7 +297,7 @@ cudaError_t cudaHostUnregister(void *memory) {
 
 /* One address space: the GPU sees pinned memory where the host does. */
 cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned flags) {
-    struct allocation a;
+    struct emulated_allocation a;
     ENTER(enter_gpu());
     if (!out || flags || !memory_find(host, 1, &a) || is_on_device(a.kind))
         return give(cudaErrorInvalidValue);
@@ -306,7 +306,7 @@ cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned flags) {
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *memory) {
-    struct allocation a;
+    struct emulated_allocation a;
     ENTER(enter_gpu());
     memset(out, 0, sizeof *out);
     out->type = cudaMemoryTypeUnregistered;

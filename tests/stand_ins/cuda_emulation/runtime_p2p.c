@@ -59,7 +59,7 @@ static int opened(const struct gpu *a, const struct gpu *b) {
  * address at all. A copy is direct if either GPU has opened the way. *hangs: 1 if whoever touches
  * the memory never ends. */
 static uintptr_t address_for(const struct gpu *gpu, uintptr_t address, int copies, int *hangs) {
-    struct allocation a;
+    struct emulated_allocation a;
     if (!memory_find((void *)address, 1, &a)) return address;
     if (a.kind == MEMORY_IMPORTED) {
         *hangs |= a.foreign && emulated.p2p == P2P_HANG;

@@ -272,12 +272,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 }
 
 static cudaError_t look(cudaStream_t handle, struct CUstream_st **out) {
-    cudaError_t error = enter_gpu();
+    cudaError_t error = enter_query();
     if (error != cudaSuccess) return error;
     *out = stream_of(handle);
     if (!*out) return cudaErrorInvalidResourceHandle;
     if ((*out)->capture) return capture_refuse(*out, cudaErrorStreamCaptureUnsupported);
-    if (emulated_self.capture) return enter_unsafe();
+    if (emulated_self.capture) return enter_query();
     return (cudaError_t)(*out)->gpu->fault;
 }
 
