@@ -179,16 +179,27 @@ static int wait_for_peers(duet_rpc *rpc, int64_t deadline, char *missing, size_t
     return left;
 }
 
-static int nobody_came(const duet_rpc *rpc, const char *who) {
-    return fail(ERR_TIMEOUT, "rpc: init: %s did not come within %g s: start all %d workers%s%s",
-                who, (double)rpc->timeout_ns * 1e-9, rpc->world, rpc->hint[0] ? ": " : "",
-                rpc->hint);
+/* Strangers may still leave hints. */
+static int nobody_came(duet_rpc *rpc, const char *who) {
+    pthread_mutex_lock(&rpc->lock);
+    int code =
+        fail(ERR_TIMEOUT, "rpc: init: %s did not come within %g s: start all %d workers%s%s", who,
+             (double)rpc->timeout_ns * 1e-9, rpc->world, rpc->hint[0] ? ": " : "", rpc->hint);
+    pthread_mutex_unlock(&rpc->lock);
+    return code;
+}
+
+static int check_wrong(duet_rpc *rpc) {
+    pthread_mutex_lock(&rpc->lock);
+    int code = rpc->wrong[0] ? fail(ERR_USAGE, "rpc: init: %s", rpc->wrong) : OK;
+    pthread_mutex_unlock(&rpc->lock);
+    return code;
 }
 
 static int all_here(duet_rpc *rpc, int64_t deadline) {
     char missing[256], who[272];
     int left = wait_for_peers(rpc, deadline, missing, sizeof missing);
-    if (rpc->wrong[0]) return fail(ERR_USAGE, "rpc: init: %s", rpc->wrong);
+    CHECK(check_wrong(rpc));
     snprintf(who, sizeof who, "rank %s", missing);
     return left ? nobody_came(rpc, who) : OK;
 }
@@ -204,7 +215,7 @@ static int places_here(duet_rpc *rpc, int64_t deadline) {
     enum peer_state state = first->state;
     int told = rpc->places != NULL;
     pthread_mutex_unlock(&rpc->lock);
-    if (rpc->wrong[0]) return fail(ERR_USAGE, "rpc: init: %s", rpc->wrong);
+    CHECK(check_wrong(rpc));
     if (told) return OK;
     if (state == PEER_ABSENT) return nobody_came(rpc, "rank 0");
     return state == PEER_HERE ? nobody_came(rpc, "one of the others") : peer_error(rpc, 0, "init");
