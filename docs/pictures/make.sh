@@ -3,8 +3,8 @@
 #
 # Times in them are those of the machine, but for modelled ones. The commands run in an empty
 # folder, because a page shows its command line, which should name no path. chromium takes the
-# pictures of a page. sampler.py draws what `duet sampler` prints. dp_and_ddp.svg is
-# drawn by hand.
+# pictures of a page. sampler.py draws what `duet sampler` prints. dp_and_ddp.svg
+# and lenet/splits.svg are kept as they are.
 set -eu
 duet=$(realpath "${1:-build/duet}")
 docs=$(realpath "$(dirname "$0")/..")
@@ -25,8 +25,6 @@ pictures() { # FOLDER NAMES -- COMMAND...: keeps these of the pictures
 
 pictures wide timeline traffic-dp traffic-ddp collective moves-dp -- \
     compare --model wide --devices 4 --steps 40 --allreduce ring --quiet
-pictures lenet splits -- \
-    compare --model lenet --dataset synthetic --devices 2 --steps 3 --quiet
 pictures wide_head memory phases -- profile --optimizer adam --steps 12
 pictures batch_norm loss -- \
     compare --model resnet18 --dataset synthetic --shape 1x12x12 --samples 320 --batch-size 32 \

@@ -10,15 +10,6 @@
 #include "group/group.h"
 #include "group/plans/windows.h"
 
-/* By enum dp_collective. */
-static const struct {
-    const char *word, *what;
-} dp_words[DP_KINDS] = {{"dp-scatter", "scatter of DataParallel"},
-                        {"dp-gather", "gather of DataParallel"},
-                        {"dp-broadcast", "broadcast of DataParallel"},
-                        {"dp-reduce", "reduce of DataParallel"},
-                        {"dp-reduce-sharded", "sharded reduce of DataParallel"}};
-
 #define WORD(NAME, word, in_fold_order, uses_scratch) {#word, 0, ALLREDUCE_##NAME},
 static const struct {
     const char *word;
@@ -31,14 +22,13 @@ enum { PLANNED = sizeof planned / sizeof *planned };
 
 /* The collectives of process groups stand behind these. */
 static enum collective window_of(int i) {
-    return (enum collective)(COLLECTIVE_BARRIER + (i - PLANNED - DP_KINDS));
+    return (enum collective)(COLLECTIVE_BARRIER + (i - PLANNED));
 }
 
 const char *collective_word(int i, char word[COLLECTIVE_WORD]) {
-    if (i < 0 || (i >= PLANNED + DP_KINDS && window_of(i) >= COLLECTIVE_COUNT)) return NULL;
-    if (i < PLANNED + DP_KINDS) {
-        const char *known = i < PLANNED ? planned[i].word : dp_words[i - PLANNED].word;
-        snprintf(word, COLLECTIVE_WORD, "%s", known);
+    if (i < 0 || (i >= PLANNED && window_of(i) >= COLLECTIVE_COUNT)) return NULL;
+    if (i < PLANNED) {
+        snprintf(word, COLLECTIVE_WORD, "%s", planned[i].word);
         return word;
     }
     snprintf(word, COLLECTIVE_WORD, "group-%s", window_name(window_of(i)));
@@ -48,7 +38,7 @@ const char *collective_word(int i, char word[COLLECTIVE_WORD]) {
 }
 
 static int find_word(const char *word, int *index) {
-    enum { MOST = PLANNED + DP_KINDS + COLLECTIVE_COUNT - COLLECTIVE_BARRIER };
+    enum { MOST = PLANNED + COLLECTIVE_COUNT - COLLECTIVE_BARRIER };
     static const int most = MOST;
     char words[MOST][COLLECTIVE_WORD];
     const char *known[MOST + 1];
@@ -98,11 +88,8 @@ static int planned_plan(struct plan *plan, int index, int n, int rank, size_t co
 
 static int make_plans(struct drawing *c, int index, const struct plan_config *config) {
     for (int r = 0; r < c->n; r++) {
-        if (index >= PLANNED + DP_KINDS)
+        if (index >= PLANNED)
             CHECK(window_plan(&c->plans[r], window_of(index), c->n, r, c->count));
-        else if (index >= PLANNED)
-            CHECK(
-                dp_plan(&c->plans[r], (enum dp_collective)(index - PLANNED), c->n, 0, r, c->count));
         else
             CHECK(planned_plan(&c->plans[r], index, c->n, r, c->count, config));
     }
@@ -111,10 +98,7 @@ static int make_plans(struct drawing *c, int index, const struct plan_config *co
 
 /* 0: there is none. */
 static int make_formula(const struct drawing *c, int index, int r, struct formula *out) {
-    if (index >= PLANNED + DP_KINDS)
-        return formula_of_group(window_of(index), c->n, r, c->count, out);
-    if (index >= PLANNED)
-        return dp_formula((enum dp_collective)(index - PLANNED), c->n, r, c->count, out), 1;
+    if (index >= PLANNED) return formula_of_group(window_of(index), c->n, r, c->count, out);
     if (planned[index].what == COLLECTIVE_ALL_REDUCE)
         return formula_of(planned[index].algorithm, c->n, r, c->count, c->align, out);
     return formula_of_copy(planned[index].what, c->n, r, c->count, out), 1;
@@ -129,13 +113,11 @@ static void make_numbers(struct drawing *c, int index) {
 }
 
 static void name_it(struct drawing *c, int index) {
-    if (index >= PLANNED + DP_KINDS)
+    if (index >= PLANNED)
         snprintf(c->what, sizeof c->what, "%s of a process group", window_name(window_of(index)));
     else
         snprintf(c->what, sizeof c->what, "%s",
-                 index >= PLANNED                               ? dp_words[index - PLANNED].what
-                 : planned[index].what == COLLECTIVE_ALL_REDUCE ? "allreduce"
-                                                                : planned[index].word);
+                 planned[index].what == COLLECTIVE_ALL_REDUCE ? "allreduce" : planned[index].word);
 }
 
 int collective_make(struct drawing *c, const char *word, int n, size_t count) {

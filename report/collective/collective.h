@@ -7,9 +7,8 @@
  *       rank 1 --chunk 1--> rank 2 +        rank 3 --chunk 3--> rank 0 +
  *
  * All is made from the plans that run (allreduce/plan.h). DataParallel's own collectives have no
- * plans: they are copies and additions that the leading device enqueues (scatter_gather/). They are
- * drawn from plans that say the same (collective_dp.c), and a test holds those to the bytes and
- * results of the real ones. */
+ * plans: they are copies and additions that the leading device enqueues (scatter_gather/). The page
+ * of a run draws them from plans that say the same (collective_dp.c). */
 #ifndef REPORT_COLLECTIVE_COLLECTIVE_H
 #define REPORT_COLLECTIVE_COLLECTIVE_H
 
@@ -21,8 +20,7 @@
 
 enum { COLLECTIVE_WORD = 24 }; /* bytes of a word, its end included */
 
-/* What can be drawn: the algorithms of allreduce, the collectives that copy, then DataParallel's:
- * "dp-scatter", "dp-gather", "dp-broadcast", "dp-reduce", "dp-reduce-sharded", then all of process
+/* What can be drawn: the algorithms of allreduce, the collectives that copy, then all of process
  * groups: "group-reduce-scatter". Writes the i-th into word; returns NULL from the end of the list
  * on. */
 const char *collective_word(int i, char word[COLLECTIVE_WORD]);
@@ -77,7 +75,5 @@ int collective_json(struct json_writer *w, const struct drawing *c);
 enum dp_collective { DP_SCATTER, DP_GATHER, DP_BROADCAST, DP_REDUCE, DP_REDUCE_SHARDED, DP_KINDS };
 int dp_plan(struct plan *plan, enum dp_collective kind, int n, int leader, int device,
             size_t count);
-/* The bytes of one device, device 0 leading. */
-void dp_formula(enum dp_collective kind, int n, int device, size_t count, struct formula *out);
 
 #endif

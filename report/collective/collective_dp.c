@@ -21,8 +21,6 @@ static struct param_range chunk_of(size_t count, int n, int d) {
     return (struct param_range){first, count - first < share ? count - first : share};
 }
 
-/* ---- plans ---- */
-
 enum { MOST_STEPS = 2 * MAX_DEVICES + 2 };
 
 static struct plan_step *new_step(struct plan *plan) {
@@ -101,56 +99,4 @@ int dp_plan(struct plan *plan, enum dp_collective kind, int n, int leader, int d
     else
         lead(plan, kind);
     return OK;
-}
-
-/* ---- formulas ---- */
-
-static void set(struct formula *f, const char *words, uint64_t in, const char *in_words,
-                uint64_t out, const char *out_words) {
-    f->textbook_words = words;
-    f->in = in;
-    f->in_words = in_words;
-    f->out = out;
-    f->out_words = out_words;
-}
-
-void dp_formula(enum dp_collective kind, int n, int device, size_t count, struct formula *f) {
-    uint64_t S = count * sizeof(float), others = (uint64_t)(n - 1);
-    uint64_t c = chunk_of(count, n, device).count * sizeof(float);
-    uint64_t shard = shard_of((struct param_range){0, count}, n, device).count * sizeof(float);
-    double share = n > 1 ? (double)S / n : 0, all_but_one = (double)S - share;
-    int leads = device == 0;
-    memset(f, 0, sizeof *f);
-    switch (kind) {
-    case DP_SCATTER:
-        set(f, leads ? "(n-1)/n S out" : "S/n in", leads ? 0 : c, leads ? "0" : "c[r]",
-            leads ? S - c : 0, leads ? "S - c[0]" : "0");
-        f->textbook_in = leads ? 0 : share;
-        f->textbook_out = leads ? all_but_one : 0;
-        break;
-    case DP_GATHER:
-        set(f, leads ? "(n-1)/n S in" : "S/n out", leads ? S - c : 0, leads ? "S - c[0]" : "0",
-            leads ? 0 : c, leads ? "0" : "c[r]");
-        f->textbook_in = leads ? all_but_one : 0;
-        f->textbook_out = leads ? 0 : share;
-        break;
-    case DP_BROADCAST:
-        set(f, leads ? "(n-1) S out" : "S in", leads ? 0 : S, leads ? "0" : "S",
-            leads ? others * S : 0, leads ? "(n-1) S" : "0");
-        break;
-    case DP_REDUCE:
-        set(f, leads ? "(n-1) S in" : "S out", leads ? others * S : 0, leads ? "(n-1) S" : "0",
-            leads ? 0 : S, leads ? "0" : "S");
-        break;
-    default: /* device 0 gets each sum once; with two devices it makes one half itself */
-        set(f, leads ? "S in" : "S out", leads ? S : others * shard, leads ? "S" : "(n-1) s[r]",
-            leads ? S - shard : S, leads ? "S - s[0]" : "S");
-        f->textbook_in = leads ? (double)S : n == 2 ? (double)S / 2 : (double)S;
-        f->textbook_out = leads && n == 2 ? (double)S / 2 : (double)S;
-    }
-    if (kind == DP_BROADCAST || kind == DP_REDUCE) {
-        f->textbook_in = (double)f->in;
-        f->textbook_out = (double)f->out;
-    }
-    if (n == 1 || !count) f->in = f->out = 0, f->textbook_in = f->textbook_out = 0;
 }

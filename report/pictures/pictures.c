@@ -11,8 +11,7 @@ static const struct {
     draw_function *draw;
 } pictures[] = {{"timeline.svg", draw_timeline}, {"memory.svg", draw_memory},
                 {"phases.svg", draw_phases},     {"loss.svg", draw_loss},
-                {"accuracy.svg", draw_accuracy}, {"collective.svg", draw_collective},
-                {"splits.svg", draw_splits}};
+                {"accuracy.svg", draw_accuracy}, {"collective.svg", draw_collective}};
 enum { PICTURES = sizeof pictures / sizeof *pictures };
 
 /* Of each run on several devices. */
@@ -81,8 +80,7 @@ static void put_traffic(struct writer *w) {
 
 int page_pictures(const struct page *page, const struct picture_files *files) {
     const int there[PICTURES] = {has_timeline(page), first_run(page) != NULL, has_phases(page),
-                                 has_chart(page, 0), has_chart(page, 1),      has_collective(page),
-                                 has_splits(page)};
+                                 has_chart(page, 0), has_chart(page, 1),      has_collective(page)};
     struct writer w = {.page = page, .files = files};
     for (int i = 0; i < PICTURES; i++)
         if (there[i]) put_picture(&w, pictures[i].name, pictures[i].draw, 0);

@@ -40,7 +40,7 @@ struct picture_files {
     int (*close)(void *context);
     void *context;
 };
-enum { PAGE_PICTURES = 13, PICTURE_NAME = 40 };
+enum { PAGE_PICTURES = 12, PICTURE_NAME = 40 };
 int page_pictures(const struct page *page, const struct picture_files *files);
 
 /* The names of all pictures that a page may have; returns their number. */

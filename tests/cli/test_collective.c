@@ -64,7 +64,6 @@ Test(cli_collective, other_collectives_by_eye, .timeout = 60, .init = cli_folder
     has("--algorithm all-gather --ranks 2 --count 8 --full", "  rank 1  0*       1*\n");
     has("--algorithm tree --ranks 64 --count 7 --full",
         "(64 ranks, 1 chunk)\n"); /* a long set of ranks */
-    has("--algorithm dp-scatter --ranks 3 --count 99 --full", "  rank 1  1        0*       1\n");
     has("--algorithm group-gather --ranks 2 --count 8 --full", "  rank 0  0*       -\n");
     has("--algorithm group-reduce --ranks 2 --count 8",
         "REDUCE of a process group, 2 ranks: 8 floats (32 B) in each block, in 1 chunk");

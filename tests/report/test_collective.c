@@ -3,10 +3,8 @@
  * are counted anew from it and held to the textbook; DataParallel's drawings are held to the bytes
  * that its real collectives count. */
 #include "tests/cli/json.h"
-#include "tests/scatter_gather/bed.h"
 
 #include "report/collective/collective.h"
-#include "scatter_gather/shards.h"
 
 static struct json *json_of_collective(const struct drawing *c) {
     char *text = NULL;
@@ -117,13 +115,6 @@ static double wanted(const char *word, int n, int r, size_t count, size_t i) {
         sum += term(q, i);
     if (!strcmp(word, "all-gather")) return term(owner, i);
     if (strstr(word, "broadcast")) return term(0, i);
-    if (!strcmp(word, "dp-scatter")) return term(owner == r ? 0 : r, i);
-    if (!strcmp(word, "dp-gather")) return term(r == 0 ? owner : r, i);
-    if (!strcmp(word, "dp-reduce") && r) return term(r, i);
-    if (!strcmp(word, "dp-reduce-sharded") && r) {
-        struct param_range mine = shard_of((struct param_range){0, count}, n, r);
-        return i >= mine.first && i < mine.first + mine.count ? sum : term(r, i);
-    }
     return sum;
 }
 
@@ -249,9 +240,7 @@ Test(report_collective, bytes_by_hand, .timeout = 30) {
     } table[] = {{"ring", 6, 1536, 1536, 1536, 1536},    {"direct", 2, 1536, 1536, 1536, 1536},
                  {"naive", 2, 3072, 3072, 1024, 1024},   {"fused", 2, 3072, 3072, 1024, 1024},
                  {"oneshot", 1, 3072, 3072, 3072, 3072}, {"all-gather", 1, 768, 768, 768, 768},
-                 {"broadcast", 1, 0, 3072, 1024, 0},     {"dp-scatter", 1, 0, 768, 256, 0},
-                 {"dp-gather", 1, 768, 0, 0, 256},       {"dp-broadcast", 1, 0, 3072, 1024, 0},
-                 {"dp-reduce", 1, 3072, 0, 0, 1024}};
+                 {"broadcast", 1, 0, 3072, 1024, 0}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct drawing c;
         make(&c, table[i].word, 4, 262144);
@@ -265,91 +254,4 @@ Test(report_collective, bytes_by_hand, .timeout = 30) {
         if (!rounds) cr_expect_eq(c.hops.hops, table[i].hops, "%s", table[i].word);
         collective_free(&c);
     }
-}
-
-/* ---- DataParallel's: the real ones ---- */
-
-enum { COUNT = 1000 };
-
-static void run_real(struct bed *bed, const char *word, float **arenas) {
-    struct param_range whole = {0, COUNT};
-    int sizes[MOST], share = (COUNT + bed->n - 1) / bed->n, left = COUNT;
-    struct tensor rows[MOST];
-    void *parts[MOST];
-    for (int r = 0, at = 0; r < bed->n; r++, at += share) {
-        sizes[r] = left < share ? left : share, left -= sizes[r];
-        rows[r] = (struct tensor){
-            .data = arenas[r] + at, .dtype = DTYPE_F32, .rank = 2, .dims = {sizes[r], 1}};
-        parts[r] = rows[r].data;
-    }
-    struct tensor all_rows = rows[0];
-    all_rows.dims[0] = COUNT;
-    all(bed, device_group_ready);
-    if (!strcmp(word, "dp-scatter"))
-        cr_assert_eq(scatter(&bed->group, &all_rows, sizes, parts), OK, "%s", error_message());
-    if (!strcmp(word, "dp-gather"))
-        cr_assert_eq(gather(&bed->group, rows, sizes, &all_rows), OK, "%s", error_message());
-    if (!strcmp(word, "dp-broadcast"))
-        cr_assert_eq(broadcast_coalesced(&bed->group, arenas, &whole, 1), OK);
-    if (!strcmp(word, "dp-reduce")) {
-        struct reduce_plan plan;
-        cr_assert_eq(reduce_plan_init(&plan, &bed->group, 0, arenas, COUNT), OK);
-        cr_assert_eq(reduce_add_coalesced(&plan, &whole, 1), OK);
-        cr_assert_eq(stream_sync(device_compute(bed->device[0])), OK);
-        reduce_plan_free(&plan);
-    }
-    if (!strcmp(word, "dp-reduce-sharded")) {
-        struct sharded_reduce s;
-        cr_assert_eq(sharded_reduce_init(&s, &bed->group, arenas, &whole, 1), OK);
-        for (int r = 0; r < bed->n; r++)
-            cr_assert_eq(sharded_reduce_add(&s, r), OK);
-        cr_assert_eq(sharded_reduce_collect(&s), OK);
-        for (int r = 0; r < bed->n; r++)
-            cr_assert_eq(stream_sync(device_compute(bed->device[r])), OK);
-        sharded_reduce_free(&s);
-    }
-    all(bed, device_group_follow);
-}
-
-/* The drawing says of every link and of every element what the real collective does. */
-static void compare_with_real(const char *word, int n) {
-    static struct bed bed; /* too large for the stack */
-    struct drawing c;
-    float *arenas[MOST], host[COUNT];
-    make_bed(&bed, n, DEVICE_HOST, 8 << 20);
-    make(&c, word, n, COUNT);
-    for (int r = 0; r < n; r++) {
-        for (int i = 0; i < COUNT; i++)
-            host[i] = (float)term(r, (size_t)i) / 64; /* sums of 8 stay below 2^24 units of 1/64 */
-        arenas[r] = alloc(&bed, r, sizeof host);
-        put(&bed, r, arenas[r], host, sizeof host);
-        cr_assert_eq(stream_sync(device_compute(bed.device[r])), OK);
-    }
-    forget_traffic(&bed);
-    run_real(&bed, word, arenas);
-    for (int a = 0; a < n; a++)
-        for (int b = 0; b < n; b++) {
-            uint64_t moved = 0;
-            for (int d = 0; d < n; d++) {
-                cr_assert_eq(stream_sync(device_compute(bed.device[d])), OK);
-                moved += device_traffic(bed.device[d])->bytes[a][b] - bed.before[d].bytes[a][b];
-            }
-            cr_expect_eq(moved, c.traffic[a * n + b], "%s over %d: %d to %d", word, n, a, b);
-        }
-    for (int r = 0; r < n; r++) {
-        get(&bed, r, host, arenas[r], sizeof host);
-        for (int i = 0; i < COUNT; i++)
-            cr_assert_eq((double)host[i] * 64, wanted(word, n, r, COUNT, (size_t)i),
-                         "%s over %d: device %d, element %d", word, n, r, i);
-        device_free(bed.device[r], arenas[r]);
-    }
-    collective_free(&c);
-    free_bed(&bed);
-}
-
-Test(report_collective, data_parallel_s_are_the_real_ones, .timeout = 60) {
-    char word[COLLECTIVE_WORD];
-    for (int i = 0; collective_word(i, word); i++)
-        for (int n = 1; !strncmp(word, "dp-", 3) && n <= MOST; n += n < 4 ? 1 : 4)
-            compare_with_real(word, n);
 }

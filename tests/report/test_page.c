@@ -282,32 +282,3 @@ Test(page, pictures_beside_one_that_fails, .timeout = 30) {
     cr_expect_eq(page_picture_names(names), PAGE_PICTURES);
     free_runs();
 }
-
-/* The figure of three ways to split: a row for each layer, coloured by who has it, and the samples
- * of each device. */
-Test(page, three_ways_to_split, .timeout = 30) {
-    static char *names[] = {"conv1.weight", "conv1.bias", "conv2.weight",
-                            "W3",           "b3",         "fc.a.weight"};
-    struct run_record run = {.devices = 2, .batch_size = 64, .parameters = 6, .names = names};
-    struct page page = {.count = 1, .run = {{.title = "DP", .run = &run}}};
-    char *text = NULL;
-    size_t bytes = 0;
-    run.parameter_count = 256;
-    cr_assert(has_splits(&page));
-    for (int devices = 2; devices <= 4; devices += 2) {
-        struct picture p = picture_of(open_memstream(&text, &bytes), PICTURE_SLIDE);
-        run.devices = devices;
-        cr_assert_eq(draw_splits(&p, &page, 0), OK);
-        fclose(p.file);
-        cr_expect_eq(count_of(text, ">conv1<"), devices == 2 ? 6 : 2, "%s", text);
-        cr_expect_eq(count_of(text, ">layer 3<"), devices == 2 ? 6 : 2);
-        cr_expect_eq(count_of(text, ">64 samples<"), 3);
-        cr_expect_eq(count_of(text, devices == 2 ? ">32 each<" : ">16<"), devices);
-        cr_expect_eq(count_of(text, "1 KiB"), 2, "%s", text);
-        free(text);
-    }
-    run.devices = 1;
-    cr_expect(!has_splits(&page), "one device splits nothing");
-    run.devices = 2, run.parameters = 2;
-    cr_expect(!has_splits(&page), "one layer");
-}
