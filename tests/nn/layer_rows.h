@@ -115,8 +115,11 @@ ROW(group_norm_2, duet_group_norm(t, x, 1, 0, 1, 1e-2), .x = S(2, 4, 3, 2), .w =
 ROW(group_norm_3, duet_group_norm(t, x, 4, 0, DUET_NO_BIAS, 1e-5), .x = S(2, 4, 3, 2), .w = {S(4)},
     .is = WIDE)
 ROW(group_norm_4, duet_group_norm(t, x, 2, DUET_NO_WEIGHT, DUET_NO_BIAS, 1e-5), .x = S(2, 4, 3, 2))
+/* each virtual device has statistics of its own */
 ROW(batch_norm, duet_batch_norm(t, x, 0, 1, DUET_NO_BUFFERS, 1e-5, 0.1, 0), .x = S(4, 2, 4, 4),
-    .w = {S(2), S(2)}, .samples = 4, .is = NO_FACT)
+    .w = {S(2), S(2)}, .is = NO_FACT)
+ROW(batch_norm_rows, duet_batch_norm(t, x, 0, 1, DUET_NO_BUFFERS, 1e-5, 0.1, 0), .x = S(7, 3),
+    .w = {S(3), S(3)}, .is = NO_FACT)
 ROW(attention, attention(t, x, NULL), .x = S(3, 2, 5, 4), .w = {S(4), S(4, 3)})
 ROW(attention_causal, attention(t, x, HOW(.is_causal = 1, .scale = 3)), .x = S(3, 5, 4),
     .w = {S(4), S(4, 3)})

@@ -116,6 +116,18 @@ Test(refused, in_one_line_that_says_why, .timeout = 30) {
     MUST(duet_tape_begin(b.t, b.params, SAMPLES, DUET_TRAIN));
     cr_assert_eq(duet_backward(b.t, duet_tanh(b.t, duet_leaf(b.t, b.floats)), NULL), DUET_USAGE);
     cr_assert(strstr(duet_error(), "only for scalar outputs"), "%s", duet_error());
+    /* BatchNorm: what has no statistics, of the set or of the batch */
+    MUST(duet_tape_begin(b.t, b.params, SAMPLES, DUET_EVALUATE));
+    duet_var *x = duet_reshape(b.t, duet_input(b.t, b.floats3), 4, I(-1, 4, 3, 1));
+    cr_assert_null(duet_batch_norm(b.t, x, BIAS, BIAS, DUET_NO_BUFFERS, 1e-5, 0.1, 0));
+    cr_assert(strstr(duet_error(), "eval needs running statistics"), "%s", duet_error());
+    duet_tensor *single = tensor(b.devices[0], DUET_F32, 2, I(1, 4));
+    MUST(duet_tape_begin(b.t, b.params, 1, DUET_TRAIN));
+    x = duet_input(b.t, single);
+    cr_assert_null(duet_batch_norm(b.t, x, BIAS, BIAS, DUET_NO_BUFFERS, 1e-5, 0.1, 0));
+    cr_assert(strstr(duet_error(), "training, got input size torch.Size([1, 4])"), "%s",
+              duet_error());
+    duet_tensor_free(single);
     close_bed(&b);
 }
 
