@@ -70,8 +70,4 @@ int api_params_write(struct duet_params *params, const char *file, const struct 
 /* Reads all values and buffers; after an error none of them has changed. */
 int api_params_read(struct duet_params *params, const struct safetensors *file);
 
-/* ERR_USAGE: a launcher has started this process as one of several ranks, and it is none by its own
- * account: in no process group, not in duet_spawn, and without MPI. */
-int api_check_alone(void);
-
 #endif

@@ -9,6 +9,7 @@
 #include "base/text/json.h"
 #include "base/worker.h"
 #include "device/visible.h"
+#include "group/group.h"
 
 static int kind_of(const char *name, enum device_kind *kind) {
     static const struct {
@@ -70,7 +71,7 @@ int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t m
         return fail(ERR_USAGE, "devices: %d: give 1 to %d", n, MAX_DEVICES);
     if (!devices) return fail(ERR_USAGE, "devices: no place for them was given");
     memset(devices, 0, (size_t)n * sizeof *devices);
-    CHECK(api_check_alone());
+    CHECK(check_alone());
     return open_devices(devices, 0, n, n, kind, memory_bytes);
 }
 

@@ -1,6 +1,6 @@
 /* Process groups: the collectives of torch.distributed, and messages from rank to rank.
  *
- *     group.h     what api/ calls
+ *     group.h     what calls.c, the public calls, and others use
  *     group.c     beginning, sub-groups, end
  *     memory.c    the memory that the ranks of a group share
  *     begin.c     a call begins: what it takes of the group, and who runs it
@@ -14,6 +14,8 @@
  *     monitored.c the barrier that names who is missing
  *     typed.c     how elements of any type are moved
  *     plans/      the plans: who shows what, who takes it
+ *     calls.c     the calls of duet/distributed.h, on tensors; blocks.c: blocks of their lengths;
+ *                 vars.c: calls as nodes of a tape; init_method.c, spawn.c: how ranks come together
  *
  * All memory of calls is host memory. A call moves `count` elements a block, any number of them.
  *
@@ -131,6 +133,10 @@ void work_free(struct work *work);        /* waits for the end; NULL is fine */
 /* A barrier at which rank 0 finds out who does not come within timeout_s: all of them, or the first
  * one. ERR_TIMEOUT: "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms". */
 int group_monitored_barrier(struct group *group, double timeout_s, int all);
+
+/* ERR_USAGE: a launcher has started this process as one of several ranks, and it is none by its own
+ * account: in no process group, not in duet_spawn, and without MPI. */
+int check_alone(void);
 
 #ifdef __cplusplus
 }

@@ -51,8 +51,8 @@ def _joined(inputs):
     x = numpy.concatenate([row.astype(kind) for row in rows], 1)
     if kind == "float32" and any(row.dtype.kind != "f" and abs(row).max(initial=0) > 1 << 24
                                  for row in rows):
-        raise WrongArgument("duet: a whole number above 2^24 beside numbers of float32, which cannot "
-                         "hold it")
+        raise WrongArgument("duet: a whole number above 2^24 beside numbers of float32, which "
+                            "cannot hold it")
     return x
 
 
@@ -67,8 +67,8 @@ def save_dataset(path, x, y, x_test=None, y_test=None):
     x, x_test = (_joined(one) if isinstance(one, tuple) else one for one in (x, x_test))
     for one, other in ((x, y), (x_test, y_test)):
         if one is not None and other is not None and len(one) != len(other):
-            raise WrongArgument(f"duet: {len(one)} samples and {len(other)} answers: give an answer "
-                             "for each sample")
+            raise WrongArgument(f"duet: {len(one)} samples and {len(other)} answers: give an "
+                                "answer for each sample")
     for name, given in {"x": x, "y": y, "x_test": x_test, "y_test": y_test}.items():
         if given is None:
             continue

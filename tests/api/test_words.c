@@ -32,11 +32,12 @@ Test(api_words, a_label_out_of_bounds_is_an_error, .timeout = 30) {
     for (int i = 0; i < 9; i++) {
         duet_device *device;
         double sum;
-        char says[80];
+        char says[120];
         int nll = i % 2, label = labels[i % 3], told = i < 3;
         MUST(duet_devices_open(&device, 1, kinds[i / 3], API_MEMORY));
         cr_expect_eq(loss_of(device, nll, label, &sum), told ? DUET_USAGE : DUET_OK, "%d", i);
-        snprintf(says, sizeof says, "%s: Target %d is out of bounds: give labels 0 to 4",
+        snprintf(says, sizeof says,
+                 "%s: Target %d is out of bounds: give labels 0 to 4, or say it by ignore_index",
                  nll ? "nll loss" : "cross entropy", label);
         if (told) SAYS(says);
         if (!told) cr_expect(isnan(sum), "%d", i);

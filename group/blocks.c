@@ -1,6 +1,6 @@
 /* Process groups: the blocks of a call, of one length or each of its own. One tensor, `many`, has
  * those of all ranks, and the other, `one`, is this rank's. */
-#include "api/group_call.h"
+#include "group/calls.h"
 
 static int is_part(const duet_tensor *one, const duet_tensor *many, int own) {
     size_t at = (size_t)own * tensor_bytes(&one->t);

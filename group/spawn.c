@@ -8,10 +8,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "api/api.h"
+#include "base/error.h"
 #include "base/system_error.h"
 #include "comm/environment.h"
 #include "comm/launch.h"
+#include "duet.h"
+#include "group/group.h"
 
 struct spawn {
     int (*work)(int rank, void *context);
@@ -53,7 +55,7 @@ static int has_device(void) {
         (const char *const[]){"/memfd:duet-device", "/memfd:" JOB, "/dev/nvidia", NULL});
 }
 
-int api_check_alone(void) {
+int check_alone(void) {
     struct place place;
     if (!environment_is_of_a_rank() || read_place_anywhere(&place, "") || place.world == 1 ||
         has_mapped((const char *const[]){"/memfd:" JOB, "/libmpi", NULL}))
@@ -95,7 +97,7 @@ static int launch_them(struct spawn *s, int n) {
 }
 
 /* This process is the rank. As in a rank that the launcher forked, memory of a job is mapped while
- * `work` runs: has_device and api_check_alone look for it. */
+ * `work` runs: has_device and check_alone look for it. */
 static int run_here(const struct spawn *s, int rank) {
     const size_t page = 4096;
     int fd = memfd_create(JOB, MFD_CLOEXEC);

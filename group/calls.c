@@ -2,7 +2,7 @@
  * memory; the tensors of a GPU are copied to host memory before a call and back behind it. */
 #include <stdlib.h>
 
-#include "api/group_call.h"
+#include "group/calls.h"
 
 struct duet_work {
     struct work *work;

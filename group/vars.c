@@ -7,7 +7,8 @@
  *     all_gather    the columns of all ranks         each rank's columns of dL/dy
  *
  * All ranks go through the same calls in the same order, forward and backward. */
-#include "api/api.h"
+#include "duet.h"
+#include "group/calls.h"
 #include "nn/tape/tape_internal.h"
 
 static struct duet_tensor shown(duet_tape *t, const struct tensor *value) {

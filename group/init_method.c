@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "base/error.h"
+#include "duet.h"
+#include "nn/tensor.h"
 
 /* Duet's own collectives take the place of all of them. */
 static int check_backend(const char *backend) {

@@ -1,9 +1,11 @@
-/* Inside api/: what the calls of process groups have in common. */
-#ifndef API_GROUP_CALL_H
-#define API_GROUP_CALL_H
+/* What the public calls of process groups (duet/distributed.h) have in common. */
+#ifndef GROUP_CALLS_H
+#define GROUP_CALLS_H
 
-#include "api/api.h"
+#include "base/error.h"
+#include "duet.h"
 #include "group/group.h"
+#include "nn/tensor.h"
 
 struct group *group_of(const duet_group *group);
 
