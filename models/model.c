@@ -19,7 +19,8 @@ enum {
     KNOWN = sizeof known / sizeof *known,
     OFFERED = KNOWN - 1,
     DEFAULT_CLASSES = 10,
-    WIDE_CLASSES = 2000
+    WIDE_CLASSES = 2000,
+    PICTURE_CLASSES = 1000 /* of torchvision's */
 };
 
 /* NULL: there is none. */
@@ -66,6 +67,7 @@ int model_classes(const char *name, const struct model_options *options) {
     const struct duet_model *from = find(name, options);
     const struct graph *graph = from && from == options->own ? graph_of(from) : NULL;
     if (graph) return graph_classes(graph, loss_of_targets(options->loss));
+    if (from && from->sample[1] > 1 && model_is_outline(name)) return PICTURE_CLASSES;
     return from == &wide_model ? WIDE_CLASSES : 0;
 }
 

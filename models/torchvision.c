@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "models/models.h"
+#include "nn/tape/tape.h"
 
 struct outline {
     int blocks[5]; /* resnet: of layer1 .. layer4; vgg: convolutions of each group */
@@ -83,6 +84,7 @@ static duet_var *conv_norm_relu(duet_tape *t, int *at, duet_var *x) {
 
 static duet_var *forward_block(duet_tape *t, const struct outline *l, int *at, int shortcut,
                                duet_var *x) {
+    const int first = tape_var_count(t);
     duet_var *y = conv_norm_relu(t, at, x), *beside = x;
     if (l->deep) y = conv_norm_relu(t, at, y);
     y = duet_layer(t, *at, y);
@@ -92,14 +94,20 @@ static duet_var *forward_block(duet_tape *t, const struct outline *l, int *at, i
         beside = duet_layer(t, *at + 1, duet_layer(t, *at, x));
         *at += 2;
     }
-    return duet_layer_add_relu(t, norm, y, beside);
+    y = duet_layer_add_relu(t, norm, y, beside);
+    tape_forget(t, x);
+    tape_forget_since(t, first, y); /* as a graph does, where backward reads them no more */
+    return y;
 }
 
 static duet_var *forward_resnet(duet_tape *t, duet_var *x, void *context) {
     const struct outline *l = context;
     int at = 0;
-    duet_var *h = conv_norm_relu(t, &at, x);
-    h = duet_max_pool2d(t, h, 3, &(struct duet_pool){.stride = {2, 2}, .padding = {1, 1}});
+    duet_var *stem = conv_norm_relu(t, &at, x), *h;
+    const int first = tape_var_count(t);
+    h = duet_max_pool2d(t, stem, 3, &(struct duet_pool){.stride = {2, 2}, .padding = {1, 1}});
+    tape_forget(t, stem);
+    tape_forget_since(t, first, h); /* with margins */
     for (int layer = 0; layer < 4; layer++)
         for (int block = 0; block < l->blocks[layer]; block++)
             h = forward_block(t, l, &at, has_downsample(l, layer, block), h);
@@ -131,16 +139,25 @@ static duet_var *forward_vgg(duet_tape *t, duet_var *x, void *context) {
     const struct outline *l = context;
     int at = 0;
     for (int group = 0; group < 5; group++) {
+        const int first = tape_var_count(t);
         for (int i = 0; i < l->blocks[group]; i++)
             if (l->deep)
                 x = conv_norm_relu(t, &at, x);
             else
-                x = duet_relu(t, duet_layer(t, at++, x));
+                x = duet_layer_relu(t, at++, x);
         x = duet_max_pool2d(t, x, 2, NULL);
+        tape_forget_since(t, first, x);
     }
-    x = duet_flatten(t, duet_adaptive_avg_pool2d(t, x, 7, 7));
-    x = duet_dropout(t, duet_relu(t, duet_layer(t, at++, x)), 0.5);
-    x = duet_dropout(t, duet_relu(t, duet_layer(t, at++, x)), 0.5);
+    const int first = tape_var_count(t);
+    duet_var *planes = x;
+    x = duet_flatten(t, duet_adaptive_avg_pool2d(t, planes, 7, 7));
+    tape_forget(t, planes);
+    tape_forget_since(t, first, x);
+    for (int i = 0; i < 2; i++) {
+        duet_var *h = duet_layer_relu(t, at++, x);
+        x = duet_dropout(t, h, 0.5);
+        tape_forget(t, h);
+    }
     return duet_layer(t, at, x);
 }
 

@@ -21,6 +21,7 @@
 #include "report/text.h"
 #include "train/compare/compare.h"
 #include "train/estimate/estimate.h"
+#include "train/estimate/max_batch.h"
 #include "train/estimate/modelled.h"
 
 enum { MOST_COUNTS = 8 };
@@ -122,18 +123,28 @@ static int peak_with(const struct run_config *config, int batch, double *peak) {
     return code;
 }
 
-/* The largest global batch that fits, from the memory at about this batch and at twice as much,
- * between which it grows evenly (--find-max-batch searches). Emulated devices hold samples in
- * groups of 16. 0: not even one sample; -1: not known. */
+static int by_estimate(void *context, const struct run_config *config, struct run_record *record) {
+    (void)context;
+    return estimate_run(config, record);
+}
+
+/* The largest global batch that fits the GPU's memory, as --find-max-batch says it. The search
+ * begins where the memory at about this batch and at twice as much points to. 0: not even the
+ * smallest; -1: not known. */
 static int largest_batch(const struct run_config *config, int devices, double gib) {
-    enum { GROUP = 16 };
-    int whole = (config->batch_size + GROUP * devices - 1) / (GROUP * devices) * GROUP * devices;
+    enum { GROUP = 16 }; /* emulated devices hold samples in groups */
+    const int unit = GROUP * devices, whole = (config->batch_size + unit - 1) / unit * unit;
+    struct run_config c = *config;
+    struct max_batch found;
     double one, two;
     if (peak_with(config, whole, &one) || peak_with(config, 2 * whole, &two) || two <= one)
         return -1;
     double fits = whole + (gib * 0x1p30 - one) / (two - one) * whole;
-    int largest = fits < 1 ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits;
-    return largest - largest % devices;
+    int guess = fits < unit ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits / unit * unit;
+    c.device_memory_count = 1;
+    c.device_memory[0] = (uint64_t)(gib * 0x1p30);
+    if (max_batch_find(&c, guess, by_estimate, NULL, &found)) return -1;
+    return found.next ? found.batch : guess; /* the data set has no more samples */
 }
 
 struct figures {

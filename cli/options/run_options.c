@@ -12,6 +12,7 @@
 #include "base/program_name.h"
 #include "cli/options/effects.h"
 #include "cli/options/help.h"
+#include "models/graph/graph.h"
 #include "models/model_file.h"
 #include "train/compare/compare.h"
 
@@ -124,6 +125,11 @@ static void choose_model(const struct options *o, struct run_config *config) {
             config->devices = SHOWN_DEVICES;
     }
     const struct duet_model *own = config->model.options.own;
+    /* A graph has samples of its own, and so have the nets of estimates. */
+    if (!any_data &&
+        (command_bit(o->command) & (BY_PROFILE | BY_ESTIMATE | BY_COMPARE | BY_SCALE)) &&
+        (graph_of(own) || model_is_outline(config->model.name)))
+        snprintf(config->data.name, sizeof config->data.name, "random");
     if (strcmp(config->model.name, shown_model) || (own && !strcmp(own->name, shown_model))) return;
     if (!any_data) snprintf(config->data.name, sizeof config->data.name, "random");
     if (!options_have(o, "--bucket-cap-mb"))

@@ -277,6 +277,26 @@ Test(cli_estimate, a_model_that_does_not_suit_its_samples, .timeout = 60, .init 
     cli_free(&c);
 }
 
+/* torchvision's nets have samples and classes of their own, and hold what the texts hold that
+ * duet.export writes of them, with torch 2.15 and a batch of 64. */
+Test(cli_estimate, nets_of_torchvision, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const names[] = {"torchvision-resnet18", "vgg16", "resnet50"};
+    static const int64_t exported[] = {0, 5245224960, 5770108928};
+    for (int i = 0; i < 3; i++) {
+        cli_well("estimate --model %s --batch-size 64 --devices 1 --json e", names[i]);
+        struct json *j = json_of("e");
+        cr_expect_str_eq(json_text(j, "runs/0/dataset"), "random");
+        cr_expect(json_int(j, "runs/0/channels") == 3 && json_int(j, "runs/0/height") == 224 &&
+                      json_int(j, "runs/0/classes") == 1000,
+                  "%s", names[i]);
+        if (exported[i])
+            cr_expect_eq(json_int(j, "runs/0/per_device/0/memory_peak"), exported[i], "%s",
+                         names[i]);
+        json_free(j);
+    }
+}
+
 Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     expect_refused("--device cuda", "--device: cuda: emulated devices are counted");

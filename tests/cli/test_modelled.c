@@ -127,6 +127,23 @@ Test(modelled, one_table, .init = cli_folder_make, .fini = cli_folder_remove) {
 
 /* More GPUs than one machine has: buckets stay hidden where nodes are few, and the broadcast of the
  * buffers does not where they are many. */
+/* One net and one memory have one largest batch, however it is asked for. */
+Test(modelled, the_largest_batch_is_that_of_the_search, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cli_well("estimate --gpu a10 --model resnet50 --devices 4 --json times");
+    cli_well("estimate --device-memory 24G --find-max-batch --model resnet50 --devices 4 --json s");
+    struct json *times = json_of("times"), *search = json_of("s");
+    for (int i = 1; i < 4; i++) { /* single is asked for by --devices 1 */
+        char found[40], modelled[48];
+        snprintf(found, sizeof found, "max_batch/%d/batch_size", i);
+        snprintf(modelled, sizeof modelled, "modelled/%d/largest_batch", i - 1);
+        cr_expect_eq(json_int(times, modelled), json_int(search, found), "%d: %d, not %d", i,
+                     (int)json_int(times, modelled), (int)json_int(search, found));
+        cr_expect(json_int(search, found) > 1000);
+    }
+    json_free(times), json_free(search);
+}
+
 Test(modelled, nodes_alike, .init = cli_folder_make, .fini = cli_folder_remove) {
     if (test_short()) cr_skip_test("short form: the other tests run the same clock");
     static const char words[] = "scale --gpu v100 --machine dgx1 --model resnet50 --dataset random "

@@ -121,6 +121,9 @@ Test(own_model, a_file_trains_with_equal_bits, .timeout = 60, .init = cli_folder
     expect_identical("j", "net.duet", 6);
     cli_well("train --model=net.duet --mode ddp --steps 2 " SMALL " --save w --checkpoint c");
     cli_well("train --model net.duet --steps 1 --init-from w " SMALL);
+    /* of itself it takes random data, as estimate does */
+    cli_well("compare --devices 2 --model net.duet --steps 2 --batch-size 8 --quiet");
+    cli_well("profile --devices 2 --model net.duet --steps 2 --batch-size 8");
     /* It goes on wherever the file is, but not with another text. */
     cr_assert_eq(system("mkdir d && cp net.* d && sed s/eps=1e-05/eps=0.002/ net.duet >other.duet"),
                  0);

@@ -7,7 +7,6 @@
 
 #include "base/advice.h"
 #include "base/error.h"
-#include "models/graph/graph.h"
 #include "comm/comm.h"
 #include "train/trainer.h"
 
@@ -44,11 +43,7 @@ int estimate_prepare(struct run_config *c) {
     if (c->data.join)
         return fail(ERR_USAGE, "--join: a rank without samples cannot be counted alone: leave it "
                                "out");
-    if (c->model.options.params) return describe_samples(c);
-    /* A graph has a shape of samples of its own, and no data is read. */
-    if (graph_of(c->model.options.own) && !strcmp(c->data.name, "fashion-mnist"))
-        snprintf(c->data.name, sizeof c->data.name, "random");
-    return OK;
+    return c->model.options.params ? describe_samples(c) : OK;
 }
 
 /* ---- one run ---- */
