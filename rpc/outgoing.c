@@ -141,6 +141,7 @@ static void refuse_answer(duet_rpc *rpc, struct duet_future *f) {
 
 static void future_end(struct duet_future *f, int code) {
     duet_rpc *rpc = f->rpc;
+    int freed = f->refs == 1; /* by the program */
     remove_pending(rpc, f);
     f->done = 1;
     f->code = code;
@@ -150,7 +151,7 @@ static void future_end(struct duet_future *f, int code) {
     pthread_cond_broadcast(&rpc->ended);
     duet_rref *held = f->held;
     f->held = NULL;
-    if (f->refs == 1) refuse_answer(rpc, f); /* the program has freed it */
+    if (freed) refuse_answer(rpc, f);
     future_drop(f);
     if (held) rref_drop(held);
 }

@@ -117,33 +117,26 @@ int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o) {
 
 /* ---- coming together ---- */
 
-/* A connection that ends before its hello is made again. 1: the worker is here, or it cannot be any
- * more: then all_here says why. */
-static int is_met(duet_rpc *rpc, int rank, int before, int64_t deadline) {
-    int late = 0;
-    pthread_mutex_lock(&rpc->lock);
-    while (rpc->peers[rank].state == PEER_ABSENT && !rpc->wrong[0] && rpc->lost == before && !late)
-        late = wait_changed(rpc, deadline);
-    int over = rpc->peers[rank].state != PEER_ABSENT || rpc->wrong[0] || late;
-    pthread_mutex_unlock(&rpc->lock);
-    return over;
-}
-
+/* Dials until the worker is here, or cannot be any more: then all_here says why. A connection that
+ * ends before its hello is made again. */
 static int dial_until_met(duet_rpc *rpc, int rank, const char *address, int listen_too,
                           int64_t deadline) {
-    for (;;) {
+    for (int over = 0; !over;) {
         pthread_mutex_lock(&rpc->lock);
-        int before = rpc->lost, wrong = rpc->wrong[0];
+        const int before = rpc->lost;
         pthread_mutex_unlock(&rpc->lock);
-        int code = links_dial(rpc->links, address, listen_too);
+        int code = links_dial(rpc->links, address, listen_too), late = 0;
         if (code && code != ERR_PEER) return code;
         pthread_mutex_lock(&rpc->lock);
         if (code && rpc->beyond) keep_hint(rpc, error_message(), 0);
+        while (!code && !late && rpc->peers[rank].state == PEER_ABSENT && !rpc->wrong[0] &&
+               rpc->lost == before)
+            late = wait_changed(rpc, deadline);
+        over = rpc->peers[rank].state != PEER_ABSENT || rpc->wrong[0] || now_ns() >= deadline;
         pthread_mutex_unlock(&rpc->lock);
-        if ((!code && is_met(rpc, rank, before, deadline)) || now_ns() >= deadline || wrong)
-            return OK;
-        nanosleep(&(struct timespec){.tv_nsec = DIAL_MS * 1000000}, NULL);
+        if (!over) nanosleep(&(struct timespec){.tv_nsec = DIAL_MS * 1000000}, NULL);
     }
+    return OK;
 }
 
 static int meet_inside(duet_rpc *rpc, int64_t deadline) {

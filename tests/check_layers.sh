@@ -94,13 +94,11 @@ rule "CUDA outside folders named cuda" "$(
 objects=()
 for source in "${sources[@]}"; do
     object=$build/${source%.c}.o
-    # Of a folder cuda either absent.c or the other files are built, and one of the two
-    # transports.
+    # Of a folder cuda either absent.c or the other files are built.
     [[ $source == *.c ]] || continue
     if [[ -e $object ]]; then
         objects+=("$object")
-    elif [[ $source != */cuda/* &&
-        $source != rpc/transport_* ]]; then
+    elif [[ $source != */cuda/* ]]; then
         objects+=("missing:$object")
     fi
 done
