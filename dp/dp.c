@@ -58,17 +58,7 @@
 int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                           const duet_tensor *y, int outputs, enum duet_pass pass) {
     struct dp_rows rows[MOST_INPUTS + 1];
-    m->roots = NO_ROOTS;
-    m->output[0].on_tape = NULL;
-    m->has_input_grad = 0;
-    CHECK(dp_begin(&m->dp, m->shares ? m->shares->step : NO_STEP, pass == DUET_TRAIN));
-    CHECK(data_parallel_check_inputs(m, x, inputs, outputs));
-    m->inputs = inputs;
-    m->outputs = outputs;
-    m->pass = pass;
-    m->in_forward = y != NULL;
-    CHECK(data_parallel_take(m, x, inputs, y, rows));
-    if (pass == DUET_TRAIN) data_parallel_begin_pass(m);
+    CHECK(data_parallel_begin(m, x, inputs, y, outputs, pass, rows)); /* which rows go where */
     CHECK(dp_scatter(&m->dp, PHASE_SCATTER, rows, inputs + (y != NULL)));
     CHECK(dp_replicate(&m->dp, PHASE_REPLICATE)); /* the last update has reached device 0 alone */
     return dp_on_all_devices(&m->dp, PHASE_FORWARD, data_parallel_forward_on);
@@ -86,42 +76,20 @@ static int gather_to_tape(struct duet_data_parallel *m, duet_tape *t, struct ten
 
 int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
                            const char *kept) {
-    if (m->roots == NO_ROOTS)
-        return fail(ERR_USAGE,
-                    "DataParallel: backward without a forward in DUET_TRAIN since the last one");
     int went_back = m->in_forward && m->shares; /* straight on, in the part of forward */
-    CHECK(dp_begin(&m->dp, m->shares ? m->shares->step : NO_STEP, 1));
-    if (m->roots == LOSSES && (count || grads))
-        return fail(ERR_USAGE, "DataParallel: %d gradients for losses: give NULL and 0", count);
-    if (m->roots == OUTPUTS) CHECK(data_parallel_scatter_grads(m, grads, count));
-    m->roots = NO_ROOTS;
-    CHECK(data_parallel_save_sums(m, kept));
+    enum roots from = m->roots;
+    CHECK(data_parallel_begin_backward(m, grads, count));
+    if (from == OUTPUTS) CHECK(data_parallel_scatter_grads(m, grads, count));
+    CHECK(data_parallel_save_sums(m, kept)); /* of the passes before */
     if (!went_back) CHECK(dp_on_all_devices(&m->dp, PHASE_BACKWARD, data_parallel_backward_on));
     if (m->shares && m->shares->more_passes) return OK;
     CHECK(dp_reduce(&m->dp));
-    if (m->in_forward && !m->shares) CHECK(data_parallel_divide(m));
-    m->has_input_grad = m->input_grad;
     return data_parallel_add_sums(m, kept);
 }
 
-/* The gradients of the replicas overwrite all those that this backward has. */
-static int check_params_are_the_replicas(const duet_tape *t, const struct duet_params *params) {
-    for (int i = 0; i < params->set.count; i++)
-        if (t->uses_total[i])
-            return fail(ERR_USAGE,
-                        "DataParallel: the tape uses parameter %d (%s) outside of the replicas, "
-                        "too: give those layers parameters of their own",
-                        i, params->set.param[i].spec->name);
-    return OK;
-}
-
-/* What has a gradient keeps it, even if the last pass of the update is one without this node. */
-static void mark_on_tape(duet_tape *t, const struct duet_params *params) {
-    for (int i = 0; i < params->set.count; i++)
-        if (params->has_grad[i]) t->fired[i] = 1, t->has_grad[i] = 1;
-}
-
-/* The whole of DataParallel's backward is that of the node of y:
+/* ---- y = model(x) on a tape, as in PyTorch ----
+ *
+ * The whole of DataParallel's backward is that of the node of y:
  *
  *     the caller's tape     y = call(x)  ->  loss            loss  ->  dL/dy  ->  the node of y
  *                               |                                                  |
@@ -137,34 +105,19 @@ static int backward(duet_tape *t, struct node *n) {
     if (m->output[0].on_tape != n->y)
         return fail(ERR_USAGE, "DataParallel: another forward has come between this one and its "
                                "backward: go back from each output before the next forward");
-    if (t->owner == params) CHECK(check_params_are_the_replicas(t, params));
+    if (t->owner == params) CHECK(data_parallel_check_params(t, params));
     const duet_tensor dy = {.device = t->device, .t = n->y->grad, .borrowed = 1}, *grad = &dy;
     CHECK(data_parallel_backward(m, &grad, 1, data_parallel_kept_of(m, t)));
     m->passes.tape = t;
     m->passes.update = t->update;
-    if (t->owner == params) mark_on_tape(t, params);
+    if (t->owner == params) data_parallel_mark_on_tape(t, params);
     return OK;
 }
-
-static int check_tape(const struct duet_data_parallel *m, const duet_tape *t) {
-    struct device *output = m->dp.group.device[m->dp.output_device];
-    if (t->device != output)
-        return fail(ERR_USAGE,
-                    "DataParallel: the tape is on %s, the output on %s: make a tape on the output "
-                    "device",
-                    device_name(t->device), device_name(output));
-    if (m->forward_multi)
-        return fail(ERR_USAGE, "DataParallel: a forward function of several outputs: call "
-                               "duet_data_parallel_forward");
-    return OK;
-}
-
-/* ---- the model on a tape, as PyTorch's y = model(x) is ---- */
 
 static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x, duet_var **y) {
     enum duet_pass pass = t->step.training ? DUET_TRAIN : DUET_EVALUATE;
     struct tensor whole;
-    CHECK(check_tape(m, t));
+    CHECK(data_parallel_check_tape(m, t));
     CHECK(data_parallel_forward(m, &x, 1, NULL, 1, pass));
     CHECK(gather_to_tape(m, t, &whole));
     duet_var *rows = tape_var(t, whole, 1);

@@ -122,12 +122,19 @@ int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *cons
 int data_parallel_forward_on(void *m, int r);
 int data_parallel_backward_on(void *m, int r);
 
-/* ERR_USAGE: a forward cannot take these. */
-int data_parallel_check_inputs(const struct duet_data_parallel *m, const duet_tensor *const *x,
-                               int inputs, int outputs);
+/* The two halves of a step begin: what is given is checked, and of a forward the rows are cut and
+ * placed. */
+int data_parallel_begin(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
+                        const duet_tensor *y, int outputs, enum duet_pass pass,
+                        struct dp_rows *rows);
+int data_parallel_begin_backward(struct duet_data_parallel *m, const duet_tensor *const *grads,
+                                 int count);
 
-/* The losses are means over the replicas' samples: their mean has the gradient of each, divided. */
-int data_parallel_divide(struct duet_data_parallel *m);
+/* ERR_USAGE: the call cannot be on this tape; it uses parameters of the replicas by itself, too. */
+int data_parallel_check_tape(const struct duet_data_parallel *m, const duet_tape *t);
+int data_parallel_check_params(const duet_tape *t, const struct duet_params *params);
+/* The tape learns which parameters have a gradient. */
+void data_parallel_mark_on_tape(duet_tape *t, const struct duet_params *params);
 
 /* Gives a warning, a line of text, to the program. */
 void data_parallel_warn(const struct duet_data_parallel *m, const char *text);
@@ -160,9 +167,9 @@ int data_parallel_gather_into(struct duet_data_parallel *m, struct output *o, st
 /* A new tensor on the output device: the rows of all replicas, or the vector of their losses. */
 int data_parallel_gather(struct duet_data_parallel *m, struct output *o, duet_tensor **whole);
 
-/* ERR_USAGE: `grad` cannot be the gradient of output `o`, as it was gathered. */
-int data_parallel_check_grad(const struct duet_data_parallel *m, const struct output *o,
-                             const duet_tensor *grad);
+/* ERR_USAGE: these cannot be the gradients of the outputs, as they were gathered. */
+int data_parallel_check_grads(struct duet_data_parallel *m, const duet_tensor *const *grads,
+                              int count);
 
 /* Brings the gradients of the outputs to the replicas; NULL: the output has none. */
 int data_parallel_scatter_grads(struct duet_data_parallel *m, const duet_tensor *const *grads,

@@ -93,6 +93,38 @@ int data_parallel_forward_on(void *context, int r) {
     return OK;
 }
 
+/* ---- what is checked before and behind ---- */
+
+int data_parallel_check_tape(const struct duet_data_parallel *m, const duet_tape *t) {
+    struct device *output = m->dp.group.device[m->dp.output_device];
+    if (t->device != output)
+        return fail(ERR_USAGE,
+                    "DataParallel: the tape is on %s, the output on %s: make a tape on the output "
+                    "device",
+                    device_name(t->device), device_name(output));
+    if (m->forward_multi)
+        return fail(ERR_USAGE, "DataParallel: a forward function of several outputs: call "
+                               "duet_data_parallel_forward");
+    return OK;
+}
+
+/* The gradients of the replicas overwrite all those that this backward has. */
+int data_parallel_check_params(const duet_tape *t, const struct duet_params *params) {
+    for (int i = 0; i < params->set.count; i++)
+        if (t->uses_total[i])
+            return fail(ERR_USAGE,
+                        "DataParallel: the tape uses parameter %d (%s) outside of the replicas, "
+                        "too: give those layers parameters of their own",
+                        i, params->set.param[i].spec->name);
+    return OK;
+}
+
+/* What has a gradient keeps it, even if the last pass of the update is one without this node. */
+void data_parallel_mark_on_tape(duet_tape *t, const struct duet_params *params) {
+    for (int i = 0; i < params->set.count; i++)
+        if (params->has_grad[i]) t->fired[i] = 1, t->has_grad[i] = 1;
+}
+
 static int gather_losses(struct duet_data_parallel *m, duet_tensor **losses) {
     data_parallel_warn_of_scalars(m);
     return duet_tensor_create(losses, (duet_device *)m->dp.group.device[m->dp.output_device],
@@ -112,8 +144,8 @@ static int check_input(const struct duet_data_parallel *m, const char *what, con
     return OK;
 }
 
-int data_parallel_check_inputs(const struct duet_data_parallel *m, const duet_tensor *const *x,
-                               int inputs, int outputs) {
+static int check_inputs(const struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
+                        int outputs) {
     char what[16] = "x";
     if (inputs < 1 || inputs > MOST_INPUTS || outputs < 1 || outputs > MOST_OUTPUTS || !x)
         return fail(ERR_USAGE, "DataParallel: %d inputs, %d outputs: give 1 to %d of each", inputs,
@@ -131,6 +163,36 @@ int data_parallel_check_inputs(const struct duet_data_parallel *m, const duet_te
     if (x[0]->t.dtype == DTYPE_F32) return OK;
     return fail(ERR_USAGE, "DataParallel: x is of type %s: must be float32",
                 dtype_name(x[0]->t.dtype));
+}
+
+int data_parallel_begin(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
+                        const duet_tensor *y, int outputs, enum duet_pass pass,
+                        struct dp_rows *rows) {
+    m->roots = NO_ROOTS;
+    m->output[0].on_tape = NULL;
+    m->has_input_grad = 0;
+    CHECK(dp_begin(&m->dp, m->shares ? m->shares->step : NO_STEP, pass == DUET_TRAIN));
+    CHECK(check_inputs(m, x, inputs, outputs));
+    m->inputs = inputs;
+    m->outputs = outputs;
+    m->pass = pass;
+    m->in_forward = y != NULL;
+    CHECK(data_parallel_take(m, x, inputs, y, rows));
+    if (pass == DUET_TRAIN) data_parallel_begin_pass(m);
+    return OK;
+}
+
+int data_parallel_begin_backward(struct duet_data_parallel *m, const duet_tensor *const *grads,
+                                 int count) {
+    if (m->roots == NO_ROOTS)
+        return fail(ERR_USAGE,
+                    "DataParallel: backward without a forward in DUET_TRAIN since the last one");
+    CHECK(dp_begin(&m->dp, m->shares ? m->shares->step : NO_STEP, 1));
+    if (m->roots == LOSSES && (count || grads))
+        return fail(ERR_USAGE, "DataParallel: %d gradients for losses: give NULL and 0", count);
+    if (m->roots == OUTPUTS) CHECK(data_parallel_check_grads(m, grads, count));
+    m->roots = NO_ROOTS;
+    return OK;
 }
 
 int duet_data_parallel_forward(duet_data_parallel *m, duet_tensor *const *inputs, int input_count,
@@ -192,14 +254,6 @@ int data_parallel_backward_on(void *context, int r) {
     if (r < m->used && m->in_forward) return back_from_loss(m, r);
     if (r < m->used) return backward_from_outputs(m, r);
     return param_set_zero_unused(&m->params[r]->set, NULL);
-}
-
-int data_parallel_divide(struct duet_data_parallel *m) {
-    duet_params *params = m->params[0];
-    for (int i = 0; m->used > 1 && i < params->set.count; i++)
-        if (duet_params_grad(params, i))
-            CHECK(duet_tensor_scale(duet_params_grad(params, i), 1.0f / (float)m->used));
-    return OK;
 }
 
 int duet_data_parallel_backward(duet_data_parallel *m, duet_tensor *const *grads, int count) {

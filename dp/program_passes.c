@@ -90,11 +90,22 @@ static void mark_used(struct duet_data_parallel *m) {
     memcpy(m->params[0]->has_grad, has_grad, (size_t)count);
 }
 
+/* The losses of the replicas are means over their samples; the gradient is that of their mean. */
+static int divide(struct duet_data_parallel *m) {
+    duet_params *params = m->params[0];
+    for (int i = 0; m->used > 1 && i < params->set.count; i++)
+        if (duet_params_grad(params, i))
+            CHECK(duet_tensor_scale(duet_params_grad(params, i), 1.0f / (float)m->used));
+    return OK;
+}
+
 int data_parallel_add_sums(struct duet_data_parallel *m, const char *kept) {
     struct param_set *set = &m->params[0]->set;
     struct passes *p = &m->passes;
     const struct tensor grads = whole(m, set->grads);
     struct op_args add = {.in = {grads, whole(m, p->sums)}, .out[0] = grads};
+    if (m->in_forward && !m->shares) CHECK(divide(m));
+    m->has_input_grad = m->input_grad;
     if (kept) CHECK(launch(device_compute(set->device), OP_ADD_FORWARD, &add));
     mark_used(m);
     p->zeroed = m->params[0]->zeroed;

@@ -206,8 +206,8 @@ int data_parallel_gather(struct duet_data_parallel *m, struct output *o, duet_te
 
 /* ---- gradients of the outputs ---- */
 
-int data_parallel_check_grad(const struct duet_data_parallel *m, const struct output *o,
-                             const duet_tensor *grad) {
+static int check_grad(const struct duet_data_parallel *m, const struct output *o,
+                      const duet_tensor *grad) {
     struct device *device = m->dp.group.device[m->dp.output_device];
     struct tensor output = gathered(m, o);
     if (!o->is_loss[0] && !o->on_tape) data_parallel_turn(m, &output, 1);
@@ -256,6 +256,21 @@ static int scatter_grad(struct duet_data_parallel *m, struct output *o) {
     return dp_scatter(&m->dp, PHASE_SCATTER_GRAD, &rows, 1);
 }
 
+int data_parallel_check_grads(struct duet_data_parallel *m, const duet_tensor *const *grads,
+                              int count) {
+    int given = 0;
+    if (!grads || count != m->outputs)
+        return fail(ERR_USAGE,
+                    "DataParallel: %d gradients of %d outputs: give one for each, or "
+                    "NULL",
+                    count, m->outputs);
+    for (int i = 0; i < count; i++) {
+        if (grads[i]) CHECK(check_grad(m, &m->output[i], grads[i]));
+        given += grads[i] != NULL;
+    }
+    return given ? OK : fail(ERR_USAGE, "DataParallel: no gradient of the output was given");
+}
+
 static int scatter_grads(void *context) {
     struct duet_data_parallel *m = context;
     for (int i = 0; i < m->outputs; i++)
@@ -265,18 +280,7 @@ static int scatter_grads(void *context) {
 
 int data_parallel_scatter_grads(struct duet_data_parallel *m, const duet_tensor *const *grads,
                                 int count) {
-    int given = 0;
-    if (!grads || count != m->outputs)
-        return fail(ERR_USAGE,
-                    "DataParallel: %d gradients of %d outputs: give one for each, or "
-                    "NULL",
-                    count, m->outputs);
-    for (int i = 0; i < count; i++) {
-        struct output *o = &m->output[i];
-        if (grads[i]) CHECK(data_parallel_check_grad(m, o, grads[i]));
-        o->grad = grads[i];
-        given += grads[i] != NULL;
-    }
-    if (!given) return fail(ERR_USAGE, "DataParallel: no gradient of the output was given");
+    for (int i = 0; i < count; i++)
+        m->output[i].grad = grads[i];
     return dp_at_output(&m->dp, scatter_grads, m);
 }
