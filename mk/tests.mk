@@ -26,14 +26,9 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 # and to soak, also where SAN is given. A race takes two threads: under SAN=thread programs with one
 # thread are left out, and so are those that only run what other programs run there too, as an
 # example of remote calls does.
-# Such a build knows no CUDA unless it is emulated, and that one names its tests itself
-# (tests/check_cuda_emulation.sh).
-NO_CUDA_IN_SAN := allreduce/test_cuda% device/test_cuda device/test_cuda_wait cuda/test_batch_norm \
-                  cuda/test_emulated% cuda/test_graph cuda/test_library% \
-                  cuda/test_nccl cuda/test_recorded_ddp cuda/test_train%
 SKIP_SAN    := scripts/test_% python/test_% cli/test_json cli/test_profile_counts \
                cli/test_golden_resnet cli/test_random_kills rpc/test_kills \
-               cli/test_same_bits $(NO_CUDA_IN_SAN)
+               cli/test_same_bits
 SKIP_THREAD := device/test_kernels% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words \
@@ -48,7 +43,13 @@ SKIP_THREAD := device/test_kernels% allreduce/test_plan allreduce/test_channels 
                nn/test_grad api/test_limits api/test_example_texts cli/test_widths \
                cli/test_scale device/test_gpu cli/test_batch_norm \
                cli/test_tensorboard cli/test_modelled cli/test_resume cli/test_train
-CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(SAN),$(SKIP_SAN)) \
+
+# Tests that only a GPU or the emulated runtime can run are no part of it: they run in
+# tests/check_cuda_emulation.sh and make gpu-check. The races of kernels show under SAN=thread alone.
+ON_GPUS := $(filter-out $(if $(filter thread,$(SAN)),cuda/test_races%),\
+           $(patsubst tests/%.c,%,$(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c)))
+CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(EMULATION),,$(ON_GPUS)) \
+          $(if $(SAN),$(SKIP_SAN)) \
           $(if $(filter thread,$(SAN)),$(SKIP_THREAD))),$(TESTS))
 
 # Tests that look at a GPU where there is one, for make gpu-check.

@@ -6,8 +6,8 @@
 # one that starts last decides when all are done. One line is printed for each program when it ends,
 # with its time and the CPU time of its processes.
 #
-# A program's output goes to a file beside it and is shown only if something failed; skipped tests
-# are always named. A program that crashes, hangs, runs no test or gets a sanitizer's report counts
+# A program's output goes to a file beside it and is shown only if something failed. Why tests were
+# skipped is printed at the end, a line for each reason. A program that crashes, hangs, runs no test or gets a sanitizer's report counts
 # as one more failure, and the others still run. All failures are named again at the end. The last
 # line is `N passed, N failed`, and `, N skipped` where tests were; the exit status is 1 on any
 # failure.
@@ -69,19 +69,16 @@ run_one() { # PROGRAM
         printf '%-28s %4d passed, %d failed%s  (%d.%d s, CPU %s s)%s\n' "$name" "$ok" "$bad" \
             "$( ((skip)) && echo ", $skip skipped")" $((ms / 1000)) $((ms % 1000 / 100)) "$cpu" \
             "${note:+  $note}"
-        if ((bad > 0)); then
-            printf '%s\n' "$plain"
-        else
-            grep '^\[SKIP\]' <<<"$plain"
-        fi
+        ((bad > 0)) && printf '%s\n' "$plain"
     } >"$program.report"
+    sed -n 's/^\[SKIP\] [^ ]*: //p' <<<"$plain" >"$program.skips"
     echo "$ok $bad $skip" >"$program.counts"
     echo "$program"
 }
 
 # Reads the names of programs that have ended and prints their reports, then the sum.
 sum_up() { # HOW_MANY
-    local passed=0 failed=0 skipped=0 ended=0 program ok bad skip summary failures=
+    local passed=0 failed=0 skipped=0 ended=0 program ok bad skip summary failures= skips=
     while read -r program; do
         cat "$program.report"
         read -r ok bad skip <"$program.counts"
@@ -89,12 +86,15 @@ sum_up() { # HOW_MANY
         ended=$((ended + 1))
         ((bad > 0)) &&
             failures+=$(sed -n '1p; /^\[FAIL\]/p; /^\[----\]/p' "$program.report" | head -12)$'\n'
-        rm -f "$program.report" "$program.counts"
+        ((skip > 0)) && skips+=$(cat "$program.skips")$'\n'
+        rm -f "$program.report" "$program.counts" "$program.skips"
     done
     if ((ended < $1)); then
         echo "$(($1 - ended)) of $1 programs were not run to their end"
         failed=$((failed + $1 - ended))
     fi
+    [[ -n $skips ]] && sort <<<"${skips%$'\n'}" | uniq -c | sort -rn |
+        sed -E 's/^ *([0-9]+) /skipped \1: /'
     [[ -n $failures ]] && printf 'All failures:\n%s' "$failures" # the reports are far above
     summary="$passed passed, $failed failed"
     ((skipped > 0)) && summary+=", $skipped skipped"

@@ -6,7 +6,8 @@
 #
 # Which tests these are is read from the files: those that themselves name DEVICE_CUDA, ALL_KINDS,
 # an EMULATED_ variable or CUDA_EMULATION, or start the WORKERS of tests/rpc/workers.h. The last
-# line is `N passed, N failed`. Exit status 1 on any failure. Without CUDA's headers nothing is done.
+# line is `N passed, N failed`. Exit status 1 on any failure. Without CUDA's headers it does
+# nothing.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 san=${1:-}

@@ -105,10 +105,8 @@ Test(cuda_train, accumulated_gradients, .timeout = 300, .init = cli_folder_make,
  * last has 11, and in batches of 5, 3, so device 3 has none of them. */
 Test(cuda_train, left_out_layers_and_uneven_inputs, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    static const struct way plain[] = {{"dp", 2, ""},
-                                       {"ddp", 2, "--no-graph"},
-                                       {"ddp", 4, "--no-graph"},
-                                       {NULL, 0, NULL}};
+    static const struct way plain[] = {
+        {"dp", 2, ""}, {"ddp", 2, "--no-graph"}, {"ddp", 4, "--no-graph"}, {NULL, 0, NULL}};
     static const struct way uneven[] = {
         {"dp", 4, ""}, {"ddp", 2, ""}, {"ddp", 4, ""}, {NULL, 0, NULL}};
     set_up(1, 1);
