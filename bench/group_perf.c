@@ -6,8 +6,7 @@
  * microseconds of a call: the median over as many calls as -t seconds have room for, of the
  * slowest rank. BYTES are those of the larger tensor of a rank. Barriers come first, until the
  * ranks have their places on the cores, and results are checked before they are timed.
- * bench/torch_group.py and bench/mpi_group.c time the same calls of PyTorch's gloo and of MPI and
- * print the same columns; bench/compare_group.py runs all three in turn. */
+ * bench/torch_group.py times the same calls of PyTorch's gloo and prints the same columns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +61,7 @@ static int make_call(struct group *g, struct group_call call) {
 
 enum { PERIOD = 16 };
 
-/* Element i of a rank's input; bench/mpi_group.c and bench/torch_group.py have the same. */
+/* Element i of a rank's input; bench/torch_group.py has the same. */
 static float value(int rank, size_t i) {
     return (float)(1 + (3 * (size_t)rank + i) % PERIOD);
 }
