@@ -67,8 +67,6 @@ $(B)/tests/%.o: tests/%.c $(B)/tests/flags
 
 $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c tests/*/test_cuda*.c)): COMPILE += $(CUDA_FLAGS)
 
-$(B)/tests/harness/runner.o: private TEST_FLAGS += $(if $(PLAIN),,-DHARNESS_PLAIN)
-
 $(TESTS): | $(FAKE_LIBRARIES)
 RUNNER := $(B)/tests/harness/runner.o
 $(if $(PLAIN),$(TESTS)): $(RUNNER)
