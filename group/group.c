@@ -32,11 +32,11 @@ static void free_group(struct group *g) {
     runner_close(g->collectives);
     for (int r = 0; r < g->n; r++)
         runner_close(g->sends[r]);
-    free_lanes(g);
+    free_tag_queues(g);
     if (opened) look_back(g);
     call_trace_close(g->trace);
     for (int i = 0; i < KEPT_SHORTS; i++)
-        release_short(g->shorts[i]);
+        release_eager(g->eagers[i]);
     while (g->plans) {
         struct group_plan *next = g->plans->next;
         plan_free(&g->plans->plan);
@@ -44,7 +44,7 @@ static void free_group(struct group *g) {
         g->plans = next;
     }
     unmap_memory(&g->memory);
-    pthread_mutex_destroy(&g->mail_lock);
+    pthread_mutex_destroy(&g->mailbox_lock);
     release_job(g->job);
     free(g);
 }
@@ -74,9 +74,9 @@ static void name_calls(struct call_names *names, int number) {
     name_call(names->monitored, "monitored_barrier", number);
 }
 
-uint32_t group_mail_among(uint32_t mail, int n) {
+uint32_t group_mailbox_among(uint32_t mailbox, int n) {
     const uint32_t lines = 256; /* of its four places */
-    return n > 16 ? mail / lines * 16 / (uint32_t)n * lines : mail;
+    return n > 16 ? mailbox / lines * 16 / (uint32_t)n * lines : mailbox;
 }
 
 static struct group *new_group(struct membership *job, const struct agreement *a) {
@@ -88,14 +88,14 @@ static struct group *new_group(struct membership *job, const struct agreement *a
     g->n = a->n;
     g->timeout_s = a->timeout_s;
     g->asked = g->memory.sizes = a->sizes;
-    g->memory.sizes.mail = group_mail_among(a->sizes.mail, a->n);
+    g->memory.sizes.mailbox = group_mailbox_among(a->sizes.mailbox, a->n);
     g->caches = a->sizes.caches ? a->sizes.caches : room_in_caches();
     g->rank = -1;
     for (int r = 0; r < g->n; r++) {
         g->ranks[r] = a->ranks[r];
         if (g->ranks[r] == comm_rank(job->comm)) g->rank = r;
     }
-    pthread_mutex_init(&g->mail_lock, NULL);
+    pthread_mutex_init(&g->mailbox_lock, NULL);
     return g;
 }
 
@@ -123,7 +123,7 @@ static int open_group(struct group *g, const struct agreement *a) {
     for (int r = 0; r < g->n; r++)
         comm_post_flag(&g->memory.flags[g->rank][PLAN_LEFT * g->n + r], HALF_OF_SLOTS);
     for (int r = 0; r < g->n; r++)
-        comm_post_flag(&g->memory.flags[g->rank][PLAN_TAKEN * g->n + r], MAIL_PIECES);
+        comm_post_flag(&g->memory.flags[g->rank][PLAN_TAKEN * g->n + r], MAILBOX_PIECES);
     return runner_open(&g->collectives, g, RUNS_COLLECTIVES);
 }
 
@@ -142,7 +142,7 @@ static int make_group(struct group **out, struct membership *job, const struct a
 
 struct group_sizes group_sizes_default(void) {
     struct group_sizes sizes = {
-        .window = 2 << 20, .half = 1 << 20, .mail = 1 << 20, .slot = 16 << 10};
+        .window = 2 << 20, .half = 1 << 20, .mailbox = 1 << 20, .slot = 16 << 10};
     return sizes;
 }
 

@@ -3,13 +3,13 @@
  *     group.h     what calls.c, the public calls, and others use
  *     group.c     beginning, sub-groups, end
  *     memory.c    the memory that the ranks of a group share
- *     begin.c     a call begins: what it takes of the group, and who runs it
+ *     submit.c    a call begins: what it takes of the group, and who runs it
  *     plan_parts.c a call becomes plans (group/plans/windows.h), which are kept
- *     short.c     short calls, through slots
+ *     eager.c     short calls, through slots
  *     runners.c   who runs them: the caller itself, or a thread beside it
  *     uneven.c    calls whose blocks have lengths of their own
- *     mail.c      messages: send
- *     lane.c      messages: receive, by rank and tag, from one rank or from anybody
+ *     mailbox.c   messages: send
+ *     tags.c      messages: receive, by rank and tag, from one rank or from anybody
  *     call_trace.c what each call took: DUET_TRACE
  *     monitored.c the barrier that names who is missing
  *     typed.c     how elements of any type are moved
@@ -50,17 +50,17 @@ int group_join(struct group **out, const char *name, int rank, int n, double tim
 /* The same with other sizes of the memory that the ranks share, in bytes: multiples of 256, for
  * tests. All ranks give the same. */
 struct group_sizes {
-    uint32_t window; /* of each rank: at least 256 for each rank */
-    uint32_t half;   /* of its scratch */
-    uint32_t mail;   /* of one mailbox, among up to 16 ranks */
-    uint32_t slot;   /* what a short call shows, at most; 0: no call is short */
-    uint32_t caches; /* for the tensors of all ranks in a call; 0: most of the last one */
+    uint32_t window;  /* of each rank: at least 256 for each rank */
+    uint32_t half;    /* of its scratch */
+    uint32_t mailbox; /* of one mailbox, among up to 16 ranks */
+    uint32_t slot;    /* what a short call shows, at most; 0: no call is short */
+    uint32_t caches;  /* for the tensors of all ranks in a call; 0: most of the last one */
 };
 struct group_sizes group_sizes_default(void); /* 2 MiB, 1 MiB, 1 MiB, 16 KiB, 0 */
 
-/* sizes.mail among n ranks. A rank has a mailbox for each other one, and all of them together take
+/* sizes.mailbox among n ranks. A rank has a mailbox for each other one, and all of them together take
  * no more than those of 16 ranks. */
-uint32_t group_mail_among(uint32_t mail, int n);
+uint32_t group_mailbox_among(uint32_t mailbox, int n);
 
 /* Bytes of a mailbox with all that belongs to it: each of its places begins with a head. */
 enum { MAIL_HEAD = 32 };

@@ -23,7 +23,7 @@ _Static_assert(sizeof(struct host_slot) == MAIL_HEAD, "windows.h, request.head")
 
 /* A place begins with a cache line, which holds the head and the first elements of the piece. */
 size_t group_mailbox_bytes(const struct group_sizes *sizes) {
-    return sizes->mail + MAIL_PIECES * LINE;
+    return sizes->mailbox + MAILBOX_PIECES * LINE;
 }
 
 static size_t pages(size_t bytes) {
@@ -45,7 +45,7 @@ static size_t lay_out(struct shared_memory *m, int n, char *start) {
         at += pages(m->sizes.window);
         m->scratch[r] = (void *)(start + at);
         at += pages(2 * (size_t)m->sizes.half);
-        m->mail[r] = (void *)(start + at);
+        m->mailbox[r] = (void *)(start + at);
         at += pages(ranks * group_mailbox_bytes(&m->sizes));
         m->tallies[r] = (void *)(start + at);
         m->makes[r] = (void *)(start + at + TALLIES * sizeof *m->tallies[r]);
@@ -113,17 +113,17 @@ void unmap_memory(struct shared_memory *memory) {
 /* ---- mailboxes ---- */
 
 static size_t place_bytes(const struct group *g) {
-    return group_mailbox_bytes(&g->memory.sizes) / MAIL_PIECES;
+    return group_mailbox_bytes(&g->memory.sizes) / MAILBOX_PIECES;
 }
 
-uint64_t mail_pieces(const struct group *g, size_t count, enum element_type type) {
+uint64_t mailbox_pieces(const struct group *g, size_t count, enum element_type type) {
     size_t bytes = place_bytes(g) - MAIL_HEAD, each = element_bytes(type);
     if (count <= bytes / sizeof(double)) return 1; /* whatever the type: without a division */
     return (count + bytes / each - 1) / (bytes / each);
 }
 
-struct host_slot *mail_slot(const struct group *g, int sender, uint64_t number) {
+struct host_slot *mailbox_slot(const struct group *g, int sender, uint64_t number) {
     char *box =
-        (char *)g->memory.mail[sender] + (size_t)g->rank * group_mailbox_bytes(&g->memory.sizes);
-    return (struct host_slot *)(box + number % MAIL_PIECES * place_bytes(g));
+        (char *)g->memory.mailbox[sender] + (size_t)g->rank * group_mailbox_bytes(&g->memory.sizes);
+    return (struct host_slot *)(box + number % MAILBOX_PIECES * place_bytes(g));
 }

@@ -57,7 +57,7 @@ static int wait_for(struct group *g, int rank, uint64_t epoch, int64_t deadline,
     wait.epoch = epoch;
     while (!code && !has_come(g, rank, epoch)) {
         code = comm_distant_look(g->job->comm, &wait);
-        if (!code) code = look_for_crossing(g, g->names.monitored, g->announcer.number, rank);
+        if (!code) code = look_for_deadlock(g, g->names.monitored, g->announcer.number, rank);
         if (!code && now_ns() >= deadline) code = late(g, epoch, timeout_s, all);
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
@@ -90,7 +90,7 @@ static int wait_for_word(struct group *g, uint64_t epoch, double timeout_s) {
     while (!code && __atomic_load_n(&done->epoch, __ATOMIC_ACQUIRE) < epoch) {
         int64_t now = now_ns();
         code = comm_distant_look(comm, &wait);
-        if (!code) code = look_for_crossing(g, g->names.monitored, g->announcer.number, 0);
+        if (!code) code = look_for_deadlock(g, g->names.monitored, g->announcer.number, 0);
         if (!code && (now >= latest || (now >= silent_by && comm_is_silent(comm, g->ranks[0]))))
             code = comm_distant_late(comm, &told, NULL);
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);

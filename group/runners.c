@@ -29,7 +29,7 @@ static int look_at_peers(void *context) {
     struct group *g = runner->group;
     const struct work *work = runner->now;
     if (runner->kind == RUNS_COLLECTIVES)
-        CHECK(look_for_crossing(g, g->names.collectives[work->call.what], work->number,
+        CHECK(look_for_deadlock(g, g->names.collectives[work->call.what], work->number,
                                 runner->peer));
     return work->brief ? announcer_look_back(&g->announcer, work->number) : OK;
 }
@@ -94,7 +94,7 @@ int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
     for (int r = 0; r < g->n; r++) {
         runner->ranks.flags[r] = g->memory.flags[r];
         runner->ranks.all.scratch[r] =
-            kind == RUNS_COLLECTIVES ? g->memory.scratch[r] : g->memory.mail[r];
+            kind == RUNS_COLLECTIVES ? g->memory.scratch[r] : g->memory.mailbox[r];
     }
     runner->kind = kind;
     runner->part = (struct executor_call){.data = g->memory.window, .bucket = -1, .step = -1};
@@ -124,8 +124,8 @@ static int run_work(void *argument) {
 static int start_worker(struct runner *runner) {
     if (runner->worker) return OK;
     CHECK(worker_new(&runner->worker, 1));
-    if (runner->kind == RUNS_RECEIVES && !runner->group->lane_threads)
-        runner->group->lane_threads = 1;
+    if (runner->kind == RUNS_RECEIVES && !runner->group->tag_threads)
+        runner->group->tag_threads = 1;
     int code = worker_start(runner->worker, 1, "process group: a thread for calls under way");
     if (!code) return OK;
     worker_free(runner->worker, WORKER_NEVER);
@@ -153,7 +153,7 @@ static int run_at_once(struct runner *runner, struct work *work) {
 static int may_be_deferred(const struct runner *runner, const struct work *work) {
     const struct group_call *call = &work->call;
     return runner->kind == RUNS_RECEIVES &&
-           mail_pieces(work->group, call->count, call->how.type) == 1;
+           mailbox_pieces(work->group, call->count, call->how.type) == 1;
 }
 
 static void defer(struct work *work) {
@@ -170,18 +170,18 @@ static void end_deferred(struct work *work, void (*give)(struct worker *, struct
 
 void begin_deferred(struct group *g) {
     if (!__atomic_load_n(&g->deferred, __ATOMIC_ACQUIRE)) return;
-    lock_mail(g);
+    lock_mailbox(g);
     if (g->deferred) end_deferred(g->deferred, worker_give);
-    unlock_mail(g);
+    unlock_mailbox(g);
 }
 
 /* The caller is the one who runs it. */
 static void take_deferred(struct work *work) {
     struct group *g = work->group;
     if (__atomic_load_n(&g->deferred, __ATOMIC_ACQUIRE) != work) return;
-    lock_mail(g);
+    lock_mailbox(g);
     if (g->deferred == work) end_deferred(work, worker_queue);
-    unlock_mail(g);
+    unlock_mailbox(g);
 }
 
 int run_on(struct runner *runner, struct work *work, int wait) {

@@ -21,15 +21,15 @@ struct membership {
 };
 
 /* What goes with each piece of a message: executor_call.signature and .more. */
-struct mail_head {
+struct mailbox_head {
     uint64_t count;
     uint32_t type;
     int32_t tag;
 };
 
-/* A message that has come and that nobody wanted yet: lane.c. */
+/* A message that has come and that nobody wanted yet: tags.c. */
 struct stashed {
-    struct mail_head head;
+    struct mailbox_head head;
     int source;
     void *data;
     struct stashed *next;
@@ -37,10 +37,10 @@ struct stashed {
 
 /* Receives of one tag from one rank (or from anybody) run one after another, those of another tag
  * beside them. */
-struct mail_lane {
+struct tag_queue {
     int source, tag;
     struct runner *runner;
-    struct mail_lane *next;
+    struct tag_queue *next;
 };
 
 /* ---- memory that the ranks share: memory.c ---- */
@@ -51,14 +51,14 @@ struct shared_memory {
     size_t bytes;
     struct announcement (*announced)[ANNOUNCED]; /* [n] */
     struct comm_flag *flags[MAX_DEVICES];        /* rank r's */
-    float *window[MAX_DEVICES], *scratch[MAX_DEVICES], *mail[MAX_DEVICES];
+    float *window[MAX_DEVICES], *scratch[MAX_DEVICES], *mailbox[MAX_DEVICES];
     struct tally *tallies[MAX_DEVICES]; /* rank r's: [TALLIES] */
     uint64_t *makes[MAX_DEVICES];       /* new_groups of this group that rank r has begun */
     float *slots[MAX_DEVICES];          /* rank r's: where the elements of its first slot begin */
     size_t slot_stride;                 /* bytes from one slot to the next */
 };
 
-/* What a rank has called before a turn of the short calls: short.c. */
+/* What a rank has called before a turn of the short calls: eager.c. */
 enum { TALLIES = 4 };
 struct tally {
     uint64_t sum;    /* announcer.tally */
@@ -81,12 +81,12 @@ struct group_plan {
     struct group_plan *next;
 };
 
-/* ---- short calls: short.c ---- */
+/* ---- short calls: eager.c ---- */
 
 enum { SLOTS = 32, HALF_OF_SLOTS = SLOTS / 2, KEPT_SHORTS = 64 };
 
 /* All that a short call needs and that does not change from call to call. */
-struct short_call {
+struct eager_call {
     enum collective what; /* these say which call it is */
     struct arithmetic how;
     int root, average;
@@ -117,7 +117,7 @@ struct work {
     size_t parts, longest;
     uint64_t base;            /* of the first part's epochs */
     uint64_t calls;           /* counted calls before this one: the half of scratch */
-    struct short_call *brief; /* not NULL: a short call; `base` is its number among them */
+    struct eager_call *brief; /* not NULL: a short call; `base` is its number among them */
     struct tally tally;       /* of a short call: what was called before it */
     size_t *claims; /* of an uneven call: uneven.c; `last` is then the plan of their exchange */
 
@@ -131,7 +131,7 @@ struct work {
 enum runner_kind { RUNS_COLLECTIVES, RUNS_SENDS, RUNS_RECEIVES };
 
 /* Works that are run one after another: all collectives of a group, all messages to one rank, or
- * those of a lane. */
+ * those of a queue. */
 struct runner {
     struct host_ranks ranks; /* the executor's view; its waits end up in wait_on */
     struct host_ranks slots; /* the same, of short calls */
@@ -182,20 +182,20 @@ struct group {
     struct group_plan *plans;
     int plan_count;
     uint64_t base, calls, messages;
-    struct short_call *shorts[KEPT_SHORTS];
-    uint64_t short_calls;
+    struct eager_call *eagers[KEPT_SHORTS];
+    uint64_t eager_calls;
     uint64_t sent[MAX_DEVICES]; /* pieces to that rank */
     struct kept_message kept[KEPT_MESSAGES];
-    /* Receives, by the rank that sends. lock_mail guards all but `lanes`: while no lane has a
+    /* Receives, by the rank that sends. lock_mailbox guards all but `queues`: while no queue has a
      * thread, only the one that makes calls is there, and nothing is to be locked. */
-    pthread_mutex_t mail_lock;
-    int lane_threads; /* 1: some lane has a thread; written once, before the first one starts */
+    pthread_mutex_t mailbox_lock;
+    int tag_threads; /* 1: some queue has a thread; written once, before the first one starts */
     uint64_t received[MAX_DEVICES]; /* pieces that were taken */
     uint64_t expected[MAX_DEVICES]; /* and those that receives under way will take */
     int pending[MAX_DEVICES];       /* receives from that rank, and no other, under way */
     int taking[MAX_DEVICES];        /* 1: a receive looks at what comes first, or takes it */
     struct stashed *stash;          /* oldest first */
-    struct mail_lane *lanes;
+    struct tag_queue *tag_queues;
     struct runner *collectives, *sends[MAX_DEVICES];
     struct work here;         /* of a call that is waited for */
     int used;                 /* 1: a thread is inside; atomic */
@@ -205,14 +205,14 @@ struct group {
     struct call_trace *trace; /* NULL: the calls are not noted */
 };
 
-/* begin.c: one thread at a time. */
+/* submit.c: one thread at a time. */
 int enter_group(struct group *group, const char *what);
 void leave_group(struct group *group);
 
-/* crossing.c: this rank begins a new_group. And between two sleeps of a wait for `peer`, a rank of
+/* deadlock.c: this rank begins a new_group. And between two sleeps of a wait for `peer`, a rank of
  * the group, in call `number`. ERR_FAILED: the peer is in a new_group that waits for this rank. */
 void begin_making(struct group *group);
-int look_for_crossing(struct group *group, const char *call, uint64_t number, int peer);
+int look_for_deadlock(struct group *group, const char *call, uint64_t number, int peer);
 
 /* plan_parts.c: finds or builds a plan, and holds it for a work. */
 int take_plan(struct group *group, const struct window_request *request, struct group_plan **out);
@@ -223,11 +223,11 @@ int run_parts(struct runner *runner, struct work *work); /* all parts of a work 
 enum { TOLD_TEXT = 48 };
 void tell(const struct group_call *call, struct comm_call *told, char text[TOLD_TEXT]);
 
-/* short.c */
-int is_short(const struct group *group, const struct group_call *call);
-struct short_call *kept_short(const struct group *group, const struct group_call *call);
-int begin_short(struct work *work);           /* work->brief: kept_short of its call, or NULL */
-void release_short(struct short_call *brief); /* NULL is fine */
+/* eager.c */
+int is_eager(const struct group *group, const struct group_call *call);
+struct eager_call *kept_eager(const struct group *group, const struct group_call *call);
+int begin_eager(struct work *work);           /* work->brief: kept_eager of its call, or NULL */
+void release_eager(struct eager_call *brief); /* NULL is fine */
 
 /* uneven.c */
 #define UNEVEN_EPOCHS ((uint64_t)1 << 32) /* more than any plan has */
@@ -237,24 +237,24 @@ static inline int is_uneven(const struct group_call *call) {
 int plan_uneven(struct work *work);
 int run_uneven(struct runner *runner, struct work *work);
 
-/* mail.c: begins a message, whose runner is found. */
+/* mailbox.c: begins a message, whose runner is found. */
 int begin_message(struct work *work, struct runner **runner);
 
 /* memory.c: the pieces of so many elements; what lies before piece `number` from `sender` to this
  * rank, with the flag SENT. */
-uint64_t mail_pieces(const struct group *group, size_t count, enum element_type type);
-struct host_slot *mail_slot(const struct group *group, int sender, uint64_t number);
+uint64_t mailbox_pieces(const struct group *group, size_t count, enum element_type type);
+struct host_slot *mailbox_slot(const struct group *group, int sender, uint64_t number);
 
-static inline void lock_mail(struct group *group) {
-    if (group->lane_threads) pthread_mutex_lock(&group->mail_lock);
+static inline void lock_mailbox(struct group *group) {
+    if (group->tag_threads) pthread_mutex_lock(&group->mailbox_lock);
 }
-static inline void unlock_mail(struct group *group) {
-    if (group->lane_threads) pthread_mutex_unlock(&group->mail_lock);
+static inline void unlock_mailbox(struct group *group) {
+    if (group->tag_threads) pthread_mutex_unlock(&group->mailbox_lock);
 }
 
-/* lane.c: a message comes in. */
+/* tags.c: a message comes in. */
 int receive_message(struct runner *runner, struct work *work);
-int find_lane(struct runner **out, struct group *group, int source, int tag);
-void free_lanes(struct group *group);
+int find_tag_queue(struct runner **out, struct group *group, int source, int tag);
+void free_tag_queues(struct group *group);
 
 #endif

@@ -14,7 +14,7 @@ int check_message(const struct window_request *q) {
     return OK;
 }
 
-/* A message goes through the sender's mailbox for that receiver, MAIL_PIECES places used in turn by
+/* A message goes through the sender's mailbox for that receiver, MAILBOX_PIECES places used in turn by
  * all messages of the two. Pieces are numbered over all messages, so flags count on from one to
  * the next: the base of a call's epochs is `first`.
  *
@@ -22,20 +22,20 @@ int check_message(const struct window_request *q) {
  *   sent,  epoch k             the sender     the receiver   piece k lies in its place
  *   taken, epoch k + MAIL_...  the receiver   the sender     piece k is taken: its place is free
  *
- * `taken` begins at MAIL_PIECES, since every place is free at first. An executor may keep `sent` of
+ * `taken` begins at MAILBOX_PIECES, since every place is free at first. An executor may keep `sent` of
  * a piece with the piece itself: for that a place begins with `head` elements. */
 void send_message(struct plan *plan, const struct window_request *q) {
-    size_t stride = q->window / MAIL_PIECES, piece = stride - q->head;
+    size_t stride = q->window / MAILBOX_PIECES, piece = stride - q->head;
     size_t box = (size_t)q->peer * q->window;
     struct range whole = {0, q->count};
     size_t pieces = q->count ? range_pieces(whole, piece) : 1;
     plan->epochs = (uint32_t)pieces;
-    plan->credits = MAIL_PIECES;
+    plan->credits = MAILBOX_PIECES;
     plan->scratch = (size_t)q->n * q->window;
     if (q->rank != q->root && q->rank != q->peer) return;
     for (size_t j = 0; j < pieces; j++) {
         struct range part = range_piece(whole, piece, j);
-        size_t place = box + (q->first + j) % MAIL_PIECES * stride + q->head;
+        size_t place = box + (q->first + j) % MAILBOX_PIECES * stride + q->head;
         struct plan_step step = copy_from(q->root, part, rank_bit(q->rank));
         if (q->rank == q->root) {
             step.source_buffer = PLAN_INPUT;
@@ -46,7 +46,7 @@ void send_message(struct plan *plan, const struct window_request *q) {
             from_scratch(&step, place);
             step.dest_buffer = PLAN_OUTPUT;
             await(&step, rank_bit(q->root), PLAN_SENT, j + 1);
-            post(&step, rank_bit(q->root), PLAN_TAKEN, j + 1 + MAIL_PIECES);
+            post(&step, rank_bit(q->root), PLAN_TAKEN, j + 1 + MAILBOX_PIECES);
         }
         add_step(plan, step);
     }

@@ -126,7 +126,7 @@ static void barrier(struct plan *plan, const struct window_request *q) {
 static int check(const struct window_request *q, const struct pattern *p) {
     const char *name = window_name(q->what);
     int sends = q->what == COLLECTIVE_SEND;
-    size_t least = sends ? MAIL_PIECES * (q->head + 1) : HALVES * (size_t)q->n;
+    size_t least = sends ? MAILBOX_PIECES * (q->head + 1) : HALVES * (size_t)q->n;
     if (q->n < 1 || q->n > MAX_DEVICES || q->rank < 0 || q->rank >= q->n)
         return fail(ERR_USAGE, "%s: rank %d of %d: give a rank of 1 to %d ranks", name, q->rank,
                     q->n, MAX_DEVICES);
@@ -175,7 +175,8 @@ size_t window_longest(const struct window_request *q) {
     const struct pattern *p = pattern_of(q->what);
     if (!p) return q->window;
     if (q->what == COLLECTIVE_BARRIER) return SIZE_MAX;
-    size_t piece = q->what == COLLECTIVE_SEND ? q->window / MAIL_PIECES - q->head : piece_of(q, p);
+    size_t piece =
+        q->what == COLLECTIVE_SEND ? q->window / MAILBOX_PIECES - q->head : piece_of(q, p);
     return piece * MOST_PIECES;
 }
 

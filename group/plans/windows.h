@@ -37,7 +37,7 @@ extern "C" {
 #endif
 
 /* Pieces of one mailbox. A sender waits for the receiver only when all of them are full. */
-enum { MAIL_PIECES = 4 };
+enum { MAILBOX_PIECES = 4 };
 
 struct window_request {
     enum collective what;

@@ -54,7 +54,7 @@ static int find_word(const char *word, int *index) {
 static int window_plan(struct plan *plan, enum collective what, int n, int rank, size_t count) {
     struct group_sizes sizes = group_sizes_default();
     int sends = what == COLLECTIVE_SEND;
-    sizes.mail = group_mail_among(sizes.mail, n);
+    sizes.mailbox = group_mailbox_among(sizes.mailbox, n);
     size_t window = sends ? group_mailbox_bytes(&sizes) : sizes.window;
     struct window_request q = {.what = what,
                                .n = n,

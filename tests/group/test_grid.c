@@ -14,7 +14,7 @@ static const enum collective whats[] = {
 enum { WHATS = sizeof whats / sizeof *whats };
 
 static const struct group_sizes tiny = {
-    .window = 4096, .half = 2048, .mail = 1024, .slot = 256, .caches = 8192};
+    .window = 4096, .half = 2048, .mailbox = 1024, .slot = 256, .caches = 8192};
 
 static int is_long(void) {
     return getenv("DUET_TEST_LONG") != NULL;
@@ -22,8 +22,9 @@ static int is_long(void) {
 
 /* Counts around what a window, its half, a piece for each of n ranks and a mailbox hold. */
 static int counts_of(int n, size_t bytes, size_t *out) {
-    size_t window = tiny.window / bytes, corners[] = {window / 2 / (size_t)n, tiny.mail / 4 / bytes,
-                                                      window / 2, window, 3 * window};
+    size_t window = tiny.window / bytes,
+           corners[] = {window / 2 / (size_t)n, tiny.mailbox / 4 / bytes, window / 2, window,
+                        3 * window};
     int count = 0;
     out[count++] = 0;
     out[count++] = 1;

@@ -5,7 +5,7 @@
 #include "tests/group/shared.h"
 
 enum { LONGEST = 3000, MOST = 8, ROUNDS = 40 };
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mailbox = 1024, .slot = 256};
 static const enum collective whats[] = {COLLECTIVE_ALL_GATHER, COLLECTIVE_GATHER,
                                         COLLECTIVE_SCATTER, COLLECTIVE_ALL_TO_ALL,
                                         COLLECTIVE_REDUCE_SCATTER};

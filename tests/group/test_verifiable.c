@@ -15,7 +15,7 @@ static const enum collective whats[] = {
     COLLECTIVE_BROADCAST,  COLLECTIVE_ALL_GATHER, COLLECTIVE_GATHER,
     COLLECTIVE_SCATTER,    COLLECTIVE_ALL_TO_ALL, COLLECTIVE_SEND};
 enum { WHATS = sizeof whats / sizeof *whats, OPS = ELEMENT_OPS + 1, AVERAGE = ELEMENT_OPS };
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mailbox = 1024, .slot = 256};
 
 struct trial {
     struct verifiable v;

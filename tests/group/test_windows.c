@@ -153,7 +153,7 @@ Test(windows, input_and_output_may_be_one, .timeout = 30) {
 }
 
 /* A short call: 16 slots of 96 elements a rank; with a turn or without. */
-static void run_short(struct kind kind, int n, int root, size_t count, int turn,
+static void run_eager(struct kind kind, int n, int root, size_t count, int turn,
                       struct arithmetic how, double scale, int in_place) {
     struct world w = world_of(kind, n, root, count);
     w.q.slots = 8;
@@ -165,9 +165,9 @@ static void run_short(struct kind kind, int n, int root, size_t count, int turn,
     run(&w, in_place);
 }
 
-static const struct kind shorts[] = {IT(BROADCAST), IT(REDUCE),  IT(ALL_GATHER), IT(REDUCE_SCATTER),
+static const struct kind eagers[] = {IT(BROADCAST), IT(REDUCE),  IT(ALL_GATHER), IT(REDUCE_SCATTER),
                                      IT(GATHER),    IT(SCATTER), IT(ALL_TO_ALL), BY(ONESHOT)};
-enum { SHORTS = sizeof shorts / sizeof *shorts };
+enum { SHORTS = sizeof eagers / sizeof *eagers };
 
 Test(windows, short_calls_go_through_slots, .timeout = 60) {
     static const size_t counts[] = {0, 1, 3, 12, 13, 32, 95, 96};
@@ -175,17 +175,17 @@ Test(windows, short_calls_go_through_slots, .timeout = 60) {
     for (int n = 1; n <= 8; n++)
         for (int k = 0; k < SHORTS; k++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-                for (int root = 0; root < (is_rooted(shorts[k].what) ? n : 1); root++)
-                    run_short(shorts[k], n, root, counts[c], (int)c % 2, floats, 1, 0);
+                for (int root = 0; root < (is_rooted(eagers[k].what) ? n : 1); root++)
+                    run_eager(eagers[k], n, root, counts[c], (int)c % 2, floats, 1, 0);
     for (int k = 0; k < SHORTS; k++)
         for (int type = 0; type < ELEMENT_TYPES; type++)
-            for (int op = 0; op < (is_sum(shorts[k].what) ? ELEMENT_OPS : 1); op++) {
+            for (int op = 0; op < (is_sum(eagers[k].what) ? ELEMENT_OPS : 1); op++) {
                 struct arithmetic how = {(enum element_type)type, (enum element_op)op};
-                int averages = is_sum(shorts[k].what) && !op && element_is_float(how.type);
-                run_short(shorts[k], 5, 3, 17, 1, how, 1, 0);
-                if (averages) run_short(shorts[k], 3, 1, 17, 0, how, 1.0 / 3, 0);
-                if (has_parts(shorts[k].what) == has_stack(shorts[k].what))
-                    run_short(shorts[k], 5, 3, 17, 0, how, 1, 1);
+                int averages = is_sum(eagers[k].what) && !op && element_is_float(how.type);
+                run_eager(eagers[k], 5, 3, 17, 1, how, 1, 0);
+                if (averages) run_eager(eagers[k], 3, 1, 17, 0, how, 1.0 / 3, 0);
+                if (has_parts(eagers[k].what) == has_stack(eagers[k].what))
+                    run_eager(eagers[k], 5, 3, 17, 0, how, 1, 1);
             }
 }
 
@@ -200,7 +200,7 @@ Test(windows, a_mailbox_is_used_in_turn) {
         for (int i = 0; i < plan.step_count; i++)
             cr_assert_eq(plan.steps[i].dest_offset,
                          (size_t)w.q.peer * WINDOW +
-                             (first + (size_t)i) % MAIL_PIECES * (WINDOW / MAIL_PIECES));
+                             (first + (size_t)i) % MAILBOX_PIECES * (WINDOW / MAILBOX_PIECES));
         cr_assert_eq(plan.epochs, (uint32_t)plan.step_count);
         first += plan.epochs;
         plan_free(&plan);

@@ -55,10 +55,10 @@ Test(windows_protocol, collectives_may_follow_each_other, .timeout = 120) {
 
 /* Short calls, alone and mixed: two slots in turn, so that the third call takes that of the first
  * one. */
-static const struct kind shorts[] = {IT(BROADCAST),      IT(REDUCE),  IT(ALL_GATHER),
+static const struct kind eagers[] = {IT(BROADCAST),      IT(REDUCE),  IT(ALL_GATHER),
                                      IT(REDUCE_SCATTER), IT(GATHER),  IT(SCATTER),
                                      IT(ALL_TO_ALL),     IT(BARRIER), BY(ONESHOT)};
-enum { SHORTS = sizeof shorts / sizeof *shorts };
+enum { SHORTS = sizeof eagers / sizeof *eagers };
 
 Test(windows_protocol, short_calls_wait_for_free_slots, .timeout = 120) {
     for (int n = 2; n <= 3; n++)
@@ -66,7 +66,7 @@ Test(windows_protocol, short_calls_wait_for_free_slots, .timeout = 120) {
             for (int a = 0; a < SHORTS; a++)
                 for (int b = 0; b < (n == 2 ? SHORTS : 1); b++)
                     check(n, root, SLOTS,
-                          (struct kind[]){shorts[a], n == 2 ? shorts[b] : shorts[a], shorts[a]});
+                          (struct kind[]){eagers[a], n == 2 ? eagers[b] : eagers[a], eagers[a]});
 }
 
 /* Where all ranks show and take, one kind of wait is superfluous. A rank takes piece j - 1 behind
@@ -129,6 +129,6 @@ Test(windows_protocol, any_dropped_wait_is_found, .timeout = 120) {
                           kind_name(windows[k]));
     for (int n = 2; n <= 3; n++)
         for (int k = 0; k < SHORTS; k++)
-            if (shorts[k].what != COLLECTIVE_BARRIER)
-                cr_assert_geq(drop_all(n, SLOTS, shorts[k]), n - 1);
+            if (eagers[k].what != COLLECTIVE_BARRIER)
+                cr_assert_geq(drop_all(n, SLOTS, eagers[k]), n - 1);
 }

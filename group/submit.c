@@ -67,7 +67,7 @@ static int announce(struct work *work) {
 static int begin_collective(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     *runner = g->collectives;
-    if (work->brief || is_short(g, &work->call)) return begin_short(work);
+    if (work->brief || is_eager(g, &work->call)) return begin_eager(work);
     work->run = is_uneven(&work->call) ? run_uneven : run_parts;
     CHECK(is_uneven(&work->call) ? plan_uneven(work) : plan_parts(work));
     CHECK(announce(work));
@@ -123,13 +123,13 @@ static struct work *new_work(struct group *g, const struct group_call *call, int
 static void release_work(struct work *work) {
     if (work->full) work->full->users--;
     if (work->last) work->last->users--;
-    release_short(work->brief);
+    release_eager(work->brief);
     free(work->claims);
     if (work != &work->group->here) free(work);
 }
 
 /* kept: of a short call that was made before, else NULL. */
-static int begin(struct group *g, const struct group_call *call, struct short_call *kept,
+static int begin(struct group *g, const struct group_call *call, struct eager_call *kept,
                  struct work **out) {
     struct runner *runner = NULL;
     struct work *work = new_work(g, call, !out);
@@ -150,7 +150,7 @@ static int begin(struct group *g, const struct group_call *call, struct short_ca
 int group_run(struct group *g, const struct group_call *call, struct work **out) {
     if (out) *out = NULL;
     if (!is_entered(g)) return in_use(g, window_name(call->what));
-    struct short_call *kept = kept_short(g, call);
+    struct eager_call *kept = kept_eager(g, call);
     int code = kept ? OK : check(g, call); /* one that is kept was checked when it was made */
     if (!code) code = begin(g, call, kept, out);
     leave_group(g);

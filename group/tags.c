@@ -1,12 +1,12 @@
 /* Messages that come in. What one rank sends to one other comes in one row, whatever its tags are.
- * Receives of one tag form a lane, and the lanes of one sender take turns at the row:
+ * Receives of one tag form a queue, and the queues of one sender take turns at the row:
  *
  *     row of rank 2:   tag 0 | tag 5 | tag 0 | ...
  *
- *     lane (2, tag 5)  takes the first message into a stash, and the second one for itself
- *     lane (2, tag 0)  finds its message in the stash
+ *     queue (2, tag 5)  takes the first message into a stash, and the second one for itself
+ *     queue (2, tag 0)  finds its message in the stash
  *
- * So no lane has to wait for what another one has to receive first, and a message that nobody wants
+ * So no queue has to wait for what another one has to receive first, and a message that nobody wants
  * yet holds up nobody. Whoever receives from anybody looks at all rows. Of two receives that both
  * want a message, the one that names its sender gets it. */
 #include <stdio.h>
@@ -18,32 +18,32 @@
 #include "base/error.h"
 #include "group/state.h"
 
-/* ---- lanes ---- */
+/* ---- queues ---- */
 
-int find_lane(struct runner **out, struct group *g, int source, int tag) {
-    for (struct mail_lane *lane = g->lanes; lane; lane = lane->next)
-        if (lane->source == source && lane->tag == tag) return *out = lane->runner, OK;
-    struct mail_lane *lane = calloc(1, sizeof *lane);
-    if (!lane) return fail(ERR_MEMORY, "process group: no host memory: free some");
-    int code = runner_open(&lane->runner, g, RUNS_RECEIVES);
+int find_tag_queue(struct runner **out, struct group *g, int source, int tag) {
+    for (struct tag_queue *queue = g->tag_queues; queue; queue = queue->next)
+        if (queue->source == source && queue->tag == tag) return *out = queue->runner, OK;
+    struct tag_queue *queue = calloc(1, sizeof *queue);
+    if (!queue) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    int code = runner_open(&queue->runner, g, RUNS_RECEIVES);
     if (code) {
-        free(lane);
+        free(queue);
         return code;
     }
-    lane->source = source;
-    lane->tag = tag;
-    lane->next = g->lanes;
-    g->lanes = lane;
-    *out = lane->runner;
+    queue->source = source;
+    queue->tag = tag;
+    queue->next = g->tag_queues;
+    g->tag_queues = queue;
+    *out = queue->runner;
     return OK;
 }
 
-void free_lanes(struct group *g) {
-    while (g->lanes) {
-        struct mail_lane *next = g->lanes->next;
-        runner_close(g->lanes->runner);
-        free(g->lanes);
-        g->lanes = next;
+void free_tag_queues(struct group *g) {
+    while (g->tag_queues) {
+        struct tag_queue *next = g->tag_queues->next;
+        runner_close(g->tag_queues->runner);
+        free(g->tag_queues);
+        g->tag_queues = next;
     }
     while (g->stash) {
         struct stashed *next = g->stash->next;
@@ -53,7 +53,7 @@ void free_lanes(struct group *g) {
     }
 }
 
-/* ---- the stash; mail_lock is held ---- */
+/* ---- the stash; mailbox_lock is held ---- */
 
 static int wants(const struct group_call *call, int source, int tag) {
     return call->tag == tag && (call->peer == source || call->peer == ANY_SOURCE);
@@ -78,7 +78,7 @@ static void put_last(struct group *g, struct stashed *message) {
 
 /* ---- a message of a row ---- */
 
-static int judge(struct work *work, const struct mail_head *head, int from) {
+static int judge(struct work *work, const struct mailbox_head *head, int from) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
     if (head->count == call->count && head->type == (uint32_t)call->how.type) return OK;
@@ -96,7 +96,7 @@ static int judge(struct work *work, const struct mail_head *head, int from) {
 
 /* Takes the message that begins at piece `base` of the row of `from` to `output`, by plans of its
  * own: the group keeps its plans for one thread. */
-static int take(struct runner *runner, const struct work *work, const struct mail_head *head,
+static int take(struct runner *runner, const struct work *work, const struct mailbox_head *head,
                 int from, uint64_t base, void *output) {
     struct group_plan last = {0}, full = {0};
     struct work part = {.group = work->group, .call = work->call, .base = base, .last = &last};
@@ -105,7 +105,7 @@ static int take(struct runner *runner, const struct work *work, const struct mai
     part.call.how.type = (enum element_type)head->type;
     part.call.output = output;
     struct window_request q = request_of(part.group, &part.call);
-    q.first = base % MAIL_PIECES;
+    q.first = base % MAILBOX_PIECES;
     part.longest = window_longest(&q);
     part.parts = head->count > part.longest ? (head->count + part.longest - 1) / part.longest : 1;
     q.count = head->count - (part.parts - 1) * part.longest;
@@ -119,17 +119,17 @@ static int take(struct runner *runner, const struct work *work, const struct mai
     return code;
 }
 
-static int take_wanted(struct runner *runner, struct work *work, const struct mail_head *head,
+static int take_wanted(struct runner *runner, struct work *work, const struct mailbox_head *head,
                        int from, uint64_t base) {
     CHECK(judge(work, head, from));
-    int foreseen = work->last && work->base % MAIL_PIECES == base % MAIL_PIECES;
+    int foreseen = work->last && work->base % MAILBOX_PIECES == base % MAILBOX_PIECES;
     if (!foreseen) return take(runner, work, head, from, base, work->call.output);
     work->base = base;
     return run_parts(runner, work);
 }
 
-static int take_for_others(struct runner *runner, struct work *work, const struct mail_head *head,
-                           int from, uint64_t base) {
+static int take_for_others(struct runner *runner, struct work *work,
+                           const struct mailbox_head *head, int from, uint64_t base) {
     struct group *g = work->group;
     struct stashed *message = calloc(1, sizeof *message);
     size_t bytes = head->count * element_bytes((enum element_type)head->type);
@@ -146,9 +146,9 @@ static int take_for_others(struct runner *runner, struct work *work, const struc
         free(message);
         return code;
     }
-    lock_mail(g);
+    lock_mailbox(g);
     put_last(g, message);
-    unlock_mail(g);
+    unlock_mailbox(g);
     return OK;
 }
 
@@ -156,17 +156,17 @@ static int take_for_others(struct runner *runner, struct work *work, const struc
 static int take_first(struct runner *runner, struct work *work, int from, int *taken) {
     struct group *g = work->group;
     uint64_t base = g->received[from]; /* only who has its turn changes it */
-    struct host_slot *slot = mail_slot(g, from, base);
+    struct host_slot *slot = mailbox_slot(g, from, base);
     CHECK(wait_on(runner, (struct comm_flag *)slot, base + 1, from));
-    const struct mail_head head = {slot->signature, (uint32_t)slot->more,
-                                   (int32_t)(slot->more >> 32)};
+    const struct mailbox_head head = {slot->signature, (uint32_t)slot->more,
+                                      (int32_t)(slot->more >> 32)};
     *taken = wants(&work->call, from, head.tag);
     int code = *taken ? take_wanted(runner, work, &head, from, base)
                       : take_for_others(runner, work, &head, from, base);
     if (*taken) work->source = from;
-    lock_mail(g);
-    g->received[from] = base + mail_pieces(g, head.count, (enum element_type)head.type);
-    unlock_mail(g);
+    lock_mailbox(g);
+    g->received[from] = base + mailbox_pieces(g, head.count, (enum element_type)head.type);
+    unlock_mailbox(g);
     return code;
 }
 
@@ -174,27 +174,27 @@ static int take_first(struct runner *runner, struct work *work, int from, int *t
 
 static int has_come(const struct group *g, int from) {
     uint64_t next = g->received[from];
-    return __atomic_load_n(&mail_slot(g, from, next)->epoch, __ATOMIC_ACQUIRE) > next;
+    return __atomic_load_n(&mailbox_slot(g, from, next)->epoch, __ATOMIC_ACQUIRE) > next;
 }
 
 /* A row whose turn this work may have now, -1: none; or a message of the stash. */
 static int find_row(struct group *g, const struct group_call *call, struct stashed **stashed) {
     int row = -1;
-    lock_mail(g);
+    lock_mailbox(g);
     *stashed = unstash(g, call);
     for (int r = 0; r < g->n && row < 0 && !*stashed; r++) {
         if (r == g->rank || g->taking[r]) continue;
         if (call->peer == ANY_SOURCE ? has_come(g, r) && !g->pending[r] : call->peer == r) row = r;
     }
     if (row >= 0) g->taking[row] = 1;
-    unlock_mail(g);
+    unlock_mailbox(g);
     return row;
 }
 
 static void leave_row(struct group *g, int row) {
-    lock_mail(g);
+    lock_mailbox(g);
     g->taking[row] = 0;
-    unlock_mail(g);
+    unlock_mailbox(g);
 }
 
 static int copy_stashed(struct work *work, struct stashed *message) {
@@ -265,8 +265,8 @@ int receive_message(struct runner *runner, struct work *work) {
     struct group *g = work->group;
     int from = work->call.peer, code = receive(runner, work);
     if (from == ANY_SOURCE) return code;
-    lock_mail(g);
+    lock_mailbox(g);
     g->pending[from]--;
-    unlock_mail(g);
+    unlock_mailbox(g);
     return code;
 }

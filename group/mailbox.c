@@ -1,6 +1,6 @@
 /* Messages from one rank to one other: what a rank sends. What is under way between two ranks is
  * counted in pieces by both of them, each for itself (group/plans/mail.c). The pieces
- * of a message that is sent are numbered when it is called. How messages come in: lane.c. */
+ * of a message that is sent are numbered when it is called. How messages come in: tags.c. */
 #include "base/error.h"
 #include "group/state.h"
 
@@ -29,7 +29,7 @@ static void keep(struct kept_message *kept, const struct work *work, size_t firs
 /* work->base is set. */
 static int plan_message(struct work *work) {
     struct group *g = work->group;
-    size_t count = work->call.count, first = work->base % MAIL_PIECES;
+    size_t count = work->call.count, first = work->base % MAILBOX_PIECES;
     struct kept_message *kept = kept_of(g, &work->call, first);
     work->parts = 1;
     if (is_kept(kept, &work->call, first)) {
@@ -56,7 +56,7 @@ static int begin_send(struct work *work, struct runner **runner) {
     if (!g->sends[to]) CHECK(runner_open(&g->sends[to], g, RUNS_SENDS));
     *runner = g->sends[to];
     work->base = g->sent[to];
-    g->sent[to] += mail_pieces(g, call->count, call->how.type);
+    g->sent[to] += mailbox_pieces(g, call->count, call->how.type);
     return plan_message(work);
 }
 
@@ -65,14 +65,14 @@ static int begin_receive(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     const struct group_call *call = &work->call;
     int from = call->peer;
-    CHECK(find_lane(runner, g, from, call->tag));
+    CHECK(find_tag_queue(runner, g, from, call->tag));
     if (from == ANY_SOURCE) return OK;
-    lock_mail(g);
+    lock_mailbox(g);
     if (!g->pending[from]) g->expected[from] = g->received[from];
     g->pending[from]++;
     work->base = g->expected[from];
-    g->expected[from] += mail_pieces(g, call->count, call->how.type);
-    unlock_mail(g);
+    g->expected[from] += mailbox_pieces(g, call->count, call->how.type);
+    unlock_mailbox(g);
     return plan_message(work);
 }
 

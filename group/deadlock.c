@@ -22,7 +22,7 @@ static int is_making(const struct group *g, uint64_t number, int peer) {
     return __atomic_load_n(&theirs->number, __ATOMIC_ACQUIRE) < number;
 }
 
-int look_for_crossing(struct group *g, const char *call, uint64_t number, int peer) {
+int look_for_deadlock(struct group *g, const char *call, uint64_t number, int peer) {
     /* Only the thread inside begins a new_group, and it waits for its collective. */
     if (!__atomic_load_n(&g->waits, __ATOMIC_ACQUIRE) || !is_making(g, number, peer)) return OK;
     int code = fail(ERR_FAILED,

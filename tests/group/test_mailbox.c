@@ -4,7 +4,7 @@
 
 #include "tests/group/shared.h"
 
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mailbox = 1024, .slot = 256};
 
 static int begin(struct group *g, int receive, int peer, float *x, size_t count,
                  struct work **work) {
@@ -57,12 +57,12 @@ static int exchange(struct group *g, int message, size_t count) {
 static int eager(struct group *g) {
     float x[4] = {0};
     int n = group_size(g), me = group_rank(g), code = OK;
-    for (int m = 0; m < MAIL_PIECES && !code; m++) {
+    for (int m = 0; m < MAILBOX_PIECES && !code; m++) {
         for (size_t i = 0; i < 4; i++)
             x[i] = value(me, m, i);
         code = begin(g, 0, (me + 1) % n, x, 4, NULL);
     }
-    for (int m = 0; m < MAIL_PIECES && !code; m++) {
+    for (int m = 0; m < MAILBOX_PIECES && !code; m++) {
         code = begin(g, 1, (me + n - 1) % n, x, 4, NULL);
         if (!code) code = check(x, (me + n - 1) % n, m, 4);
     }
@@ -119,11 +119,11 @@ static int both_kinds(struct group *g, size_t count) {
 }
 
 static int both_kinds_entry(void *context) {
-    static const struct group_sizes wide = {.window = 4096, .half = 2048, .mail = 1 << 18};
+    static const struct group_sizes wide = {.window = 4096, .half = 2048, .mailbox = 1 << 18};
     struct group *g;
     (void)context;
     int code = group_open_sized(&g, 30, &wide);
-    if (!code) code = both_kinds(g, 3 * (wide.mail / MAIL_PIECES / sizeof(float)));
+    if (!code) code = both_kinds(g, 3 * (wide.mailbox / MAILBOX_PIECES / sizeof(float)));
     return end_rank(g, NULL, code);
 }
 
@@ -148,7 +148,7 @@ static int beside(struct group *g) {
 /* Receives that were begun take their messages although nobody waits for them: more messages than
  * the mailbox holds are sent before the first wait. They end in the order in which they began. */
 static int begun_before(struct group *g) {
-    enum { MESSAGES = MAIL_PIECES + 3 };
+    enum { MESSAGES = MAILBOX_PIECES + 3 };
     int me = group_rank(g), code = OK;
     struct group_call barrier = {.what = COLLECTIVE_BARRIER};
     float in[MESSAGES][4] = {{0}}, out[4];

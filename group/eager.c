@@ -28,7 +28,7 @@ static int has_parts(enum collective what) {
            what == COLLECTIVE_REDUCE_SCATTER;
 }
 
-int is_short(const struct group *g, const struct group_call *call) {
+int is_eager(const struct group *g, const struct group_call *call) {
     size_t blocks = has_parts(call->what) ? (size_t)g->n : 1, bytes;
     if (g->n < 2 || call->what == COLLECTIVE_SEND || is_uneven(call)) return 0;
     if (!g->memory.sizes.slot) return 0;
@@ -42,27 +42,27 @@ int is_short(const struct group *g, const struct group_call *call) {
 
 /* ---- what is kept ---- */
 
-static int is_of(const struct short_call *brief, const struct group_call *call) {
+static int is_of(const struct eager_call *brief, const struct group_call *call) {
     return brief->what == call->what && brief->count == call->count && brief->root == call->root &&
            brief->how.type == call->how.type && brief->how.op == call->how.op &&
            brief->average == call->average;
 }
 
-void release_short(struct short_call *brief) {
+void release_eager(struct eager_call *brief) {
     if (!brief || --brief->users) return;
     plan_free(&brief->plans[0]);
     plan_free(&brief->plans[1]);
     free(brief);
 }
 
-static int make_short(const struct group *g, const struct group_call *call,
-                      struct short_call **out) {
+static int make_eager(const struct group *g, const struct group_call *call,
+                      struct eager_call **out) {
     struct window_request q = request_of(g, call);
-    struct short_call *brief = *out = calloc(1, sizeof *brief);
+    struct eager_call *brief = *out = calloc(1, sizeof *brief);
     char text[TOLD_TEXT];
     struct comm_call told;
     if (!brief) return fail(ERR_MEMORY, "process group: no host memory for a plan: free some");
-    *brief = (struct short_call){.what = call->what,
+    *brief = (struct eager_call){.what = call->what,
                                  .how = call->how,
                                  .root = call->root,
                                  .average = call->average,
@@ -77,7 +77,7 @@ static int make_short(const struct group *g, const struct group_call *call,
     for (q.turn = 0; q.turn < 2; q.turn++) {
         int code = plan_build_window(&brief->plans[q.turn], &q);
         if (!code) continue;
-        release_short(brief);
+        release_eager(brief);
         return code;
     }
     return OK;
@@ -89,17 +89,17 @@ static size_t place_of(const struct group_call *call) {
     return kind % KEPT_SHORTS;
 }
 
-struct short_call *kept_short(const struct group *g, const struct group_call *call) {
-    struct short_call *kept = g->shorts[place_of(call)];
+struct eager_call *kept_eager(const struct group *g, const struct group_call *call) {
+    struct eager_call *kept = g->eagers[place_of(call)];
     return kept && is_of(kept, call) && !is_uneven(call) ? kept : NULL;
 }
 
-static int find_short(struct group *g, const struct group_call *call, struct short_call **out) {
-    struct short_call **kept = &g->shorts[place_of(call)];
+static int find_eager(struct group *g, const struct group_call *call, struct eager_call **out) {
+    struct eager_call **kept = &g->eagers[place_of(call)];
     if (!*kept || !is_of(*kept, call)) {
-        struct short_call *made;
-        CHECK(make_short(g, call, &made));
-        release_short(*kept); /* works under way may still use it */
+        struct eager_call *made;
+        CHECK(make_eager(g, call, &made));
+        release_eager(*kept); /* works under way may still use it */
         *kept = made;
     }
     *out = *kept;
@@ -133,7 +133,7 @@ static int compare_tallies(const struct work *work) {
     return OK;
 }
 
-static int run_short(struct runner *runner, struct work *work) {
+static int run_eager(struct runner *runner, struct work *work) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
     int turn = work->base % HALF_OF_SLOTS == 0;
@@ -155,16 +155,16 @@ static int run_short(struct runner *runner, struct work *work) {
     return turn ? compare_tallies(work) : OK;
 }
 
-int begin_short(struct work *work) {
+int begin_eager(struct work *work) {
     struct group *g = work->group;
-    struct short_call *brief = work->brief;
-    if (!brief) CHECK(find_short(g, &work->call, &brief));
+    struct eager_call *brief = work->brief;
+    if (!brief) CHECK(find_eager(g, &work->call, &brief));
     brief->users++;
-    work->run = run_short;
+    work->run = run_eager;
     work->brief = brief;
     work->tally = (struct tally){g->announcer.tally, g->announcer.number};
     announcer_note(&g->announcer, &brief->told, brief->signature);
     work->number = g->announcer.number;
-    work->base = g->short_calls++;
+    work->base = g->eager_calls++;
     return OK;
 }
