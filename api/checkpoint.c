@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/optimizer_items.h"
 #include "base/text/number.h"
 #include "base/text/parse.h"
 #include "data/safetensors.h"
@@ -17,7 +18,7 @@
 /* The version of the command's list of tensors, and that of a program's list of texts. */
 #define CHECKPOINT_VERSION "1"
 
-enum { TEXT_BYTES = 40, MOST_TEXTS = 9 + OPTIMIZER_GROUPS, MOST_PARTS = 2, NAME_BYTES = 600 };
+enum { TEXT_BYTES = 40, MOST_TEXTS = 9 + OPTIMIZER_GROUPS, NAME_BYTES = 600 };
 
 /* ---- what is checked before anything is read or written ---- */
 
@@ -43,66 +44,6 @@ static int check_checkpoint(const struct duet_checkpoint *c, const char *file, c
 }
 
 /* ---- saving ---- */
-
-/* The optimizer's part of a file, in host memory. */
-struct state {
-    int64_t *updates; /* [parameters] */
-    float *device;    /* as it lies on the device */
-    float *part;      /* the parts one behind the other, or one of them */
-    struct safetensors_item *items;
-    int count;
-    char prefix[MOST_PARTS][TEXT_BYTES]; /* "optimizer.exp_avg." */
-};
-
-static void free_state(struct state *s) {
-    free(s->updates);
-    free(s->device);
-    free(s->part);
-    free(s->items);
-}
-
-static int make_state(const struct duet_optimizer *o, struct state *s) {
-    const struct param_set *set = &o->params->set;
-    size_t count = (size_t)set->count, each = (size_t)o->optimizer.each;
-    s->updates = calloc(count + 1, sizeof *s->updates);
-    s->device = calloc(1, optimizer_state_bytes(&o->optimizer, set) + 1);
-    s->part = calloc(set->total_count * (each ? each : 1) + 1, sizeof *s->part);
-    s->items = calloc(count * each + 1, sizeof *s->items);
-    if (s->updates && s->device && s->part && s->items) return OK;
-    return fail(ERR_MEMORY, "checkpoint: no host memory for the state of %zu parameters", count);
-}
-
-static struct safetensors_item part_item(const struct param_spec *spec, const char *prefix,
-                                         const float *part) {
-    struct safetensors_item item = {
-        .name = spec->name, .prefix = prefix, .dims = spec->rank, .data = part};
-    for (int d = 0; d < spec->rank; d++)
-        item.shape[d] = spec->dims[d];
-    return item;
-}
-
-static int take_state(struct duet_optimizer *o, struct state *s) {
-    const struct param_set *set = &o->params->set;
-    float *part = s->part;
-    CHECK(optimizer_state_read(&o->optimizer, set, s->device));
-    for (int i = 0; i < set->count; i++)
-        s->updates[i] = o->updates - o->optimizer.missed[i];
-    s->items[s->count++] = (struct safetensors_item){.name = "optimizer.step",
-                                                     .dims = 1,
-                                                     .shape = {set->count},
-                                                     .data = s->updates,
-                                                     .dtype = "I64"};
-    for (int k = 0; k < o->optimizer.each; k++) {
-        snprintf(s->prefix[k], TEXT_BYTES, "optimizer.%s.",
-                 optimizer_part_name(o->optimizer.config.kind, k));
-        for (int i = 0; i < set->count; part += set->param[i++].count) {
-            if (!param_trains(&set->param[i])) continue;
-            optimizer_part_get(&o->optimizer, &set->param[i], k, s->device, part);
-            s->items[s->count++] = part_item(set->param[i].spec, s->prefix[k], part);
-        }
-    }
-    return OK;
-}
 
 struct texts {
     struct safetensors_pair pair[MOST_TEXTS];
@@ -153,22 +94,24 @@ static void describe(const struct duet_checkpoint *c, struct texts *t) {
 }
 
 int duet_checkpoint_save(const struct duet_checkpoint *c, const char *file) {
-    struct state state = {.count = 0};
+    struct optimizer_items state = {.count = 0};
     struct texts texts = {.count = 0};
     CHECK(check_checkpoint(c, file, "save"));
     if (c->epoch < 0 || c->step < 0)
         return fail(ERR_USAGE, "save: epoch %d, step %" PRId64 ": both count from 0", c->epoch,
                     c->step);
     describe(c, &texts);
-    int code = c->optimizer ? make_state(c->optimizer, &state) : OK;
-    if (!code && c->optimizer) code = take_state(c->optimizer, &state);
+    int code = c->optimizer ? optimizer_items_make(&state, c->optimizer) : OK;
+    if (!code && c->optimizer)
+        code = optimizer_items_read(&state, c->optimizer, c->optimizer->updates);
+    if (!code && c->optimizer) optimizer_items_list(&state, c->optimizer);
     if (!code)
         code = api_params_write(c->params, file,
                                 &(struct api_extra){.items = state.items,
                                                     .count = state.count,
                                                     .about = texts.pair,
                                                     .pairs = texts.count});
-    free_state(&state);
+    optimizer_items_free(&state);
     return code;
 }
 
@@ -245,7 +188,7 @@ static int check_kind(const struct duet_optimizer *o, const struct safetensors *
 
 /* Parameters that had no gradient in some updates have had fewer of them. */
 static int read_updates(const struct duet_optimizer *o, const struct safetensors *file,
-                        struct state *s) {
+                        struct optimizer_items *s) {
     int count = o->params->set.count;
     int64_t shape = count;
     CHECK(safetensors_read_as(file, "I64", "optimizer.step", 1, &shape, s->updates));
@@ -269,16 +212,16 @@ static void take_updates(struct duet_optimizer *o, const int64_t *updates) {
 }
 
 static int read_state(const struct duet_optimizer *o, const struct safetensors *file,
-                      struct state *s) {
+                      struct optimizer_items *s) {
     const struct param_set *set = &o->params->set;
-    CHECK(make_state(o, s));
+    CHECK(optimizer_items_make(s, o));
     CHECK(check_kind(o, file));
     CHECK(read_updates(o, file, s));
     for (int k = 0; k < o->optimizer.each; k++)
         for (int i = 0; i < set->count; i++) {
             if (!param_trains(&set->param[i])) continue;
             char name[NAME_BYTES];
-            struct safetensors_item item = part_item(set->param[i].spec, NULL, NULL);
+            struct safetensors_item item = optimizer_item(set->param[i].spec, NULL, NULL);
             snprintf(name, sizeof name, "optimizer.%s.%s",
                      optimizer_part_name(o->optimizer.config.kind, k), item.name);
             CHECK(safetensors_read(file, name, item.dims, item.shape, s->part));
@@ -288,7 +231,8 @@ static int read_state(const struct duet_optimizer *o, const struct safetensors *
 }
 
 /* Everything is read before anything changes. */
-static int load(struct duet_checkpoint *c, const struct safetensors *file, struct state *s) {
+static int load(struct duet_checkpoint *c, const struct safetensors *file,
+                struct optimizer_items *s) {
     struct duet_optimizer *o = c->optimizer;
     int64_t epoch = 0, step = 0, passes = c->tape ? (int64_t)c->tape->passes : 0;
     double lr = o ? o->lr : 0, rates[OPTIMIZER_GROUPS] = {0};
@@ -310,11 +254,11 @@ static int load(struct duet_checkpoint *c, const struct safetensors *file, struc
 
 int duet_checkpoint_load(struct duet_checkpoint *c, const char *file) {
     struct safetensors s = {0};
-    struct state state = {.count = 0};
+    struct optimizer_items state = {.count = 0};
     CHECK(check_checkpoint(c, file, "load"));
     CHECK(safetensors_open(&s, file));
     int code = load(c, &s, &state);
-    free_state(&state);
+    optimizer_items_free(&state);
     safetensors_close(&s);
     return code;
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "api/optimizer_items.h"
 #include "base/files/atomic_file.h"
 #include "base/program_name.h"
 #include "base/worker.h"
@@ -20,7 +20,7 @@
 #include "train/files/resume.h"
 #include "train/files/settings.h"
 
-enum { OWN_PAIRS = 4, MOST_PARTS = 2, PREFIX_BYTES = 40 };
+enum { OWN_PAIRS = 4 };
 
 struct checkpoint {
     struct session *s;
@@ -28,14 +28,9 @@ struct checkpoint {
 
     /* the copy */
     int step, last;
-    float *values, *state; /* as on the device */
-    float **value;         /* [parameters] into values */
-    float *part;           /* the parts of the state, one by one */
-    int64_t *updates;      /* [parameters] */
+    float *values, **value; /* as on the device; [parameters] into it */
     void *buffers;
-    struct safetensors_item *items; /* of the optimizer */
-    int item_count;
-    char prefix[MOST_PARTS][PREFIX_BYTES]; /* "optimizer.exp_avg." */
+    struct optimizer_items state;
     struct setting settings[SETTINGS_MOST];
     struct safetensors_pair about[OWN_PAIRS + SETTINGS_MOST];
     int pairs;
@@ -67,66 +62,30 @@ static void describe(struct checkpoint *c) {
                                                 c->settings[i - OWN_PAIRS].text};
 }
 
-/* The tensors of the optimizer: their data lies in the copy. */
-static void list_items(struct checkpoint *c) {
-    const struct param_set *set = &c->replica->params->set;
-    const struct optimizer *o = &c->replica->optimizer->optimizer;
-    float *part = c->part;
-    c->items[c->item_count++] = (struct safetensors_item){.name = "optimizer.step",
-                                                          .dims = 1,
-                                                          .shape = {set->count},
-                                                          .data = c->updates,
-                                                          .dtype = "I64"};
-    for (int k = 0; k < o->each; k++) {
-        snprintf(c->prefix[k], PREFIX_BYTES, "optimizer.%s.",
-                 optimizer_part_name(o->config.kind, k));
-        for (int i = 0; i < set->count; i++) {
-            const struct param_spec *spec = set->param[i].spec;
-            if (spec->frozen) continue;
-            struct safetensors_item *item = &c->items[c->item_count++];
-            *item = (struct safetensors_item){
-                .name = spec->name, .prefix = c->prefix[k], .dims = spec->rank, .data = part};
-            for (int d = 0; d < spec->rank; d++)
-                item->shape[d] = spec->dims[d];
-            part += set->param[i].count;
-        }
-    }
-}
-
 static int allocate(struct checkpoint *c) {
     const struct param_set *set = &c->replica->params->set;
-    size_t each = (size_t)c->replica->optimizer->optimizer.each, count = (size_t)set->count;
     c->values = malloc(set->arena_count * sizeof(float) + 1);
-    c->state = malloc(optimizer_state_bytes(&c->replica->optimizer->optimizer, set) + 1);
-    c->part = malloc(set->total_count * each * sizeof(float) + 1);
-    c->value = calloc(count + 1, sizeof *c->value);
-    c->updates = calloc(count + 1, sizeof *c->updates);
-    c->items = calloc(count * each + 1, sizeof *c->items);
+    c->value = calloc((size_t)set->count + 1, sizeof *c->value);
     c->buffers = malloc(c->replica->params->buffers.bytes + 1);
-    if (!c->values || !c->state || !c->part || !c->value || !c->updates || !c->items || !c->buffers)
+    if (!c->values || !c->value || !c->buffers)
         return fail(ERR_MEMORY, "--checkpoint: no host memory for a copy of %zu parameters",
                     set->total_count);
     for (int i = 0; i < set->count; i++)
         c->value[i] = c->values + set->param[i].value_offset;
-    return OK;
+    return optimizer_items_make(&c->state, c->replica->optimizer);
 }
 
 /* In the worker's thread. */
 static int write_file(void *argument) {
     struct checkpoint *c = argument;
     struct atomic_file file = {0};
-    const struct replica *r = c->replica;
+    optimizer_items_list(&c->state, c->replica->optimizer);
     const struct model_state state = {.values = c->value,
                                       .buffers = c->buffers,
-                                      .more = c->items,
-                                      .more_count = c->item_count,
+                                      .more = c->state.items,
+                                      .more_count = c->state.count,
                                       .about = c->about,
                                       .pairs = c->pairs};
-    float *part = c->part;
-    for (int k = 0; k < r->optimizer->optimizer.each; k++)
-        for (int i = 0; i < r->params->set.count; part += r->params->set.param[i++].count)
-            optimizer_part_get(&r->optimizer->optimizer, &r->params->set.param[i], k, c->state,
-                               part);
     int code = atomic_open(&file, c->s->config->files.checkpoint);
     file.disposable = !c->last;
     if (!code) code = model_state_save(&c->s->model, &file, &state);
@@ -145,7 +104,6 @@ int checkpoint_init(struct checkpoint **out, struct session *s) {
     c->task = (struct task){.run = write_file, .context = c};
     CHECK(worker_new(&c->worker, 1));
     CHECK(allocate(c));
-    list_items(c);
     describe(c);
     return OK;
 }
@@ -188,10 +146,8 @@ int checkpoint_take(struct checkpoint *c, int step, int last) {
     CHECK(copy_to_host(stream, c->values, r->params->set.values,
                        r->params->set.arena_count * sizeof(float)));
     CHECK(buffer_set_read(&r->params->buffers, c->buffers));
-    CHECK(optimizer_state_read(&r->optimizer->optimizer, &r->params->set, c->state));
+    CHECK(optimizer_items_read(&c->state, r->optimizer, step));
     measure_mark(c->s);
-    for (int i = 0; i < r->params->set.count; i++)
-        c->updates[i] = step - r->optimizer->optimizer.missed[i];
     c->step = step;
     c->last = last;
     c->taken++;
@@ -222,12 +178,9 @@ void checkpoint_finish(struct checkpoint *c, struct failures *unwritten) {
 void checkpoint_free(struct checkpoint *c) {
     if (!c) return;
     worker_free(c->worker, WORKER_NEVER);
+    optimizer_items_free(&c->state);
     free(c->values);
-    free(c->state);
     free(c->value);
-    free(c->part);
-    free(c->updates);
-    free(c->items);
     free(c->buffers);
     free(c);
 }

@@ -1,0 +1,36 @@
+/* The optimizer's part of a checkpoint, of a program (api/checkpoint.c) and of the command
+ * (train/files/checkpoint.c): how many updates each parameter had, and each part of the state as a
+ * tensor of its own, "optimizer.exp_avg.W1". */
+#ifndef API_OPTIMIZER_ITEMS_H
+#define API_OPTIMIZER_ITEMS_H
+
+#include "api/api.h"
+#include "data/safetensors.h"
+
+enum { OPTIMIZER_PARTS = 2, OPTIMIZER_PREFIX = 40 };
+
+/* In host memory. Zeroed: nothing is allocated. */
+struct optimizer_items {
+    int64_t *updates; /* [parameters] */
+    float *device;    /* as it lies on the device */
+    float *part;      /* the parts one behind the other, or one of them */
+    struct safetensors_item *items;
+    int count;
+    char prefix[OPTIMIZER_PARTS][OPTIMIZER_PREFIX];
+};
+
+/* Room for the state of `o`, with which it is to be freed, also after an error. ERR_MEMORY. */
+int optimizer_items_make(struct optimizer_items *s, const duet_optimizer *o);
+void optimizer_items_free(struct optimizer_items *s);
+
+/* Copies the state from the device, after so many updates. */
+int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t updates);
+
+/* Makes the items of the copy, in any thread: nothing of `o` is read that an update changes. */
+void optimizer_items_list(struct optimizer_items *s, const duet_optimizer *o);
+
+/* A part of the state of one parameter as a tensor of the file. */
+struct safetensors_item optimizer_item(const struct param_spec *spec, const char *prefix,
+                                       const float *part);
+
+#endif
