@@ -14,7 +14,6 @@
 #include "base/text/parse.h"
 #include "base/text/plain.h"
 #include "cli/commands.h"
-#include "cli/estimate/scale_nodes.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
 #include "cli/results/results.h"
@@ -38,8 +37,6 @@ struct words {
     const char *devices, *lr; /* NULL: not given */
     int batch_per_device;     /* 0: not given */
     enum lr_scale lr_scale;
-    int of_nodes; /* 1: counts are beyond one machine (cli/estimate/scale_nodes.h) */
-    struct node_counts counts;
 };
 
 static const struct option scale_options[] = {
@@ -68,10 +65,6 @@ static int help(const struct options *options, const struct duet_model *own) {
              "dp or ddp (default ddp).\n\n"
              "  duet scale\n"
              "      a text's table of 1, 2, 4 and 8 processes\n"
-             "  duet scale --gpu v100 --machine dgx1 --devices 1,8,64,512 --model resnet50\n"
-             "             --dataset random --shape 3x224x224 --classes 1000 "
-             "--batch-per-device 32\n"
-             "      by the modelled clock: beyond one machine nothing trains\n"
              "  duet scale --model lenet --devices 1,2 --batch-per-device 256\n"
              "      exercise 1 of d2l 13.5: a batch k times larger\n"
              "  duet scale --model lenet --devices 1,2 --batch-per-device 256 --lr 0.1,0.2,0.4\n"
@@ -159,8 +152,6 @@ static int read_words(int argc, char **argv, struct options *o, struct scale_con
     CHECK(read_run(argc, argv, o, &c->run));
     if (o->help) return OK;
     CHECK(check_run(&c->run));
-    CHECK(nodes_asked(&c->run, w->devices, &w->counts, &w->of_nodes));
-    if (w->of_nodes) return OK;
     CHECK(read_counts(w, c));
     CHECK(read_rates(w, c));
     return OK;
@@ -301,15 +292,6 @@ static int finish(const struct scale *s, int with_text, struct atomic_file *json
     return write_json(json, s, lines);
 }
 
-/* Nothing trains: rates have no effect. */
-static int show_nodes(const struct words *w, const struct run_config *run) {
-    if (w->lr || w->lr_scale)
-        return fail(ERR_USAGE,
-                    "--lr, --scale-lr: no effect: on several nodes nothing trains: leave "
-                    "them out");
-    return nodes_show(run, w->batch_per_device ? w->batch_per_device : run->batch_size, &w->counts);
-}
-
 int command_scale(int argc, char **argv, const struct duet_model *own) {
     struct words words = {.own = own};
     struct options options = {.command = "scale", .part = {{scale_options, &words}}};
@@ -320,10 +302,6 @@ int command_scale(int argc, char **argv, const struct duet_model *own) {
     int with_text = 0, code;
     CHECK_GOTO(read_words(argc, argv, &options, &config), code, done);
     if (options.help) return help(&options, own);
-    if (words.of_nodes) {
-        code = show_nodes(&words, &config.run);
-        goto done;
-    }
     CHECK_GOTO(scale_plan(&scale, &config), code, done);
     if (*config.run.files.json) CHECK_GOTO(atomic_open(&json, config.run.files.json), code, done);
     code = scale_run(&scale, show_row, &with_text, &result);

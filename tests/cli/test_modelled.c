@@ -125,8 +125,6 @@ Test(modelled, one_table, .init = cli_folder_make, .fini = cli_folder_remove) {
     cli_free(&c);
 }
 
-/* More GPUs than one machine has: buckets stay hidden where nodes are few, and the broadcast of the
- * buffers does not where they are many. */
 /* One net and one memory have one largest batch, however it is asked for. */
 Test(modelled, the_largest_batch_is_that_of_the_search, .init = cli_folder_make,
      .fini = cli_folder_remove) {
@@ -144,48 +142,8 @@ Test(modelled, the_largest_batch_is_that_of_the_search, .init = cli_folder_make,
     json_free(times), json_free(search);
 }
 
-Test(modelled, nodes_alike, .init = cli_folder_make, .fini = cli_folder_remove) {
-    if (test_short()) cr_skip_test("short form: the other tests run the same clock");
-    static const char words[] = "scale --gpu v100 --machine dgx1 --model resnet50 --dataset random "
-                                "--shape 3x224x224 --classes 1000 --batch-per-device 32";
-    struct cli c;
-    cli_run(&c, "%s --devices 1,8,64,65536 --json n", words);
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "modelled: v100, dgx1") && strstr(c.out, "buffers"), "%s", c.out);
-    struct json *json = json_of("n");
-    double before = 1.001;
-    for (int i = 0; i < 4; i++) {
-        char path[48];
-        snprintf(path, sizeof path, "nodes/%d/efficiency", i);
-        double now = json_double(json, path);
-        cr_expect(now > 0.1 && now < before, "%s: %g", path, now);
-        before = now;
-    }
-    cr_expect(json_double(json, "nodes/2/efficiency") > 0.9);
-    cr_expect(json_double(json, "nodes/3/not_hidden_ms") > 50, "8192 nodes in a ring");
-    cr_expect_str_eq(json_text(json, "nodes/3/least_hidden"), "buffers");
-    json_free(json);
-    cli_free(&c);
-    cli_run(&c, "%s --devices 65536 --no-broadcast-buffers --json n", words);
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    json = json_of("n");
-    cr_expect(json_double(json, "nodes/0/efficiency") > 0.9, "a tree has few hops");
-    json_free(json);
-    cli_free(&c);
-    /* a step of four batches */
-    cli_run(&c, "%s --devices 64 --no-sync-steps 4 --what-if link=2x", words);
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect_not_null(strstr(c.out, ", if link=2"), "%s", c.out);
-    const char *row = strstr(c.out, "\n     64 ");
-    double ms = 0, rate = 0;
-    cr_assert(row && sscanf(row, "%*d %*d %lf %lf", &ms, &rate) == 2, "%s", c.out);
-    cr_expect(fabs(rate * ms / (4 * 64 * 32e3) - 1) < 1e-4, "%g samples in %g ms", rate, ms);
-    cli_free(&c);
-    expect_refused("scale --gpu v100 --devices 1,64", "has 8 GPUs and no network");
-    expect_refused("scale --gpu v100 --machine dgx1 --devices 63", "give a multiple");
-    expect_refused("scale --gpu v100 --machine dgx1 --devices 64 --mode dp", "one process");
-    expect_refused("scale --gpu v100 --machine dgx1 --devices 64 --host duet", "for one machine");
-    expect_refused("scale --gpu v100 --machine dgx1 --devices 64 --lr 0.1,0.2", "nothing trains");
+Test(modelled, one_machine_alone, .init = cli_folder_make, .fini = cli_folder_remove) {
+    expect_refused("scale --gpu v100 --machine dgx1 --devices 1,16", "dgx1 has 8 GPUs");
 }
 
 /* ---- runs ---- */
