@@ -40,7 +40,7 @@ SKIP_THREAD := device/test_kernels% allreduce/test_plan allreduce/test_channels 
                api/test_scripts rpc/test_programs \
                data/test_synthetic data/test_data models/test_golden cli/test_golden \
                group/test_typed group/test_windows% allreduce/test_protocol nn/test_errors \
-               nn/test_grad api/test_limits api/test_example_texts cli/test_widths \
+               nn/test_refused api/test_limits api/test_example_texts cli/test_widths \
                cli/test_scale device/test_gpu cli/test_batch_norm \
                cli/test_tensorboard cli/test_modelled cli/test_resume cli/test_train
 

@@ -1,4 +1,4 @@
-/* Dropout of the public library. (Layers against an oracle in double: tests/nn/test_grad.c.) */
+/* Dropout of the public library. (Its gradient and bits: tests/nn/test_ops.c.) */
 #include <math.h>
 
 #include "tests/api/net.h"

@@ -1,6 +1,4 @@
-/* A small network with one of every layer, on a device of the test's choice, and the same network
- * written once more in double, sample by sample, sharing no code with nn/: the gradient tests
- * compare the two.
+/* A small network with one of the oldest layers each, on a device of the test's choice.
  *
  *     (N,2,9,9) conv 3x3 stride 2 padding 1 -> (3,5,5) relu, max 2x2 stride 1 -> (3,4,4)
  *               conv 2x2 -> (4,3,3) relu, average 2x2 stride 1 -> (4,2,2), dropout, flatten 16
@@ -14,7 +12,6 @@
 #include "tests/harness/harness.h"
 
 #include "base/error.h"
-#include "base/philox.h"
 #include "base/random.h"
 #include "nn/params.h"
 #include "nn/tape/tape.h"
@@ -217,70 +214,6 @@ static inline void net_run(struct net *n, const struct net_pass *pass) {
 static inline void net_read_grads(struct net *n, float *grads) {
     for (int i = 0; i < NET_PARAMS; grads += n->params.param[i++].count)
         MUST(param_read_grad(&n->params, i, grads));
-}
-
-/* ---- the same in double ---- */
-
-static inline void oracle_conv(const double *x, int c, int h, int w, const double *weight,
-                               const double *bias, int o, int k, int stride, int padding,
-                               double *y) {
-    int p = (h + 2 * padding - k) / stride + 1, q = (w + 2 * padding - k) / stride + 1;
-    for (int f = 0; f < o; f++)
-        for (int a = 0; a < p; a++)
-            for (int b = 0; b < q; b++) {
-                double sum = bias[f];
-                for (int ch = 0; ch < c; ch++)
-                    for (int i = 0; i < k; i++)
-                        for (int j = 0; j < k; j++) {
-                            int row = a * stride + i - padding, col = b * stride + j - padding;
-                            if (row < 0 || col < 0 || row >= h || col >= w) continue;
-                            sum += weight[((f * c + ch) * k + i) * k + j] *
-                                   x[(ch * h + row) * w + col];
-                        }
-                y[(f * p + a) * q + b] = sum > 0 ? sum : 0; /* a relu follows each convolution */
-            }
-}
-
-/* 2x2 windows, stride 1: the mean (0) or the largest (1). */
-static inline void oracle_pool(const double *x, int c, int side, int largest, double *y) {
-    int out = side - 1;
-    for (int ch = 0; ch < c; ch++)
-        for (int a = 0; a < out; a++)
-            for (int b = 0; b < out; b++) {
-                const double *w = x + (ch * side + a) * side + b;
-                double most = fmax(fmax(w[0], w[1]), fmax(w[side], w[side + 1]));
-                y[(ch * out + a) * out + b] =
-                    largest ? most : (w[0] + w[1] + w[side] + w[side + 1]) / 4;
-            }
-}
-
-/* The loss of one sample, number `s` of virtual device v. */
-static inline double oracle_loss(const double *p, const double *x, int label, int v, int s,
-                                 double drop) {
-    double h1[75], h2[48], h3[36], h4[16], h5[6], scores[NET_CLASSES], sum = 0;
-    oracle_conv(x, 2, 9, 9, p, p + 54, 3, 3, 2, 1, h1);
-    oracle_pool(h1, 3, 5, 1, h2);
-    oracle_conv(h2, 3, 4, 4, p + 57, p + 105, 4, 2, 1, 0, h3);
-    oracle_pool(h3, 4, 3, 0, h4);
-    for (int i = 0; i < 16; i++) {
-        int kept = philox_keep(NET_SEED, (uint32_t)v, NET_STEP, 0, (uint64_t)(s * 16 + i),
-                               philox_threshold(1 - drop));
-        h4[i] = kept ? h4[i] / (1 - drop) : 0;
-    }
-    for (int m = 0; m < 6; m++) {
-        double y = p[205 + m];
-        for (int k = 0; k < 16; k++)
-            y += p[109 + m * 16 + k] * h4[k];
-        h5[m] = y > 0 ? y : 0;
-    }
-    for (int m = 0; m < NET_CLASSES; m++) {
-        scores[m] = p[241 + m];
-        for (int k = 0; k < 6; k++)
-            scores[m] += p[211 + k * NET_CLASSES + m] * h5[k];
-    }
-    for (int m = 0; m < NET_CLASSES; m++)
-        sum += exp(scores[m]);
-    return log(sum) - scores[label];
 }
 
 /* The relative L2 distance of got from want. */

@@ -119,3 +119,19 @@ Test(bits, the_two_maths_differ_by_rounding_alone, .timeout = 30) {
     for (int v = 0; v < 3; v++)
         cr_assert_float_eq(loss_fast[v], loss_plain[v], MATHS_TOLERANCE * loss_plain[v]);
 }
+
+/* A rank may be left without a sample in a short last batch: its gradients are zeros. */
+Test(bits, of_an_empty_batch_are_zeros, .timeout = 30) {
+    for (int math = 0; math < 2; math++) {
+        struct net net;
+        float got[NET_WEIGHTS];
+        net_data_make(&data, 2, (int[]){0, 0}, 3);
+        net_open(&net, DEVICE_HOST, math, 0, &data);
+        net_load(&net, &data, 0, 1);
+        net_run(&net, &(struct net_pass){0});
+        net_read_grads(&net, got);
+        for (int i = 0; i < NET_WEIGHTS; i++)
+            cr_assert(got[i] == 0);
+        net_close(&net);
+    }
+}

@@ -187,7 +187,7 @@ static void check_facts(const struct row *r, struct device *device, int n16) {
 }
 
 /* n16: x comes in the device's own layout, and other leaves do not. */
-Test(ops, pytorch_has_the_same_numbers, .timeout = 60) {
+Test(ops, pytorch_has_the_same_numbers, .timeout = 120) {
     static const struct {
         enum device_kind kind;
         int reference, n16;
@@ -276,7 +276,7 @@ static void check_differences(const struct row *r, struct device *device) {
     bed_close(&b);
 }
 
-Test(ops, gradients_are_those_of_differences, .timeout = 120) {
+Test(ops, gradients_are_those_of_differences, .timeout = 240) {
     for (int reference = 0; reference < 2; reference++) {
         struct device *device = open_kind(DEVICE_HOST, 0, reference);
         for (int r = 0; r < ROWS; r++)
@@ -322,7 +322,7 @@ static void train_on(int world, enum device_kind kind, const struct row *r, stru
     memcpy(all->dw, part[0].dw, sizeof all->dw);
 }
 
-Test(ops, bits_do_not_depend_on_the_number_of_devices, .timeout = 120) {
+Test(ops, bits_do_not_depend_on_the_number_of_devices, .timeout = 240) {
     static struct result single, other;
     for (int i = 0; i < ROWS; i++) {
         if (rows[i].samples || rows[i].b[0].rank) continue;
