@@ -58,7 +58,7 @@ struct group_sizes {
 };
 struct group_sizes group_sizes_default(void); /* 2 MiB, 1 MiB, 1 MiB, 16 KiB, 0 */
 
-/* sizes.mailbox among n ranks. A rank has a mailbox for each other one, and all of them together take
+/* sizes.mailbox among n ranks. A rank has one for each other rank, and all of them together take
  * no more than those of 16 ranks. */
 uint32_t group_mailbox_among(uint32_t mailbox, int n);
 

@@ -6,9 +6,9 @@
  *     queue (2, tag 5)  takes the first message into a stash, and the second one for itself
  *     queue (2, tag 0)  finds its message in the stash
  *
- * So no queue has to wait for what another one has to receive first, and a message that nobody wants
- * yet holds up nobody. Whoever receives from anybody looks at all rows. Of two receives that both
- * want a message, the one that names its sender gets it. */
+ * So no queue has to wait for what another one has to receive first, and a message that nobody
+ * wants yet holds up nobody. Whoever receives from anybody looks at all rows. Of two receives that
+ * both want a message, the one that names its sender gets it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@ static int keep_failure(duet_rpc_call *call, int code) {
 }
 
 int duet_rpc_call_error(duet_rpc_call *call) {
-    return call ? failures_end(&call->failed) : OK;
+    return call ? failures_end(&call->failed) : fail(ERR_USAGE, "rpc: call: none was given");
 }
 
 int duet_rpc_arg_count(const duet_rpc_call *call) {

@@ -60,10 +60,13 @@ int duet_future_then(duet_future *f, void (*run)(void *context, int code), void 
     return code;
 }
 
+enum { MOST_WAITED = 1 << 20 };
+
 int duet_future_wait_all(duet_future *const *futures, int count) {
     struct duet_future *wrong = NULL;
-    if (count < 0 || (count && !futures))
-        return fail(ERR_USAGE, "rpc: wait_all: no futures were given");
+    if (count < 0 || count > MOST_WAITED || (count && !futures))
+        return fail(ERR_USAGE, "rpc: wait_all: %d futures: give an array of 0 to %d", count,
+                    (int)MOST_WAITED);
     for (int i = 0; i < count; i++) {
         if (!futures[i]) return fail(ERR_USAGE, "rpc: wait_all: future %d is NULL", i);
         future_wait(futures[i]);

@@ -95,6 +95,7 @@ static int local_owned(duet_rref *r, const char *what, struct owned **o) {
 
 int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
     struct owned *o;
+    if (!value) return fail(ERR_USAGE, "rpc: local_value: no place was given");
     CHECK(local_owned(r, "local_value", &o));
     *value = &o->value;
     return OK;
@@ -102,6 +103,7 @@ int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
 
 int duet_rref_local_object(duet_rref *r, void **object) {
     struct owned *o;
+    if (!object) return fail(ERR_USAGE, "rpc: local_object: no place was given");
     CHECK(local_owned(r, "local_object", &o));
     *object = o->object;
     return OK;

@@ -13,6 +13,7 @@
 #   7. C files are as clang-format leaves them (.clang-format). This needs clang-format.
 #   8. The whole weighs no more than tests/budget says: lines of the product, lines of tests, and
 #      functions of duet.h. The three numbers only ever fall: whoever adds takes something out.
+#   9. Each function of duet.h is in tests/api/test_misuse*.c or tests/rpc/test_misuse.c.
 #
 # Prints each offending line. The last line is `N passed, N failed`, where each rule counts once.
 # A rule whose tool is missing is named and does not count. Exit status: 1 on any failure.
@@ -160,16 +161,16 @@ count() { # FOLDER...
         -o -name '*.py' \) -print0 | xargs -0 cat | wc -l
 }
 # Functions that duet.h declares: names before a parenthesis, without comments and macros.
-public_functions() {
+public_names() {
     cat duet.h duet/*.h | ${CC:-cc} -fpreprocessed -dD -E -P -x c - 2>/dev/null | grep -v '^#' |
-        grep -oE '\<duet_[a-z0-9_]+ *\(' | sort -u | wc -l
+        grep -oE '\<duet_[a-z0-9_]+ *\(' | tr -d ' (' | sort -u
 }
 mapfile -t rooms < <(find . -mindepth 1 -maxdepth 1 -type d -not -name '.*' -not -name build \
     -not -name datasets | grep -vxE './(tests|bench|examples|docs|scripts|mk)')
 over_budget() {
     local name limit now
     declare -A weight=([product]=$(count ./*.h "${rooms[@]}") [tests]=$(count tests)
-        [functions]=$(public_functions))
+        [functions]=$(public_names | wc -l))
     while read -r name limit _; do
         now=${weight[$name]}
         ((now <= limit)) || echo "$name: $now, and the budget is $limit: take something out"
@@ -177,6 +178,10 @@ over_budget() {
     echo "budget: product ${weight[product]} lines, tests ${weight[tests]} lines," \
         "duet.h ${weight[functions]} functions" >&2
 }
+# 9. Each of these functions is called with wrong arguments.
+rule "not in a test_misuse*.c, which calls each function of duet.h with wrong arguments" "$(
+    comm -23 <(public_names) <(cat tests/api/test_misuse*.c tests/rpc/test_misuse.c |
+        grep -oE '\<duet_[a-z0-9_]+' | sort -u))"
 rule "more than tests/budget allows" "$(over_budget)"
 
 echo "$passed passed, $failed failed"

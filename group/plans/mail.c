@@ -14,16 +14,16 @@ int check_message(const struct window_request *q) {
     return OK;
 }
 
-/* A message goes through the sender's mailbox for that receiver, MAILBOX_PIECES places used in turn by
- * all messages of the two. Pieces are numbered over all messages, so flags count on from one to
- * the next: the base of a call's epochs is `first`.
+/* A message goes through the sender's mailbox for that receiver, MAILBOX_PIECES places used in
+ * turn by all messages of the two. Pieces are numbered over all messages, so flags count on from
+ * one to the next: the base of a call's epochs is `first`.
  *
  * Flags                        written by     read by        meaning
  *   sent,  epoch k             the sender     the receiver   piece k lies in its place
  *   taken, epoch k + MAIL_...  the receiver   the sender     piece k is taken: its place is free
  *
- * `taken` begins at MAILBOX_PIECES, since every place is free at first. An executor may keep `sent` of
- * a piece with the piece itself: for that a place begins with `head` elements. */
+ * `taken` begins at MAILBOX_PIECES, since every place is free at first. An executor may keep `sent`
+ * of a piece with the piece itself: for that a place begins with `head` elements. */
 void send_message(struct plan *plan, const struct window_request *q) {
     size_t stride = q->window / MAILBOX_PIECES, piece = stride - q->head;
     size_t box = (size_t)q->peer * q->window;

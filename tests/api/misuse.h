@@ -41,7 +41,7 @@ static duet_tape *t;
 static duet_tensor *X4, *X2, *X36, *labels;
 static duet_var *x, *flat, *seq, *state;
 
-static duet_tape *T(void) {
+__attribute__((unused)) static duet_tape *T(void) {
     return bad(1) ? (without_tape = 1, NULL) : t;
 }
 
@@ -74,7 +74,7 @@ static int judged_code(int code) {
     return 1;
 }
 
-static int judged_var(const duet_var *y) {
+__attribute__((unused)) static int judged_var(const duet_var *y) {
     cr_expect((y == NULL) == mutated, "%s, bad value %d: %s", doing, mutation, duet_error());
     return without_tape ? 1 : judged_code(duet_tape_error(t));
 }
