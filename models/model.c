@@ -108,14 +108,6 @@ static int check_options(const struct model *model) {
     if (model->init_d2l && strcmp(model->name, "lenet") && strcmp(model->name, "resnet18"))
         return fail(ERR_USAGE, "--init: d2l: the chapters have no %s: there are lenet and resnet18",
                     model->name);
-    if (model->label_smoothing && loss_of_targets(model->loss))
-        return fail(ERR_USAGE, "--label-smoothing: %g: the loss %s has no labels: leave it out",
-                    model->label_smoothing, loss_name(model->loss));
-    if (model->label_smoothing && model->log_probabilities) /* nor does PyTorch's nll_loss */
-        return fail(ERR_USAGE,
-                    "--label-smoothing: %g: %s ends in log_softmax and nll_loss, which has none: "
-                    "leave it out, or give a model that ends in scores",
-                    model->label_smoothing, model->name);
     return OK;
 }
 
@@ -140,9 +132,7 @@ int model_open(struct model *model, const char *name, const struct model_options
                             .graph_changes = from->forward_changes,
                             .sync_bn = options->sync_bn,
                             .init_d2l = options->init_d2l,
-                            .dropout = -1,
-                            .label_smoothing = options->label_smoothing,
-                            .class_weights = options->class_weights};
+                            .dropout = -1};
     int code = module_describe(model, from, options);
     if (!code && from != &described_model && !model_is_outline(name)) code = check_count(model);
     if (!code) code = check_options(model);
@@ -160,19 +150,6 @@ void model_free(struct model *model) {
 const char *loss_name(enum duet_loss loss) {
     static const char *const names[] = {"cross-entropy", "mse", "smooth-l1", "bce-with-logits"};
     return names[loss];
-}
-
-int model_check_class_weights(const struct model *model) {
-    const struct class_weights *w = &model->class_weights;
-    int classes = model_label_classes(model);
-    if (w->count && w->count != classes)
-        return fail(ERR_USAGE,
-                    "--class-weights: %d number%s: model %s has %d classes: give one for each",
-                    w->count, w->count > 1 ? "s" : "", model->name, classes);
-    if (w->ignored > classes)
-        return fail(ERR_USAGE, "--ignore-index: %d: model %s has the classes 0 to %d",
-                    w->ignored - 1, model->name, classes - 1);
-    return OK;
 }
 
 struct tensor model_answers(const struct model *model, void *memory, int n) {
@@ -215,9 +192,8 @@ duet_var *model_forward(const struct model *model, duet_tape *t, struct buffer_s
 }
 
 duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
-                     const struct tensor *answers, const struct tensor *weights) {
-    duet_tensor given = {.device = t->device, .t = *answers, .borrowed = 1},
-                weight = {.device = t->device, .t = *weights, .borrowed = 1};
+                     const struct tensor *answers) {
+    duet_tensor given = {.device = t->device, .t = *answers, .borrowed = 1};
     if (tape_failed(t, output)) return NULL;
     given.t.dims[0] = output->value.dims[0]; /* there is room for larger batches */
     switch (model->loss) {
@@ -229,10 +205,8 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
     }
     const int dims[3] = {given.t.dims[0], model->places, model_label_classes(model)};
     if (model->places > 1) output = tape_view(t, output, 3, dims);
-    const struct duet_loss_options options = {.weight = weights->data ? &weight : NULL,
-                                              .ignores = model->class_weights.ignored != 0,
-                                              .ignore_index = model->class_weights.ignored - 1,
-                                              .label_smoothing = model->label_smoothing};
+    const struct duet_loss_options options = {.ignores = model->ignored != 0,
+                                              .ignore_index = model->ignored - 1};
     return tape_loss_of_step(t, output, &given, &options, model->log_probabilities);
 }
 

@@ -26,18 +26,6 @@ struct safetensors_pair;
 
 enum { MODEL_HIDDEN_MAX = 16 }; /* hidden layers of an mlp */
 
-/* What the classes weigh in the loss (--class-weights), and the label that counts nothing. All
- * zero: every label counts 1. */
-enum { CLASS_WEIGHTS_MAX = 256 };
-struct class_weights {
-    int count; /* of weight[], one for each class; 0: all weigh 1 */
-    float weight[CLASS_WEIGHTS_MAX];
-    int ignored; /* 1 + the label (--ignore-index, or DUET_IGNORED of the data); 0: none */
-};
-static inline int class_weights_given(const struct class_weights *w) {
-    return w->count || w->ignored;
-}
-
 /* What the outputs are compared with: labels, by cross entropy (of scores or of log-probabilities),
  * or targets, by one of the others. Never DUET_NLL: see log_probabilities. */
 const char *loss_name(enum duet_loss loss); /* "cross-entropy", "mse", ..: as --loss takes it */
@@ -59,12 +47,11 @@ struct model {
     enum duet_loss loss;
     /* 1: forward ends in log_softmax, and cross entropy is nll; 0: it ends in scores */
     int log_probabilities;
-    double dropout;         /* < 0: the model's own probabilities; else it replaces all of them */
-    double label_smoothing; /* of cross entropy; 0: none */
-    struct class_weights class_weights;
-    int init_d2l;          /* 1: initial values as "Dive into Deep Learning" draws them */
-    int sync_bn;           /* 1: every BatchNorm of the model is a SyncBatchNorm */
-    int norms;             /* 1: it has a BatchNorm, though perhaps without running statistics */
+    double dropout; /* < 0: the model's own probabilities; else it replaces all of them */
+    int ignored;    /* 1 + the label that counts nothing, DUET_IGNORED of the data; 0: none */
+    int init_d2l;   /* 1: initial values as "Dive into Deep Learning" draws them */
+    int sync_bn;    /* 1: every BatchNorm of the model is a SyncBatchNorm */
+    int norms;      /* 1: it has a BatchNorm, though perhaps without running statistics */
     int collective_inside; /* 1: forward or backward waits for other ranks: cannot be recorded */
     int graph_changes;     /* 1: forward is not the same in every step: cannot be recorded */
     int hidden_count;      /* mlp: number of hidden layers */
@@ -81,13 +68,11 @@ struct model {
 };
 
 struct model_options {
-    int sync_bn;                        /* 1: every BatchNorm is synchronised (SyncBatchNorm) */
-    int init_d2l;                       /* 1: the chapter's initial values */
-    double dropout;                     /* < 0: not given */
-    double label_smoothing;             /* 0: none; only where the loss is cross entropy */
-    struct class_weights class_weights; /* only there, too */
-    int hidden_count;                   /* of hidden[]; 0: not given */
-    int hidden[MODEL_HIDDEN_MAX];       /* mlp: widths of the hidden layers */
+    int sync_bn;                  /* 1: every BatchNorm is synchronised (SyncBatchNorm) */
+    int init_d2l;                 /* 1: the chapter's initial values */
+    double dropout;               /* < 0: not given */
+    int hidden_count;             /* of hidden[]; 0: not given */
+    int hidden[MODEL_HIDDEN_MAX]; /* mlp: widths of the hidden layers */
     /* What the data set says; 0: not given, which is model_sample and 10 classes. */
     struct sample_shape sample;
     int classes; /* or numbers of a target */
@@ -125,8 +110,6 @@ size_t model_trained(const struct model *model); /* of those that are not frozen
 int model_hashes(const struct model *model);
 
 int model_label_classes(const struct model *model); /* of each label */
-/* ERR_USAGE: class weights, or a label to ignore, that these classes do not have. */
-int model_check_class_weights(const struct model *model);
 /* What the loss compares with the outputs of n samples, over `memory`: labels I32 (n), or
  * (n,places) where a sample has several; targets F32 (n,classes). */
 struct tensor model_answers(const struct model *model, void *memory, int n);
@@ -138,10 +121,9 @@ duet_var *model_forward(const struct model *model, duet_tape *tape, struct buffe
                         duet_var *x);
 
 /* The model's loss, with reduction MEAN over the global batch. answers: as model_answers, of the
- * rows of `output` or more. weights: the model's class weights on the tape's device, F32 (classes);
- * data NULL: it has none. */
+ * rows of `output` or more. */
 duet_var *model_loss(const struct model *model, duet_tape *tape, duet_var *output,
-                     const struct tensor *answers, const struct tensor *weights);
+                     const struct tensor *answers);
 
 /* Host copies of all parameters: param_count arrays, row-major, in one block, which the caller
  * frees with model_values_free (NULL is fine). alloc makes zeros; init draws from `seed`; load

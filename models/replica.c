@@ -15,15 +15,6 @@ static int alloc_log(struct replica *r, struct tensor *log, enum dtype dtype, in
     return device_alloc(r->device, &log->data, tensor_bytes(log), MEM_WORKSPACE);
 }
 
-static int upload_class_weights(struct replica *r) {
-    const struct class_weights *w = &r->model->class_weights;
-    if (!w->count) return OK;
-    r->class_weights = tensor_plain(NULL, DTYPE_F32, 1, &w->count);
-    size_t bytes = tensor_bytes(&r->class_weights);
-    CHECK(device_alloc(r->device, &r->class_weights.data, bytes, MEM_WORKSPACE));
-    return copy_to_device(device_compute(r->device), r->class_weights.data, w->weight, bytes);
-}
-
 static int alloc_all(struct replica *r, float *const *values) {
     struct device *d = r->device;
     const struct model *m = r->model;
@@ -36,7 +27,6 @@ static int alloc_all(struct replica *r, float *const *values) {
     tape_set_hook(r->tape, pass_note_fired, r->tape);
     r->step = r->params->step;
     CHECK(replica_make_input(r));
-    CHECK(upload_class_weights(r));
     CHECK(alloc_log(r, &r->losses, DTYPE_F64, r->config.log_segments));
     CHECK(alloc_log(r, &r->hits, DTYPE_I64, r->config.log_segments));
     return alloc_log(r, &r->hashes, DTYPE_U64, r->config.hashes ? model_hashes(m) : 0);
@@ -68,7 +58,6 @@ void replica_free(struct replica *r) {
     duet_params_free(r->params);
     duet_tape_free(r->tape);
     replica_free_input(r);
-    device_free(r->device, r->class_weights.data);
     device_free(r->device, r->losses.data);
     device_free(r->device, r->hits.data);
     device_free(r->device, r->hashes.data);
@@ -194,7 +183,7 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
 int replica_loss(struct replica *r, duet_var *output, int training, duet_var **loss) {
     replica_phase(r, training ? PHASE_LOSS : PHASE_EVALUATE);
     struct tensor labels = model_answers(r->model, r->labels, r->config.max_samples);
-    *loss = model_loss(r->model, r->tape, output, &labels, &r->class_weights);
+    *loss = model_loss(r->model, r->tape, output, &labels);
     CHECK(tape_error(r->tape));
     return tape_log_loss(r->tape, *loss, &r->losses, &r->hits);
 }

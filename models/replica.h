@@ -82,9 +82,8 @@ struct replica {
     int packed_n;
     int global_n; /* of the batch that was loaded last */
 
-    struct tensor class_weights; /* F32 (classes) of the loss; data NULL: none */
-    struct tensor losses;        /* F64 (log_rows, log_segments) */
-    struct tensor hits;          /* I64 (log_rows, log_segments) */
+    struct tensor losses; /* F64 (log_rows, log_segments) */
+    struct tensor hits;   /* I64 (log_rows, log_segments) */
     /* U64 (log_rows, 2 * parameters + buffers): values first, then gradients, then buffers */
     struct tensor hashes;
     int32_t step_number;        /* of the step being worked on, for spans */

@@ -92,7 +92,7 @@ _Static_assert((int)LABEL_IGNORED == (int)DUET_IGNORED, "data/dataset.h repeats 
 
 /* Labels of -100 count nothing, as in PyTorch. There is one label that does not. */
 static void ignore_labels(struct session *s, const struct dataset *set) {
-    if (set->ignored) s->model.class_weights.ignored = 1 + DUET_IGNORED;
+    if (set->ignored) s->model.ignored = 1 + DUET_IGNORED;
 }
 
 /* The data comes first: the model follows it. */

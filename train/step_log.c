@@ -70,7 +70,7 @@ static double fold_copy(const double *x, int n) {
 static int gathered_losses(struct session *s, const double *row) {
     struct run_record *r = s->record;
     int each = s->segments_per_device;
-    if (s->model.class_weights.ignored) return OK; /* its labels are not known here */
+    if (s->model.ignored) return OK; /* its labels are not known here */
     if (s->config->mode != MODE_DP || !s->config->dp.loss_in_forward || s->devices < 2) return OK;
     if (!r->gathered_losses)
         r->gathered_losses = malloc((size_t)s->devices * sizeof *r->gathered_losses);

@@ -161,7 +161,7 @@ static int forward_and_loss(struct dp_strategy *d, duet_var **loss) {
     duet_var *y = duet_data_parallel_call(d->tape, d->model, &x);
     stream_set_phase(device_compute(output->device), d->training ? PHASE_LOSS : PHASE_EVALUATE,
                      d->shares.step);
-    *loss = model_loss(output->model, d->tape, y, &labels, &output->class_weights);
+    *loss = model_loss(output->model, d->tape, y, &labels);
     CHECK(tape_error(d->tape));
     return tape_log_loss(d->tape, *loss, &output->losses, &output->hits);
 }

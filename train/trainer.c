@@ -67,7 +67,7 @@ static int one_pass(struct loop *l, struct step_block *step, int more) {
  * knows the labels of all, so no rank asks another. */
 static double weight_of(const struct session *s, const struct loader *loader, int batch,
                         int count) {
-    int ignored = s->model.class_weights.ignored;
+    int ignored = s->model.ignored;
     if (!ignored) return loader_samples(loader, batch, count);
     return (double)loader_labels(loader, batch, count, ignored) /
            dataset_answer_count(&s->train_set);

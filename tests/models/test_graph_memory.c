@@ -94,10 +94,10 @@ static size_t pass(struct bed *b, const struct model *m, int training, int once,
                              .once = once};
     const int dims[4] = {5, 2, 4, 4}, rows = 5;
     const struct tensor x = tensor_plain(b->x, DTYPE_F32, 4, dims),
-                        labels = tensor_plain(b->labels, DTYPE_I32, 1, &rows), none = {0};
+                        labels = tensor_plain(b->labels, DTYPE_I32, 1, &rows);
     MUST(tape_begin(b->tape, &step));
     duet_var *y = model_forward(m, b->tape, &b->buffers, tape_leaf(b->tape, &x, 0)),
-             *loss = model_loss(m, b->tape, y, &labels, &none);
+             *loss = model_loss(m, b->tape, y, &labels);
     MUST(tape_error(b->tape));
     if (training) MUST(tape_backward(b->tape, loss, NULL));
     for (int i = 0; training && i < m->param_count; to += b->params.param[i++].count)

@@ -67,8 +67,7 @@ static int loss_pass(const struct count *c, const struct part *p) {
     uint64_t saved = 0;
     CHECK(device_alloc(d, &output.data, tensor_bytes(&output), MEM_WORKSPACE));
     int code = tape_begin(c->loss, &step);
-    duet_var *loss = model_loss(m, c->loss, tape_leaf(c->loss, &output, 1), &answers,
-                                &c->replica->class_weights);
+    duet_var *loss = model_loss(m, c->loss, tape_leaf(c->loss, &output, 1), &answers);
     if (!code) code = tape_error(c->loss);
     if (!code) code = autograd_memory_new(&a, c->loss, loss, &config, &saved);
     if (!code) autograd_memory_backward(a, 0, p->loss_cause);
