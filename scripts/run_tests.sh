@@ -7,10 +7,10 @@
 # with its time and the CPU time of its processes.
 #
 # A program's output goes to a file beside it and is shown only if something failed. Why tests were
-# skipped is printed at the end, a line for each reason. A program that crashes, hangs, runs no test or gets a sanitizer's report counts
-# as one more failure, and the others still run. All failures are named again at the end. The last
-# line is `N passed, N failed`, and `, N skipped` where tests were; the exit status is 1 on any
-# failure.
+# skipped is printed at the end, a line for each reason. A program that crashes, hangs, runs no test
+# or gets a sanitizer's report counts as one more failure, and the others still run. All failures
+# are named again at the end. The last line is `N passed, N failed`, and `, N skipped` where tests
+# were; the exit status is 1 on any failure.
 set -u
 limit=900 # seconds for one program; single tests have timeouts of their own
 # TEST_SECONDS limits all programs together: a program for which no time is left counts as a

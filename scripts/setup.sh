@@ -30,11 +30,11 @@ python3-numpy|the arrays of the Python package|the package is not tested"
 [[ $purpose == ci ]] && table+="
 clang-format|checks the format of C files|the format is not checked
 mmdebstrap|makes a bare Debian to try README in|README is not tried on a bare machine
-clang|a second compiler, and libFuzzer|no build with clang, and fuzzing goes without coverage
+clang|a second compiler, and libFuzzer|no build with clang, and nothing is fuzzed
 gcc-aarch64-linux-gnu|compiles for Arm processors|nothing is tried for Arm
 libc6-dev-arm64-cross|the C library for Arm|nothing is tried for Arm
 qemu-user-static|runs programs for Arm|what is compiled for Arm is not run
-libclang-rt-dev|libFuzzer and the sanitizers of clang|fuzzing goes without coverage
+libclang-rt-dev|libFuzzer and the sanitizers of clang|nothing is fuzzed
 librsvg2-bin|turns the picture of duet collective into PNG|its tests see SVG alone
 cmark-gfm|makes the sheet of the lesson from its page, tables too|make docs leaves out the lesson
 python3-nbclient|runs the notebooks of examples/notebooks|the notebooks are not tested

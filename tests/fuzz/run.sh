@@ -2,10 +2,9 @@
 # Runs fuzz targets side by side: tests/fuzz/run.sh BUILD_DIR SECONDS TARGET...
 #
 # All targets together take about SECONDS on as many cores as there are. Prints for each target how
-# many inputs were run and, with libFuzzer, how many edges and how many features of the code they
-# reached. An input that fails is kept in BUILD_DIR/fuzz-TARGET-..., and the end of the report is
-# shown. FUZZ_SEED=N makes other choices than 1, which are always the same. The last line is
-# `N passed, N failed`.
+# many inputs were run, and how many edges and features of the code they reached. An input that
+# fails is kept in BUILD_DIR/fuzz-TARGET-..., and the end of the report is shown. FUZZ_SEED=N makes
+# other choices than 1, which are always the same. The last line is `N passed, N failed`.
 set -u
 build=$1 seconds=$2
 shift 2
