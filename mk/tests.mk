@@ -45,7 +45,7 @@ SKIP_THREAD := device/test_kernels% allreduce/test_plan allreduce/test_channels 
                cli/test_tensorboard cli/test_modelled cli/test_resume cli/test_train
 
 # Tests that only a GPU or the emulated runtime can run are no part of it: they run in
-# tests/check_cuda_emulation.sh and make gpu-check. The races of kernels show under SAN=thread alone.
+# tests/check_cuda_emulation.sh and make gpu-check. Races of kernels show under SAN=thread alone.
 ON_GPUS := $(filter-out $(if $(filter thread,$(SAN)),cuda/test_races%),\
            $(patsubst tests/%.c,%,$(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c)))
 CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(EMULATION),,$(ON_GPUS)) \
