@@ -1,5 +1,5 @@
-/* The optimizers of the public library against their formulas, written out in double; the schedules
- * and smoothed losses. */
+/* The optimizers of the public library against their formulas, written out in double; the
+ * schedules; the order of calls. */
 #include <limits.h>
 #include <math.h>
 
@@ -142,44 +142,6 @@ Test(api_optimizer, wrong_arguments, .timeout = 30) {
     MUST_FAIL(duet_optimizer_set_lr(out, 0, NAN), DUET_USAGE, "nan");
     duet_optimizer_free(out);
     duet_params_free(params);
-    duet_devices_close(&device, 1);
-}
-
-/* Of scores that are all equal each class has the probability 1/3, whatever is spread. */
-Test(api_optimizer, smoothed_cross_entropy, .timeout = 30) {
-    duet_device *device;
-    duet_tape *tape;
-    duet_tensor *scores, *labels, *grad;
-    const float host[2][3] = {{1, 1, 1}, {0, 0, 0}};
-    const int32_t right[2] = {0, 2};
-    float back[2][3];
-    double sum;
-    int64_t right_ones;
-    MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
-    MUST(duet_tape_create(&tape, device));
-    MUST(duet_tensor_create(&scores, device, DUET_F32, 2, (int[]){2, 3}, host));
-    MUST(duet_tensor_create(&labels, device, DUET_I32, 1, (int[]){2}, right));
-    MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
-    duet_var *leaf = duet_leaf(tape, scores);
-    duet_var *loss = duet_cross_entropy(tape, leaf, labels, DUET_SUM,
-                                        &(struct duet_loss_options){.label_smoothing = 0.3});
-    MUST(duet_loss_read(tape, loss, &sum, &right_ones));
-    cr_expect_float_eq(sum, 2 * log(3), 1e-12);
-    cr_expect_eq(right_ones, 1, "of equal scores the first counts");
-    MUST(duet_loss_read(tape, loss, NULL, NULL));
-    MUST(duet_backward(tape, loss, NULL));
-    MUST(duet_var_grad(&grad, tape, leaf));
-    MUST(duet_tensor_read(grad, back));
-    for (int n = 0; n < 2; n++) /* softmax - 0.7 at the label - 0.1 */
-        for (int j = 0; j < 3; j++)
-            cr_expect_float_eq(back[n][j], 1.0 / 3 - (j == right[n] ? 0.8 : 0.1), 1e-7);
-    MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
-    cr_assert_null(duet_cross_entropy(tape, duet_leaf(tape, scores), labels, DUET_SUM,
-                                      &(struct duet_loss_options){.label_smoothing = 1.5}));
-    MUST_FAIL(duet_tape_error(tape), DUET_USAGE,
-              "label_smoothing must be between 0.0 and 1.0. Got: 1.5");
-    duet_tensor_free(grad), duet_tensor_free(scores), duet_tensor_free(labels);
-    duet_tape_free(tape);
     duet_devices_close(&device, 1);
 }
 

@@ -117,6 +117,8 @@ REFUSED("Target -1 is out of bounds: give labels 0 to 5, or say it by ignore_ind
         CROSS_ENTROPY(x2, index, NULL))
 REFUSED("Target -1 is out of bounds",
         CROSS_ENTROPY(x2, index, OPTIONS(.ignores = 1, .ignore_index = 2)))
+REFUSED("label_smoothing must be between 0.0 and 1.0. Got: 1.5",
+        CROSS_ENTROPY(x2, index, OPTIONS(.label_smoothing = 1.5)))
 REFUSED("weight of (5, 6) for scores of (5, 6): give one for each of 6 classes",
         CROSS_ENTROPY(x2, index, OPTIONS(.weight = floats)))
 REFUSED("weight", CROSS_ENTROPY(x2, index, OPTIONS(.weight = index)))

@@ -134,12 +134,14 @@ Test(losses, minus_100_is_ignored, .timeout = 30) {
     MUST(duet_tensor_create(&labels, device, DUET_I32, 1, (int[]){3}, given));
     for (int sum = 0; sum < 2; sum++) {
         double loss;
+        int64_t right;
         float dx[9], part = sum ? 1 : 0.5f;
         MUST(duet_tape_begin(t, NULL, 3, DUET_TRAIN));
         duet_var *leaf = duet_leaf(t, x),
                  *y = duet_cross_entropy(t, leaf, labels, sum ? DUET_SUM : DUET_MEAN, NULL);
         MUST(duet_backward(t, y, NULL));
-        MUST(duet_loss_read(t, y, &loss, NULL)); /* of a mean: times the samples */
+        MUST(duet_loss_read(t, y, &loss, &right)); /* of a mean: times the samples */
+        cr_expect_eq(right, 1, "of equal scores the first counts");
         cr_expect_float_eq(loss, (sum ? 2 : 3) * log(3), 1e-6, "%g", loss);
         MUST(duet_var_grad(&grad, t, leaf));
         MUST(duet_tensor_read(grad, dx));
