@@ -311,6 +311,25 @@ static int run_dry(const struct model *m, struct device *device, duet_tape *tape
     return tape_error(tape); /* the memory goes with the device */
 }
 
+/* Whether the result depends on a parameter that is trained: the backward pass of a long text would
+ * say so much later. */
+static int check_trained(const struct graph *g) {
+    char *reached = calloc((size_t)g->value_count + 1, 1);
+    if (!reached) return fail(ERR_MEMORY, "%s: no host memory", g->path);
+    for (int i = 0; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].operand_count; k++) {
+            int what = g->nodes[i].operands[k];
+            if (what == GRAPH_NONE) continue;
+            const struct graph_tensor *t = what < 0 ? &g->tensors[~what] : NULL;
+            reached[g->nodes[i].y] |= t ? t->kind == GRAPH_PARAMETER && !t->frozen : reached[what];
+        }
+    int trained = reached[g->result];
+    free(reached);
+    return trained ? OK
+                   : refused(g, g->values[g->result].line,
+                             "%sthe result depends on no parameter that is trained", "", 0, 0);
+}
+
 int graph_check(const struct model *m) {
     const struct device_config config = {.kind = DEVICE_DRY, .memory_bytes = 1ull << 46};
     struct device *device = NULL;
@@ -324,5 +343,5 @@ int graph_check(const struct model *m) {
     buffer_set_free(&buffers);
     param_set_free(&params);
     device_close(device);
-    return code;
+    return code ? code : check_trained(m->context);
 }
