@@ -33,3 +33,14 @@ pictures modelled timeline -- \
     estimate --gpu titan-rtx --machine titan-rtx-x4 --model resnet50 --dataset random \
     --shape 3x224x224 --classes 1000 --batch-per-device 12 --devices 4
 python3 "$docs/pictures/sampler.py" "$duet"
+command -v chromium >/dev/null || exit 0
+duet compare --model wide --devices 4 --steps 20 --allreduce ring --quiet --report page.html >/dev/null
+for theme in light dark; do
+    dark=()
+    [[ $theme == light ]] || dark=(--blink-settings=preferredColorScheme=0)
+    for shot in page:1280,1130 phone:500,900; do
+        chromium --headless --no-sandbox --hide-scrollbars "${dark[@]}" \
+            --window-size="${shot#*:}" --screenshot="$docs/pictures/${shot%:*}_$theme.png" \
+            "file://$all/page.html" 2>/dev/null
+    done
+done

@@ -152,20 +152,6 @@ Test(api_data_parallel_example, says_what_each_replica_sees, .timeout = 60, .ini
                        output());
 }
 
-/* Scores are gathered, losses become a vector, and training goes the way it goes in PyTorch. */
-Test(api_data_parallel_example, several_inputs, .timeout = 60, .init = scratch_make,
-     .fini = scratch_remove) {
-    char want[256];
-    size_t used = 0;
-    struct golden_tensor example = golden_tensor("tests/golden/data_parallel.txt", "example");
-    for (int i = 0; i < 3; i++)
-        used += (size_t)snprintf(want + used, sizeof want - used,
-                                 "step %3d: scores of 10 rows, 4 losses, their mean %.4f\n", 50 * i,
-                                 example.x[i]);
-    RUN(0, BUILD_DIR "/examples/several_inputs 4 2>/dev/null");
-    cr_assert_str_eq(output(), want);
-}
-
 /* ---- the example ---- */
 
 enum { PARAMS = 8, LARGEST = 800 * 128 };

@@ -64,7 +64,6 @@ static const struct {
     {"mlp/single", "", ALONE},
     {"my_model", "train --steps 1", ALONE},
     {"resnet18", "1 4 0.1 synthetic 1", ALONE},
-    {"several_inputs", "2", ALONE},
     {"shared_rnn", "", ALONE},
     {"tensor_parallel", "", ALONE},
     /* One job: rank 1 would say the same as rank 0 if it were a job of its own. */
@@ -76,7 +75,6 @@ static const struct {
     {"rpc_cartpole", "--episodes 10", ONE_SPEAKS},
     {"rpc_rnn", "--epochs 1", ONE_SPEAKS},
     {"tensor_parallel_ranks", "", ONE_SPEAKS},
-    {"transformer", "20", ONE_SPEAKS},
     /* Each rank has something of its own to say. */
     {"all_reduce", "", BOTH_SPEAK},
     {"rpc_ddp", "", BOTH_SPEAK},

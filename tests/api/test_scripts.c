@@ -116,17 +116,6 @@ Test(scripts, dp_trains_evaluates_and_saves, .timeout = 120, .init = put_real_da
     RUN(2, EXAMPLES "dp_train 3 mnist x");
 }
 
-/* Two passes of one rank have the bits of one pass of each of two; the text is learned. (The
- * last of 60 batches: 31 and 32 of 32 letters were right here.) */
-Test(scripts, a_transformer_has_the_same_bits_on_one_rank_and_on_two, .timeout = 60,
-     .init = scratch_make, .fini = scratch_remove) {
-    RUN(0, INSIDE "$build/examples/transformer 60 one && $build/duet run --nproc-per-node 2 "
-                  "$build/examples/transformer 60 two && cmp one two");
-    SAYS("step 60: 3");
-    RUN(0, "cd {} && grep -aq '\"norm1.weight\"' one && grep -aq '\"places.weight\"' one");
-    RUN(2, BUILD_DIR "/examples/transformer");
-}
-
 /* ResNet-18 on 8 pictures, on one device, where it has the bits of the command's, and on two. */
 Test(scripts, resnet18_trains_as_the_command_does, .timeout = 200, .init = scratch_make,
      .fini = scratch_remove) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes data_parallel.txt: what nn.DataParallel over 4 devices gives with several inputs and outputs, in float64, for
-tests/api/test_multi.c; and the mean losses of steps 0, 50 and 100 of examples/several_inputs.c, in float32.
+tests/api/test_multi.c.
 
     python3 tests/golden/make_data_parallel.py      needs torch, a second
 
@@ -51,32 +51,10 @@ def facts(name, module, inputs, params):
     return text
 
 
-def example():
-    torch.manual_seed(0)
-    params = [torch.empty(shape).normal_(0, 0.3).requires_grad_() for shape in ((50, 8), (3, 8), (3,))]
-    x, index, labels = torch.randn(10, 8), torch.randint(50, (10, 3)), torch.randint(3, (10,))
-    optimizer = torch.optim.SGD(params, 0.1)
-
-    def module(x, index, labels):
-        h = x + F.embedding(index, params[0]).mean(1)
-        scores = F.linear(h.relu(), *params[1:])
-        return scores, F.cross_entropy(scores, labels)
-
-    means = []
-    for _ in range(101):
-        mean = data_parallel(module, (x, index, labels))[1].mean()
-        optimizer.zero_grad()
-        mean.backward()
-        optimizer.step()
-        means.append(mean.detach())
-    return torch.stack(means[::50])
-
-
 for leaf in E, W, b:
     leaf.requires_grad_()
 index = torch.tensor([(i * 5 + 1) % 7 for i in range(30)]).reshape(10, 3)
 labels = torch.tensor([i * 3 % 4 for i in range(10)])
 text = facts("words", words, [values((10, 6), 3571).requires_grad_(), index, labels], [E, W, b])
 text += facts("products", products, [values((10, 2), 3571).requires_grad_(), values((6, 4), 6131).requires_grad_()], [])
-text += as_line("example", example())
 write(__file__, "several inputs, several outputs, float64", text)
