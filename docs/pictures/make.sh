@@ -34,7 +34,8 @@ pictures modelled timeline -- \
     --shape 3x224x224 --classes 1000 --batch-per-device 12 --devices 4
 python3 "$docs/pictures/sampler.py" "$duet"
 command -v chromium >/dev/null || exit 0
-duet compare --model wide --devices 4 --steps 20 --allreduce ring --quiet --report page.html >/dev/null
+duet compare --model wide --devices 4 --steps 20 --allreduce ring --quiet --report page.html \
+    >/dev/null
 for theme in light dark; do
     dark=()
     [[ $theme == light ]] || dark=(--blink-settings=preferredColorScheme=0)
