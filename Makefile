@@ -27,13 +27,15 @@ B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$
 H       := $(if $(EMULATION),build$(if $(SAN),/$(SAN_NAME)),$(B))
 
 # The library's folders; mk/cuda.mk adds those named `cuda`.
-FOLDERS := base base/files base/text trace clock device device/host device/host/kernels data nn \
-           nn/tape nn/layers nn/optimizer models models/graph comm \
-           scatter_gather allreduce allreduce/plans allreduce/host group group/plans dp ddp syncbn \
-           train train/compare train/estimate train/files report report/calls report/collective \
-           report/chrome report/pictures report/page doctor api rpc cli cli/estimate \
-           cli/options cli/results cli/run
-LIB_C    = $(filter-out cli/main.c,\
+FOLDERS := core/base core/base/files core/base/text core/trace app/clock core/device \
+           core/device/host core/device/host/kernels core/data core/nn core/nn/tape \
+           core/nn/layers core/nn/optimizer models models/graph core/comm scatter_gather \
+           allreduce allreduce/plans allreduce/host group group/plans dp ddp syncbn app/train \
+           app/train/compare app/train/estimate app/train/files app/report app/report/calls \
+           app/report/collective app/report/chrome app/report/pictures app/report/page \
+           app/doctor api rpc app/cli app/cli/estimate app/cli/options app/cli/results \
+           app/cli/run
+LIB_C    = $(filter-out app/cli/main.c,\
            $(wildcard $(FOLDERS:=/*.c)))
 CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))
 LIB_OBJ  = $(patsubst %.c,$(H)/%.o,$(LIB_C)) $(CUDA_OBJ)
@@ -43,15 +45,15 @@ has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB := $(call has,zlib.h)
 
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
-         -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
+         -I. -Icore -Iapp $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
 LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(CUDA_LIBS)
 # OPT, or a folder's own OPT_<folder>.
 OPT := -O2
 # Of loops over numbers the compiler makes vectors; nobody reads errno or traps behind them.
 VECTORS := -O3 -fno-math-errno -fno-trapping-math
-OPT_device/host/kernels := $(VECTORS)
-OPT_base := $(VECTORS)
-# The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
+OPT_core/device/host/kernels := $(VECTORS)
+OPT_core/base := $(VECTORS)
+# The largest frame of a function: the command runs with a stack of 256 KiB (app/cli/command.c).
 COMMAND_FRAME = -Wframe-larger-than=81920
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(H)/bench/%,$@),,$(COMMAND_FRAME))
 # One set of objects for libduet.a and libduet.so. Debian's compilers make position-independent
@@ -97,9 +99,9 @@ $(foreach folder,$(sort $(B) $(H)),$(eval $(call compile_c,$(folder))))
 $(CUDA_OBJ): $(B)/cuda_flags
 
 # The assembler reads these, which the compiler cannot know.
-$(H)/report/page/assets.o: $(wildcard report/page/*.css report/page/*.js)
+$(H)/app/report/page/assets.o: $(wildcard app/report/page/*.css app/report/page/*.js)
 
-$(H)/cli/command.o $(H)/cli/manual.o $(H)/report/origin.o: COMPILE += \
+$(H)/app/cli/command.o $(H)/app/cli/manual.o $(H)/app/report/origin.o: COMPILE += \
     -DDUET_VERSION='"$(VERSION)"'
 
 # The command, tests and benches see every name inside; a user's program sees duet_* alone.
@@ -127,7 +129,7 @@ $(B)/libduet.so: $(LIB_OBJ) mk/libduet.map
 	    -Wl,--version-script=mk/libduet.map $(LIB_OBJ) $(LIBS) -o $@
 	@ln -sf libduet.so $(B)/$(SONAME)
 
-$(B)/duet: $(H)/cli/main.o $(B)/libinternal.a $(EMULATION_LIB)
+$(B)/duet: $(H)/app/cli/main.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
 
 clean:
@@ -138,5 +140,5 @@ FORCE:
 # Objects of programs are kept. (.SECONDARY would take missing objects of the library for made.)
 .PRECIOUS: %.o %.d
 .DELETE_ON_ERROR:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(H)/cli/main.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(H)/app/cli/main.o)
 -include $(wildcard $(H)/bench/*.d $(B)/tests/*/*.d $(B)/tests/*/*/*.d)

@@ -2,7 +2,8 @@
 #
 # In such a folder absent.c is compiled where CUDA is not found, and all other files where it is. It
 # is the same with files that need a library's header: *_absent.c is compiled where it is not found.
-CUDA_FOLDERS := device/cuda device/cuda/kernels scatter_gather/cuda allreduce/cuda doctor/cuda
+CUDA_FOLDERS := core/device/cuda core/device/cuda/kernels scatter_gather/cuda allreduce/cuda \
+                app/doctor/cuda
 
 # What was found, as words. A sanitizer build goes without CUDA: the driver maps memory where
 # AddressSanitizer wants its own. The emulation needs the headers alone.
@@ -33,7 +34,7 @@ CUDA_FLAGS := $(patsubst %,-isystem %,$(CUDA_INCLUDE)) \
               -DHAVE_CUDA $(if $(CUBLAS),-DHAVE_CUBLAS) \
               $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
 # Code for the GPUs that nvcc knows, and PTX for all others, which the driver compiles when a device
-# is opened (device/cuda/code.c). --fmad=false: a*b+c fuses only where the
+# is opened (core/device/cuda/code.c). --fmad=false: a*b+c fuses only where the
 # source says fmaf, as on the host. What ptxas compiles for newer GPUs is the PTX of compute_90 too:
 # so there are two readings of each kernel and not five. {0} zeroes a struct in C, where C++ wants
 # {}: no warning for it.
@@ -42,7 +43,8 @@ NEWER_CODE := $(subst $() ,,$(patsubst %,$(comma)sm_%,\
               $(filter-out 80,$(GPU_CODE))))
 GPU_WARNINGS := -Wall,-Wextra,-Wno-missing-field-initializers$(if $(WERROR),$(comma)-Werror)
 GPU_HOST_FLAGS := $(GPU_WARNINGS),-pthread,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
-NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -I. -Xcompiler $(GPU_HOST_FLAGS),-fPIC \
+NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -I. -Icore -Iapp \
+              -Xcompiler $(GPU_HOST_FLAGS),-fPIC \
               $(if $(filter 80,$(GPU_CODE)),-gencode arch=compute_80$(comma)code=sm_80) \
               -gencode 'arch=compute_90,code=[compute_90$(NEWER_CODE)]' \
               $(if $(WERROR),-Werror all-warnings)
@@ -58,11 +60,11 @@ $(B)/%.o: %.cu $(B)/cuda_flags
 	$(if $(Q),@echo "$(if $(EMULATION),c++,nvcc) $<")
 	$(Q)$(COMPILE_CU) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
-$(B)/device/cuda/code.o: COMPILE += $(if $(GPU_CODE),-DDUET_GPU_CODE='$(call cuda_word,code)')
+$(B)/core/device/cuda/code.o: COMPILE += $(if $(GPU_CODE),-DDUET_GPU_CODE='$(call cuda_word,code)')
 
 # The file of a library as found here, tried first where it is loaded.
 library_found = $(foreach file,$(CUDA_LIB),$(if $(findstring /$(1).so,$(file)),$(file)))
 library_file = '"$(firstword $(call library_found,$(1)))"'
-$(B)/device/cuda/library_blas.o: COMPILE += -DCUBLAS_FILE=$(call library_file,libcublas)
+$(B)/core/device/cuda/library_blas.o: COMPILE += -DCUBLAS_FILE=$(call library_file,libcublas)
 $(B)/allreduce/cuda/nccl_library.o: COMPILE += -DNCCL_FILE=$(call library_file,libnccl)
 endif

@@ -1,6 +1,6 @@
 # Sanitizer builds: make SAN=address,undefined ... or SAN=thread ...
 #
-# Operands of every op are checked in them (DUET_CHECK_OPERANDS, device/op_check.c).
+# Operands of every op are checked in them (DUET_CHECK_OPERANDS, core/device/op_check.c).
 ifneq ($(SAN),)
 FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DDUET_CHECK_OPERANDS
 
@@ -13,15 +13,17 @@ FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only 
 
 # Under a sanitizer the kernels take minutes to compile and run 20 to 70 times slower. Hence
 # AddressSanitizer watches the generic kernels and the references, and
-# tests/device/kernels_common.h checks the borders of the wide ones. ThreadSanitizer is told of the
-# kernels' operands instead: device/host/race.c. Tests of CUDA's indices compute as much.
+# tests/core/device/kernels_common.h checks the borders of the wide ones. ThreadSanitizer is told
+# of the kernels' operands instead: core/device/host/race.c. Tests of CUDA's indices compute as
+# much.
 OPT_cuda := -O2 # tests/cuda
-OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O1)
+OPT_core/device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O1)
 ifeq ($(findstring fuzzer,$(SAN)),)
-$(foreach folder,base data device device/host nn nn/tape nn/layers nn/optimizer allreduce \
+$(foreach folder,core/base core/data core/device core/device/host core/nn core/nn/tape \
+               core/nn/layers core/nn/optimizer allreduce \
     allreduce/plans allreduce/host scatter_gather group/plans,$(eval OPT_$(folder) := -O1))
 # Kernels without a sanitizer are those of the plain build: to compile them takes half a minute.
-PLAIN_KERNELS := $(patsubst %,device/host/kernels/n16_%.o,\
+PLAIN_KERNELS := $(patsubst %,core/device/host/kernels/n16_%.o,\
                    avx2 avx512 $(if $(filter thread,$(SAN)),generic))
 plain-kernels:
 	+@$(MAKE) --no-print-directory SAN= EMULATION= H=build B=build $(PLAIN_KERNELS:%=build/%)
@@ -33,9 +35,9 @@ endif
 
 # Fuzzing runs parsers alone: their folders are optimised, and no kernel is watched.
 ifneq ($(findstring fuzzer,$(SAN)),)
-$(foreach folder,base cli/options comm data models models/graph report rpc \
-    trace fuzz,\
+$(foreach folder,core/base app/cli/options core/comm core/data models models/graph app/report rpc \
+    core/trace fuzz,\
     $(eval OPT_$(folder) := -O1))
-OPT_device/host/kernels := -O0 -fno-sanitize=all
+OPT_core/device/host/kernels := -O0 -fno-sanitize=all
 endif
 endif

@@ -1,7 +1,7 @@
 # Tests: each tests/FOLDER/test_*.c is a program. tests/FOLDER/helper_*.c are programs that tests
 # start (ranks by fork and exec).
-TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c))
-HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/*/helper_*.c))
+TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c tests/*/*/test_*.c))
+HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/*/helper_*.c tests/*/*/helper_*.c))
 
 # Tests use Criterion. Under a sanitizer, and where Criterion is not found, they use the small
 # runner: tests/harness/harness.h.
@@ -13,8 +13,8 @@ CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small run
 # Tests in these folders wait for processes and compare a few numbers. To compile them takes longer
 # than to run them, so they are not optimised, as the others are, which compute references. The
 # ranges of numbers, which a warning looks at, are known from -O2 on.
-WAITING_TESTS := api base cli comm ddp dp group python report rpc scatter_gather scripts trace \
-                 train
+WAITING_TESTS := api core/base app/cli core/comm ddp dp group python app/report rpc \
+                 scatter_gather scripts core/trace app/train
 $(WAITING_TESTS:%=$(B)/tests/%/%.o): OPT := -O0 -Wno-format-truncation
 
 # Tests may have whole records on their stack, which is that of any program.
@@ -26,35 +26,37 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 # and to soak, also where SAN is given. A race takes two threads: under SAN=thread programs with one
 # thread are left out, and so are those that only run what other programs run there too, as an
 # example of remote calls does.
-SKIP_SAN    := scripts/test_% python/test_% cli/test_json cli/test_profile_counts \
-               cli/test_golden_resnet cli/test_random_kills rpc/test_kills \
-               cli/test_same_bits
-SKIP_THREAD := device/test_kernels% allreduce/test_plan allreduce/test_channels \
-               doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
-               cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words \
-               cli/test_options cli/test_report report/test_page report/test_collective \
-               allreduce/test_hops cli/test_collective cli/test_manual \
-               cli/test_trace \
-               cli/test_outputs cli/test_end cli/test_estimate cli/test_random cli/test_compare \
-               cli/test_wide_head cli/test_profile cli/test_max_batch train/test_max_batch \
-               api/test_scripts rpc/test_programs \
-               data/test_synthetic data/test_data models/test_golden cli/test_golden \
-               group/test_typed group/test_windows% allreduce/test_protocol nn/test_errors \
-               nn/test_refused api/test_limits api/test_example_texts cli/test_widths \
-               cli/test_scale device/test_gpu cli/test_batch_norm \
-               cli/test_tensorboard cli/test_modelled cli/test_resume cli/test_train
+SKIP_SAN    := scripts/test_% python/test_% app/cli/test_json app/cli/test_profile_counts \
+               app/cli/test_golden_resnet app/cli/test_random_kills rpc/test_kills \
+               app/cli/test_same_bits
+SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_channels \
+               app/doctor/test_% app/cli/test_bad_files core/base/test_random \
+               app/cli/test_closed_streams app/cli/test_bad_input app/cli/test_limits \
+               app/cli/test_any_data app/cli/test_words app/cli/test_options app/cli/test_report \
+               app/report/test_page app/report/test_collective allreduce/test_hops \
+               app/cli/test_collective app/cli/test_manual app/cli/test_trace \
+               app/cli/test_outputs app/cli/test_end app/cli/test_estimate app/cli/test_random \
+               app/cli/test_compare app/cli/test_wide_head app/cli/test_profile \
+               app/cli/test_max_batch app/train/test_max_batch api/test_scripts \
+               rpc/test_programs core/data/test_synthetic core/data/test_data models/test_golden \
+               app/cli/test_golden group/test_typed group/test_windows% allreduce/test_protocol \
+               core/nn/test_errors core/nn/test_refused api/test_limits api/test_example_texts \
+               app/cli/test_widths app/cli/test_scale core/device/test_gpu \
+               app/cli/test_batch_norm app/cli/test_tensorboard app/cli/test_modelled \
+               app/cli/test_resume app/cli/test_train
 
 # Tests that only a GPU or the emulated runtime can run are no part of it: they run in
 # tests/check_cuda_emulation.sh and make gpu-check. Races of kernels show under SAN=thread alone.
 ON_GPUS := $(filter-out $(if $(filter thread,$(SAN)),cuda/test_races%),\
-           $(patsubst tests/%.c,%,$(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c)))
+           $(patsubst tests/%.c,%,$(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c \
+               tests/*/*/test_cuda*.c)))
 CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(EMULATION),,$(ON_GPUS)) \
           $(if $(SAN),$(SKIP_SAN)) \
           $(if $(filter thread,$(SAN)),$(SKIP_THREAD))),$(TESTS))
 
 # Tests that look at a GPU where there is one, for make gpu-check.
-GPU_SOURCES := $(sort $(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c) \
-               $(shell grep -lE 'DEVICE_CUDA|device cuda' tests/*/test_*.c))
+GPU_SOURCES := $(sort $(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c tests/*/*/test_cuda*.c) \
+               $(shell grep -lE 'DEVICE_CUDA|device cuda' tests/*/test_*.c tests/*/*/test_*.c))
 GPU_TESTS := $(filter-out cuda/test_ops cuda/test_races% cuda/test_emulated%,\
              $(patsubst tests/%.c,%,$(GPU_SOURCES)))
 
@@ -65,7 +67,8 @@ $(B)/tests/%.o: tests/%.c $(B)/tests/flags
 	$(if $(Q),@echo "cc $<")
 	$(Q)$(COMPILE) -fPIC $(TEST_FLAGS) -MMD -MP -c $< -o $@
 
-$(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c tests/*/test_cuda*.c)): COMPILE += $(CUDA_FLAGS)
+$(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c tests/*/test_cuda*.c \
+    tests/*/*/test_cuda*.c)): COMPILE += $(CUDA_FLAGS)
 
 $(TESTS): | $(FAKE_LIBRARIES)
 RUNNER := $(B)/tests/harness/runner.o
@@ -74,7 +77,8 @@ $(if $(PLAIN),$(TESTS)): $(RUNNER)
 # of the library is copied into them, whose size may change without them.
 # What shared libraries need of each other is not looked for, which takes half of the linker's time;
 # the link of $(B)/duet finds what the library lacks.
-LINK_TEST = $(LINK) $(if $(filter %.a,$^),,-L$(B) -Wl,-rpath,'$$ORIGIN/../..' -l:libinternal.so \
+LINK_TEST = $(LINK) $(if $(filter %.a,$^),,-L$(B) -Wl,-rpath,'$$ORIGIN/../..:$$ORIGIN/../../..' \
+               -l:libinternal.so \
                 -Wl,--allow-shlib-undefined)
 STATIC_LINK := $(filter -static,$(LDFLAGS))
 # A program that is linked with -static takes the archive.
@@ -91,7 +95,7 @@ check: all $(CHECKS) $(HELPERS) $(if $(SAN),,$(BENCHES)) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(CHECKS)
 
 # The rules of the house, for which the library must be built.
-lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ)) $(B)/cli/main.o
+lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ)) $(B)/app/cli/main.o
 	@tests/check_layers.sh $(B)
 
 # What needs a GPU, in a quarter of an hour: scripts/gpu_check.sh says what.
@@ -108,7 +112,7 @@ docs: $(B)/duet
 .PHONY: docs check lint gpu-check gpu-check-programs programs
 
 # make soak [T=60]: random kills for T seconds.
-soak: $(B)/duet $(patsubst %,$(B)/tests/%,cli/test_random_kills cli/test_stop \
+soak: $(B)/duet $(patsubst %,$(B)/tests/%,app/cli/test_random_kills app/cli/test_stop \
           rpc/test_kills)
 	$(Q)tests/soak.sh $(B) '$(T)'
 .PHONY: soak

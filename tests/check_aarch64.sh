@@ -19,9 +19,9 @@ cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
 shift $(($# > 0))
 arm=$build/aarch64 cc=aarch64-linux-gnu-gcc qemu=$(command -v qemu-aarch64-static)
-tests=(device/test_kernels{,_fast,_ops,_norm,_loss,_pool,_gradient} device/test_{gather,stream,ipc}
-    base/test_{fold,random,nearest,number} nn/test_{functions,bits,optimizer} comm/test_comm
-    syncbn/test_syncbn data/test_random "$@")
+tests=(core/device/test_kernels{,_fast,_ops,_norm,_loss,_pool} core/device/test_{gather,stream,ipc}
+    core/base/test_{fold,random,nearest,number} core/nn/test_{ops,bits,optimizer}
+    core/comm/test_comm core/data/test_random syncbn/test_syncbn "$@")
 passed=0 failed=0
 
 finish() { # [REASON for leaving something out]
@@ -62,7 +62,7 @@ fi
 
 # ---- 2: tests under qemu ----
 
-programs=("$arm/duet" "$arm/tests/comm/helper_comm" "${tests[@]/#/$arm/tests/}")
+programs=("$arm/duet" "$arm/tests/core/comm/helper_comm" "${tests[@]/#/$arm/tests/}")
 check "compiles" make -j"$(nproc)" CC="${CCACHE:-} $cc" AR=aarch64-linux-gnu-ar CUDA= HAVE_ZLIB= \
     HAVE_CRITERION= LDFLAGS=-static B="$arm" "${programs[@]}" || finish
 [[ $qemu ]] || finish "what runs on aarch64: no qemu-aarch64-static here (qemu-user-static)"

@@ -5,7 +5,7 @@
 #      with GPUs hidden
 #   2. libduet.a shows duet_* alone, kernels and their registration included
 #   3. every kernel that may be launched before the one in front of it has ended waits for that one
-#      before it touches memory: here() of device/cuda/kernels/launch.h
+#      before it touches memory: here() of core/device/cuda/kernels/launch.h
 #   4. `make CUDA=` builds a program that says it has no CUDA, with exit status 2
 #
 # Without nvcc only 3 and 4 are done. The last line is `N passed, N failed`. Exit status 1 on any
@@ -34,8 +34,8 @@ kernels_that_do_not_wait() {
     awk 'FNR == 1 || /^ *static __global__/ { if (name) print name; name = "" }
         /^ *static __global__/ { name = FILENAME ":" FNR }
         /here\(\)/ { name = "" }
-        END { if (name) print name }' device/cuda/kernels/launch.h device/cuda/kernels/*.cu |
-        grep -v '^device/cuda/kernels/write.cu'
+        END { if (name) print name }' core/device/cuda/kernels/{launch.h,*.cu} |
+        grep -v '^core/device/cuda/kernels/write.cu'
 }
 own_names() {
     local names

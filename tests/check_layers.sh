@@ -39,8 +39,8 @@ cli"
 
 # Static variables that have to be mutable, as file:name. Keep the list short. NVTX is a library of
 # headers alone: both are the table that a profiler fills in when it starts.
-allowed_statics="device/cuda/nvtx.c:nvtxGlobals_v3
-device/cuda/nvtx.c:InitializeInjectionNvtx2_fnptr"
+allowed_statics="core/device/cuda/nvtx.c:nvtxGlobals_v3
+core/device/cuda/nvtx.c:InitializeInjectionNvtx2_fnptr"
 
 passed=0 failed=0
 rule() { # NAME OFFENDING-LINES
@@ -53,12 +53,15 @@ rule() { # NAME OFFENDING-LINES
     sed 's/^/    /' <<<"$2"
 }
 
-mapfile -t folders < <(tr ' ' '\n' <<<"$layers")
+# Where a folder is: below core/, below app/, or at the top.
+mapfile -t folders < <(for folder in $layers; do
+    ls -d "core/$folder" "app/$folder" "$folder" 2>/dev/null
+done)
 mapfile -t sources < <(
     find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null | sort)
 
 # 1. "folder/..." includes, as file:line:text. A folder within a folder belongs to it, as
-# device/cuda to device.
+# core/device/cuda to device.
 rule "includes that point up or sideways, or not from the root" "$(
     grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "${sources[@]}" /dev/null |
         awk -v layers="$layers" '
@@ -74,6 +77,7 @@ rule "includes that point up or sideways, or not from the root" "$(
             match($0, /"[^"]*"/)
             target = substr($0, RSTART + 1, RLENGTH - 2)
             from = to = part[1]
+            sub(/^(core|app)\//, "", from)
             sub(/\/.*/, "", from)
             to = target
             # the public header at the root, and its parts, in the folders that implement them
@@ -130,7 +134,8 @@ if command -v g++ >/dev/null; then
     rule "headers that do not compile as C++" "$(
         grep -l 'extern "C"' "${sources[@]}" duet/*.h 2>/dev/null | grep '\.h$' | grep -v /cuda/ |
             sed 's/.*/#include "&"/' |
-            g++ -std=c++17 -Wall -Wextra -I. -fsyntax-only -x c++ - 2>&1 | grep -E 'error|warning')"
+            g++ -std=c++17 -Wall -Wextra -I. -Icore -Iapp -fsyntax-only -x c++ - 2>&1 |
+            grep -E 'error|warning')"
 else
     echo "no g++ here: headers were not tried as C++"
 fi

@@ -12,8 +12,8 @@ Test(allreduce_cuda_staged, needs_the_emulated_runtime, .timeout = 10) {
 #include <limits.h>
 
 #include "ddp/setup.h"
-#include "tests/cli/data.h"
-#include "tests/cli/run.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/run.h"
 #include "tests/harness/text.h"
 
 static const char NO_NCCL[] = "/no/such/libnccl.so";

@@ -1,4 +1,4 @@
-/* Dropout of the public library. (Its gradient and bits: tests/nn/test_ops.c.) */
+/* Dropout of the public library. (Its gradient and bits: tests/core/nn/test_ops.c.) */
 #include <math.h>
 
 #include "tests/api/net.h"

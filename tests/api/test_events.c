@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/api/shared.h"
-#include "tests/cli/tensorboard.h"
+#include "tests/app/cli/tensorboard.h"
 
 Test(api_events, hold_what_was_written, .timeout = 30, .init = cli_folder_make,
      .fini = cli_folder_remove) {

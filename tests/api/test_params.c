@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "tests/api/shared.h"
-#include "tests/cli/data.h"
+#include "tests/app/cli/data.h"
 
 /* ---- parameters ---- */
 

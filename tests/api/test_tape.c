@@ -1,5 +1,5 @@
 /* The public tape: backward, gradients, and errors that are kept until they are read. (Losses and
- * the gradients of layers: tests/nn/test_ops.c.) */
+ * the gradients of layers: tests/core/nn/test_ops.c.) */
 #include <math.h>
 
 #include "tests/api/net.h"

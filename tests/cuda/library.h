@@ -3,8 +3,8 @@
 #ifndef TESTS_CUDA_LIBRARY_H
 #define TESTS_CUDA_LIBRARY_H
 
-#include "tests/device/shared.h"
-#include "tests/device/kernels_common.h"
+#include "tests/core/device/shared.h"
+#include "tests/core/device/kernels_common.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

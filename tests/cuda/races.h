@@ -20,7 +20,7 @@
 #include "device/cuda/kernels/planes.h"
 #include "device/cuda/kernels/recurrent.h"
 #include "device/op_table.h"
-#include "tests/device/kernels_common.h"
+#include "tests/core/device/kernels_common.h"
 
 /* A kernel takes a pointer to its struct, and is called through a type that takes a pointer to
  * anything. */

@@ -2,9 +2,9 @@
  * statistics included, synchronised or not, with graphs; a rank that waits for the statistics of
  * others inside forward and backward records none. ResNet-18 on GPUs; emulated ones, on which its
  * step takes seconds, train a small model. Skipped where no GPU opens. */
-#include "tests/cli/data.h"
-#include "tests/cli/nets.h"
-#include "tests/cli/run.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/nets.h"
+#include "tests/app/cli/run.h"
 #include "tests/harness/gpus.h"
 
 #ifdef CUDA_EMULATION

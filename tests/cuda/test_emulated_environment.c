@@ -6,10 +6,10 @@
 #include "device/device.h"
 #include "tests/allreduce/cuda.h"
 #include "tests/allreduce/lose.h"
-#include "tests/cli/data.h"
-#include "tests/cli/json.h"
-#include "tests/cli/run.h"
-#include "tests/doctor/shared.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+#include "tests/app/cli/run.h"
+#include "tests/app/doctor/shared.h"
 
 #ifndef CUDA_EMULATION
 Test(emulated_environment, needs_the_emulated_runtime, .timeout = 10) {

@@ -5,9 +5,9 @@
  * By default train and compare take turns, so that any two of the four meet at least once: each
  * number of GPUs with each number of devices, and so on. With DUET_TEST_LONG=1 all 288 run, demo
  * too, whose own lesson takes seconds. */
-#include "tests/cli/data.h"
-#include "tests/cli/json.h"
-#include "tests/cli/run.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+#include "tests/app/cli/run.h"
 #include "tests/harness/gpus.h"
 #include "tests/harness/text.h"
 

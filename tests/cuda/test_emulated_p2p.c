@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tests/cli/data.h"
-#include "tests/cli/run.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/run.h"
 #include "tests/harness/gpus.h"
 #include "tests/harness/text.h"
 

@@ -8,8 +8,8 @@ ONLY_EMULATED(emulated_resume)
 #else
 #include <signal.h>
 
-#include "tests/cli/data.h"
-#include "tests/cli/json.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
 
 /* Five batches an epoch, the last of which is cut. */
 #define RUN                                                                                      \

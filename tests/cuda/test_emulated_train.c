@@ -7,8 +7,8 @@
 #ifndef CUDA_EMULATION
 ONLY_EMULATED(emulated_train)
 #else
-#include "tests/cli/data.h"
-#include "tests/cli/run.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/run.h"
 
 /* Reads the third column of a loss file; returns the number of steps. */
 static int losses_of(const char *path, double loss[16]) {

@@ -1,7 +1,7 @@
 /* Recordings on a GPU, or on the emulated runtime (make EMULATION=1). There queues are real, so it
  * shows what runs beside what, to ThreadSanitizer too. What is refused, and what a failing call
- * leaves behind, is in tests/device/test_cuda.c. Skipped where no GPU opens. */
-#include "tests/device/shared.h"
+ * leaves behind, is in tests/core/device/test_cuda.c. Skipped where no GPU opens. */
+#include "tests/core/device/shared.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
  * reference. The tests show that the library gets operands, shapes, transpositions, workspace and
  * the stream as its documentation demands. They say nothing of cuBLAS itself. */
 #include "tests/cuda/library.h"
-#include "tests/nn/layer.h"
+#include "tests/core/nn/layer.h"
 
 #ifdef CUDA_EMULATION
 

@@ -72,7 +72,7 @@ Test(cuda_library_real, loads_where_it_is_installed, .timeout = 120) {
 #ifdef CUDA_EMULATION
 #include "base/fold.h"
 #undef MUST
-#include "tests/nn/net.h"
+#include "tests/core/nn/net.h"
 
 /* Opens a device with one variable of the environment set. */
 static int open_with(const char *variable, const char *value) {
@@ -129,7 +129,7 @@ Test(cuda_library_use, are_listed_with_their_versions, .timeout = 60) {
 static struct net_data data;
 
 /* One step of a job on `w` devices: its gradients, and the loss of each virtual device, as in
- * tests/nn/test_bits.c. */
+ * tests/core/nn/test_bits.c. */
 static void run_job(enum device_math math, int w, float *grads, double *losses) {
     static float of_device[MAX_DEVICES][NET_WEIGHTS];
     static const struct net_pass pass = {0, REDUCE_MEAN, 0.25, 0};

@@ -13,8 +13,8 @@ Test(cuda_ops, needs_the_emulated_runtime) {
 #include "device/cuda/kernels/kernel.h"
 #include "device/op_table.h"
 #include "doctor/ops.h"
-#include "tests/device/kernels_common.h"
-#include "tests/device/shared.h"
+#include "tests/core/device/kernels_common.h"
+#include "tests/core/device/shared.h"
 
 /* Operands are checked here and not by the device, in whose memory they are not. */
 static struct device *open_gpu(void) {

@@ -7,9 +7,9 @@
  * one shape is plain three times, then recorded, then replayed (models/recorded.h), so eight steps
  * show all of it. */
 #include "device/device.h"
-#include "tests/cli/data.h"
-#include "tests/cli/trace.h"
-#include "tests/cli/of_mode.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/trace.h"
+#include "tests/app/cli/of_mode.h"
 
 /* in batches of 12 the last one holds 11, or is padded where V = 4 */
 enum { PICTURES = 83, TESTS = 8, STEPS = 8 };

@@ -3,8 +3,8 @@
  *
  * Faults are planted in the emulated runtime (tests/stand_ins/cuda_emulation/emulation.h), so these
  * tests are skipped where GPUs are real, or there are none. */
-#include "tests/cli/data.h"
-#include "tests/cli/json.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
 
 /* SHORT_S: --timeout where something hangs or is stopped; LONG_S: where nothing may wait that long.
  * MOST_S: what an end may take on a busy machine, since deadlines come one after another. */

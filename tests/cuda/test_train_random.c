@@ -3,7 +3,7 @@
  *
  * Skipped where no GPU opens; in the build with EMULATION=1 one does (tests/cuda/test_train.c). */
 #include "device/device.h"
-#include "tests/cli/json.h"
+#include "tests/app/cli/json.h"
 #include "tests/golden/golden.h"
 
 /* Promised are 2e-6 for a loss; products are summed in another order than on emulated devices. A

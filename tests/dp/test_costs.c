@@ -3,7 +3,7 @@
 #include "tests/dp/rig.h"
 
 #include "scatter_gather/scatter_gather.h"
-#include "tests/device/full.h"
+#include "tests/core/device/full.h"
 
 static void open_dp(struct rig *rig, const char *model, int devices, int loss_in_forward,
                     int hashes, int spans) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes batch_norm.txt: what PyTorch's BatchNorm2d computes, in float64, for tests/device/test_kernels_norm.c.
+"""Writes batch_norm.txt: what PyTorch's BatchNorm2d computes, in float64, for tests/core/device/test_kernels_norm.c.
 
     python3 tests/golden/make_batch_norm.py            needs torch and numpy, a second
 

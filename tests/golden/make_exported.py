@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden facts that tests/cli/test_exported.c compares against: seventeen models of tests/python/nets.py as
+"""Makes the golden facts that tests/app/cli/test_exported.c compares against: seventeen models of tests/python/nets.py as
 duet.export writes them, and PyTorch's numbers for one training step of each.
 
 exported/NAME.duet is the text. Its weights are no files: the parameters are those of formulas.weights, buffers have their

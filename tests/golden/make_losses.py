@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes losses.txt: F.cross_entropy and F.nll_loss with weights of the classes, ignored labels and smoothing, for
-tests/nn/test_losses.c.
+tests/core/nn/test_losses.c.
 
     python3 tests/golden/make_losses.py            needs torch, a second
 

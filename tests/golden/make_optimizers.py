@@ -1,5 +1,5 @@
 """Writes optimizers.txt: parameters after updates by PyTorch's optimizers and learning rates of its schedules, as facts for
-tests/nn/test_optimizer.c and test_schedule.c.
+tests/core/nn/test_optimizer.c and test_schedule.c.
 
     python3 tests/golden/make_optimizers.py            needs torch
 

@@ -21,7 +21,7 @@ CASES = [
     ("narrow", lambda: Simple(3, 2), (3,), 2, "mse", 0.1, 7),
     ("weighted", lambda: Simple(10, 10), (10,), 10, "weighted", 0.1, 5),
 ]
-# Class weights, an ignored class and smoothed labels; the numbers of tests/cli/test_random.c.
+# Class weights, an ignored class and smoothed labels; the numbers of tests/app/cli/test_random.c.
 WEIGHTED = {"weight": torch.tensor([1, 2, 0.5, 1, 0, 3, 1, 0.25, 1, 1]).double(), "ignore_index": 7, "label_smoothing": 0.1}
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden facts about d2l's ResNet-18 (13.6) that tests/cli/test_golden_resnet.c compares
+"""Makes the golden facts about d2l's ResNet-18 (13.6) that tests/app/cli/test_golden_resnet.c compares
 against.
 
 PyTorch is a black box here: initial weights by seed 0 and the first 32 pictures of Fashion-MNIST go

@@ -1,5 +1,5 @@
-"""Writes rng.txt: what PyTorch draws, as facts for tests/base/test_random.c and
-tests/data/test_sampler.c.
+"""Writes rng.txt: what PyTorch draws, as facts for tests/core/base/test_random.c and
+tests/core/data/test_sampler.c.
 
     python3 tests/golden/make_rng.py > tests/golden/rng.txt
 

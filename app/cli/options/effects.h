@@ -1,0 +1,69 @@
+/* Where the options of a run have an effect: the columns `commands`, `modes` and `conditions` of
+ * their table (run_table.c). An option that surely has no effect in what was asked is refused with
+ * the reason, once the whole command line is read. What may have one passes: `--device auto` may
+ * find a GPU.
+ *
+ * A new option takes bits that are here, or a new condition, which gets its question and its words
+ * in effects.c; tests/app/cli/test_options.c then wants a command in which the option is refused.
+ * */
+#ifndef CLI_OPTIONS_EFFECTS_H
+#define CLI_OPTIONS_EFFECTS_H
+
+#include "cli/options/option.h"
+#include "train/run.h"
+
+enum command_bit {
+    BY_TRAIN = 1 << 0,
+    BY_COMPARE = 1 << 1,
+    BY_DEMO = 1 << 2,
+    BY_PROFILE = 1 << 3,
+    BY_ESTIMATE = 1 << 4,
+    BY_SCALE = 1 << 5,
+    BY_RUNS = BY_TRAIN | BY_COMPARE | BY_DEMO | BY_PROFILE | BY_SCALE, /* all that train */
+    BY_ALL = BY_RUNS | BY_ESTIMATE,
+    OFTEN = 1 << 8 /* no command: --help shows the option without --details, too */
+};
+
+/* The bit of a command's name; 0: it has no options of runs. */
+unsigned command_bit(const char *name);
+
+/* Bits of the modes, for the column. */
+#define IN_ANY_MODE 0
+#define IN_DP (1U << MODE_DP)
+#define IN_DDP (1U << MODE_DDP)
+
+/* What must be so. Of several that are not the first is named. */
+enum condition {
+    ON_SEVERAL_DEVICES = 1 << 0,
+    ON_GPUS = 1 << 1,
+    WITH_MLP = 1 << 2,
+    WITH_DROPOUT = 1 << 3,
+    WITH_BUFFERS = 1 << 4,
+    WITH_RESNET = 1 << 5,
+    OF_MADE_DATA = 1 << 6,
+    OF_FILES = 1 << 7,
+    FROM_THE_HOST = 1 << 8,
+    BY_SGD = 1 << 9,
+    BESIDE_PARAMS = 1 << 10,
+    BESIDE_CHECKPOINT = 1 << 11,
+    /* and what must not be given beside it */
+    WITHOUT_SEARCH = 1 << 12,
+    WITHOUT_INIT_FROM = 1 << 13,
+    WITHOUT_RESUME = 1 << 14,
+    WITHOUT_SPANS = 1 << 15, /* what takes times by phase: steps are no graphs then */
+    BESIDE_GPU = 1 << 16,
+    WITH_NORMS = 1 << 17
+};
+
+/* What the command is about to do. */
+struct asked {
+    const struct run_config *config;
+    const char *command; /* "train", "scale", "compare", ... */
+    unsigned modes;      /* bit m: it trains in enum run_mode m */
+};
+
+/* OK: the option may have an effect. ERR_USAGE: it has none; the text is
+ *     OPTION: no effect WHERE: WHY: WHAT TO DO */
+int option_check_effect(const struct option *option, const struct asked *asked);
+
+#endif

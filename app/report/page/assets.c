@@ -1,0 +1,15 @@
+/* The files of this folder inside the program: the assembler copies them into its constant data, so
+ * that a build needs no other tool and the files stay readable. */
+#include "report/page/assets.h"
+
+#define ASSET(name, path)                      \
+    __asm__(".pushsection .rodata\n"           \
+            ".type " #name ", %object\n"       \
+            ".globl " #name "\n" #name ":\n"   \
+            ".incbin \"" path "\"\n"           \
+            ".byte 0\n"                        \
+            ".size " #name ", . - " #name "\n" \
+            ".popsection\n")
+
+ASSET(asset_page_css, "app/report/page/page.css");
+ASSET(asset_page_js, "app/report/page/page.js");

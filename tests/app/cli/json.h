@@ -1,0 +1,103 @@
+/* Reads JSON that the command wrote. */
+#ifndef TESTS_CLI_JSON_H
+#define TESTS_CLI_JSON_H
+
+#include <regex.h>
+
+#include "base/error.h"
+#include "base/text/json.h"
+#include "tests/app/cli/run.h"
+
+static inline struct json *json_of(const char *path) {
+    size_t bytes;
+    struct json *root = NULL;
+    char *text = cli_read(path, &bytes);
+    cr_assert_eq(json_parse(path, text, bytes, &root), OK, "%s", error_message());
+    free(text);
+    return root;
+}
+
+/* A member; where a command's results have none of that name, the run of that name, or the member
+ * of the only run. */
+static inline const struct json *json_member(const struct json *object, const char *key) {
+    const struct json *found = json_find(object, key), *runs = json_find(object, "runs");
+    if (found || !runs) return found;
+    for (const struct json *run = runs->child; run; run = run->next) {
+        const struct json *name = json_find(run, "name");
+        if (name && !strcmp(name->string, key)) return run;
+    }
+    return runs->count == 1 ? json_find(runs->child, key) : NULL;
+}
+
+/* Returns the item at a path of keys separated by '/', as "ddp/per_device/0"; a number selects an
+ * item of an array. Fails the test if there is none. In the results of a command "dp" is the run of
+ * that name, and of a file with one run its members may be named at once. */
+static inline const struct json *json_at(const struct json *root, const char *path) {
+    char keys[128];
+    snprintf(keys, sizeof keys, "%s", path);
+    for (char *save, *key = strtok_r(keys, "/", &save); key; key = strtok_r(NULL, "/", &save)) {
+        if (root->kind == JSON_ARRAY) {
+            root = root->child;
+            for (int i = atoi(key); root && i > 0; i--)
+                root = root->next;
+        } else {
+            root = json_member(root, key);
+        }
+        cr_assert_not_null(root, "%s is not in the file, at %s", path, key);
+    }
+    return root;
+}
+
+static inline double json_double(const struct json *root, const char *path) {
+    const struct json *item = json_at(root, path);
+    cr_assert_eq(item->kind, JSON_NUMBER, "%s is no number", path);
+    return item->number;
+}
+
+static inline int64_t json_int(const struct json *root, const char *path) {
+    const struct json *item = json_at(root, path);
+    cr_assert(item->kind == JSON_NUMBER && item->is_integer, "%s is no whole number", path);
+    return item->integer;
+}
+
+static inline const char *json_text(const struct json *root, const char *path) {
+    const struct json *item = json_at(root, path);
+    cr_assert_eq(item->kind, JSON_STRING, "%s is no text", path);
+    return item->string;
+}
+
+/* 1 if the POSIX extended expression matches somewhere in the text; '^' and '$' match at lines. */
+static inline int matches(const char *text, const char *expression) {
+    regex_t regex;
+    cr_assert_eq(regcomp(&regex, expression, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0, "%s",
+                 expression);
+    int found = regexec(&regex, text, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return found;
+}
+
+/* The text with each broken paragraph on one line: what follows an indented line's newline is one
+ * space. The caller frees it. */
+static inline char *unbroken(const char *text) {
+    char *all = malloc(strlen(text) + 1), *to = all;
+    cr_assert_not_null(all);
+    while (*text) {
+        int broken = text[0] == '\n' && text[1] == ' ';
+        *to++ = broken ? ' ' : *text;
+        text += broken ? 1 + strspn(text + 1, " ") : 1;
+    }
+    *to = 0;
+    return all;
+}
+
+/* 1 if the text has no escape codes and no carriage returns: output to a file is plain lines. */
+static inline int plain_lines(const char *text) {
+    int columns = 0, widest = 0;
+    for (const char *c = text; *c; c++) {
+        columns = *c == '\n' ? 0 : columns + ((*c & 0xc0) != 0x80); /* UTF-8 */
+        widest = columns > widest ? columns : widest;
+    }
+    return !strchr(text, '\033') && !strchr(text, '\r') && widest <= 80;
+}
+
+#endif

@@ -1,0 +1,194 @@
+/* Broken files, given to the command in every mode: pictures, labels and weights. A test makes each
+ * file whole and then breaks it in one way. Beside it stand the words that the one line of the
+ * error must contain. */
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/run.h"
+#include "tests/app/cli/of_mode.h"
+
+static const char *const MODES[] = {"single", "dp", "ddp"};
+enum { TRAIN = 24, TEST = 12 };
+
+/* ---- pictures ---- */
+
+static void all_modes_fail(const char *words) {
+    for (int m = 0; m < 3; m++)
+        cli_fails(
+            1, words,
+            "train --mode %s --data-dir d --batch-size 8 --steps 2 --save w --log-loss l --json j",
+            MODES[m]);
+    cli_fails(1, words, "compare --data-dir d --batch-size 8 --steps 2 --json j");
+}
+
+static void good_again(void) {
+    put_data(TRAIN, TEST);
+    cli_well("train --mode ddp --data-dir d --batch-size 8 --steps 2 --quiet");
+}
+
+Test(cli_bad_files, pictures, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    good_again();
+    put_images("d/train-images-idx3-ubyte", 2051, TRAIN, TRAIN - 1);
+    all_modes_fail("truncated|train-images-idx3-ubyte");
+    put_images("d/train-images-idx3-ubyte", 2052, TRAIN, TRAIN);
+    all_modes_fail("magic|train-images-idx3-ubyte|2052|2051");
+    put_images("d/train-images-idx3-ubyte", 2051, TRAIN - 1, TRAIN - 1);
+    all_modes_fail("images and labels differ|23|24");
+    put_images("d/train-images-idx3-ubyte", 2051, 4000000000u, TRAIN);
+    all_modes_fail("train-images-idx3-ubyte|4000000000");
+    put_images("d/train-images-idx3-ubyte", 2051, 0, 0);
+    all_modes_fail("train-images-idx3-ubyte");
+    unlink("d/train-images-idx3-ubyte");
+    all_modes_fail("train-images-idx3-ubyte|make data");
+    put_images("d/train-images-idx3-ubyte.gz", 2051, TRAIN, TRAIN);
+    all_modes_fail("not a gzip file|train-images-idx3-ubyte.gz");
+}
+
+/* Test pictures that are larger or smaller than those for training, or have as many pixels in
+ * another shape. Read in their shape they would be read across rows or beyond their end. */
+Test(cli_bad_files, pictures_of_two_sizes, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const int sizes[][2] = {{32, 32}, {14, 56}, {28, 27}};
+    for (int i = 0; i < 3; i++) {
+        char words[64];
+        good_again();
+        snprintf(words, sizeof words, "test pictures|1x28x28|1x%dx%d", sizes[i][0], sizes[i][1]);
+        put_images_of("d/train-images-idx3-ubyte", 2051, TRAIN, TRAIN, sizes[i][0], sizes[i][1]);
+        all_modes_fail(words);
+    }
+    put_images_of("d/train-images-idx3-ubyte", 2051, TRAIN, TRAIN, 13, 28);
+    cli_fails(2, "model lenet|1x13x28|at least 14 x 14", "train --data-dir d --batch-size 8");
+}
+
+Test(cli_bad_files, labels, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    good_again();
+    put_labels("d/t10k-labels-idx1-ubyte", 2049, TEST, TEST,
+               255); /* the training set has 10 classes, and so has the model */
+    all_modes_fail("test labels|up to 255|10 classes|--classes 256");
+    put_data(TRAIN, TEST);
+    put_labels("d/t10k-labels-idx1-ubyte", 2051, TEST, TEST,
+               1); /* the number of a file of pictures */
+    all_modes_fail("magic|t10k-labels-idx1-ubyte");
+    put_data(TRAIN, TEST);
+    put_labels("d/train-labels-idx1-ubyte", 2049, TRAIN, 0, 1); /* a header without labels */
+    all_modes_fail("truncated|train-labels-idx1-ubyte");
+}
+
+Test(cli_bad_files, gzip, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(TRAIN, TEST);
+    if (system(
+            "gzip d/train-images-idx3-ubyte && mv d/train-images-idx3-ubyte.gz whole && cp whole "
+            "d/train-images-idx3-ubyte.gz"))
+        cr_skip_test("no gzip");
+    struct cli c;
+    cli_run(&c, "train --data-dir d --batch-size 8 --steps 2 --quiet");
+    if (strstr(c.err, "without zlib")) cr_skip_test("built without zlib");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_free(&c);
+    cr_assert_eq(system("head -c $(($(wc -c < whole) / 2)) whole > d/train-images-idx3-ubyte.gz"),
+                 0);
+    all_modes_fail("train-images-idx3-ubyte.gz|truncated");
+    cr_assert_eq(system("{ head -c 200 whole; head -c 50 /dev/zero; tail -c +251 whole; } > "
+                        "d/train-images-idx3-ubyte.gz"),
+                 0);
+    all_modes_fail("train-images-idx3-ubyte.gz|gzip");
+}
+
+Test(cli_bad_files, folders, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char all_ways[] =
+        "apt install dataset-fashion-mnist|make data|--data-dir|--dataset synthetic";
+    cr_assert_eq(mkdir("d", 0777), 0);
+    all_modes_fail(all_ways);
+    cli_fails(1, all_ways, "train --data-dir nowhere");
+    put_data(TRAIN, TEST);
+    cli_fails(1, "in d/train-images|--data-dir DIR", "train --data-dir d/train-images-idx3-ubyte");
+    unlink("d/train-images-idx3-ubyte");
+    cr_assert_eq(mkdir("d/train-images-idx3-ubyte", 0777), 0);
+    all_modes_fail("train-images-idx3-ubyte|not a regular file");
+}
+
+/* It is no error if the last batch has fewer samples than there are devices, or the data set fewer
+ * than a batch. */
+Test(cli_bad_files, little_data_is_fine, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_data(TRAIN, TEST);
+    for (int m = 0; m < 3; m++) {
+        cli_well("train --mode %s %s --data-dir d --batch-size 23 --epochs 1 --quiet", MODES[m],
+                 of_mode(MODES[m], "--devices 4"));
+        cli_well("train --mode %s %s --data-dir d --batch-size 5000 --epochs 1 --quiet", MODES[m],
+                 of_mode(MODES[m], "--devices 4"));
+    }
+    cli_well("compare --devices 4 --data-dir d --batch-size 23 --epochs 2 --quiet");
+    cli_well("compare --devices 4 --data-dir d --batch-size 23 --epochs 2 --drop-last --quiet");
+}
+
+/* ---- weights ---- */
+
+static void put_weights(const char *header, uint64_t length, size_t data) {
+    FILE *f = fopen("w", "w");
+    fwrite(&length, 8, 1, f);
+    fputs(header, f);
+    for (size_t i = 0; i < data; i++)
+        fputc(0, f);
+    fclose(f);
+}
+
+static void all_modes_refuse(const char *words) {
+    for (int m = 0; m < 3; m++)
+        cli_fails(
+            1, words,
+            "train --mode %s --model mlp --mlp-hidden 1 --dataset synthetic --samples 64 --steps 1 "
+            "--init-from w "
+            "--save w2 --json j",
+            MODES[m]);
+}
+
+/* A file with the four tensors of mlp with one hidden unit: the name and shape of the first, and
+ * the offsets of the second, are given. */
+static void put_mlp(const char *first, const char *shape, const char *place) {
+    char header[1024];
+    snprintf(header, sizeof header,
+             "{\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,3136]},\"fc1.bias\":{"
+             "\"dtype\":"
+             "\"F32\",\"shape\":[1],"
+             "\"data_offsets\":%s},\"fc2.weight\":{\"dtype\":\"F32\",\"shape\":[10,1],\"data_"
+             "offsets\":[3140,"
+             "3180]},"
+             "\"fc2.bias\":{\"dtype\":\"F32\",\"shape\":[10],\"data_offsets\":[3180,3220]}}   ",
+             first, shape, place);
+    put_weights(header, strlen(header), 3220);
+}
+
+Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char good[] = "[1,784]", place[] = "[3136,3140]";
+    put_mlp("fc1.weight", good, place);
+    cli_well(
+        "train --mode ddp --model mlp --mlp-hidden 1 --dataset synthetic --samples 64 --steps 1 "
+        "--init-from w --quiet");
+    put_mlp("fc1.weight", "[784,1]", place);
+    all_modes_refuse("'fc1.weight'|[784, 1]|[1, 784]");
+    put_mlp("fc1.weights", good, place);
+    all_modes_refuse("'fc1.weight'|w");
+    put_mlp("fc1.weight", good, "[3132,3136]"); /* the tensors overlap and leave a gap */
+    all_modes_refuse("safetensors|w");
+    put_mlp("fc1.weight", good, "[3136,99999]");
+    all_modes_refuse("safetensors");
+    put_weights("{}", 100000, 0);
+    all_modes_refuse("safetensors|header is longer than the file");
+    put_weights("{}", UINT64_MAX, 0);
+    all_modes_refuse("safetensors");
+    put_weights(" {}", 0x04034b50, 0); /* "PK\3\4", as a zip file begins */
+    all_modes_refuse("not a safetensors file: w: it is a file of torch.save: convert it: "
+                     "python -m duet convert w w.safetensors");
+    put_weights("{\"fc1", 5, 0);
+    all_modes_refuse("w: |JSON|byte 2");
+    cr_assert_eq(truncate("w", 3), 0);
+    all_modes_refuse("safetensors");
+    unlink("w");
+    all_modes_refuse("cannot read|w|No such file");
+    cli_fails(1, "cannot read|missing",
+              "compare --dataset synthetic --samples 64 --steps 1 --init-from missing --json j");
+    cli_fails(1, "cannot read|missing",
+              "profile --dataset synthetic --samples 64 --steps 1 --init-from missing --json j");
+    cli_fails(1, "'fc1.weight'|lenet_300",
+              "train --model mlp --dataset synthetic --samples 64 --steps 1 --init-from "
+              "golden/lenet_300.safetensors");
+}

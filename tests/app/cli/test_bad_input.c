@@ -1,0 +1,255 @@
+/* Bad flags and values, given to the command: the exit status, one line on stderr that names the
+ * value, no process and no file left. */
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/run.h"
+
+enum { WRONG_USAGE = 2, FAILED_RUNNING = 1 };
+
+struct bad {
+    int status;
+    const char *words; /* what the line must contain, separated by '|' */
+    const char *args;
+};
+
+static void all_fail(const struct bad *table, size_t rows) {
+    for (size_t i = 0; i < rows; i++)
+        cli_fails(table[i].status, table[i].words, "%s", table[i].args);
+}
+
+#define ALL_FAIL(table) all_fail(table, sizeof(table) / sizeof *(table))
+
+/* ---- words ---- */
+
+Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct bad table[] = {
+        {2, "unknown command|trian|did you mean train?", "trian"},
+        {2, "unknown command|bench|--help", "bench"},
+        {2, "unknown command|--mode", "--mode dp"},
+        {2, "unknown option|--bogus|--help", "train --bogus"},
+        {2, "unknown option|--bogus=3", "compare --bogus=3"},
+        {2, "unknown option|extra", "profile extra"},
+        {2, "unknown option|--dev:|did you mean --device?", "train --dev 2"},
+        {2, "unknown option|--num_gpus:|did you mean --devices?", "train --num_gpus 2"},
+        {2, "unknown option|--gpus:|did you mean --devices N, or --gpu NAME?", "estimate --gpus 2"},
+        {2, "unknown option|--devicesx|did you mean --devices?", "train --devicesx 2"},
+        {2, "unknown option|--devcies|did you mean --devices?", "train --devcies=2"},
+        {2, "unknown option|--batchsize|did you mean --batch-size?", "compare --batchsize 8"},
+        {2, "unknown option|--no_shufle|did you mean --no-shuffle?", "train --no_shufle"},
+        {2, "unknown option|--quik|did you mean --quick?", "doctor --quik"},
+        {2, "unknown option|-x", "demo -x"},
+        {2, "unknown option|-", "train -"},
+        {2, "--devices|no value|N", "train --devices"},
+        {2, "--save|empty|FILE", "train --save ''"},
+        {2, "--save|empty", "train --save="},
+        {2, "--no-shuffle|no value|3", "train --no-shuffle=3"},
+        {2, "--mode|'ring'|single, dp and ddp", "train --mode ring"},
+        {2, "--mode: ''|single, dp and ddp", "train --mode ''"},
+        {2, "--mode: ''|single, dp and ddp", "train --mode="},
+        {2, "--cuda-math: ''|own and library", "train --cuda-math="},
+        {2, "--model|empty|NAME", "train --model ''"},
+        {2, "--device|empty|auto", "train --device="},
+        {2, "--seed: ''|18446744073709551615", "train --seed ''"},
+        {2, "--lr: ''|number", "train --lr="},
+        {2, "--device-memory: ''|64M", "train --device-memory="},
+        {2, "lenet5|lenet, convnet, mlp, resnet18, simple, complex, wide and branches",
+         "train --model lenet5"},
+        {2, "rings|naive, oneshot, direct, ring", "train --mode ddp --allreduce rings"},
+        {2, "nccl needs GPUs",
+         "train --mode ddp --device cpu --dataset synthetic --samples 300 --steps 1 "
+         "--allreduce nccl"},
+        /* checked also where the mode does not use it */
+        {2, "fastest", "train --mode single --allreduce fastest"},
+        {2, "--dataset|cifar|synthetic", "train --dataset cifar"},
+        {2, "--device|gpu|auto, cpu", "train --device gpu"},
+        {2, "--data-on|disk|auto, host and device", "train --data-on disk"},
+        {2, "--cuda-math|fast|own and library", "train --cuda-math fast"},
+        {2, "--cuda-math|library|emulated|--device cuda",
+         "train --device auto --dataset synthetic --samples 300 --cuda-math library"},
+        {2, "--device|cuda|cpu", "train --device cuda --dataset synthetic"},
+        {2, "--mlp-hidden|'x'|whole numbers", "train --model mlp --mlp-hidden 8,x"},
+        {2, "--mlp-hidden|parameters", "train --model mlp --mlp-hidden 1000000,1000000"},
+    };
+    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* hides the GPU of a machine that has one */
+    ALL_FAIL(table);
+}
+
+Test(cli_bad_input, numbers, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct bad table[] = {
+        {2, "--devices|'0'|1 to 64", "train --mode dp --devices 0"},
+        {2, "--devices|'-1'|1 to 64", "train --mode ddp --devices -1"},
+        {2, "--devices|'65'|1 to 64", "compare --devices 65"},
+        {2, "--devices|'99999999999999999999'", "train --devices 99999999999999999999"},
+        {2, "--devices|'2x'", "profile --devices 2x"},
+        {2, "--devices|''", "train --devices ''"},
+        {2, "--virtual-devices|'0'", "train --virtual-devices 0"},
+        {2, "--virtual-devices|'65'", "train --virtual-devices 65"},
+        {2, "--virtual-devices|'on'", "train --virtual-devices on"},
+        {2, "--virtual-devices|3|2 devices|4", "train --mode dp --virtual-devices 3"},
+        {2, "--virtual-devices|6|4 devices|8|off",
+         "train --mode ddp --devices 4 --virtual-devices 6"},
+        {2, "--virtual-devices|4|3 devices|6", "compare --devices 3 --virtual-devices 4"},
+        {2, "--batch-size|3|4 devices", "train --mode dp --devices 4 --batch-size 3"},
+        {2, "--batch-size|3|4 devices", "train --mode ddp --devices 4 --batch-size 3"},
+        {2, "--batch-size|3|4 devices", "compare --devices 4 --batch-size 3"},
+        {2, "--batch-size|1|4 devices", "profile --batch-size 1"},
+        {2, "--batch-size|'0'", "train --batch-size 0"},
+        {2, "--device-memory|'12Q'|64M", "train --device-memory 12Q"},
+        {2, "--device-memory|'1..5G'", "train --device-memory 1..5G"},
+        {2, "--device-memory|'-1G'", "train --mode dp --device-memory -1G"},
+        {2, "--device-memory|'1'|from 2M to", "train --device-memory 1"},
+        {2, "--device-memory|'2097151'|from 2M to", "train --mode ddp --device-memory 2097151"},
+        {2, "--device-memory|'9999999P'", "train --device-memory 9999999P"},
+        {2, "--lr|'nan'", "train --lr nan"},
+        {2, "--lr|'inf'", "train --lr inf"},
+        {2, "--lr|'-0.1'", "train --mode ddp --lr -0.1"},
+        {2, "--lr|'0,1'", "train --lr=0,1"},
+        {2, "--momentum|'nan'", "train --momentum nan"},
+        {2, "--optimizer|'rmsprop'|sgd, adadelta, adam and adamw", "compare --optimizer rmsprop"},
+        {2, "--weight-decay|'-1'", "train --weight-decay -1"},
+        {2, "--dropout|'1.5'|0 to 1", "train --model convnet --dropout 1.5"},
+        {2, "--timeout|'0'", "train --mode ddp --timeout 0"},
+        {2, "--timeout|'-5'", "compare --timeout -5"},
+        {2, "--timeout|'soon'", "train --timeout soon"},
+        {2, "--steps|'0'", "train --steps 0"},
+        {2, "--epochs|'0'", "demo --epochs 0"},
+        {2, "--workers|'65'|0 to 64", "train --workers 65"},
+        {2, "--seed|'1.5'", "train --seed 1.5"},
+        {2, "--seed|'18446744073709551616'|-9223372036854775808 to 18446744073709551615",
+         "train --seed 18446744073709551616"},
+        {2, "--seed|'-9223372036854775809'", "compare --seed -9223372036854775809"},
+        {2, "--bucket-cap-mb|'0'", "train --mode ddp --bucket-cap-mb 0"},
+    };
+    ALL_FAIL(table);
+}
+
+/* A path of 512 bytes or more does not fit into the configuration. It must not be cut. */
+Test(cli_bad_input, long_path, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    char path[601];
+    memset(path, 'p', 600);
+    path[600] = 0;
+    cli_fails(2, "--save|pppp|511", "train --save %s", path);
+}
+
+/* compare and profile refuse flags for files that they do not write. */
+Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct bad table[] = {
+        {2, "--save|compare|duet train", "compare --dataset synthetic --steps 1 --save w"},
+        {2, "--log-loss|compare|duet train", "compare --dataset synthetic --steps 1 --log-loss l"},
+        {2, "--save|demo", "demo --dataset synthetic --steps 1 --save w"},
+        {2, "--mode|compare|duet train", "compare --dataset synthetic --steps 1 --mode single"},
+        {2, "--mode|demo", "demo --dataset synthetic --steps 1 --mode ddp"},
+        {2, "--mode|profile", "profile --dataset synthetic --steps 1 --mode=dp"},
+        {2, "--log-loss|profile", "profile --dataset synthetic --steps 1 --log-loss l"},
+    };
+    ALL_FAIL(table);
+}
+
+/* Two results must not go to the same file, however it is named and whether it exists or not. */
+Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cr_assert(!mkdir("sub", 0777) && !symlink(".", "here") && !symlink("old", "link"));
+    cr_assert_eq(system("echo before >old; ln old hard"), 0);
+    static const struct bad table[] = {
+        {2, "--save and --json|same file", "train --save x --json x"},
+        {2, "--log-loss and --json|./x and x|same file", "train --log-loss ./x --json x"},
+        {2, "--save and --log-loss|sub/../x|same file",
+         "train --mode ddp --save sub/../x --log-loss x"},
+        {2, "--save and --json|here/x|same file", "train --json here/x --save x"},
+        {2, "--init-from and --trace|same file", "train --init-from old --trace old"},
+        {2, "--json and --trace|sub/../x|same file", "train --json sub/../x --trace x"},
+        {2, "--save and --log-loss|link|same file", "train --mode dp --save old --log-loss link"},
+    };
+    ALL_FAIL(table);
+    char *text = cli_read("old", NULL);
+    cr_expect_str_eq(text, "before\n", "nothing is written");
+    free(text);
+    /* These are different files: the same name in different folders; a hard link, which is replaced
+     * alone; and no file at all. */
+    put_data(60, 20);
+    cli_well("train --data-dir d --steps 1 --quiet --save x --log-loss sub/x --json here/y");
+    cli_well("train --data-dir d --steps 1 --quiet --log-loss old --json hard");
+    text = cli_read("old", NULL);
+    cr_expect(!strncmp(text, "step,epoch,loss\n", 16), "%s", text);
+    free(text);
+    text = cli_read("hard", NULL);
+    cr_expect(*text == '{', "%s", text);
+    free(text);
+    cli_well("train --data-dir d --steps 1 --quiet --log-loss /dev/null --json /dev/null");
+}
+
+Test(cli_bad_input, sampler, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct bad table[] = {
+        {2, "--dataset-size|--world-size|--rank", "sampler"},
+        {2, "--rank", "sampler --dataset-size 10 --world-size 2"},
+        {2, "--rank|no value", "sampler --dataset-size 10 --world-size 2 --rank"},
+        {2, "rank 2|[0, 1]", "sampler --dataset-size 10 --world-size 2 --rank 2"},
+        {2, "rank -1", "sampler --dataset-size 10 --world-size 2 --rank -1"},
+        {2, "--world-size|'0'", "sampler --dataset-size 10 --world-size 0 --rank 0"},
+        {2, "--dataset-size|'-1'", "sampler --dataset-size -1 --world-size 1 --rank 0"},
+        {2, "--dataset-size|'many'", "sampler --dataset-size many --world-size 1 --rank 0"},
+        {2, "--epoch|'-1'", "sampler --dataset-size 9 --world-size 1 --rank 0 --epoch -1"},
+        {2, "--seed|no value", "sampler --dataset-size 9 --world-size 1 --rank 0 --seed"},
+        {2, "--seed|'18446744073709551616'",
+         "sampler --dataset-size 9 --world-size 1 --rank 0 --seed 18446744073709551616"},
+        {2, "--drop-last|no value|yes",
+         "sampler --dataset-size 9 --world-size 1 --rank 0 --drop-last=yes"},
+        {2, "unknown option|--shuffled|duet sampler --help", "sampler --shuffled"},
+        {2, "unknown option|--ranks|did you mean --rank?", "sampler --ranks 2"},
+        {2, "unknown option|--mode", "sampler --mode dp"},
+        {2, "unknown option|all", "devices all"},
+        {2, "train", "job"},
+        {2, "train", "job 55 56"},
+        {2, "train", "job x y z"},
+        {1, "train", "job 55 56 57"},
+    };
+    ALL_FAIL(table);
+}
+
+/* ---- a device memory too small ---- */
+
+Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_data(300, 20);
+    static const struct bad table[] = {
+        {1, "out of memory on device 0|activations|8 MiB|--device-memory",
+         "train --mode single --device-memory 8M --save w --log-loss l --json j"},
+        {1, "replica|on device|out of memory on device|8 MiB",
+         "train --mode dp --device-memory 8M --save w --log-loss l --json j"},
+        {1, "rank|out of memory on device|8 MiB",
+         "train --mode ddp --device-memory 8M --save w --log-loss l --json j"},
+        {1, "out of memory on device 0|2 MiB", "train --mode dp --devices 4 --device-memory 2M"},
+        {1, "rank|out of memory on device", "train --mode ddp --devices 4 --device-memory 2M"},
+        {1, "out of memory on device 0|params",
+         "train --model mlp --mlp-hidden 100000 --device-memory 64M"},
+        {1, "single|out of memory on device 0", "compare --device-memory 8M --json j"},
+        /* every way is tried, and the table above the error says what each held */
+        {1, "DDP: out of memory|larger --device-memory", "profile --device-memory 8M"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        cli_fails(table[i].status, table[i].words, "%s --data-dir d --steps 2", table[i].args);
+}
+
+/* ---- outputs that cannot be written ---- */
+
+Test(cli_bad_input, unwritable_output, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_data(300, 20);
+    static const char *const modes[] = {"single", "dp", "ddp"}, *const flags[] = {"--save",
+                                                                                  "--log-loss",
+                                                                                  "--json"};
+    static const char *const paths[] = {"missing/file", ".", "/proc/file"};
+    for (int m = 0; m < 3; m++)
+        for (int f = 0; f < 3; f++)
+            cli_fails(1, paths[(f + m) % 3],
+                      "train --mode %s --data-dir d --steps 1 --log-loss l --json j %s %s",
+                      modes[m], flags[f], paths[(f + m) % 3]);
+    cli_fails(1, "missing/j", "compare --data-dir d --steps 1 --json missing/j");
+    cli_fails(1, "missing/j", "profile --data-dir d --steps 1 --json missing/j");
+    cli_fails(1, "missing/j", "demo --data-dir d --steps 1 --json missing/j");
+    /* A full disk shows only when the file is written. */
+    cli_fails(1, "/dev/full", "train --data-dir d --steps 1 --json /dev/full");
+    cli_fails(1, "/dev/full", "train --data-dir d --steps 1 --log-loss /dev/full");
+    cli_fails(1, "/dev/full", "train --mode ddp --data-dir d --steps 1 --save /dev/full");
+    cli_fails(1, "/dev/full", "compare --data-dir d --steps 1 --json /dev/full");
+}

@@ -1,0 +1,197 @@
+/* A model with BatchNorm, by the command: equal files in every mode, synchronised or not, running
+ * statistics included; what a file holds of them, and that it is read back; buffers of each rank's
+ * own; and what is refused. */
+#include "base/error.h"
+#include "data/safetensors.h"
+#include "models/model.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/nets.h"
+#include "tests/app/cli/run.h"
+
+/* The last batch of an epoch is short: 22 samples in batches of 8, padded where V = 4. */
+#define DATA "--model resnet18 --dataset synthetic --shape 1x9x8 --samples 22"
+#define REST " --virtual-devices 4 --batch-size 8 --lr 0.05 --seed 3 --quiet"
+#define RUN DATA REST
+
+/* A step of ResNet-18 is long, one of this model is not. */
+#define SMALL_DATA "--model small --dataset synthetic --shape 1x9x8 --samples 22"
+#define SMALL_RUN SMALL_DATA REST
+
+static void same_as_single(const char *mode, const char *run, const char *options) {
+    cli_well("train --mode %s %s %s --epochs 1 --log-loss two.csv --save two", mode, run, options);
+    cr_expect(cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", mode, options);
+    cr_expect(cli_same_file("one", "two"), "%s %s: weights or buffers differ", mode, options);
+}
+
+Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_norm_model("small");
+    cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss one.csv --save one");
+    same_as_single("ddp --devices 2", SMALL_RUN, "");
+    same_as_single("dp --devices 4", SMALL_RUN, "");
+    same_as_single("ddp --devices 4", SMALL_RUN, "--allreduce fused");
+    /* rank 0's own statistics are those that it would have sent to the others */
+    same_as_single("ddp --devices 2", SMALL_RUN, "--no-broadcast-buffers");
+}
+
+Test(cli_batch_norm, resnet_ends_with_the_same_file, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
+    cli_well("train --mode single " RUN " --epochs 1 --log-loss one.csv --save one");
+    same_as_single("ddp --devices 2", RUN, "");
+    same_as_single("dp --devices 4", RUN, "");
+}
+
+/* Not padded, the last batch of an epoch has 19 - 16 = 3 samples: the fourth rank has none and
+ * shadows the others, buffers included. The last update of an epoch has one batch of the two. */
+Test(cli_batch_norm, uneven_inputs_and_accumulated_gradients, .timeout = 300,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_norm_model("small");
+    static const char *const modes[] = {"single", "ddp --devices 4", "dp --devices 4"};
+    static const char *const ways[] = {"--join", "--no-sync-steps 2"};
+    for (int i = 0; i < 2; i++)
+        for (int m = 0; m < 3 - i; m++) { /* accumulated: DDP alone */
+            const char *to = m ? "two" : "one";
+            cli_well("train --mode %s " SMALL_RUN
+                     " --samples 19 %s --epochs 1 --log-loss %s.csv --save %s",
+                     modes[m], ways[i], to, to);
+            cr_expect(!m || cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", modes[m],
+                      ways[i]);
+            cr_expect(!m || cli_same_file("one", "two"), "%s %s: weights or buffers differ",
+                      modes[m], ways[i]);
+        }
+}
+
+Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout = 300,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_norm_model("small");
+    cli_well("train --mode single --sync-bn " SMALL_RUN
+             " --epochs 1 --log-loss one.csv --save one");
+    same_as_single("ddp --devices 2", SMALL_RUN, "--sync-bn");
+    same_as_single("ddp --devices 4", SMALL_RUN, "--sync-bn");
+    cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss two.csv --save two");
+    cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
+}
+
+/* Cut by its own devices each mode normalises other shares; synchronised it does not, but sums are
+ * added in another order, and the biases in front of a norm have gradients of rounding alone. */
+Test(cli_batch_norm, without_virtual_devices, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_norm_model("small");
+    static const char line[] = "compare --devices 2 " SMALL_DATA
+                               " --batch-size 8 --lr 0.05 --quiet --steps 1 --virtual-devices off";
+    struct cli c;
+    cli_fails(2, "the modes train different models|--sync-bn", "%s", line);
+    cli_run(&c, "%s --sync-bn", line);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_assert(strstr(c.out, "DDP ~ single: gradients in lock step"), "%s", c.out);
+    cli_free(&c);
+}
+
+Test(cli_batch_norm, the_proof_looks_at_buffers, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_norm_model("small");
+    static const char *const options[] = {"", "--sync-bn"};
+    struct cli c;
+    for (int i = 0; i < 2; i++) {
+        cli_run(&c, "compare --devices 2 " SMALL_RUN " --steps 2 %s", options[i]);
+        cr_assert_eq(c.status, 0, "%s: %s", options[i], c.err);
+        cr_assert(strstr(c.out, "DDP = single: identical to the bit after 2 steps"), "%s", c.out);
+        cr_assert_eq(!!strstr(c.out, "DP was left out: SyncBatchNorm is only supported within"),
+                     i == 1, "%s", c.out);
+        cli_free(&c);
+    }
+}
+
+/* PyTorch's names, an I64 without dimensions, every tensor aligned; and evaluation by a file's
+ * statistics is that of the run that wrote it. */
+Test(cli_batch_norm, a_file_holds_the_buffers, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
+    struct safetensors s;
+    int64_t batches;
+    float mean[64], again[64];
+    cli_well("train --mode ddp " RUN " --steps 2 --save w");
+    cr_assert_eq(safetensors_open(&s, "w"), OK, "%s", error_message());
+    cr_assert_eq(s.count, 76 + 51);
+    for (int i = 0; i < s.count; i++)
+        cr_assert_eq(s.entries[i].offset % (s.entries[i].bytes / s.entries[i].count), 0u, "%s",
+                     s.entries[i].name);
+    const char *tracked = "resnet_block4.1.bn2.num_batches_tracked";
+    cr_assert_eq(safetensors_read_as(&s, "I64", tracked, 0, NULL, &batches), OK, "%s",
+                 error_message());
+    cr_assert_eq(batches, 2);
+    cr_assert_eq(safetensors_read(&s, "1.running_mean", 1, (int64_t[]){64}, mean), OK);
+    safetensors_close(&s);
+    /* a step of rate 0 moves the statistics by what it sees: counted on from the file's */
+    cli_well("train --mode dp " RUN " --steps 1 --lr 0 --init-from w --save w2");
+    cr_assert_eq(safetensors_open(&s, "w2"), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read_as(&s, "I64", tracked, 0, NULL, &batches), OK);
+    cr_assert_eq(batches, 3);
+    cr_assert_eq(safetensors_read(&s, "1.running_mean", 1, (int64_t[]){64}, again), OK);
+    safetensors_close(&s);
+    for (int c = 0; c < 64; c++)
+        cr_assert(again[c] != mean[c] && fabsf(again[c] - 0.9f * mean[c]) < 0.2f, "channel %d", c);
+}
+
+/* Without running statistics too, as in PyTorch: the losses of two ranks are one process's. */
+Test(cli_batch_norm, synchronised_without_running_statistics, .timeout = 60,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_net("small", "duet 1\n"
+                     "input %x: f32[N, 6]\n"
+                     "parameter fc.weight: f32[8, 6]\n"
+                     "parameter bn.weight: f32[8]\n"
+                     "parameter bn.bias: f32[8]\n"
+                     "parameter head.weight: f32[3, 8]\n"
+                     "%1: f32[N, 8] = linear(%x, fc.weight, none)\n"
+                     "%2: f32[N, 8] = batch_norm(%1, bn.weight, bn.bias, none, none, none)\n"
+                     "%3: f32[N, 3] = linear(%2, head.weight, none)\n"
+                     "return %3\n");
+    const char *run = "--model small --dataset random --samples 32 --batch-size 16 "
+                      "--virtual-devices 4 --quiet";
+    char synchronised[200];
+    snprintf(synchronised, sizeof synchronised, "%s --sync-bn", run);
+    cli_well("train --mode single %s --epochs 1 --log-loss one.csv --save one", synchronised);
+    same_as_single("ddp --devices 2", synchronised, "");
+    cli_well("train --mode ddp --devices 2 %s --epochs 1 --log-loss two.csv", run);
+    cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
+    cli_fails(2, "--no-broadcast-buffers: no effect with model small: it has no buffers",
+              "train --mode ddp --no-broadcast-buffers %s", run);
+}
+
+Test(cli_batch_norm, what_is_refused, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        int status;
+        const char *says, *command;
+    } cases[] = {
+        {2, "SyncBatchNorm is only supported within", "train --mode dp --sync-bn " RUN},
+        {2, "no effect with model lenet: it has no BatchNorm", "train --sync-bn --model lenet"},
+        {2, "--init: no effect with model mlp", "train --init d2l --model mlp"},
+        {2, "there are default and d2l", "train --init d2k"},
+        {1,
+         "Expected more than 1 value per channel when training, got input size "
+         "torch.Size([1, 512, 1, 1])",
+         "train --mode ddp --devices 2 " DATA " --shape 1x8x8 --batch-size 2"},
+        {1,
+         "Caught ValueError in replica 0 on device 0. Expected more than 1 value per channel when "
+         "training, got input size torch.Size([1, 512, 1, 1]): a device's batch has one sample: "
+         "use a larger batch, or drop the last one of an epoch where it is the smaller",
+         "train --mode dp --devices 2 " DATA " --shape 1x8x8 --batch-size 2"},
+        /* the last batch of an epoch has one sample, on rank 1; what is said by single too */
+        {1, "torch.Size([1, 512, 1, 1]): the batch of all devices has one sample",
+         "train --mode ddp --devices 2 --sync-bn " DATA
+         " --shape 1x8x8 --samples 4 --batch-size 3 --epochs 1 --quiet"},
+        {2, "--checkpoint: c: it holds the buffers of rank 0, and with --no-broadcast-buffers each",
+         "train --mode ddp --no-broadcast-buffers --checkpoint c " RUN},
+        /* before the data are read */
+        {2, "SyncBatchNorm is only", "train --mode dp --sync-bn --model resnet18 --data-dir none"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cli c;
+        cli_run(&c, "%s", cases[i].command);
+        cr_expect_eq(c.status, cases[i].status, "%s: %s", cases[i].command, c.err);
+        cr_expect(strstr(c.err, cases[i].says), "%s: %s", cases[i].command, c.err);
+        cli_free(&c);
+    }
+}

@@ -1,0 +1,200 @@
+/* DUET_TRACE and duet report: the calls of a job of process groups, and who waited for whom. */
+#include "tests/app/cli/run.h"
+
+static void put(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+/* One rank's file: FILE.GROUP.RANK. Calls follow, then end_rank. */
+static FILE *begin_rank(const char *file, const char *group, int rank, int ranks) {
+    char path[64];
+    snprintf(path, sizeof path, "%s.%s.%d", file, group, rank);
+    FILE *f = fopen(path, "w");
+    cr_assert_not_null(f);
+    fprintf(f,
+            "{\"otherData\": {\"duet_calls\": 1, \"group\": \"%s\", \"rank\": %d, \"ranks\": %d}, "
+            "\"traceEvents\": [{\"ph\": \"M\", \"name\": \"process_name\"}",
+            group, rank, ranks);
+    return f;
+}
+
+static void put_call(FILE *f, int number, const char *name, int bytes, double ms, double end_ms) {
+    fprintf(f,
+            ",\n{\"ph\": \"X\", \"name\": \"%s\", \"ts\": %.3f, \"dur\": %.3f, \"args\": "
+            "{\"number\": %d, \"bytes\": %d}}",
+            name, ms * 1e3, (end_ms - ms) * 1e3, number, bytes);
+}
+
+static void end_rank(FILE *f) {
+    fputs("]}", f);
+    cr_assert_eq(fclose(f), 0);
+}
+
+/* Three ranks, with times by hand. all_reduce 1: rank 2 comes last, 30 ms behind rank 0 and 10 ms
+ * behind rank 1. all_reduce 2: rank 0 comes last, and rank 1, whose part is over by then, waited
+ * for no longer than its call took. Rank 1 alone has a third call, which counts nowhere. */
+static void put_ranks(void) {
+    FILE *f = begin_rank("c", "g", 0, 3);
+    put_call(f, 1, "all_reduce", 1024, 100, 140);
+    put_call(f, 1, "send", 8, 145, 146);
+    put_call(f, 2, "all_reduce", 1024, 170, 180);
+    end_rank(f);
+    f = begin_rank("c", "g", 1, 3);
+    put_call(f, 1, "all_reduce", 1024, 120, 140);
+    put_call(f, 2, "all_reduce", 1024, 160, 165);
+    put_call(f, 3, "barrier", 0, 180, 190);
+    end_rank(f);
+    f = begin_rank("c", "g", 2, 3);
+    put_call(f, 1, "all_reduce", 1024, 130, 140);
+    put_call(f, 2, "all_reduce", 1024, 169, 180);
+    end_rank(f);
+}
+
+Test(cli_calls, waits_of_each_rank, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    put_ranks();
+    cli_run(&c, "report c");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect_str_eq(
+        c.out,
+        "Group g: 3 ranks, 2 collectives in 90 ms. At start-up and end, in 2 collectives,\n"
+        "  they waited most for rank 2: 30 ms. A rank waited 17 % of the time on average.\n"
+        "\n"
+        "rank collectives messages      bytes   in calls     waited came last median wait\n"
+        "   0           2        1   2.01 KiB      50 ms      30 ms         0        0 us\n"
+        "   1           3        0      2 KiB      35 ms      15 ms         0        0 us\n"
+        "   2           2        0      2 KiB      21 ms       1 ms         0        0 us\n");
+    cli_free(&c);
+}
+
+/* Rank 1 holds up rank 0 by 20 ms in 13 of 15 steps, rank 0 by 2 s in the first and by 1 ms in one
+ * more; by 9 s in a call at the start, and by 1 s in three more; and by 10 us in the second bucket
+ * of each step, so that it comes last in most of the calls. */
+Test(cli_calls, steps_tell_whom_to_blame, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    for (int rank = 0; rank < 2; rank++) {
+        FILE *f = begin_rank("c", "g", rank, 2);
+        int number = 0;
+        put_call(f, ++number, "all_gather", 8, rank ? 100 : 9100, 9101);
+        for (int i = 0; i < 3; i++)
+            put_call(f, ++number, "broadcast", 64, 10000 + 1000 * i + (rank ? 0 : 1000),
+                     11001 + 1000 * i);
+        for (int step = 0; step < 15; step++) {
+            double t = 20000 + 100 * step, zero = step == 1 ? 21 : 0;
+            if (!step) t -= 2000, zero = 2000;
+            put_call(f, ++number, "all_reduce", 4096, t + (rank ? step ? 20 : 0 : zero), t + 2050);
+            t = 20060 + 100 * step;
+            put_call(f, ++number, "all_reduce", 512, t + (rank ? 0 : 0.01), t + 1);
+        }
+        put_call(f, ++number, "barrier", 0, 24000, 24001);
+        end_rank(f);
+    }
+    cli_run(&c, "report c");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect_eq(
+        strncmp(c.out,
+                "Group g: 2 ranks, 35 collectives in 23.90 s. In the steps the others waited "
+                "most\n  for rank 1: it came last in 13 of 15 calls of all_reduce of 4 KiB, by "
+                "20 ms in\n  the median. At start-up and end, in 5 collectives, they waited "
+                "most for rank 0:\n  12.00 s. ",
+                240),
+        0, "%s", c.out);
+    cli_free(&c);
+}
+
+/* A name that a shell would take for a pattern, other files beside it, a group that made no call,
+ * and a thousand calls. */
+Test(cli_calls, odd_names_and_counts, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    FILE *f = begin_rank("[c]", "g", 0, 1);
+    for (int i = 1; i <= 1234; i++)
+        put_call(f, i, "barrier", 0, i * 1e-6, i * 1e-6 + 0.9988);
+    end_rank(f);
+    end_rank(begin_rank("[c]", "h", 0, 1));
+    put("[c].h.0x", "none of them");
+    for (int again = 0; again < 2; again++) {
+        cli_run(&c, "report [c]");
+        cr_assert_eq(c.status, 0, "%s", c.err);
+        cr_expect(strstr(c.out, "Group g: 1 rank, 1234 collectives in 1 ms.\n"), "%s", c.out);
+        cr_expect(strstr(c.out, "Group h: 1 rank, 0 collectives in 0 us.\n"), "%s", c.out);
+        cli_free(&c);
+    }
+}
+
+/* A file each of the ranks of the job and of the group made of two of them. */
+static void run_traced(int ranks, const char *example) {
+    struct cli c;
+    setenv("DUET_TRACE", "calls", 1);
+    cli_run(&c, "run --nproc-per-node %d %s/" BUILD_DIR "/examples/%s", ranks, cli_root_path,
+            example);
+    unsetenv("DUET_TRACE");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_free(&c);
+}
+
+Test(cli_calls, ranks_leave_their_files, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    run_traced(4, "scatter");
+    cli_run(&c, "report calls");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "Group world: 4 ranks, 1 collectives in"), "%s", c.out);
+    char *trace = cli_read("calls.world.3", NULL); /* Perfetto opens it as it is */
+    cr_expect(strstr(trace, "\"ph\": \"X\", \"pid\": 3") && strstr(trace, "\"scatter\""), "%s",
+              trace);
+    free(trace);
+    cli_free(&c);
+    cr_assert_eq(unlink("calls.world.3"), 0);
+    cli_run(&c, "report calls");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "Only 3 of 4 ranks left a file, so nobody's waits are known."), "%s",
+              c.out);
+    cli_free(&c);
+}
+
+/* The buckets of a program's DDP: in each step all ranks begin the allreduce of each once. */
+Test(cli_calls, buckets_are_a_group_of_their_own, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    run_traced(3, "mlp/ddp");
+    cli_run(&c, "report calls");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "Group world-ddp0: 3 ranks, 5 collectives in"), "%s", c.out);
+    cr_expect(!strstr(c.out, "Only "), "%s", c.out);
+    cli_free(&c);
+}
+
+#define OF(group, rank, ranks)                                                      \
+    "{\"otherData\": {\"duet_calls\": 1, \"group\": \"" group "\", \"rank\": " rank \
+    ", \"ranks\": " ranks "}, \"traceEvents\": ["
+#define CALL(name, ts, dur)                                                 \
+    "{\"ph\": \"X\", \"name\": \"" name "\", \"ts\": " ts ", \"dur\": " dur \
+    ", \"args\": {\"number\": 1, \"bytes\": 0}}]}"
+
+Test(cli_calls, wrong_files_are_refused, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const wrong[][2] = {
+        {"{\"schema\": 1}", "it holds no calls"},
+        {OF("g", "3", "3") "]}", "its rank is none"},
+        {OF("g", "1", "3") "]}", "its rank has another file"},
+        {OF("g", "0", "2") "]}", "more or fewer ranks"},
+        {OF("h", "0", "1") "{\"ph\": \"X\"}]}", "a call is torn"},
+        {OF("h", "0", "1") CALL("barrier", "9", "-1"), "a call has no times"},
+        {OF("h", "0", "1") CALL("barrier", "1e300", "1"), "a call has no times"},
+        {OF("h", "0", "1") CALL("\\u001b[2J", "8", "9"), "a call's name is none"},
+        {OF("\\u0007", "0", "1") "]}", "its group's name is none"},
+        {"{\"duet_calls\"", "c.x.0"}};
+    put_ranks();
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        put("c.x.0", wrong[i][0]);
+        cli_fails(1, wrong[i][1], "report c");
+    }
+    cli_fails(1, "run the job with DUET_TRACE=nothing", "report nothing");
+    cli_fails(2, "give one, which DUET_TRACE named", "report");
+}

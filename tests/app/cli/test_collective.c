@@ -1,0 +1,173 @@
+/* duet collective: the text that a student reads, what is left out of long ones, the file of
+ * --json, and bad input. What is drawn is judged in tests/app/report/test_collective.c. */
+#include "report/collective/collective.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+
+/* The words succeed; all lines fit on 80 columns and hold no escape codes. */
+static struct cli draws(const char *words) {
+    struct cli c;
+    cli_run(&c, "collective %s", words);
+    cr_assert(c.status == 0 && !*c.err, "%s: %d %s", words, c.status, c.err);
+    cr_expect(plain_lines(c.out), "%s", words);
+    for (const char *line = c.out; *line; line += strcspn(line, "\n") + 1)
+        cr_expect_leq(strcspn(line, "\n"), 80, "%s: %.90s", words, line);
+    return c;
+}
+
+static void has(const char *words, const char *text) {
+    struct cli c = draws(words);
+    cr_expect(strstr(c.out, text), "%s: no '%s' in:\n%s", words, text, c.out);
+    cli_free(&c);
+}
+
+static void has_not(const char *words, const char *text) {
+    struct cli c = draws(words);
+    cr_expect(!strstr(c.out, text), "%s: '%s' in:\n%s", words, text, c.out);
+    cli_free(&c);
+}
+
+Test(cli_collective, the_ring_by_eye, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    has("--algorithm ring --ranks 4 --count 256",
+        "allreduce by ring, 4 ranks: 256 floats (1 KiB) in each, in 4 chunks: 6 hops\n");
+    has("--ranks 4 --bytes 1K --full",
+        "\nhop 3 of 6\n"
+        "  rank 0 --chunk 2--> rank 1 +           rank 2 --chunk 0--> rank 3 +\n"
+        "  rank 1 --chunk 3--> rank 2 +           rank 3 --chunk 1--> rank 0 +\n"
+        "\n"
+        "          chunk 0  chunk 1  chunk 2  chunk 3\n"
+        "  rank 0  0        sum      023      03\n"
+        "  rank 1  01       1        sum      013\n"
+        "  rank 2  012      12       2        sum\n"
+        "  rank 3  sum      123      23       3\n");
+    has("--ranks=4 --count=256 --hops 4 --rank=2",
+        "  rank 0 --chunk 1--> rank 1 =           rank 2 --chunk 3--> rank 3 =\n");
+    has("--count 256 --rank 1",
+        "\nsteps of rank 1\n"
+        "        awaits flag            moves floats first+number       posts flag\n"
+        "     0                                                         slice 1 to 2\n"
+        "     1  slice 1 of 0           add 0+64 of 0                   slice 2 to 2\n");
+    has("", "  0-3            1572864      1572864  equal     2(n-1)/n S = 1572864, equal\n");
+    has("--ranks 3 --count 100",
+        "  1                  592          592  equal     2(n-1)/n S = 533.3, uneven\n");
+}
+
+Test(cli_collective, other_collectives_by_eye, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    has("--algorithm naive --ranks 3 --count 64 --full",
+        "hop 1 of 2\n"
+        "  rank 1 --chunk 0--> rank 0 =           rank 2 --chunk 0--> rank 0 =\n"
+        "  within rank 0: adds scratch to data 2 times\n");
+    has("--algorithm oneshot --ranks 2 --count 64 --full",
+        "before hop 1\n  within ranks 0-1: copies data to scratch, copies scratch to data\n");
+    has("--algorithm all-gather --ranks 2 --count 8 --full", "  rank 1  0*       1*\n");
+    has("--algorithm tree --ranks 64 --count 7 --full",
+        "(64 ranks, 1 chunk)\n"); /* a long set of ranks */
+    has("--algorithm group-gather --ranks 2 --count 8 --full", "  rank 0  0*       -\n");
+    has("--algorithm group-reduce --ranks 2 --count 8",
+        "REDUCE of a process group, 2 ranks: 8 floats (32 B) in each block, in 1 chunk");
+    has("--algorithm tree --ranks 8 --count 512", "6 hops");
+    has("--algorithm auto --ranks 4 --count 4096", " for 16 KiB over 4 ranks (host shared memory");
+    has("--ranks 1 --count 8", "nothing moves\n");
+    has("--ranks 1 --count 8 --full", "scale 0+8");
+    has("--count 0", "nothing moves\n");
+    has("--bytes 0", "nothing moves\n");
+}
+
+/* Every collective over 2, 8 and 64 ranks fits on a screen; what is left out is said. */
+Test(cli_collective, long_ones_are_folded, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    char word[COLLECTIVE_WORD];
+    for (int i = 0; collective_word(i, word); i++) {
+        for (int n = 2; n <= 64; n += n < 8 ? 6 : 56) {
+            char words[80];
+            snprintf(words, sizeof words, "--algorithm %s --ranks %d --bytes 64K", word, n);
+            struct cli c = draws(words);
+            int lines = 0;
+            for (const char *p = c.out; *p; p++)
+                lines += *p == '\n';
+            cr_expect_leq(lines, 40, "%s: %d lines", words, lines);
+            cr_expect(strstr(c.out, "bytes over links"), "%s", words);
+            cli_free(&c);
+        }
+    }
+    has("--ranks 64", "\n... hops 2 to 125: --hops 2-125 or --full shows them\n");
+    has("--ranks 64 --rank 0", "\n... hops 5 to 124: --hops 5-124 or --full shows them\n");
+    has("--ranks 64", "  ... and 50 more moves of this kind\n");
+    has("--ranks 64 --hops 9", "\nsteps of ranks 2 to 63: --rank R or --full shows them\n");
+    has("--ranks 64 --hops 126", "  complete: 4096 of 4096 (64 ranks, 64 chunks)\n");
+    has("--ranks 64 --hops 100-101", "\nhop 101 of 126\n");
+    has_not("--ranks 64 --hops 100-101", "\nhop 102 of 126\n");
+    has("--ranks 16 --full --count 256", "\nhop 15 of 30\n");
+    has_not("--ranks 16 --full --count 256", "...");
+}
+
+Test(cli_collective, json, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c = draws("--ranks 3 --count 48 --json c.json");
+    struct json *root = json_of("c.json");
+    cr_expect_str_eq(json_text(root, "collective"), "allreduce");
+    cr_expect_str_eq(json_text(root, "algorithm"), "ring");
+    cr_expect(json_int(root, "ranks") == 3 && json_int(root, "bytes") == 192);
+    cr_expect_eq(json_at(root, "chunks")->count, 3);
+    cr_expect_eq(json_int(root, "hop_list/1/moves/0/to"), 1);
+    cr_expect_str_eq(json_text(root, "hop_list/1/moves/0/action"), "reduce");
+    cr_expect_eq(json_at(root, "hop_list/2/completes")->count, 3);
+    cr_expect_str_eq(json_text(root, "per_rank/1/steps/1/awaits/flag"), "slice");
+    cr_expect_eq(json_int(root, "per_rank/1/steps/1/awaits/ranks/0"), 0);
+    cr_expect_str_eq(json_text(root, "per_rank/2/formula/textbook_words"), "2(n-1)/n S");
+    json_free(root);
+    cli_free(&c);
+}
+
+/* The picture names what it shows and has an arrow for each move; the page holds it too. A PNG
+ * stands beside it where rsvg-convert is installed, and else a line says that it does not. */
+Test(cli_collective, page_and_picture, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "collective --ranks 3 --count 48 --pictures slides --report ring.html");
+    cr_expect_eq(c.status, 0);
+    cr_expect(*c.err ? strstr(c.err, "no PNG beside it") != NULL
+                     : !access("slides/ring-3.png", R_OK),
+              "%s", c.err);
+    size_t bytes;
+    char *svg = cli_read("slides/ring-3.svg", &bytes), *page = cli_read("ring.html", &bytes);
+    cr_assert(svg && page);
+    const char *title = "allreduce by ring: 3 ranks, 3 chunks, 192 B in each";
+    cr_expect(strstr(svg, title) && strstr(page, title));
+    int arrows = 0;
+    for (const char *at = svg; (at = strstr(at, "Q")); at++)
+        arrows++; /* an arrow is a curve */
+    cr_expect_eq(arrows, 3 * 4, "%d arrows", arrows);
+    cr_expect(strstr(page, "data-said=\"Hop 4 of 4: chunk 0 from rank 0 to 1, "), "no words");
+    free(svg), free(page);
+    cli_free(&c);
+    cli_fails(1, "--pictures", "collective --pictures ring.html");
+    cli_fails(1, "none/x.html", "collective --report none/x.html");
+}
+
+Test(cli_collective, bad_input, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    cli_fails(2, "did you mean naive?", "collective --algorithm nave");
+    cli_fails(2, "--algorithm", "collective --algorithm nccl");
+    cli_fails(2, "1 to 64", "collective --ranks 65");
+    cli_fails(2, "1 to 64", "collective --ranks 0");
+    cli_fails(2, "multiple of 4", "collective --bytes 6");
+    cli_fails(2, "--bytes", "collective --bytes 1G");
+    cli_fails(2, "give one of them", "collective --bytes 8 --count 2");
+    cli_fails(2, "give one of them", "collective --bytes 0 --count 0");
+    cli_fails(2, "--count", "collective --count -1");
+    cli_fails(2, "1 to 6", "collective --hops 7");
+    cli_fails(2, "3 to 6", "collective --hops 3-2");
+    cli_fails(2, "this collective has none", "collective --ranks 1 --hops 1");
+    cli_fails(2, "give 0 to 3", "collective --rank 4");
+    cli_fails(2, "multiple of 4", "collective --algorithm all-gather --count 7");
+    cli_fails(2, "several calls of it", "collective --algorithm group-gather --bytes 256M");
+    cli_fails(2, "group-send and auto", "collective --algorithm rings");
+    cli_fails(2, "two different ranks", "collective --algorithm group-send --ranks 1");
+    cli_fails(2, "fewer bytes or ranks", "collective --algorithm naive --ranks 64 --bytes 64M");
+    cli_fails(2, "did you mean --json?", "collective --jsn x");
+    cli_fails(2, "no value", "collective --ranks");
+    cli_fails(2, "leave it out", "collective --full=1");
+    cli_fails(2, "empty", "collective --json=");
+    cli_fails(1, "nowhere/c", "collective --json nowhere/c");
+}

@@ -1,0 +1,259 @@
+/* duet compare and demo: what they print, what --json holds, and that the two agree. */
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+
+enum { PICTURES = 900, BATCH = 125 };
+
+#define IDENTICAL                            \
+    "identical to the bit after 6 steps\n  " \
+    "\\(every loss, parameter and reduced gradient, every step, every device\\)$"
+
+#define PART_OF_AN_EPOCH                                                               \
+    ",[ \n]+extrapolated[ \n]+from[ \n]+3[ \n]+steps[ \n]+\\(an[ \n]+epoch[ \n]+has[ " \
+    "\n]+[0-9]+\\)$"
+
+static const char *const ROWS[] = {
+    "^ +single +DP x %d +DDP x %d$",
+    "^seconds an epoch, extrapolated( +[0-9.]+){3}$",
+    "^images/s( +[0-9]+){3}$",
+    "^speed-up over single(, [0-9]+ cores?)? +1.00( +[0-9.]+){2}$",
+    "^test accuracy( +[01]\\.[0-9]{4}){3}$",
+    "^valid_loss( +[0-9.]+){3}$",
+    "^last loss( +[0-9.]+){3}$",
+    "^peak memory, device 0( +[0-9.]+ [KM]iB){3}$",
+    "^peak memory, each other +-( +[0-9.]+ [KM]iB){2}$",
+    "^bytes into device 0, a step( +[0-9.]+ ([KM]i)?B){3}$",
+    "^bytes out of device 0 +0 B( +[0-9.]+ ([KM]i)?B){2}$",
+    "^bytes into each other +-( +[0-9.]+ [KM]iB){2}$",
+    "^bytes out of each other +-( +[0-9.]+ [KM]iB){2}$",
+    "^  forward",
+    "^  backward",
+    "^  scatter",
+    "^  gather",
+    "^  reduce",
+    "^  replicate",
+    "^  loss",
+    "^  optimizer",
+    "^  allreduce, hidden +- +- +(-|[0-9.]+ \\| [0-9.]+)$", /* lenet has one bucket */
+    "^  allreduce, exposed +- +- +[0-9.]+ \\| [0-9.]+$",
+    "^  waiting for the others +(-|[0-9.]+) +[0-9.]+ \\| - +[0-9.]+ \\| [0-9.]+$"};
+
+static void check_rows(const char *out, int devices) {
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        char row[256];
+        if (strstr(ROWS[i], "%d"))
+            snprintf(row, sizeof row, "^ +single +DP x %d +DDP x %d$", devices, devices);
+        else
+            snprintf(row, sizeof row, "%s", ROWS[i]);
+        cr_expect(matches(out, row), "no line like '%s' in:\n%s", row, out);
+    }
+    /* The last lines call this program by its path, which may be long. */
+    char *text = strdup(out), *next = strstr(text, "\nNext, ");
+    if (next) *next = 0;
+    cr_expect(plain_lines(text));
+    free(text);
+}
+
+/* The JSON: equal losses in all modes, every device described, the verdict as it was printed. */
+static void check_json(const char *path, int devices) {
+    static const char *const runs[] = {"single", "dp", "ddp"};
+    struct json *root = json_of(path);
+    for (int m = 0; m < 3; m++) {
+        const struct json *run = json_at(root, runs[m]);
+        int here = m ? devices : 1;
+        cr_assert_str_eq(json_text(run, "mode"), runs[m]);
+        cr_assert(json_int(run, "devices") == here && json_at(run, "per_device")->count == here);
+        cr_assert(json_int(run, "steps") == 6 && json_at(run, "losses")->count == 6 &&
+                  json_int(run, "batch_size") == BATCH);
+        cr_assert(json_int(run, "images") == 6 * BATCH &&
+                  json_int(run, "parameter_count") == 129068 &&
+                  json_at(run, "parameters")->count == 8);
+        cr_assert(json_int(run, "virtual_devices") == devices &&
+                  json_at(run, "bits_promised")->integer);
+        cr_assert(json_double(run, "training_seconds") > 0 &&
+                  json_double(run, "images_per_second") > 0);
+        /* It counts from the launch, on a clock that ranks and launcher share. */
+        double first = json_double(run, "first_step_seconds");
+        cr_assert(first > 0 && first < CLI_SECONDS, "%g s to the first step", first);
+        cr_assert(json_at(run, "accuracy")->count == 1 &&
+                  json_double(run, "accuracy/0") == json_double(root, "single/accuracy/0") &&
+                  json_double(run, "valid_loss/0") == json_double(root, "single/valid_loss/0") &&
+                  json_double(run, "final_valid_loss") == json_double(run, "valid_loss/0"));
+        for (int s = 0; s < 6; s++) {
+            char one[32];
+            snprintf(one, sizeof one, "losses/%d", s);
+            cr_assert_eq(json_double(run, one), json_double(json_at(root, "single"), one),
+                         "loss of step %d", s);
+        }
+        for (int d = 0; d < here; d++) {
+            char device[32];
+            snprintf(device, sizeof device, "per_device/%d", d);
+            const struct json *x = json_at(run, device);
+            int64_t sum = 0, now = 0, busy = 0;
+            for (const struct json *c = json_at(x, "memory_at_peak_by_cause")->child; c;
+                 c = c->next)
+                sum += c->integer;
+            for (const struct json *c = json_at(x, "memory_now_by_cause")->child; c; c = c->next)
+                now += c->integer;
+            for (const struct json *c = json_at(x, "phase_ns")->child; c; c = c->next)
+                if (strcmp(c->key, "evaluate") && strcmp(c->key, "proof") &&
+                    strcmp(c->key, "none") && strcmp(c->key, "loader"))
+                    busy += c->integer;
+            cr_assert(json_int(x, "device") == d && json_int(x, "memory_peak") == sum &&
+                      json_int(x, "memory_now") == now);
+            cr_assert(json_int(x, "memory_peak") <= json_int(x, "memory_capacity") &&
+                      json_int(x, "busy_ns") == busy && busy > 0);
+            /* Reading losses and hashes is not counted as traffic of training: nothing leaves a
+             * single device. */
+            cr_assert(json_int(x, "bytes_in") > 0 && (json_int(x, "bytes_out") > 0) == (m > 0));
+        }
+    }
+    cr_assert_str_eq(json_text(root, "dp/verdict/verdict"), "identical");
+    cr_assert_str_eq(json_text(root, "ddp/verdict/verdict"), "identical");
+    cr_assert_eq(json_int(root, "ddp/verdict/steps"), 6);
+    json_free(root);
+}
+
+Test(cli_compare, identical, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    const char *data = few_pictures(PICTURES);
+    for (int devices = test_short() ? 3 : 2; devices <= (test_short() ? 3 : 4); devices++) {
+        struct cli c;
+        cli_run(&c,
+                "compare %s --devices %d --steps 6 --batch-size %d --init-from "
+                "golden/lenet_300.safetensors "
+                "--json j%d",
+                data, devices, BATCH, devices);
+        cr_assert(c.status == 0 && !*c.err, "%d devices: status %d: %s", devices, c.status, c.err);
+        cr_expect(matches(c.out, "^DP = single: " IDENTICAL) &&
+                      matches(c.out, "^DDP = single: " IDENTICAL),
+                  "%s", c.out);
+        cr_expect(matches(c.out, "^  sgd, learning rate 0.2; [234] virtual devices, "
+                                 "[0-9]+ duplicates an epoch$"),
+                  "%s", c.out);
+        char batch[64], file[8];
+        static const char *const shares[] = {"62 or 63", "41 or 42", "31 or 32"};
+        snprintf(batch, sizeof batch, "DDP: %s x %d", shares[devices - 2], devices);
+        cr_expect(strstr(c.out, batch), "'%s' is not in: %s", batch, c.out);
+        check_rows(c.out, devices);
+        snprintf(file, sizeof file, "j%d", devices);
+        check_json(file, devices);
+        cli_free(&c);
+    }
+}
+
+/* Where equal bits are not promised the output says how far apart gradients are in lock step, the
+ * bound, and why. The comparison succeeds. */
+Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    if (test_short())
+        cr_skip_test("slow kernels; train/test_compare checks in lock step with a small model");
+    static const struct {
+        const char *args, *why, *dp;
+    } table[] = {{"--devices 4 --allreduce ring", "ring over 4 devices adds in an order of its own",
+                  "DP = single: identical"},
+                 {"--devices 3 --allreduce tree", "tree over 3 devices adds in an order of its own",
+                  "DP = single: identical"},
+                 {"--devices 2 --virtual-devices 6",
+                  "6 virtual devices on 2 devices: 3 a device is no power of two", "DP ~ single"},
+                 {"--devices 4 --virtual-devices off", "virtual devices are off", "DP ~ single"}};
+    const char *data = few_pictures(PICTURES);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct cli c;
+        cli_run(&c,
+                "compare %s %s --steps 6 --batch-size 60 --init-from golden/lenet_300.safetensors "
+                "--json j",
+                data, table[i].args);
+        cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", table[i].args, c.status, c.err);
+        cr_expect(
+            matches(c.out,
+                    "^DDP ~ single: gradients in lock step at 4 points:\n  relative L2 distance at "
+                    "most [0-9.e-]+, bound 9e-05$"),
+            "%s", c.out);
+        char *text = unbroken(c.out);
+        cr_expect(strstr(text, table[i].why) && strstr(text, table[i].dp), "%s: %s", table[i].args,
+                  c.out);
+        free(text);
+        cr_expect(matches(c.out, "^  bits apart since step [0-9]+; losses (within 1 %|more than 1 "
+                                 "% apart since step [0-9]+)"),
+                  "%s", c.out);
+        struct json *root = json_of("j");
+        cr_assert_str_eq(json_text(root, "ddp/verdict/verdict"), "within bound");
+        cr_assert(strstr(json_text(root, "ddp/verdict/bits_not_promised_because"), table[i].why));
+        cr_assert(json_double(root, "ddp/verdict/lockstep_distance") <
+                  json_double(root, "ddp/verdict/lockstep_bound"));
+        cr_assert_geq(json_int(root, "ddp/verdict/bits_apart_at_step"), 0);
+        json_free(root);
+        cli_free(&c);
+    }
+}
+
+/* Modes that diverge alike are identical, but that is no success: status 3, and since when. */
+Test(cli_compare, not_finite, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(60, 20);
+    cli_run(&c, "compare --data-dir d --batch-size 20 --epochs 4 --lr 1e30 --json j");
+    const char *end = strchr(c.err, '\n');
+    cr_expect_eq(c.status, 3, "status %d: %s", c.status, c.err);
+    cr_expect(end && !end[1] && matches(c.err, "^duet: loss: not finite since step [1-9]"), "%s",
+              c.err);
+    cr_expect(matches(c.out,
+                      "^DDP = single: identical to the bit, but the loss is not finite since "
+                      "step [1-9]"),
+              "%s", c.out);
+    struct json *root = json_of("j");
+    cr_expect_str_eq(json_text(root, "ddp/verdict/verdict"), "identical");
+    cr_expect_gt(json_int(root, "ddp/verdict/not_finite_at_step"), 0);
+    json_free(root);
+    cli_free(&c);
+}
+
+/* Behind its lines the demo profiles a wide head, whose memory follows from its sizes: outputs and
+ * their gradient 2 x 256 x 2000 floats, Adam's means 2 x 1690576. */
+static void check_lesson(const char *out) {
+    cr_expect(matches(out, "^Where DataParallel hurts: 2000 outputs, Adam, 4 devices"), "%s", out);
+    cr_expect(matches(out, "^  gathered outputs, gradient +3\\.91 MiB +0 B +0 B$"), "%s", out);
+    cr_expect(matches(out, "^  Adam's two means +12\\.9 MiB +0 B +12\\.9 MiB$"), "%s", out);
+    cr_expect(matches(out, "^ms a step, busy( +[0-9.]+){3}$"), "%s", out);
+}
+
+/* The demo ends with the line of the chapter for each mode, and says that it trains for less. */
+Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    const char *data = few_pictures(PICTURES);
+    struct cli c;
+    cli_run(&c, "demo %s --epochs 1 --steps 3 --json j", data);
+    cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
+    cr_expect(matches(c.out, "^d2l.*: lenet, at most 3 steps of 1 epoch instead\n  of the "
+                             "chapter's 10 \\(--epochs 10"),
+              "%s", c.out);
+    cr_expect(matches(c.out, "^single +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on "
+                             "\\[cpu\\(0\\)\\]" PART_OF_AN_EPOCH),
+              "%s", c.out);
+    cr_expect(matches(c.out, "^DP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), "
+                             "cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
+              "%s", c.out);
+    cr_expect(matches(c.out, "^DDP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), "
+                             "cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
+              "%s", c.out);
+    cr_expect(matches(c.out, "^DDP = single: identical to the bit after 3 steps"), "%s", c.out);
+    check_rows(c.out, 2);
+    check_lesson(c.out);
+    cr_expect(matches(c.out, "^    /.*duet collective --ranks 4 --pictures pictures$"), "%s",
+              c.out);
+    struct json *root = json_of("j");
+    cr_assert_eq(json_int(root, "ddp/steps"), 3);
+    json_free(root);
+    cli_free(&c);
+    if (test_short()) return;
+    put_data(60, 20);
+    setenv("CUDA_VISIBLE_DEVICES", "3,0,1", 1); /* the lesson takes as many devices as this shows */
+    cli_run(&c, "demo --data-dir d --devices 3");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(matches(c.out, "^Where DataParallel hurts: 2000 outputs, Adam, 3 devices"), "%s",
+              c.out);
+    cr_expect(matches(c.out, "^d2l.*: lenet, 3 epochs instead of the chapter's 10"), "%s", c.out);
+    cr_expect(matches(c.out, "^DDP .* on \\[cpu\\(0\\), cpu\\(1\\), cpu\\(2\\)\\]$") &&
+                  matches(c.out, "^seconds an epoch( +[0-9.]+){3}$"),
+              "whole epochs, nothing is extrapolated: %s", c.out);
+    cli_free(&c);
+}

@@ -1,0 +1,147 @@
+/* DataParallel's own options, by the command: the same files in every way, what the record and the
+ * profile say of them, PyTorch's warnings, and what is refused. */
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+
+static const char COMMON[] = "--data-dir d --model mlp --batch-size 30 --epochs 2 "
+                             "--virtual-devices 4 --lr 0.3 --momentum 0.9 "
+                             "--quiet";
+
+Test(cli_dp, every_way_writes_the_same_files, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        int devices, output;
+        const char *words, *reduce;
+    } ways[] = {{2, 1, "--output-device 1", "first"},
+                {2, 0, "--dp-reduce sharded", "sharded"},
+                {4, 0, "--dp-reduce sharded --loss-in-forward", "sharded"},
+                {4, 3, "--output-device 3 --loss-in-forward", "first"},
+                {4, 2, "--dp-reduce=sharded --output_device 2 --data-on device", "sharded"}};
+    put_data(103, 20);
+    cli_well("train --mode single %s --log-loss one.csv --save one", COMMON);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        cli_well("train --mode dp --devices %d %s %s --log-loss l.csv --save w --json j",
+                 ways[i].devices, COMMON, ways[i].words);
+        cr_expect(cli_same_file("one.csv", "l.csv"), "%s: other losses", ways[i].words);
+        cr_expect(cli_same_file("one", "w"), "%s: other weights", ways[i].words);
+        struct json *j = json_of("j");
+        cr_expect_str_eq(json_text(j, "dp_reduce"), ways[i].reduce);
+        cr_expect_eq(json_int(j, "output_device"), ways[i].output);
+        cr_expect(json_double(j, "accuracy/1") >= 0);
+        json_free(j);
+    }
+}
+
+/* Only the gradients differ between the two ways: S bytes into device 0 instead of 3 S. */
+Test(cli_dp, profile_shows_what_sharding_saves, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(103, 20);
+    static const char line[] =
+        "profile --data-dir d --model mlp --batch-size 40 --steps 2 --devices 4 --json %s %s";
+    cli_well(line, "a", "");
+    cli_run(&c, line, "b", "--dp-reduce sharded --output-device 1");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect_not_null(strstr(c.out, "\nDP, output device 1, sharded reduce: 4 devices"), "%s",
+                       c.out);
+    cr_expect_not_null(strstr(c.out, "\nDDP: 4 devices"), "%s", c.out);
+    cli_free(&c);
+    struct json *a = json_of("a"), *b = json_of("b");
+    int64_t outputs = 10 * 10 * 4, losses = 3 * 16;
+    int64_t first = json_int(a, "dp_loss_in_forward/per_device/0/bytes_in"),
+            sharded = json_int(b, "dp_loss_in_forward/per_device/0/bytes_in"),
+            s = ((first - sharded) / 2 - losses) / 2; /* 2 steps; 3 S and the losses, less S */
+    /* mlp of 784, 256 and 10, and pads */
+    cr_expect(s >= 4 * 203530 && s < 4 * (203530 + 4 * 64), "S is %lld", (long long)s);
+    cr_expect_eq(json_int(a, "dp/per_device/0/bytes_in") - json_int(b, "dp/per_device/0/bytes_in"),
+                 2 * (2 * s + 3 * outputs - outputs), "outputs go to device 1, dL/dy comes back");
+    json_free(a);
+    json_free(b);
+}
+
+/* One in 103 pictures is left for the last batch: one replica is used, and one loss is gathered. */
+Test(cli_dp, scalar_losses_are_gathered_as_a_vector, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char warning[] =
+        "Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
+        "unsqueeze and return a vector.";
+    struct cli c;
+    put_data(103, 20);
+    cli_run(
+        &c,
+        "train --mode dp --devices 3 --loss-in-forward --data-dir d --model mlp --batch-size 32 "
+        "--virtual-devices off --epochs 1 --steps 3 --json j");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    const char *said = strstr(c.err, warning);
+    cr_expect(said && !strstr(said + 1, warning), "once: %s", c.err);
+    cr_expect(matches(c.out, "losses gathered in the last step: "
+                             "\\[[0-9.]+, [0-9.]+, [0-9.]+\\], mean [0-9.]+; of the whole batch"),
+              "%s", c.out);
+    struct json *j = json_of("j");
+    cr_assert_eq(json_at(j, "gathered_losses")->count, 3);
+    /* chunks of 11, 11 and 10: the mean of the vector is not the loss of the batch */
+    double x[3], batch = json_double(j, "losses/2");
+    for (int i = 0; i < 3; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "gathered_losses/%d", i);
+        x[i] = json_double(j, path);
+    }
+    cr_expect(fabs((11 * x[0] + 11 * x[1] + 10 * x[2]) / 32 - batch) < 1e-12);
+    cr_expect(fabs((x[0] + x[1] + x[2]) / 3 - batch) > 1e-6, "and here they differ");
+    json_free(j);
+    cli_free(&c);
+    cli_well(
+        "train --mode dp --devices 3 --loss-in-forward --data-dir d --model mlp --batch-size 34 "
+        "--virtual-devices off --epochs 1 --quiet --json j");
+    j = json_of("j");
+    cr_expect_eq(json_at(j, "gathered_losses")->count, 1, "the last batch has 1 picture");
+    json_free(j);
+}
+
+Test(cli_dp, uneven_devices_are_told_of_once, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char warning[] = "You may want to exclude GPU 1 which has less than 75% of the "
+                                  "memory or cores of GPU 0: 32 MiB and 64 MiB";
+    static const char *const commands[] = {"train --mode dp", "profile", "compare"};
+    struct cli c;
+    put_data(103, 20);
+    for (int i = 0; i < 3; i++) {
+        cli_run(&c, "%s --devices 3 --device-memory 64M,32M,64M --data-dir d --model mlp --steps 1",
+                commands[i]);
+        const char *said = strstr(c.err, warning);
+        cr_expect(c.status == 0 && said && !strstr(said + 1, warning), "%s: %s", commands[i],
+                  c.err);
+        cli_free(&c);
+    }
+    cli_run(&c, "train --mode dp --devices 3 --device-memory 64M,48M,64M --data-dir d --model mlp "
+                "--steps 1");
+    cr_expect(c.status == 0 && !*c.err, "75 %% are enough: %s", c.err);
+    cli_free(&c);
+    cli_run(&c, "train --mode ddp --devices 3 --device-memory 64M,32M,64M --data-dir d --model mlp "
+                "--steps 1");
+    cr_expect(c.status == 0 && !*c.err, "DDP does not warn: %s", c.err);
+    cli_free(&c);
+    cli_fails(1, "out of memory on device 2",
+              "train --mode dp --devices 3 --data-dir d --steps 1 "
+              "--device-memory 64M,64M,2M --batch-size 48 --quiet");
+}
+
+Test(cli_dp, refused, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct {
+        const char *words, *args;
+    } bad[] = {
+        {"--output-device|2|0 to 1", "train --mode dp --output-device 2"},
+        {"--output-device|0 to 0", "compare --devices 1 --output-device 1"},
+        {"--output-device|'64'", "train --mode dp --output-device 64"},
+        {"--output-device|ddp|--mode dp", "train --mode ddp --output-device 1"},
+        {"--dp-reduce|'second'|first and sharded", "profile --dp-reduce second"},
+        {"--dp-reduce|single|--mode dp", "train --dp-reduce sharded"},
+        {"--dp-reduce|one device", "train --mode dp --devices 1 --dp-reduce sharded"},
+        {"--device-memory|3 sizes for 2", "train --mode dp --device-memory 64M,32M,64M"},
+        {"--device-memory|2 sizes for 1", "train --device-memory 64M,32M"},
+        {"--device-memory|'1M'|2M", "train --mode dp --device-memory 64M,1M"},
+        {"--device-memory|''", "train --mode dp --device-memory 64M,"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cli_fails(2, bad[i].words, "%s", bad[i].args);
+}

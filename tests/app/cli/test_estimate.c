@@ -1,0 +1,338 @@
+/* duet estimate against duet profile: what is computed is what is measured, to the byte, for every
+ * model in the house; and what cannot be computed is refused. */
+#include "tests/app/cli/json.h"
+
+static int same(const struct json *estimated, const struct json *measured, const char *path);
+
+/* Each member of the estimate is in the measured object too, and equal. */
+static int same_members(const struct json *estimated, const struct json *measured,
+                        const char *path) {
+    int all = 1;
+    for (const struct json *e = estimated->child; e; e = e->next) {
+        char below[256];
+        snprintf(below, sizeof below, "%s/%s", path, e->key);
+        if (!strcmp(e->key, "memory_capacity")) continue; /* no size was given */
+        all &= same(e, json_find(measured, e->key), below);
+    }
+    return all;
+}
+
+static int same(const struct json *e, const struct json *m, const char *path) {
+    if (m && e->kind == JSON_OBJECT && m->kind == JSON_OBJECT) return same_members(e, m, path);
+    int equal = m && e->kind == m->kind && e->kind == JSON_NUMBER && e->number == m->number;
+    cr_expect(equal, "%s: estimated %.17g, measured %.17g", path, e->number, m ? m->number : -1);
+    return equal;
+}
+
+static const struct json *devices_of(const struct json *root, const char *way) {
+    char path[64];
+    snprintf(path, sizeof path, *way ? "%s/per_device" : "%sper_device", way);
+    return json_at(root, path);
+}
+
+/* The bytes over each link, from device to device. */
+static void compare_links(const struct json *estimated, const struct json *measured,
+                          const char *words) {
+    const struct json *e = json_at(estimated, "traffic"), *m = json_at(measured, "traffic");
+    cr_expect(e->count > 0 && e->count == m->count, "%s: %d links, %d", words, e->count, m->count);
+    for (e = e->child, m = m->child; e && m; e = e->next, m = m->next)
+        for (const struct json *x = e->child, *y = m->child; x && y; x = x->next, y = y->next)
+            cr_expect(!strcmp(x->key, y->key) && x->number == y->number &&
+                          !strcmp(x->string ? x->string : "", y->string ? y->string : ""),
+                      "%s: %s of a link: %.17g, %.17g", words, x->key, x->number, y->number);
+}
+
+/* Compares all that the estimate says of each device. way "": `measured` is one record. */
+static void compare_devices(const struct json *estimated, const char *way,
+                            const struct json *measured, const char *measured_way,
+                            const char *words) {
+    const struct json *e = devices_of(estimated, way), *m = devices_of(measured, measured_way);
+    cr_assert_eq(e->count, m->count);
+    e = e->child;
+    m = m->child;
+    for (int d = 0; e; e = e->next, m = m->next, d++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s: %s, device %d", words, way, d);
+        cr_expect(json_find(e, "memory_at_peak_by_cause") && json_find(e, "phase_bytes"));
+        cr_expect(same(e, m, path));
+    }
+}
+
+static struct json *output_of(const char *command, const char *words) {
+    struct cli c;
+    cli_run(&c, "%s %s --json j", command, words);
+    cr_assert(c.status == 0, "%s %s: status %d: %s", command, words, c.status, c.err);
+    cli_free(&c);
+    return json_of("j");
+}
+
+/* Without a worker the next batch is always there in time, as it is in a longer run. */
+static void check_ways(const char *words, int with_dp) {
+    static const char *const ways[] = {"ddp", "dp", "dp_loss_in_forward"};
+    char timely[256];
+    snprintf(timely, sizeof timely, "%s --workers 0", words);
+    struct json *estimated = output_of("estimate", words), *measured = output_of("profile", timely);
+    for (int i = 0; i < (with_dp ? 3 : 1); i++) {
+        compare_devices(estimated, ways[i], measured, ways[i], words);
+        compare_links(json_at(estimated, ways[i]), json_at(measured, ways[i]), words);
+    }
+    cr_expect_eq(json_at(estimated, "ddp/computed")->integer, 1);
+    for (int i = 0, n = json_at(measured, "ddp/bucket_sizes")->count; i < n; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "ddp/bucket_sizes/%d", i);
+        cr_expect_eq(json_int(estimated, path), json_int(measured, path), "%s: %s", words, path);
+    }
+    json_free(estimated);
+    json_free(measured);
+}
+
+/* A model, and what else can change memory or traffic: uneven and short batches, virtual devices,
+ * each optimizer, each algorithm, BatchNorm's buffers, where DP computes and reduces. */
+#define SMALL "--dataset random --samples 42 --steps 3 "
+#define PICTURES "--dataset synthetic --samples 42 --steps 3 "
+static const char *const sets[] = {
+    PICTURES "--model lenet --devices 3 --batch-size 20 --optimizer adam --virtual-devices off",
+    PICTURES "--model lenet --devices 2 --batch-size 20 --no-sync-steps 2 --data-on device",
+    PICTURES "--model convnet --devices 3 --batch-size 20 --optimizer adadelta --allreduce tree",
+    PICTURES "--model mlp --devices 2 --virtual-devices 4 --batch-size 20 --allreduce ring "
+             "--bucket-cap-mb 0.1 --momentum 0.9",
+    SMALL "--model simple --devices 4 --batch-size 20 --allreduce naive --loss mse --no-overlap",
+    SMALL "--model complex --devices 3 --batch-size 20 --allreduce oneshot --dp-reduce sharded "
+          "--optimizer adamw",
+    SMALL "--model branches --devices 3 --batch-size 20 --allreduce fused --output-device 1 "
+          "--find-unused-parameters --blocking-copies",
+    "--dataset random --samples 8 --steps 2 --model resnet18 --shape 1x8x8 --devices 2 "
+    "--batch-size 4",
+};
+enum { SETS = sizeof sets / sizeof *sets };
+
+Test(cli_estimate, is_what_profile_measures, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    for (int i = 0; i < SETS; i += test_short() ? 3 : 1)
+        check_ways(sets[i], 1);
+}
+
+Test(cli_estimate, of_sync_bn, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    check_ways("--dataset random --samples 8 --steps 2 --model resnet18 --shape 1x8x8 --devices 2 "
+               "--batch-size 4 "
+               "--sync-bn",
+               0);
+}
+
+Test(cli_estimate, of_single, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    const char *words =
+        SMALL "--model complex --batch-size 20 --virtual-devices 1 --optimizer adam";
+    char timely[256];
+    snprintf(timely, sizeof timely, "%s --workers 0 --device cpu --trace t", words);
+    struct json *estimated = output_of("estimate --devices 1", words),
+                *measured = output_of("train", timely);
+    compare_devices(estimated, "single", measured, "", words);
+    json_free(estimated);
+    json_free(measured);
+}
+
+/* Where a run asks for more than there is, the estimate says what the run says. */
+Test(cli_estimate, of_what_does_not_fit, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    const char *words = "--model simple --dataset random --classes 20000 --devices 4 --steps 2 "
+                        "--samples 512 --device-memory 48M";
+    struct cli c;
+    struct json *estimated = output_of("estimate", words);
+    cli_run(&c, "profile %s --workers 0 --json m", words);
+    cr_assert_eq(c.status, 1);
+    cli_free(&c);
+    struct json *measured = json_of("m");
+    cr_expect_str_eq(json_at(estimated, "dp/does_not_fit")->string,
+                     json_at(measured, "dp/does_not_fit")->string);
+    compare_devices(estimated, "ddp", measured, "ddp", words);
+    json_free(estimated);
+    json_free(measured);
+}
+
+/* More devices than this machine could hold with this model: each of the fifteen others alike. */
+Test(cli_estimate, of_sixteen_devices, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "estimate --model resnet18 --devices 16 --batch-size 512 --json e");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "DP: 16 devices, global batch 512") && strstr(c.out, "devices 1-15"));
+    cli_free(&c);
+    struct json *root = json_of("e");
+    cr_expect_eq(json_at(root, "dp/per_device")->count, 16);
+    cr_expect_eq(json_at(root, "ddp/per_device")->count, 16);
+    json_free(root);
+}
+
+Test(cli_estimate, says_that_it_is_computed, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "estimate --details --devices 4 --optimizer adam --model resnet18 --batch-size 64 "
+                "--dataset random --shape 3x224x224 --classes 1000 --device-memory 6600M");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "computed, not measured"), "%s", c.out);
+    cr_expect(strstr(c.out, "what that means (all of it computed)"), "%s", c.out);
+    cr_expect(strstr(c.out, "single: does not fit"), "%s", c.out);
+    cr_expect(strstr(c.out, "DDP: fits, with at most "), "%s", c.out);
+    cr_expect(!strstr(c.out, "ms a step") && !strstr(c.out, "images/s"), "%s", c.out);
+    cli_free(&c);
+}
+
+/* A model of the house, described by its numbers: its two tensors have 100 elements each, as
+ * the two pieces of 200. All that does not follow from its layers is the same. */
+Test(cli_estimate, of_a_described_model, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const causes[] = {"params", "grads",           "optimizer",
+                                         "input",  "gathered_output", "comm"};
+    static const char *const ways[] = {"single", "dp", "dp_loss_in_forward", "ddp"};
+    const char *sizes = "--shape 1 --classes 100 --devices 3 --batch-size 24 --steps 3 --optimizer "
+                        "adam";
+    char words[256];
+    snprintf(words, sizeof words, "--model simple --dataset random %s", sizes);
+    struct json *house = output_of("estimate", words);
+    snprintf(words, sizeof words, "--params 0.2K --activations 4K %s", sizes);
+    struct json *described = output_of("estimate", words);
+    for (int way = 0; way < 4; way++)
+        for (int d = 0; d < (way ? 3 : 1); d++) {
+            char path[96];
+            for (int c = 0; c < 6; c++) {
+                snprintf(path, sizeof path, "%s/per_device/%d/memory_at_peak_by_cause/%s",
+                         ways[way], d, causes[c]);
+                cr_expect_eq(json_int(described, path), json_int(house, path), "%s", path);
+            }
+            for (int out = 0; out < 2; out++) {
+                snprintf(path, sizeof path, "%s/per_device/%d/bytes_%s", ways[way], d,
+                         out ? "out" : "in");
+                cr_expect_eq(json_int(described, path), json_int(house, path), "%s", path);
+            }
+        }
+    /* 4 KiB of each of 24 samples, their 100 outputs, and what the loss takes */
+    int64_t held = json_int(described, "single/per_device/0/memory_at_peak_by_cause/activations");
+    cr_expect(held >= 24 * 4096 + 24 * 100 * 4 && held < 24 * 4096 + 64 * 1024, "%lld",
+              (long long)held);
+    json_free(house);
+    json_free(described);
+}
+
+/* What PyTorch holds is the same whether Duet ran or not, and fits or does not where DP does. How
+ * near it is to PyTorch: tests/app/train/test_as_pytorch.c. */
+Test(cli_estimate, as_pytorch, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const words = "--model simple --dataset random --classes 20000 --devices 4 "
+                                     "--steps 2 --samples 512 --batch-size 64 --as pytorch";
+    struct cli c;
+    cli_run(&c, "estimate %s --device-memory 18M --json e", words);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "PyTorch's DataParallel: does not fit: it holds "), "%s", c.out);
+    cr_expect(strstr(c.out, "PyTorch's DDP: fits, with at most "), "%s", c.out);
+    cr_expect(strstr(c.out, "\nDP at its peak  "), "%s", c.out);
+    cli_free(&c);
+    cli_run(&c, "profile %s --workers 0 --device cpu --json p", words);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "\nsaved by autograd "), "%s", c.out);
+    cli_free(&c);
+    struct json *estimated = json_of("e"), *profiled = json_of("p");
+    for (int d = 0; d < 4; d++) {
+        char path[64];
+        snprintf(path, sizeof path, "ddp/as_pytorch/%d", d);
+        same(json_at(estimated, path), json_at(profiled, path), path);
+    }
+    /* The outputs of 64 samples four times: as such, as log-probabilities, and two gradients. */
+    cr_expect_eq(json_int(profiled, "dp/as_pytorch/0/memory_peak_by_cause/gathered_output"),
+                 4LL * 64 * 20000 * 4);
+    json_free(estimated);
+    json_free(profiled);
+}
+
+/* So many outputs that no --classes says them: 512 tokens of 50257 classes, in floats. */
+Test(cli_estimate, of_outputs_by_token, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct json *j = output_of("estimate", "--params 124M --activations 1M --shape 512 --outputs "
+                                           "512x50257 --devices 2 --batch-size 4 --steps 2");
+    int64_t outputs = 4LL * 512 * 50257 * 4;
+    int64_t held = json_int(j, "dp/per_device/0/memory_peak_by_cause/gathered_output");
+    cr_expect(held >= 2 * outputs && held < 2 * outputs + (1 << 20), "%lld", (long long)held);
+    json_free(j);
+}
+
+static void expect_refused(const char *words, const char *what) {
+    struct cli c;
+    cli_run(&c, "estimate --details %s", words);
+    cr_expect(c.status == 2 && strstr(c.err, what), "%s: status %d: %s", words, c.status, c.err);
+    cli_free(&c);
+}
+
+/* What a model takes is known where it is built. No head of a table stands before the error. */
+Test(cli_estimate, a_model_that_does_not_suit_its_samples, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    FILE *file = fopen("net.duet", "w");
+    cr_assert_not_null(file);
+    fputs("duet 1\ninput %x: f32[N, 10]\nparameter w: f32[4, 10]\n"
+          "%1: f32[N, 4] = linear(%x, w, none)\nreturn %1\n",
+          file);
+    fclose(file);
+    cli_run(&c, "estimate --model net.duet --dataset random --shape 12 --classes 4");
+    cr_expect(c.status != 0 && strstr(c.err, "the graph is for samples of 10, the data has 12"),
+              "%s", c.err);
+    cr_expect_str_eq(c.out, "");
+    cli_free(&c);
+}
+
+/* torchvision's nets have samples and classes of their own, and hold what the texts hold that
+ * duet.export writes of them, with torch 2.15 and a batch of 64. */
+Test(cli_estimate, nets_of_torchvision, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const names[] = {"torchvision-resnet18", "vgg16", "resnet50"};
+    static const int64_t exported[] = {0, 5245224960, 5770108928};
+    for (int i = 0; i < 3; i++) {
+        cli_well("estimate --model %s --batch-size 64 --devices 1 --json e", names[i]);
+        struct json *j = json_of("e");
+        cr_expect_str_eq(json_text(j, "runs/0/dataset"), "random");
+        cr_expect(json_int(j, "runs/0/channels") == 3 && json_int(j, "runs/0/height") == 224 &&
+                      json_int(j, "runs/0/classes") == 1000,
+                  "%s", names[i]);
+        if (exported[i])
+            cr_expect_eq(json_int(j, "runs/0/per_device/0/memory_peak"), exported[i], "%s",
+                         names[i]);
+        json_free(j);
+    }
+}
+
+Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    expect_refused("--device cuda", "--device: cuda: emulated devices are counted");
+    expect_refused("--allreduce nccl", "--allreduce: nccl: what it moves is not known");
+    expect_refused("--join", "--join: a rank without samples");
+    expect_refused("--data-dir .", "--data-dir: .: its files are not read");
+    expect_refused("--params 1M", "give --shape, and --classes or --outputs");
+    expect_refused("--params 1M --shape 10 --classes 2 --model mlp", "--model mlp is given too");
+    expect_refused("--params 1", "--params: '1': give a count from 2");
+    expect_refused("--params 3B --shape 10 --classes 2", "--params: '3B': give a count");
+    expect_refused("--model described", "give --params N");
+    expect_refused("--params 1M --shape 10 --classes 2 --outputs 2x2", "--classes 2 is given too");
+    expect_refused("--params 1M --shape 10 --outputs 2", "--outputs: '2': give the tokens");
+    expect_refused("--params 1M --shape 10 --outputs 65536x65536", "at most 2^31 - 1");
+    expect_refused("--as tf", "--as: 'tf'");
+    expect_refused("--as pytorch --gpu v100", "--as: no effect beside --gpu");
+    expect_refused("--link nvlink3", "--link: no effect without --gpu");
+}
+
+/* Where neither a model nor data are named it is the model of the lessons: DP's outputs weigh on
+ * device 0, and DDP has several buckets. */
+Test(cli_estimate, model_of_the_lessons, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct json *one = output_of("estimate", ""),
+                *lenet = output_of("estimate", "--dataset random"),
+                *uncut = output_of("estimate", "--model wide --bucket-cap-mb 2");
+    cr_expect_str_eq(json_text(one, "dp/model"), "wide");
+    cr_expect_eq(json_int(one, "dp/devices"), 4);
+    cr_expect_geq(json_int(one, "dp/per_device/0/memory_at_peak_by_cause/gathered_output"),
+                  2 * 256 * 2000 * (int)sizeof(float));
+    cr_expect_eq(json_at(one, "ddp/bucket_sizes")->count, 3);
+    cr_expect_eq(json_at(uncut, "ddp/bucket_sizes")->count, 2);
+    cr_expect_str_eq(json_text(uncut, "ddp/dataset"), "random");
+    cr_expect_eq(json_int(uncut, "ddp/devices"), 2);
+    cr_expect_str_eq(json_text(lenet, "dp/model"), "lenet");
+    json_free(one);
+    json_free(lenet);
+    json_free(uncut);
+}

@@ -1,0 +1,268 @@
+/* Commands under the limits and refusals of a system: small limits of file sizes and open files
+ * (ulimit -f, -n), no /proc, SIGCHLD ignored by the parent. Each goes well or ends with one true
+ * line. And commands whose processes are stopped, which end by --timeout. */
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+
+#define SMALL " --device cpu --device-memory 64M --data-dir d --batch-size 30 --model mlp --quiet"
+
+enum { NOT_POSSIBLE = 125, NO_LIMIT = -1 };
+
+/* What a command is started under. */
+struct spoilt {
+    /* soft and hard limits; NO_LIMIT: as they are */
+    long file_bytes, open_files, memory, processes, cpu_seconds, stack;
+    int no_proc;         /* /proc is an empty folder */
+    int ignore_children; /* SIGCHLD is ignored */
+    int user;            /* the command runs as this user; 0: as who runs the test */
+};
+static const struct spoilt WHOLE = {NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT,
+                                    NO_LIMIT, 0,        0,        0};
+
+static int set_limit(int resource, long most) {
+    struct rlimit limits;
+    if (most == NO_LIMIT || getrlimit(resource, &limits)) return most == NO_LIMIT;
+    limits.rlim_cur = limits.rlim_max = (rlim_t)most;
+    return !setrlimit(resource, &limits);
+}
+
+/* An empty /proc in a mount namespace of this process's own. */
+static int hide_proc(void) {
+    return (!unshare(CLONE_NEWNS) || !unshare(CLONE_NEWUSER | CLONE_NEWNS)) &&
+           !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+           !mount("none", "/proc", "tmpfs", 0, NULL);
+}
+
+/* In the child. Errors go to a pipe, since a limit of file sizes holds for a file. */
+static void become(const struct spoilt *s, const char *line, int err) {
+    char words[512], *argv[64] = {"duet"};
+    int argc = 1, null = open("/dev/null", O_RDWR);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    snprintf(words, sizeof words, "%s", line);
+    for (char *save, *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save))
+        argv[argc++] = word;
+    if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(err, 2) < 0) _exit(NOT_POSSIBLE);
+    for (int fd = 3; fd < 256; fd++)
+        close(fd);
+    if (s->no_proc && !hide_proc()) _exit(NOT_POSSIBLE);
+    if (s->ignore_children) signal(SIGCHLD, SIG_IGN);
+    if (!set_limit(RLIMIT_FSIZE, s->file_bytes) || !set_limit(RLIMIT_NOFILE, s->open_files) ||
+        !set_limit(RLIMIT_NPROC, s->processes) || !set_limit(RLIMIT_CPU, s->cpu_seconds) ||
+        !set_limit(RLIMIT_STACK, s->stack) || (s->user && setuid((uid_t)s->user)) ||
+        !set_limit(RLIMIT_AS, s->memory))
+        _exit(NOT_POSSIBLE);
+    execv(cli_program, argv);
+    _exit(NOT_POSSIBLE);
+}
+
+/* Runs the command; returns its exit status. err: what it printed on stderr. */
+static int run_spoilt(const struct spoilt *s, const char *line, char *err, size_t size) {
+    int ends[2], status = 0, ended = 0;
+    size_t used = 0;
+    cr_assert_eq(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    pid_t pid = fork();
+    if (pid == 0) become(s, line, ends[1]);
+    for (int64_t deadline = deadline_after(CLI_SECONDS); !ended && now_ns() < deadline; cli_pause())
+        ended = waitpid(pid, &status, WNOHANG) == pid;
+    if (!ended) kill(-pid, SIGKILL);
+    cr_assert(ended, "%s: did not end", line);
+    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS), "%s: a process is left", line);
+    for (ssize_t n; (n = read(ends[0], err + used, size - 1 - used)) > 0;)
+        used += (size_t)n;
+    err[used] = 0;
+    close(ends[0]), close(ends[1]);
+    status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (status == NOT_POSSIBLE) cr_skip_test("this system does not let a test do that");
+    return status;
+}
+
+static void is_one_line(const char *line, const char *err, const char *words) {
+    const char *end = strchr(err, '\n');
+    cr_expect(!strncmp(err, "duet: ", 6) && end && !end[1] && strstr(err, words), "%s: %s: not %s",
+              line, err, words);
+}
+
+static const char *const LINES[] = {"train --mode single" SMALL " --steps 2 --save w",
+                                    "train --mode dp" SMALL " --steps 2 --save w",
+                                    "train --mode ddp" SMALL " --steps 2 --save w"};
+enum { COUNT = sizeof LINES / sizeof *LINES };
+
+/* The limit holds for the memory files of a job and of its devices too. */
+/* A sanitizer reads /proc and grows files of its own, so two of the limits end it before the
+ * command can say anything. */
+static void skip_under_sanitizers(void) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    cr_skip_test("a sanitizer itself needs what is taken away here");
+#endif
+}
+
+Test(cli_limits, file_size, .timeout = 200, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const long sizes[] = {0, 1 << 10, 200 << 10, 1 << 20};
+    char err[1024];
+    skip_under_sanitizers();
+    put_data(100, 20);
+    for (int l = 0; l < COUNT; l++)
+        for (int i = 0; i < 4; i++) {
+            struct spoilt s = WHOLE;
+            s.file_bytes = sizes[i];
+            cr_expect_eq(run_spoilt(&s, LINES[l], err, sizeof err), 1, "%s: %ld bytes", LINES[l],
+                         sizes[i]);
+            is_one_line(LINES[l], err, ": File too large");
+            cr_expect_eq(cli_files(), 2, "left a file"); /* golden, d */
+        }
+}
+
+/* From a number on with which a program cannot even start, to one that is enough. */
+Test(cli_limits, open_files, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    enum { LEAST = 4, MOST = 40 };
+    char err[1024];
+    put_data(100, 20);
+    for (int l = 0; l < COUNT; l++) {
+        int status = 1;
+        for (int most = LEAST; status && most < MOST; most++) {
+            struct spoilt s = WHOLE;
+            s.open_files = most;
+            status = run_spoilt(&s, LINES[l], err, sizeof err);
+            if (strstr(err, "shared librar")) continue; /* the loader's own message */
+            if (status) is_one_line(LINES[l], err, "oo many open files");
+        }
+        cr_expect_eq(status, 0, "%s: %d open files are not enough: %s", LINES[l], MOST, err);
+    }
+}
+
+static long megabytes_of(const char *file) {
+    struct stat s;
+    cr_assert_eq(stat(file, &s), 0, "%s", file);
+    return (long)(s.st_size >> 20);
+}
+
+/* From far too little memory to enough. A thread that cannot be started for want of memory gets the
+ * same errno as one too many: the error must not name only the other limit. */
+Test(cli_limits, memory, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    enum { LEAST_MB = 6, MOST_MB = 400 };
+    const long program_mb = megabytes_of(cli_program) + 16; /* and its libraries */
+    char err[1024];
+    skip_under_sanitizers();
+    put_data(100, 20);
+    for (int l = 0; l < COUNT; l++) {
+        int status = 1;
+        for (long mb = LEAST_MB; status && mb < MOST_MB; mb += mb < 64 ? 8 : 4) {
+            struct spoilt s = WHOLE;
+            s.memory = mb << 20;
+            status = run_spoilt(&s, LINES[l], err, sizeof err);
+            if (!status || strstr(err, "shared librar")) continue; /* the loader's own message */
+            if (mb < program_mb && !*err) continue; /* a build with CUDA does not fit in itself */
+            is_one_line(LINES[l], err, "");
+            cr_expect(!strstr(err, "ulimit -u)") || strstr(err, "ulimit -v"), "%s", err);
+            cr_expect(!strstr(err, "unavailable") || strstr(err, "ulimit -v"), "%s", err);
+        }
+        cr_expect_eq(status, 0, "%s: %d MiB are not enough: %s", LINES[l], MOST_MB, err);
+    }
+}
+
+/* The limit of processes and threads does not hold for root. */
+Test(cli_limits, processes, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    enum { MOST = 20, SOMEBODY = 34567 }; /* a user id that nobody has */
+    char err[1024];
+    skip_under_sanitizers();
+    if (geteuid()) cr_skip_test("needs a user without processes: run it as root");
+    put_data(100, 20);
+    cr_assert(chmod(".", 0777) == 0);
+    for (int l = 0; l < COUNT; l++) {
+        int status = 1, refused = 0;
+        for (int most = 0; status && most < MOST; most++) {
+            struct spoilt s = WHOLE;
+            s.processes = most;
+            s.user = SOMEBODY;
+            status = run_spoilt(&s, LINES[l], err, sizeof err);
+            if (status) is_one_line(LINES[l], err, "(ulimit -u)");
+            refused += status != 0;
+        }
+        cr_expect(status == 0 && refused > 0, "%s: %d refused: %s", LINES[l], refused, err);
+        unlink("w");
+    }
+}
+
+Test(cli_limits, cpu_time, .timeout = 100, .init = cli_folder_make, .fini = cli_folder_remove) {
+    char err[1024];
+    struct spoilt s = WHOLE;
+    skip_under_sanitizers();
+    put_data(100, 20);
+    s.cpu_seconds = 1;
+    cr_expect_eq(run_spoilt(&s, "train" SMALL " --epochs 1000000", err, sizeof err), 137);
+    is_one_line("cpu", err, "(ulimit -t)");
+}
+
+/* With the smallest stack that is allowed all goes well, and a smaller one is refused: a program
+ * whose stack is too small for it ends by signal 11, without a word. */
+Test(cli_limits, stack, .timeout = 100, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const lines[] = {
+        "train --mode ddp" SMALL " --steps 2", "train --mode dp" SMALL " --steps 2",
+        "compare --device cpu --device-memory 64M --data-dir d --batch-size 30 --steps 2",
+        "profile --device cpu --device-memory 64M --data-dir d --batch-size 30 --steps 2"};
+    enum { LEAST_KIB = 256 };
+    char err[1024];
+    struct spoilt s = WHOLE;
+    skip_under_sanitizers();
+    put_data(100, 20);
+    for (int l = 0; l < 4; l++) {
+        s.stack = LEAST_KIB << 10;
+        int status = run_spoilt(&s, lines[l], err, sizeof err);
+        cr_expect_eq(status, 0, "%s: status %d: %s", lines[l], status, err);
+        s.stack = (LEAST_KIB - 4) << 10;
+        cr_expect_eq(run_spoilt(&s, lines[l], err, sizeof err), 1, "%s", lines[l]);
+        is_one_line(lines[l], err, "(ulimit -s)");
+    }
+}
+
+Test(cli_limits, without_proc, .timeout = 200, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct spoilt s = WHOLE;
+    char err[1024];
+    skip_under_sanitizers();
+    put_data(100, 20);
+    s.no_proc = 1;
+    for (int l = 0; l < COUNT; l++) {
+        int status = run_spoilt(&s, LINES[l], err, sizeof err);
+        cr_expect_eq(status, 0, "%s: status %d: %s", LINES[l], status, err);
+        cr_expect_eq(unlink("w"), 0, "%s: w was not written", LINES[l]);
+    }
+}
+
+/* The kernel drops the exit status of children whose parent ignores SIGCHLD, as it may have been
+ * told to by a parent of its own. */
+Test(cli_limits, sigchld_ignored, .timeout = 200, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct spoilt s = WHOLE;
+    char err[1024];
+    put_data(100, 20);
+    s.ignore_children = 1;
+    for (int l = 0; l < COUNT; l++)
+        cr_expect_eq(run_spoilt(&s, LINES[l], err, sizeof err), 0, "%s", LINES[l]);
+    cr_expect_eq(run_spoilt(&s, "doctor --device cpu --quick", err, sizeof err), 0);
+}
+
+/* All processes of a job are stopped, so that none of them can keep a deadline. */
+Test(cli_limits, all_ranks_stopped, .timeout = 200, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const commands[] = {"train --mode single", "train --mode dp",
+                                           "train --mode ddp", "compare"};
+    static const int ranks[] = {1, 1, 2, 1}; /* compare begins with single */
+    put_data(300, 20);
+    for (int i = 0; i < 4; i++) {
+        struct cli c;
+        cli_start_on_terminal(&c, "%s --data-dir d --batch-size 30 --epochs 100000 --timeout 2",
+                              commands[i]);
+        cr_assert(cli_shows(&c, "epoch 2/"), "%s", c.shown);
+        for (int r = 0; r < ranks[i]; r++)
+            kill(cli_find_rank(&c, r), SIGSTOP);
+        cli_wait(&c);
+        cr_expect_eq(c.status, 1, "%s: status %d", commands[i], c.status);
+        is_one_line(commands[i], c.err, "no progress for 2 s: it was stopped");
+        cli_free(&c);
+    }
+}

@@ -1,0 +1,80 @@
+/* How batches come to the devices: pinned or not, beside the kernels or before them, the bits
+ * are the same, and the record and the profile show the four stages. */
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+
+Test(cli_loading, the_way_of_a_batch_changes_no_bit, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char common[] =
+        "--data-dir d --model mlp --batch-size 20 --epochs 2 --virtual-devices 2 --momentum 0.9";
+    static const char *const ways[] = {"--mode single --workers 0",
+                                       "--mode single --workers 3 --no-pin-memory",
+                                       "--mode dp --no-pin-memory --blocking-copies",
+                                       "--mode dp --workers 2 --output-device 1",
+                                       "--mode dp --loss-in-forward",
+                                       "--mode ddp",
+                                       "--mode ddp --blocking-copies --workers 0",
+                                       "--mode ddp --no-pin-memory --data-on auto"};
+    put_data(103, 20);
+    cli_well("train --mode single --blocking-copies %s --quiet --log-loss a --save w", common);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        cli_well("train %s %s --quiet --log-loss b --save v --json j", ways[i], common);
+        cr_expect(cli_same_file("a", "b") && cli_same_file("w", "v"), "%s: other bits", ways[i]);
+        struct json *j = json_of("j");
+        cr_expect_eq(json_at(j, "pinned_memory")->integer, !strstr(ways[i], "--no-pin"), "%s",
+                     ways[i]);
+        cr_expect_eq(json_at(j, "blocking_copies")->integer, !!strstr(ways[i], "--blocking"), "%s",
+                     ways[i]);
+        cr_expect(json_double(j, "data_seconds") > 0, "the disk stage is timed");
+        json_free(j);
+    }
+}
+
+/* The bytes of a batch cross the link once, whenever they do. */
+Test(cli_loading, the_profile_shows_the_stages, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char line[] =
+        "profile --details --data-dir d --model mlp --batch-size 20 --steps 5 --json %s %s";
+    static const char *const runs[] = {"dp", "dp_loss_in_forward", "ddp"};
+    struct cli c;
+    put_data(103, 20);
+    cli_run(&c, line, "a", "--workers 0");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    char *text = unbroken(c.out);
+    cr_expect(matches(text, "^data: disk [0-9.]+ s, once; ms a step: host [0-9.]+, pinned [0-9.]+, "
+                            "device [0-9.]+ .[0-9.]+ of it beside the kernels.; waited for "
+                            "[0-9.]+$"),
+              "%s", c.out);
+    free(text);
+    cr_expect_not_null(strstr(c.out, "  (loader) "), "the wait is a phase: %s", c.out);
+    cli_free(&c);
+    cli_well(line, "b", "--blocking-copies");
+    struct json *a = json_of("a"), *b = json_of("b");
+    for (int i = 0; i < 3; i++) {
+        const struct json *x = json_at(json_at(a, runs[i]), "per_device/0"),
+                          *y = json_at(json_at(b, runs[i]), "per_device/0");
+        cr_expect_eq(json_int(x, "bytes_in"), json_int(y, "bytes_in"), "%s", runs[i]);
+        cr_expect(json_int(x, "loader_host_ns") > 0 && json_int(x, "loader_pinned_ns") > 0);
+        cr_expect(json_int(x, "copy_ns") > 0, "%s: copies beside the kernels", runs[i]);
+        cr_expect_eq(json_int(y, "copy_ns"), 0, "%s: none of them where they block", runs[i]);
+        cr_expect(json_int(x, "phase_ns/loader") > 0, "%s: the first batch was waited for",
+                  runs[i]);
+        /* one batch of five comes before the kernels, all of them where copies block */
+        cr_expect(json_int(x, "phase_ns/input") > 0 && json_int(y, "phase_ns/input") > 0);
+    }
+    json_free(a);
+    json_free(b);
+    cli_run(&c, line, "b", "--no-pin-memory --data-on host");
+    cr_expect(c.status == 0 && strstr(c.out, "not pinned"), "%s%s", c.out, c.err);
+    cli_free(&c);
+    cli_run(&c, line, "b", "--data-on device");
+    cr_expect(c.status == 0 && strstr(c.out, "the data set lies on the device"), "%s%s", c.out,
+              c.err);
+    cli_free(&c);
+}
+
+Test(cli_loading, refused, .timeout = 30, .init = cli_folder_make, .fini = cli_folder_remove) {
+    cli_fails(2, "--no-pin-memory|no effect|--data-on host",
+              "train --no-pin-memory --data-on device");
+    cli_fails(2, "--blocking-copies|no effect", "compare --blocking-copies --data-on device");
+}

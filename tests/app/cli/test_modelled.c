@@ -1,0 +1,281 @@
+/* --gpu: modelled times are marked, and the same at each call; what is wrong gets one
+ * line. */
+#include <math.h>
+
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/run.h"
+
+#include "tests/app/cli/trace.h"
+
+static void expect_refused(const char *words, const char *says) {
+    struct cli c;
+    cli_run(&c, "%s", words);
+    cr_expect(c.status == 2 && strstr(c.err, says), "%s: %d, %s", words, c.status, c.err);
+    cr_expect(strchr(c.err, '\n') == strrchr(c.err, '\n'), "%s: more than a line: %s", words,
+              c.err);
+    cli_free(&c);
+}
+
+static void write_file(const char *name, const char *text) {
+    FILE *file = fopen(name, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+Test(modelled, times_are_marked_and_equal, .init = cli_folder_make, .fini = cli_folder_remove,
+     .timeout = 60) {
+    static const char words[] = "estimate --gpu v100 --machine dgx1 --model resnet50 --dataset "
+                                "random --shape 3x224x224 --batch-per-device 32 --devices 1,8";
+    struct cli a, b;
+    cli_run(&a, words);
+    cli_run(&b, words);
+    cr_assert_eq(a.status, 0, "%s", a.err);
+    cr_expect(strstr(a.out, "modelled: v100; dgx1") && strstr(a.out, "8 DDP"), "%s", a.out);
+    cr_expect_str_eq(a.out, b.out);
+    cli_free(&a);
+    cli_free(&b);
+}
+
+Test(modelled, a_machine_of_ones_own, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    write_file("mine", "link slow gbs 1 us 5\nmachine mine gpus 2\njoin gpu0-1 hub slow # a hub\n"
+                       "join hub host memory\n");
+    cli_run(&c, "estimate --gpu a100-40 --machine ./mine --devices 1,2 --host duet --what-if "
+                "link=2x,launch=0");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "modelled: a100-40; mine") && strstr(c.out, "if link=2,launch=0"), "%s",
+              c.out);
+    const char *answer = strstr(c.out, "what if, modelled, on 2 x a100-40, mine: with links 2x");
+    cr_expect(answer && strstr(answer, "with no launch") && strstr(answer, "with all of this DP"));
+    double gain = 0; /* links of 1 GB/s bound everything */
+    cr_expect(answer && sscanf(strstr(answer, "DP gains"), "DP gains %lf", &gain) == 1);
+    cr_expect(gain > 20 && gain <= 100, "%g: %s", gain, c.out);
+    cli_free(&c);
+}
+
+Test(modelled, a_timeline_of_the_step, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "estimate --gpu v100 --machine dgx1 --devices 1,2 --trace t.json");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    char *text = cli_read("t.json", NULL);
+    cr_expect(strstr(text, "DDP, modelled: 2 x v100, dgx1") && strstr(text, "allreduce bucket"));
+    free(text);
+    cli_free(&c);
+    expect_refused("estimate --gpu v100,t4 --report x", "give one of each");
+    cr_expect_eq(cli_files(), 2, "the link golden, and t.json");
+    /* a page and pictures of what could not be computed here */
+    cli_run(&c, "estimate --gpu v100 --machine dgx1 --model resnet50 --dataset random --shape "
+                "3x224x224 --batch-per-device 64 --devices 8 --report r.html --pictures p");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    static const char *const written[] = {"r.html", "p/timeline.svg", "p/phases.svg"};
+    for (int i = 0; i < 3; i++) {
+        text = cli_read(written[i], NULL);
+        cr_expect(strstr(text, "modelled: 8 x v100, dgx1"), "%s", written[i]);
+        cr_expect(i || (strstr(text, "Nothing was trained") && !strstr(text, "last loss") &&
+                        strstr(text, "GPU 0 is busy")));
+        free(text);
+    }
+    cli_free(&c);
+}
+
+Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_folder_remove) {
+    expect_refused("estimate --gpu v10", "did you mean v100?");
+    expect_refused("estimate --machine dgx1", "--machine: no effect without --gpu");
+    expect_refused("estimate --gpu v100 --machine dgx-1", "did you mean dgx1?");
+    expect_refused("estimate --gpu v100 --machine dgx1 --devices 9", "machine dgx1 has 8 GPUs");
+    expect_refused("estimate --gpu v100 --what-if links=2", "did you mean link?");
+    expect_refused("estimate --gpu v100 --device cuda", "emulated devices are counted");
+    expect_refused("train --gpu v100 --device cuda", "--device cuda are measured");
+    expect_refused("compare --gpu v100 --machine nvlink-4 --devices 8", "nvlink-4 has 4 GPUs");
+    expect_refused("train --gpu v100,t4", "give one of each");
+    expect_refused("estimate --gpu v100 --link nvlink9", "did you mean nvlink");
+    expect_refused("estimate --gpu v100 --link 0,5", "give GB/s and microseconds");
+    expect_refused("estimate --gpu v100 --host tensorflow", "--host");
+    expect_refused("train --model resnet50", "it can be estimated alone");
+    write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
+    expect_refused("estimate --gpu v100 --machine ./negative", "negative:1: fp32");
+    write_file("nothing", "machine m gpus 2\njoin gpu0 hub pcie3\njoin hub host memory\n");
+    expect_refused("estimate --gpu v100 --machine ./nothing", "gpu0 has no way to gpu1");
+    write_file("part", "machine m gpus 2.5\n");
+    expect_refused("estimate --gpu v100 --machine ./part", "part:1: '2.5': give a whole number");
+    write_file("typo", "machine m gpus 2\njoin gpu0x hub pcie3\n");
+    expect_refused("estimate --gpu v100 --machine ./typo", "typo:2: 'gpu0x'");
+    write_file("itself", "machine m gpus 2\njoin gpu0 gpu0 pcie3\n");
+    expect_refused("estimate --gpu v100 --machine ./itself", "two different ends");
+}
+
+/* One table of several GPUs, and the same numbers as JSON. */
+Test(modelled, one_table, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "estimate --model lenet --gpu v100,a100-40 --devices 1,2 --json j");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "v100, pc-pcie4\n") && strstr(c.out, "a100-40, pc-pcie4\n"), "%s",
+              c.out);
+    struct json *json = json_of("j");
+    cr_expect_eq(json_at(json, "modelled")->count, 8, "single, DP twice, DDP; of two GPUs");
+    cr_expect_eq(json_double(json, "modelled/0/speed_up"), 1);
+    cr_expect(json_double(json, "modelled/0/ms_a_step") >
+              json_double(json, "modelled/4/ms_a_step"));
+    /* 40 GiB hold more than 16, and two GPUs more than one */
+    int64_t one = json_int(json, "modelled/0/largest_batch");
+    cr_expect(json_int(json, "modelled/4/largest_batch") > 2 * one);
+    cr_expect(llabs(json_int(json, "modelled/3/largest_batch") - 2 * one) < one / 100);
+    json_free(json);
+    cli_free(&c);
+}
+
+/* One net and one memory have one largest batch, however it is asked for. */
+Test(modelled, the_largest_batch_is_that_of_the_search, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cli_well("estimate --gpu a10 --model resnet50 --devices 4 --json times");
+    cli_well("estimate --device-memory 24G --find-max-batch --model resnet50 --devices 4 --json s");
+    struct json *times = json_of("times"), *search = json_of("s");
+    for (int i = 1; i < 4; i++) { /* single is asked for by --devices 1 */
+        char found[40], modelled[48];
+        snprintf(found, sizeof found, "max_batch/%d/batch_size", i);
+        snprintf(modelled, sizeof modelled, "modelled/%d/largest_batch", i - 1);
+        cr_expect_eq(json_int(times, modelled), json_int(search, found), "%d: %d, not %d", i,
+                     (int)json_int(times, modelled), (int)json_int(search, found));
+        cr_expect(json_int(search, found) > 1000);
+    }
+    json_free(times), json_free(search);
+}
+
+Test(modelled, one_machine_alone, .init = cli_folder_make, .fini = cli_folder_remove) {
+    expect_refused("scale --gpu v100 --machine dgx1 --devices 1,16", "dgx1 has 8 GPUs");
+}
+
+/* ---- runs ---- */
+
+/* The names of the slices of a lane in step 2, in the order of their starts; waits are left out:
+ * the clock may have none where the run had one. */
+static void names_of(const struct json *trace, int pid, int lane, char *text, size_t bytes) {
+    size_t used = 0;
+    *text = 0;
+    for (const struct json *e = first_event(trace); e; e = e->next) {
+        const struct json *step =
+            is_slice(e, pid, lane) ? json_find(json_at(e, "args"), "step") : NULL;
+        if (!step || step->number != 2) continue;
+        if (!strcmp(json_text(e, "name"), "wait")) continue;
+        used += (size_t)snprintf(text + used, bytes - used, "%s|", json_text(e, "name"));
+        cr_assert(used < bytes);
+    }
+}
+
+static int has_lane(const struct json *trace, int pid) {
+    for (const struct json *e = first_event(trace); e; e = e->next)
+        if (is_slice(e, pid, TRACK_COMPUTE)) return 1;
+    return 0;
+}
+
+/* The lane's spans in step 2 of both traces are the same, and the compute lane has some. */
+static int is_same_lane(const struct json *a, const struct json *b, int pid, int lane) {
+    enum { LONGEST = 1 << 16 };
+    char *want = malloc(LONGEST), *got = malloc(LONGEST);
+    names_of(a, pid, lane, want, LONGEST);
+    names_of(b, pid, lane, got, LONGEST);
+    int same = !strcmp(want, got) && (lane != TRACK_COMPUTE || *got || !has_lane(a, pid));
+    free(want);
+    free(got);
+    return same;
+}
+
+/* 0 where all lanes are the same, else the process and the lane of one that is not: 1000 pid +
+ * lane. */
+static int other_lane(const char *measured, const char *modelled) {
+    struct json *a = json_of(measured), *b = json_of(modelled);
+    int other = 0;
+    for (int d = 0; d < 2; d++)
+        for (int lane = TRACK_COMPUTE; lane <= TRACK_COPY; lane++)
+            if (!is_same_lane(a, b, 100 + d, lane)) other = 1000 * (100 + d) + lane;
+    json_free(a);
+    json_free(b);
+    return other;
+}
+
+/* Runs of the same words, measured and modelled: the same weights, the same spans. Where the loader
+ * is late, as on a busy machine, a batch is not copied beside the kernels: then the run that is
+ * measured is made again. */
+static void expect_same(const char *words) {
+    static const char run[] = "train --quiet --dataset random --steps 4 --batch-size 32 --samples "
+                              "320 ";
+    int other = 1;
+    cli_well("%s%s --gpu v100 --machine dgx1 --trace b.json --save b", run, words);
+    for (int tries = 0; other && tries < 8; tries++) {
+        cli_well("%s%s --trace a.json --save a", run, words);
+        other = other_lane("a.json", "b.json");
+    }
+    cr_expect_eq(other, 0, "%s: process and lane %d", words, other);
+    cr_expect(cli_same_file("a", "b"), "%s: the weights", words);
+}
+
+/* The milliseconds of a step that the clock gives to way `name`, by the estimate. */
+static double estimated_ms(const char *name) {
+    struct json *estimate = json_of("e.json");
+    double ms = -1;
+    for (const struct json *w = json_at(estimate, "modelled")->child; w; w = w->next)
+        if (!strcmp(json_text(w, "name"), name)) ms = json_double(w, "ms_a_step");
+    json_free(estimate);
+    return ms;
+}
+
+/* DP's threads share the interpreter's lock in forward; DDP's processes have one each. */
+Test(modelled, the_interpreters_lock_costs_dp_alone, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const ways[] = {"dp", "ddp"};
+    double ms[2][2];
+    for (int off = 0; off < 2; off++) {
+        cli_well("estimate --gpu v100 --machine dgx1 --devices 8 --model resnet18 %s --json e.json",
+                 off ? "--what-if gil=off" : "");
+        for (int i = 0; i < 2; i++)
+            ms[i][off] = estimated_ms(ways[i]);
+    }
+    cr_expect(ms[0][0] > 1.2 * ms[0][1], "DP: %g ms and %g ms", ms[0][0], ms[0][1]);
+    cr_expect_eq(ms[1][0], ms[1][1]);
+}
+
+/* What a run of 20 steps says of its times: they are the clock's, to the last digit, and marked. */
+static void expect_modelled_times(const char *mode) {
+    char words[192];
+    snprintf(words, sizeof words,
+             "train --quiet --mode %s --devices 2 --dataset random --batch-size 32 --samples 640 "
+             "--steps 20 --gpu v100 --machine dgx1 --json t.json --report t.html --pictures p",
+             mode);
+    cli_well(words);
+    struct json *root = json_of("t.json");
+    const struct json *run = json_at(root, "runs")->child;
+    double want = 20e-3 * estimated_ms(mode), got = json_double(run, "training_seconds");
+    cr_expect(fabs(got - want) < 1e-9 * want, "%s: %.12g s, the clock says %.12g", mode, got, want);
+    cr_expect(strstr(json_text(run, "modelled"), "2 x v100, dgx1"));
+    cr_expect_eq(system("grep -q 'times on this page are modelled: 2 x v100, dgx1' t.html"), 0);
+    cr_expect_eq(system("grep -q modelled p/timeline.svg && grep -q modelled p/phases.svg"), 0);
+    cr_expect_neq(system("grep -q 'measured by a span\\|had the core' t.html"), 0);
+    json_free(root);
+}
+
+Test(modelled, times_of_a_run_are_those_of_the_estimate, .init = cli_folder_make,
+     .fini = cli_folder_remove, .timeout = 60) {
+    cli_well(
+        "estimate --quiet --dataset random --batch-size 32 --gpu v100 --machine dgx1 --devices "
+        "2 --json e.json");
+    expect_modelled_times("dp");
+    expect_modelled_times("ddp");
+    /* more samples a batch than the set has */
+    if (has_fashion_mnist() && !test_short())
+        cli_well("train --quiet --model mlp --mlp-hidden 2 --mode single --batch-size 60001 "
+                 "--steps 1 --device-memory 4G --gpu v100");
+}
+
+Test(modelled, a_run_keeps_its_spans_and_bits, .init = cli_folder_make, .fini = cli_folder_remove,
+     .timeout = 300) {
+    expect_same("--model lenet --mode dp");
+    expect_same("--model lenet --mode ddp");
+    if (test_short()) return;
+    expect_same("--model lenet --mode single");
+    expect_same("--model lenet --mode dp --loss-in-forward");
+    expect_same("--model lenet --mode dp --dp-reduce sharded");
+    expect_same("--model lenet --mode ddp --no-overlap");
+    expect_same("--model lenet --mode ddp --no-sync-steps 2");
+    expect_same("--model resnet18 --mode ddp --sync-bn --shape 1x16x16 --batch-size 8");
+}

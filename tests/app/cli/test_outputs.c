@@ -1,0 +1,208 @@
+/* The files that a command writes: they are whole, where the user asked for them, with the
+ * permissions that they had; and where one fails, the others are there. */
+#include "base/error.h"
+#include "data/safetensors.h"
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+#include "tests/app/cli/run.h"
+
+#define TRAIN "train --data-dir d --batch-size 64 --quiet"
+
+enum { FILES = 2 }; /* in the folder at first: golden/, and d/, a data set of 10 batches */
+
+static void outputs_make(void) {
+    cli_folder_make();
+    put_data(640, 64);
+}
+
+static void permissions_are(const char *path, mode_t want) {
+    struct stat s;
+    cr_assert_eq(stat(path, &s), 0, "%s was not written", path);
+    cr_assert_eq(s.st_mode & 07777, want, "%s: %o", path, s.st_mode & 07777);
+}
+
+static void weights_are_whole(const char *path) {
+    struct safetensors s;
+    cr_assert_eq(safetensors_open(&s, path), OK, "%s", error_message());
+    cr_assert_eq(s.count, 8, "LeNet has 8 parameters");
+    safetensors_close(&s);
+}
+
+/* Every mode writes its files; rank 0 of DDP is a process of its own. */
+static void all_modes_write(void) {
+    static const char *const modes[] = {"single", "dp --devices 2", "ddp --devices 2"};
+    for (int i = 0; i < 3; i++) {
+        int files = cli_files();
+        cli_well(TRAIN
+                 " --steps 1 --virtual-devices 2 --mode %s --save w%d --log-loss l%d --json j%d",
+                 modes[i], i, i, i);
+        cr_assert_eq(cli_files(), files + 3, "mode %s", modes[i]);
+    }
+    weights_are_whole("w0");
+    cr_assert(cli_same_file("w0", "w1") && cli_same_file("w0", "w2"));
+}
+
+Test(cli_outputs, every_mode_writes, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
+    all_modes_write();
+}
+
+Test(cli_outputs, long_names, .timeout = 300, .init = outputs_make, .fini = cli_folder_remove) {
+    char name[3][NAME_MAX + 1] = {""};
+    for (int i = 0; i < 3; i++)
+        memset(name[i], 'a' + i, NAME_MAX);
+    cli_well(TRAIN " --steps 1 --mode ddp --devices 2 --save %s --log-loss %s --json %s", name[0],
+             name[1], name[2]);
+    weights_are_whole(name[0]);
+    cli_well("profile --data-dir d --batch-size 64 --steps 2 --devices 2 --json %s --trace %s",
+             name[1], name[2]);
+    cr_assert_eq(cli_files(), FILES + 3);
+}
+
+/* A run that is ended at any moment leaves no other file than its outputs, and of these all or, if
+ * no step was done, none. */
+Test(cli_outputs, a_signal_leaves_nothing, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
+    static const char *const modes[] = {"single", "ddp --devices 2"};
+    struct cli c;
+    for (int i = 0; i < 4; i++) {
+        cli_start_on_terminal(&c,
+                              "train --data-dir d --batch-size 64 --epochs 10000 --mode %s "
+                              "--save w --log-loss l --json j",
+                              modes[i / 2]);
+        usleep(400000);
+        kill(c.pid, i % 2 ? SIGTERM : SIGINT);
+        cli_wait(&c);
+        cr_assert_eq(c.status, 128 + (i % 2 ? SIGTERM : SIGINT), "status %d: %s", c.status, c.err);
+        int left = cli_files();
+        cr_assert(left == FILES || left == FILES + 3, "%d files", left);
+        cr_assert_eq(system("rm -f w l j"), 0);
+        cr_assert_eq(cli_files(), FILES);
+        cli_free(&c);
+    }
+}
+
+Test(cli_outputs, permissions_stay, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
+    static const char *const names[] = {"w", "l", "j"};
+    umask(022);
+    for (int mode = 0; mode < 2; mode++) {
+        cli_well(TRAIN " --steps 1 --mode %s --devices %d --save w --log-loss l --json j",
+                 mode ? "ddp" : "single", mode + 1);
+        for (int i = 0; i < 3; i++) {
+            permissions_are(names[i], mode ? 0600 : 0644);
+            cr_assert_eq(chmod(names[i], 0600), 0);
+        }
+    }
+}
+
+Test(cli_outputs, a_read_only_file_is_refused_at_the_start, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
+    static const char *const flags[] = {"--save", "--log-loss", "--json"};
+    cr_assert_eq(close(open("kept", O_CREAT | O_WRONLY, 0444)), 0);
+    for (int i = 0; i < 3; i++) /* the training would take longer than the test may */
+        cli_fails(1, "kept|read-only", TRAIN " --epochs 10000 %s kept", flags[i]);
+    cli_fails(1, "kept|read-only", TRAIN " --epochs 10000 --mode ddp --devices 2 --save kept");
+    cli_fails(1, "kept|read-only", "compare --data-dir d --epochs 10000 --trace kept");
+    permissions_are("kept", 0444);
+}
+
+/* A full disk shows only at the end. It must not cost the files that lie elsewhere: each of the
+ * others is whole. */
+static void others_are_whole(const char *mode, int failing) {
+    static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace"};
+    static const char *const names[] = {"w", "l", "j", "t"};
+    enum { OUTPUTS = 4 };
+    char words[200] = "";
+    struct cli c;
+    int failed = 0, found = 0;
+    for (int i = 0; i < OUTPUTS; i++) {
+        size_t used = strlen(words);
+        int fails = failing >> i & 1;
+        snprintf(words + used, sizeof words - used, "%s %s ", flags[i],
+                 fails ? "/dev/full" : names[i]);
+        failed += fails;
+    }
+    cli_run(&c, TRAIN " --steps 3 --mode %s %s", mode, words);
+    cr_assert_eq(c.status, 1, "%s: status %d: %s", words, c.status, c.err);
+    const char *end = strchr(c.err, '\n');
+    cr_assert(end && !end[1], "%s: not one line: %s", words, c.err);
+    for (const char *at = c.err; (at = strstr(at, "cannot write: /dev/full: No space left")); at++)
+        found++;
+    cr_assert_eq(found, failed, "%s: each that failed is named: %s", words, c.err);
+    cr_assert_eq(cli_files(), FILES + OUTPUTS - failed, "%s", words);
+    if (!(failing & 1)) weights_are_whole("w");
+    if (!(failing & 4)) json_free(json_of("j"));
+    if (!(failing & 8)) json_free(json_of("t"));
+    for (int i = 0; i < OUTPUTS; i++)
+        unlink(names[i]);
+    cli_free(&c);
+}
+
+Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
+    for (int failing = 1; failing < 16; failing++)
+        others_are_whole(failing % 3 == 0   ? "ddp --devices 2"
+                         : failing % 3 == 1 ? "dp"
+                                            : "single",
+                         failing);
+}
+
+/* The file of losses is written while the run trains, here of 400 steps. When that fails, the run
+ * goes on. */
+Test(cli_outputs, losses_that_cannot_be_written_do_not_end_the_run, .timeout = 300,
+     .init = outputs_make, .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, TRAIN " --batch-size 8 --epochs 5 --log-loss /dev/full --save w");
+    cr_assert_eq(c.status, 1, "status %d", c.status);
+    cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
+    weights_are_whole("w");
+    cli_free(&c);
+}
+
+Test(cli_outputs, a_json_that_fails_does_not_cost_the_trace, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
+    static const char *const commands[] = {"compare", "profile"};
+    for (int i = 0; i < 2; i++) {
+        struct cli c;
+        cli_run(&c, "%s --data-dir d --batch-size 64 --steps 1 --json /dev/full --trace t",
+                commands[i]);
+        cr_assert_eq(c.status, 1);
+        cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
+        cr_assert_eq(cli_files(), FILES + 1, "the trace is there");
+        unlink("t");
+        cli_free(&c);
+    }
+}
+
+/* A dash is standard output to some programs and a file to others. */
+Test(cli_outputs, a_dash_is_refused, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
+    static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace"};
+    for (int i = 0; i < 4; i++)
+        cli_fails(2, "-: give /dev/stdout| ./- ", TRAIN " --mode %s --epochs 10000 %s -",
+                  i % 2 ? "ddp" : "single", flags[i]);
+    cli_fails(2, "-: give /dev/stdout", "compare --data-dir d --epochs 10000 --json -");
+    cli_fails(2, "-: give /dev/stdout", "profile --data-dir d --steps 100000 --trace=-");
+    cli_fails(2, "-: give /dev/stdout", "doctor --json -");
+    cli_well(TRAIN " --steps 1 --log-loss ./-");
+    cr_assert_eq(cli_files(), FILES + 1);
+    struct cli help;
+    cli_run(&help, "train --help --details");
+    cr_assert(strstr(help.out, "/dev/stdout"), "%s", help.out);
+    cli_free(&help);
+}
+
+/* Standard output is a regular file here, as after `> file`: it is written to, not replaced. */
+Test(cli_outputs, standard_output, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
+    static const char *const modes[] = {"single", "ddp --devices 2"};
+    struct cli c;
+    for (int i = 0; i < 2; i++) {
+        cli_run(&c, TRAIN " --steps 2 --mode %s --log-loss /dev/stdout", modes[i]);
+        cr_assert(c.status == 0 && strstr(c.out, "step,epoch,loss\n0,0,"), "%s%s", c.out, c.err);
+        cr_assert(strstr(c.out, "\n1,0,"), "%s", c.out);
+        cli_free(&c);
+        cr_assert_eq(cli_files(), FILES);
+    }
+}

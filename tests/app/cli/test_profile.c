@@ -1,0 +1,233 @@
+/* duet profile: the tables of its three runs, the same numbers in --json, and what must hold for
+ * them. */
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+
+static const char *const KEYS[] = {"dp", "dp_loss_in_forward", "ddp"};
+static const char *const TITLES[] = {"DP: ", "DP, loss in forward: ", "DDP: "};
+enum { STEPS = 4, DEVICES = 3 };
+
+/* The text of one table, from its title to the next table. */
+static char *section(const char *out, int i) {
+    const char *from = strstr(out, TITLES[i]);
+    while (from && from > out && from[-1] != '\n')
+        from = strstr(from + 1, TITLES[i]);
+    cr_assert_not_null(from, "no table '%s' in %s", TITLES[i], out);
+    const char *end = strstr(from, "\n\n");
+    return end ? strndup(from, (size_t)(end - from) + 1) : strdup(from);
+}
+
+static const struct json *device(const struct json *root, int run, int d) {
+    char path[64];
+    snprintf(path, sizeof path, "%s/per_device/%d", KEYS[run], d);
+    return json_at(root, path);
+}
+
+/* Compares times in the table with those in the file. In DP the other devices share a column, in
+ * DDP all do. */
+static void check_numbers(const char *table, const struct json *root, int run) {
+    static const char *const keys[] = {"busy_ns", "phase_ns/forward", "phase_ns/backward"};
+    static const char *const names[] = {"ms a step, busy", "  forward", "  backward"};
+    for (int k = 0; k < 3; k++) {
+        double sum = 0, first = (double)json_int(device(root, run, 0), keys[k]);
+        for (int d = 1; d < DEVICES; d++)
+            sum += (double)json_int(device(root, run, d), keys[k]);
+        char row[128];
+        if (run == 2)
+            snprintf(row, sizeof row, "^%s +%.3f$", names[k],
+                     (first + sum) / DEVICES / STEPS * 1e-6);
+        else
+            snprintf(row, sizeof row, "^%s +%.3f +%.3f$", names[k], first / STEPS * 1e-6,
+                     sum / (DEVICES - 1) / STEPS * 1e-6);
+        cr_expect(matches(table, row), "no '%s' in %s", row, table);
+    }
+}
+
+/* The causes of a kind come in order, the largest first. Times have a spread; what is within it is
+ * no cause and stands behind them. */
+static void check_excess(const struct json *list, const char *run) {
+    for (const struct json *x = list->child; x; x = x->next) {
+        int is_time = !strcmp(json_text(x, "kind"), "ns_a_step");
+        cr_expect_eq(json_at(x, "spread")->kind, is_time ? JSON_NUMBER : JSON_NULL);
+        cr_expect(json_double(x, "amount") > 0);
+        if (!x->next || strcmp(json_text(x, "kind"), json_text(x->next, "kind"))) continue;
+        int64_t within = json_at(x, "within_spread")->integer,
+                next_within = json_at(x->next, "within_spread")->integer;
+        cr_expect(within < next_within ||
+                      (within == next_within &&
+                       json_double(x, "amount") >= json_double(x->next, "amount")),
+                  "%s: %s before %s", run, json_text(x, "name"), json_text(x->next, "name"));
+    }
+}
+
+/* What device 0 of DP has more of; 0: nothing. */
+static double excess_of(const struct json *root, const char *name) {
+    for (const struct json *x = json_at(root, "dp/device_0_excess")->child; x; x = x->next)
+        if (!strcmp(json_text(x, "name"), name)) return json_double(x, "amount");
+    return 0;
+}
+
+static int64_t sum_of(const struct json *root, int run, const char *key) {
+    int64_t sum = 0;
+    for (int d = 0; d < DEVICES; d++)
+        sum += json_int(device(root, run, d), key);
+    return sum;
+}
+
+Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    char *table[3];
+    put_data(300, 20);
+    cli_run(&c, "profile --details --devices %d --data-dir d --batch-size 60 --steps %d --json j",
+            DEVICES, STEPS);
+    cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
+    cr_expect(plain_lines(c.out));
+    struct json *root = json_of("j");
+    for (int i = 0; i < 3; i++) {
+        table[i] = section(c.out, i);
+        cr_expect(matches(table[i], "3 devices( on [12] cores?)?, global batch 60, mean of 4"),
+                  "%s", table[i]);
+        check_numbers(table[i], root, i);
+        /* Bytes out of a device go into another one or to the host; from the host comes the
+         * batch. */
+        cr_expect_geq(sum_of(root, i, "bytes_in"), sum_of(root, i, "bytes_out"));
+        for (int d = 0; d < DEVICES; d++) {
+            const struct json *phases = json_at(device(root, i, d), "phase_ns");
+            cr_expect(json_int(phases, "evaluate") == 0 && json_int(phases, "proof") == 0,
+                      "only training is measured");
+            cr_expect(json_int(phases, "forward") > 0 && json_int(phases, "backward") > 0);
+            cr_expect_eq(json_int(phases, "optimizer") > 0, i == 2 || d == 0,
+                         "DP's optimizer runs on device 0 alone");
+            cr_expect_eq(json_int(phases, "replicate") > 0, i < 2 && d == 0,
+                         "DDP replicates in set-up, which is not measured");
+        }
+    }
+    /* In DP device 0's thread waits for the others. Waiting of the other devices is not
+     * measured. */
+    for (int i = 0; i < 2; i++)
+        cr_expect(json_int(device(root, i, 0), "wait_ns") > 0 &&
+                      json_int(device(root, i, 1), "wait_ns") == 0 &&
+                      matches(table[i], "^ +device 0 +devices 1-2$") &&
+                      matches(table[i], "^  .waiting. +[0-9.]+ +-$"),
+                  "%s", table[i]);
+    /* Only plain DP gathers outputs: 60 rows of 10 numbers, and as many of their gradient. */
+    cr_expect(strstr(table[0], "gathered output") && !strstr(table[1], "gathered output") &&
+              !strstr(table[2], "gathered output"));
+    cr_expect_geq(json_int(device(root, 0, 0), "memory_at_peak_by_cause/gathered_output"),
+                  60 * 10 * 4);
+    cr_expect_eq(json_int(device(root, 0, 1), "memory_at_peak_by_cause/gathered_output"), 0);
+    cr_expect(excess_of(root, "gathered output") > 0);
+    /* In each step DP sends the parameters to every other device and receives as many gradients. */
+    cr_expect_geq(json_int(device(root, 0, 0), "bytes_out"),
+                  (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
+    cr_expect_geq(json_int(device(root, 0, 0), "bytes_in"),
+                  (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
+    cr_expect(matches(table[0], "^  link bytes a step: bytes (in|out) \\+[0-9.]+ [KM]iB, bytes "
+                                "(in|out) \\+[0-9.]+ [KM]iB$"),
+              "%s", table[0]);
+    /* DDP's ranks do the same work, and each has memory for collectives. */
+    cr_expect(matches(table[2], "^ +devices 0-2$") &&
+                  matches(table[2], "^  memory at peak: nothing$") &&
+                  strstr(table[2], "(allreduce, exposed)"),
+              "%s", table[2]);
+    cr_expect_gt(json_int(device(root, 2, 1), "comm_ns"), 0);
+    cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"),
+                 json_int(device(root, 2, 2), "memory_peak"));
+    cr_expect(strstr(c.out, "\nwhat that means\nAt its peak device 0 of DP holds ") &&
+              strstr(c.out, "\nPyTorch's DataParallel would hold ") &&
+              strstr(c.out, "\nDDP does not save parameters and gradients"));
+    for (const char *line = c.out; *line; line = strchr(line, '\n') + 1)
+        cr_expect_leq(strchr(line, '\n') - line, 80, "%.*s", (int)(strchr(line, '\n') - line),
+                      line);
+    for (int i = 0; i < 3; i++) {
+        check_excess(json_at(json_at(root, KEYS[i]), "device_0_excess"), KEYS[i]);
+        free(table[i]);
+    }
+    json_free(root);
+    cli_free(&c);
+}
+
+/* A profile of steps that are not finite says so, once for each run; its times are real all the
+ * same. */
+Test(cli_profile, not_finite, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(60, 20);
+    cli_run(&c, "profile --data-dir d --batch-size 20 --steps 6 --lr 1e30 --quiet");
+    cr_expect_eq(c.status, 0, "%s", c.err);
+    for (int i = 0; i < 3; i++) {
+        char line[96];
+        snprintf(line, sizeof line, "^duet: %sloss: not finite since step [1-9], in [0-9] of 6 ",
+                 TITLES[i]);
+        cr_expect(matches(c.err, line), "no '%s' in '%s'", line, c.err);
+    }
+    cli_free(&c);
+}
+
+/* Memory and bytes are the same to the byte in two profiles. */
+Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(300, 20);
+    for (int i = 0; i < 2; i++) {
+        struct cli c;
+        cli_run(&c,
+                "profile --details --devices %d --data-dir d --batch-size 50 --steps %d --model "
+                "convnet "
+                "--json j%d --quiet",
+                DEVICES, STEPS, i);
+        cr_assert_eq(c.status, 0, "%s", c.err);
+        cli_free(&c);
+    }
+    static const char *const keys[] = {"bytes_in", "bytes_out", "memory_peak", "memory_now"};
+    struct json *a = json_of("j0"), *b = json_of("j1");
+    for (int run = 0; run < 3; run++)
+        for (int d = 0; d < DEVICES; d++)
+            for (int k = 0; k < 4; k++)
+                cr_expect_eq(json_int(device(a, run, d), keys[k]),
+                             json_int(device(b, run, d), keys[k]), "%s, device %d: %s", KEYS[run],
+                             d, keys[k]);
+    json_free(a), json_free(b);
+}
+
+/* What an optimizer keeps, by cause: nothing, one or two floats for each float of the parameters;
+ * in DP on device 0 alone, in DDP on every device. */
+Test(cli_profile, memory_of_the_optimizer, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        const char *flags;
+        int each;
+    } optimizers[] = {{"", 0}, {"--momentum 0.9", 1}, {"--optimizer adamw", 2}};
+    put_data(40, 20);
+    for (int i = 0; i < 3; i++) {
+        cli_well("profile --devices %d --data-dir d --batch-size 12 --steps 2 --model mlp "
+                 "--mlp-hidden 20 --json j --quiet %s",
+                 DEVICES, optimizers[i].flags);
+        struct json *root = json_of("j");
+        for (int run = 0; run < 3; run++)
+            for (int d = 0; d < DEVICES; d++) {
+                const struct json *peak = json_at(device(root, run, d), "memory_peak_by_cause");
+                int64_t params = json_int(peak, "params");
+                int has = run == 2 || d == 0;
+                cr_expect_eq(json_int(peak, "optimizer"), has ? optimizers[i].each * params : 0,
+                             "%s, device %d: %s", KEYS[run], d, optimizers[i].flags);
+            }
+        json_free(root);
+    }
+}
+
+/* Progress is a line on a terminal, as compare's; elsewhere, and with --quiet, there is none. */
+Test(cli_profile, progress_on_a_terminal, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    for (int quiet = 0; quiet < 2; quiet++) {
+        struct cli c;
+        cli_start_on_terminal(&c, "profile --devices 2 --steps 3%s", quiet ? " --quiet" : "");
+        cli_wait(&c);
+        cr_assert_eq(c.status, 0, "%s", c.err);
+        cr_expect_eq(c.shown && strstr(c.shown, "DDP    epoch 1/1  step 3  loss "), !quiet, "%s",
+                     c.shown);
+        cli_free(&c);
+    }
+    struct cli c;
+    cli_run(&c, "profile --devices 2 --steps 3");
+    cr_expect(!*c.progress && !*c.err, "%s%s", c.progress, c.err);
+    cli_free(&c);
+}

@@ -1,0 +1,149 @@
+/* The command on random data: PyTorch's losses, equal bits in every mode, what is refused, and
+ * where wide outputs weigh. */
+#include "tests/app/cli/json.h"
+#include "tests/golden/golden.h"
+
+/* Promised are 2e-6 for a loss. Duet's float kernels were at most 3e-8 from float64 here; a wrong
+ * sample, target or gradient changes a loss by 1e-2 and more. */
+static const double LOSS_TOLERANCE = 2e-7;
+
+enum { STEPS = 5 };
+
+static void as_pytorch(const char *name, const char *options) {
+    char *text, *line, key[64];
+    cli_well("train %s --dataset random --samples 80 --batch-size 16 --no-shuffle --steps 5 "
+             "--log-loss l.csv --quiet",
+             options);
+    line = strchr(text = cli_read("l.csv", NULL), '\n');
+    for (int step = 0; step < STEPS; step++, line = strchr(line + 1, '\n')) {
+        double got = NAN, want;
+        snprintf(key, sizeof key, "loss %s %d", name, step);
+        want = golden_number("golden/random.txt", key);
+        sscanf(line + 1, "%*d,%*d,%lf", &got);
+        cr_expect(fabs(got - want) <= LOSS_TOLERANCE * want, "%s: %.9g, not %.9g: %s", key, got,
+                  want, options);
+    }
+    free(text);
+}
+
+Test(cli_random, losses_are_pytorchs, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const modes[] = {"--mode single", "--mode dp --devices 2",
+                                        "--mode ddp --devices 4 --data-on device"};
+    for (int m = 0; m < 3; m++) {
+        char options[256];
+        snprintf(options, sizeof options, "%s --model simple --loss mse --lr 0.1", modes[m]);
+        as_pytorch("simple", options);
+        snprintf(options, sizeof options, "%s --model complex --lr 0.001 --seed 3", modes[m]);
+        as_pytorch("complex", options);
+        snprintf(options, sizeof options,
+                 "%s --model simple --loss mse --lr 0.1 --shape 3 --classes 2 --seed 7", modes[m]);
+        as_pytorch("narrow", options);
+    }
+}
+
+static void train(const char *mode, const char *options, const char *to) {
+    cli_well("train --mode %s --dataset random %s --quiet --log-loss %s.csv --save %s --json "
+             "%s.json",
+             mode, options, to, to, to);
+}
+
+Test(cli_random, every_mode_gives_the_same_bits, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const works[] = {
+        "--model simple --loss mse --samples 103 --batch-size 12 --epochs 3 --lr 0.1",
+        "--model complex --samples 50 --batch-size 12 --epochs 1 --lr 0.01",
+        "--model complex --loss mse --shape 2x9x5 --classes 3 --samples 70 --batch-size 12 "
+        "--epochs 2 "
+        "--lr 0.01 --momentum 0.9",
+        "--model mlp --shape 17 --mlp-hidden 9 --classes 300 --samples 70 --batch-size 12 --epochs "
+        "2"};
+    static const char *const ways[] = {"dp --devices 2", "dp --devices 4 --loss-in-forward",
+                                       "ddp --devices 2",
+                                       "ddp --devices 4 --data-on device --workers 0"};
+    size_t count = test_short() ? 2 : sizeof works / sizeof *works;
+    for (size_t i = 0; i < count; i++) {
+        char options[256];
+        snprintf(options, sizeof options, "--virtual-devices 4 %s", works[i]);
+        train("single", options, "one");
+        for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+            train(ways[k], options, "two");
+            cr_expect(cli_same_file("one.csv", "two.csv"), "%s, %s: losses", ways[k], works[i]);
+            cr_expect(cli_same_file("one", "two"), "%s, %s: weights", ways[k], works[i]);
+        }
+        for (int w = test_short() ? 4 : 1; w <= 4 && i < 2; w *= 2)
+            cli_well("compare --dataset random --devices %d --quiet %s", w, works[i]);
+    }
+}
+
+/* There are no test samples, so there is no accuracy; and --loss mse would have none. */
+Test(cli_random, what_the_record_says, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    train("dp", "--model simple --loss mse --steps 3", "one");
+    struct json *j = json_of("one.json");
+    cr_expect_str_eq(json_text(j, "loss"), "mse");
+    cr_expect_str_eq(json_text(j, "dataset"), "random");
+    cr_expect(json_int(j, "channels") == 10 && json_int(j, "height") == 1);
+    cr_expect(json_int(j, "train_samples") == 6400 && json_int(j, "test_samples") == 0);
+    cr_expect_eq(json_at(j, "accuracy/0")->kind, JSON_NULL);
+    json_free(j);
+    struct cli c;
+    cli_run(&c, "compare --model complex --dataset random --samples 64 --batch-size 32 --epochs 1");
+    cr_expect_eq(c.status, 0, "%s", c.err);
+    cr_expect(!strstr(c.out, "test acc:") && strstr(c.out, "complex on random"), "%s", c.out);
+    cli_free(&c);
+}
+
+Test(cli_random, bad_input_is_one_line, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const wrong[][2] = {
+        {"--dataset random --shape 3x32", "--shape: '3x32'|CxHxW"},
+        {"--dataset random --shape 3x32x32x1", "--shape"},
+        {"--dataset random --shape 0x3x3", "--shape: '0x3x3'"},
+        {"--dataset random --shape -3", "--shape: '-3'"},
+        {"--dataset random --shape 99999999999x1x1", "--shape"},
+        {"--dataset random --shape 4096x4096x4096", "--shape"},
+        {"--dataset random --shape ''", "--shape"},
+        {"--dataset random --samples 0", "--samples"},
+        {"--dataset random --samples -5", "--samples"},
+        {"--dataset random --samples 100000000", "--samples: 100000000|GiB|give at most"},
+        {"--dataset random --shape 3x1024x1024 --samples 4000", "46.9 GiB|give at most 85"},
+        {"--dataset random --classes 0", "--classes"},
+        {"--dataset random --classes 16777217", "--classes"},
+        {"--dataset random --loss mse --classes 1000000 --model simple", "--samples|GiB"},
+        {"--dataset random --model complex --classes 20000", "1310741792 parameters"},
+        {"--dataset random --model mlp --shape 3x2048x2048 --samples 2", "parameters"},
+        {"--dataset random --model lenet --shape 10", "lenet|at least 14 x 14"},
+        {"--dataset random --loss l1",
+         "--loss: 'l1'|cross-entropy, mse, smooth-l1 and bce-with-logits"},
+        {"--dataset random --data-dir d", "--data-dir: no effect with data set random"},
+        {"--dataset synthetic --shape 10", "at least 4 x 4"},
+        {"--dataset synthetic --loss mse", "--loss: mse: synthetic has labels|--dataset random"},
+        {"--loss mse", "--loss: mse: fashion-mnist has labels|--dataset random"},
+        {"--samples 100", "--samples: no effect with data set fashion-mnist"},
+        {"--shape 1x28x28", "--shape: no effect with data set fashion-mnist"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cli_fails(2, wrong[i][1], "train %s", wrong[i][0]);
+        cli_fails(2, wrong[i][1], "compare %s", wrong[i][0]);
+    }
+}
+
+/* Weights of BF16 that are all zero: scores of zeros, so the loss of 10 classes is log(10). */
+Test(cli_random, weights_of_half_precision, .timeout = 30, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char header[] =
+        "{\"fc.bias\":{\"dtype\":\"BF16\",\"shape\":[10],\"data_offsets\":[0,20]},"
+        "\"fc.weight\":{\"dtype\":\"BF16\",\"shape\":[10,10],\"data_offsets\":[20,220]}}";
+    const uint64_t length = sizeof header - 1;
+    const char zeros[220] = {0};
+    struct cli c;
+    FILE *f = fopen("h", "w");
+    fwrite(&length, 8, 1, f), fwrite(header, length, 1, f), fwrite(zeros, sizeof zeros, 1, f);
+    fclose(f);
+    cli_run(&c, "train --model simple --dataset random --steps 1 --init-from h");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect_not_null(strstr(c.out, "single weights of BF16 in h: they are taken as float32\n"),
+                       "%s", c.out);
+    cr_expect_not_null(strstr(c.out, "loss 2.3026"), "%s", c.out);
+    cli_free(&c);
+}

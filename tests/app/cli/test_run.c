@@ -1,0 +1,301 @@
+/* duet run: what torchrun promises. The environment of each rank, output with its rank in front,
+ * the exit status of the first failure, and no process left behind. */
+#include <signal.h>
+
+#include "device/device.h"
+#include "tests/app/cli/run.h"
+
+/* A program of shell words in the test's folder. */
+static void script(const char *name, const char *text) {
+    FILE *file = fopen(name, "w");
+    cr_assert_not_null(file);
+    fprintf(file, "#!/bin/sh\n%s\n", text);
+    cr_assert_eq(fclose(file), 0);
+    cr_assert_eq(chmod(name, 0755), 0);
+}
+
+static void holds(const char *path, const char *want) {
+    char text[256] = "";
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file, "%s: not there", path);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    cr_assert_str_eq(text, want, "%s: '%s'", path, text);
+}
+
+#define HAS(text, word) cr_assert_not_null(strstr((text), (word)), "no '%s' in: %s", (word), (text))
+
+Test(cli_run, ranks_get_torchruns_environment, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    script("show", "echo \"$RANK $LOCAL_RANK $ROLE_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR "
+                   "$GROUP_RANK $GROUP_WORLD_SIZE $ROLE_WORLD_SIZE $ROLE_NAME "
+                   "$TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $1 $2\"\n"
+                   "[ $MASTER_PORT -gt 0 ] && [ -n \"$TORCHELASTIC_RUN_ID\" ]");
+    cli_run(&c, "run --standalone --nproc_per_node=3 --nnodes=1 --node-rank 0 --master-addr "
+                "localhost ./show --a b");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    HAS(c.out, "0 0 0 3 3 127.0.0.1 0 1 3 default 0 0 --a b\n");
+    HAS(c.out, "1 1 1 3 3 127.0.0.1 0 1 3 default 0 0 --a b\n");
+    HAS(c.out, "2 2 2 3 3 127.0.0.1 0 1 3 default 0 0 --a b\n");
+    cli_free(&c);
+    cli_run(&c, "run --nproc-per-node cpu true");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_free(&c);
+}
+
+/* A second job beside the first, by the second line of PyTorch's texts. */
+Test(cli_run, a_second_job_has_an_address_and_a_port_of_its_own, .timeout = 60,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    script("show", "echo \"$MASTER_ADDR:$MASTER_PORT $*\"");
+    cli_run(&c, "run --nproc_per_node=2 --master_addr=127.0.0.2 --master_port=29502 "
+                "./show --lr 1");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    HAS(c.out, "127.0.0.2:29502 --lr 1\n");
+    cli_free(&c);
+}
+
+/* Programs of process groups, found along PATH or by a path. */
+Test(cli_run, process_groups_meet, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "run --nproc-per-node 4 %s/" BUILD_DIR "/examples/scatter", cli_root_path);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    HAS(c.out, "rank 0: [0, 1, 2, 3, 4]\n");
+    HAS(c.out, "rank 3: [15, 16, 17, 18, 19]\n");
+    cli_free(&c);
+}
+
+Test(cli_run, lines_begin_with_the_rank, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    script("talk", "echo out $RANK; echo err $RANK >&2; printf 'no end of line'");
+    cli_run(&c, "run --nproc-per-node 2 --tee 1 ./talk");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    for (int r = 0; r < 2; r++) {
+        char line[64];
+        snprintf(line, sizeof line, "[default%d]:out %d\n", r, r);
+        HAS(c.out, line);
+        snprintf(line, sizeof line, "[default%d]:no end of line\n", r);
+        HAS(c.out, line);
+    }
+    HAS(c.err, "err 0\n");
+    cr_assert_null(strstr(c.err, "[default"));
+    cli_free(&c);
+    cli_run(&c, "run --nproc-per-node 2 --tee 3 ./talk");
+    HAS(c.err, "[default1]:err 1\n");
+    cli_free(&c);
+    script("long", "head -c 20000 /dev/zero | tr '\\0' x; echo end");
+    cli_run(&c, "run --tee 1 ./long");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    HAS(c.out, "x\n[default0]:x"); /* a line that is too long is cut */
+    HAS(c.out, "xend\n");
+    cli_free(&c);
+}
+
+/* The reader of the output takes its time, and a process that a rank left behind holds the pipe
+ * open: all that the rank has printed still comes. */
+Test(cli_run, output_waits_for_its_reader, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    enum { LINES = 110, LINE = 1000 }; /* more than one pipe holds, less than two */
+    char command[PATH_MAX + 256];
+    script("much", "sleep 100 &\nfor i in $(seq 110); do printf '%0999d\\n' $i; done");
+    snprintf(command, sizeof command,
+             "%s/" BUILD_DIR "/duet run --tee 1 ./much | (sleep 2.2; wc -c >counted)",
+             cli_root_path);
+    cr_assert_eq(system(command), 0);
+    char want[32];
+    snprintf(want, sizeof want, "%d\n", LINES * (LINE + (int)strlen("[default0]:")));
+    holds("counted", want);
+    snprintf(command, sizeof command, "%s/" BUILD_DIR "/duet run --tee 1 echo x >/dev/full",
+             cli_root_path);
+    cr_assert_eq(WEXITSTATUS(system(command)), 1, "what cannot be written is a failure");
+}
+
+/* What ranks start ends with the job, however it is started and however the ranks end. */
+Test(cli_run, nothing_is_left_running, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const left[] = {
+        "sleep 100 &", "setsid sleep 100 &", "(setsid sh -c 'sleep 100; true' &)",
+        "(trap '' TERM HUP; sleep 100; true) &", "sleep 100 & kill -STOP $!"};
+    struct cli c;
+    for (size_t i = 0; i < 2 * sizeof left / sizeof *left; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "%s\nexit %d", left[i / 2], 7 * (int)(i % 2));
+        script("leaves", text);
+        int64_t start = now_ns();
+        cli_run(&c, "run --nproc-per-node 2 ./leaves"); /* asserts that nobody is left */
+        cr_assert_eq(c.status, 7 * (int)(i % 2), "%s: %s", text, c.err);
+        cr_assert_lt(now_ns() - start, 10000000000, "%s", text);
+        cli_free(&c);
+    }
+    /* who ends soon is not hurried */
+    script("ends", "(sleep 0.2; echo done >word) &\nexit 0");
+    cli_run(&c, "run ./ends");
+    holds("word", "done\n");
+    cli_free(&c);
+}
+
+/* The first failure is told, with its signal. */
+Test(cli_run, a_failure_is_reported, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    script("dies", "[ $RANK = 1 ] && kill -SEGV $$\nexec sleep 20");
+    cli_run(&c, "run --nproc-per-node 3 ./dies");
+    cr_assert_eq(c.status, 128 + SIGSEGV, "%s", c.err);
+    HAS(c.err, "duet: rank 1 (pid");
+    HAS(c.err, "ended by signal 11 (Segmentation fault)");
+    cli_free(&c);
+    /* what ranks have started ends with them */
+    script("status", "sleep 20 &\n[ $RANK = 1 ] && exit 42\nsleep 20");
+    cli_start(&c, "run --nproc-per-node 2 ./status");
+    cli_wait_beside(&c, 1);
+    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+    cr_assert_eq(c.status, 42, "%s", c.err);
+    HAS(c.err, "ended with status 42");
+    cli_free(&c);
+}
+
+/* Two jobs at once, which meet each its own ranks: sums of 2 and of 4 of them. */
+Test(cli_run, two_jobs_never_meet, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli jobs[2];
+    for (int j = 0; j < 2; j++)
+        cli_start(&jobs[j],
+                  "run --master-port 4711 --nproc-per-node %d %s/" BUILD_DIR "/examples/all_reduce",
+                  2 + 2 * j, cli_root_path);
+    for (int j = 0; j < 2; j++) {
+        cli_wait_beside(&jobs[j], 2);
+        cr_assert_eq(jobs[j].status, 0, "%s", jobs[j].err);
+        for (int r = 0; r < 2 + 2 * j; r++) {
+            char line[64];
+            snprintf(line, sizeof line, "rank %d: [[%d, %d]]\n", r, j ? 10 : 3, j ? 10 : 3);
+            HAS(jobs[j].out, line);
+        }
+        cli_free(&jobs[j]);
+    }
+    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+}
+
+/* A program in between that closes what it has inherited, as Python's subprocess does. Two jobs at
+ * once, since the ranks now meet by a name. */
+Test(cli_run, ranks_behind_a_program_meet, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli jobs[2];
+    script("between", "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-\n\"$@\"");
+    for (int j = 0; j < 2; j++)
+        cli_start(&jobs[j], "run --nproc-per-node 3 ./between %s/" BUILD_DIR "/examples/all_reduce",
+                  cli_root_path);
+    for (int j = 0; j < 2; j++) {
+        cli_wait_beside(&jobs[j], 2);
+        cr_assert_eq(jobs[j].status, 0, "%s", jobs[j].err);
+        HAS(jobs[j].out, "rank 2: [[6, 6]]\n");
+        cli_free(&jobs[j]);
+    }
+    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+}
+
+/* Waits until each of two ranks has made its file. */
+static void wait_for_ranks(void) {
+    int64_t deadline = deadline_after(CLI_SECONDS);
+    while (access("ready0", F_OK) || access("ready1", F_OK)) {
+        cr_assert_lt(now_ns(), deadline, "the ranks did not start");
+        usleep(2000);
+    }
+    unlink("ready0");
+    unlink("ready1");
+}
+
+/* A signal reaches the ranks as it is, and they may end in their own way. What does not end is
+ * killed when its time is over. */
+Test(cli_run, signals_are_passed_on, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    static const char *const names[] = {"TERM", "INT", "HUP", "QUIT"};
+    enum { SIGNALS = sizeof signals / sizeof *signals };
+    struct cli c;
+    for (int i = 0; i < SIGNALS; i++) /* in the background of a script they are ignored */
+        signal(signals[i], SIG_DFL);
+    script("saves", "(trap '' TERM INT HUP QUIT; exec sleep 100) &\n"
+                    "for s in TERM INT HUP QUIT; do trap \"echo $RANK: $s; exit 0\" $s; done\n"
+                    ">ready$RANK\nwhile :; do sleep 0.01; done");
+    for (int i = 0; i < SIGNALS; i++) {
+        cli_start(&c, "run --nproc-per-node 2 --tee 1 ./saves");
+        wait_for_ranks();
+        kill(c.pid, signals[i]);
+        cli_wait_beside(&c, 1);
+        cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+        cr_assert_eq(c.status, 128 + signals[i], "%s", c.err);
+        for (int r = 0; r < 2; r++) {
+            char line[32];
+            snprintf(line, sizeof line, "[default%d]:%d: %s\n", r, r, names[i]);
+            HAS(c.out, line);
+        }
+        cr_assert_null(strstr(c.err, "were killed"));
+        cli_free(&c);
+    }
+    script("hangs", "trap '' TERM\n>ready$RANK\nwhile :; do sleep 0.01; done");
+    for (int twice = 0; twice < 2; twice++) { /* a second signal does not wait for the deadline */
+        cli_start(&c, "run --nproc-per-node 2 --shutdown-timeout %s ./hangs",
+                  twice ? "100" : "0.2");
+        wait_for_ranks();
+        int64_t start = now_ns();
+        kill(c.pid, SIGTERM);
+        for (siginfo_t ended = {0}; twice && !ended.si_pid; usleep(20000)) {
+            kill(c.pid, SIGTERM); /* within a tenth of a second it is still the first one */
+            cr_assert_eq(waitid(P_PID, (id_t)c.pid, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+        }
+        cli_wait_beside(&c, 1);
+        cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+        cr_assert_eq(c.status, 128 + SIGTERM, "%s", c.err);
+        HAS(c.err, "signal 15 (Terminated) to the launcher: ranks that did not end by it were");
+        cr_assert(twice || now_ns() - start >= 200000000);
+        cli_free(&c);
+    }
+}
+
+/* Whoever kills the launcher ends the ranks. */
+Test(cli_run, ranks_end_with_the_launcher, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    script("waits", ">ready$RANK\nexec sleep 100");
+    cli_start(&c, "run --nproc-per-node 2 --tee 3 ./waits");
+    wait_for_ranks();
+    kill(c.pid, SIGKILL);
+    cli_wait_beside(&c, 1);
+    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+    cr_assert_eq(c.status, 128 + SIGKILL, "%s", c.err);
+    cli_free(&c);
+}
+
+Test(cli_run, misuse, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    cli_fails(2, "no program was given", "run");
+    cli_fails(2, "no program was given", "run --nproc-per-node 2");
+    cli_fails(2, "run: nosuch: no program that may be executed|python and a script", "run nosuch");
+    cli_fails(2, "--nnodes: 2: there is one machine: give 1", "run --nnodes 2 true");
+    cli_fails(2, "--node-rank: 1: there is one machine", "run --node_rank=1 true");
+    cli_fails(2, "--master-addr: far: is another machine", "run --master-addr far true");
+    cli_fails(2, "--master-addr: 127.0.0.2.5: is another", "run --master-addr=127.0.0.2.5 true");
+    cli_fails(2, "unknown option: --max-restarts", "run --max-restarts 3 true");
+    cli_fails(2, "Unsupported nproc_per_node value: two", "run --nproc-per-node two true");
+    cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 0 true");
+    cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 65 true");
+    int gpus;
+    if (device_probe(DEVICE_CUDA, &gpus))
+        cli_fails(2, "--nproc-per-node: gpu: there is none to use|give a number, cpu or auto",
+                  "run --nproc-per-node gpu true");
+    cli_fails(2, "--shutdown-timeout|-1", "run --shutdown-timeout -1 true");
+    cli_fails(2, "run: .: no program", "run .");
+    script("train.py", "");
+    cr_assert_eq(chmod("train.py", 0644), 0);
+    cli_fails(2, "run: ./train.py: no program|python and a script", "run ./train.py");
+    script("here", "");
+    cli_fails(2, "run: here: no program|give its path", "run here");
+    cli_fails(2, "did you mean --nproc-per-node?", "run --nproc-per-nod 1 true");
+    cli_fails(2, "-n: did you mean --nproc-per-node?", "run -n 2 true"); /* mpirun's */
+    cli_fails(2, "-np: did you mean --nproc-per-node?", "run -np 2 true");
+    cli_fails(2, "--devices: did you mean --nproc-per-node?", "run --devices 2 true");
+    cli_fails(2, "--tee|4", "run --tee 4 true");
+    cli_fails(2, "--standalone: takes no value", "run --standalone=1 true");
+}

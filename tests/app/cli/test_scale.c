@@ -1,0 +1,173 @@
+/* duet scale: the table, what --json holds, the growth of batch and learning rate, and
+ * what is refused. */
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+
+enum { PICTURES = 130, WIDEST = 80 };
+
+static int narrow(const char *text) {
+    for (const char *line = text; *line;) {
+        size_t length = strcspn(line, "\n");
+        if (length > WIDEST) return 0;
+        line += length + (line[length] == '\n');
+    }
+    return 1;
+}
+
+/* The same global batch on 1, 2 and 4 devices: equal bits, as the JSON's losses say too. */
+Test(cli_scale, the_global_batch_stays, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(PICTURES, 20);
+    cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 20 --batch-size 24 --epochs 2 "
+                "--devices 1,2,4 --json j");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(narrow(c.out) && plain_lines(c.out) && !*c.err, "%s%s", c.out, c.err);
+    cr_expect(matches(c.out, "^mlp on fashion-mnist, sgd, 2 epochs, DDP, cpu devices$"));
+    cr_expect(
+        matches(c.out, "^ +1 +24 +24 +0.2 +[0-9.e-]+ +1.00( +[0-9.]+){2} +[01]\\.[0-9]{4} +first$"),
+        "%s", c.out);
+    cr_expect(matches(c.out, "^ +2 +12 +24 +0.2( +[0-9.e-]+){4} +[01]\\.[0-9]{4} +equal$"), "%s",
+              c.out);
+    cr_expect(matches(c.out, "^2 runs are equal to the first with the same batch and rate"));
+    cr_expect(!strstr(c.out, "text"), "this is not the text's training");
+    cli_free(&c);
+
+    struct json *j = json_of("j");
+    const struct json *rows = json_at(j, "runs");
+    cr_assert_eq(rows->count, 3);
+    int devices = 1;
+    for (const struct json *row = rows->child; row; row = row->next, devices *= 2) {
+        cr_expect(json_int(row, "devices") == devices && json_int(row, "virtual_devices") == 4 &&
+                  json_int(row, "batch_size") == 24);
+        cr_expect_str_eq(json_text(row, "bits"), devices == 1 ? "first" : "equal");
+        const struct json *a = json_at(rows->child, "losses")->child,
+                          *b = json_at(row, "losses")->child;
+        for (; a && b; a = a->next, b = b->next)
+            cr_expect_eq(a->number, b->number);
+        cr_expect(!a && !b);
+        cr_expect_gt(json_double(row, "speed_up"), 0);
+    }
+    cr_expect_eq(devices, 8);
+    json_free(j);
+}
+
+/* Exercises 1 and 2 of d2l 13.5: a batch for each device, a list of rates, and rates that grow. */
+Test(cli_scale, the_batch_grows_with_the_devices, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        const char *scale;
+        double factor[3]; /* of the rate on 1, 2 and 4 devices */
+    } ways[] = {{"none", {1, 1, 1}}, {"linear", {1, 2, 4}}, {"sqrt", {1, 1.4142135623730951, 2}}};
+    put_data(PICTURES, 20);
+    for (int i = 0; i < 3; i++) {
+        struct cli c;
+        cli_run(&c,
+                "scale --data-dir d --model mlp --mlp-hidden 20 --batch_per_device 16 --epochs 1 "
+                "--devices=1,2,4 --lr 0.1,0.3 --scale-lr %s --json j",
+                ways[i].scale);
+        cr_assert_eq(c.status, 0, "%s", c.err);
+        cr_expect(narrow(c.out), "%s", c.out);
+        cr_expect(
+            matches(c.out, "^1 device: best test accuracy [01]\\.[0-9]{4} at learning rate 0"));
+        cr_expect(matches(c.out, "^4 devices: best test accuracy "));
+        cr_expect(matches(c.out, "^bits: no two runs have the same batch and learning rate$"));
+        cli_free(&c);
+        struct json *j = json_of("j");
+        int k = 0;
+        for (const struct json *row = json_at(j, "runs")->child; row; row = row->next, k++) {
+            int devices = 1 << k / 2;
+            double rate = (k % 2 ? 0.3 : 0.1) * ways[i].factor[k / 2];
+            cr_expect(json_int(row, "devices") == devices &&
+                      json_int(row, "batch_size") == 16 * devices &&
+                      json_double(row, "batch_per_device") == 16);
+            cr_expect_float_eq(json_double(row, "lr"), rate, 1e-15, "%s, row %d: %.17g",
+                               ways[i].scale, k, json_double(row, "lr"));
+            cr_expect_str_eq(json_text(row, "bits"), "-");
+        }
+        cr_expect_eq(k, 6);
+        json_free(j);
+    }
+}
+
+/* Without a model it is the text's training. MNIST is looked for, but not where --data-dir says. */
+Test(cli_scale, the_defaults_are_those_of_the_text, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_data(PICTURES, 20);
+    cli_well("scale --data-dir d --devices 1,2 --steps 1 --json j");
+    struct json *j = json_of("j");
+    const struct json *run = json_at(j, "runs")->child;
+    cr_expect_str_eq(json_text(run, "model"), "convnet");
+    cr_expect_str_eq(json_text(run, "optimizer"), "adadelta");
+    cr_expect_str_eq(json_text(run, "mode"), "ddp");
+    cr_expect(json_double(run, "lr") == 0.5 && json_int(run, "batch_size") == 128 &&
+              json_int(run, "epochs") == 1);
+    json_free(j);
+    cli_well("scale --data-dir d --devices 2 --model convnet --optimizer sgd --steps 1 --json j");
+    j = json_of("j");
+    cr_expect_eq(json_double(json_at(j, "runs")->child, "lr"), 0.2, "sgd's own");
+    json_free(j);
+}
+
+Test(cli_scale, devices_that_do_not_fit_one_another, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(PICTURES, 20);
+    cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 9 --batch-size 24 --epochs 1 "
+                "--mode dp --devices 2,3");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(matches(c.out, "^ +3 +8 +24 .* -$"), "%s", c.out);
+    cr_expect(!strstr(c.out, "equal to the first"));
+    cr_expect(matches(c.out, "^bits of 3 devices, lr 0.2: -: 2 virtual devices against 3"), "%s",
+              c.out);
+    cli_free(&c);
+    cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 9 --batch-size 25 --epochs 1 "
+                "--devices 1,2 --virtual-devices off");
+    cr_expect(c.status == 0 && matches(c.out, "^ +2 12-13 +25 .* -$"), "%s%s", c.err, c.out);
+    cr_expect(matches(c.out, "^bits of 2 devices, lr 0.2: -: virtual devices are off"), "%s",
+              c.out);
+    cli_free(&c);
+    /* a rate too large: no failure, but it is said, and equal NaNs are no proof */
+    cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 9 --batch-size 24 --epochs 1 "
+                "--devices 1,2 --lr 1e30");
+    cr_expect(c.status == 0 && matches(c.err, "^duet: 2 devices, lr 1e\\+30: loss: not finite"),
+              "%s", c.err);
+    cr_expect(matches(c.out, "^ +2 +12 +24 .* -$"), "%s", c.out);
+    cr_expect(matches(c.out, "^bits of 2 devices, lr 1e\\+30: -: losses that are not finite"), "%s",
+              c.out);
+    cli_free(&c);
+}
+
+Test(cli_scale, what_is_refused, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        const char *says, *words;
+    } cases[] = {
+        {"--scale-lr|'cubic'|none, linear and sqrt", "--scale-lr cubic"},
+        {"--scale-lr|linear|--batch-per-device", "--scale-lr linear"},
+        {"--devices|'0'|1 to 64", "--devices 1,0"},
+        {"--devices|no value", "--devices"},
+        {"--lr|'x' in '0.1,x'", "--lr 0.1,x"},
+        {"--devices: 2|twice", "--devices 2,1,2"},
+        {"--lr: 0.1|twice", "--lr 0.1,0.10"},
+        {"--lr|at most 16", "--lr 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"},
+        {"--batch-per-device|'0'", "--batch-per-device=0"},
+        {"--batch-size|4|8 devices", "--batch-size 4"},
+        {"--mode|single has one device|dp or ddp", "--mode single"},
+        {"--save|duet scale|duet train", "--save w"},
+        {"--trace|duet scale|duet train", "--trace t"},
+        {"--json: the value is empty", "--json="},
+        {"unknown option|--scale", "--scale-l linear"},
+    };
+    put_data(PICTURES, 20);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cli_fails(2, cases[i].says, "scale --data-dir d %s", cases[i].words);
+    setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
+    cli_fails(2, "--devices: 4: CUDA_VISIBLE_DEVICES=3,1 shows 2 devices",
+              "scale --data-dir d --device cpu --devices 1,4 --steps 1");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    cr_expect_eq(cli_files(), 2, "a refused command left a file");
+    cli_fails(1, "no-such-folder",
+              "scale --data-dir d --devices 1 --steps 1 --json no-such-folder/v");
+    cli_well("scale --help");
+}

@@ -1,0 +1,170 @@
+/* --trace of train, compare and profile: a file that Perfetto can draw, whose times are those of
+ * --json to the nanosecond; the limit in steps; and no file after a failure. */
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/trace.h"
+
+static const char MODEL[] = "--data-dir d --model mlp --mlp-hidden 20 --batch-size 24";
+
+static void train(const char *mode, const char *title, int devices, int steps, const char *more) {
+    struct cli c;
+    cli_run(&c, "train --mode %s --devices %d %s --quiet --json j --trace t %s", mode, devices,
+            strstr(more, "--model") ? "--data-dir d --batch-size 24" : MODEL, more);
+    cr_assert(c.status == 0 && !*c.out && !*c.err, "%d %s", c.status, c.err);
+    struct json *trace = json_of("t"), *run = json_of("j");
+    cr_expect_eq(processes(trace), devices);
+    check_traced_run(trace, title, run, steps);
+    begins_at_zero(trace, 100, devices);
+    json_free(trace), json_free(run);
+    cli_free(&c);
+}
+
+/* Two epochs, so that there is an evaluation between steps. The last batch of each is short. */
+Test(cli_trace, train, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(100, 20);
+    train("single", "single", 1, 10, "--epochs 2");
+    train("dp", "DP", 3, 10, "--epochs 2 --virtual-devices off");
+    train("dp", "DP", 2, 10, "--epochs 2 --loss-in-forward");
+    train("dp", "DP", 2, 10, "--epochs 2 --data-on device");
+    train("ddp", "DDP", 2, 10, "--epochs 2 --data-on device");
+    train("ddp", "DDP", 3, 4, "--steps 4 --bucket-cap-mb 0.01");
+    train("single", "single", 1, 3, "--steps 3 --model lenet");
+}
+
+/* The end of a step's last backward kernel on the compute stream, and the start of its first
+ * allreduce on the communication stream. */
+static void step_times(const struct json *trace, int pid, int step, int64_t *backward_end,
+                       int64_t *allreduce_start) {
+    *backward_end = 0;
+    *allreduce_start = INT64_MAX;
+    for (const struct json *e = first_event(trace); e; e = e->next) {
+        int compute = is_slice(e, pid, TRACK_COMPUTE), comm = is_slice(e, pid, TRACK_COMM);
+        if ((!compute && !comm) || !strcmp(json_text(e, "cat"), "waiting") ||
+            json_int(e, "args/step") != step)
+            continue;
+        const char *phase = json_text(e, "args/phase");
+        int64_t start = ns_of(e, "ts"), end = start + ns_of(e, "dur");
+        if (compute && !strcmp(phase, "backward") && end > *backward_end) *backward_end = end;
+        if (comm && !strcmp(phase, "allreduce") && start < *allreduce_start)
+            *allreduce_start = start;
+    }
+}
+
+Test(cli_trace, no_overlap, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(100, 20);
+    train("ddp", "DDP", 2, 4, "--steps 4 --bucket-cap-mb 0.001 --no-overlap");
+    struct json *trace = json_of("t");
+    for (int rank = 0; rank < 2; rank++) {
+        int pid = process_of(trace, rank ? "DDP: cpu(1)" : "DDP: cpu(0)");
+        for (int step = 0; step < 4; step++) {
+            int64_t backward_end, allreduce_start;
+            step_times(trace, pid, step, &backward_end, &allreduce_start);
+            cr_expect(backward_end > 0 && allreduce_start < INT64_MAX, "step %d: no slices", step);
+            cr_expect_geq(allreduce_start, backward_end, "rank %d, step %d: it began before", rank,
+                          step);
+        }
+    }
+    json_free(trace);
+}
+
+static void several(const char *command, const char *const *keys, const char *const *titles,
+                    int runs) {
+    struct cli c;
+    int pid = 0;
+    cli_run(&c, "%s --devices 2 %s --steps 9 --epochs 3 --json j --trace t", command, MODEL);
+    cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
+    struct json *trace = json_of("t"), *root = json_of("j");
+    for (int i = 0; i < runs; i++) {
+        char path[64];
+        check_traced_run(trace, titles[i], json_at(root, keys[i]), 9);
+        snprintf(path, sizeof path, "%s: cpu(0)", titles[i]);
+        cr_expect_gt(process_of(trace, path), pid, "runs come in the order of the tables");
+        pid = process_of(trace, path);
+        begins_at_zero(trace, pid, 2);
+    }
+    json_free(trace), json_free(root);
+    cli_free(&c);
+}
+
+Test(cli_trace, compare_and_profile, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const modes[] = {"single", "dp", "ddp"}, *const mode_titles[] = {
+                                                                    "single", "DP", "DDP"};
+    static const char *const kinds[] = {"dp", "dp_loss_in_forward", "ddp"};
+    static const char *const kind_titles[] = {"DP", "DP, loss in forward", "DDP"};
+    put_data(100, 20);
+    several("compare --virtual-devices 2", modes, mode_titles, 3);
+    /* here lock step reads the parameters of the single run */
+    several("compare --virtual-devices off", modes, mode_titles, 3);
+    several("profile", kinds, kind_titles, 3);
+}
+
+/* ---- who sends what to whom ---- */
+
+/* Bytes of all slices of training whose args name these ends. */
+static int64_t bytes_between(const struct json *trace, const char *source,
+                             const char *destination) {
+    int64_t sum = 0;
+    for (const struct json *e = first_event(trace); e; e = e->next) {
+        const struct json *args = strcmp(json_text(e, "ph"), "X") ? NULL : json_find(e, "args");
+        const struct json *from = args ? json_find(args, "source") : NULL,
+                          *to = args ? json_find(args, "destination") : NULL,
+                          *bytes = args ? json_find(args, "bytes") : NULL;
+        if (from && to && bytes && strcmp(json_text(args, "phase"), "evaluate") &&
+            strcmp(json_text(args, "phase"), "none") && !strcmp(from->string, source) &&
+            !strcmp(to->string, destination))
+            sum += bytes->integer;
+    }
+    return sum;
+}
+
+/* What DP moves by hand: per step, the parameters to device 1, its rows and labels too, its outputs
+ * and gradients back. */
+Test(cli_trace, copies_name_their_ends, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(48, 8);
+    cli_run(&c, "train --mode dp --devices 2 %s --epochs 1 --quiet --json j --trace t", MODEL);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    struct json *trace = json_of("t"), *run = json_of("j");
+    int64_t to_1 = bytes_between(trace, "cpu(0)", "cpu(1)"),
+            host_to_1 = bytes_between(trace, "host", "cpu(1)"),
+            gathered = bytes_between(trace, "cpu(1)", "cpu(0)"),
+            reduced = bytes_between(trace, "cpu(0), cpu(1)", "cpu(0)");
+    const struct json *x = json_at(run, "per_device/1");
+    cr_expect_eq(to_1 + host_to_1, json_int(x, "bytes_in"));
+    cr_expect_eq(gathered + reduced, json_int(x, "bytes_out"));
+    cr_expect(to_1 > reduced && reduced > gathered && gathered == 2 * 12 * 10 * 4, "%ld %ld %ld",
+              (long)to_1, (long)reduced, (long)gathered);
+    json_free(trace), json_free(run);
+    cli_free(&c);
+}
+
+/* Of a longer run the trace has the first steps, each of them whole. */
+Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(8, 4);
+    cli_run(&c,
+            "train --mode ddp --devices 2 --data-dir d --model mlp --mlp-hidden 1 --batch-size 8 "
+            "--epochs %d --quiet --trace t",
+            TRACE_STEPS + 20);
+    cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
+    struct json *trace = json_of("t");
+    for (int rank = 0; rank < 2; rank++)
+        check_steps(trace, process_of(trace, rank ? "DDP: cpu(1)" : "DDP: cpu(0)"), TRACE_STEPS);
+    cr_expect(strstr(json_text(trace, "otherData/DDP"), "1000 of 1020 steps"));
+    json_free(trace);
+    cli_free(&c);
+}
+
+/* A run that fails before training leaves no file. */
+Test(cli_trace, no_file_of_a_run_that_failed, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_data(100, 20);
+    cli_fails(1, "nowhere", "train %s --init-from nowhere --trace t", MODEL);
+    cli_fails(1, "nowhere", "train --mode ddp %s --init-from nowhere --trace t", MODEL);
+    cli_fails(1, "no-folder/t", "train %s --trace no-folder/t", MODEL);
+    cli_fails(1, "no-folder/t", "train --mode ddp %s --trace no-folder/t", MODEL);
+    cli_fails(1, "no-folder/t", "compare %s --trace no-folder/t", MODEL);
+    cli_fails(1, "no-folder/t", "profile %s --trace no-folder/t", MODEL);
+}

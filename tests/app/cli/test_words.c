@@ -1,0 +1,301 @@
+/* The small commands and the help: duet sampler gives the indices of PyTorch, duet devices lists
+ * the devices, and --help is complete and true. */
+#include "tests/app/cli/data.h"
+#include "tests/app/cli/json.h"
+#include "tests/golden/rng.h"
+
+/* Runs the sampler for one rank and adds its indices to the hash. */
+static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
+    struct cli c;
+    cli_run(&c, "sampler --dataset-size %d --world-size=%d --rank %d --seed %d --epoch %d %s %s",
+            rng_sampler(i).n, rng_sampler(i).replicas, rank, rng_sampler(i).seed,
+            rng_sampler(i).epoch, rng_sampler(i).drop_last ? "--drop_last" : "",
+            rng_sampler(i).shuffle ? "" : "--no-shuffle");
+    cr_assert(c.status == 0 && !*c.err, "case %d, rank %d: status %d: %s", i, rank, c.status,
+              c.err);
+    int n = 0;
+    for (char *line = c.out; *line; n++) {
+        char *end;
+        int32_t index = (int32_t)strtol(line, &end, 10);
+        cr_assert(end > line && *end == '\n');
+        hash = fnv_words(hash, &index, 1);
+        line = end + 1;
+    }
+    cr_assert_eq(n, rng_sampler(i).per_rank, "case %d, rank %d: %d lines", i, rank, n);
+    cli_free(&c);
+    return hash;
+}
+
+Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    int cases = SAMPLERS, done = 0;
+    int most_ranks = test_short() ? 3 : 8;
+    for (int i = 0; i < cases; i += test_short() ? 7 : 5) {
+        uint64_t hash = FNV_START;
+        /* Each rank is a process. tests/data tries the function itself with all cases. */
+        if (rng_sampler(i).replicas > most_ranks) continue;
+        for (int rank = 0; rank < rng_sampler(i).replicas; rank++)
+            hash = hash_of_rank(hash, i, rank);
+        cr_expect_eq(hash, rng_sampler(i).hash, "case %d", i);
+        done++;
+    }
+    cr_assert_geq(done, 5, "too few cases are small enough");
+}
+
+/* A case to check by eye: 10 indices over 3 ranks in the order of the files, padded by the first
+ * indices, or cut. */
+Test(cli_words, sampler_by_eye, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct {
+        const char *words, *out;
+    } table[] = {{"--rank 0 --no-shuffle", "0\n3\n6\n9\n"},
+                 {"--rank 1 --no-shuffle", "1\n4\n7\n0\n"},
+                 {"--rank 2 --no-shuffle", "2\n5\n8\n1\n"},
+                 {"--rank 2 --no-shuffle --drop-last", "2\n5\n8\n"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct cli c;
+        cli_run(&c, "sampler --dataset-size 10 --world-size 3 %s", table[i].words);
+        cr_expect_str_eq(c.out, table[i].out, "%s", table[i].words);
+        cli_free(&c);
+    }
+    struct cli c;
+    cli_run(&c, "sampler --dataset-size 0 --world-size 3 --rank 0");
+    cr_expect(c.status == 0 && !*c.out, "no samples, no lines: %d '%s' %s", c.status, c.out, c.err);
+    cli_free(&c);
+}
+
+Test(cli_words, devices, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "devices");
+    cr_assert(c.status == 0 && !*c.err, "%s", c.err);
+    cr_expect(matches(c.out, "^cpu +1 to 64 emulated devices.*(avx512|avx2|generic) kernels") &&
+                  matches(c.out, "1 device: [0-9.]+ [MG]iB of memory"),
+              "%s", c.out);
+    cr_expect(matches(c.out, "^cuda +(not built in|none: |[0-9]+ GPU)") && plain_lines(c.out), "%s",
+              c.out);
+    cli_free(&c);
+}
+
+/* ---- help ---- */
+
+Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const ways[] = {"--help", "-h", "help", ""}, *const commands[] = {
+                                                                        "demo",    "train",
+                                                                        "compare", "profile",
+                                                                        "sampler", "devices"};
+    struct cli first, c;
+    cli_run(&first, "--help");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        cli_run(&c, "%s", ways[i]);
+        cr_expect(c.status == 0 && !*c.err && !strcmp(c.out, first.out), "'%s'", ways[i]);
+        cli_free(&c);
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char line[32];
+        snprintf(line, sizeof line, "^  %s ", commands[i]);
+        cr_expect(matches(first.out, line), "%s is not in the help", commands[i]);
+        cli_run(&c, "%s --help", commands[i]);
+        cr_expect(c.status == 0 && !*c.err && strstr(c.out, commands[i]) && plain_lines(c.out),
+                  "%s --help: %s", commands[i], c.out);
+        cli_free(&c);
+    }
+    cr_expect(matches(first.out, "^exit status: 0 .*1 .*2 .*3 ") &&
+              matches(first.out, "128\\+n ended by signal n$"));
+    cli_run(&c, "--version");
+    cr_expect(c.status == 0 && matches(c.out, "^duet [0-9]+\\.[0-9]+\\.[0-9]+$"), "%s", c.out);
+    cli_free(&first), cli_free(&c);
+}
+
+/* Help that does not reach its reader is a failure. */
+Test(cli_words, help_to_a_full_disk, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const words[] = {"--help",         "",       "--version", "train --help",
+                                        "sampler --help", "devices"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char command[PATH_MAX + 256];
+        snprintf(command, sizeof command, "%s %s >/dev/full 2>e", cli_program, words[i]);
+        int status = system(command);
+        char *errors = cli_read("e", NULL), *end = strchr(errors, '\n');
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "'%s': status %d", words[i],
+                  status);
+        cr_expect(!strncmp(errors, "duet: standard output: ", 23) && end && !end[1], "'%s': '%s'",
+                  words[i], errors);
+        free(errors);
+    }
+}
+
+/* The seed is that of torch.manual_seed: 64 bits, and a negative one stands for 2^64 + seed. The
+ * record has all its bits. */
+Test(cli_words, seeds, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const seeds[] = {"-1", "18446744073709551615", "9223372036854775808"};
+    put_data(60, 20);
+    for (int i = 0; i < 3; i++) {
+        char text[64];
+        cli_well("train --data-dir d --steps 1 --quiet --seed %s --save w%d --json j", seeds[i], i);
+        char *json = cli_read("j", NULL);
+        snprintf(text, sizeof text, "\"seed\": %s,", i < 2 ? seeds[1] : seeds[i]);
+        cr_expect(strstr(json, text), "no %s in %.600s", text, json);
+        free(json);
+    }
+    cr_expect(cli_same_file("w0", "w1") && !cli_same_file("w1", "w2"));
+    cli_well("compare --data-dir d --steps 1 --seed 18446744073709551615 --json j");
+    char *json = cli_read("j", NULL);
+    cr_expect(strstr(json, "\"seed\": 18446744073709551615,"), "the launcher's copy: %.600s", json);
+    free(json);
+    struct cli a, b;
+    cli_run(&a, "sampler --dataset-size 50 --world-size 2 --rank 1 --seed -2 --epoch 1");
+    cli_run(&b, "sampler --dataset-size 50 --world-size 2 --rank 1 --seed=18446744073709551615");
+    cr_expect(a.status == 0 && !strcmp(a.out, b.out), "seed + epoch, in 64 bits: %s", a.err);
+    cli_free(&a), cli_free(&b);
+}
+
+/* Every flag is once in the help, the parser takes it as the help shows it, and the help has no
+ * others. */
+Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct {
+        const char *flag, *good;
+    } flags[] = {{"--mode", "dp"},
+                 {"--device", "cpu"},
+                 {"--devices", "64"},
+                 {"--virtual-devices", "off"},
+                 {"--device-memory", "1.5G,64M"},
+                 {"--model", "mlp"},
+                 {"--mlp-hidden", "5,6"},
+                 {"--init", "d2l"},
+                 {"--sync-bn", NULL},
+                 {"--no-broadcast-buffers", NULL},
+                 {"--dropout", "0.1"},
+                 {"--params", "25.6M"},
+                 {"--buffers", "1K"},
+                 {"--activations", "90M"},
+                 {"--outputs", "2x2"},
+                 {"--classes", "20000"},
+                 {"--loss", "mse"},
+                 {"--dataset", "synthetic"},
+                 {"--shape", "3x32x32"},
+                 {"--samples", "640"},
+                 {"--data-dir", "d"},
+                 {"--data-on", "device"},
+                 {"--epochs", "2"},
+                 {"--steps", "3"},
+                 {"--batch-size", "64"},
+                 {"--batch-per-device", "64"},
+                 {"--find-max-batch", NULL},
+                 {"--no-sync-steps", "2"},
+                 {"--optimizer", "adam"},
+                 {"--lr", "0"},
+                 {"--momentum", "0.9"},
+                 {"--weight-decay", "1e-4"},
+                 {"--seed", "-1"},
+                 {"--no-shuffle", NULL},
+                 {"--drop-last", NULL},
+                 {"--workers", "0"},
+                 {"--allreduce", "tree"},
+                 {"--bucket-cap-mb", "0.5"},
+                 {"--no-overlap", NULL},
+                 {"--loss-in-forward", NULL},
+                 {"--output-device", "1"},
+                 {"--no-pin-memory", NULL},
+                 {"--blocking-copies", NULL},
+                 {"--find-unused-parameters", NULL},
+                 {"--join", NULL},
+                 {"--dp-reduce", "sharded"},
+                 {"--gpu", "v100"},
+                 {"--machine", "dgx1"},
+                 {"--link", "nvlink3"},
+                 {"--host", "duet"},
+                 {"--what-if", "gil=off"},
+                 {"--cuda-math", "own"},
+                 {"--tf32", NULL},
+                 {"--no-graph", NULL},
+                 {"--timeout", "2.5"},
+                 {"--init-from", "f"},
+                 {"--save", "f"},
+                 {"--log-loss", "f"},
+                 {"--checkpoint", "f"},
+                 {"--checkpoint-every", "5"},
+                 {"--resume", "f"},
+                 {"--json", "f"},
+                 {"--trace", "f"},
+                 {"--tensorboard", "t"},
+                 {"--report", "f"},
+                 {"--pictures", "f"},
+                 {"--as", "pytorch"},
+                 {"--details", NULL},
+                 {"--quiet", NULL}};
+    static const char *const commands[] = {"train",   "compare",  "demo",
+                                           "profile", "estimate", "scale"};
+    struct cli help, c;
+    char once[sizeof flags / sizeof *flags] = {0};
+    int known = (int)(sizeof flags / sizeof *flags);
+    for (size_t k = 0; k < sizeof commands / sizeof *commands; k++) {
+        cli_run(&help, "%s --help --details", commands[k]);
+        int listed = 0, here = 0;
+        /* those of estimate --gpu alone, which test_modelled tries */
+        char *modelled = strstr(help.out, "\nwith --gpu:");
+        cr_expect_eq(!!modelled, !strcmp(commands[k], "estimate"));
+        if (modelled) *modelled = 0;
+        for (const char *p = help.out; (p = strstr(p, "\n  --")); p++)
+            listed++;
+        for (int i = 0; i < known; i++) {
+            char line[64];
+            snprintf(line, sizeof line, "^  %s[[ ]", flags[i].flag);
+            int is_here = matches(help.out, line);
+            here += is_here;
+            once[i] |= (char)is_here;
+        }
+        if (strcmp(commands[k], "scale"))
+            cr_expect_eq(listed, here, "%s: %d flags in the help, %d of them here", commands[k],
+                         listed, here);
+        cli_free(&help);
+    }
+    for (int i = 0; i < known; i++) {
+        cr_expect(once[i], "%s stands in no help", flags[i].flag);
+        /* The parser stops at the first wrong word. So if the flag is taken, the error is about the
+         * last word. */
+        cli_run(&c, "train %s %s --no-such-flag", flags[i].flag,
+                flags[i].good ? flags[i].good : "");
+        cr_expect(c.status == 2 && strstr(c.err, "--no-such-flag"), "%s: %s", flags[i].flag, c.err);
+        cli_free(&c);
+    }
+}
+
+/* The defaults in the help are those in force: the files are the same with and without these
+ * flags. */
+Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_data(600, 20);
+    cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
+    cli_well("train --mode single --model lenet --data-dir d --epochs 10 --steps 2 "
+             "--batch-size 256 --optimizer sgd --lr 0.2 --momentum 0 "
+             "--weight-decay 0 --seed 0 --workers 1 "
+             "--timeout 300 --quiet --save b "
+             "--log-loss bl "
+             "--json bj");
+    cr_assert(cli_same_file("a", "b") && cli_same_file("al", "bl"));
+    struct json *j = json_of("aj");
+    cr_assert(json_int(j, "batch_size") == 256 && json_double(j, "lr") == 0.2 &&
+              json_int(j, "epochs") == 10 && json_int(j, "virtual_devices") == 1);
+    json_free(j);
+    static const struct {
+        const char *name, *numbers;
+        double lr;
+    } optimizers[] = {{"adam", "--lr 0.001 --weight-decay 0", 0.001},
+                      {"adamw", "--lr 0.001 --weight-decay 0.01", 0.001},
+                      {"adadelta", "--lr 1 --weight-decay 0", 1}};
+    for (int i = 0; i < 3; i++) { /* each has numbers of its own */
+        cli_well("train --data-dir d --steps 2 --quiet --save a --optimizer %s --json aj",
+                 optimizers[i].name);
+        cli_well("train --data-dir d --steps 2 --quiet --save b --optimizer %s %s",
+                 optimizers[i].name, optimizers[i].numbers);
+        j = json_of("aj");
+        cr_assert(cli_same_file("a", "b") && json_double(j, "lr") == optimizers[i].lr &&
+                  !strcmp(json_text(j, "optimizer"), optimizers[i].name));
+        json_free(j);
+    }
+    cli_well("train --mode ddp --data-dir d --steps 1 --quiet --json j");
+    j = json_of("j");
+    cr_assert(json_int(j, "devices") == 2 && json_int(j, "virtual_devices") == 2 &&
+              !strcmp(json_text(j, "allreduce"), "auto"));
+    json_free(j);
+}

@@ -1,0 +1,178 @@
+/* duet doctor as a user meets it: the table, the JSON, the flags, the exit status. */
+#include "tests/app/cli/json.h"
+#include "tests/app/cli/run.h"
+
+static const struct json *finding(const struct json *root, const char *check) {
+    for (const struct json *f = json_at(root, "findings")->child; f; f = f->next)
+        if (!strcmp(json_text(f, "check"), check)) return f;
+    cr_assert_fail("no finding about %s in the file", check);
+    return NULL;
+}
+
+/* Every check has a row, nothing is off, and the JSON file says what the table says. */
+Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const checks[] = {"cores",
+                                         "memory",
+                                         "open files",
+                                         "vector kernels",
+                                         "build",
+                                         "cpu(0): device",
+                                         "cpu(0): copies",
+                                         "cpu(0): pinned copies",
+                                         "cpu(0): written values",
+                                         "cpu(0): end of its memory",
+                                         "cpu(0): compute after comm",
+                                         "cpu(0): comm after compute",
+                                         "cpu(0) -> cpu(1)",
+                                         "cpu(1) -> cpu(0)",
+                                         "cpu: rank 0 opens memory of rank 1",
+                                         "cpu: rank 1 opens memory of rank 0",
+                                         "cpu: to n16",
+                                         "cpu: conv2d forward",
+                                         "cpu: linear backward weight",
+                                         "cpu: max pool backward",
+                                         "cpu: dropout",
+                                         "cpu: cross entropy backward",
+                                         "cpu: sgd",
+                                         "cpu: hash",
+                                         "cpu: gather samples",
+                                         "cpu: allreduce naive, 2 ranks",
+                                         "cpu: allreduce ring, 4 ranks",
+                                         "cpu: allreduce tree, 4 ranks",
+                                         "cpu: allreduce fused, 4 ranks",
+                                         "cpu: step of lenet",
+                                         "cpu: lenet in two segments",
+                                         "cpu: step of convnet",
+                                         "cpu: convnet in two segments"};
+    struct cli c;
+    cli_run(&c, "doctor --device cpu --quick --details --seed 77 --timeout 110 --json found.json");
+    cr_assert(c.status == 0 && !*c.err, "status %d: %s%s", c.status, c.out, c.err);
+    cr_expect(plain_lines(c.out) &&
+                  matches(c.out, "^[0-9]+ ok, 0 off, [0-9]+ not here; seed 77; [0-9.]+ s$"),
+              "%s", c.out);
+    struct json *root = json_of("found.json");
+    cr_expect(json_int(root, "seed") == 77 && json_int(root, "off") == 0 &&
+              json_double(root, "seconds") > 0);
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        const struct json *f = finding(root, checks[i]);
+        cr_expect_str_eq(json_text(f, "state"), "ok", "%s", checks[i]);
+        cr_expect(strstr(c.out, checks[i]) && *json_text(f, "measured"), "%s is not in the table",
+                  checks[i]);
+    }
+    int rows = 0;
+    for (const struct json *f = json_at(root, "findings")->child; f; f = f->next, rows++)
+        cr_expect(*json_text(f, "measured") && json_at(f, "bound"), "%s", json_text(f, "check"));
+    cr_expect_gt(rows, 55);
+    json_free(root);
+    cli_free(&c);
+}
+
+/* Without --details checks that are well are counted by their subject: all, and in few lines. */
+static void check_brief(const char *out) {
+    enum { STATE = 38 }; /* the column of "ok" */
+    int lines = 0, well = 0, ok = -1, count;
+    for (const char *line = out, *end; (end = strchr(line, '\n')); line = end + 1, lines++) {
+        char last[16] = "";
+        sscanf(line, "%d ok, ", &ok);
+        if (end - line <= STATE || strncmp(line + STATE, "ok ", 3)) continue;
+        int counts = sscanf(line + STATE, "ok %d %8[checks]\n", &count, last) == 2;
+        well += counts && !strncmp(last, "check", 5) ? count : 1;
+    }
+    cr_expect(ok > 55 && well == ok && lines < 25, "%d of %d in %d lines: %s", well, ok, lines,
+              out);
+    cr_expect(matches(out, "^cpu +ok +[0-9]+ checks$"), "%s", out);
+}
+
+static void text_of(char text[200], const struct json *root, const char *check) {
+    snprintf(text, 200, "%s", json_text(finding(root, check), "measured"));
+}
+
+/* The seed decides the data: with another seed the errors of products differ. */
+Test(doctor_cli, the_seed_decides_the_data, .timeout = 280, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    enum { RUNS = 3 };
+    if (test_short()) cr_skip_test("short form: three runs of doctor take most of a minute");
+    const char *const flags[RUNS] = {"--seed 1", "--seed=1", ""};
+    char loss[RUNS][200], products[RUNS][200];
+    for (int i = 0; i < RUNS; i++) {
+        struct cli c;
+        cli_run(&c, "doctor --device=cpu --quick %s --timeout 110 --json found.json", flags[i]);
+        cr_assert(c.status == 0 && !*c.err, "%s%s", c.out, c.err);
+        check_brief(c.out);
+        cli_free(&c);
+        struct json *root = json_of("found.json");
+        text_of(products[i], root, "cpu: conv2d forward");
+        text_of(loss[i], root, "cpu: step of convnet");
+        json_free(root);
+    }
+    cr_expect_str_eq(products[0], products[1]);
+    cr_expect_str_eq(loss[0], loss[1]);
+    cr_expect(strcmp(products[0], products[2]) || strcmp(loss[0], loss[2]), "%s", products[2]);
+}
+
+/* Without a GPU --device cuda fails. CUDA reads CUDA_VISIBLE_DEVICES at its first call. Without
+ * --seed each run takes a fresh one. */
+Test(doctor_cli, no_gpu, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    int64_t seed[2];
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    for (int i = 0; i < 2; i++) {
+        struct cli c;
+        cli_run(&c, "doctor --device cuda --quick --json found.json");
+        cr_expect_eq(c.status, 3, "%s", c.out);
+        cr_expect(matches(c.out, "^(driver|GPUs) +off +"), "%s", c.out);
+        cr_expect(matches(c.err, "^duet: doctor: 1 of [0-9]+ findings are off: first: ") &&
+                      strchr(c.err, '\n')[1] == 0,
+                  "%s", c.err);
+        struct json *root = json_of("found.json");
+        cr_expect(json_int(root, "off") == 1, "the file must be written although the check failed");
+        seed[i] = json_int(root, "seed");
+        json_free(root);
+        cli_free(&c);
+    }
+    cr_expect_neq(seed[0], seed[1]);
+}
+
+Test(doctor_cli, wrong_flags, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const table[][2] = {{"--device tpu", "--device: 'tpu'|auto, cpu and cuda"},
+                                           {"--device", "--device: no value"},
+                                           {"--timeout 0", "--timeout"},
+                                           {"--timeout abc", "--timeout"},
+                                           {"--seed -1", "--seed"},
+                                           {"--quick=1", "--quick: takes no value"},
+                                           {"--tf32=yes", "--tf32: takes no value"},
+                                           {"--json ''", "--json: the value is empty"},
+                                           {"--slow", "unknown option: --slow"},
+                                           {"--json nowhere/x.json", "nowhere/x.json"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        cli_fails(strstr(table[i][0], "nowhere") ? 1 : 2, table[i][1], "doctor %s", table[i][0]);
+    cli_fails(2, "doctor-rank: is started by duet itself: use duet doctor", "doctor-rank");
+    cli_fails(2, "doctor-rank: is started by duet itself", "doctor-rank 0");
+    struct cli c;
+    cli_run(&c, "doctor --help");
+    cr_expect(c.status == 0 && !*c.err && plain_lines(c.out), "%s", c.err);
+    for (const char *
+             flags[] = {"--device auto", "--quick", "--tf32", "--timeout", "--seed", "--json"},
+            **f = flags;
+         f < flags + 6; f++)
+        cr_expect(strstr(c.out, *f), "%s is not in the help", *f);
+    cli_free(&c);
+}
+
+/* A signal to the doctor at any time: its check and the check's ranks end too. */
+Test(doctor_cli, a_signal_leaves_no_process, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    for (int i = 0; i < 4; i++) {
+        int files = cli_files();
+        cli_start(&c, "doctor --device cpu --quick --json found.json");
+        usleep(300000u * (unsigned)i);
+        kill(c.pid, i % 2 ? SIGTERM : SIGINT);
+        cli_wait_beside(&c, 1);
+        cr_expect(c.status == 128 + (i % 2 ? SIGTERM : SIGINT) || c.status == 0, "status %d: %s",
+                  c.status, c.err);
+        cr_expect(cli_nobody_left(CLI_LEFT_SECONDS), "a process is left");
+        if (c.status) cr_expect_eq(cli_files(), files, "a file is left");
+        cli_free(&c);
+    }
+}

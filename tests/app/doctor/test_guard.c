@@ -1,0 +1,160 @@
+/* The guard and what it shares with the checks: a check that crashes, hangs, fails or finds nothing
+ * is a row of the table and the others go on; findings; patterns. */
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "doctor/pattern.h"
+#include "tests/app/doctor/shared.h"
+
+/* ---- checks that do not finish ---- */
+
+static int fatal_launch(struct stream *stream, enum op op, const struct op_args *args) {
+    if (op == OP_RELU_FORWARD) raise(SIGKILL);
+    if (op == OP_FILL) _exit(7);
+    if (op == OP_SCALE)
+        return fail(ERR_FAILED, "scale on %s: a fault of the test", stream->device->name);
+    return correct->launch(stream, op, args);
+}
+
+static void fatal(struct device_ops *ops) {
+    ops->launch = fatal_launch;
+}
+
+Test(doctor_guard, a_crash_is_one_finding_and_the_others_go_on, .timeout = 120) {
+    struct findings *f = examine_faulty(check_ops, fatal);
+    only_off(f, "cpu: relu forward|cpu: fill|cpu: scale");
+    cr_expect(strstr(row_of(f, "cpu: relu forward")->measured, "ended by signal 9"));
+    cr_expect(strstr(row_of(f, "cpu: fill")->measured, "status 7"));
+    cr_expect(strstr(row_of(f, "cpu: scale")->measured, "a fault of the test"));
+    for (int op = 0; op < OP_COUNT; op++) {
+        char name[CHECK_NAME_BYTES];
+        snprintf(name, sizeof name, "cpu: %s", op_name((enum op)op));
+        row_of(f, name);
+    }
+    cr_expect_eq(f->count, OP_COUNT, "each op once");
+    findings_free(f);
+}
+
+static int hanging_launch(struct stream *stream, enum op op, const struct op_args *args) {
+    for (; op == OP_HASH;)
+        pause();
+    return correct->launch(stream, op, args);
+}
+
+static void hangs(struct device_ops *ops) {
+    ops->launch = hanging_launch;
+}
+
+Test(doctor_guard, a_hang_is_stopped_in_time, .timeout = 200) {
+    struct doctor_config config = faulty_config();
+    config.timeout = test_short() ? 40 : 20; /* no other op may take as long on a busy machine */
+    plant = hangs;
+    int64_t start = now_ns();
+    struct findings *f = examine(check_ops, &config);
+    only_off(f, "cpu: hash");
+    cr_expect(strstr(row_of(f, "cpu: hash")->measured, "no end within"));
+    cr_expect_lt((double)(now_ns() - start) * 1e-9, OP_COUNT * config.timeout / 2);
+    cr_expect_lt(waitpid(-1, NULL, WNOHANG), 0, "a process is left");
+    findings_free(f);
+}
+
+/* A debugger that nobody looks at holds the check: even when the check is killed, the debugger
+ * alone is told, and it does not ask. */
+static int held(struct doctor *d, int first) {
+    static const int MOST_S = 20;
+    pid_t check = getpid();
+    if (first) return note(d, FINDING_OK, "cpu: after the hold", "", "it went on"), OK;
+    if (fork() == 0) {
+        int refused =
+            ptrace(PTRACE_SEIZE, check, NULL, NULL) || ptrace(PTRACE_INTERRUPT, check, NULL, NULL);
+        if (refused) kill(check, SIGUSR1);
+        sleep((unsigned)MOST_S);
+        _exit(0);
+    }
+    for (;;)
+        pause();
+}
+
+Test(doctor_guard, a_check_that_a_debugger_holds_is_given_up, .timeout = 60) {
+    struct doctor_config config = faulty_config();
+    config.timeout = 1;
+    int64_t start = now_ns();
+    struct findings *f = examine(held, &config);
+    if (strstr(f->row[0].measured, "signal 10")) cr_skip_test("ptrace is refused to a test");
+    cr_expect(strstr(f->row[0].measured, "no end within 1 s"), "%s", f->row[0].measured);
+    cr_expect_eq(f->count, 2, "the check did not go on");
+    cr_expect_lt((double)(now_ns() - start) * 1e-9, 10.0, "waited for the debugger");
+    findings_free(f);
+}
+
+static int refuse_to_open(struct device **out, const struct device_config *config) {
+    *out = NULL;
+    return fail(ERR_MEMORY, "device %d: not today", config->index);
+}
+
+Test(doctor_guard, nothing_opens, .timeout = 200) {
+    struct doctor_config config = faulty_config();
+    struct findings *f = findings_new();
+    config.open_device = refuse_to_open;
+    config.timeout = 20;
+    int code = doctor_run(&config, f, NULL, NULL);
+    cr_expect_eq(code, ERR_CHECK);
+    cr_expect_eq(error_exit_status(code), 3);
+    cr_expect(strstr(error_message(), "are off: first: cpu(0): memory: device 0: not today"), "%s",
+              error_message());
+    cr_expect_gt(findings_count(f, FINDING_OFF), OP_COUNT, "each step of each check says so");
+    findings_free(f);
+}
+
+static int silent(struct doctor *d, int first) {
+    (void)d, (void)first;
+    return OK;
+}
+
+Test(doctor_guard, a_check_that_finds_nothing_is_off, .timeout = 20) {
+    struct doctor_config config = faulty_config();
+    struct findings *f = examine(silent, &config);
+    only_off(f, "cpu: test");
+    findings_free(f);
+}
+
+/* ---- findings and patterns ---- */
+
+Test(doctor_guard, a_full_table_says_so, .timeout = 20) {
+    struct findings *f = findings_new();
+    for (int i = 0; i < FINDINGS_MOST + 5; i++)
+        finding_add(f, FINDING_OK, "x", "y", "");
+    cr_expect_eq(f->count, FINDINGS_MOST);
+    cr_expect_eq(findings_count(f, FINDING_OFF), 1);
+    findings_free(f);
+    findings_free(NULL);
+}
+
+/* Data that ends up a power of two of words away from its place is seen. */
+Test(doctor_guard, a_pattern_does_not_repeat_itself, .timeout = 20) {
+    enum { WORDS = 1 << 17 }; /* 1 MiB */
+    static uint64_t x[WORDS];
+    pattern_fill(x, sizeof x, 5);
+    for (size_t away = 1; away < WORDS; away *= 2)
+        for (size_t i = 0; i + away < WORDS; i++)
+            cr_assert_neq(x[i], x[i + away], "word %zu is that of %zu words before", i + away,
+                          away);
+}
+
+Test(doctor_guard, a_pattern_sees_every_byte, .timeout = 20) {
+    enum { BYTES = 1003 };
+    unsigned char x[BYTES], shifted[BYTES + 8];
+    pattern_fill(x, BYTES, 5);
+    pattern_fill(shifted, BYTES + 8, 5);
+    cr_expect_eq(pattern_check(x, BYTES, 5), BYTES);
+    cr_expect_lt(pattern_check(x, BYTES, 6), 8u, "another seed");
+    cr_expect_lt(pattern_check(shifted + 8, BYTES, 5), 8u, "a word too far");
+    for (size_t i = 0; i < BYTES; i++) {
+        x[i] ^= 0x10;
+        cr_assert_eq(pattern_check(x, BYTES, 5), i);
+        x[i] ^= 0x10;
+    }
+    cr_expect_eq(pattern_check(x, 0, 5), 0u);
+}

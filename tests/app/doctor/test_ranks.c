@@ -1,0 +1,96 @@
+/* Faults between ranks: imported memory that is the wrong one or refused, a rank that does not
+ * come, a wrong bit on one rank. Each is found, and the row says which rank. */
+#include "tests/app/doctor/shared.h"
+
+/* ---- memory of another process ---- */
+
+static int wrong_import(struct device *device, const struct memory_handle *handle, int fd,
+                        void **out) {
+    CHECK(correct->import_memory(device, handle, fd, out));
+    if (device_index(device) == 1) *out = (char *)*out + 8;
+    return OK;
+}
+
+static void wrong_imports(struct device_ops *ops) {
+    ops->import_memory = wrong_import;
+}
+
+static int refused_import(struct device *device, const struct memory_handle *handle, int fd,
+                          void **out) {
+    (void)handle, (void)fd, (void)out;
+    return fail(ERR_FAILED, "import on %s: refused by the test", device_name(device));
+}
+
+static void refused_imports(struct device_ops *ops) {
+    ops->import_memory = refused_import;
+}
+
+Test(doctor_ranks, imported_memory_of_a_wrong_place, .timeout = 60) {
+    struct findings *f = examine_faulty(check_ipc, wrong_imports);
+    only_off(f, "cpu: rank 1 opens memory of rank 0");
+    findings_free(f);
+}
+
+Test(doctor_ranks, a_refused_import_is_reported_with_its_error, .timeout = 60) {
+    struct findings *f = examine_faulty(check_ipc, refused_imports);
+    only_off(f, "cpu: memory of another process");
+    cr_expect(strstr(f->row[0].measured, "refused by the test") &&
+                  strstr(f->row[0].measured, "rank "),
+              "%s", f->row[0].measured);
+    findings_free(f);
+}
+
+/* ---- allreduce ---- */
+
+enum { LEAST_ALGORITHMS = 8 }; /* there are more rows than that over 2 and 4 ranks */
+
+static int calls_made; /* by rank 1 */
+
+/* Rank 1 leaves out its calls from the fourth on, so that the others wait for it. */
+static int forgetful(struct stream *stream, const char *span_name, uint64_t span_bytes,
+                     host_function *function, const void *args, size_t args_bytes) {
+    if (device_index(stream->device) == 1 && ++calls_made >= 4) return OK;
+    return correct->call_host(stream, span_name, span_bytes, function, args, args_bytes);
+}
+
+static void forgets(struct device_ops *ops) {
+    ops->call_host = forgetful;
+}
+
+Test(doctor_ranks, a_rank_that_does_not_come, .timeout = 200) {
+    struct doctor_config config = faulty_config();
+    config.timeout = test_short() ? 3 : 2; /* seconds; a wait of a rank ends after half of it */
+    plant = forgets;
+    struct findings *f = examine(check_allreduce, &config);
+    int off = findings_count(f, FINDING_OFF);
+    cr_expect(!findings_count(f, FINDING_OK) && off > LEAST_ALGORITHMS,
+              "every algorithm of both worlds is some calls short: %d", off);
+    /* "no end within": the machine was too busy for the ranks' own deadline to pass first */
+    for (int i = 0; i < f->count; i++)
+        cr_expect(f->row[i].state == FINDING_NOT_HERE ||
+                      strstr(f->row[i].measured, "no word from rank") ||
+                      strstr(f->row[i].measured, "no end within"),
+                  "%s: %s", f->row[i].check, f->row[i].measured);
+    findings_free(f);
+}
+
+static int wrong_end(struct stream *stream, struct device *to, void *destination,
+                     struct device *from, const void *source, size_t bytes) {
+    CHECK(correct->copy(stream, to, destination, from, source, bytes));
+    CHECK(correct->sync(stream)); /* the communication stream has a thread of its own */
+    if (!to && device_index(stream->device) == 1) ((unsigned char *)destination)[bytes / 2] ^= 1;
+    return OK;
+}
+
+static void wrong_bit(struct device_ops *ops) {
+    ops->copy = wrong_end;
+}
+
+Test(doctor_ranks, one_bit_of_one_rank, .timeout = 120) {
+    struct findings *f = examine_faulty(check_allreduce, wrong_bit);
+    for (int i = 0; i < f->count; i++)
+        cr_expect(f->row[i].state == FINDING_NOT_HERE || strstr(f->row[i].measured, "rank 1: 1 of"),
+                  "%s: %s", f->row[i].check, f->row[i].measured);
+    cr_expect(!findings_count(f, FINDING_OK) && findings_count(f, FINDING_OFF) > LEAST_ALGORITHMS);
+    findings_free(f);
+}

@@ -1,0 +1,257 @@
+/* What `duet collective` draws, judged from outside. The JSON is replayed by an interpreter that
+ * knows nothing but what docs/json.md says, and must give the right result in every rank; the bytes
+ * are counted anew from it and held to the textbook; DataParallel's drawings are held to the bytes
+ * that its real collectives count. */
+#include "tests/app/cli/json.h"
+
+#include "report/collective/collective.h"
+
+static struct json *json_of_collective(const struct drawing *c) {
+    char *text = NULL;
+    size_t bytes;
+    struct json *root = NULL;
+    struct json_writer w;
+    FILE *file = open_memstream(&text, &bytes);
+    json_start(&w, file);
+    json_object(&w, NULL);
+    cr_assert_eq(collective_json(&w, c), OK, "%s", error_message());
+    json_close(&w);
+    cr_assert_eq(json_finish(&w, "memory"), OK);
+    fclose(file);
+    cr_assert_eq(json_parse("memory", text, bytes, &root), OK, "%s", error_message());
+    free(text);
+    return root;
+}
+
+static void make(struct drawing *c, const char *word, int n, size_t count) {
+    cr_assert_eq(collective_make(c, word, n, count), OK, "%s, %d ranks, %zu: %s", word, n, count,
+                 error_message());
+}
+
+/* ---- the interpreter ---- */
+
+enum { MOST = 8 };
+static const char *const buffers[] = {"data", "scratch", "input", "output", "sum"};
+enum { BUFFERS = 5, DATA = 0, INPUT = 2, OUTPUT = 3 };
+struct memory {
+    size_t size[BUFFERS];
+    double *of[BUFFERS][MOST];
+};
+
+static int buffer_of(const char *name) {
+    for (int b = 0; b < BUFFERS; b++)
+        if (!strcmp(name, buffers[b])) return b;
+    cr_assert(0, "there is no buffer %s", name);
+    return 0;
+}
+
+/* Whole numbers below 2^20: sums of them are exact. */
+static double term(int r, size_t i) {
+    return (double)(((uint64_t)(r + 1) * 2654435761u + i * 40503u) >> 3 & 0xfffff);
+}
+
+static double *place(const struct memory *m, const struct json *move, const char *rank,
+                     const char *buffer, const char *offset) {
+    int b = buffer_of(json_text(move, buffer));
+    size_t at = (size_t)json_int(move, offset), count = (size_t)json_int(move, "count");
+    cr_assert(at + count <= m->size[b], "%zu + %zu of %zu in %s", at, count, m->size[b],
+              buffers[b]);
+    return m->of[b][json_int(move, rank)] + at;
+}
+
+/* Carries out all moves, and counts the bytes that they bring into each rank. */
+static void replay(const struct json *root, struct memory *m, uint64_t *in, uint64_t *out) {
+    const struct json *hop = json_at(root, "hop_list")->child;
+    for (int number = 0; hop; hop = hop->next, number++) {
+        cr_assert_eq(json_int(hop, "hop"), number);
+        for (const struct json *move = json_at(hop, "moves")->child; move; move = move->next) {
+            const char *action = json_text(move, "action");
+            double *from = place(m, move, "from", "from_buffer", "from_offset"),
+                   *to = place(m, move, "to", "to_buffer", "to_offset");
+            int64_t count = json_int(move, "count");
+            cr_assert(json_int(move, "hop") == number && count > 0);
+            for (int64_t i = 0; i < count; i++)
+                to[i] = !strcmp(action, "reduce") ? to[i] + from[i] : from[i];
+            if (json_int(move, "from") == json_int(move, "to")) continue;
+            out[json_int(move, "from")] += (uint64_t)count * 4;
+            in[json_int(move, "to")] += (uint64_t)count * 4;
+        }
+    }
+}
+
+static double *new_memory(size_t count) {
+    double *x = malloc((count + 1) * sizeof *x);
+    cr_assert_not_null(x);
+    for (size_t i = 0; i < count; i++)
+        x[i] = NAN;
+    return x;
+}
+
+/* What must lie in element i of rank r's OUTPUT; NaN: nothing. Blocks have `count` elements. */
+static double wanted_of_group(const char *word, int n, int r, size_t count, size_t i) {
+    size_t block = i / count, within = i % count;
+    double sum = 0;
+    for (int q = 0; q < n; q++)
+        sum += strcmp(word, "group-reduce") ? term(q, (size_t)r * count + i) : term(q, i);
+    if (!strcmp(word, "group-broadcast")) return r ? term(0, i) : NAN;
+    if (!strcmp(word, "group-reduce")) return r ? NAN : sum;
+    if (!strcmp(word, "group-reduce-scatter")) return sum;
+    if (!strcmp(word, "group-allgather")) return term((int)block, within);
+    if (!strcmp(word, "group-gather")) return r ? NAN : term((int)block, within);
+    if (!strcmp(word, "group-scatter")) return term(0, (size_t)r * count + i);
+    if (!strcmp(word, "group-alltoall")) return term((int)block, (size_t)r * count + within);
+    if (!strcmp(word, "group-send")) return r == 1 ? term(0, i) : NAN;
+    cr_assert(!strcmp(word, "group-barrier"), "what %s does is not known here", word);
+    return NAN;
+}
+
+/* What must lie in element i of rank r's result; the collective's own definition. */
+static double wanted(const char *word, int n, int r, size_t count, size_t i) {
+    if (!strncmp(word, "group-", 6)) return wanted_of_group(word, n, r, count, i);
+    size_t share = (count + (size_t)n - 1) / (size_t)n;
+    int owner = share ? (int)(i / share) : 0;
+    double sum = 0;
+    for (int q = 0; q < n; q++)
+        sum += term(q, i);
+    if (!strcmp(word, "all-gather")) return term(owner, i);
+    if (strstr(word, "broadcast")) return term(0, i);
+    return sum;
+}
+
+static void make_memory(struct memory *m, const struct json *root, int n, int input) {
+    for (int b = 0; b < BUFFERS; b++) {
+        char path[24];
+        snprintf(path, sizeof path, "sizes/%s", buffers[b]);
+        m->size[b] = (size_t)json_int(root, path);
+        for (int r = 0; r < n; r++) {
+            m->of[b][r] = new_memory(m->size[b]);
+            for (size_t i = 0; b == input && i < m->size[b]; i++)
+                m->of[b][r][i] = term(r, i);
+        }
+    }
+}
+
+static void check_replay(const char *word, int n, size_t count) {
+    struct drawing c;
+    uint64_t in[MOST] = {0}, out[MOST] = {0};
+    make(&c, word, n, count);
+    struct json *root = json_of_collective(&c);
+    struct memory m;
+    int result = buffer_of(json_text(root, "result"));
+    make_memory(&m, root, n, result == OUTPUT ? INPUT : DATA);
+    replay(root, &m, in, out);
+    const struct json *x = json_at(root, "per_rank")->child;
+    for (int r = 0; r < n; r++, x = x->next) {
+        for (size_t i = 0; i < m.size[result]; i++) {
+            double got = m.of[result][r][i], want = wanted(word, n, r, count, i);
+            cr_assert(got == want || (isnan(got) && isnan(want)),
+                      "%s, %d ranks, %zu floats: rank %d, element %zu: %g for %g", word, n, count,
+                      r, i, got, want);
+        }
+        cr_assert_eq(json_int(x, "bytes_in"), (int64_t)in[r]);
+        cr_assert_eq(json_int(x, "bytes_out"), (int64_t)out[r]);
+        cr_assert_eq(json_int(x, "formula/bytes_in"), (int64_t)in[r], "%s, %d ranks, %zu", word, n,
+                     count);
+        cr_assert_eq(json_int(x, "formula/bytes_out"), (int64_t)out[r]);
+        cr_assert_eq(json_at(x, "steps")->count, c.plans[r].step_count);
+        for (int b = 0; b < BUFFERS; b++)
+            free(m.of[b][r]);
+    }
+    json_free(root);
+    collective_free(&c);
+}
+
+/* An all-gather takes whole blocks; a message has two ends; a process group makes several calls of
+ * what is long. Returns 0 where the collective takes no such count. */
+static int takes(const char *word, int n, size_t *count) {
+    if (!strcmp(word, "all-gather")) *count -= *count % (size_t)n;
+    if (!strcmp(word, "group-send") && n == 1) return 0;
+    return strncmp(word, "group-", 6) || *count < 30000;
+}
+
+/* Every collective that can be drawn, up to 8 ranks, and sizes around the ends of chunks (16 n) and
+ * of shares (n). */
+Test(report_collective, the_json_replayed_gives_the_result, .timeout = 60) {
+    char word[COLLECTIVE_WORD];
+    for (int n = 1; n <= (test_short() ? 5 : MOST); n++) {
+        size_t chunks = (size_t)n * 16,
+               counts[] = {0, 1, chunks - 1, chunks, chunks + 1, 17 * 16, 333};
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+            for (int i = 0; collective_word(i, word); i++) {
+                size_t count = counts[k];
+                if (takes(word, n, &count)) check_replay(word, n, count);
+            }
+    }
+}
+
+/* Rounds through scratch, and slices of a pipeline: what only larger data has. */
+Test(report_collective, large_data_too, .timeout = 60) {
+    check_replay("naive", 4, 140000);
+    check_replay("oneshot", 3, 200001);
+    check_replay("ring", 3, 262147);
+    check_replay("tree", 3, 262147);
+    check_replay("group-reduce-scatter", 3, 70001);
+    check_replay("group-alltoall", 4, 40000);
+    check_replay("group-send", 2, 90000);
+}
+
+/* ---- bytes ---- */
+
+/* Any ranks, any size: to the byte. Of chunks of equal length also the textbook's. */
+Test(report_collective, bytes_are_those_of_the_formulas, .timeout = 60) {
+    char word[COLLECTIVE_WORD];
+    for (int n = 1; n <= 64; n += n < 10 || test_short() ? 1 + 8 * test_short() : 7) {
+        size_t even = (size_t)n * 16 * (size_t)(n > 2 ? n - 1 : 1) * 4;
+        size_t counts[] = {0, 1, 15, 16, 17, 1000, 4097, even, 20 * even + 3};
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+            for (int i = 0; collective_word(i, word); i++) {
+                struct drawing c;
+                size_t count = counts[k];
+                if (!takes(word, n, &count)) continue;
+                make(&c, word, n, count);
+                cr_assert(c.has_formula);
+                for (int r = 0; r < n; r++) {
+                    const struct formula *f = &c.formula[r];
+                    uint64_t in = collective_in(&c, r), out = collective_out(&c, r);
+                    cr_assert(in == f->in && out == f->out, "%s, %d ranks, %zu floats, rank %d",
+                              word, n, count, r);
+                    if (f->at_most)
+                        cr_assert(counts[k] != even || (double)in <= f->textbook_in);
+                    else if (counts[k] == even)
+                        cr_assert(fabs((double)in - f->textbook_in) < 0.5 &&
+                                      fabs((double)out - f->textbook_out) < 0.5,
+                                  "%s, %d ranks, %zu floats, rank %d: %g", word, n, count, r,
+                                  f->textbook_in);
+                }
+                cr_assert(collective_is_equal(&c));
+                c.traffic[n > 1 ? 1 : 0] += 4; /* a difference is seen */
+                cr_assert_not(collective_is_equal(&c));
+                collective_free(&c);
+            }
+    }
+}
+
+/* The numbers that a student works out by hand: 1 MiB over 4 ranks. */
+Test(report_collective, bytes_by_hand, .timeout = 30) {
+    static const struct {
+        const char *word;
+        int hops;
+        uint64_t in0, out0, in1, out1; /* KiB */
+    } table[] = {{"ring", 6, 1536, 1536, 1536, 1536},    {"direct", 2, 1536, 1536, 1536, 1536},
+                 {"naive", 2, 3072, 3072, 1024, 1024},   {"fused", 2, 3072, 3072, 1024, 1024},
+                 {"oneshot", 1, 3072, 3072, 3072, 3072}, {"all-gather", 1, 768, 768, 768, 768},
+                 {"broadcast", 1, 0, 3072, 1024, 0}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct drawing c;
+        make(&c, table[i].word, 4, 262144);
+        cr_expect(collective_in(&c, 0) == table[i].in0 << 10 &&
+                      collective_out(&c, 0) == table[i].out0 << 10 &&
+                      collective_in(&c, 1) == table[i].in1 << 10 &&
+                      collective_out(&c, 1) == table[i].out1 << 10,
+                  "%s", table[i].word);
+        int rounds = c.hops.sizes[HOP_SCRATCH] &&
+                     c.hops.sizes[HOP_SCRATCH] < c.count; /* several, through scratch */
+        if (!rounds) cr_expect_eq(c.hops.hops, table[i].hops, "%s", table[i].word);
+        collective_free(&c);
+    }
+}

@@ -1,0 +1,284 @@
+/* The page of --report, from records made by hand: what is computed is right, names are escaped,
+ * and the page stands whatever is missing. tests/app/cli/test_report.c has pages of real runs. */
+#include <math.h>
+
+#include "report/pictures/draw.h"
+#include "report/pictures/window.h"
+#include "tests/harness/text.h"
+#include "tests/app/report/pages.h"
+
+/* Every element that was opened is closed, in order, but for those that HTML never closes; and
+ * quotes of attributes are paired. */
+static void is_well_formed(const char *html) {
+    static const char *const alone[] = {"meta", "link", "!DOCTYPE"};
+    char open[64][24];
+    int depth = 0;
+    for (const char *at = html; (at = strchr(at, '<')); at++) {
+        char name[24];
+        int closes = at[1] == '/', is_alone = 0;
+        if (sscanf(at + 1 + closes, "%23[a-zA-Z0-9!]", name) != 1) cr_assert_fail("%.60s", at);
+        const char *end = at;
+        for (int quoted = 0; *end && (quoted || *end != '>'); end++)
+            quoted ^= *end == '"';
+        cr_assert(*end, "%.60s", at);
+        for (int i = 0; i < 3; i++)
+            is_alone |= !strcmp(name, alone[i]);
+        if (closes) {
+            cr_assert(depth && !strcmp(open[--depth], name), "</%s> closes <%s>", name,
+                      depth < 64 ? open[depth] : "");
+        } else if (!is_alone && end[-1] != '/') {
+            cr_assert_lt(depth, 64);
+            strcpy(open[depth++], name);
+        }
+        at = end;
+        if (closes || (strcmp(name, "script") && strcmp(name, "style"))) continue;
+        char close[32];
+        snprintf(close, sizeof close, "</%s>", name);
+        at = strstr(end, close) - 1; /* what is inside is no HTML */
+    }
+    cr_assert_eq(depth, 0, "<%s> is not closed", open[0]);
+}
+
+static void check_page(struct page *page, const char *has_word, const char *has_not) {
+    size_t bytes;
+    char *text = page_text(page, &bytes);
+    is_well_formed(text);
+    cr_expect_eq(count_of(text, "<section id="), 9);
+    cr_expect(strstr(text, has_word), "no '%s'", has_word);
+    cr_expect(!has_not || !strstr(text, has_not), "'%s'", has_not);
+    cr_expect_lt(bytes, 2000000);
+    /* a loss may be, and a table then says so; a place in a picture may not */
+    cr_expect(!strstr(text, "=\"nan") && !strstr(text, "=\"-nan") && !strstr(text, "Mnan") &&
+                  !strstr(text, ",nan"),
+              "a place is no number");
+    free(text);
+}
+
+static struct run_record runs[3];
+
+static struct page three_runs(int devices) {
+    struct page page = {.count = 3};
+    static const enum run_mode modes[] = {MODE_SINGLE, MODE_DP, MODE_DDP};
+    for (int i = 0; i < 3; i++) {
+        runs[i] = full_record(modes[i], i ? devices : 1);
+        page.run[i] = (struct page_run){.title = mode_title(modes[i]), .run = &runs[i]};
+    }
+    return page;
+}
+
+static void free_runs(void) {
+    for (int i = 0; i < 3; i++)
+        record_free(&runs[i]);
+}
+
+/* Names with HTML in them stand on the page as text. */
+Test(page, names_are_escaped, .timeout = 30) {
+    struct page page = three_runs(4);
+    size_t bytes;
+    page.run[1].title = "<img src=x onerror=alert(1)>";
+    page.run[1].judged = PAGE_APART, page.run[1].verdict = "<script>x</script>\n";
+    page.stopped = "ended \"by\" <signal> 2";
+    check_page(&page, "&#60;img src=x onerror=alert(1)&#62;", "<img");
+    char *text = page_text(&page, &bytes);
+    cr_expect(!strstr(text, "<i>m</i>") && !strstr(text, "<b>conv"));
+    cr_expect(strstr(text, "&#60;i&#62;m"));
+    cr_expect_eq(count_of(text, "<script"), 1, "the page's own, and no other");
+    cr_expect_eq(count_of(text, "</script>"), 1);
+    cr_expect(strstr(text, "did not train the same model"));
+    free(text);
+    free_runs();
+}
+
+/* 64 devices that all send to all: the page is whole, and not too large. */
+Test(page, many_devices, .timeout = 60) {
+    struct page page = three_runs(64);
+    for (int a = 0; a < 64; a++)
+        for (int b = 0; b < 64; b++)
+            if (a != b) traffic_add(runs[2].traffic, a, b, 700 * (uint64_t)(1 + (b > 40)));
+    check_page(&page, "4032 links, not drawn", "nan to");
+    check_page(&page, "each of devices 41 to 63", "device 63 to device 62");
+    free_runs();
+}
+
+/* Losses that agree in many digits have long labels, which stay inside the picture. */
+Test(page, labels_of_values_fit, .timeout = 30) {
+    struct page page = three_runs(2);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < runs[i].steps; k++)
+            runs[i].losses[k] = 12.30259 + 0.000013 * k;
+    size_t bytes;
+    char *text = page_text(&page, &bytes), *at = strstr(text, "class=\"loss narrow\"");
+    cr_assert_not_null(at);
+    *strstr(at, "</svg>") = 0;
+    int labels = 0;
+    while ((at = strstr(at, "<text x=\"")) != NULL) {
+        double x = strtod(at + 9, NULL);
+        if (!strncmp(strchr(at, '>'), ">12.30", 6)) { /* ends at x; 8 digits of 12 px are 60 wide */
+            cr_expect(x > 60 && strstr(at, "quiet end") < strchr(at, '>'), "%.80s", at);
+            labels++;
+        }
+        at += 9;
+    }
+    cr_expect_geq(labels, 3);
+    free(text);
+    free_runs();
+}
+
+/* A title with a comma is said so that the sentence can be read. */
+Test(page, titles_in_sentences, .timeout = 30) {
+    struct page page = three_runs(4);
+    page.run[1].title = "DP, loss in forward";
+    check_page(&page, " in DP on 4 devices with the loss in forward (", "in DP, loss in forward");
+    check_page(&page, "<th scope=\"col\">DP, loss in forward</th>", NULL);
+    free_runs();
+}
+
+/* A speed that another program took a core from is said to be so, and no other. */
+Test(page, a_busy_machine_is_said, .timeout = 30) {
+    struct page page = three_runs(2);
+    for (int i = 0; i < 3; i++)
+        runs[i].cores = 2;
+    check_page(&page, "A step took", "the machine was busy");
+    runs[2].device[1].no_core_ns = (int64_t)(runs[2].training_seconds * 0.4e9);
+    check_page(&page, "; the machine was busy: DDP was without a core for 40 % of its time.",
+               "single was without");
+    free_runs();
+}
+
+/* After one epoch there is one accuracy, after one step one loss, and a chart of one point would
+ * show nothing: it stands in the tables alone. */
+Test(page, one_point_is_no_chart, .timeout = 60) {
+    struct page page = three_runs(2);
+    for (int i = 0; i < 3; i++)
+        runs[i].epoch_count = 1;
+    size_t bytes;
+    char *text = page_text(&page, &bytes);
+    cr_expect(!strstr(text, "class=\"accuracy wide\"") && strstr(text, "test accuracy"));
+    cr_expect(strstr(text, "class=\"loss wide\""));
+    free(text);
+    for (int i = 0; i < 3; i++)
+        runs[i].steps = 1;
+    text = page_text(&page, &bytes);
+    cr_expect(!strstr(text, "class=\"loss wide\"") && strstr(text, "last loss"));
+    free(text);
+    free_runs();
+}
+
+Test(page, what_is_missing_is_said, .timeout = 60) {
+    struct page page = three_runs(2);
+    page.run[1].run = NULL, page.run[1].missing = "out of <memory>";
+    check_page(&page, "DP is missing: out of &#60;memory&#62;", NULL);
+    page.stopped = "ended by signal 2";
+    check_page(&page, "Stopped early: ended by signal 2", NULL);
+    check_page(&page, "The command ended before two runs could be compared.", "compares no models");
+    page.run[0].run = page.run[2].run = NULL;
+    check_page(&page, "Nothing was measured", NULL);
+    free_runs();
+    /* a run without a step */
+    page = three_runs(2);
+    for (int i = 0; i < 3; i++) {
+        span_log_free(&runs[i].kept);
+        runs[i].steps = runs[i].epoch_count = runs[i].images = 0;
+        runs[i].training_seconds = 0;
+        /* one that was resumed at its end is only evaluated */
+        struct span s = {.phase = PHASE_EVALUATE, .start_ns = 10, .end_ns = 20};
+        span_log_init(&runs[i].kept, 1), span_add(&runs[i].kept, &s);
+    }
+    check_page(&page, "DDP did no step.", "id=\"timeline\"");
+    free_runs();
+    /* without spans, and a loss that is not finite */
+    page = three_runs(2);
+    for (int i = 0; i < 3; i++) {
+        span_log_free(&runs[i].kept);
+        runs[i].timed = 0;
+        runs[i].losses[3] = NAN, runs[i].losses[4] = INFINITY;
+        free(runs[i].traffic), runs[i].traffic = NULL;
+    }
+    page.stopped = NULL;
+    runs[2].spans_lost = 5;
+    check_page(&page, "No spans of a step were recorded", "Stopped early");
+    check_page(&page, "the loss is not finite since step 3", NULL);
+    check_page(&page, "5 spans were lost", NULL);
+    free_runs();
+}
+
+/* Steps of 100 us each, the third of 5, 9 and 1 ms: those of the usual length are shown. */
+Test(page, the_window_is_a_usual_step, .timeout = 30) {
+    static const int64_t lengths[] = {9000, 100, 5000, 100, 101, 100, 1000};
+    struct run_record r = {.mode = MODE_SINGLE, .devices = 1, .steps = 7};
+    struct window w;
+    int64_t start = 5000000;
+    span_log_init(&r.kept, 1);
+    for (int step = 0; step < 7; step++) {
+        struct span s = {.step = step, .phase = PHASE_FORWARD, .start_ns = start};
+        s.end_ns = start + lengths[step] - 10;
+        span_add(&r.kept, &s);
+        start += lengths[step];
+    }
+    cr_assert_eq(window_open(&w, &r, 2), OK);
+    cr_expect(w.first_step == 4 || w.first_step == 3, "%d", w.first_step);
+    cr_expect(w.steps == 2 && w.count == 2);
+    window_free(&w);
+    cr_assert_eq(window_open(&w, &r, 20), OK); /* it has fewer */
+    cr_expect_eq(w.steps, 7);
+    window_free(&w);
+    span_log_free(&r.kept);
+    cr_assert_eq(window_open(&w, &r, 2), OK);
+    cr_expect(w.steps == 0 && w.count == 0);
+    window_free(&w);
+}
+
+/* Runs whose loss is not a number are equal without having trained the same model. */
+Test(page, equal_losses_that_are_not_finite_prove_nothing, .timeout = 30) {
+    struct page page = three_runs(2);
+    size_t bytes;
+    page.run[1].judged = page.run[2].judged = PAGE_EQUAL;
+    char *text = page_text(&page, &bytes);
+    cr_expect(strstr(text, "identical to the bit") && !strstr(text, "proves nothing"));
+    free(text);
+    runs[0].losses[runs[0].steps - 1] = NAN;
+    text = page_text(&page, &bytes);
+    char want[64];
+    snprintf(want, sizeof want, "not finite since step %d, from where", runs[0].steps - 1);
+    cr_expect(strstr(text, want), "no '%s'", want);
+    free(text);
+    free_runs();
+}
+
+/* ---- pictures ---- */
+
+struct opened {
+    FILE *file;
+    char names[400];
+    const char *refused; /* NULL: all */
+};
+
+static int open_named(void *context, const char *name, FILE **file) {
+    struct opened *o = context;
+    if (!o->refused || !strcmp(name, o->refused)) return fail(ERR_FAILED, "refused: %s", name);
+    strcat(strcat(o->names, name), " ");
+    *file = o->file;
+    return OK;
+}
+
+static int close_named(void *context) {
+    (void)context;
+    return OK;
+}
+
+/* A picture that cannot be written keeps no other from being written. */
+Test(page, pictures_beside_one_that_fails, .timeout = 30) {
+    struct page page = three_runs(2);
+    char names[PAGE_PICTURES][PICTURE_NAME];
+    struct opened o = {.file = fopen("/dev/null", "w"), .refused = "memory.svg"};
+    const struct picture_files files = {open_named, close_named, &o};
+    cr_expect_eq(page_pictures(&page, &files), ERR_FAILED);
+    cr_expect_str_eq(error_message(), "refused: memory.svg");
+    cr_expect(strstr(o.names, "timeline.svg") && strstr(o.names, "traffic-ddp.svg"), "%s", o.names);
+    o.refused = NULL;
+    cr_expect_eq(page_pictures(&page, &files), ERR_FAILED);
+    cr_expect_not_null(strstr(error_message(), " more pictures"), "%s", error_message());
+    fclose(o.file);
+    cr_expect_eq(page_picture_names(names), PAGE_PICTURES);
+    free_runs();
+}

@@ -1,0 +1,296 @@
+/* The profile of records that are made by hand: every figure is in its place and unit, what device
+ * 0 has more of is found, in order, and what it has more of by chance is not called a cause. */
+#include <math.h>
+
+#include "report/excess.h"
+#include "report/findings.h"
+#include "report/profile_table.h"
+#include "report/text.h"
+#include "tests/app/report/records.h"
+
+static void profile(FILE *file, const struct run_record *run) {
+    profile_table(file, 80, "DP", run, 1);
+}
+static void narrow(FILE *file, const struct run_record *run) {
+    profile_table(file, 22, "DP", run, 1);
+}
+
+/* No line is longer, unless it is one word. */
+static void fits(const char *text, int width) {
+    for (const char *line = text; *line;) {
+        const char *end = strchr(line, '\n');
+        int length = (int)(end - line);
+        const char *word = line + strspn(line, " ");
+        cr_expect(length <= width || !memchr(word, ' ', (size_t)(end - word)), "%d columns: %.*s",
+                  length, length, line);
+        cr_expect(!length || end[-1] != ' ', "ends with a space: '%.*s'", length, line);
+        line = end + 1;
+    }
+}
+
+Test(profile, table, .timeout = 30) {
+    struct run_record run = make(MODE_DP, 3);
+    char *text = text_of(profile, &run);
+    has(text, "^DP: 3 devices, global batch 250, mean of 10 steps, 1250 images/s$");
+    has(text, "^ +device 0 +device 1 +device 2$");
+    has(text, "^memory at its peak +9 MiB +4 MiB +5 MiB$");
+    has(text, "^  activations +7 MiB +2 MiB +3 MiB$");
+    has(text, "^memory now +2 MiB +2 MiB +2 MiB$");
+    has(text, "^bytes in, a step +7 MiB +1 MiB +1 MiB$");
+    has(text, "^bytes out, a step +9 MiB +512 KiB +512 KiB$");
+    has(text, "^ms a step, busy +6.000 +4.100 +4.200$");
+    has(text, "^  optimizer +2.000 +- +-$");
+    has(text, "^  \\(waiting\\) +0.500 +- +-$");
+    has(text, "^  \\(without a core\\) +0.200 +0.300 +0.400$");
+    /* the rest of 200 ms */
+    has(text, "^  \\(idle\\) +192.600 +195.600 +195.400$");
+    has(text, "^busy share of a step +3 % +2 % +2 %$");
+    has(text, "memory at peak 1.50 \\(44 %,$");
+    has(text, "^  below 75 %, most on device 0\\), bytes in 2.33 \\(14 %, below 75 %, most on");
+    has(text, "^  memory at peak: activations \\+4.5 MiB$");
+    has(text, "^  link bytes a step: bytes out \\+8.5 MiB, bytes in \\+6 MiB$");
+    has(text, "^  ms a step: optimizer \\+2.000 \\(spread 0.000\\)$");
+    cr_expect(!strstr(text, "evaluate") && !strstr(text, "proof") && !strstr(text, "allreduce"),
+              "%s", text);
+    fits(text, 80);
+    free(text);
+    /* An excess that would be printed as zero is left out. */
+    run.device[0].bytes_in = run.device[1].bytes_in + 4;
+    text = text_of(profile, &run);
+    has(text, "^  link bytes a step: bytes out \\+8.5 MiB$");
+    free(text);
+    record_free(&run);
+    run = make(MODE_SINGLE, 1);
+    text = text_of(profile, &run);
+    has(text, "^DP: 1 device, ");
+    has(text, "^  memory at peak: nothing$");
+    fits(text, 80);
+    free(text);
+    record_free(&run);
+}
+
+/* Makes devices 1 and up equal in all but their times. */
+static struct run_record make_equal(enum run_mode mode, int devices) {
+    struct run_record r = make(mode, devices);
+    for (int d = 2; d < devices; d++)
+        r.device[d].memory = r.device[1].memory;
+    return r;
+}
+
+Test(profile, equal_devices_share_a_column, .timeout = 30) {
+    struct run_record run = make_equal(MODE_DP, 8);
+    run.cores = 2;
+    char *text = text_of(profile, &run);
+    has(text, "^DP: 8 devices on 2 cores, ");
+    has(text, "^ +device 0 +devices 1-7$");
+    has(text, "^memory at its peak +9 MiB +4 MiB$");
+    has(text, "^  forward +4.000 +4.400$"); /* the mean of 4.1 to 4.7 */
+    fits(text, 80);
+    free(text);
+    run.device[5].bytes_out += run.device[5].bytes_out / 50; /* 2 % more */
+    text = text_of(profile, &run);
+    has(text, "^ +device 0 +devices 1-4 +device 5$");
+    has(text, "^ +devices 6-7$"); /* below */
+    free(text);
+    record_free(&run);
+}
+
+Test(profile, many_devices_and_few_columns, .timeout = 30) {
+    static const int counts[] = {1, 8, 64};
+    for (int equal = 0; equal < 2; equal++)
+        for (int i = 0; i < 3; i++)
+            for (int mode = MODE_DP; mode <= MODE_DDP; mode++) {
+                struct run_record run = (equal ? make_equal : make)((enum run_mode)mode, counts[i]);
+                char *text = text_of(profile, &run), last[32];
+                fits(text, 80);
+                snprintf(last, sizeof last, equal && counts[i] > 1 ? "devices 1-%d" : "device %d",
+                         counts[i] - 1);
+                cr_expect(strstr(text, last), "no '%s' in %s", last, text);
+                free(text);
+                text = text_of(narrow, &run);
+                fits(text, 22);
+                has(text, "^memory at its peak$");
+                has(text, "^ +9 MiB( |$)");
+                free(text);
+                record_free(&run);
+            }
+}
+
+/* The largest first; only what device 0 has more of. */
+Test(profile, excess, .timeout = 30) {
+    struct run_record run = make(MODE_DP, 2);
+    struct excess list[EXCESS_MAX];
+    run.device[0].memory.at_peak[MEM_GATHERED] = 100, run.device[0].memory.at_peak[MEM_INPUT] = 300,
+    run.device[1].memory.at_peak[MEM_INPUT] = 100;
+    run.device[1].memory.at_peak[MEM_COMM] = 5000; /* less on device 0 is no excess */
+    run.device[0].memory.at_peak[MEM_ACTIVATIONS] = run.device[1].memory.at_peak[MEM_ACTIVATIONS];
+    cr_assert_eq(profile_excess(&run, EXCESS_MEMORY, list), 2);
+    cr_assert(!strcmp(list[0].name, "input") && list[0].amount == 200 &&
+              !strcmp(list[1].name, "gathered output") && list[1].amount == 100);
+    cr_assert_eq(profile_excess(&run, EXCESS_TRAFFIC, list), 2);
+    cr_assert(!strcmp(list[0].name, "bytes out") && list[0].amount == 8.5 * MIB &&
+              list[1].amount == 6.0 * MIB);
+    run.device[0].phase_ns[PHASE_REDUCE] = 50000000;
+    run.device[0].phase_median_ns[PHASE_REDUCE] = 5000000;
+    cr_assert_eq(profile_excess(&run, EXCESS_TIME, list), 2);
+    cr_assert(!strcmp(list[0].name, "reduce") && list[0].amount == 5e6 &&
+              !strcmp(list[1].name, "optimizer") && list[1].amount == 2e6);
+    record_free(&run);
+    run = make(MODE_SINGLE, 1);
+    for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++)
+        cr_assert_eq(profile_excess(&run, kind, list), 0);
+    record_free(&run);
+}
+
+/* A difference within the spread of the steps is not called a cause, nor one of the mean alone. */
+Test(profile, chance_is_no_cause, .timeout = 30) {
+    struct run_record run = make(MODE_DP, 3);
+    struct excess list[EXCESS_MAX];
+    struct device_record *first = &run.device[0];
+    first->phase_ns[PHASE_FORWARD] = 60000000, first->phase_median_ns[PHASE_FORWARD] = 6000000;
+    first->phase_ns[PHASE_LOSS] = 1000000; /* one step of 1 ms, the others nothing */
+    for (int d = 0; d < 3; d++)
+        run.device[d].phase_spread_ns[PHASE_FORWARD] = 1500000;
+    /* 1.85 ms over the others, and 1.5 sqrt(1 + 1/2) = 1.837 ms of spread */
+    cr_assert_eq(profile_excess(&run, EXCESS_TIME, list), 3);
+    cr_assert(!strcmp(list[0].name, "optimizer") && !strcmp(list[1].name, "forward") &&
+              !strcmp(list[2].name, "loss"));
+    cr_assert(!list[0].within_spread && !list[1].within_spread && list[2].within_spread);
+    cr_assert_float_eq(list[1].spread, 1837117, 1);
+    first->phase_spread_ns[PHASE_FORWARD] = 1600000;
+    cr_assert_eq(profile_excess(&run, EXCESS_TIME, list), 3);
+    cr_assert(list[1].within_spread && !strcmp(list[1].name, "forward"));
+    char *text = text_of(profile, &run);
+    has(text,
+        "^  ms a step: optimizer \\+2.000 \\(spread 0.000\\); within the spread of the steps:$");
+    has(text, "^    forward, loss$");
+    free(text);
+    record_free(&run);
+}
+
+Test(profile, imbalance, .timeout = 30) {
+    struct run_record run = make(MODE_DP, 3);
+    struct imbalance i = imbalance_of(&run, LOAD_MEMORY); /* 9, 4 and 5 MiB */
+    cr_assert(i.max_to_mean == 1.5 && fabs(i.min_to_max - 4.0 / 9) < 1e-12 && i.most == 0);
+    for (int d = 0; d < 3; d++)
+        run.device[d].busy_ns = 0;
+    i = imbalance_of(&run, LOAD_BUSY);
+    cr_assert(i.max_to_mean == 1 && i.min_to_max == 1);
+    run.device[2].busy_ns = 3;
+    i = imbalance_of(&run, LOAD_BUSY);
+    cr_assert(i.max_to_mean == 3 && i.min_to_max == 0 && i.most == 2);
+    record_free(&run);
+}
+
+static struct profiled runs;
+static void findings(FILE *file, const struct run_record *unused) {
+    (void)unused;
+    profile_findings(file, 80, &runs);
+}
+static void narrow_findings(FILE *file, const struct run_record *unused) {
+    (void)unused;
+    profile_findings(file, 20, &runs);
+}
+
+static char *one_line(char *text) {
+    for (char *p = text, *to = text;; p++) {
+        while (*p == '\n' && p[1] == ' ' && p[2] == ' ')
+            p += 2;
+        if (!(*to++ = *p)) return text;
+    }
+}
+
+Test(profile, findings, .timeout = 30) {
+    struct run_record dp = make_equal(MODE_DP, 4), lif = make_equal(MODE_DP, 4),
+                      ddp = make_equal(MODE_DDP, 4);
+    struct device_record *first = &dp.device[0];
+    lif.loss_in_forward = 1;
+    dp.cores = lif.cores = ddp.cores = 2;
+    /* of 5 MiB over the others 3 are outputs, 1 is input and 1 the optimizer's */
+    first->memory.at_peak[MEM_ACTIVATIONS] -= 5 * MIB;
+    first->memory.at_peak[MEM_GATHERED] = 3 * MIB;
+    first->memory.at_peak[MEM_INPUT] = first->memory.at_peak[MEM_OPTIMIZER] = MIB;
+    first->phase_ns[PHASE_GATHER] = 10000000, first->phase_median_ns[PHASE_GATHER] = 1000000;
+    first->busy_ns += 10000000;
+    lif.device[0].memory.total_peak = 6 * MIB;
+    for (int d = 0; d < 4; d++)
+        ddp.device[d].memory.total_peak = 5 * MIB,
+        ddp.device[d].memory.at_peak[MEM_OPTIMIZER] = MIB;
+    ddp.parameter_count = ddp.trainable_count = 1000;
+    first->step_median_ns = 9000000, ddp.device[0].step_median_ns = 8000000;
+    first->step_spread_ns = 300000, ddp.device[0].step_spread_ns = 400000;
+    runs = (struct profiled){.dp = &dp, .loss_in_forward = &lif, .ddp = &ddp, .details = 1};
+    struct ledger pytorch[4] = {{.total_peak = 0}};
+    uint64_t saved[4] = {2 * MIB};
+    for (int d = 0; d < 4; d++)
+        pytorch[d].total_peak = 4 * MIB, pytorch[d].at_peak[MEM_ACTIVATIONS] = 3 * MIB;
+    pytorch[0].peak[MEM_GRADS] = 2 * MIB;
+    runs.dp_beside = runs.ddp_beside =
+        (struct beside_pytorch){.devices = 4, .pytorch = pytorch, .saved = saved};
+    runs.dp_beside.title = "DP";
+    runs.dp_beside.duet = &dp;
+    runs.ddp_beside.duet = &ddp;
+    char *text = text_of(findings, NULL);
+    fits(text, 80);
+    one_line(text);
+    has(text, "holds 5 MiB more than the others on average: outputs \\+3 MiB \\(60 %\\), "
+              "optimizer \\+1 MiB \\(20 %\\), batch \\+1 MiB \\(20 %\\)\\.$");
+    has(text,
+        "busy for 3.000 ms a step .* outputs 1.000 \\(33 %\\), optimizer 2.000 \\(67 %\\)\\.$");
+    has(text, "^The loss in forward changes device 0's peak by -3 MiB, .* gather, loss and "
+              "scatter_grad by -1.000 ms\\.$");
+    has(text, "^DDP in place of DP changes the peak of device 0 by -4 MiB and of each other by "
+              "\\+1 MiB");
+    has(text, "and the state of adam as well: 1 MiB on each, 4 MiB in all, where DP holds 1 MiB on "
+              "device 0 alone\\.$");
+    has(text,
+        "^PyTorch's DataParallel would hold 4 MiB on device 0, 5 MiB less than Duet: .*batch "
+        "-1 MiB \\(scattered from the host\\), outputs -3 MiB; later reduce_add_coalesced "
+        "builds one more set of gradients there, 2 MiB in all; and 4 MiB on another at most, as "
+        "much as Duet \\(computed; --as pytorch\\)\\.$");
+    has(text, "^PyTorch's DDP would hold 4 MiB on each device, 1 MiB less than Duet: ");
+    has(text, "^DDP is faster: its median step takes 8.00 ms, that of DP 9.00 \\(spread 0.50\\)");
+    /* DP: 3 ms on device 0 alone, and the longest forward, 4.3 ms. DDP: 6 ms. */
+    has(text, "^But 4 devices share 2 cores. .* 7.30 ms in DP and 6.00 in DDP \\(computed");
+    free(text);
+    for (dp.computed = 0; dp.computed < 2; dp.computed++) {
+        text = text_of(narrow_findings, NULL);
+        fits(text, 22);
+        free(text);
+    }
+    dp.computed = 0;
+    /* less than their spread apart; no state */
+    first->step_median_ns = 8400000;
+    for (int d = 0; d < 4; d++)
+        ddp.device[d].memory.at_peak[MEM_OPTIMIZER] = 0;
+    text = one_line(text_of(findings, NULL));
+    has(text, "^Neither is faster: the median step of DP takes 8.40 ms and that of DDP 8.00");
+    has(text, "with adam every device of DDP would hold 7.81 KiB more");
+    free(text);
+    /* modelled: steps have no spread, and GPU 0 and the others are compared */
+    snprintf(dp.modelled, sizeof dp.modelled, "4 x v100");
+    snprintf(ddp.modelled, sizeof ddp.modelled, "4 x v100");
+    first->step_spread_ns = ddp.device[0].step_spread_ns = 0;
+    for (runs.details = 0; runs.details < 2; runs.details++) {
+        text = one_line(text_of(findings, NULL));
+        has(text, "is faster: its modelled step takes 8.00 ms, that of D?P 8.40\\. ");
+        has(text, "^GPU 0 is busy [34] % of a step of DP, the others 2 %: optimizer 2.0 ms, gather "
+                  "1.0 ms; in DDP they are busy 2 %\\.$");
+        free(text);
+    }
+    runs = (struct profiled){.ddp = &ddp, .details = 1};
+    text = text_of(findings, NULL);
+    cr_expect(!strstr(text, "DP holds") && !strstr(text, "faster"), "%s", text);
+    free(text);
+    record_free(&dp), record_free(&lif), record_free(&ddp);
+}
+
+Test(profile, wrapped_text, .timeout = 30) {
+    char *text;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+    text_wrap(f, 12, 1, 3, "one two three four thirteen-letters x");
+    fclose(f);
+    cr_expect_str_eq(text, " one two\n   three\n   four\n   thirteen-letters\n   x\n");
+    free(text);
+}

@@ -1,0 +1,86 @@
+/* comm/ and wrong arguments: the size of a job, the environment of a rank, deadlines, blobs that
+ * are too large. Each is refused with ERR_USAGE and the value, before anything is started. */
+#include "tests/core/comm/shared.h"
+
+static int nothing_entry(void *context) {
+    (void)context;
+    return 0;
+}
+
+Test(comm_usage, launcher_refuses_wrong_arguments, .timeout = 30) {
+    static const int SIZES[] = {0, -1, 65, 1 << 30};
+    struct launch_result result;
+    for (int i = 0; i < 4; i++) {
+        struct launch launch = {.world_size = SIZES[i], .entry = nothing_entry};
+        char size[20];
+        snprintf(size, sizeof size, ": %d: ", SIZES[i]);
+        cr_assert_eq(launch_ranks(&launch, &result), ERR_USAGE);
+        cr_assert(result.exit_status == 2 && strstr(error_message(), size), "%s", error_message());
+    }
+    cr_assert_eq(launch_ranks(&(struct launch){.world_size = 1}, &result), ERR_USAGE);
+}
+
+Test(comm_usage, open_refuses_a_strange_environment, .timeout = 30) {
+    static const char *const BAD[][4] = {
+        /* RANK, WORLD_SIZE, DUET_SHARED_FD, the variable the error names */
+        {"0", NULL, "0", "WORLD_SIZE"},
+        {NULL, "2", "0", "RANK"},
+        {"2", "2", "0", "RANK: 2"},
+        {"-1", "2", "0", "RANK: -1"},
+        {"1x", "2", "0", "1x"},
+        {"0", "65", "0", "65"},
+        {"0", "", "0", "WORLD_SIZE"},
+        {"0", "2", NULL, "SHARED_FD"},
+        {"0", "2", "0", "descriptor 0"},
+        {"0", "2", "777", "777"},
+        {"0", "2", "99999999999999999999", "SHARED_FD"},
+    };
+    struct comm *comm = (struct comm *)1;
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        unsetenv("RANK"), unsetenv("WORLD_SIZE"), unsetenv("DUET_SHARED_FD");
+        setenv("DUET_COMM_FD", "0", 1);
+        if (BAD[i][0]) setenv("RANK", BAD[i][0], 1);
+        if (BAD[i][1]) setenv("WORLD_SIZE", BAD[i][1], 1);
+        if (BAD[i][2]) setenv("DUET_SHARED_FD", BAD[i][2], 1);
+        cr_assert_eq(comm_open(&comm, NULL), ERR_USAGE, "case %zu", i);
+        cr_assert(comm == NULL && strstr(error_message(), BAD[i][3]), "case %zu: %s", i,
+                  error_message());
+    }
+    static const double TIMEOUTS[] = {-1, NAN, INFINITY, 1e300};
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(comm_open(&comm, &(struct comm_options){.timeout_s = TIMEOUTS[i]}), ERR_USAGE);
+    comm_close(NULL);
+    comm_abort(NULL, ERR_FAILED, "nobody hears it");
+}
+
+/* A process joins its job once: the inherited descriptors are closed or taken after that. */
+static int join_twice_entry(void *context) {
+    struct job_case *test = context;
+    struct comm *comm = join(test), *again;
+    if (!comm) return 1;
+    RANK_CHECK(comm, test->page, comm_open(&again, NULL) == ERR_USAGE && !again);
+    RANK_CHECK(comm, test->page, comm_check(comm) == OK);
+    return end_rank(comm, OK);
+}
+
+Test(comm_usage, joined_once, .timeout = 30) {
+    struct job_case test = {.page = new_page(), .timeout_s = 20};
+    run_well(2, join_twice_entry, &test);
+}
+
+static int oversize_entry(void *context) {
+    struct job_case *test = context;
+    struct comm *comm = join(test);
+    if (!comm) return 1;
+    char *big = calloc(3, COMM_BLOB_BYTES);
+    RANK_CHECK(comm, test->page,
+               comm_exchange(comm, big, COMM_BLOB_BYTES + 1, -1, big, NULL) == ERR_USAGE);
+    free(big);
+    RANK_OK(comm, test->page, comm_barrier(comm, "still good"));
+    return end_rank(comm, OK);
+}
+
+Test(comm_usage, more_than_a_blob_is_refused, .timeout = 30) {
+    struct job_case test = {.page = new_page(), .timeout_s = 20};
+    run_well(2, oversize_entry, &test);
+}

@@ -1,0 +1,275 @@
+/* The parts of the GPU's device layer that need no GPU: the arithmetic of its clock, the bytes of
+ * its handles, the allocator of its memory, and the text of a refusal. GPUs of the machine are
+ * hidden first, so these tests give the same result everywhere. duet doctor checks GPUs. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "device/arena.h"
+#include "device/event_clock.h"
+#include "device/gpu_handle.h"
+#include "tests/core/device/shared.h"
+
+static const int64_t MS = 1000000;
+
+/* ---- clock ---- */
+
+Test(event_clock, the_narrowest_look_at_the_host_wins, .timeout = 10) {
+    const int64_t before[4] = {1000, 5000, 9000, 20000}, after[4] = {4000, 6000, 12000, 21001};
+    struct event_clock clock = {0};
+    cr_assert_eq(event_clock_anchor(&clock, before, after, 4), 1);
+    cr_assert_eq(clock.anchor_ns, 5500);
+    cr_assert_eq(clock.window_ns, 1000);
+    cr_assert_eq(event_clock_anchor(&clock, before, after, 1), 0);
+    cr_assert_eq(clock.anchor_ns, 2500);
+}
+
+Test(event_clock, spans_lie_where_the_events_were, .timeout = 10) {
+    const int64_t before = 7000 * MS, after = before + 10000;
+    struct event_clock clock = {0};
+    int64_t start, end;
+    event_clock_anchor(&clock, &before, &after, 1);
+    event_clock_span(&clock, 2.5f, 0.25f, &start, &end);
+    cr_assert_eq(start, before + 5000 + 5 * MS / 2);
+    cr_assert_eq(end, start + MS / 4);
+    event_clock_span(&clock, 2.75f, 0.001f, &start, &end);
+    cr_assert_eq(start, before + 5000 + 11 * MS / 4);
+}
+
+Test(event_clock, spans_of_a_lane_never_overlap_nor_run_backwards, .timeout = 10) {
+    int64_t before = 1000 * MS, after = before, start, end, last;
+    struct event_clock clock = {0};
+    event_clock_anchor(&clock, &before, &after, 1);
+    event_clock_span(&clock, 10, 5, &start, &last);
+    before = after = 1014 * MS; /* by the new anchor the time is 1 ms less than by the old one */
+    event_clock_anchor(&clock, &before, &after, 1);
+    event_clock_span(&clock, 0, 0.5f, &start, &end);
+    cr_assert_eq(start, last);
+    cr_assert_geq(end, start, "an interval that was cut to nothing");
+    event_clock_span(&clock, 2, -0.0005f, &start, &end);
+    cr_assert_eq(start, 1016 * MS);
+    cr_assert_eq(end, start, "two events at once may measure a little below 0");
+}
+
+/* An hour of kernels of 10 us, 1 ms apart. The anchor moves every 256 ms, so the error is only the
+ * sum of the roundings of these moves. */
+Test(event_clock, an_hour_without_a_look_at_the_host_stays_exact, .timeout = 30) {
+    const int64_t at = 0;
+    const int steps = 3600 * 1000;
+    /* 14,000 moves, each rounded by at most 15 ns, most of which cancel */
+    static const int64_t BOUND_NS = 500 * 1000;
+    struct event_clock clock = {0};
+    int64_t start = 0, end = 0, anchor = 0, worst = 0;
+    event_clock_anchor(&clock, &at, &at, 1);
+    for (int i = 1; i <= steps; i++) {
+        int64_t truth = i * MS + i % 977;
+        float ms = (float)((double)(truth - anchor) / MS);
+        if (event_clock_is_far(ms)) {
+            event_clock_move(&clock, ms);
+            anchor = truth;
+            ms = 0;
+        }
+        event_clock_span(&clock, ms, 0.01f, &start, &end);
+        int64_t off = start > truth ? start - truth : truth - start;
+        if (off > worst) worst = off;
+    }
+    cr_assert_lt(worst, BOUND_NS, "%lld ns off", (long long)worst);
+    float direct = (float)(steps + 0.11);
+    cr_assert_gt(
+        (steps + 0.11 - (double)direct) * (steps + 0.11 - (double)direct), 1e-4,
+        "the plain way, one anchor for all, is off by more than 10 us: that is why it moves");
+}
+
+Test(event_clock, an_anchor_grows_old_after_a_second, .timeout = 10) {
+    const int64_t at = 5 * MS;
+    struct event_clock clock = {0};
+    event_clock_anchor(&clock, &at, &at, 1);
+    cr_assert(!event_clock_is_old(&clock, at + 999 * MS));
+    cr_assert(event_clock_is_old(&clock, at + 1001 * MS));
+    event_clock_move(&clock, 800);
+    cr_assert(event_clock_is_old(&clock, at + 1001 * MS),
+              "moved by the GPU's clock it is no younger");
+    cr_assert_eq(clock.anchor_ns, at + 800 * MS);
+}
+
+/* ---- handles ---- */
+
+static struct memory_handle some_handle(unsigned char uuid) {
+    struct gpu_handle gpu = {
+        .slab = 0x7f0000200000u, .slab_bytes = 4 << 20, .pid_namespace = gpu_pid_namespace()};
+    struct memory_handle handle = {
+        .offset = 512, .size = 1024, .pid = (int32_t)getpid(), .device = 3};
+    for (int i = 0; i < GPU_IPC_BYTES; i++)
+        gpu.ipc[i] = (unsigned char)(i + 1);
+    memset(gpu.uuid, uuid, sizeof gpu.uuid);
+    gpu_handle_pack(&handle, &gpu);
+    return handle;
+}
+
+Test(gpu_handle, everything_arrives, .timeout = 10) {
+    struct memory_handle handle = some_handle(9);
+    struct gpu_handle gpu;
+    MUST(gpu_handle_unpack(&handle, &gpu));
+    for (int i = 0; i < GPU_IPC_BYTES; i++)
+        cr_assert_eq(gpu.ipc[i], i + 1);
+    for (int i = 0; i < GPU_UUID_BYTES; i++)
+        cr_assert_eq(gpu.uuid[i], 9);
+    cr_assert_eq(gpu.slab, 0x7f0000200000u);
+    cr_assert_eq(gpu.slab_bytes, 4u << 20);
+    cr_assert_eq(gpu.pid_namespace, gpu_pid_namespace());
+    cr_assert_neq(gpu.pid_namespace, 0);
+}
+
+Test(gpu_handle, nothing_in_it_is_believed, .timeout = 10) {
+    struct memory_handle bad = some_handle(9);
+    struct gpu_handle gpu;
+    bad.size = (4 << 20) - 512;
+    MUST(gpu_handle_unpack(&bad, &gpu));
+    bad.size++;
+    cr_assert_eq(gpu_handle_unpack(&bad, &gpu), ERR_FAILED, "by one byte");
+    MUST_SAY("outside of");
+    bad = some_handle(9), bad.size = 0;
+    cr_assert_eq(gpu_handle_unpack(&bad, &gpu), ERR_FAILED);
+    bad = some_handle(9), bad.offset = UINT64_MAX - 100;
+    cr_assert_eq(gpu_handle_unpack(&bad, &gpu), ERR_FAILED, "the sum overflows");
+    bad = some_handle(9), bad.bytes[3] ^= 1;
+    cr_assert_eq(gpu_handle_unpack(&bad, &gpu), ERR_FAILED);
+    MUST_SAY("another kind");
+}
+
+Test(gpu_handle, an_emulated_device_refuses_it_and_the_other_way_round, .timeout = 10) {
+    struct device *d = test_open(DEVICE_HOST, 0);
+    struct memory_handle handle = some_handle(9);
+    struct gpu_handle gpu;
+    void *memory;
+    int fd;
+    cr_assert_eq(device_import(d, &handle, -1, &memory), ERR_FAILED);
+    MUST(device_export(d, test_floats(d, 10), &handle, &fd));
+    cr_assert_eq(gpu_handle_unpack(&handle, &gpu), ERR_FAILED);
+    cr_assert(!gpu_handles_share(&handle, &handle), "emulated devices are no shared GPU");
+    device_close(d);
+}
+
+Test(gpu_handle, own_is_pid_and_namespace, .timeout = 10) {
+    struct memory_handle handle = some_handle(9);
+    struct gpu_handle gpu;
+    MUST(gpu_handle_unpack(&handle, &gpu));
+    cr_assert(gpu_handle_is_own(&handle, &gpu));
+    gpu.pid_namespace++;
+    cr_assert(!gpu_handle_is_own(&handle, &gpu), "another container's process of the same number");
+    gpu.pid_namespace--;
+    handle.pid++;
+    cr_assert(!gpu_handle_is_own(&handle, &gpu));
+    pid_t child = fork();
+    if (child == 0) { /* a child sees the parent's handle as foreign */
+        handle = some_handle(9), handle.pid = (int32_t)getppid();
+        _exit(gpu_handle_is_own(&handle, &gpu));
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    cr_assert_eq(status, 0);
+}
+
+Test(gpu_handle, equal_uuids_are_one_gpu, .timeout = 10) {
+    struct memory_handle a = some_handle(9), b = some_handle(9), c = some_handle(8);
+    b.offset = 0, b.pid = 1;
+    cr_assert(gpu_handles_share(&a, &b));
+    cr_assert(!gpu_handles_share(&a, &c));
+}
+
+/* ---- arena: the allocator over memory that the CPU must not touch ---- */
+
+Test(arena, it_never_touches_what_it_hands_out, .timeout = 10) {
+    struct arena arena;
+    char *nowhere = (char *)(uintptr_t)0x100000000000u; /* inaccessible: any access would crash */
+    MUST(arena_init(&arena, nowhere, 4096));
+    char *a = arena_alloc(&arena, 1024), *b = arena_alloc(&arena, 1024),
+         *c = arena_alloc(&arena, 2048);
+    cr_assert(a == nowhere && b == nowhere + 1024 && c == nowhere + 2048);
+    cr_assert_null(arena_alloc(&arena, 256));
+    arena_free(&arena, b, 1024);
+    cr_assert_eq(arena_largest(&arena), 1024);
+    arena_free(&arena, a, 1024);
+    arena_free(&arena, c, 2048);
+    cr_assert_eq(arena_largest(&arena), 4096);
+    arena_release(&arena);
+}
+
+/* ---- refusals ---- */
+
+/* CUDA reads this variable at its first call, which has not happened yet. */
+static void hide_gpus(void) {
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+}
+
+static int lines(const char *text) {
+    int n = 0;
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+Test(cuda_refusal, without_a_gpu_probe_and_open_say_why, .timeout = 30) {
+    struct device_config config = test_config(DEVICE_CUDA, 0);
+    struct device *device = NULL;
+    int count = 7;
+    hide_gpus();
+    cr_assert_eq(device_probe(DEVICE_CUDA, &count), ERR_USAGE);
+    cr_assert_eq(count, 0);
+    MUST_SAY("device cuda: ");
+    MUST_SAY("open devices of the kind \"cpu\"");
+    cr_assert_eq(lines(error_message()), 0);
+    cr_assert_eq(device_open(&device, &config), ERR_USAGE);
+    MUST_SAY("open devices of the kind \"cpu\"");
+    cr_assert_null(device);
+    MUST(device_probe(DEVICE_HOST, &count));
+    cr_assert_eq(count, MAX_DEVICES);
+}
+
+/* Runs the command with its GPUs hidden; returns the exit status and what it wrote to stderr. */
+static int run_duet(const char *const *words, char *text, size_t text_bytes) {
+    int pipe_ends[2], status = -1;
+    size_t used = 0;
+    ssize_t n;
+    cr_assert_eq(pipe(pipe_ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        hide_gpus();
+        dup2(pipe_ends[1], 2);
+        dup2(open("/dev/null", O_WRONLY), 1);
+        close(pipe_ends[0]);
+        execv(words[0], (char *const *)(uintptr_t)words);
+        _exit(127);
+    }
+    close(pipe_ends[1]);
+    while (used + 1 < text_bytes &&
+           (n = read(pipe_ends[0], text + used, text_bytes - used - 1)) > 0)
+        used += (size_t)n;
+    text[used] = 0;
+    close(pipe_ends[0]);
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Test(cuda_refusal, the_command_ends_with_one_line_and_status_2, .timeout = 60) {
+    static const char *const modes[] = {"single", "dp", "ddp"};
+    char text[4096];
+    for (int i = 0; i < 3; i++) {
+        const char *words[] = {BUILD_DIR "/duet", "train",     "--device",  "cuda",    "--dataset",
+                               "synthetic",       "--samples", "64",        "--steps", "1",
+                               "--mode",          modes[i],    "--timeout", "20",      NULL};
+        int status = run_duet(words, text, sizeof text);
+        cr_assert_eq(status, 2, "--mode %s: status %d: %s", modes[i], status, text);
+        cr_assert_not_null(strstr(text, "cuda: "), "%s", text);
+        cr_assert_eq(lines(text), 1, "--mode %s: %s", modes[i], text);
+    }
+}
+
+Test(cuda_refusal, auto_takes_the_emulated_devices, .timeout = 60) {
+    const char *words[] = {BUILD_DIR "/duet", "train", "--dataset", "synthetic",
+                           "--steps",         "1",     "--model",   "mlp",
+                           "--device-memory", "64M",   NULL};
+    char text[4096];
+    int status = run_duet(words, text, sizeof text);
+    cr_assert_eq(status, 0, "status %d: %s", status, text);
+}

@@ -1,0 +1,112 @@
+/* Clipping has the same bits wherever the gradients lie, frozen parameters take no part, and an
+ * optimizer with max_norm does what clipping and an optimizer without it do. (PyTorch's numbers:
+ * tests/api/test_parts.c.) */
+#include <math.h>
+
+#include "base/random.h"
+#include "device/clip.h"
+#include "nn/optimizer/optimizer.h"
+#include "tests/core/device/shared.h"
+
+enum { PARAMS = 4, MOST = 40000, TRAINED = 3 };
+
+/* The third is of several pieces. */
+static const struct param_spec specs[PARAMS] = {
+    {"a", 2, {5, 13}, 0}, {"b", 1, {7}, 1}, {"c", 2, {200, 200}, 0}, {"d", 1, {1}, 0}};
+static const int orders[][TRAINED] = {{3, 2, 0}, {0, 2, 3}, {2, 0, 3}};
+
+static void set_gradients(struct param_set *set, double scale, double *norm) {
+    static float values[MOST];
+    long double sum = 0;
+    for (int i = 0; i < PARAMS; i++) {
+        struct rng r;
+        if (!param_trains(&set->param[i])) continue;
+        rng_seed(&r, (uint64_t)i + 1);
+        rng_uniform(&r, values, set->param[i].count, -scale, scale);
+        for (size_t k = 0; k < set->param[i].count; k++)
+            sum += (long double)values[k] * values[k];
+        MUST(copy_to_device(device_compute(set->device), set->param[i].grad.data, values,
+                            set->param[i].count * sizeof *values));
+        MUST(stream_sync(device_compute(set->device)));
+    }
+    *norm = (double)sqrtl(sum);
+}
+
+static void read_all(struct param_set *set, int gradients, float *to) {
+    for (int i = 0; i < PARAMS; i++, to += MOST)
+        MUST(gradients ? param_read_grad(set, i, to) : param_read_value(set, i, to));
+}
+
+Test(clip, has_the_same_bits_wherever_gradients_lie, .timeout = 60) {
+    static float first[PARAMS * MOST], grads[PARAMS * MOST];
+    for (int kind = 0; kind < HOST_KINDS; kind++) {
+        struct device *d = test_open(host_kinds[kind], 0);
+        struct param_set set;
+        struct grad_clip clip = {0};
+        double norm, want, of_first = 0;
+        MUST(param_set_init(&set, d, specs, PARAMS));
+        for (int k = 0; k < 3; k++) {
+            MUST(param_set_relayout_grads(&set, orders[k]));
+            set_gradients(&set, 1, &want);
+            MUST(grad_clip(&clip, &set, 1));
+            MUST(grad_clip_norm(&clip, &norm));
+            cr_assert_float_eq(norm, want, 1e-12 * want);
+            read_all(&set, 1, k ? grads : first);
+            if (!k) of_first = norm;
+            cr_assert(norm == of_first, "order %d: norm %a, not %a", k, norm, of_first);
+            cr_assert(!k || !memcmp(grads, first, sizeof grads), "order %d: gradients differ", k);
+        }
+        set_gradients(&set, 1, &want);
+        read_all(&set, 1, grads);
+        for (int i = 0; i < PARAMS; i++)
+            for (size_t k = 0; k < set.param[i].count; k++)
+                cr_assert_eq(first[i * MOST + (int)k],
+                             grads[i * MOST + (int)k] * clip_factor(1, of_first));
+        MUST(grad_clip(&clip, &set, 2 * want));
+        read_all(&set, 1, first);
+        cr_assert(!memcmp(grads, first, sizeof grads), "a small norm changes no bit");
+        grad_clip_free(&clip);
+        param_set_free(&set);
+        device_close(d);
+    }
+}
+
+/* After three updates: clipped by the optimizer (0), before it (1), or not at all (2). */
+static void train(int who, int used_alone, float *values) {
+    struct device *d = test_open(DEVICE_HOST, 0);
+    struct optimizer_config config = optimizer_default(OPTIMIZER_SGD);
+    struct param_set set;
+    struct optimizer o;
+    struct grad_clip clip = {0};
+    struct step_block *step = (struct step_block *)test_floats(d, 64);
+    char used[PARAMS] = {1, 1, 1, 1};
+    double norm;
+    config.momentum = 0.9;
+    if (!who) config.max_norm = 0.5;
+    MUST(param_set_init(&set, d, specs, PARAMS));
+    MUST(optimizer_init(&o, &set, &config));
+    for (int s = 0; s < 3; s++) {
+        struct step_block block = {.row = 0};
+        optimizer_schedule(&block, &config, 0.25, s);
+        MUST(stream_write(device_compute(d), step, &block, sizeof block));
+        set_gradients(&set, s + 1, &norm);
+        if (who == 1) MUST(grad_clip(&clip, &set, 0.5));
+        MUST(used_alone ? optimizer_step_used(&o, &set, step, used, &block)
+                        : optimizer_step(&o, &set, step));
+    }
+    read_all(&set, 0, values);
+    grad_clip_free(&clip);
+    optimizer_free(&o), param_set_free(&set);
+    device_free(d, step);
+    device_close(d);
+}
+
+Test(clip, an_optimizer_clips_before_each_update, .timeout = 60) {
+    static float values[3][PARAMS * MOST];
+    for (int used = 0; used < 2; used++) {
+        for (int who = 0; who < 3; who++)
+            train(who, used, values[who]);
+        cr_assert(!memcmp(values[0], values[1], sizeof values[0]), "another clipping");
+        cr_assert(memcmp(values[0], values[2], sizeof values[0]), "no clipping");
+    }
+}
