@@ -2,7 +2,6 @@
 #include "mlp.h"
 
 int main(int argc, char **argv) {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     duet_device *devices[DUET_MAX_DEVICES] = {NULL};
     duet_params *params = NULL;
     duet_tape *tape = NULL;
@@ -10,6 +9,7 @@ int main(int argc, char **argv) {
     duet_tensor *X = NULL, *y = NULL;
     double loss;
     int code, n = argc > 1 ? atoi(argv[1]) : 2;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     TRY(duet_devices_open(devices, n, "auto", 64 << 20));
     if (n > 1) printf("Let's use %d devices!\n", n);
     TRY(duet_params_create_model(&params, devices[0], &mlp, CLASSES, 0));

@@ -2,13 +2,13 @@
 #include "mlp.h"
 
 int main(void) {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     duet_device *devices[1] = {NULL};
     duet_params *params = NULL;
     duet_tape *tape = NULL;
     duet_tensor *X = NULL, *y = NULL;
     double loss;
     int code, n = 1;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
     TRY(duet_devices_open(devices, n, "auto", 64 << 20));
     TRY(duet_params_create_model(&params, devices[0], &mlp, CLASSES, 0));
     TRY(duet_tape_create(&tape, devices[0]));
