@@ -32,9 +32,12 @@ int duet_group_join(duet_group **out, const char *name, int rank, int world_size
                     double timeout_s) {
     CHECK_OUT(out);
     if (!name || !*name) return fail(ERR_USAGE, "process group: no name was given");
-    if (world_size < 1 || world_size > DUET_MAX_DEVICES || rank < 0 || rank >= world_size)
-        return fail(ERR_USAGE, "process group: rank %d of %d: give 0 to %d of 1 to %d", rank,
-                    world_size, world_size - 1, DUET_MAX_DEVICES);
+    if (world_size < 1 || world_size > DUET_MAX_DEVICES)
+        return fail(ERR_USAGE, "process group: world size %d: give 1 to %d", world_size,
+                    DUET_MAX_DEVICES);
+    if (rank < 0 || rank >= world_size)
+        return fail(ERR_USAGE, "process group: rank %d of %d: give 0 to %d", rank, world_size,
+                    world_size - 1);
     if (!(timeout_s >= 0 && timeout_s <= 1e9))
         return fail(ERR_USAGE, "process group: timeout %g: give seconds, or 0 for 300", timeout_s);
     return group_join((struct group **)out, name, rank, world_size, timeout_s);

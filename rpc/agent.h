@@ -224,6 +224,7 @@ struct outgoing {
     struct var_list *vars;
 };
 /* What duet_rpc_sync and its like are given; ERR_USAGE where it cannot be. */
+int check_count(const char *function, const struct duet_rpc_value *args, int count);
 int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
                const struct duet_rpc_value *args, int count, double timeout_s);
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o);

@@ -268,14 +268,21 @@ int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *re
     return code;
 }
 
+int check_count(const char *function, const struct duet_rpc_value *args, int count) {
+    if (count < 0 || count > MOST_VALUES)
+        return fail(ERR_USAGE, "rpc: %s: %d arguments: give 0 to %d", function, count, MOST_VALUES);
+    if (count && !args)
+        return fail(ERR_USAGE, "rpc: %s: %d arguments, and NULL in their place", function, count);
+    return OK;
+}
+
 int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
                const struct duet_rpc_value *args, int count, double timeout_s) {
     *o = (struct outgoing){
         .function = function, .args = args, .count = count, .timeout_s = timeout_s};
     if (!rpc || !function)
         return fail(ERR_USAGE, "rpc: call: no %s was given", rpc ? "function" : "worker");
-    if (count < 0 || (count && !args))
-        return fail(ERR_USAGE, "rpc: %s: %d arguments, and no place of them", function, count);
+    CHECK(check_count(function, args, count));
     CHECK(user_name_check(function));
     return find_worker(rpc, to, &o->to);
 }

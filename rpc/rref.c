@@ -181,8 +181,7 @@ int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *arg
         return fail(ERR_USAGE, "rpc: proxy: no %s was given", r ? "method" : "reference");
     if (!r->type[0])
         return fail(ERR_USAGE, "rpc: proxy: %s: the reference is to no object of a class", method);
-    if (count < 0 || (count && !args))
-        return fail(ERR_USAGE, "rpc: %s: %d arguments, and no place of them", method, count);
+    CHECK(check_count(method, args, count));
     if (snprintf(name, NAME_BYTES, "%s.%s", r->type, method) >= NAME_BYTES)
         return fail(ERR_USAGE, "rpc: proxy: the name %.40s... is too long", method);
     CHECK(user_name_check(name));

@@ -66,8 +66,9 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
 
 /* A list that holds itself ends the walk at the depth that is read. */
 static int check_list(const struct duet_rpc_value *v, int depth) {
-    if (v->count < 0 || (v->count && !v->items))
-        return fail(ERR_USAGE, "rpc: a list of %d items, and no place of them", v->count);
+    if (v->count < 0 || v->count > MOST_VALUES || (v->count && !v->items))
+        return fail(ERR_USAGE, "rpc: a list of %d items: give 0 to %d, and where they are",
+                    v->count, MOST_VALUES);
     if (depth < DEEPEST_LIST) return OK;
     return fail(ERR_USAGE,
                 "rpc: lists in lists, more than %d deep: one may hold itself: give others",

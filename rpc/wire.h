@@ -22,8 +22,9 @@
 #include "duet.h"
 
 enum {
-    MOST_VARS = 16,   /* of a message */
-    DEEPEST_LIST = 16 /* lists in lists */
+    MOST_VARS = 16,        /* of a message */
+    MOST_VALUES = 1 << 20, /* of a call or a list */
+    DEEPEST_LIST = 16      /* lists in lists */
 };
 
 /* A reference that was passed on: `child` is its fork for the receiver, 0 on the owner itself. */

@@ -63,8 +63,8 @@ class Package(unittest.TestCase):
     def test_progress_is_one_line(self):
         errors = io.StringIO()
         with contextlib.redirect_stderr(errors):
-            duet.train(**{**SMALL, "quiet": None}, log_interval=1)
-        self.assertIn("\repoch 1 ", errors.getvalue())
+            duet.train(**{**SMALL, "quiet": None})
+        self.assertIn("\rsingle epoch 1/1 ", errors.getvalue())
         self.assertIn("loss 2.", errors.getvalue())
 
     def test_errors_have_the_commands_line(self):

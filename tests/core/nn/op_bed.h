@@ -127,7 +127,7 @@ static inline void bed_open(struct bed *b) {
     static int32_t index[MOST];
     const struct row *r = b->row;
     struct golden_tensor own = {.count = 0};
-    struct step_block block[MOST * sizeof(float) / sizeof(struct step_block)] = {
+    struct step_block block[MOST * sizeof(float) / sizeof(struct step_block) + 1] = {
         {.seed = 7, .step = 3}};
     int n = 0, each = count_of(&r->x, 1), rows = r->samples ? r->x.dims[0] : b->segments.n;
     if (r->is & OWN) {

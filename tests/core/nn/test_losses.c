@@ -149,6 +149,7 @@ Test(losses, minus_100_is_ignored, .timeout = 30) {
             double want = i / 3 == 1 ? 0 : (1.0 / 3 - (i == 0 || i == 8)) * part;
             cr_expect_float_eq(dx[i], want, 1e-6, "%d: %g", i, (double)dx[i]);
         }
+        duet_tensor_free(grad);
     }
     duet_tensor_free(x), duet_tensor_free(labels);
     duet_tape_free(t);
