@@ -115,7 +115,7 @@ static void late(struct worker *w) {
         for (int i = 0; i < 5; i++)
             FAILS(DUET_TIMEOUT,
                   duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.4)), 0.01, &got),
-                  "rpc: worker 'w1': nap: no answer within 0.01 s");
+                  "rpc: worker 'w1': nap: "); /* or it says that its caller has given up */
         GOOD(duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.1)), 0, &got));
         MUST(got.integer == 7);
         const size_t most = (size_t)18 << 30;
