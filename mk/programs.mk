@@ -13,7 +13,7 @@ $(B)/include/duet.h: duet.h $(wildcard duet/*.h)
 $(B)/examples/%: examples/%.c $(B)/include/duet.h $(B)/libduet.a $(EMULATION_LIB)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "cc $<")
-	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a \
+	$(Q)$(CC) $(filter-out -I. -Icore -Iapp,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a \
 	    $(EMULATION_LIB) $(LIBS) -o $@
 
 # One model, three programs: examples/mlp/.
@@ -23,7 +23,7 @@ $(MLP): $(B)/examples/mlp/%: examples/mlp/%.c $(wildcard examples/mlp/m*.? examp
         $(B)/include/duet.h $(B)/libduet.a $(EMULATION_LIB)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "cc $<")
-	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) \
+	$(Q)$(CC) $(filter-out -I. -Icore -Iapp,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) \
 	    $(filter %.c %.a,$^) $(EMULATION_LIB) $(LIBS) -o $@
 
 bench: found $(BENCHES)

@@ -24,7 +24,7 @@ if ((${#names[@]} == 0)); then
     mapfile -t names < <(grep -lE "$words" tests/*/test_*.c tests/*/*/test_*.c |
         sed 's|tests/||; s|\.c$||')
 fi
-started=(tests/*/helper_*.c tests/*/*/helper_*.c bench/*.c examples/*.c) # programs that tests start
+started=(tests/*/*/helper_*.c bench/*.c examples/*.c) # programs that tests start
 started=("${started[@]/#/$build/}")
 make -j"$(nproc)" EMULATION=1 SAN="$san" "$build/duet" "${started[@]%.c}" \
     "${names[@]/#/$build/tests/}" || exit 1

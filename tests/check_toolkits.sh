@@ -56,7 +56,7 @@ check() { # FILE COMMAND...: the compiler's first lines are shown where it fails
     fi
 }
 
-flags=(-D_GNU_SOURCE -DHAVE_CUDA -Wall -Wextra -Werror -pthread -fsyntax-only -I.)
+flags=(-D_GNU_SOURCE -DHAVE_CUDA -Wall -Wextra -Werror -pthread -fsyntax-only -I. -Icore -Iapp)
 kernel_flags=(-x c++ -std=c++17 -fno-exceptions -fno-rtti -Wno-missing-field-initializers
     -include tests/stand_ins/cuda_emulation/launch.h)
 for version in "${versions[@]}"; do
@@ -69,13 +69,13 @@ for version in "${versions[@]}"; do
     while read -r dir; do include+=(-isystem "$dir"); done < <(find "$folder" -name include -type d)
     header=$(find "$folder" -name cuda_runtime_api.h | head -1)
     echo "CUDA $version: CUDART_VERSION $(sed -n 's/^#define CUDART_VERSION *//p' "$header")"
-    for file in */cuda/*.c; do
+    for file in */cuda/*.c */*/cuda/*.c; do
         case $file in
-        tests/* | */absent.c | */library_blas.c | */library_conv.c | */nccl.c | */nccl_library.c) ;;
+        tests/* | */absent.c | */library_blas.c | */nccl.c | */nccl_library.c) ;;
         *) check "$file" "$cc" -std=c11 "${flags[@]}" "${include[@]}" ;;
         esac
     done
-    for file in */cuda/*.cu */cuda/kernels/*.cu; do
+    for file in */cuda/*.cu core/*/cuda/kernels/*.cu; do
         check "$file" "$cxx" "${kernel_flags[@]}" "${flags[@]}" "${include[@]}"
     done
 done
