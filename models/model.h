@@ -130,21 +130,19 @@ duet_var *model_loss(const struct model *model, duet_tape *tape, duet_var *outpu
  * reads a safetensors file, with or without "module." before the names, where a wrong shape or a
  * missing name is an error that names it, and *halves, unless it is NULL, says "F16" or "BF16" of a
  * file that has such tensors, which become float32, else NULL; save writes such a file into an open
- * file, which the caller commits, with the buffers beside the parameters and `prefix` (NULL:
- * nothing) before each name. */
+ * file, which the caller commits, with the buffers beside the parameters. */
 int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
 int model_values_load(const struct model *model, const char *file, float ***values,
                       const char **halves);
 int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
-                      const void *buffers, const char *prefix);
+                      const void *buffers);
 void model_values_free(float **values);
 
 /* What a file may hold beside the values: the same with more tensors and with text about it. */
 struct model_state {
     float *const *values; /* [param_count] */
     const void *buffers;
-    const char *prefix;                  /* before each name of a value or buffer; NULL: nothing */
     const struct safetensors_item *more; /* further tensors, in any order */
     int more_count;
     const struct safetensors_pair *about; /* __metadata__ */

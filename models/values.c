@@ -162,7 +162,6 @@ int model_state_save(const struct model *model, struct atomic_file *file,
         } else {
             all[i] = buffer_item(model, i - model->param_count, state->buffers);
         }
-        all[i].prefix = state->prefix;
     }
     for (int is_wide = 1; !code && is_wide >= 0; is_wide--) {
         add_of_width(items, &count, all, own, is_wide);
@@ -175,10 +174,10 @@ int model_state_save(const struct model *model, struct atomic_file *file,
 }
 
 int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
-                      const void *buffers, const char *prefix) {
+                      const void *buffers) {
     const struct safetensors_pair about = {"format", "pt"};
     const struct model_state state = {
-        .values = values, .buffers = buffers, .prefix = prefix, .about = &about, .pairs = 1};
+        .values = values, .buffers = buffers, .about = &about, .pairs = 1};
     return model_state_save(model, file, &state);
 }
 

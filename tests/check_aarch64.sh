@@ -50,7 +50,8 @@ command -v $cc >/dev/null || finish "aarch64: no $cc here (gcc-aarch64-linux-gnu
 includes=$(scripts/find_cuda.sh headers | tr ' ' '\n' | sed -n 's/^include=/-isystem /p' | sort -u)
 cuda_half() {
     local files
-    files=$(ls {core/device,scatter_gather,allreduce,app/doctor}/cuda/*.c | grep -v 'absent\|library\|nccl')
+    files=$(ls {core/device,scatter_gather,allreduce,app/doctor}/cuda/*.c |
+        grep -v 'absent\|library\|nccl')
     $cc -std=c11 -D_GNU_SOURCE -DHAVE_CUDA -Wall -Wextra -Werror -pthread -fsyntax-only \
         -I. -Icore -Iapp $includes $files
 }

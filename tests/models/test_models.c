@@ -268,7 +268,7 @@ Test(models, values_survive_a_checkpoint, .timeout = 30) {
     MUST(model_values_init(&m, 8, &values));
     struct atomic_file file = {0};
     MUST(atomic_open(&file, path));
-    MUST(model_values_save(&m, &file, values, NULL, NULL));
+    MUST(model_values_save(&m, &file, values, NULL));
     MUST(atomic_commit(&file));
     atomic_abandon(&file);
     MUST(model_values_load(&m, path, &back, NULL));

@@ -1,7 +1,7 @@
 /* Events of a trace, one after another: see chrome_writer.h. */
 #include "report/chrome/chrome_writer.h"
 
-void open_event(struct writer *w, const char *kind, int track, const char *name) {
+static void open_event(struct writer *w, const char *kind, int track, const char *name) {
     fputc('\n', w->json.file); /* one event per line, for people and for grep */
     json_object(&w->json, NULL);
     json_string(&w->json, "ph", kind);
@@ -10,11 +10,7 @@ void open_event(struct writer *w, const char *kind, int track, const char *name)
     json_string(&w->json, "name", name);
 }
 
-void close_object(struct writer *w) {
-    json_close(&w->json);
-}
-
-void write_time(struct writer *w, const char *key, int64_t ns) {
+static void write_time(struct writer *w, const char *key, int64_t ns) {
     json_thousandths(&w->json, key, ns);
 }
 

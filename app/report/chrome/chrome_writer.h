@@ -21,11 +21,6 @@ struct writer {
     int64_t zero_ns;   /* when the run's first span began */
 };
 
-/* Writes an event up to its own members, which the caller adds; close_object ends it. */
-void open_event(struct writer *w, const char *kind, int track, const char *name);
-void close_object(struct writer *w);
-/* In microseconds, with all digits. */
-void write_time(struct writer *w, const char *key, int64_t ns);
 /* Writes a slice up to its args, to which the caller adds; close_event ends it. */
 void open_slice(struct writer *w, int track, const char *name, const char *category,
                 int64_t start_ns, int64_t end_ns);

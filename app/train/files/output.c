@@ -41,7 +41,7 @@ static int save_weights(struct outputs *o, struct session *s) {
     for (int i = 0; !code && i < s->model.param_count; i++)
         code = param_read_value(&s->replicas[0]->params->set, i, values[i]);
     if (!code) code = buffer_set_read(&s->replicas[0]->params->buffers, buffers);
-    if (!code) code = model_values_save(&s->model, &o->weights, values, buffers, NULL);
+    if (!code) code = model_values_save(&s->model, &o->weights, values, buffers);
     model_values_free(values);
     free(buffers);
     return code ? code : atomic_commit(&o->weights);

@@ -7,11 +7,6 @@
 
 #include "nn/optimizer/optimizer.h"
 
-const char *schedule_name(enum schedule_kind kind) {
-    static const char *const names[] = {"none", "step", "cosine"};
-    return names[kind];
-}
-
 static double after_step(const struct schedule *s, double rate, int epoch) {
     return epoch % s->step_size ? rate : rate * s->gamma;
 }

@@ -15,7 +15,6 @@ extern "C" {
 #endif
 
 enum schedule_kind { SCHEDULE_NONE, SCHEDULE_STEP, SCHEDULE_COSINE };
-const char *schedule_name(enum schedule_kind kind); /* "none", "step", "cosine" */
 
 struct schedule {
     enum schedule_kind kind;

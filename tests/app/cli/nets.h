@@ -54,7 +54,7 @@ static inline struct graph *net_put(const char *path, const char *text, struct m
     snprintf(weights, sizeof weights, "%.*s.safetensors",
              (int)(end ? (size_t)(end - path) : strlen(path)), path);
     cr_assert_eq(atomic_open(&file, weights), OK);
-    cr_assert_eq(model_values_save(m, &file, values, buffers, ""), OK);
+    cr_assert_eq(model_values_save(m, &file, values, buffers), OK);
     cr_assert_eq(atomic_commit(&file), OK, "%s", error_message());
     atomic_abandon(&file);
     model_values_free(values);

@@ -145,7 +145,7 @@ static void check_initial(const struct model *m) {
     void *buffers = malloc(model_buffer_bytes(m));
     buffer_initial(m->buffers, m->buffer_count, buffers);
     cr_assert_eq(atomic_open(&file, "F"), OK);
-    cr_assert_eq(model_values_save(m, &file, values, buffers, ""), OK);
+    cr_assert_eq(model_values_save(m, &file, values, buffers), OK);
     cr_assert_eq(atomic_commit(&file), OK, "%s", error_message());
     atomic_abandon(&file);
     free(buffers);

@@ -39,9 +39,6 @@ Test(schedule, has_the_rates_of_pytorch, .timeout = 30) {
 Test(schedule, none_keeps_the_rate, .timeout = 30) {
     struct schedule none = {.kind = SCHEDULE_NONE};
     cr_expect_eq(schedule_rate(&none, 0.3, 1000), 0.3);
-    cr_expect_str_eq(schedule_name(SCHEDULE_NONE), "none");
-    cr_expect_str_eq(schedule_name(SCHEDULE_STEP), "step");
-    cr_expect_str_eq(schedule_name(SCHEDULE_COSINE), "cosine");
 }
 
 /* ---- the numbers of an optimizer ---- */
