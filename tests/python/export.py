@@ -385,7 +385,7 @@ class Refusals(unittest.TestCase):
             path = duet.export(nn.DataParallel(Probe()), torch.zeros(2, 4),
                                pathlib.Path(folder, "net.duet"))
             options = dict(model=path, dataset="random", devices=2, steps=2, progress=False)
-            with self.assertRaisesRegex(duet.DuetError, "find-unused-parameters.*body.weight"):
+            with self.assertRaisesRegex(duet.DuetError, "find_unused_parameters.*body.weight"):
                 duet.train(**options, mode="ddp")
             result = duet.compare(**options, find_unused_parameters=True)
         self.assertIn("identical to the bit", result.output)
