@@ -63,16 +63,6 @@ Test(api_device, auto_takes_the_best_there_is, .timeout = 60) {
     duet_devices_close(devices, 2);
 }
 
-Test(api_device, refuses_what_is_not_there, .timeout = 30) {
-    duet_device *devices[DUET_MAX_DEVICES + 1];
-    MUST_FAIL(duet_devices_open(devices, 0, "cpu", 0), DUET_USAGE, "devices: 0");
-    MUST_FAIL(duet_devices_open(devices, 65, "cpu", 0), DUET_USAGE, "devices: 65");
-    MUST_FAIL(duet_devices_open(devices, 1, "gpu", 0), DUET_USAGE, "gpu");
-    cr_assert_null(devices[0]);
-    MUST_FAIL(duet_devices_open(devices, 1, NULL, 0), DUET_USAGE, "none given");
-    MUST_FAIL(duet_device_memory(NULL, NULL, NULL), DUET_USAGE, "no device");
-}
-
 static int square(void *context, int i) {
     ((int *)context)[i] = i * i;
     return DUET_OK;
@@ -96,8 +86,6 @@ Test(api_parallel, runs_all_and_tells_the_first_failure, .timeout = 30) {
     }
     MUST_FAIL(duet_parallel(8, fail_on_some, NULL), DUET_USAGE, "devices: 102");
     MUST(duet_parallel(2, fail_on_some, NULL));
-    MUST_FAIL(duet_parallel(0, square, results), DUET_USAGE, "0 threads");
-    MUST_FAIL(duet_parallel(65, square, results), DUET_USAGE, "65 threads");
 }
 
 /* ---- tensors ---- */
@@ -192,8 +180,6 @@ Test(api_tensor, refuses_what_does_not_fit, .timeout = 30) {
         DUET_USAGE, "2^31");
     MUST_FAIL(duet_tensor_create(&t, devices[0], (enum duet_type)7, 1, (int[1]){1}, NULL),
               DUET_USAGE, "type 7");
-    MUST_FAIL(duet_tensor_create(&t, NULL, DUET_F32, 1, (int[1]){1}, NULL), DUET_USAGE,
-              "no device");
     MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 1, (int[1]){3 << 20}, NULL), DUET_MEMORY,
               "out of memory on device 0");
     MUST_SAY("12 MiB");
@@ -209,14 +195,6 @@ Test(api_tensor, refuses_what_does_not_fit, .timeout = 30) {
     MUST_FAIL(duet_tensor_add(w, w), DUET_USAGE, "of int32: must be float32");
     MUST_FAIL(duet_tensor_scale(w, 2), DUET_USAGE, "of int32: must be float32");
     MUST_FAIL(duet_tensor_add(t, t), DUET_USAGE, "overlap");
-    MUST_FAIL(duet_tensor_add(t, NULL), DUET_USAGE, "no tensor");
-    MUST_FAIL(duet_tensor_copy(NULL, t), DUET_USAGE, "no tensor");
-    MUST_FAIL(duet_tensor_scale(NULL, 1), DUET_USAGE, "no tensor");
-    MUST_FAIL(duet_tensor_read(t, NULL), DUET_USAGE, "no host memory");
-    MUST_FAIL(duet_tensor_write(NULL, host), DUET_USAGE, "no tensor");
-    duet_tensor *moved = t;
-    MUST_FAIL(duet_tensor_to(&moved, t, NULL), DUET_USAGE, "no device");
-    cr_assert_null(moved);
     float back[6];
     MUST(duet_tensor_read(t, back)); /* a refused call changes nothing */
     cr_assert_arr_eq(back, host, sizeof back);

@@ -96,20 +96,13 @@ Test(api_data_parallel_misuse, wrong_arguments_are_refused, .timeout = 60) {
               "module must have its parameters and buffers on device cpu(1) (device_ids[0]) but "
               "found one of them on device: cpu(0)");
     MUST_FAIL(create(&w, twice, 2, w.params, none), DUET_USAGE, "are one");
-    MUST_FAIL(create(&w, NULL, 2, w.params, none), DUET_USAGE, "no devices");
     MUST_FAIL(create(&w, w.devices, 0, w.params, none), DUET_USAGE, "0 devices");
-    MUST_FAIL(create(&w, w.devices, 2, NULL, none), DUET_USAGE, "no parameters");
     MUST_FAIL(
         create(&w, w.devices, 2, w.params, (struct duet_data_parallel_options){.output_device = 2}),
         DUET_USAGE, "output device 2");
-    MUST_FAIL(
-        create(&w, w.devices, 2, w.params, (struct duet_data_parallel_options){.timeout_s = -1}),
-        DUET_USAGE, "timeout_s -1");
     MUST(duet_data_parallel_create(&w.dp, w.devices, 2, w.params, forward, &w.wrong, NULL));
     duet_tensor *x = samples(&w, 0, 4), *y = labels(&w, 0, 0, 3), *far, *out, *none_left;
     MUST(duet_tensor_to(&far, x, w.devices[1]));
-    MUST_FAIL(duet_data_parallel_forward(NULL, &x, 1, &out, 1, DUET_TRAIN), DUET_USAGE,
-              "none was given");
     MUST_FAIL(duet_data_parallel_forward(w.dp, (duet_tensor *[]){NULL}, 1, &out, 1, DUET_TRAIN),
               DUET_USAGE, "no x");
     MUST_FAIL(duet_data_parallel_forward(w.dp, &far, 1, &out, 1, DUET_TRAIN), DUET_USAGE, "cpu(1)");

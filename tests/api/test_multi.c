@@ -360,6 +360,5 @@ Test(api_multi, backward_from_several_vars, .timeout = 60) {
     MUST_FAIL(duet_backward_all(w.tape, roots, grads, 2), DUET_USAGE, "are one");
     roots[1] = NULL;
     MUST_FAIL(duet_backward_all(w.tape, roots, grads, 2), DUET_USAGE, "is NULL");
-    MUST_FAIL(duet_backward_all(NULL, roots, grads, 2), DUET_USAGE, "none was given");
     close_world(&w);
 }

@@ -119,14 +119,8 @@ Test(api_optimizer, wrong_arguments, .timeout = 30) {
     float start[COUNT];
     MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
     duet_params *params = params_on(device, start);
-    MUST_FAIL(duet_optimizer_defaults(NULL, "sgd"), DUET_USAGE, "no place");
-    MUST_FAIL(duet_optimizer_defaults(&o, NULL), DUET_USAGE, "no name");
     MUST_FAIL(duet_optimizer_defaults(&o, "lion"), DUET_USAGE, "'lion'");
     MUST(duet_optimizer_defaults(&o, "sgd"));
-    MUST_FAIL(duet_optimizer_create(NULL, params, &o), DUET_USAGE, "out is NULL");
-    MUST_FAIL(duet_optimizer_create(&out, NULL, &o), DUET_USAGE, "no parameters");
-    MUST_FAIL(duet_optimizer_create(&out, params, NULL), DUET_USAGE, "no options");
-    cr_assert_null(out);
     wrong = o, wrong.nesterov = 1;
     MUST_FAIL(duet_optimizer_create(&out, params, &wrong), DUET_USAGE,
               "Nesterov momentum requires a momentum and zero dampening");
@@ -135,8 +129,6 @@ Test(api_optimizer, wrong_arguments, .timeout = 30) {
     wrong = o, wrong.name = "adam", wrong.beta1 = 1;
     MUST_FAIL(duet_optimizer_create(&out, params, &wrong), DUET_USAGE,
               "Invalid beta parameter at index 0");
-    MUST_FAIL(duet_optimizer_step(NULL), DUET_USAGE, "none was given");
-    MUST_FAIL(duet_optimizer_set_lr(NULL, 0, 1), DUET_USAGE, "none was given");
     duet_optimizer_free(NULL);
     MUST(duet_optimizer_create(&out, params, &o));
     MUST_FAIL(duet_optimizer_set_lr(out, 0, NAN), DUET_USAGE, "nan");

@@ -352,7 +352,6 @@ Test(api_sync_bn, misuse_is_one_line, .timeout = 30) {
     MUST(duet_device_open(&r.device, "cpu", 0, API_MEMORY));
     MUST(make_params(&r, &r.params));
     MUST(duet_params_create(&bare, r.device, &one, 1));
-    MUST_FAIL(duet_params_register_buffers(NULL, buffers, 1), DUET_USAGE, "parameters");
     MUST_FAIL(duet_params_register_buffers(bare, NULL, 1), DUET_USAGE, "description");
     MUST_FAIL(duet_params_register_buffers(bare, buffers, 0), DUET_USAGE, "give 1 to");
     const struct duet_buffer large[2] = {{"a", DUET_F32, 1, {1 << 30}, 0},

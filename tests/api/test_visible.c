@@ -1,7 +1,7 @@
 /* Emulated devices that CUDA_VISIBLE_DEVICES chooses, by their numbers and in its order. */
 #include <unistd.h>
 
-#include "tests/api/net.h"
+#include "tests/api/shared.h"
 
 /* The memory of an emulated device is a file; its name has the device's number of the machine. */
 static int has_memory_of(int number) {

@@ -81,6 +81,16 @@ REFUSED("conv2d conv: 3x3 of 2 channels",
         duet_conv2d(t, duet_cat(t, VARS(x4, x4), 2, 1), CONV, DUET_NO_BIAS, NULL))
 REFUSED("stride -1", duet_conv2d(t, x4, CONV, DUET_NO_BIAS, HOW(.stride = {1, -1})))
 REFUSED("padding -1", duet_conv2d(t, x4, CONV, DUET_NO_BIAS, HOW(.padding = {-1})))
+REFUSED("padding 2147483647",
+        duet_conv2d(t, x4, CONV, DUET_NO_BIAS, HOW(.padding = {INT_MAX, INT_MAX})))
+REFUSED("at most 2^31 - 1",
+        duet_conv2d(t, x4, CONV, DUET_NO_BIAS, HOW(.padding = {1 << 20, 1 << 20})))
+REFUSED("stride -2147483648",
+        duet_conv2d(t, x4, CONV, DUET_NO_BIAS, HOW(.stride = {INT_MIN, INT_MIN})))
+REFUSED("padding 2147483647", duet_max_pool2d(t, x4, 2, POOL(.padding = {INT_MAX, INT_MAX})))
+REFUSED("size 2147483647", duet_avg_pool2d(t, x4, 2, POOL(.width = INT_MAX)))
+REFUSED("right 2147483647", duet_pad2d(t, x4, 0, INT_MAX, 0, INT_MAX, 0))
+REFUSED("value inf", duet_pad2d(t, x4, 0, 0, 0, 0, INFINITY))
 REFUSED("an input of (5, 162)", duet_conv2d(t, duet_flatten(t, x4), CONV, DUET_NO_BIAS, NULL))
 REFUSED("conv2d: parameter 6", duet_conv2d(t, x4, CONV, PARAMS, NULL))
 REFUSED("operand b is (20)", duet_conv2d(t, x4, CONV, GATES, NULL))

@@ -1,5 +1,7 @@
 /* What the functions of the tape refuse, and in which words. One table (refused_rows.h): each call
  * fails with one line, and the tape keeps the error. */
+#include <limits.h>
+
 #include "duet.h"
 #include "tests/core/nn/step.h"
 
