@@ -45,7 +45,6 @@ struct job {
     int one_looks;    /* 1: rank 0 alone waits for the end of each step */
     double timeout_s; /* of comm; 0: 10 */
     int debug;        /* of comm */
-    int frozen;       /* 1: the learning rate is 0 */
     uint64_t memory;  /* 0: 64 MiB */
     void (*change_model)(struct model *model, int rank);                       /* NULL: none */
     int (*before_ddp)(const struct job *job, struct device *device, int rank); /* NULL: none */
@@ -127,7 +126,7 @@ static inline void draw_share(const struct job *job, int step, int r, int w, flo
 static inline struct step_block step_of(const struct job *job, int step) {
     struct step_block block = {.step = (uint64_t)step,
                                .weight = 1.0f / (float)batch_of(job, step),
-                               .learning_rate = job->frozen ? 0 : 0.5f,
+                               .learning_rate = 0.5f,
                                .first_update = step == 0,
                                .row = step};
     return block;

@@ -256,6 +256,20 @@ Test(ddp, one_bucket_first_then_rebuilt_in_ready_order, .timeout = 60) {
     }
 }
 
+/* With find_unused the buckets are those of PyTorch, from the first step to the last. */
+Test(ddp, buckets_are_not_rebuilt_where_parameters_may_be_unused, .timeout = 60) {
+    struct job job = job_default();
+    job.hidden[0] = job.hidden[1] = 32;
+    job.config.find_unused = 1;
+    job.config.bucket_cap_mb = 0.004; /* 4194 bytes */
+    run_well(&job);
+    for (int which = 0; which < 2; which++) {
+        cr_assert_str_eq(job.out[1].sizes[which], "1448, 4224, 100352");
+        cr_assert_str_eq(job.out[1].indices[which], "5 4 3, 2 1, 0");
+    }
+    job_end(&job);
+}
+
 /* ---- parameters ---- */
 
 Test(ddp, all_ranks_start_from_rank_0s_values, .timeout = 60) {
