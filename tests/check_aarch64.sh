@@ -7,7 +7,7 @@
 #   2. the command and some tests are compiled for aarch64 by Debian's cross compiler, and run under
 #      qemu-user; so do the tests that are named
 #   3. single, DP in all its ways and DDP end with the bits that this machine's own build has. This
-#      stands for dp/test_dp and dp/test_ways, which take minutes under qemu
+#      stands for dp/test_ways, which takes minutes under qemu
 #
 # qemu shows instructions, layouts and the arithmetic of the 128-bit kernels. It does not show Arm's
 # weaker order of memory, since it runs on this machine's. Ranks are started by exec, so the kernel

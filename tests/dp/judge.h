@@ -1,12 +1,12 @@
-/* The judge of DP: one replica on one device that holds all segments itself takes the same
- * steps, and every bit must be equal. */
+/* The judge of DP: one device that holds all segments itself takes the same steps, and every bit
+ * must be equal. (That one device has the bits of single: tests/app/cli/test_same_bits.c.) */
 #ifndef TESTS_DP_JUDGE_H
 #define TESTS_DP_JUDGE_H
 
 #include "tests/dp/rig.h"
 
 struct record {
-    int segments, params;
+    int params;
     size_t count;
     float *values, *grads; /* all parameters one after another, after the last step */
     double losses[RIG_ROWS * 64];
@@ -37,53 +37,24 @@ static inline void judged_free(struct record *record) {
     free(record->hashes);
 }
 
-/* The same steps on one device: batch[i] samples in step i, an evaluation where negative; then
- * the values' hashes. */
-static inline void judge(struct record *record, const char *name, int segments, const int *batches,
+/* Steps of batches[i] samples, evaluations where negative; then the values' hashes. */
+static inline void rig_train(struct rig *rig, const int *batches, int steps, const char *what) {
+    struct step_block last = rig_step(steps, 1);
+    for (int i = 0; i < steps; i++)
+        cr_assert_eq(rig_run(rig, i, abs(batches[i]), batches[i] > 0), OK, "%s: step %d: %s", what,
+                     i, error_message());
+    cr_assert_eq(rig_hash_values(rig, &last), OK, "%s: %s", what, error_message());
+}
+
+static inline void judge(struct record *record, const char *model, int segments, const int *batches,
                          int steps) {
-    struct model model;
-    rig_model(&model, name);
-    float **values = rig_values(&model);
-    struct device *device = rig_device(0, DEVICE_HOST, 64, 0);
-    struct replica replica;
-    struct replica_config config = {.max_samples = RIG_BATCH,
-                                    .log_rows = RIG_ROWS,
-                                    .log_segments = segments,
-                                    .hashes = 1,
-                                    .optimizer = 1,
-                                    .update = {.momentum = 0.9, .weight_decay = 1e-3}};
-    cr_assert_eq(replica_init(&replica, device, &model, &config, values), OK, "%s",
-                 error_message());
-    for (int i = 0; i <= steps; i++) {
-        int training = i < steps && batches[i] > 0, n = i < steps ? abs(batches[i]) : 1;
-        struct step_block block = rig_step(i, n);
-        cr_assert_eq(replica_write_step(&replica, &block), OK);
-        if (i == steps) {
-            cr_assert_eq(replica_hash_values(&replica), OK, "%s", error_message());
-            break;
-        }
-        struct rig_batch batch;
-        duet_var *output, *loss;
-        rig_batch(&batch, i, n, segments, 1);
-        struct batch b = {
-            .segments = batch.segments, .pixels = batch.pixels, .labels = batch.labels};
-        cr_assert_eq(replica_load(&replica, &b), OK, "%s", error_message());
-        cr_assert_eq(replica_forward(&replica, &batch.segments, training, &output), OK, "%s",
-                     error_message());
-        cr_assert_eq(replica_loss(&replica, output, training, &loss), OK, "%s", error_message());
-        if (training) {
-            cr_assert_eq(replica_backward(&replica, loss), OK, "%s", error_message());
-            cr_assert_eq(replica_update(&replica), OK, "%s", error_message());
-        }
-        cr_assert_eq(stream_sync(device_compute(device)), OK, "%s", error_message());
-        free(batch.pixels);
-    }
-    record->segments = segments;
-    record_replica(record, &replica);
-    replica_free(&replica);
-    rig_close(device);
-    model_values_free(values);
-    model_free(&model);
+    struct rig rig;
+    rig_open(&rig, model, 1, segments, DEVICE_HOST, 0);
+    struct rig_config config = rig_config(&rig, 0);
+    cr_assert_eq(rig_init(&rig, &config), OK, "%s", error_message());
+    rig_train(&rig, batches, steps, "one device");
+    record_replica(record, rig_replica(&rig, 0));
+    rig_free(&rig);
 }
 
 /* The virtual device whose samples are in column c of the logs: dp.h states the formula. */

@@ -43,60 +43,6 @@ Test(dp_costs, only_device_0_holds_the_gathered_output, .timeout = 60) {
         }
 }
 
-/* Bytes that the device has moved over one link since `before`. */
-static uint64_t moved(struct device *device, const struct traffic *before, int from, int to) {
-    return device_traffic(device)->bytes[from][to] - before->bytes[from][to];
-}
-
-Test(dp_costs, every_link_carries_exactly_this, .timeout = 60) {
-    enum { N = 38 };
-    for (int loss_in_forward = 0; loss_in_forward < 2; loss_in_forward++)
-        for (int devices = 2; devices <= 4; devices++) {
-            struct rig rig;
-            open_dp(&rig, "lenet", devices, loss_in_forward, 0, 0);
-            run(&rig, 0, RIG_BATCH, 1);
-            struct traffic before[4];
-            for (int r = 0; r < devices; r++)
-                before[r] = *device_traffic(rig.device[r]);
-            run(&rig, 1, N, 1);
-
-            struct param_range groups[32];
-            int group_count;
-            uint64_t model_bytes = 0;
-            cr_assert_eq(coalesce_params(&rig_replica(&rig, 0)->params->set, 0, COALESCE_BYTES,
-                                         groups, &group_count),
-                         OK);
-            for (int g = 0; g < group_count; g++)
-                model_bytes += groups[g].count * sizeof(float);
-            cr_assert_geq(model_bytes, 129068 * sizeof(float));
-            cr_assert_lt(model_bytes, 129068 * sizeof(float) + 8 * 256);
-
-            for (int d = 0; d < devices; d++)
-                for (int a = 0; a < devices; a++)
-                    for (int b = 0; b < devices; b++) {
-                        uint64_t got = moved(rig.device[d], &before[d], a, b), want = 0, rows = 0;
-                        int r = a ? a : b;
-                        rows = (uint64_t)(N / devices + (r < N % devices));
-                        if (d == 0 && a == 0 && b > 0) /* pixels, parameters, and labels or dL/dy */
-                            want = rows * 3136 + model_bytes + rows * (loss_in_forward ? 4 : 40);
-                        /* gradients, and one loss and hits or outputs */
-                        if (d == 0 && a > 0 && b == 0)
-                            want = model_bytes + (loss_in_forward ? 16 : rows * 40);
-                        cr_assert_eq(got, want,
-                                     "%d devices, loss in forward %d: device %d charged %llu for "
-                                     "%d -> %d, not %llu",
-                                     devices, loss_in_forward, d, (unsigned long long)got, a, b,
-                                     (unsigned long long)want);
-                    }
-            cr_assert_geq(moved(rig.device[0], &before[0], LINK_HOST, 0), (uint64_t)N * 3140,
-                          "the whole batch enters device 0");
-            for (int d = 1; d < devices; d++)
-                cr_assert_lt(moved(rig.device[d], &before[d], LINK_HOST, d), 256,
-                             "nothing but the step block enters device %d", d);
-            rig_free(&rig);
-        }
-}
-
 Test(dp_costs, a_steady_step_allocates_nothing, .timeout = 60) {
     struct rig rig;
     open_dp(&rig, "lenet", 3, 0, 1, 0);

@@ -1,6 +1,6 @@
-/* The references of sums, of the order of dimensions and of an embedding's gradient against loops
- * that are written in another way; and that a matrix, and a row that is normalised, have the same
- * bits among any others. (Fast kernels against the references: test_kernels.c.) */
+/* The references of sums and of sorting against loops that are written in another way; and that a
+ * matrix, and a row that is normalised, have the same bits among any others. (Fast kernels against
+ * the references: test_kernels.c.) */
 #include "tests/core/device/kernels_common.h"
 
 /* A matrix has the same bits among any others. */
@@ -54,26 +54,6 @@ Test(math_algebra, sum_and_spread, .timeout = 30) {
     }
 }
 
-Test(math_algebra, embedding_backward, .timeout = 30) {
-    enum { COUNT = 50, ROWS = 6, WIDTH = 5 };
-    struct heap heap = {0};
-    struct tensor dy = tensor_random(&heap, 1, 2, COUNT, WIDTH, 1, 1),
-                  index = heap_tensor(&heap, DTYPE_I32, 1, COUNT, 1, 1, 1),
-                  dw = heap_tensor(&heap, DTYPE_F32, 2, ROWS, WIDTH, 1, 1);
-    for (int i = 0; i < COUNT; i++) /* row 4 gets nothing; -1, 6 and 7 are no rows */
-        ((int32_t *)index.data)[i] = (i * 7 % 9 == 4 ? 5 : i * 7 % 9) - 1;
-    host_reference_kernels[OP_EMBEDDING_BACKWARD](
-        &(struct op_args){.in = {dy, index}, .out = {dw}, .p.embedding.left_out = 3});
-    for (int e = 0; e < ROWS * WIDTH; e++) {
-        float want = 0;
-        for (int i = 0; i < COUNT; i++)
-            if (((int32_t *)index.data)[i] == e / WIDTH && e / WIDTH != 2)
-                want += tensor_f32(&dy)[i * WIDTH + e % WIDTH];
-        cr_assert_eq(tensor_f32(&dw)[e], want, "element %d", e);
-    }
-    heap_free(&heap);
-}
-
 /* Ascending: -2, -1, -0, 0, 3, 3, infinity, NaN; what is equal, and NaN, stays in its order. */
 Test(math_algebra, argsort, .timeout = 30) {
     enum { COUNT = 9 };
@@ -92,28 +72,6 @@ Test(math_algebra, argsort, .timeout = 30) {
     cr_assert_eq(tensor_f32(&a.out[0])[1], 1); /* descending, too: NaN */
     cr_assert_eq(tensor_f32(&a.out[0])[5], 5); /* 2, the largest of -x that is a number */
     heap_free(&heap);
-}
-
-/* Every element of y is found again where the order of dimensions says. */
-Test(math_algebra, permute, .timeout = 30) {
-    static const int orders[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 1, 3, 2}, {3, 1, 0, 2}};
-    static const int s[4] = {3, 4, 5, 6};
-    for (int i = 0; i < 4; i++) {
-        const int *o = orders[i];
-        struct heap heap = {0};
-        struct op_args a = {.in = {tensor_random(&heap, 1, 4, s[0], s[1], s[2], s[3])}};
-        a.out[0] = heap_tensor(&heap, DTYPE_F32, 4, s[o[0]], s[o[1]], s[o[2]], s[o[3]]);
-        struct tensor x = a.in[0];
-        a.in[0] = tensor_permuted(&x, o);
-        host_reference_kernels[OP_PERMUTE](&a);
-        for (int e = 0; e < s[0] * s[1] * s[2] * s[3]; e++) {
-            int at[4] = {e / (s[1] * s[2] * s[3]), e / (s[2] * s[3]) % s[1], e / s[3] % s[2],
-                         e % s[3]};
-            int to = ((at[o[0]] * s[o[1]] + at[o[1]]) * s[o[2]] + at[o[2]]) * s[o[3]] + at[o[3]];
-            cr_assert_eq(tensor_f32(&a.out[0])[to], tensor_f32(&x)[e]);
-        }
-        heap_free(&heap);
-    }
 }
 
 Test(math_algebra, a_row_is_normalised_alike_in_any_company, .timeout = 30) {

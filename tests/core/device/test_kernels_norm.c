@@ -1,123 +1,36 @@
-/* The batch normalisation ops: against PyTorch's numbers, against each other (the moments of
- * parts, merged, are the moments of the whole); and the fast moments where digits might cancel.
- * (The fast path against the reference: test_kernels.c.) */
+/* The batch normalisation ops: running statistics by their formula, and the moments of parts,
+ * which merged are those of the whole; and the fast moments where digits might cancel. (PyTorch's
+ * numbers: tests/syncbn/test_syncbn.c. The fast path against the reference: test_kernels.c.) */
 #include "tests/core/device/kernels_common.h"
-#include "tests/golden/golden.h"
 
-/* Sums in double, results rounded to float; the golden numbers are float64. The largest are
- * about 10. */
-static const double GOLDEN_TOLERANCE = 2e-6;
 /* Two orders of a sum of some thousand doubles. */
 static const double SUM_TOLERANCE = 1e-12;
-
-enum { N = 5, C = 3, H = 4, W = 2, COUNT = N * C * H * W };
 
 static void run(enum op op, struct op_args args) {
     host_reference_kernels[op](&args);
 }
 
-static void fill(struct tensor *t, int a, float scale, float shift) {
-    for (size_t i = 0; i < tensor_count(t); i++)
-        tensor_f32(t)[i] = scale * golden_value((int)i, a) + shift;
-}
-
-static void expect_golden(const struct tensor *got, size_t count, const char *name) {
-    golden_near("tests/golden/batch_norm.txt", name, tensor_f32(got), count, GOLDEN_TOLERANCE);
-}
-
-/* A layer as make_batch_norm.py has it. */
-struct layer {
-    struct heap heap;
-    struct tensor x, y, dy, dx, w, b, dw, db, moments, factors, sums, back, running, batches;
-    struct norm_args norm;
-};
-
-static void layer_init(struct layer *l, double momentum) {
-    *l = (struct layer){.norm = {1e-5, momentum}};
-    struct heap *h = &l->heap;
-    l->x = heap_tensor(h, DTYPE_F32, 4, N, C, H, W), l->y = tensor_like(h, &l->x);
-    l->dy = tensor_like(h, &l->x), l->dx = tensor_like(h, &l->x);
-    l->w = heap_tensor(h, DTYPE_F32, 1, C, 1, 1, 1), l->b = tensor_like(h, &l->w);
-    l->dw = tensor_like(h, &l->w), l->db = tensor_like(h, &l->w);
-    l->moments = heap_tensor(h, DTYPE_F64, 2, 3, C, 1, 1);
-    l->sums = heap_tensor(h, DTYPE_F64, 2, 2, C, 1, 1);
-    l->factors = heap_tensor(h, DTYPE_F32, 2, 2, C, 1, 1);
-    l->back = heap_tensor(h, DTYPE_F32, 2, 4, C, 1, 1);
-    l->running = heap_tensor(h, DTYPE_F32, 2, 2, C, 1, 1);
-    l->batches = heap_tensor(h, DTYPE_I64, 1, 1, 1, 1, 1);
-    memcpy(l->w.data, (float[]){.5f, -1.25f, 2}, sizeof(float) * C);
-    memcpy(l->b.data, (float[]){.25f, 0, -3}, sizeof(float) * C);
-    memcpy(l->running.data, (float[]){0, 0, 0, 1, 1, 1}, sizeof(float) * 2 * C);
-    *(int64_t *)l->batches.data = 0;
-}
-
-static void normalise(struct layer *l) {
-    run(OP_BATCH_NORM_FACTORS,
-        (struct op_args){.in = {l->moments, l->w, l->b}, .out = {l->factors}, .p.norm = l->norm});
-    run(OP_BATCH_NORM_FORWARD, (struct op_args){.in = {l->x, l->factors}, .out = {l->y}});
-}
-
-static void train(struct layer *l) {
-    run(OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {l->x}, .out = {l->moments}});
-    normalise(l);
-    run(OP_BATCH_NORM_TRACK,
-        (struct op_args){.in = {l->moments}, .out = {l->running, l->batches}, .p.norm = l->norm});
-}
-
-static void eval(struct layer *l) {
-    run(OP_BATCH_NORM_OF_RUNNING, (struct op_args){.in = {l->running}, .out = {l->moments}});
-    normalise(l);
-}
-
-static void backward(struct layer *l) {
-    run(OP_BATCH_NORM_SUMS, (struct op_args){.in = {l->x, l->dy, l->moments}, .out = {l->sums}});
-    run(OP_BATCH_NORM_BACKWARD_WEIGHT,
-        (struct op_args){.in = {l->sums, l->moments}, .out = {l->dw, l->db}, .p.norm = l->norm});
-    run(OP_BATCH_NORM_BACKWARD_FACTORS,
-        (struct op_args){.in = {l->sums, l->moments, l->w}, .out = {l->back}, .p.norm = l->norm});
-    run(OP_BATCH_NORM_BACKWARD_DATA,
-        (struct op_args){.in = {l->x, l->dy, l->back}, .out = {l->dx}});
-}
-
-Test(kernels_norm, pytorchs_numbers, .timeout = 60) {
-    struct layer l;
-    layer_init(&l, 0.1);
-    fill(&l.x, 7919, 1, 0);
-    train(&l);
-    expect_golden(&l.y, COUNT, "momentum_01_first_y");
-    fill(&l.x, 104729, 3, .5f);
-    fill(&l.dy, 3571, 1, 0);
-    train(&l);
-    backward(&l);
-    expect_golden(&l.dx, COUNT, "momentum_01_dx");
-    expect_golden(&l.dw, C, "momentum_01_dw");
-    expect_golden(&l.db, C, "momentum_01_db");
-    expect_golden(&l.running, C, "momentum_01_running_mean");
-    struct tensor variance = l.running;
-    variance.data = tensor_f32(&l.running) + C;
-    expect_golden(&variance, C, "momentum_01_running_var");
-    cr_assert_eq(*(int64_t *)l.batches.data, 2);
-    fill(&l.x, 7919, 1, 0);
-    eval(&l);
-    expect_golden(&l.y, COUNT, "momentum_01_eval_y");
-    heap_free(&l.heap);
-}
-
-Test(kernels_norm, pytorchs_cumulative_mean, .timeout = 60) {
-    struct layer l;
-    layer_init(&l, -1);
-    fill(&l.x, 7919, 1, 0);
-    train(&l);
-    fill(&l.x, 104729, 3, .5f);
-    train(&l);
-    expect_golden(&l.running, C, "cumulative_running_mean");
-    struct tensor variance = l.running;
-    variance.data = tensor_f32(&l.running) + C;
-    expect_golden(&variance, C, "cumulative_running_var");
-    fill(&l.x, 7919, 1, 0);
-    eval(&l);
-    expect_golden(&l.y, COUNT, "cumulative_eval_y");
-    heap_free(&l.heap);
+/* Momentum weighs the newest, with the variance of a sample; below 0 it is the mean of all. */
+Test(kernels_norm, running_statistics, .timeout = 60) {
+    double moments[3] = {0, 0, 5}; /* mean, sum of squares around it, count */
+    for (int cumulative = 0; cumulative < 2; cumulative++) {
+        float running[2] = {0, 1};
+        double want[2] = {0, 1};
+        int64_t batches = 0;
+        struct op_args a = {.in = {tensor_plain(moments, DTYPE_F64, 2, (int[]){3, 1})},
+                            .out = {tensor_plain(running, DTYPE_F32, 2, (int[]){2, 1}),
+                                    tensor_plain(&batches, DTYPE_I64, 1, (int[]){1})},
+                            .p.norm = {1e-5, cumulative ? -1 : 0.1}};
+        for (int batch = 1; batch <= 3; batch++) {
+            double factor = cumulative ? 1.0 / batch : 0.1;
+            moments[0] = batch * 3, moments[1] = 8 * batch;
+            want[0] += factor * (batch * 3 - want[0]), want[1] += factor * (2 * batch - want[1]);
+            run(OP_BATCH_NORM_TRACK, a);
+            for (int i = 0; i < 2; i++)
+                cr_assert_float_eq(running[i], want[i], 1e-6, "batch %d: %g", batch, running[i]);
+            cr_assert_eq(batches, batch);
+        }
+    }
 }
 
 static void expect_moments(const struct tensor *got, const struct tensor *want, const char *what) {

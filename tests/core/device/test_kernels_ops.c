@@ -1,5 +1,6 @@
-/* What the ops without sums of products mean: the references against formulas that are written here
- * a second time. (All other kernels against the references: test_kernels.c.) */
+/* What some ops mean that PyTorch's numbers (tests/core/nn/test_ops.c) do not tell: layouts, masks,
+ * hashes, numbers that are not finite, and roundings: the references against formulas that are
+ * written here a second time. (All other kernels against the references: test_kernels.c.) */
 #include "base/philox.h"
 #include "device/host/kernels/hash_mix.h"
 #include "tests/core/device/kernels_common.h"
@@ -69,110 +70,6 @@ Test(math_ops, layouts_of_views, .timeout = 60) {
                 cr_assert(j < 4 || kept || !sample_counts[i]);
                 heap_free(&heap);
             }
-}
-
-Test(math_ops, relu, .timeout = 60) {
-    struct heap heap = {0};
-    struct tensor x = tensor_random(&heap, 1, 2, 19, 7, 1, 1),
-                  dy = tensor_random(&heap, 2, 2, 19, 7, 1, 1);
-    float *f = tensor_f32(&x);
-    f[0] = 0, f[1] = -0.0f, f[2] = INFINITY, f[3] = -INFINITY, f[4] = NAN, f[5] = 0x1p-149f,
-    f[6] = -0x1p-149f;
-    struct tensor y = tensor_like(&heap, &x), dx = tensor_like(&heap, &x);
-    host_reference_kernels[OP_RELU_FORWARD](&(struct op_args){.in = {x}, .out = {y}});
-    static const float want[7] = {0, 0, INFINITY, 0, NAN, 0x1p-149f, 0};
-    for (int i = 0; i < 7; i++)
-        cr_assert(tensor_f32(&y)[i] == want[i] || (i == 4 && isnan(tensor_f32(&y)[i])),
-                  "relu of %g", (double)f[i]);
-    host_reference_kernels[OP_RELU_BACKWARD](&(struct op_args){.in = {y, dy}, .out = {dx}});
-    for (size_t i = 0; i < tensor_count(&x); i++)
-        cr_assert_eq(tensor_f32(&dx)[i], f[i] > 0 ? tensor_f32(&dy)[i] : 0);
-    heap_free(&heap);
-}
-
-/* The formulas once more, with C's own operators. */
-static float of_two(enum op op, float a, float b) {
-    switch (op) {
-    case OP_ADD_FORWARD: return a + b;
-    case OP_SUBTRACT_FORWARD: return a - b;
-    case OP_MULTIPLY_FORWARD: return a * b;
-    case OP_TANH_BACKWARD: return b * (1 - a * a);
-    default: return b * (1 - a) * a; /* SIGMOID_BACKWARD */
-    }
-}
-
-Test(math_ops, of_two_operands, .timeout = 60) {
-    static const enum op ops[] = {OP_ADD_FORWARD, OP_SUBTRACT_FORWARD, OP_MULTIPLY_FORWARD,
-                                  OP_TANH_BACKWARD, OP_SIGMOID_BACKWARD};
-    for (int k = 0; k < 5; k++) {
-        struct heap heap = {0};
-        struct tensor a = tensor_random(&heap, 1, 2, 17, 7, 1, 1),
-                      b = tensor_random(&heap, 2, 2, 17, 7, 1, 1), y = tensor_like(&heap, &a);
-        host_reference_kernels[ops[k]](&(struct op_args){.in = {a, b}, .out = {y}});
-        for (size_t j = 0; j < tensor_count(&a); j++)
-            cr_assert_eq(tensor_f32(&y)[j], of_two(ops[k], tensor_f32(&a)[j], tensor_f32(&b)[j]),
-                         "%s, element %zu", op_name(ops[k]), j);
-        heap_free(&heap);
-    }
-}
-
-/* The formulas once more, with C's own functions in long double. */
-static float function_of(int k, float x) {
-    const long double a = .3f, b = .7f, v = x;
-    switch (k) {
-    case ACTIVATION_LEAKY_RELU: return x > 0 ? x : (float)(a * v);
-    case ACTIVATION_ELU: return x > 0 ? x : (float)(a * expm1l(v));
-    case ACTIVATION_HARDTANH: return (float)(v < a ? a : v > b ? b : v);
-    case ACTIVATION_GELU: return (float)(v / 2 * (1 + erfl(v * sqrtl(.5L))));
-    case ACTIVATION_SCALE: return (float)(a * v);
-    case ACTIVATION_SHIFT: return (float)(a + v);
-    case ACTIVATION_ABS: return (float)fabsl(v);
-    case ACTIVATION_SOFTPLUS: return (float)log1pl(expl(v));
-    case ACTIVATION_EXP: return (float)expl(v);
-    case ACTIVATION_LOG: return (float)logl(v);
-    case ACTIVATION_SQRT: return (float)sqrtl(v);
-    case ACTIVATION_RECIPROCAL: return (float)(1 / v);
-    case ACTIVATION_SILU: return (float)(v / 2 * (1 + tanhl(v / 2)));
-    case ACTIVATION_HARDSWISH: return (float)(v < -3 ? 0 : v > 3 ? v : v * (v + 3) / 6);
-    case ACTIVATION_HARDSIGMOID: return (float)(v < -3 ? 0 : v > 3 ? 1 : (v + 3) / 6);
-    case ACTIVATION_ABOVE: return v > a;
-    case ACTIVATION_EQUAL: return v == a;
-    case ACTIVATION_ERF: return (float)erfl(v);
-    case ACTIVATION_SIN: return (float)sinl(v);
-    case ACTIVATION_COS: return (float)cosl(v);
-    case ACTIVATION_ROUND: return (float)rintl(v);
-    case ACTIVATION_FLOOR: return (float)floorl(v);
-    case ACTIVATION_CEIL: return (float)ceill(v);
-    case ACTIVATION_TRUNC: return (float)truncl(v);
-    case ACTIVATION_FMOD: return (float)fmodl(v, a);
-    case ACTIVATION_REMAINDER: return (float)(fmodl(v, a) < 0 ? fmodl(v, a) + a : fmodl(v, a));
-    case ACTIVATION_FLOOR_DIVIDE: return (float)floorl((v - fmodl(v, a)) / a) - (fmodl(v, a) < 0);
-    case ACTIVATION_POW: return (float)powl(v, a);
-    default: return (float)(v / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (v + .044715L * v * v * v))));
-    }
-}
-
-/* The formulas' rounding is another where a long double lies near the middle of two floats.
- * (Gradients: tests/core/nn/test_ops.c.) */
-Test(math_ops, activations, .timeout = 60) {
-    for (int k = 0; k < ACTIVATION_COUNT; k++) {
-        struct heap heap = {0};
-        struct tensor x = tensor_random(&heap, 1, 2, 33, 7, 1, 1), y = tensor_like(&heap, &x);
-        for (size_t j = 0; j < tensor_count(&x); j++)
-            tensor_f32(&x)[j] *= 5;
-        tensor_f32(&x)[0] = 0, tensor_f32(&x)[1] = .3f, tensor_f32(&x)[2] = NAN;
-        struct op_args a = {.in = {x}, .out = {y}};
-        a.p.activation = (struct activation_args){(enum activation)k, .3f, .7f};
-        host_reference_kernels[OP_ACTIVATION_FORWARD](&a);
-        for (size_t j = 0; j < tensor_count(&x); j++) {
-            float want = function_of(k, tensor_f32(&x)[j]), got = tensor_f32(&y)[j];
-            cr_assert(got == want || fabsf(got - want) <= 0x1p-23f * fabsf(want) ||
-                          (isnan(got) && isnan(want)),
-                      "function %d of %g is %g, not %g", k, (double)tensor_f32(&x)[j], (double)got,
-                      (double)want);
-        }
-        heap_free(&heap);
-    }
 }
 
 /* NaN is not 0, -0 is; what is not chosen may be infinite. */
