@@ -1,9 +1,9 @@
-/* Recorded steps (models/recorded.h): they have the bits of plain ones in every order of shapes,
- * when memory moves under them, when bodies fail, and with more shapes than are kept; and a device
- * that cannot record goes on without.
+/* Recorded steps (models/recorded.h) in every order, when memory moves under them, when bodies
+ * fail, and with more of them than are kept; and a device that cannot record goes on without. (The
+ * bits of training with recordings and without: test_train.c.)
  *
  * Tests that need a GPU are skipped where none opens; in the build with EMULATION=1 one does. */
-#include "tests/dp/judge.h"
+#include "tests/dp/rig.h"
 
 static void need_gpu(int gpus) {
     int count;
@@ -12,92 +12,6 @@ static void need_gpu(int gpus) {
     setenv("EMULATED_GPUS", text, 1);
     if (device_probe(DEVICE_CUDA, &count)) cr_skip_test("%s", error_message());
 }
-
-/* ---- a replica that trains alone ---- */
-
-/* Trains on batches of `segments` segments, batch[i] samples in step i (an evaluation if negative).
- * *replays counts the replayed steps. */
-static void train(struct record *record, int segments, const int *batch, int steps, int graph,
-                  int *replays) {
-    struct model model;
-    struct replica r;
-    struct replica_config config = {.max_samples = RIG_BATCH,
-                                    .log_rows = RIG_ROWS,
-                                    .log_segments = segments,
-                                    .hashes = 1,
-                                    .optimizer = 1,
-                                    .update = {.momentum = 0.9, .weight_decay = 1e-3},
-                                    .graph = graph};
-    rig_model(&model, "mlp");
-    float **values = rig_values(&model);
-    struct device *device = rig_device(0, DEVICE_CUDA, 160, 0);
-    cr_assert_eq(replica_init(&r, device, &model, &config, values), OK, "%s", error_message());
-    *replays = 0;
-    for (int i = 0; i < steps; i++) {
-        int n = abs(batch[i]), code;
-        struct rig_batch drawn;
-        struct step_block block = rig_step(i, n);
-        rig_batch(&drawn, i, n, segments, 1);
-        struct batch b = {
-            .segments = drawn.segments, .pixels = drawn.pixels, .labels = drawn.labels};
-        if (batch[i] > 0) {
-            code = replica_write_step(&r, &block);
-            if (!code) code = replica_load(&r, &b);
-            if (!code) code = replica_step(&r, &b.segments);
-        } else {
-            code = replica_evaluate(&r, &block, &b);
-        }
-        cr_assert_eq(code, OK, "step %d: %s", i, error_message());
-        cr_assert_eq(stream_sync(device_compute(device)), OK, "%s", error_message());
-        free(drawn.pixels);
-        *replays += r.recorded.stage == STAGE_REPLAYED;
-    }
-    record_replica(record, &r);
-    replica_free(&r);
-    rig_close(device);
-    model_values_free(values);
-    model_free(&model);
-}
-
-static void same_either_way(int segments, const int *batch, int steps, int least_replays) {
-    struct record plain, recorded;
-    int none, replays, columns = segments;
-    train(&plain, segments, batch, steps, 0, &none);
-    train(&recorded, segments, batch, steps, 1, &replays);
-    cr_expect_eq(none, 0);
-    cr_expect_geq(replays, least_replays, "%d replays", replays);
-    for (int i = 0; i < steps; i++) {
-        cr_expect(!memcmp(&plain.losses[i * columns], &recorded.losses[i * columns],
-                          (size_t)columns * sizeof(double)) &&
-                      !memcmp(&plain.hits[i * columns], &recorded.hits[i * columns],
-                              (size_t)columns * sizeof(int64_t)),
-                  "step %d: other losses or hits", i);
-        for (int p = 0; p < 2 * plain.params && batch[i] > 0; p++)
-            cr_expect_eq(plain.hashes[i * 2 * plain.params + p],
-                         recorded.hashes[i * 2 * plain.params + p], "step %d, hash %d", i, p);
-    }
-    cr_expect(!memcmp(plain.values, recorded.values, plain.count * sizeof(float)),
-              "other parameters");
-    cr_expect(!memcmp(plain.grads, recorded.grads, plain.count * sizeof(float)), "other gradients");
-    judged_free(&plain), judged_free(&recorded);
-}
-
-/* Shapes and evaluations in turn: each has a recording of its own, over the same tape. */
-Test(cuda_recorded, shapes_by_turns, .timeout = 240) {
-    static const int batch[] = {40, 24, -29, 40, 24, -29, 40, 24, -29, 40, 24, 40};
-    need_gpu(1);
-    same_either_way(2, batch, 12, 2);
-}
-
-/* A larger batch comes late: what was recorded is dropped, and recorded anew where memory lies
- * now. */
-Test(cuda_recorded, memory_grows, .timeout = 240) {
-    static const int batch[] = {8, 8, 8, 8, 8, 40, 8, 8, 8, 8, 8, 40};
-    need_gpu(1);
-    same_either_way(2, batch, 12, 3);
-}
-
-/* ---- recorded steps by themselves ---- */
 
 struct bench {
     struct device *device;

@@ -41,7 +41,8 @@ static void fails(const char *fault, int status, const char *words, const char *
 Test(cuda_train_fail, kernel_faults, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     set_up();
-    fails("launch:20", 1, "cudaErrorIllegalAddress|of step ", "--mode single");
+    fails("launch:20", 1, "cudaErrorIllegalAddress|of step |CUDA_LAUNCH_BLOCKING=1 names",
+          "--mode single");
     fails("launch:110", 1, "cudaErrorIllegalAddress|of step ", "--mode single");
     fails("launch:60", 1, "cudaErrorIllegalAddress|of step ", "--mode dp --devices 2");
     fails("launch:40@1", 1, "rank 1|cudaErrorIllegalAddress|of step ", "--mode ddp --devices 2");
