@@ -1,4 +1,4 @@
-/* A worker begins and ends. meet.c says how it and the others find each other. */
+/* A worker begins and ends. rendezvous.c says how it and the others find each other. */
 #include "rpc/autograd.h"
 
 #include <stdio.h>
@@ -73,6 +73,8 @@ static void free_worker(duet_rpc *rpc) {
     if (rpc->controlled) pthread_join(rpc->control, NULL);
     pool_close(&rpc->pool);
     links_close(rpc->links);
+    for (int r = 0; r < rpc->world; r++)
+        rpc->peers[r].link = NULL;
     contexts_free_all(rpc);
     owned_free_all(rpc);
     life_close(&rpc->life);
@@ -85,10 +87,7 @@ static void free_worker(duet_rpc *rpc) {
     pthread_cond_destroy(&rpc->changed);
     pthread_cond_destroy(&rpc->ended);
     pthread_cond_destroy(&rpc->control_wakes);
-    free(rpc->places);
     pthread_mutex_lock(&rpc->lock);
-    for (int r = 0; r < rpc->world; r++)
-        rpc->peers[r].link = NULL;
     rpc->lock_count = 0;
     rpc->over = 1;
     unlock_or_end(rpc);
@@ -100,7 +99,7 @@ static int start_worker(duet_rpc *rpc, const struct duet_rpc_options *o) {
     if (error) return fail_errno(ERR_FAILED, error, "rpc: init: thread");
     rpc->controlled = 1;
     /* Nobody begins before all are there: the first call may lead to others between any two. */
-    CHECK(call_sync(rpc, &(struct outgoing){.own = 1, .function = "duet.begin"}, NULL));
+    CHECK(call_sync(rpc, &(struct outgoing){.function = "duet.begin"}, NULL));
     return rpc->device ? duet_rpc_take_device(rpc, rpc->device) : OK;
 }
 
@@ -172,8 +171,8 @@ static int all_stay(duet_rpc *rpc) {
  * out. */
 static int leave_together(duet_rpc *rpc, double timeout_s) {
     int64_t deadline = timeout_s > 0 ? now_ns() + time_of(timeout_s, 0) : 0;
-    const struct outgoing leave = {
-        .own = 1, .function = "duet.leave", .timeout_s = timeout_s > 0 ? timeout_s : -1};
+    const struct outgoing leave = {.function = "duet.leave",
+                                   .timeout_s = timeout_s > 0 ? timeout_s : -1};
     struct pause pause = pause_begin(rpc);
     int code = wait_idle(rpc, 1, deadline);
     if (!code) code = all_stay(rpc);
@@ -208,8 +207,7 @@ int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
     int code = graceful ? leave_together(rpc, timeout_s) : OK;
     if (rpc->device) duet_rpc_give_device(rpc, rpc->device);
     for (int r = 0; r < rpc->world; r++) {
-        struct frame *bye = r == rpc->rank ? NULL : frame_new(FRAME_BYE, 0);
-        if (bye) send_frame(rpc, r, bye);
+        if (r != rpc->rank) tell_peer(rpc, r, &(struct message){.kind = MESSAGE_BYE});
     }
     links_flush(rpc->links, FLUSH_MS);
     const struct failures kept = failures_of(code);

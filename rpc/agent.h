@@ -1,23 +1,22 @@
 /* The inside of a worker, for the files of rpc/ alone. The contracts are in duet/rpc.h.
  *
- *     frame.h         frames and the hello            links.h         sockets: how frames travel
- *     wire.h          values as bytes                 values.c        values from and to bytes
- *     message.h       what has come, checked          proof.h         who may come in
- *     pool.h          threads, device locks           lifetime.h      the protocol of references
- *     agent.c         beginning and end               control.c       deadlines, pings, deaths
+ *     links.h         sockets: how messages travel      message.h  messages, checked
+ *     wire.h          values as bytes                   values.c   values from and to bytes
+ *     proof.h         who may come in                   pool.h     threads, device locks
+ *     lifetime.h      the protocol of references        control.c  deadlines, pings, deaths
+ *     agent.c         beginning and end                 rendezvous.c  how workers find each other
  *     worker.c        what all of these need: ids, waiting, devices, the way to other workers
- *     rendezvous.c    how workers find each other
- *     outgoing.c      calls from here, futures        futures.c       futures of the program
- *     serve.c         calls to here                   own_functions.c those of the library
+ *     outgoing.c      calls from here, futures          futures.c  futures of the program
+ *     serve.c         calls to here                     own_functions.c  those of the library
  *     call.c          what a function sees of its call
- *     refcount.c      who has futures, references     owners.c        the values behind references
+ *     refcount.c      who has futures and references    owners.c   the values behind references
  *     rref.c          references, the proxies
  *     autograd.h      backward through calls, in files of its own
  *
  * Locks, in the order in which they are taken: a device lock; `lock` of the worker; that of the
- * pool or of the links. Threads: the program's; the pool's, which run functions; that of the links,
- * which delivers answers and control messages and never waits or runs what a user wrote; and
- * `control`, which looks after deadlines. */
+ * pool or of the links. Threads: the program's; the pool's, which run functions; two of each link,
+ * which deliver answers and control messages and never run what a user wrote; and `control`, which
+ * looks after deadlines. */
 #ifndef RPC_AGENT_H
 #define RPC_AGENT_H
 
@@ -44,7 +43,7 @@ struct peer {
     char name[NAME_BYTES], place[PLACE_BYTES];
     struct link *link;
     enum peer_state state;
-    int64_t heard; /* when its last frame came; atomic */
+    int64_t heard; /* when its last message came */
     char why[256]; /* PEER_GONE: what happened */
 };
 
@@ -73,7 +72,6 @@ struct duet_future {
     struct remote_op *op;           /* rpc/autograd.h: the call is one of a pass; NULL: it is not */
     duet_autograd_context *context; /* that it holds; NULL: none */
     struct duet_rref *held;   /* the reference whose method is called: it lives until the answer */
-    uint64_t fork;            /* of the reference whose value the call makes; 0: it makes none */
     struct duet_future *next; /* in its list */
 };
 
@@ -96,7 +94,7 @@ struct owned {
 
 struct duet_rref {
     duet_rpc *rpc;
-    uint64_t id, fork; /* fork 0: this worker is the owner */
+    uint64_t id, number; /* number: what its owner confirms where a call from here makes it; 0 */
     int owner, refs;
     char type[NAME_BYTES];
     struct duet_future *created; /* of remote(): the call that makes the value; NULL: none */
@@ -110,13 +108,12 @@ struct duet_rpc {
     struct links *links;
     int beyond; /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
-    char (*places)[PLACE_BYTES]; /* where each worker listens, once rank 0 has said so; owned */
+    int placed; /* 1: rank 0 has said where each worker listens */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, references, the end: rare things, told to all who wait */
     pthread_cond_t ended;   /* a call from here or to here, or it waits for the end: for shutdown */
     struct peer peers[MOST_WORKERS];
     char wrong[ERROR_BYTES]; /* why init must fail; "": nothing */
-    int lost;                /* connections made from here that ended before a hello */
     char hint[ERROR_BYTES];  /* what may be why somebody has not come; "": nothing */
     struct function *functions;
     struct duet_future *pending[PENDING_LISTS];
@@ -135,6 +132,7 @@ struct duet_rpc {
     struct life life;
     struct owned *owned;
     int rrefs;   /* references that the program has */
+    int forks;   /* those among them whose owner is another worker */
     int futures; /* that it has, or that wait for an answer */
     int over;    /* 1: shut down; what is left goes with the last of both */
     duet_autograd_context *contexts;
@@ -151,8 +149,8 @@ struct duet_rpc_call {
     struct duet_rpc_value args; /* a LIST */
     struct owned *self;
     struct wire_out answer;
-    int made, returned;  /* 1: the arguments were made; it has returned its result */
-    int makes, to;       /* makes 1: the result stays as a value; to: who gets it: this worker */
+    int returned;        /* 1: it has returned its result */
+    int makes;           /* 1: the result stays as a value */
     duet_device *device; /* of the function, or of the pass that it goes back over; NULL: none */
     uint64_t id;
     int64_t deadline;               /* shortly before the caller gives up; 0: it does not */
@@ -189,9 +187,11 @@ int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o);
 
 /* ---- peers ---- */
 int find_worker(const duet_rpc *rpc, const char *name, int *rank);
-/* Sends to a worker, which may be this one. Takes the frame. Not under the lock. */
+/* Sends to a worker, which may be this one, but then not under the lock. Takes the frame. */
 void send_frame(duet_rpc *rpc, int to, struct frame *frame);
+void tell_peer(duet_rpc *rpc, int to, const struct message *m); /* one without a value */
 void on_frame(void *context, void *user, struct frame *frame);
+void take_places(duet_rpc *rpc, const char *text);
 /* Under the lock: the worker is no more. */
 void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why);
 /* The error of whoever needs it: "rpc: worker 'x' has gone: why". */
@@ -201,26 +201,30 @@ int peer_error(const duet_rpc *rpc, int rank, const char *what);
 int first_to_end(const duet_rpc *rpc, uint64_t came);
 void *control_thread(void *rpc);
 
-/* ---- futures and references as they are held (held.c) ---- */
+/* ---- futures and references as they are held (refcount.c); under the lock ---- */
 void future_free(struct duet_future *f); /* one that nobody has */
-/* One of those who have it releases it; under the lock. */
-void future_drop(struct duet_future *f);
+void future_drop(struct duet_future *f); /* one of those who have it releases it */
 void rref_drop(duet_rref *r);
-/* Under the lock. NULL: no memory. */
-duet_rref *rref_new(duet_rpc *rpc, uint64_t id, uint64_t fork, int owner, const char *type);
+duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner, const char *type); /* NULL: no memory */
+/* The references in a value that has come are there, and go again but for those that were made. */
+void value_arrive(duet_rpc *rpc, struct wire_value *v);
+void value_leave(struct wire_value *v);
+void message_drop(struct message *m); /* both ends of it: NULL is fine */
+/* Before what was written is sent to `to`: the owners of its references count them. Not under the
+ * lock. */
+int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to);
 
 /* ---- calls ---- */
 struct outgoing {
     int to;
-    int own; /* 1: a function of the library */
     const char *function;
     const struct duet_rpc_value *args;
     int count;
     double timeout_s;
-    struct call_head head; /* but for the two counts */
-    struct duet_rref *held;
-    struct remote_op *op;    /* the call of a pass, whose path and vars these are */
-    const struct path *path; /* NULL: the call is in no context */
+    uint64_t self, rref, context, pass; /* as in struct message */
+    struct duet_rref *held, *makes;     /* of `self`; of `rref` */
+    struct remote_op *op;               /* the call of a pass, whose path and vars these are */
+    const struct path *path;            /* NULL: the call is in no context */
     struct var_list *vars;
 };
 /* What duet_rpc_sync and its like are given; ERR_USAGE where it cannot be. */
@@ -259,19 +263,14 @@ int own_function(duet_rpc_call *call, const struct message *m);
 int run_to_here(duet_rpc_call *call, void *context);
 
 /* ---- values ---- */
-/* Writes a value, which `depth` lists are around, for worker `to`. */
-int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to,
-                int depth);
-/* What was written goes, or it does not and its references are as they were: one of both, before
- * the bytes are given away. */
-void values_sent(struct wire_out *w);
-void values_take_back(duet_rpc *rpc, struct wire_out *w);
-/* Makes the value that has come from `from`, its tensors on `device`. */
-int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device, int from,
-               struct duet_rpc_value *out);
-/* Gives up the references that came in a value nobody takes. */
-void value_refuse(duet_rpc *rpc, const struct wire_value *wire, int from);
-/* Reads the one value that was written for this worker itself, and makes it. */
+/* Writes a value, which `depth` lists are around. */
+int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int depth);
+/* Behind the last use of what was written: the bytes go, and its references are held no more. */
+void values_done(duet_rpc *rpc, struct wire_out *w);
+/* Makes the value that has come, its tensors on `device`. Where it fails what there is of `out` is
+ * still to be freed. */
+int value_make(struct wire_value *wire, duet_device *device, struct duet_rpc_value *out);
+/* Makes the one value that was written for this worker itself. */
 int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out);
 
@@ -284,8 +283,5 @@ int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **ou
 void owned_free_all(duet_rpc *rpc);
 void life_emit(void *context, int to, const struct life_message *m);
 void life_free(void *context, uint64_t rref);
-int rref_arrived(duet_rref **out, duet_rpc *rpc, uint64_t id, uint64_t fork, int owner,
-                 const char *type, int from);
-int rref_pass_on(duet_rpc *rpc, duet_rref *r, int to, uint64_t *child);
 
 #endif

@@ -72,7 +72,7 @@ int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
     if (call->returned)
         return keep_failure(call, fail(ERR_USAGE, "it returns twice: once is enough"));
     call->returned = 1;
-    CHECK(keep_failure(call, value_write(call->rpc, &call->answer, &value, call->to, 0)));
+    CHECK(keep_failure(call, value_write(call->rpc, &call->answer, &value, 0)));
     return keep_failure(call, wire_error(&call->answer));
 }
 

@@ -69,12 +69,8 @@ static void free_unused(duet_autograd_context *c) {
 }
 
 void context_send_end(duet_autograd_context *c, int to) {
-    duet_rpc *rpc = c->rpc;
-    struct link *link = to == rpc->rank ? NULL : rpc->peers[to].link;
-    struct frame *f = link ? frame_new(FRAME_CONTEXT_END, 0) : NULL;
-    if (!f) return;
-    f->header.call = c->id;
-    link_send(link, f);
+    if (to != c->rpc->rank)
+        tell_peer(c->rpc, to, &(struct message){.kind = MESSAGE_CONTEXT_END, .context = c->id});
 }
 
 static void end_context(duet_autograd_context *c) {

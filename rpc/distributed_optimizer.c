@@ -170,8 +170,7 @@ static int make_at(duet_distributed_optimizer *o, int owner, duet_rref *const *p
     args[1] = duet_rpc_bytes(options, sizeof *options);
     for (int i = 0; i < count; i++)
         if (params[i]->owner == owner) args[n++] = duet_rpc_rref(params[i]);
-    struct outgoing make = {
-        .own = 1, .to = owner, .function = "duet.Optimizer", .args = args, .count = n};
+    struct outgoing make = {.to = owner, .function = "duet.Optimizer", .args = args, .count = n};
     int code = n == 2 ? OK : rref_remote(&o->at[o->count], o->rpc, &make, make.function);
     o->count += !code && n > 2;
     free(args);

@@ -1,74 +1,51 @@
 /* How long an object of a reference lives: as long as anybody anywhere has a reference to it, and
  * no longer. This is the protocol alone, a state machine without threads, time or memory of others,
- * so that a test can walk through all orders of its messages (tests/rpc/test_lifetime.c). It is
- * that of PyTorch's design note on remote references.
+ * so that a test can walk through all orders of its messages (tests/rpc/test_lifetime.c).
  *
- * Words. The *owner* has the object. Every copy of a reference on another worker is a *fork*, with
- * an id of its own. Passing a reference on makes a new fork, the child of the one passed on. Ids
- * are (worker << 48 | counter), so nobody is asked for one.
+ * The *owner* has the object. It counts the references that each worker has to it, and frees it
+ * once all counts are zero and it has none itself.
  *
- *     G1  the owner is told when a fork ends                              DELETE
- *     G2  a fork does not end before the owner knows all its children     FORK, then ACCEPT
+ *     the owner passes one on to C         it counts C's at once
+ *     A passes one on to the owner         it counts its own when the message comes: A's own end
+ *                                          comes behind that
+ *     A passes one on to C                 A -> owner: HOLD for C
+ *                                          owner -> A: HELD
+ *                                          now A may send it, since C is counted
+ *     C releases one                       C -> owner: DROP
+ *     A makes an object by a remote call   the call is a HOLD for A, and HELD answers it
  *
- *     A passes its fork a to C          A: a has a pending child c, so a stays
- *     C gets it                         C -> owner: FORK c
- *     owner: c is known                 owner -> C: FORK_ACK c
- *     C: c is confirmed                 C -> A: ACCEPT c
- *     A: c is no longer pending         now a may end
- *     C releases c                      C -> owner: DELETE c
- *
- * The owner itself counts what it passes on at once, without a message. A fork that comes back to
- * the owner is accepted there at once. The fork that `remote` makes is known to the owner when the
- * call comes.
+ * So whoever gets a reference is counted before it has it, and no count ever ends too early. A HOLD
+ * comes behind the call that makes its object, in the same stream, so a third worker never asks the
+ * owner for an object that is yet to be made.
  *
  * Between two workers messages keep their order and are neither lost nor doubled, as those of one
- * socket; those of different pairs come in any order, and a call is taken at any time after it has
- * come. Only a fork that the owner has confirmed is passed on (life_confirmed), so the owner is
- * never asked for an object that it has yet to make. What a peer says of forks that are not its
- * own changes nothing. */
+ * socket; those of different pairs come in any order. A worker ends its own references alone. */
 #ifndef RPC_LIFETIME_H
 #define RPC_LIFETIME_H
 
 #include <stdint.h>
 
-enum life_kind { LIFE_FORK, LIFE_FORK_ACK, LIFE_ACCEPT, LIFE_DELETE, LIFE_KINDS };
+enum { MOST_WORKERS = 64 };
+enum life_kind { LIFE_HOLD, LIFE_HELD, LIFE_DROP };
 
 struct life_message {
-    uint32_t kind, zero;
-    uint64_t rref, fork;
-};
-
-struct life_user { /* a fork of this worker */
-    uint64_t rref, fork;
-    int owner, parent;   /* workers; parent -1: none waits for ACCEPT */
-    int confirmed, held; /* 1: the owner knows it; the program has it */
-    int children;        /* passed on, and not accepted yet */
-};
-struct life_child { /* a fork that this worker has passed on */
-    uint64_t fork, parent;
-    int to;
-};
-struct life_fork { /* at the owner: a fork elsewhere */
-    uint64_t rref, fork;
-    int holder;
-};
-struct life_owned { /* at the owner: an object */
+    enum life_kind kind;
+    int worker; /* HOLD: for whom */
     uint64_t rref;
-    int held, forks; /* how many here have it; forks that are known */
 };
 
-#define LIFE_LIST(type)  \
-    struct {             \
-        type *item;      \
-        int count, room; \
-    }
+struct life_object { /* at the owner */
+    uint64_t rref;
+    int held;                /* how many here have it */
+    int count[MOST_WORKERS]; /* references of other workers */
+};
 
 struct life {
     int self;
-    LIFE_LIST(struct life_user) users;
-    LIFE_LIST(struct life_child) children;
-    LIFE_LIST(struct life_fork) forks;
-    LIFE_LIST(struct life_owned) owned;
+    struct life_object *object; /* [objects] */
+    int objects, room;
+    uint64_t asked[MOST_WORKERS], confirmed[MOST_WORKERS]; /* HOLDs sent to each owner; HELDs */
+    uint64_t gone;                                         /* workers that have died, a bit each */
     void (*emit)(void *context, int to, const struct life_message *message);
     void (*free)(void *context, uint64_t rref); /* nobody has the object any more */
     void *context;
@@ -78,22 +55,18 @@ void life_close(struct life *l);
 
 /* ---- at the owner ---- */
 void life_hold(struct life *l, uint64_t rref); /* makes the entry where there is none */
-void life_release_object(struct life *l, uint64_t rref);
-/* A fork elsewhere that this worker knows of without FORK. */
-void life_know(struct life *l, uint64_t rref, uint64_t fork, int holder);
+void life_release(struct life *l, uint64_t rref);
+void life_count(struct life *l, uint64_t rref, int worker); /* one more of this worker's */
+/* A remote call of `worker` has come, which makes the object; life_hold was called. */
+void life_made(struct life *l, uint64_t rref, int worker);
 
-/* ---- forks of this worker ---- */
-/* The fork that a remote call of this worker makes; life_confirm when the call has come. */
-void life_create(struct life *l, uint64_t rref, uint64_t fork, int owner);
-void life_confirm(struct life *l, uint64_t fork);
-int life_confirmed(const struct life *l, uint64_t fork);
-/* Passes `fork` (0: this worker is the owner) on to `to` as `child`. */
-void life_share(struct life *l, uint64_t rref, uint64_t fork, uint64_t child, int to);
-/* `fork` has come from `from`: on the owner the object is held, as by life_hold. */
-void life_receive(struct life *l, uint64_t rref, uint64_t fork, int owner, int from);
-void life_take_back(struct life *l, uint64_t child); /* of life_share: it was not sent */
-void life_release(struct life *l, uint64_t fork);    /* the program releases it */
-void life_forget(struct life *l, uint64_t fork);     /* the call of life_create was not made */
+/* ---- at the others ---- */
+/* A remote call goes to the owner, which life_made will confirm. Returns the number to wait for. */
+uint64_t life_make(struct life *l, int owner);
+/* Asks the owner to count one of worker's. Returns the number to wait for. */
+uint64_t life_ask(struct life *l, int owner, uint64_t rref, int worker);
+int life_confirmed(const struct life *l, int owner, uint64_t number);
+void life_drop(struct life *l, int owner, uint64_t rref); /* one of this worker's */
 
 /* ---- messages ---- */
 void life_deliver(struct life *l, int from, const struct life_message *message);

@@ -1,113 +1,318 @@
-/* One thread serves all links of a worker: see links.h. */
+/* Links open, carry messages and end: see links.h. */
+#include "rpc/links.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/thread.h"
-#include "rpc/link.h"
+#include "rpc/message.h"
 #include "rpc/pool.h"
 
-enum { DIAL_MS = 2000, REST_MS = 100, MOST_LINKS = 2 * MOST_WORKERS + MOST_STRANGERS };
+enum { DIAL_MS = 2000, REST_MS = 5 };
 
-/* ---- strangers ---- */
+struct link {
+    struct links *all;
+    int fd; /* -1: it has ended; it and what follows is under the lock of all */
+    int dialed, proved, cut, ended;
+    void *user;                 /* NULL: no good hello yet */
+    struct frame *first, *last; /* what is to be sent */
+    pthread_cond_t work;
+    struct link *next;
+};
 
-static int is_stranger(const struct link *l) {
-    return !l->user && l->fd >= 0 && l->role == ROLE_LISTENS;
+struct links {
+    struct link_events events;
+    struct hello own;
+    int beyond;
+    const char *secret;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a queue is empty, or a thread has ended */
+    struct link *first;     /* the latest first */
+    int listener, threads, stop;
+};
+
+/* ---- threads: nobody joins them, and links_close waits until there is none ---- */
+
+struct thread {
+    struct links *all;
+    void (*run)(struct links *all, struct link *link);
+    struct link *link;
+};
+
+static void *run_thread(void *argument) {
+    const struct thread t = *(struct thread *)argument;
+    free(argument);
+    t.run(t.all, t.link);
+    pthread_mutex_lock(&t.all->lock);
+    t.all->threads--;
+    pthread_cond_broadcast(&t.all->changed);
+    pthread_mutex_unlock(&t.all->lock);
+    return NULL;
 }
 
-/* The oldest stranger makes room. 0: there is none. */
-static int end_oldest_stranger(struct links *all) {
-    struct link *oldest = NULL;
+static int start_thread(struct links *all, void (*run)(struct links *all, struct link *link),
+                        struct link *link) {
+    struct thread *t = malloc(sizeof *t);
+    pthread_t thread;
+    if (!t) return fail(ERR_MEMORY, "rpc: no host memory");
+    *t = (struct thread){all, run, link};
     pthread_mutex_lock(&all->lock);
-    for (struct link *l = all->first; l; l = l->next)
-        if (is_stranger(l)) oldest = l;
+    int error = thread_start(&thread, run_thread, t);
+    all->threads += !error;
     pthread_mutex_unlock(&all->lock);
-    if (!oldest) return 0;
-    fail(ERR_FAILED, "rpc: a connection made room for the next: it had not proved itself");
-    link_end(oldest);
-    return 1;
+    if (!error) return pthread_detach(thread);
+    free(t);
+    return fail_errno(ERR_FAILED, error, "rpc: a thread for links");
 }
 
-/* Under the lock: each of the others has come. */
-static int is_complete(const struct links *all) {
-    int proved = 0;
-    for (const struct link *l = all->first; l; l = l->next)
-        proved += l->user && l->fd >= 0;
-    return proved == all->own.world - 1;
-}
-
-/* Those whose opening has taken too long, and all strangers once every peer has come. */
-static void end_late(struct links *all) {
-    for (int again = 1; again;) {
-        struct link *late = NULL;
-        int64_t now = now_ns();
-        pthread_mutex_lock(&all->lock);
-        int complete = is_complete(all);
-        for (struct link *l = all->first; l && !late; l = l->next)
-            if (!l->user && (l->deadline <= now || (complete && is_stranger(l)))) late = l;
-        pthread_mutex_unlock(&all->lock);
-        if ((again = late != NULL)) {
-            fail(ERR_TIMEOUT, "rpc: a connection has not proved itself within %d s",
-                 OPENING_MS / 1000);
-            link_end(late);
-        }
-    }
-}
-
-/* ---- the beginning of a link ---- */
+/* ---- a link begins and ends ---- */
 
 /* Takes the socket. */
-static int link_new(struct links *all, int fd, enum proof_role role) {
-    struct opening opening = {.magic = HELLO_MAGIC, .version = FRAME_VERSION};
-    struct link *l = all->beyond || socket_of_this_user(fd) ? calloc(1, sizeof *l) : NULL;
-    int strangers = 0, count = 0;
-    if (!l || getentropy(opening.nonce, NONCE_BYTES)) {
+static int link_new(struct link **out, struct links *all, int fd, int dialed) {
+    struct link *l = *out = all->beyond || socket_of_this_user(fd) ? calloc(1, sizeof *l) : NULL;
+    if (!l) {
         close(fd);
-        free(l);
         return fail(ERR_FAILED, "rpc: a connection: another user's process is at the other end, or "
                                 "there is no host memory");
     }
-    l->all = all;
-    l->fd = fd;
-    l->role = role;
-    l->deadline = deadline_after(OPENING_MS * 1e-3);
-    memcpy(l->nonce, opening.nonce, sizeof l->nonce);
-    link_say(l, &opening, sizeof opening); /* where it cannot be said the deadline will tell */
+    *l = (struct link){.all = all, .fd = fd, .dialed = dialed};
+    cond_open(&l->work);
     pthread_mutex_lock(&all->lock);
     l->next = all->first;
     all->first = l;
-    for (; l; count++, l = l->next)
-        strangers += role == ROLE_LISTENS && is_stranger(l);
     pthread_mutex_unlock(&all->lock);
-    if (role == ROLE_DIALS) /* the thread of the links has yet to hear of it */
-        links_wake(all);
-    else if (strangers > MOST_STRANGERS || count > MOST_LINKS)
-        end_oldest_stranger(all);
     return OK;
 }
 
-static void accept_some(struct links *all) {
-    for (int i = 0; i < READS; i++) {
-        int fd = socket_accept(all->listener);
-        if (fd >= 0) {
-            if (link_new(all, fd, ROLE_LISTENS)) all->events.on_refused(all->events.context, 0);
+static void link_free(struct link *l) {
+    for (struct frame *f = l->first, *next; f; f = next) {
+        next = f->next;
+        frame_free(f);
+    }
+    pthread_cond_destroy(&l->work);
+    free(l);
+}
+
+/* A stranger's link goes whole; a peer's memory stays, since others may still send to it. */
+static void link_end(struct link *l) {
+    struct links *all = l->all;
+    struct link **at = &all->first;
+    pthread_mutex_lock(&all->lock);
+    close(l->fd);
+    l->fd = -1;
+    while (!l->user && *at != l)
+        at = &(*at)->next;
+    if (!l->user) *at = l->next;
+    pthread_mutex_unlock(&all->lock);
+    if (!l->user) link_free(l);
+}
+
+/* ---- the opening ---- */
+
+struct words { /* the second thing that a side says */
+    struct hello hello;
+    uint8_t proof[PROOF_BYTES];
+};
+
+/* It is no stranger any more. With the last peer the door shuts, and strangers go. */
+static int keep(struct link *l) {
+    struct links *all = l->all;
+    int left = all->own.world - 1;
+    pthread_mutex_lock(&all->lock);
+    const int proved = l->proved = !l->cut;
+    for (const struct link *k = all->first; k; k = k->next)
+        left -= k->proved;
+    for (const struct link *k = all->first; k && !left; k = k->next)
+        if (!k->proved) shutdown(k->fd, SHUT_RDWR);
+    if (!left && all->listener >= 0) shutdown(all->listener, SHUT_RDWR);
+    pthread_mutex_unlock(&all->lock);
+    return proved ? OK : fail(ERR_PEER, "rpc: a connection made room for the next");
+}
+
+/* What cannot be said is seen where the answer does not come. A peer that is turned away has heard
+ * by whom: it may have the same name. */
+static int exchange(struct link *l, struct hello *hello, int *proved) {
+    const struct links *all = l->all;
+    const enum proof_role role = l->dialed ? ROLE_DIALS : ROLE_LISTENS,
+                          theirs = l->dialed ? ROLE_LISTENS : ROLE_DIALS;
+    const int64_t deadline = deadline_after(OPENING_MS * 1e-3);
+    struct opening mine = {.magic = HELLO_MAGIC, .version = WIRE_VERSION}, other;
+    struct words said = {.hello = all->own}, heard;
+    if (getentropy(mine.nonce, NONCE_BYTES)) return fail(ERR_FAILED, "rpc: no random numbers");
+    send(l->fd, &mine, sizeof mine, MSG_NOSIGNAL);
+    CHECK(socket_read(l->fd, &other, sizeof other, deadline));
+    CHECK(opening_check(&other));
+    proof_make(said.proof, all->secret, role, mine.nonce, other.nonce, &said.hello);
+    if (l->dialed) send(l->fd, &said, sizeof said, MSG_NOSIGNAL);
+    CHECK(socket_read(l->fd, &heard, sizeof heard, deadline));
+    int code = proof_check(heard.proof, all->secret, theirs, other.nonce, mine.nonce, &heard.hello);
+    *proved = !code;
+    *hello = heard.hello;
+    if (!code) code = hello_check(hello, &all->own);
+    if (!code) code = keep(l);
+    if (!l->dialed) send(l->fd, &said, sizeof said, MSG_NOSIGNAL);
+    return code;
+}
+
+static int link_open(struct link *l) {
+    const struct link_events *events = &l->all->events;
+    struct hello hello;
+    int proved = 0, code = exchange(l, &hello, &proved);
+    if (code)
+        events->on_refused(events->context, proved);
+    else if (!(l->user = events->on_link(events->context, l, &hello)))
+        code = ERR_USAGE;
+    return code;
+}
+
+/* ---- messages ---- */
+
+/* NULL: the stream has ended, or what comes is no message. */
+static struct frame *read_frame(int fd) {
+    struct message_header h;
+    if (socket_read(fd, &h, sizeof h, 0) || header_check(&h)) return NULL;
+    struct frame *f = calloc(1, sizeof *f);
+    if (f && (f->data = malloc(h.bytes))) {
+        memcpy(f->data, &h, sizeof h);
+        f->bytes = h.bytes;
+        if (!socket_read(fd, f->data + sizeof h, h.bytes - sizeof h, 0)) {
+            f->came = now_ns();
+            return f;
+        }
+    }
+    frame_free(f);
+    return NULL;
+}
+
+/* What the socket takes of the first frame. 1: all of it, and the frame is out of the queue. */
+static int write_first(struct link *l, int flags) {
+    struct frame *f = l->first;
+    ssize_t n = send(l->fd, f->data + f->sent, f->bytes - f->sent, MSG_NOSIGNAL | flags);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        shutdown(l->fd, SHUT_RDWR); /* so reading ends */
+    if (n > 0) f->sent += (size_t)n;
+    return f->sent == f->bytes;
+}
+
+static void drop_first(struct link *l) {
+    struct frame *f = l->first;
+    if (!(l->first = f->next)) l->last = NULL;
+    frame_free(f);
+    if (!l->first) pthread_cond_broadcast(&l->all->changed);
+}
+
+/* Goes on with what did not go at once. */
+static void *write_frames(void *link) {
+    struct link *l = link;
+    pthread_mutex_t *lock = &l->all->lock;
+    pthread_mutex_lock(lock);
+    while (!l->ended) {
+        if (!l->first) {
+            timed_wait(&l->work, lock, 0);
             continue;
         }
-        if (errno == EAGAIN) return;
-        if (errno == EINTR || errno == ECONNABORTED) continue;
-        fail_errno(ERR_FAILED, errno, "rpc: a connection has come, and cannot be accepted");
-        all->events.on_refused(all->events.context, 0);
-        if (end_oldest_stranger(all)) continue;
-        all->accept_after = deadline_after(REST_MS * 1e-3);
-        return;
+        pthread_mutex_unlock(lock);
+        int done = write_first(l, 0);
+        pthread_mutex_lock(lock);
+        if (done) drop_first(l);
     }
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+void link_send(struct link *l, struct frame *f) {
+    struct links *all = l->all;
+    f->next = NULL;
+    pthread_mutex_lock(&all->lock);
+    if (l->ended) {
+        frame_free(f);
+    } else if (l->first) {
+        l->last = l->last->next = f;
+    } else {
+        l->first = l->last = f;
+        if (write_first(l, MSG_DONTWAIT))
+            drop_first(l);
+        else
+            pthread_cond_signal(&l->work);
+    }
+    pthread_mutex_unlock(&all->lock);
+}
+
+/* The thread of a link that is open. */
+static void read_frames(struct links *all, struct link *l) {
+    const struct link_events *events = &all->events;
+    pthread_t writer;
+    int writes = !thread_start(&writer, write_frames, l);
+    for (struct frame *f; writes && (f = read_frame(l->fd));)
+        events->on_frame(events->context, l->user, f);
+    pthread_mutex_lock(&all->lock);
+    shutdown(l->fd, SHUT_RDWR);
+    l->ended = 1;
+    pthread_cond_signal(&l->work);
+    pthread_cond_broadcast(&all->changed);
+    int stop = all->stop;
+    pthread_mutex_unlock(&all->lock);
+    if (writes) pthread_join(writer, NULL);
+    if (!stop) events->on_gone(events->context, l->user);
+    link_end(l);
+}
+
+/* ---- the door ---- */
+
+static void take_in(struct links *all, struct link *l) {
+    if (link_open(l))
+        link_end(l);
+    else
+        read_frames(all, l);
+}
+
+/* Where there are more strangers than `most` the oldest makes room. */
+static void cut_oldest(struct links *all, int most) {
+    struct link *oldest = NULL;
+    pthread_mutex_lock(&all->lock);
+    for (struct link *l = all->first; l; l = l->next) {
+        if (l->dialed || l->proved || l->cut) continue;
+        most--;
+        oldest = l;
+    }
+    if (oldest && most < 0) {
+        oldest->cut = 1;
+        shutdown(oldest->fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&all->lock);
+}
+
+static void accept_one(struct links *all) {
+    struct link *l = NULL;
+    int fd = socket_accept(all->listener), code;
+    if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)) return;
+    code = fd < 0 ? fail_errno(ERR_FAILED, errno, "rpc: a connection that has come: accept")
+                  : link_new(&l, all, fd, 0);
+    if (!code) code = start_thread(all, take_in, l);
+    if (code && l) link_end(l);
+    if (code) all->events.on_refused(all->events.context, 0);
+    cut_oldest(all, code ? 0 : MOST_STRANGERS);
+    if (code) nanosleep(&(struct timespec){.tv_nsec = REST_MS * 1000000}, NULL);
+}
+
+static void keep_door(struct links *all, struct link *none) {
+    (void)none;
+    for (int open = 1; open;) {
+        struct pollfd polled = {.fd = all->listener, .events = POLLIN};
+        if (poll(&polled, 1, -1) > 0 && !(open = !(polled.revents & ~POLLIN))) break;
+        accept_one(all);
+    }
+    pthread_mutex_lock(&all->lock);
+    close(all->listener);
+    all->listener = -1;
+    pthread_mutex_unlock(&all->lock);
 }
 
 int links_listen(struct links *all, const char *address) {
@@ -120,84 +325,29 @@ int links_listen(struct links *all, const char *address) {
     }
     pthread_mutex_lock(&all->lock);
     all->listener = fd;
-    all->listened = 1;
     pthread_mutex_unlock(&all->lock);
-    links_wake(all);
-    return OK;
+    return start_thread(all, keep_door, NULL);
 }
 
 int links_dial(struct links *all, const char *address, int listen_too) {
     char place[PLACE_BYTES];
+    struct link *l;
     int fd, code = OK;
     CHECK(socket_dial(&fd, all->beyond, address, DIAL_MS));
-    if (listen_too && !all->listened) {
+    if (listen_too && !all->own.place[0]) {
         code = socket_place(fd, 1, place, sizeof place);
         if (!code) code = links_listen(all, place);
     }
-    if (!code) return link_new(all, fd, ROLE_DIALS);
-    close(fd);
-    return code;
-}
-
-/* ---- the thread ---- */
-
-struct turn {
-    int count; /* of `polled`: [0] the eventfd, [1] the listener, then links */
-    struct pollfd polled[2 + MOST_LINKS + 1];
-    struct link *link[2 + MOST_LINKS + 1];
-    int wait_ms; /* -1: until something comes */
-};
-
-static void wait_until(struct turn *t, int64_t when) {
-    int64_t ms = (when - now_ns()) / 1000000 + 1;
-    if (ms < 0) ms = 0;
-    if (t->wait_ms < 0 || ms < t->wait_ms) t->wait_ms = (int)ms;
-}
-
-/* What to wait for. 0: it is time to stop. */
-static int gather(struct links *all, struct turn *t) {
-    t->count = 2;
-    t->wait_ms = -1;
-    pthread_mutex_lock(&all->lock);
-    if (all->listener >= 0 && is_complete(all)) { /* nobody else is to come */
-        close(all->listener);
-        all->listener = -1;
+    if (code) {
+        close(fd);
+        return code;
     }
-    int rests = now_ns() < all->accept_after;
-    if (rests) wait_until(t, all->accept_after);
-    t->polled[0] = (struct pollfd){.fd = all->wake, .events = POLLIN};
-    t->polled[1] = (struct pollfd){.fd = rests ? -1 : all->listener, .events = POLLIN};
-    for (struct link *l = all->first; l && t->count < 2 + MOST_LINKS; l = l->next) {
-        if (l->fd < 0) continue;
-        if (!l->user) wait_until(t, l->deadline);
-        t->link[t->count] = l;
-        t->polled[t->count++] =
-            (struct pollfd){.fd = l->fd, .events = (short)(POLLIN | (l->first ? POLLOUT : 0))};
+    CHECK(link_new(&l, all, fd, 1));
+    if (link_open(l)) {
+        link_end(l);
+        return ERR_PEER;
     }
-    int stop = all->stop;
-    pthread_mutex_unlock(&all->lock);
-    return !stop;
-}
-
-static void *links_thread(void *argument) {
-    struct links *all = argument;
-    struct turn t;
-    uint64_t woken;
-    while (gather(all, &t)) {
-        poll(t.polled, (nfds_t)t.count, t.wait_ms);
-        if (t.polled[0].revents) (void)!read(all->wake, &woken, sizeof woken);
-        for (int i = 2; i < t.count; i++) {
-            if (t.polled[i].revents & POLLOUT) {
-                pthread_mutex_lock(&all->lock);
-                link_write_some(t.link[i]);
-                pthread_mutex_unlock(&all->lock);
-            }
-            if (t.polled[i].revents & ~POLLOUT) link_take_in(t.link[i]);
-        }
-        end_late(all);
-        if (t.polled[1].revents) accept_some(all); /* it may end a link, so it comes last */
-    }
-    return NULL;
+    return start_thread(all, read_frames, l);
 }
 
 /* ---- beginning and end ---- */
@@ -208,54 +358,39 @@ void links_flush(struct links *all, int timeout_ms) {
     for (int busy = 1, late = 0; busy && !late;) {
         busy = 0;
         for (const struct link *l = all->first; l; l = l->next)
-            busy |= l->first != NULL;
-        if (busy) late = timed_wait(&all->sent, &all->lock, deadline);
+            busy |= l->first && !l->ended;
+        if (busy) late = timed_wait(&all->changed, &all->lock, deadline);
     }
     pthread_mutex_unlock(&all->lock);
 }
 
 int links_open(struct links **out, const struct link_events *events, const struct hello *own,
                int beyond, const char *secret) {
-    struct links *all = calloc(1, sizeof *all);
-    *out = NULL;
+    struct links *all = *out = calloc(1, sizeof *all);
     if (!all) return fail(ERR_MEMORY, "rpc: no host memory");
-    *all = (struct links){.events = *events,
-                          .own = *own,
-                          .beyond = beyond,
-                          .secret = secret,
-                          .listener = -1,
-                          .wake = above_streams(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
+    *all = (struct links){
+        .events = *events, .own = *own, .beyond = beyond, .secret = secret, .listener = -1};
     pthread_mutex_init(&all->lock, NULL);
-    cond_open(&all->sent);
-    int error = all->wake < 0 ? errno : thread_start(&all->thread, links_thread, all);
-    if (!error) {
-        *out = all;
-        return OK;
-    }
-    if (all->wake >= 0) close(all->wake);
-    pthread_cond_destroy(&all->sent);
-    pthread_mutex_destroy(&all->lock);
-    free(all);
-    return fail_errno(ERR_FAILED, error, "rpc: init: a thread for links");
+    cond_open(&all->changed);
+    return OK;
 }
 
 void links_close(struct links *all) {
     if (!all) return;
     pthread_mutex_lock(&all->lock);
     all->stop = 1;
+    for (struct link *l = all->first; l; l = l->next)
+        if (l->fd >= 0) shutdown(l->fd, SHUT_RDWR);
+    if (all->listener >= 0) shutdown(all->listener, SHUT_RDWR);
+    while (all->threads)
+        timed_wait(&all->changed, &all->lock, 0);
     pthread_mutex_unlock(&all->lock);
-    links_wake(all);
-    pthread_join(all->thread, NULL);
     for (struct link *l = all->first, *next; l; l = next) {
         next = l->next;
-        if (l->fd >= 0) close(l->fd);
-        link_drop_queue(l);
-        frame_free(l->incoming);
-        free(l);
+        link_free(l);
     }
     if (all->listener >= 0) close(all->listener);
-    close(all->wake);
-    pthread_cond_destroy(&all->sent);
+    pthread_cond_destroy(&all->changed);
     pthread_mutex_destroy(&all->lock);
     free(all);
 }

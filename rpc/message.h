@@ -1,32 +1,51 @@
-/* Messages: what a frame of a peer says. This is the one place where what came over a link is
- * checked: message_read looks at every number, name and length before anything uses it, so all that
- * comes behind it may index by them. What depends on the state of the worker, as whether an object
+/* Messages: what one worker says to another. On the wire a message is a header and the fields of
+ * its kind, one behind the other:
+ *
+ *     magic (4) | version (2) | kind (2) | bytes of the whole (8) || field | field | ...
+ *
+ * One table in message.c says which fields a kind has and what each may be. The writer, the reader
+ * and the check go through it. This is the one place where what came over a link is checked:
+ * message_read looks at every number, name and length before anything uses it, so all that comes
+ * behind it may index by them. What depends on the state of the worker, as whether an object
  * exists, is asked of that state. A fuzzer drives it (tests/fuzz/fuzz_rpc.c). */
 #ifndef RPC_MESSAGE_H
 #define RPC_MESSAGE_H
 
 #include "base/error.h"
-#include "rpc/frame.h"
-#include "rpc/lifetime.h"
+#include "rpc/proof.h"
 #include "rpc/wire.h"
+
+enum { MESSAGE_MAGIC = 0x43505244 };
 
 /* An id is worker << 48 | counter. */
 enum { ID_BITS = 48, NAME_BYTES = HELLO_NAME };
 
-/* Flags of a call. */
-enum {
-    CALL_REMOTE = 1, /* its result becomes the value of a reference */
-    CALL_OWN = 2     /* of a function of this library: no name of the user's begins with "duet." */
+enum message_kind {
+    MESSAGE_CALL = 1,
+    MESSAGE_ANSWER,
+    MESSAGE_HOLD, /* three of references: rpc/lifetime.h */
+    MESSAGE_HELD,
+    MESSAGE_DROP,
+    MESSAGE_CONTEXT_END, /* of autograd: rpc/context.c */
+    MESSAGE_PLACES,      /* of rank 0: where each worker listens (rendezvous.c) */
+    MESSAGE_PING,        /* "I am here" */
+    MESSAGE_BYE,         /* the worker ends as planned */
+    MESSAGE_GIVEN_UP,    /* "you have said nothing for too long": the sender takes no more of it */
+    MESSAGE_KINDS
 };
 
-/* The head of a call's payload. The name of the function follows, then the steps of the path, then
- * the arguments. */
-struct call_head {
-    uint64_t self;         /* the reference whose method it is; 0: none */
-    uint64_t rref, fork;   /* CALL_REMOTE: what the result becomes */
-    uint64_t context;      /* of distributed autograd; 0: none */
-    uint64_t pass;         /* of duet.backward: whose; else 0 */
-    uint32_t count, depth; /* arguments; steps of the path */
+struct message_header {
+    uint32_t magic;
+    uint16_t version, kind;
+    uint64_t bytes; /* with the header */
+};
+
+/* A message as bytes: header and fields. */
+struct frame {
+    uint8_t *data; /* [bytes], owned */
+    size_t bytes, sent;
+    int64_t came; /* when, on the clock of base/clock.h */
+    struct frame *next;
 };
 
 /* Where a pass of autograd stands among the calls of its context: the number of the creator's pass,
@@ -37,31 +56,44 @@ struct path {
 };
 
 struct message {
-    struct frame *frame; /* owned; all texts point into it */
-    enum frame_kind kind;
+    enum message_kind kind;
     int from;
-    /* FRAME_CALL */
-    struct call_head head;
-    const char *function;
-    struct path path;
-    /* FRAME_CALL: the arguments; FRAME_ANSWER without a code: the result. Owned */
-    struct wire_value *value;
-    int count;
-    int code;                 /* of an answer, or why a call is refused: with `text`; OK */
-    char text[ERROR_BYTES];   /* of an error */
-    struct life_message life; /* FRAME_LIFE */
-    duet_rpc *rpc;
-    /* What the worker has set aside for a call, before it runs: */
-    void *context;  /* that of autograd, which it holds; NULL: none */
+    /* fields */
+    uint64_t call;           /* the id of a call, which its answer repeats */
+    uint64_t timeout;        /* of a call: nanoseconds until its caller gives up; 0: never */
+    uint64_t code;           /* of an answer */
+    uint64_t self;           /* the reference whose method it is; 0: none */
+    uint64_t rref;           /* CALL: the reference that its result becomes, or 0 */
+    uint64_t worker;         /* HOLD: for whom */
+    uint64_t context, pass;  /* of autograd; 0: none. pass: the one that duet.backward goes over */
+    const char *text;        /* CALL: the function; ANSWER: of the error; PLACES: with spaces */
+    struct path path;        /* CALL: where a pass of it would stand */
+    struct wire_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
+    /* what has come */
+    struct frame *frame; /* owned; all texts point into it */
+    duet_rpc *rpc;       /* whose messages hold references; NULL: they have not arrived */
+    int wrong;           /* why a call is refused, with the text behind it; OK */
+    char why[ERROR_BYTES];
+    /* what the worker has set aside for a call, before it runs */
+    void *entered;  /* the context of autograd, which it holds; NULL: none */
     uint64_t holds; /* the object of its method, which it holds; 0: none */
-    uint64_t makes; /* CALL_REMOTE: the reference whose value it makes, which it holds; 0: none */
+    uint64_t makes; /* the reference whose value it makes, which it holds; 0: none */
 };
 
 int id_worker(uint64_t id); /* who has made it */
 
+/* Header and fields into w; the value is what is put behind them. */
+void message_begin(struct wire_out *w, const struct message *m);
+/* What stands in w, as a frame. NULL: no host memory, or too large (wire_error). */
+struct frame *message_end(struct wire_out *w);
+struct frame *message_frame(const struct message *m); /* both: of one without a value */
+void frame_free(struct frame *frame);                 /* NULL is fine */
+
+/* ERR_FAILED: no peer of ours sends such a header. */
+int header_check(const struct message_header *header);
 /* Takes the frame, which `from` has sent to `self`, a worker of `world`. ERR_FAILED: it makes no
- * sense; then the message has its kind, and the number of its call in the frame's header, and must
- * be freed nevertheless. An answer that makes no sense is one with an error. */
+ * sense; then the message has its kind, and its `call` where that came, and must be freed
+ * nevertheless. An answer that makes no sense is one with an error. */
 int message_read(struct message *m, struct frame *frame, int from, int self, int world);
 void message_free(struct message *m); /* NULL is fine; frees m */
 

@@ -20,57 +20,55 @@ static int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
     return OK;
 }
 
-static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **out) {
-    struct wire_out w = {.vars = o->vars};
-    struct call_head head = o->head;
-    int code = OK;
-    head.count = (uint32_t)o->count;
-    head.depth = o->path ? o->path->depth : 0;
-    wire_put(&w, &head, sizeof head);
-    wire_put_text(&w, o->function);
-    if (o->path) wire_put(&w, o->path->step, head.depth * sizeof *o->path->step);
-    for (int i = 0; i < o->count && !code; i++)
-        code = value_write(rpc, &w, &o->args[i], o->to, 0);
-    struct frame *f = code ? NULL : frame_new(FRAME_CALL, 0);
-    if (!code) code = wire_error(&w);
-    if (!code && !f) code = fail(ERR_MEMORY, "rpc: no host memory for the call");
-    if (code) {
-        values_take_back(rpc, &w);
-        wire_drop(&w);
-        frame_free(f);
-        return code;
-    }
-    values_sent(&w);
-    wire_give(&w, f);
-    f->header.flags = (head.rref ? CALL_REMOTE : 0) | (o->own ? CALL_OWN : 0);
-    *out = f;
+static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, int64_t timeout,
+                      struct wire_out *w) {
+    struct message m = {.kind = MESSAGE_CALL,
+                        .call = call,
+                        .timeout = (uint64_t)timeout,
+                        .self = o->self,
+                        .rref = o->rref,
+                        .context = o->context,
+                        .pass = o->pass,
+                        .text = o->function};
+    if (o->path) m.path = *o->path;
+    message_begin(w, &m);
+    wire_put_u8(w, DUET_RPC_LIST);
+    wire_put_u32(w, (uint32_t)o->count);
+    for (int i = 0; i < o->count; i++)
+        CHECK(value_write(rpc, w, &o->args[i], 0));
+    CHECK(wire_error(w));
+    return values_pass_on(rpc, w, o->to);
+}
+
+/* Puts the future into the table. ERR_PEER: the worker is gone. Under the lock. */
+static int await_answer(duet_rpc *rpc, struct duet_future *f) {
+    if (rpc->stop) return fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function);
+    if (rpc->peers[f->to].state != PEER_HERE) return peer_error(rpc, f->to, f->function);
+    f->next = rpc->pending[f->id % PENDING_LISTS];
+    rpc->pending[f->id % PENDING_LISTS] = f;
+    rpc->pending_count++;
+    rpc->futures++;
+    f->refs++;
+    if (f->held) f->held->refs++;
+    if (f->deadline && f->deadline < rpc->control_at) pthread_cond_signal(&rpc->control_wakes);
     return OK;
 }
 
-/* Puts the future into the table. ERR_PEER: the worker is gone. */
-static int await_answer(duet_rpc *rpc, struct duet_future *f, struct frame *frame) {
-    int code = OK;
+/* Under one lock, so that what is asked of the owner and what is sent have one order. */
+static int send_call(duet_rpc *rpc, struct duet_future *f, const struct outgoing *o,
+                     struct frame *frame) {
     pthread_mutex_lock(&rpc->lock);
-    if (rpc->stop)
-        code = fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function);
-    else if (rpc->peers[f->to].state != PEER_HERE)
-        code = peer_error(rpc, f->to, f->function);
-    if (!code) {
-        f->id = frame->header.call = new_id(rpc);
-        f->next = rpc->pending[f->id % PENDING_LISTS];
-        rpc->pending[f->id % PENDING_LISTS] = f;
-        rpc->pending_count++;
-        rpc->futures++;
-        f->refs++;
-        if (f->held) f->held->refs++;
-        if (f->deadline && f->deadline < rpc->control_at) pthread_cond_signal(&rpc->control_wakes);
-    }
+    int code = await_answer(rpc, f), away = o->to != rpc->rank;
+    if (!code && o->makes && away) o->makes->number = life_make(&rpc->life, o->to);
+    if (!code && away) send_frame(rpc, o->to, frame);
     pthread_mutex_unlock(&rpc->lock);
+    if (!code && !away) send_frame(rpc, o->to, frame);
+    if (code) frame_free(frame);
     return code;
 }
 
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o) {
-    struct frame *frame = NULL;
+    struct wire_out w = {.vars = o->vars};
     int64_t timeout = 0;
     *out = NULL;
     if (strlen(o->function) >= NAME_BYTES)
@@ -79,30 +77,27 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
     CHECK(timeout_of(rpc, o->timeout_s, &timeout));
     struct duet_future *f = calloc(1, sizeof *f);
     if (!f) return fail(ERR_MEMORY, "rpc: no host memory");
-    cond_open(&f->ended);
+    pthread_mutex_lock(&rpc->lock);
     *f = (struct duet_future){.rpc = rpc,
+                              .id = new_id(rpc),
                               .to = o->to,
                               .refs = 1,
-                              .ended = f->ended,
                               .held = o->held,
                               .op = o->op,
-                              .fork = o->head.fork,
                               .began = now_ns()};
+    pthread_mutex_unlock(&rpc->lock);
+    cond_open(&f->ended);
     snprintf(f->function, sizeof f->function, "%s", o->function);
     f->deadline = timeout ? f->began + timeout : 0;
-    int code = write_call(rpc, o, &frame);
-    if (!code) {
-        frame->header.timeout = (uint64_t)timeout;
-        code = await_answer(rpc, f, frame);
-    }
-    if (code) {
-        frame_free(frame);
+    int code = write_call(rpc, o, f->id, timeout, &w);
+    struct frame *frame = code ? NULL : message_end(&w);
+    if (!code) code = frame ? send_call(rpc, f, o, frame) : wire_error(&w);
+    values_done(rpc, &w);
+    if (code)
         future_free(f);
-        return code;
-    }
-    send_frame(rpc, o->to, frame);
-    *out = f;
-    return OK;
+    else
+        *out = f;
+    return code;
 }
 
 /* ---- the end of a call; all of it under the worker's lock ---- */
@@ -128,14 +123,8 @@ static void remove_pending(duet_rpc *rpc, struct duet_future *f) {
     rpc->pending_count--;
 }
 
-/* Nobody takes this answer: the references in it are given up. */
-static void refuse_values(duet_rpc *rpc, struct message *answer) {
-    if (!rpc->over && answer->count) value_refuse(rpc, answer->value, answer->from);
-    message_free(answer);
-}
-
-static void refuse_answer(duet_rpc *rpc, struct duet_future *f) {
-    if (f->answer) refuse_values(rpc, f->answer);
+static void refuse_answer(struct duet_future *f) {
+    message_drop(f->answer);
     f->answer = NULL;
 }
 
@@ -145,13 +134,12 @@ static void future_end(struct duet_future *f, int code) {
     remove_pending(rpc, f);
     f->done = 1;
     f->code = code;
-    if (f->fork) life_confirm(&rpc->life, f->fork); /* the owner has known it since the call came */
     future_start_then(f);
     pthread_cond_broadcast(&f->ended);
     pthread_cond_broadcast(&rpc->ended);
     duet_rref *held = f->held;
     f->held = NULL;
-    if (freed) refuse_answer(rpc, f);
+    if (freed) refuse_answer(f);
     future_drop(f);
     if (held) rref_drop(held);
 }
@@ -162,23 +150,17 @@ static void future_fail(struct duet_future *f, int code) {
     future_end(f, code);
 }
 
-/* The text of an error there: worker, function, cause. */
-static void answer_failed(struct duet_future *f, const struct message *answer) {
-    fail(answer->code, "rpc: worker '%s': %s: %s", f->rpc->peers[f->to].name, f->function,
-         answer->text);
-    future_fail(f, answer->code);
-}
-
 void future_answer(duet_rpc *rpc, struct message *answer) {
-    const uint64_t id = answer->frame->header.call;
-    struct duet_future *f = rpc->pending[id % PENDING_LISTS];
-    while (f && f->id != id)
+    struct duet_future *f = rpc->pending[answer->call % PENDING_LISTS];
+    while (f && f->id != answer->call)
         f = f->next;
     if (!f || f->to != answer->from) { /* its caller has given up, or nobody has asked */
-        refuse_values(rpc, answer);
-    } else if (answer->code) {
-        answer_failed(f, answer);
-        message_free(answer);
+        message_drop(answer);
+    } else if (answer->code) { /* worker, function, cause */
+        int code = fail((int)answer->code, "rpc: worker '%s': %s: %s", rpc->peers[f->to].name,
+                        f->function, answer->text);
+        message_drop(answer);
+        future_fail(f, code);
     } else {
         f->answer = answer;
         future_end(f, OK);
@@ -239,9 +221,11 @@ static int take_answer(struct duet_future *f, duet_device *device, struct duet_r
     f->answer = NULL;
     pthread_mutex_unlock(&rpc->lock);
     if (!answer) return OK;
-    int code = value_make(rpc, answer->value, device, f->to, result);
+    int code = value_make(&answer->value, device, result);
+    pthread_mutex_lock(&rpc->lock);
+    message_drop(answer);
+    pthread_mutex_unlock(&rpc->lock);
     if (code) duet_rpc_value_free(result);
-    message_free(answer);
     return code;
 }
 
@@ -254,7 +238,7 @@ void duet_future_free(duet_future *f) {
     if (!f) return;
     duet_rpc *rpc = f->rpc;
     pthread_mutex_lock(&rpc->lock);
-    if (f->done) refuse_answer(rpc, f);
+    if (f->done) refuse_answer(f);
     future_drop(f);
     unlock_or_end(rpc);
 }

@@ -123,7 +123,7 @@ static int has_needs(const duet_rpc_call *call, enum needs needs) {
 
 int own_function(duet_rpc_call *call, const struct message *m) {
     size_t i = 0, count = sizeof own_functions / sizeof *own_functions;
-    while (i < count && strcmp(own_functions[i].name, m->function) != 0)
+    while (i < count && strcmp(own_functions[i].name, m->text) != 0)
         i++;
     if (i == count || call->makes != (own_functions[i].needs == MAKES_OBJECT) ||
         !has_needs(call, own_functions[i].needs))

@@ -1,6 +1,7 @@
 /* Proofs by HMAC-SHA256 (RFC 2104, FIPS 180-4): see proof.h. */
 #include "rpc/proof.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -128,4 +129,37 @@ void proof_name(char *out, size_t bytes, const char *secret) {
     hmac_sha256(code, secret, "name", 4);
     for (size_t i = 0; i < 8 && 2 * i + 2 < bytes; i++)
         snprintf(out + 2 * i, bytes - 2 * i, "%02x", code[i]);
+}
+
+/* ---- what a peer says of itself ---- */
+
+int opening_check(const struct opening *o) {
+    if (o->magic != HELLO_MAGIC) return fail(ERR_USAGE, "rpc: a peer is no worker of Duet");
+    if (o->version != WIRE_VERSION)
+        return fail(ERR_USAGE, "rpc: a peer speaks version %u, this worker %d: build both alike",
+                    o->version, WIRE_VERSION);
+    return OK;
+}
+
+int worker_name_check(const char *name) {
+    size_t length = name ? strlen(name) : 0;
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)name[i]) && !strchr("_:-", name[i])) length = 0;
+    if (length && length < HELLO_NAME) return OK;
+    return fail(ERR_USAGE,
+                "rpc: worker name '%.140s': give 1 to %d letters, digits, '_', ':' or '-'",
+                name ? name : "", HELLO_NAME - 1);
+}
+
+int hello_check(const struct hello *hello, const struct hello *own) {
+    if (!memchr(hello->name, 0, HELLO_NAME) || !memchr(hello->place, 0, PLACE_BYTES))
+        return fail(ERR_USAGE, "rpc: init: the hello of rank %d: a text has no end", hello->rank);
+    CHECK(worker_name_check(hello->name));
+    if (hello->world != own->world)
+        return fail(ERR_USAGE, "rpc: init: worker '%s' was started for %d workers, '%s' for %d",
+                    hello->name, hello->world, own->name, own->world);
+    if (hello->rank < 0 || hello->rank >= own->world)
+        return fail(ERR_USAGE, "rpc: init: worker '%s' has rank %d in a world of %d: give 0 to %d",
+                    hello->name, hello->rank, own->world, own->world - 1);
+    return OK;
 }

@@ -1,4 +1,5 @@
-/* The proof that a peer knows the job's secret, without the secret on the wire.
+/* Who a peer is: what it says of itself, and the proof that it knows the job's secret, without the
+ * secret on the wire.
  *
  *     each side    an opening with a nonce of its own
  *     each side    its hello, and HMAC-SHA256(secret; role, own nonce, peer's nonce, hello)
@@ -9,7 +10,32 @@
 #ifndef RPC_PROOF_H
 #define RPC_PROOF_H
 
-#include "rpc/frame.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HELLO_MAGIC = 0x48505244, WIRE_VERSION = 6 };
+enum { HELLO_NAME = 128, PLACE_BYTES = 64, NONCE_BYTES = 32, PROOF_BYTES = 32 };
+
+struct opening {
+    uint32_t magic, version;    /* in the machine's own byte order: another one fails here */
+    uint8_t nonce[NONCE_BYTES]; /* drawn anew for each connection */
+};
+
+struct hello {
+    int32_t rank, world;
+    char name[HELLO_NAME];
+    char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or all know it */
+};
+
+/* ERR_USAGE: the peer is no worker, or is of another version. */
+int opening_check(const struct opening *opening);
+
+/* OK: `name` may be a worker's: 1 to 127 letters, digits, "_", ":" or "-". */
+int worker_name_check(const char *name);
+
+/* ERR_USAGE: the peer was started for another world, has a rank that is not in it, or no proper
+ * name. To be called once the proof behind the hello is right. */
+int hello_check(const struct hello *hello, const struct hello *own);
 
 enum proof_role { ROLE_DIALS = 1, ROLE_LISTENS };
 

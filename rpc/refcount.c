@@ -2,13 +2,12 @@
  * The last one to release them ends them. References are also passed on here, and arrive. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpc/autograd.h"
 
 void future_free(struct duet_future *f) {
     if (f->context && !f->rpc->over) context_leave(f->context);
-    message_free(f->answer);
+    message_drop(f->answer);
     pthread_cond_destroy(&f->ended);
     free(f);
 }
@@ -19,67 +18,25 @@ void future_drop(struct duet_future *f) {
     future_free(f);
 }
 
-duet_rref *rref_new(duet_rpc *rpc, uint64_t id, uint64_t fork, int owner, const char *type) {
+duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner, const char *type) {
     duet_rref *r = calloc(1, sizeof *r);
     if (!r) return NULL;
-    *r = (duet_rref){.rpc = rpc, .id = id, .fork = fork, .owner = owner, .refs = 1};
+    *r = (duet_rref){.rpc = rpc, .id = id, .owner = owner, .refs = 1};
     snprintf(r->type, sizeof r->type, "%s", type);
     rpc->rrefs++;
+    rpc->forks += owner != rpc->rank;
     return r;
-}
-
-/* ---- passed on, and arriving ---- */
-
-static void wait_confirmed(duet_rpc *rpc, duet_rref *r) {
-    struct pause pause = pause_begin(rpc);
-    pthread_mutex_lock(&rpc->lock);
-    while (!life_confirmed(&rpc->life, r->fork) && !rpc->stop &&
-           rpc->peers[r->owner].state == PEER_HERE)
-        wait_changed(rpc, 0);
-    pthread_mutex_unlock(&rpc->lock);
-    pause_end(rpc, pause);
-}
-
-/* To the owner it goes behind the call that makes the object, in the same stream. */
-int rref_pass_on(duet_rpc *rpc, duet_rref *r, int to, uint64_t *child) {
-    if (r->rpc != rpc) return fail(ERR_USAGE, "rpc: a reference of another worker of this program");
-    pthread_mutex_lock(&rpc->lock);
-    int wait = r->fork && to != r->owner && !life_confirmed(&rpc->life, r->fork);
-    pthread_mutex_unlock(&rpc->lock);
-    if (wait) wait_confirmed(rpc, r);
-    pthread_mutex_lock(&rpc->lock);
-    int code = rpc->peers[r->owner].state == PEER_HERE
-                   ? OK
-                   : peer_error(rpc, r->owner, r->type[0] ? r->type : "a reference");
-    *child = 0;
-    if (!code && !r->fork && to == rpc->rank) {
-        life_hold(&rpc->life, r->id); /* what arrives here is held already */
-    } else if (!code) {
-        *child = new_id(rpc);
-        if (rpc->peers[to].state == PEER_HERE) /* to one that is gone nothing is sent */
-            life_share(&rpc->life, r->id, r->fork, *child, to);
-    }
-    pthread_mutex_unlock(&rpc->lock);
-    return code;
-}
-
-int rref_arrived(duet_rref **out, duet_rpc *rpc, uint64_t id, uint64_t fork, int owner,
-                 const char *type, int from) {
-    pthread_mutex_lock(&rpc->lock);
-    if (fork) life_receive(&rpc->life, id, fork, owner, from);
-    *out = rref_new(rpc, id, owner == rpc->rank ? 0 : fork, owner, type);
-    pthread_mutex_unlock(&rpc->lock);
-    return *out ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
 }
 
 void rref_drop(duet_rref *r) {
     duet_rpc *rpc = r->rpc;
     if (--r->refs) return;
     rpc->rrefs--;
-    if (r->fork)
-        life_release(&rpc->life, r->fork);
-    else
-        life_release_object(&rpc->life, r->id);
+    rpc->forks -= r->owner != rpc->rank;
+    if (!rpc->over && r->owner == rpc->rank)
+        life_release(&rpc->life, r->id);
+    else if (!rpc->over)
+        life_drop(&rpc->life, r->owner, r->id);
     if (r->created) future_drop(r->created);
     free(r);
 }
@@ -90,4 +47,66 @@ void duet_rref_free(duet_rref *r) {
     pthread_mutex_lock(&rpc->lock);
     rref_drop(r);
     unlock_or_end(rpc);
+}
+
+/* ---- passed on, and arriving: lifetime.h says who counts what ---- */
+
+static int owner_is_here(duet_rpc *rpc, const duet_rref *r) {
+    return rpc->peers[r->owner].state == PEER_HERE
+               ? OK
+               : peer_error(rpc, r->owner, r->type[0] ? r->type : "a reference");
+}
+
+/* Until its owner has confirmed what was asked of it, or is gone. */
+static int wait_confirmed(duet_rpc *rpc, const duet_rref *r, uint64_t number) {
+    struct pause pause = pause_begin(rpc);
+    pthread_mutex_lock(&rpc->lock);
+    while (!life_confirmed(&rpc->life, r->owner, number) && !rpc->stop &&
+           rpc->peers[r->owner].state == PEER_HERE)
+        wait_changed(rpc, 0);
+    int code = owner_is_here(rpc, r);
+    pthread_mutex_unlock(&rpc->lock);
+    pause_end(rpc, pause);
+    return code;
+}
+
+int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to) {
+    uint64_t asked[MOST_WORKERS] = {0}; /* the last number of each owner */
+    int code = OK;
+    pthread_mutex_lock(&rpc->lock);
+    for (int i = 0; i < w->passed_count && !code; i++)
+        code = owner_is_here(rpc, w->passed[i]);
+    for (int i = 0; i < w->passed_count && !code; i++) {
+        const duet_rref *r = w->passed[i];
+        if (r->owner == to) continue; /* it counts it when it comes */
+        if (r->owner == rpc->rank)
+            life_count(&rpc->life, r->id, to);
+        else
+            asked[r->owner] = life_ask(&rpc->life, r->owner, r->id, to);
+    }
+    pthread_mutex_unlock(&rpc->lock);
+    for (int i = 0; i < w->passed_count && !code; i++)
+        if (asked[w->passed[i]->owner])
+            code = wait_confirmed(rpc, w->passed[i], asked[w->passed[i]->owner]);
+    return code;
+}
+
+void value_arrive(duet_rpc *rpc, struct wire_value *v) {
+    for (int i = 0; v->type == DUET_RPC_LIST && i < v->count; i++)
+        value_arrive(rpc, &v->items[i]);
+    if (v->type != DUET_RPC_RREF) return;
+    v->rref.here = rref_new(rpc, v->rref.id, v->rref.owner, v->rref.type);
+    if (v->rref.here && v->rref.owner == rpc->rank) life_hold(&rpc->life, v->rref.id);
+}
+
+void value_leave(struct wire_value *v) {
+    for (int i = 0; v->type == DUET_RPC_LIST && i < v->count; i++)
+        value_leave(&v->items[i]);
+    if (v->type == DUET_RPC_RREF && v->rref.here) rref_drop(v->rref.here);
+    if (v->type == DUET_RPC_RREF) v->rref.here = NULL;
+}
+
+void message_drop(struct message *m) {
+    if (m) value_leave(&m->value);
+    message_free(m);
 }

@@ -37,12 +37,11 @@ static int fire_backward(duet_tape *t, struct node *n) {
     op->left = op->sent.count;
     return call_begin(&op->under_way, p->rpc,
                       &(struct outgoing){.to = op->to,
-                                         .own = 1,
                                          .function = "duet.backward",
                                          .args = args,
                                          .count = 3,
-                                         .head.context = p->context->id,
-                                         .head.pass = op->call});
+                                         .context = p->context->id,
+                                         .pass = op->call});
 }
 
 static int take_gradients(struct remote_op *op) {
@@ -188,7 +187,7 @@ static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, s
 /* Makes the call in the pass's context. rref: not NULL: it is a remote one. */
 static int make_call(duet_future **out, duet_rref **rref, struct autograd_pass *p,
                      struct outgoing *o) {
-    o->head.context = p->context ? p->context->id : 0;
+    o->context = p->context ? p->context->id : 0;
     CHECK(hold_context(p->context, o->to));
     int code = rref ? rref_remote(rref, p->rpc, o, o->function) : call_begin(out, p->rpc, o);
     if (code) {

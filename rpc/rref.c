@@ -17,7 +17,7 @@ static int new_owned(duet_rref **out, duet_rpc *rpc, const char *type, struct ow
     pthread_mutex_lock(&rpc->lock);
     uint64_t id = new_id(rpc);
     *owned = owned_new(rpc, id, type);
-    *out = *owned ? rref_new(rpc, id, 0, rpc->rank, type) : NULL;
+    *out = *owned ? rref_new(rpc, id, rpc->rank, type) : NULL;
     if (*out) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
     return *out ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
@@ -28,14 +28,10 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
     struct wire_out w = {0};
     if (out) *out = NULL;
     CHECK(new_owned(out, rpc, "", &o));
-    int code = value_write(rpc, &w, &value, rpc->rank, 0);
+    int code = value_write(rpc, &w, &value, 0);
     if (!code) code = wire_error(&w);
-    if (code)
-        values_take_back(rpc, &w);
-    else
-        values_sent(&w);
     if (!code) code = value_take(rpc, &w, rpc->device, &o->value);
-    wire_drop(&w);
+    values_done(rpc, &w);
     o->device = rpc->device;
     if (code) {
         duet_rref_free(*out);
@@ -78,7 +74,7 @@ int duet_rref_owner(const duet_rref *r) {
 int duet_rref_confirmed(const duet_rref *r) {
     if (!r) return 0;
     pthread_mutex_lock(&r->rpc->lock);
-    int confirmed = !r->fork || life_confirmed(&r->rpc->life, r->fork);
+    int confirmed = life_confirmed(&r->rpc->life, r->owner, r->number);
     pthread_mutex_unlock(&r->rpc->lock);
     return confirmed;
 }
@@ -87,7 +83,7 @@ int duet_rref_confirmed(const duet_rref *r) {
 
 static int local_owned(duet_rref *r, const char *what, struct owned **o) {
     if (!r) return fail(ERR_USAGE, "rpc: %s: no reference was given", what);
-    if (r->fork)
+    if (r->owner != r->rpc->rank)
         return fail(ERR_USAGE, "rpc: %s on worker '%s': the owner is '%s': use duet_rref_to_here",
                     what, r->rpc->name, r->rpc->peers[r->owner].name);
     return owned_wait(r->rpc, r->id, 0, o);
@@ -110,12 +106,8 @@ int duet_rref_local_object(duet_rref *r, void **object) {
 }
 
 int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s) {
-    *o = (struct outgoing){.own = 1,
-                           .to = r->owner,
-                           .function = function,
-                           .head.self = r->id,
-                           .held = r,
-                           .timeout_s = timeout_s};
+    *o = (struct outgoing){
+        .to = r->owner, .function = function, .self = r->id, .held = r, .timeout_s = timeout_s};
     pthread_mutex_lock(&r->rpc->lock);
     int late = r->created && r->created->code == ERR_TIMEOUT;
     pthread_mutex_unlock(&r->rpc->lock);
@@ -144,25 +136,15 @@ int duet_rref_wait(duet_rref *r, double timeout_s) {
 
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type) {
     pthread_mutex_lock(&rpc->lock);
-    const uint64_t id = o->head.rref = new_id(rpc), fork = o->head.fork = new_id(rpc);
-    int here = o->to == rpc->rank;
-    duet_rref *r = rref_new(rpc, id, here ? 0 : fork, o->to, type);
-    if (r && here)
-        life_hold(&rpc->life, id);
-    else if (r)
-        life_create(&rpc->life, id, fork, o->to);
+    const uint64_t id = o->rref = new_id(rpc);
+    duet_rref *r = o->makes = rref_new(rpc, id, o->to, type);
+    if (r && o->to == rpc->rank) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
     int code = r ? call_begin(&r->created, rpc, o) : fail(ERR_MEMORY, "rpc: no host memory");
-    if (!code) {
+    if (code)
+        duet_rref_free(r);
+    else
         *out = r;
-        return OK;
-    }
-    pthread_mutex_lock(&rpc->lock);
-    if (r && !here) life_forget(&rpc->life, fork); /* the call was not made */
-    if (r && here) life_release_object(&rpc->life, id);
-    rpc->rrefs -= r != NULL;
-    pthread_mutex_unlock(&rpc->lock);
-    free(r);
     return code;
 }
 
@@ -186,7 +168,6 @@ int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *arg
         return fail(ERR_USAGE, "rpc: proxy: the name %.40s... is too long", method);
     CHECK(user_name_check(name));
     CHECK(to_owner(o, r, name, timeout_s));
-    o->own = 0;
     o->args = args;
     o->count = count;
     return OK;

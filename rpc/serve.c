@@ -60,8 +60,7 @@ static const struct function *find_function(duet_rpc *rpc, const char *name, siz
 
 /* A method is one of the class of its object, as the owner knows it. */
 static int user_function(duet_rpc_call *call, const struct message *m) {
-    CHECK(user_name_check(m->function));
-    const char *name = m->function, *dot = strrchr(name, '.');
+    const char *name = m->text, *dot = strrchr(name, '.');
     const struct owned *o = call->self;
     size_t length = dot ? (size_t)(dot - name) : 0;
     if (o && (!o->object || !dot || strlen(o->type) != length || strncmp(name, o->type, length)))
@@ -80,42 +79,27 @@ static int user_function(duet_rpc_call *call, const struct message *m) {
 
 /* The pass that a backward goes back over. */
 static int find_pass(duet_rpc_call *call, const struct message *m) {
-    if (m->head.context && !call->context && !m->head.pass)
+    if (m->context && !call->context && !m->pass)
         return fail(ERR_MEMORY, "autograd: no host memory for a context");
-    if (!m->head.pass) return OK;
+    if (!m->pass) return OK;
     pthread_mutex_lock(&call->rpc->lock);
-    call->back = call->context ? pass_find(call->context, m->head.pass) : NULL;
+    call->back = call->context ? pass_find(call->context, m->pass) : NULL;
     pthread_mutex_unlock(&call->rpc->lock);
     if (!call->back)
         return fail(ERR_USAGE, "Could not find autograd context with id: %llu: it has ended",
-                    (unsigned long long)m->head.context);
+                    (unsigned long long)m->context);
     call->device = call->back->device;
     return OK;
 }
 
-static int make_args(duet_rpc_call *call, const struct message *m) {
-    struct duet_rpc_value *items = calloc((size_t)m->count + 1, sizeof *items);
-    if (!items) return fail(ERR_MEMORY, "no host memory for %d arguments", m->count);
-    int code = OK;
-    call->made = 1;
-    call->args = duet_rpc_list(items, 0);
-    for (int i = 0; i < m->count; i++) {
-        CHECK_KEEP(value_make(call->rpc, &m->value[i], call->device, call->from, &items[i]), code);
-        call->args.count = i + 1;
-    }
-    return code;
-}
-
 static int is_late(const struct message *m) {
-    uint64_t timeout = m->frame->header.timeout;
-    return timeout && (uint64_t)(now_ns() - m->frame->came) > timeout;
+    return m->timeout && (uint64_t)(now_ns() - m->frame->came) > m->timeout;
 }
 
 /* What the function has returned becomes the value behind the reference. */
 static int keep_result(duet_rpc_call *call, const struct message *m) {
     struct duet_rpc_value value = duet_rpc_none();
     if (is_late(m)) return fail(ERR_TIMEOUT, CREATION_TIMED_OUT);
-    values_sent(&call->answer);
     if (call->returned && !call->object)
         CHECK(value_take(call->rpc, &call->answer, call->device, &value));
     pthread_mutex_lock(&call->rpc->lock);
@@ -130,8 +114,8 @@ static int keep_result(duet_rpc_call *call, const struct message *m) {
     return OK;
 }
 
-static int run_function(duet_rpc_call *call, const struct message *m) {
-    int code = make_args(call, m);
+static int run_function(duet_rpc_call *call, struct message *m) {
+    int code = value_make(&m->value, call->device, &call->args);
     if (!code) {
         fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
         code = call->run(call, call->context_of_run);
@@ -149,10 +133,10 @@ static int run_function(duet_rpc_call *call, const struct message *m) {
 }
 
 /* Finds all that the call needs, and runs it on its device. */
-static int serve_on_device(duet_rpc_call *call, const struct message *m) {
-    if (m->head.self) CHECK(owned_wait(call->rpc, m->head.self, 0, &call->self));
+static int serve_on_device(duet_rpc_call *call, struct message *m) {
+    if (m->self) CHECK(owned_wait(call->rpc, m->self, 0, &call->self));
     CHECK(find_pass(call, m));
-    CHECK(m->frame->header.flags & CALL_OWN ? own_function(call, m) : user_function(call, m));
+    CHECK(strncmp(m->text, "duet.", 5) ? user_function(call, m) : own_function(call, m));
     struct device_lock *l = lock_of(call->rpc, call->device);
     if (l) device_lock_take(l);
     int code = is_late(m) ? fail(ERR_TIMEOUT, "its caller has given up") : run_function(call, m);
@@ -161,46 +145,35 @@ static int serve_on_device(duet_rpc_call *call, const struct message *m) {
 }
 
 static void send_answer(duet_rpc_call *call, const struct message *m, int code) {
+    struct wire_out *w = &call->answer;
+    struct message answer = {.kind = MESSAGE_ANSWER, .call = m->call};
+    if (!code && !call->makes) code = values_pass_on(call->rpc, w, call->from);
     const struct failures failed = failures_of(code);
-    struct frame *f = frame_new(FRAME_ANSWER, 0);
-    if (code || !f)
-        values_take_back(call->rpc, &call->answer);
-    else
-        values_sent(&call->answer);
-    if (!f) { /* the caller's deadline will tell */
-        wire_drop(&call->answer);
-        return;
-    }
     if (code || call->makes || !call->returned) {
-        wire_drop(&call->answer);
-        call->answer = (struct wire_out){0};
-        if (code)
-            wire_put(&call->answer, failed.text, strlen(failed.text));
-        else
-            wire_put_u8(&call->answer, DUET_RPC_NONE);
+        w->bytes = 0;
+        w->failed = OK;
+        answer.code = (uint64_t)code;
+        answer.text = failed.text;
+        message_begin(w, &answer);
     }
-    wire_give(&call->answer, f);
-    f->header.code = code;
-    f->header.call = m->frame->header.call;
-    send_frame(call->rpc, call->from, f);
+    struct frame *f = message_end(w); /* without one the caller's deadline will tell */
+    if (f) send_frame(call->rpc, call->from, f);
+    values_done(call->rpc, w);
 }
 
 void serve_call(duet_rpc *rpc, struct message *m) {
-    const struct frame_header *h = &m->frame->header;
     duet_rpc_call call = {.rpc = rpc,
                           .from = m->from,
-                          .to = m->makes ? rpc->rank : m->from,
                           .makes = m->makes != 0,
-                          .id = h->call,
+                          .id = m->call,
                           .path = m->path,
-                          .context = m->context};
-    if (h->timeout) /* a tenth is left for the answer */
-        call.deadline = m->frame->came + (int64_t)(h->timeout / 10 * 9);
-    int code = m->code ? fail(m->code, "%s", m->text) : serve_on_device(&call, m);
+                          .context = m->entered};
+    if (m->timeout) /* a tenth is left for the answer */
+        call.deadline = m->frame->came + (int64_t)(m->timeout / 10 * 9);
+    message_begin(&call.answer, &(struct message){.kind = MESSAGE_ANSWER, .call = m->call});
+    int code = m->wrong ? fail(m->wrong, "%s", m->why) : serve_on_device(&call, m);
     if (m->makes && code) owned_fail(rpc, m->makes, code);
     pthread_mutex_lock(&rpc->lock);
-    for (int i = 0; i < m->count && !call.made; i++) /* the function did not get them */
-        value_refuse(rpc, &m->value[i], m->from);
     release_call(rpc, m);
     pthread_mutex_unlock(&rpc->lock);
     send_answer(&call, m, code);

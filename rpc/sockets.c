@@ -1,6 +1,7 @@
 /* Abstract unix sockets and TCP: they are made, dialed and accepted. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files/descriptor.h"
 #include "rpc/links.h"
@@ -88,6 +90,7 @@ int socket_dial(int *fd, int beyond, const char *address, int timeout_ms) {
         if (!error) getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &size);
     }
     send_at_once(*fd);
+    if (!error) error = fcntl(*fd, F_SETFL, 0) ? errno : 0; /* from here on it blocks */
     if (!error) return OK;
     close(*fd);
     *fd = -1;
@@ -95,9 +98,23 @@ int socket_dial(int *fd, int beyond, const char *address, int timeout_ms) {
 }
 
 int socket_accept(int listener) {
-    int fd = above_streams(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    int fd = above_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC));
     if (fd >= 0) send_at_once(fd);
     return fd;
+}
+
+int socket_read(int fd, void *out, size_t bytes, int64_t deadline) {
+    for (size_t got = 0; got < bytes;) {
+        struct pollfd polled = {.fd = fd, .events = POLLIN};
+        int64_t left = deadline ? (deadline - now_ns()) / 1000000 : 1;
+        if (left <= 0) return fail(ERR_PEER, "rpc: a connection took too long before its hello");
+        if (deadline && poll(&polled, 1, (int)left) <= 0) continue;
+        ssize_t n = recv(fd, (char *)out + got, bytes - got, deadline ? MSG_DONTWAIT : MSG_WAITALL);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+        if (n <= 0) return fail(ERR_PEER, "rpc: a connection has ended before its hello");
+        got += (size_t)n;
+    }
+    return OK;
 }
 
 int socket_of_this_user(int fd) {

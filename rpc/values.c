@@ -46,20 +46,21 @@ static int write_var(struct wire_out *w, duet_var *x) {
     return OK;
 }
 
-static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
-    uint64_t child;
+/* It is held until it has been passed on. */
+static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r) {
     if (!r) return fail(ERR_USAGE, "rpc: a reference is NULL");
-    struct wire_passed *passed =
-        realloc(w->passed, (size_t)(w->passed_count + 1) * sizeof *w->passed);
+    if (r->rpc != rpc) return fail(ERR_USAGE, "rpc: a reference of another worker of this program");
+    duet_rref **passed = realloc(w->passed, (size_t)(w->passed_count + 1) * sizeof *passed);
     if (!passed) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
     w->passed = passed;
-    CHECK(rref_pass_on(rpc, r, to, &child));
-    passed[w->passed_count++] = (struct wire_passed){r->id, child};
+    passed[w->passed_count++] = r;
+    pthread_mutex_lock(&rpc->lock);
+    r->refs++;
+    pthread_mutex_unlock(&rpc->lock);
     uint16_t owner = (uint16_t)r->owner;
     wire_put_u8(w, DUET_RPC_RREF);
     wire_put(w, &owner, sizeof owner);
     wire_put_u64(w, r->id);
-    wire_put_u64(w, child);
     wire_put_text(w, r->type);
     return OK;
 }
@@ -75,12 +76,11 @@ static int check_list(const struct duet_rpc_value *v, int depth) {
                 DEEPEST_LIST);
 }
 
-int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to,
-                int depth) {
+int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int depth) {
     switch (v->type) {
     case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, w->numbered ? v->count - 1 : -1);
     case DUET_RPC_VAR: return write_var(w, v->var);
-    case DUET_RPC_RREF: return write_rref(rpc, w, v->rref, to);
+    case DUET_RPC_RREF: return write_rref(rpc, w, v->rref);
     default: break;
     }
     wire_put_u8(w, (unsigned)v->type);
@@ -101,27 +101,21 @@ int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *
         CHECK(check_list(v, depth));
         wire_put_u32(w, (uint32_t)v->count);
         for (int i = 0; i < v->count; i++)
-            CHECK(value_write(rpc, w, &v->items[i], to, depth + 1));
+            CHECK(value_write(rpc, w, &v->items[i], depth + 1));
         return OK;
     default: return fail(ERR_USAGE, "rpc: a value of type %d: there is none", (int)v->type);
     }
 }
 
-void values_sent(struct wire_out *w) {
+void values_done(duet_rpc *rpc, struct wire_out *w) {
+    pthread_mutex_lock(&rpc->lock);
+    for (int i = 0; i < w->passed_count; i++)
+        rref_drop(w->passed[i]);
+    pthread_mutex_unlock(&rpc->lock);
     free(w->passed);
     w->passed = NULL;
     w->passed_count = 0;
-}
-
-void values_take_back(duet_rpc *rpc, struct wire_out *w) {
-    pthread_mutex_lock(&rpc->lock);
-    for (int i = 0; i < w->passed_count; i++)
-        if (w->passed[i].child)
-            life_take_back(&rpc->life, w->passed[i].child);
-        else
-            life_release_object(&rpc->life, w->passed[i].rref);
-    pthread_mutex_unlock(&rpc->lock);
-    values_sent(w);
+    wire_drop(w);
 }
 
 /* ---- making ---- */
@@ -139,43 +133,39 @@ static int make_tensor(const struct wire_value *wire, duet_device *device,
 }
 
 static int make_copy(const struct wire_value *wire, struct duet_rpc_value *out) {
-    char *copy = malloc(wire->text.bytes + 1);
-    if (!copy) return fail(ERR_MEMORY, "rpc: no host memory for %zu bytes", wire->text.bytes);
-    memcpy(copy, wire->text.data, wire->text.bytes);
-    copy[wire->text.bytes] = 0;
+    size_t bytes = wire->type == DUET_RPC_TEXT ? strlen(wire->text.data) : wire->text.bytes;
+    char *copy = malloc(bytes + 1);
+    if (!copy) return fail(ERR_MEMORY, "rpc: no host memory for %zu bytes", bytes);
+    memcpy(copy, wire->text.data, bytes);
+    copy[bytes] = 0;
     out->data = copy;
     out->bytes = wire->type == DUET_RPC_BYTES ? wire->text.bytes : 0;
     return OK;
 }
 
-int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device, int from,
-               struct duet_rpc_value *out) {
+int value_make(struct wire_value *wire, duet_device *device, struct duet_rpc_value *out) {
     *out = duet_rpc_none();
     out->type = wire->type;
     switch (wire->type) {
     case DUET_RPC_INT:
     case DUET_RPC_NUMBER: out->integer = wire->integer; return OK;
-    case DUET_RPC_TEXT: {
-        struct wire_value text = *wire;
-        text.text.bytes = strlen(wire->text.data);
-        return make_copy(&text, out);
-    }
+    case DUET_RPC_TEXT:
     case DUET_RPC_BYTES: return make_copy(wire, out);
     case DUET_RPC_TENSOR:
     case DUET_RPC_VAR: return make_tensor(wire, device, out);
     case DUET_RPC_RREF:
-        return rref_arrived(&out->rref, rpc, wire->rref.id, wire->rref.fork, wire->rref.owner,
-                            wire->rref.type, from);
+        out->rref = wire->rref.here;
+        wire->rref.here = NULL;
+        return out->rref ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
     case DUET_RPC_LIST: {
         struct duet_rpc_value *items = calloc((size_t)wire->count + 1, sizeof *items);
-        int code = items ? OK : fail(ERR_MEMORY, "rpc: no host memory for %d items", wire->count);
+        if (!items) return fail(ERR_MEMORY, "rpc: no host memory for %d items", wire->count);
         out->items = items;
-        /* Of a list that fails, all references still arrive, and are freed with it. */
-        for (int i = 0; items && i < wire->count; i++) {
-            CHECK_KEEP(value_make(rpc, &wire->items[i], device, from, &items[i]), code);
+        for (int i = 0; i < wire->count; i++) {
             out->count = i + 1;
+            CHECK(value_make(&wire->items[i], device, &items[i]));
         }
-        return code;
+        return OK;
     }
     default: return OK;
     }
@@ -183,27 +173,21 @@ int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device
 
 int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out) {
-    struct wire_in in = {w->data, w->bytes, 0, rpc->rank, rpc->rank, rpc->world};
+    struct wire_in in = {w->data, w->bytes, w->value_at, rpc->rank, rpc->rank, rpc->world};
     struct wire_value wire;
     *out = duet_rpc_none();
+    CHECK(values_pass_on(rpc, w, rpc->rank));
     CHECK(wire_read(&in, &wire));
-    int code = value_make(rpc, &wire, device, rpc->rank, out);
+    pthread_mutex_lock(&rpc->lock);
+    value_arrive(rpc, &wire);
+    pthread_mutex_unlock(&rpc->lock);
+    int code = value_make(&wire, device, out);
+    pthread_mutex_lock(&rpc->lock);
+    value_leave(&wire);
+    pthread_mutex_unlock(&rpc->lock);
     wire_value_free(&wire);
     if (code) duet_rpc_value_free(out);
     return code;
-}
-
-void value_refuse(duet_rpc *rpc, const struct wire_value *wire, int from) {
-    for (int i = 0; wire->type == DUET_RPC_LIST && i < wire->count; i++)
-        value_refuse(rpc, &wire->items[i], from);
-    if (wire->type != DUET_RPC_RREF) return;
-    int owned = wire->rref.owner == rpc->rank;
-    if (wire->rref.fork)
-        life_receive(&rpc->life, wire->rref.id, wire->rref.fork, wire->rref.owner, from);
-    if (owned)
-        life_release_object(&rpc->life, wire->rref.id);
-    else
-        life_release(&rpc->life, wire->rref.fork);
 }
 
 void duet_rpc_value_free(struct duet_rpc_value *v) {

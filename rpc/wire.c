@@ -14,18 +14,16 @@ enum { ALIGN = 64 };
 /* At least half is added, so that a message of many parts is not copied for each of them; what is
  * missing may be more, as for a tensor, and then not twice of it. */
 static int make_room(struct wire_out *w, size_t bytes) {
-    if (bytes > FRAME_MOST_BYTES - w->bytes) w->failed = ERR_USAGE;
+    if (bytes > MESSAGE_MOST_BYTES - w->bytes) w->failed = ERR_USAGE;
     if (w->failed) return 0;
     if (w->room - w->bytes >= bytes) return 1;
     size_t room = w->room + w->room / 2, wanted = w->bytes + bytes + 256;
     if (room < wanted) room = wanted;
-    uint8_t *data = malloc(room);
+    uint8_t *data = realloc(w->data, room);
     if (!data) {
         w->failed = ERR_MEMORY;
         return 0;
     }
-    if (w->bytes) memcpy(data, w->data, w->bytes);
-    free(w->data);
     w->data = data;
     w->room = room;
     return 1;
@@ -34,7 +32,7 @@ static int make_room(struct wire_out *w, size_t bytes) {
 int wire_error(const struct wire_out *w) {
     if (w->failed == ERR_MEMORY) return fail(ERR_MEMORY, "rpc: no host memory for a message");
     return w->failed ? fail(ERR_USAGE, "rpc: values of more than %llu bytes do not go in a message",
-                            (unsigned long long)FRAME_MOST_BYTES)
+                            (unsigned long long)MESSAGE_MOST_BYTES)
                      : OK;
 }
 
@@ -74,12 +72,6 @@ void *wire_put_elements(struct wire_out *w, size_t bytes) {
     void *room = w->data + w->bytes + pad;
     w->bytes += pad + bytes;
     return room;
-}
-
-void wire_give(struct wire_out *w, struct frame *f) {
-    f->payload = w->data;
-    f->header.bytes = w->bytes;
-    w->data = NULL;
 }
 
 void wire_drop(struct wire_out *w) {
@@ -162,15 +154,11 @@ static int read_rref(struct wire_in *w, struct wire_value *v) {
     uint16_t owner = 0;
     CHECK(wire_get(w, &owner, sizeof owner));
     CHECK(wire_get(w, &v->rref.id, sizeof v->rref.id));
-    CHECK(wire_get(w, &v->rref.fork, sizeof v->rref.fork));
     v->rref.owner = owner;
     CHECK(wire_get_text(w, &v->rref.type));
     int known =
         owner < w->world && id_worker(v->rref.id) < w->world && strlen(v->rref.type) < NAME_BYTES;
-    /* Whoever passes a reference on makes its fork; only within one worker it needs none. */
-    int of_sender =
-        v->rref.fork ? id_worker(v->rref.fork) == w->from : owner == w->self && w->from == w->self;
-    return known && of_sender ? OK : broken_value();
+    return known ? OK : broken_value();
 }
 
 static int read_value(struct wire_in *w, struct wire_value *v, int depth);
@@ -178,8 +166,9 @@ static int read_value(struct wire_in *w, struct wire_value *v, int depth);
 static int read_list(struct wire_in *w, struct wire_value *v, int depth) {
     uint32_t count = 0;
     CHECK(wire_get(w, &count, sizeof count));
-    /* Each item takes at least a byte: a count that cannot be is not believed. */
-    if (count > w->bytes - w->at || depth >= DEEPEST_LIST) return broken_value();
+    /* Each item takes at least a byte: a count that cannot be is not believed. Arguments are a list
+     * themselves. */
+    if (count > w->bytes - w->at || depth > DEEPEST_LIST) return broken_value();
     v->items = calloc((size_t)count + 1, sizeof *v->items);
     if (!v->items) return fail(ERR_MEMORY, "rpc: no host memory for a list of %u", count);
     for (uint32_t i = 0; i < count; i++) {

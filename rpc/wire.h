@@ -4,7 +4,7 @@
  *     INT, NUMBER          type, 8 bytes
  *     TEXT, BYTES          type, length (8), the bytes; a text with its 0
  *     LIST                 type, count (4), the items
- *     RREF                 type, owner (2), reference (8), fork (8), the type of the object (TEXT)
+ *     RREF                 type, owner (2), reference (8), the type of the object (TEXT)
  *     TENSOR               type, element type, dimensions, sizes (4 each), the elements from a
  *                          multiple of 64 from the start on
  *     VAR                  as TENSOR, with its number among those of the message (1) before all
@@ -27,20 +27,16 @@ enum {
     DEEPEST_LIST = 16      /* lists in lists */
 };
 
-/* A reference that was passed on: `child` is its fork for the receiver, 0 on the owner itself. */
-struct wire_passed {
-    uint64_t rref, child;
-};
-
-struct frame;
+/* The largest message: a tensor of 2^31 - 1 doubles, and some room. */
+static const uint64_t MESSAGE_MOST_BYTES = (uint64_t)17 << 30;
 
 /* What is being written. */
 struct wire_out {
-    uint8_t *data; /* owned */
-    size_t bytes, room;
-    int failed;                 /* what wire_error says */
-    struct var_list *vars;      /* rpc/autograd.h: the vars of the message; NULL: none may be */
-    struct wire_passed *passed; /* [passed_count] the references in it so far; owned */
+    uint8_t *data;                /* owned */
+    size_t bytes, room, value_at; /* value_at: where the value begins */
+    int failed;                   /* what wire_error says */
+    struct var_list *vars;        /* rpc/autograd.h: the vars of the message; NULL: none may be */
+    duet_rref **passed;           /* [passed_count] the references in it so far, held; owned */
     int passed_count;
     int numbered; /* 1: tensors that came as VAR are VAR again, of the same number */
 };
@@ -52,9 +48,7 @@ void wire_put_u64(struct wire_out *w, uint64_t value);
 void wire_put_text(struct wire_out *w, const char *text);
 /* Room for the elements of a tensor; NULL: none. Valid until the next put. */
 void *wire_put_elements(struct wire_out *w, size_t bytes);
-/* What was written goes into a frame, or away. */
-void wire_give(struct wire_out *w, struct frame *frame);
-void wire_drop(struct wire_out *w);
+void wire_drop(struct wire_out *w); /* the bytes */
 
 /* What has come: a node of the tree. */
 struct wire_value {
@@ -69,8 +63,9 @@ struct wire_value {
         } text; /* TEXT, BYTES */
         struct {
             int owner;
-            uint64_t id, fork;
+            uint64_t id;
             const char *type;
+            duet_rref *here; /* once it has arrived: value_arrive */
         } rref;
         struct {
             enum duet_type type;

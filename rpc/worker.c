@@ -77,8 +77,8 @@ void duet_rpc_info(duet_rpc *rpc, struct duet_rpc_info *info) {
     if (!rpc) return;
     pthread_mutex_lock(&rpc->lock);
     info->calls_waiting = rpc->pending_count;
-    info->owned = rpc->life.owned.count;
-    info->forks = rpc->life.users.count;
+    info->owned = rpc->life.objects;
+    info->forks = rpc->forks;
     info->threads = pool_threads(&rpc->pool);
     for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
         info->contexts++;
@@ -112,16 +112,16 @@ void send_frame(duet_rpc *rpc, int to, struct frame *frame) {
     }
 }
 
+void tell_peer(duet_rpc *rpc, int to, const struct message *m) {
+    struct frame *f = message_frame(m);
+    if (f) send_frame(rpc, to, f);
+}
+
 void life_emit(void *context, int to, const struct life_message *m) {
-    duet_rpc *rpc = context;
-    if (to == rpc->rank) { /* of a reference that this worker passes on to itself */
-        life_deliver(&rpc->life, to, m);
-        return;
-    }
-    struct frame *f = rpc->peers[to].link ? frame_new(FRAME_LIFE, sizeof *m) : NULL;
-    if (!f) return; /* it is asked for again */
-    memcpy(f->payload, m, sizeof *m);
-    link_send(rpc->peers[to].link, f);
+    static const enum message_kind kinds[] = {MESSAGE_HOLD, MESSAGE_HELD, MESSAGE_DROP};
+    tell_peer(
+        context, to,
+        &(struct message){.kind = kinds[m->kind], .rref = m->rref, .worker = (uint64_t)m->worker});
 }
 
 /* ---- the end of its memory ---- */

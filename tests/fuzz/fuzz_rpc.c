@@ -54,23 +54,25 @@ static void check_openings(const uint8_t *data, size_t size) {
     }
 }
 
-/* The frames that the input is: headers with the bytes behind them. */
+/* The messages that the input is: headers with the bytes behind them. An answer whose length is odd
+ * is one to `call`. */
 static void say_all(duet_rpc *rpc, const uint8_t *data, size_t size, uint64_t call) {
-    struct frame_header h;
+    struct message_header h;
     while (size >= sizeof h) {
         memcpy(&h, data, sizeof h);
-        data += sizeof h, size -= sizeof h;
-        h.magic = FRAME_MAGIC, h.version = FRAME_VERSION;
-        int code = frame_check(&h);
+        h.magic = MESSAGE_MAGIC, h.version = WIRE_VERSION;
+        int code = header_check(&h);
         if (code) check_error(code);
         if (code) return;
         if (h.bytes > size) h.bytes = size;
-        if (h.kind == FRAME_ANSWER && h.flags & 1) h.call = call;
-        struct frame *f = frame_new(FRAME_PING, h.bytes);
-        MUST(f);
-        f->header = h;
+        struct frame *f = calloc(1, sizeof *f);
+        MUST(f && (f->data = malloc(h.bytes)));
+        f->bytes = h.bytes;
         f->came = now_ns();
-        if (h.bytes) memcpy(f->payload, data, h.bytes);
+        memcpy(f->data, data, h.bytes);
+        memcpy(f->data, &h, sizeof h);
+        if (h.kind == MESSAGE_ANSWER && h.bytes % 2 && h.bytes >= sizeof h + sizeof call)
+            memcpy(f->data + sizeof h, &call, sizeof call);
         data += h.bytes, size -= h.bytes;
         on_frame(rpc, &rpc->peers[1], f);
     }
@@ -82,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     duet_future *waits;
     check_openings(data, size);
     rpc->peers[1].state = PEER_HERE;
+    rpc->life.gone = 0;
     MUST(!duet_rpc_async(&waits, rpc, "w1", "f", DUET_NO_ARGS, -1));
     say_all(rpc, data, size, waits->id);
     pthread_mutex_lock(&rpc->lock);
@@ -95,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     while (rpc->serving)
         timed_wait(&rpc->ended, &rpc->lock, 0);
     rpc->came[AT_START] = rpc->came[AT_END] = 0;
-    MUST(!rpc->pending_count && !rpc->rrefs && !rpc->life.users.count);
+    MUST(!rpc->pending_count && !rpc->rrefs && !rpc->forks);
     pthread_mutex_unlock(&rpc->lock);
     return 0;
 }

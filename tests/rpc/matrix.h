@@ -141,10 +141,8 @@ static void none_left(struct worker *w) {
 
 /* As if `from` had sent the end of a context. */
 static inline void end_comes(duet_rpc *rpc, int from, uint64_t id) {
-    struct frame *f = frame_new(FRAME_CONTEXT_END, 0);
-    f->header.call = id;
-    f->came = now_ns();
-    on_frame(rpc, &rpc->peers[from], f);
+    on_frame(rpc, &rpc->peers[from],
+             message_frame(&(struct message){.kind = MESSAGE_CONTEXT_END, .context = id}));
 }
 
 /* What the context has at a worker; the tape belongs to the context. */

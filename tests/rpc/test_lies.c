@@ -4,7 +4,6 @@
 #include "rpc/lifetime.h"
 #include "rpc/links.h"
 #include "rpc/message.h"
-#include "rpc/proof.h"
 #include "tests/rpc/workers.h"
 
 static int echo(duet_rpc_call *call, void *context) {
@@ -78,7 +77,6 @@ static void put_value(struct wire_out *w, int depth) {
         uint16_t owner = (uint16_t)(draw(5) ? draw(3) : number());
         wire_put(w, &owner, sizeof owner);
         wire_put_u64(w, number());
-        wire_put_u64(w, draw(3) ? (uint64_t)1 << ID_BITS | draw(40) : number());
         wire_put_text(w, draw(2) ? "Obj" : "duet.Optimizer");
         break;
     }
@@ -91,7 +89,7 @@ static void put_value(struct wire_out *w, int depth) {
     }
 }
 
-static void put_call(struct wire_out *w, struct frame_header *h) {
+static void draw_call(struct message *m) {
     static const char *const names[] = {"echo",
                                         "Obj",
                                         "Obj.get",
@@ -105,76 +103,70 @@ static void put_call(struct wire_out *w, struct frame_header *h) {
                                         "duet.Optimizer.step",
                                         "duet.Optimizer.set_lr"};
     const uint64_t mine = (uint64_t)1 << ID_BITS;
-    int remote = draw(3) == 0, count = (int)draw(4), depth = draw(4) ? 0 : (int)draw(70);
-    struct call_head head = {.self = draw(3) ? 0 : mine | draw(10),
-                             .context = draw(3) ? 0 : number(),
-                             .pass = draw(5) ? 0 : mine | draw(40),
-                             .count = (uint32_t)(draw(20) ? (uint64_t)count : number()),
-                             .depth = (uint32_t)(draw(20) ? (uint64_t)depth : number())};
-    if (remote) head.rref = draw(9) ? mine | draw(10) : number();
-    if (remote) head.fork = draw(9) ? mine | draw(40) : number();
-    h->flags = (uint32_t)(draw(20) ? (uint64_t)remote | draw(2) << 1 : number());
-    wire_put(w, &head, sizeof head);
-    wire_put_text(w, names[draw(sizeof names / sizeof *names)]);
-    for (int i = 0; i < depth; i++)
-        wire_put_u32(w, (uint32_t)number());
-    for (int i = 0; i < count; i++)
-        put_value(w, 0);
+    m->text = names[draw(sizeof names / sizeof *names)];
+    m->timeout = draw(2) ? 0 : draw(3) ? draw(1000000000) : number();
+    m->self = draw(3) ? 0 : mine | draw(10);
+    m->context = draw(3) ? 0 : number();
+    m->pass = draw(5) ? 0 : mine | draw(40);
+    m->path.depth = (uint32_t)(draw(4) ? 0 : draw(MOST_PATH + 1));
+    for (uint32_t i = 0; i < m->path.depth; i++)
+        m->path.step[i] = (uint32_t)number();
+    m->rref = draw(3) ? 0 : draw(9) ? mine | draw(10) : number();
 }
 
 static void lie(struct link *to) {
-    static const enum frame_kind kinds[] = {FRAME_CALL, FRAME_CALL,        FRAME_CALL,  FRAME_CALL,
-                                            FRAME_CALL, FRAME_ANSWER,      FRAME_LIFE,  FRAME_PING,
-                                            FRAME_LIFE, FRAME_CONTEXT_END, FRAME_PLACES};
+    static const enum message_kind kinds[] = {
+        MESSAGE_CALL,   MESSAGE_CALL, MESSAGE_CALL,   MESSAGE_CALL,       MESSAGE_CALL,
+        MESSAGE_ANSWER, MESSAGE_HOLD, MESSAGE_HELD,   MESSAGE_DROP,       MESSAGE_PING,
+        MESSAGE_HOLD,   MESSAGE_DROP, MESSAGE_PLACES, MESSAGE_CONTEXT_END};
     struct wire_out w = {0};
-    struct frame *f = frame_new(kinds[draw(sizeof kinds / sizeof *kinds)], 0);
-    struct frame_header *h = &f->header;
-    h->call = draw(2) ? (uint64_t)1 << ID_BITS | draw(40) : draw(3) << ID_BITS | draw(40);
-    h->code = draw(3) ? 0 : (int32_t)number();
-    h->timeout = draw(2) ? 0 : draw(3) ? draw(1000000000) : number();
-    if (h->kind == FRAME_CALL) put_call(&w, h);
-    if (h->kind == FRAME_ANSWER) put_value(&w, 0);
-    if (h->kind == FRAME_LIFE) {
-        const struct life_message m = {(uint32_t)draw(8), 0, number(), number()};
-        wire_put(&w, &m, sizeof m);
+    struct message m = {.kind = kinds[draw(sizeof kinds / sizeof *kinds)],
+                        .code = draw(3) ? 0 : number(),
+                        .rref = number(),
+                        .worker = draw(3) ? draw(3) : number(),
+                        .context = number(),
+                        .text = draw(2) ? "A" : "\033[31m"};
+    m.call = draw(2) ? (uint64_t)1 << ID_BITS | draw(40) : draw(3) << ID_BITS | draw(40);
+    if (m.kind == MESSAGE_CALL) draw_call(&m);
+    message_begin(&w, &m);
+    if (m.kind == MESSAGE_ANSWER) put_value(&w, 0);
+    if (m.kind == MESSAGE_CALL) {
+        const int count = (int)draw(4);
+        wire_put_u8(&w, DUET_RPC_LIST);
+        wire_put_u32(&w, (uint32_t)(draw(20) ? (uint64_t)count : number()));
+        for (int i = 0; i < count; i++)
+            put_value(&w, 0);
     }
-    if (h->kind == FRAME_PLACES) wire_put(&w, (char[192]){"A"}, 192);
-    if (w.bytes && !draw(8)) w.data[draw(w.bytes)] = (uint8_t)draw(256);
-    if (w.bytes && !draw(12)) w.bytes = draw(w.bytes);
-    wire_give(&w, f);
-    link_send(to, f);
+    const size_t head = sizeof(struct message_header), body = w.bytes - head;
+    if (body && !draw(8)) w.data[head + draw(body)] = (uint8_t)draw(256);
+    if (body && !draw(12)) w.bytes = head + draw(body);
+    link_send(to, message_end(&w));
 }
 
 static struct link *reached[3];
 
 static void *take_link(void *context, struct link *link, const struct hello *hello) {
     (void)context;
-    link_send(link, frame_new(FRAME_PING, 0)); /* welcome */
     __atomic_store_n(&reached[hello->rank], link, __ATOMIC_RELEASE);
     return link;
 }
-static void refused(void *context, int dialed) {
-    (void)context, (void)dialed;
+static void refused(void *context, int proved) {
+    (void)context, (void)proved;
 }
 static void drop_frame(void *context, void *user, struct frame *frame) {
     (void)context, (void)user;
     frame_free(frame);
 }
-static int gone(void *context, void *user) {
+static void gone(void *context, void *user) {
     (void)context, (void)user;
-    return 1;
 }
 
 static void begin_at(struct link *to) {
-    const struct call_head head = {0};
     struct wire_out w = {0};
-    struct frame *f = frame_new(FRAME_CALL, 0);
-    wire_put(&w, &head, sizeof head);
-    wire_put_text(&w, "duet.begin");
-    wire_give(&w, f);
-    f->header.flags = CALL_OWN;
-    f->header.call = 1;
-    link_send(to, f);
+    message_begin(&w, &(struct message){.kind = MESSAGE_CALL, .call = 1, .text = "duet.begin"});
+    wire_put_u8(&w, DUET_RPC_LIST);
+    wire_put_u32(&w, 0);
+    link_send(to, message_end(&w));
 }
 
 static int lies(const char *variable, int otherwise) {
@@ -204,7 +196,7 @@ static int liar(void) {
         if (i % 50 == 0) usleep(2000); /* so that some of it runs between */
     }
     for (int r = 0; r < 3; r += 2)
-        link_send(reached[r], frame_new(FRAME_BYE, 0));
+        link_send(reached[r], message_frame(&(struct message){.kind = MESSAGE_BYE}));
     links_flush(all, 5000);
     links_close(all);
     return 0;

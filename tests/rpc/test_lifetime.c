@@ -1,7 +1,7 @@
 /* The protocol of references over all orders of its messages, for three workers: the owner O, the
- * worker A that has made the object, and C, to which it is passed on. Messages from one worker to
- * another keep their order, all others come in any; the calls that carry references are taken at
- * any time. In every state that can be reached:
+ * worker A that has made the object, and C, to which it is passed on. What goes from one worker to
+ * another keeps its order, as in one socket; all else comes in any. In every state that can be
+ * reached:
  *
  *     an object that anybody has, or that is on its way in a call, is there
  *     once nobody has it any more and all messages have come, O has no object
@@ -10,20 +10,26 @@
 #include "rpc/lifetime.h"
 #include "tests/harness/harness.h"
 
-enum { O, A, C, WORKERS, OBJECT = 77, MOST_MESSAGES = 16, MOST_FORKS = 8 };
+enum { O, A, C, WORKERS, OBJECT = 77, MOST_MESSAGES = 16, MOST_WAITING = 4 };
 
 /* On its way: a message of the protocol, or a call that carries a reference (kind CALL). */
-enum { CALL = LIFE_KINDS };
+enum { CALL = LIFE_DROP + 1 };
 struct message {
-    struct life_message m;
-    int from, to;
+    int kind, worker, from, to;
+};
+
+/* A call that waits until the owner has confirmed its HOLD. */
+struct waiting {
+    int to;
+    uint64_t number;
 };
 
 struct state {
     struct life life[WORKERS];
+    struct life_object object; /* O's only one */
     struct message message[MOST_MESSAGES];
-    int count;
-    uint64_t fork[WORKERS][MOST_FORKS]; /* that the program of a worker has; at O: 0 is one */
+    struct waiting waiting[WORKERS][MOST_WAITING];
+    int count, waits[WORKERS];
     int has[WORKERS];
     int shares[WORKERS]; /* that a worker may still make */
     int freed;
@@ -32,9 +38,10 @@ struct state {
 static struct state *now; /* where the emitted messages go */
 
 static void emit(void *context, int to, const struct life_message *m) {
-    int from = (int)(intptr_t)context;
     cr_assert(now->count < MOST_MESSAGES);
-    now->message[now->count++] = (struct message){*m, from, to};
+    cr_assert_eq(m->rref, OBJECT);
+    now->message[now->count++] =
+        (struct message){(int)m->kind, m->worker, (int)(intptr_t)context, to};
 }
 
 static void freed(void *context, uint64_t rref) {
@@ -44,34 +51,9 @@ static void freed(void *context, uint64_t rref) {
     now->freed = 1;
 }
 
-#define COPY(to, from, list)                                                               \
-    do {                                                                                   \
-        (to).list.room = (from).list.count;                                                \
-        (to).list.item = malloc((size_t)(from).list.count * sizeof *(from).list.item + 1); \
-        if ((from).list.count)                                                             \
-            memcpy((to).list.item, (from).list.item,                                       \
-                   (size_t)(from).list.count * sizeof *(from).list.item);                  \
-    } while (0)
-
-static struct state copy_of(const struct state *s) {
-    struct state t = *s;
-    for (int w = 0; w < WORKERS; w++) {
-        COPY(t.life[w], s->life[w], users);
-        COPY(t.life[w], s->life[w], children);
-        COPY(t.life[w], s->life[w], forks);
-        COPY(t.life[w], s->life[w], owned);
-    }
-    return t;
-}
-
-static void free_state(struct state *s) {
-    for (int w = 0; w < WORKERS; w++)
-        life_close(&s->life[w]);
-}
-
 /* ---- states that were seen ---- */
 
-enum { SEEN = 1 << 22 };
+enum { SEEN = 1 << 20 };
 static uint64_t (*seen)[2];
 static int seen_count;
 
@@ -80,44 +62,29 @@ static uint64_t mix(uint64_t h, uint64_t v) {
     return h ^ h >> 29;
 }
 
-/* The messages of the protocol that come before message i, from the same worker to the same. */
+/* The messages before message i, from the same worker to the same. */
 static int before(const struct state *s, int i) {
     int n = 0;
-    for (int j = 0; j < i && s->message[i].m.kind != CALL; j++)
-        n += s->message[j].m.kind != CALL && s->message[j].from == s->message[i].from &&
-             s->message[j].to == s->message[i].to;
+    for (int j = 0; j < i; j++)
+        n += s->message[j].from == s->message[i].from && s->message[j].to == s->message[i].to;
     return n;
 }
 
-/* Lists are sets: the order of their items makes no difference, so the items' sums are taken. */
+/* Messages of different pairs are a set: their order makes no difference, so a sum is taken. */
 static void summary(const struct state *s, uint64_t out[2]) {
     for (int k = 0; k < 2; k++) {
-        uint64_t h = (uint64_t)k + 1, sum;
-#define ITEMS(list, ...)                                       \
-    do {                                                       \
-        sum = 0;                                               \
-        for (int i = 0; i < (list).count; i++) {               \
-            uint64_t f[] = {__VA_ARGS__}, g = (uint64_t)k + 7; \
-            for (size_t j = 0; j < sizeof f / sizeof *f; j++)  \
-                g = mix(g, f[j]);                              \
-            sum += g;                                          \
-        }                                                      \
-        h = mix(h, sum);                                       \
-    } while (0)
-#define I(list, field) (uint64_t)(list).item[i].field
+        uint64_t h = (uint64_t)k + 1, sum = 0;
         for (int w = 0; w < WORKERS; w++) {
-            const struct life *l = &s->life[w];
-            ITEMS(l->users, I(l->users, fork), I(l->users, confirmed), I(l->users, held),
-                  I(l->users, children));
-            ITEMS(l->children, I(l->children, fork));
-            ITEMS(l->forks, I(l->forks, fork));
-            ITEMS(l->owned, I(l->owned, held), I(l->owned, forks));
-            h = mix(h, (uint64_t)s->has[w] << 8 | (uint64_t)s->shares[w]);
+            h = mix(h, (uint64_t)(s->has[w] << 8 | s->shares[w]));
+            h = mix(h, (uint64_t)(s->life[O].objects ? s->object.count[w] : -1));
+            h = mix(h, s->life[w].asked[O] << 8 | s->life[w].confirmed[O]);
+            for (int i = 0; i < s->waits[w]; i++)
+                h = mix(h, s->waiting[w][i].number << 8 | (uint64_t)s->waiting[w][i].to);
         }
-        sum = 0;
+        h = mix(h, (uint64_t)s->object.held);
         for (int i = 0; i < s->count; i++) {
             const struct message *m = &s->message[i];
-            uint64_t g = mix(mix((uint64_t)k + 3, m->m.kind), m->m.fork);
+            uint64_t g = mix(mix((uint64_t)k + 3, (uint64_t)m->kind), (uint64_t)m->worker);
             sum += mix(g, (uint64_t)((m->from * 8 + m->to) * 100 + before(s, i)));
         }
         out[k] = mix(mix(h, sum), (uint64_t)s->freed);
@@ -142,109 +109,128 @@ static int is_new(const struct state *s) {
 static void check(const struct state *s) {
     int needed = 0;
     for (int w = 0; w < WORKERS; w++)
-        needed += s->has[w];
+        needed += s->has[w] + s->waits[w];
     for (int i = 0; i < s->count; i++)
-        needed += s->message[i].m.kind == CALL;
+        needed += s->message[i].kind == CALL;
     cr_assert(!needed || !s->freed, "the object is gone, and %d still have it", needed);
-}
-
-static void check_end(const struct state *s) {
-    for (int w = 0; w < WORKERS; w++) {
-        cr_assert_eq(s->life[w].users.count, 0, "worker %d keeps a fork", w);
-        cr_assert_eq(s->life[w].children.count + s->life[w].forks.count, 0);
-    }
-    cr_assert(s->freed && s->life[O].owned.count == 0, "the object is never freed");
 }
 
 /* ---- steps ---- */
 
-static void walk(struct state *s);
+static void walk(const struct state *s);
+
+static struct state copy_of(const struct state *s) {
+    struct state t = *s;
+    return t;
+}
+#define STEP(s, t)                \
+    struct state t = copy_of(s);  \
+    t.life[O].object = &t.object; \
+    now = &t
 
 /* Takes message i and gives it to its worker. */
 static void deliver(const struct state *s, int i) {
-    struct state t = copy_of(s);
-    struct message m = t.message[i];
-    now = &t;
+    STEP(s, t);
+    const struct message m = t.message[i];
     memmove(&t.message[i], &t.message[i + 1], (size_t)(--t.count - i) * sizeof m);
-    if (m.m.kind == CALL) {
-        life_receive(&t.life[m.to], OBJECT, m.m.fork, O, m.from);
-        t.fork[m.to][t.has[m.to]++] = m.to == O ? 0 : m.m.fork;
+    if (m.kind == CALL) {
+        t.has[m.to]++;
+        if (m.to == O) life_hold(&t.life[O], OBJECT);
     } else {
-        life_deliver(&t.life[m.to], m.from, &m.m);
+        life_deliver(&t.life[m.to], m.from,
+                     &(struct life_message){(enum life_kind)m.kind, m.worker, OBJECT});
     }
     walk(&t);
-    free_state(&t);
+}
+
+static void drop(struct state *t, int w) {
+    if (w == O)
+        life_release(&t->life[O], OBJECT);
+    else
+        life_drop(&t->life[w], O, OBJECT);
 }
 
 static void release(const struct state *s, int w) {
-    struct state t = copy_of(s);
-    now = &t;
-    uint64_t fork = t.fork[w][--t.has[w]];
-    if (w == O)
-        life_release_object(&t.life[O], OBJECT);
-    else
-        life_release(&t.life[w], fork);
+    STEP(s, t);
+    t.has[w]--;
+    drop(&t, w);
     walk(&t);
-    free_state(&t);
 }
 
-/* Worker w passes its newest reference on, in a call. */
+/* The call leaves, and what it held until then is released. */
+static void leave(struct state *t, int w, int to) {
+    t->message[t->count++] = (struct message){CALL, 0, w, to};
+    drop(t, w);
+}
+
+/* Worker w passes one of its references on, in a call, and does not keep it. */
 static void share(const struct state *s, int w, int to) {
-    uint64_t fork = s->fork[w][s->has[w] - 1];
-    if (w != O && !life_confirmed(&s->life[w], fork)) return;
-    struct state t = copy_of(s);
-    now = &t;
-    uint64_t child = (uint64_t)w << 48 | (uint64_t)(100 + t.shares[w]);
+    STEP(s, t);
     t.shares[w]--;
-    life_share(&t.life[w], OBJECT, fork, child, to);
-    t.message[t.count++] = (struct message){{CALL, 0, OBJECT, child}, w, to};
+    t.has[w]--;
+    if (w == O) life_count(&t.life[O], OBJECT, to);
+    if (w == O || to == O)
+        leave(&t, w, to);
+    else
+        t.waiting[w][t.waits[w]++] = (struct waiting){to, life_ask(&t.life[w], O, OBJECT, to)};
     walk(&t);
-    free_state(&t);
 }
 
-static void walk(struct state *s) {
+static void send_confirmed(const struct state *s, int w, int i) {
+    STEP(s, t);
+    const struct waiting x = t.waiting[w][i];
+    t.waiting[w][i] = t.waiting[w][--t.waits[w]];
+    leave(&t, w, x.to);
+    walk(&t);
+}
+
+static void walk(const struct state *s) {
     int steps = 0;
     check(s);
     if (!is_new(s)) return;
     for (int i = 0; i < s->count; i++)
         if (!before(s, i)) deliver(s, i), steps++;
     for (int w = 0; w < WORKERS; w++) {
+        for (int i = 0; i < s->waits[w]; i++)
+            if (life_confirmed(&s->life[w], O, s->waiting[w][i].number))
+                send_confirmed(s, w, i), steps++;
         if (!s->has[w]) continue;
         release(s, w), steps++;
         for (int to = 0; to < WORKERS && s->shares[w]; to++)
             if (to != w) share(s, w, to);
     }
-    if (!steps) check_end(s);
+    if (!steps) cr_assert(s->freed && !s->life[O].objects, "the object is never freed");
 }
 
-/* A has made an object at O: O knows A's fork, and A does not know yet that it does. */
-static void explore(const int shares[WORKERS]) {
+/* A has made an object at O, which counts A's reference; A does not know yet that it does. */
+static void explore(int at_a, const int shares[WORKERS]) {
     struct state s = {0};
     now = &s;
     seen = calloc(SEEN, sizeof *seen);
     for (int w = 0; w < WORKERS; w++) {
-        s.life[w] =
-            (struct life){.self = w, .emit = emit, .free = freed, .context = (void *)(intptr_t)w};
+        s.life[w] = (struct life){
+            .self = w, .room = 1, .emit = emit, .free = freed, .context = (void *)(intptr_t)w};
         s.shares[w] = shares[w];
     }
+    s.life[O].object = &s.object;
     life_hold(&s.life[O], OBJECT);
-    life_know(&s.life[O], OBJECT, 1, A);
-    s.fork[O][s.has[O]++] = 0;
-    life_create(&s.life[A], OBJECT, 1, O);
-    s.fork[A][s.has[A]++] = 1;
-    emit((void *)(intptr_t)O, A, &(struct life_message){LIFE_FORK_ACK, 0, OBJECT, 1});
+    s.has[O] = 1;
+    s.has[A] = at_a;
+    life_make(&s.life[A], O);
+    life_made(&s.life[O], OBJECT, A);
+    for (int i = 1; i < at_a; i++)
+        life_count(&s.life[O], OBJECT, A);
     walk(&s);
-    free_state(&s);
     cr_assert(seen_count > 50, "%d states", seen_count);
     free(seen);
     seen_count = 0;
 }
 
 Test(lifetime, holds_in_all_orders_of_messages, .timeout = 60) {
-    explore((int[]){0, 1, 0}); /* A passes it on, to C or back to O */
-    explore((int[]){0, 1, 1}); /* and C once more */
-    explore((int[]){1, 1, 0}); /* A and O do */
-    explore((int[]){1, 2, 1}); /* everybody, and A twice */
+    explore(1, (int[]){0, 1, 0}); /* A passes it on, to C or back to O */
+    explore(1, (int[]){0, 1, 1}); /* and C once more */
+    explore(1, (int[]){1, 1, 0}); /* A and O do */
+    explore(2, (int[]){1, 2, 1}); /* everybody, and A twice */
 }
 
 static int gone_freed;
@@ -256,27 +242,19 @@ static void to_nobody(void *context, int to, const struct life_message *m) {
     (void)context, (void)to, (void)m;
 }
 
-/* What a dead worker had is over, and so is what waits for it. */
+/* What a dead worker had is over, nobody counts for it again, and nobody ends what is another's. */
 Test(lifetime, a_dead_worker_has_nothing) {
-    struct life o = {.self = O, .emit = to_nobody, .free = note_freed}, a = o;
-    a.self = A;
+    struct life o = {.self = O, .emit = to_nobody, .free = note_freed};
     life_hold(&o, OBJECT);
-    life_know(&o, OBJECT, 1, A);
-    life_know(&o, OBJECT, 2, C);
-    life_release_object(&o, OBJECT);
+    life_made(&o, OBJECT, A);
+    life_count(&o, OBJECT, C);
+    life_release(&o, OBJECT);
     life_gone(&o, C);
+    life_deliver(&o, A, &(struct life_message){LIFE_HOLD, C, OBJECT});
+    life_deliver(&o, C, &(struct life_message){LIFE_DROP, A, OBJECT});
     cr_assert_eq(gone_freed, 0);
     life_gone(&o, A);
     cr_assert_eq(gone_freed, 1);
-    life_create(&a, OBJECT, 1, O);
-    life_confirm(&a, 1);
-    life_share(&a, OBJECT, 1, 2, C);
-    life_release(&a, 1);
-    cr_assert_eq(a.users.count, 1, "a child is on its way");
-    life_gone(&a, C);
-    cr_assert_eq(a.users.count, 0);
-    life_create(&a, OBJECT, 3, O);
-    life_gone(&a, O);
-    cr_assert_eq(a.users.count, 0);
-    life_close(&o), life_close(&a);
+    cr_assert_eq(o.objects, 0);
+    life_close(&o);
 }

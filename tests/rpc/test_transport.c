@@ -185,7 +185,7 @@ static void knock(int held[HELD], int i) {
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)job.port),
                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct opening opening = {HELLO_MAGIC, FRAME_VERSION, {1}};
+    struct opening opening = {HELLO_MAGIC, WIRE_VERSION, {1}};
     char junk[600] = "let me in";
     int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), *place = &held[i % HELD];
     if (*place >= 0) close(*place);
