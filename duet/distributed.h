@@ -130,11 +130,11 @@ int duet_group_global_rank(const duet_group *group, int rank);
  * part of the input.
  *
  * Split sizes are for parts of different lengths: how many rows of dimension 0 the output or the
- * input has for each rank, n of them. Either all ranks give a list or none does; of gather and
- * scatter the root's numbers alone are read, so others may give any list. No such call works in
- * place. What rank a gives
- * to rank b must be as long as b expects, else all ranks are told which two differ. A rank of
- * all_to_all may give one of the two: the parts of the other are equal. */
+ * input has for each rank, n of them. All ranks give a list, or none does: else the call fails on
+ * each of them, and says so. In gather and scatter the numbers are the root's, and those of the
+ * other lists are not read. No such call works in place. What rank a gives to rank b must be as
+ * long as b expects, else all ranks are told which two differ. A rank of all_to_all may give one of
+ * the two: the parts of the other are equal. */
 int duet_barrier(duet_group *group, duet_work **work);
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,

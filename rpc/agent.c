@@ -109,8 +109,9 @@ static int find_place(duet_rpc *rpc, int rank, int world_size, int beyond) {
     const char *advice = "use duet_spawn or duet run, or give rank and world_size";
     if (rank < 0 || world_size <= 0)
         CHECK(beyond ? read_place_anywhere(&place, advice) : read_place(&place, advice));
-    if (place.world < 1 || place.world > MOST_WORKERS || place.rank < 0 ||
-        place.rank >= place.world)
+    int in_world = place.world >= 1 && place.world <= MOST_WORKERS;
+    if (in_world && place.rank >= place.world) tell_wrong_rank(rpc, place.rank, place.world);
+    if (!in_world || place.rank < 0 || place.rank >= place.world)
         return fail(ERR_USAGE, "rpc: rank %d of %d workers: give 0 to n - 1 of 1 to %d", place.rank,
                     place.world, MOST_WORKERS);
     rpc->rank = place.rank;

@@ -184,6 +184,7 @@ int wait_changed(duet_rpc *rpc, int64_t deadline);
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* and the secret */
 /* Until all workers have a good hello of all others. */
 int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o);
+void tell_wrong_rank(duet_rpc *rpc, int rank, int world);
 
 /* ---- peers ---- */
 int find_worker(const duet_rpc *rpc, const char *name, int *rank);

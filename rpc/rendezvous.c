@@ -195,14 +195,21 @@ void take_places(duet_rpc *rpc, const char *text) {
     pthread_cond_broadcast(&rpc->changed);
 }
 
-static int meet_beyond(duet_rpc *rpc, const char *host, int64_t deadline) {
-    char address[ADDRESS_BYTES], job[SECRET_BYTES];
+/* host NULL: MASTER_ADDR. */
+static int name_beyond(const char *host, char address[ADDRESS_BYTES]) {
+    char job[SECRET_BYTES];
     const char *master, *text;
     int port = 29500;
     describe_job(job, sizeof job, &master, &text);
     CHECK(environment_number("MASTER_PORT", 1, 65535, &port));
-    if (!host || rpc->rank) host = master;
-    snprintf(address, sizeof address, strchr(host, ':') ? "[%.200s]:%d" : "%.200s:%d", host, port);
+    if (!host) host = master;
+    snprintf(address, ADDRESS_BYTES, strchr(host, ':') ? "[%.200s]:%d" : "%.200s:%d", host, port);
+    return OK;
+}
+
+static int meet_beyond(duet_rpc *rpc, const char *host, int64_t deadline) {
+    char address[ADDRESS_BYTES];
+    CHECK(name_beyond(rpc->rank ? NULL : host, address));
     if (rpc->rank == 0) {
         if (rpc->world > 1) CHECK(links_listen(rpc->links, address));
         CHECK(all_here(rpc, deadline));
@@ -227,4 +234,30 @@ int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o) {
     else
         CHECK(meet_inside(rpc, deadline));
     return all_here(rpc, deadline);
+}
+
+/* ---- a rank that is none ---- */
+
+static void *meet_nobody(void *context, struct link *link, const struct hello *hello) {
+    (void)context, (void)link, (void)hello;
+    return NULL;
+}
+static void hear_nothing(void *context, int proved) {
+    (void)context, (void)proved;
+}
+
+/* The others, as far as they wait already, hear of it by this hello, and need not wait for the
+ * timeout. */
+void tell_wrong_rank(duet_rpc *rpc, int rank, int world) {
+    struct hello own = {.rank = rank, .world = world};
+    const struct link_events events = {.on_link = meet_nobody, .on_refused = hear_nothing};
+    char address[ADDRESS_BYTES];
+    snprintf(own.name, sizeof own.name, "%s", rpc->name);
+    if (links_open(&rpc->links, &events, &own, rpc->beyond, rpc->secret)) return;
+    for (int r = 0; r < (rpc->beyond ? 1 : world); r++) {
+        name_inside(rpc, r, address);
+        if (rpc->beyond && name_beyond(NULL, address)) break;
+        links_dial(rpc->links, address, 0);
+    }
+    links_close(rpc->links);
 }

@@ -12,7 +12,9 @@
  * and copies, or adds up, what lies in the slots. Its own term of a sum it finds in its INPUT, at
  * the same offset as in its slot. Nobody waits at the end: the root of a broadcast goes on at once.
  * The pattern (pattern.h) says who shows and who takes. An allreduce is oneshot: all show, and all
- * add up in fold order. At a barrier all show nothing and await all.
+ * add up in fold order. At a barrier all show nothing and await all. In a gather the root, and in a
+ * scatter the others show that they are in the call: so a rank that gives and takes nothing learns
+ * from its own call where they make another one, as one with split sizes.
  *
  * Flags                              written by   read by      meaning
  *   shown, epoch 1                   who shows    who takes    my block lies in my slot
@@ -79,8 +81,10 @@ void through_slots(struct plan *plan, const struct window_request *q, const stru
         add_post(plan, others, PLAN_SHOWN, 1);
         add_await(plan, others, PLAN_SHOWN, 1);
     }
-    if (!q->count || q->what == COLLECTIVE_BARRIER) return;
-    if (f.shows && f.takers) show(&f);
-    keep_own(&f, 0);
-    take_piece(&f, 0);
+    int meets = q->what == COLLECTIVE_GATHER || q->what == COLLECTIVE_SCATTER;
+    if (meets && f.takes && f.showers) add_post(plan, f.showers, PLAN_SHOWN, 1);
+    if (q->count && f.shows && f.takers) show(&f);
+    if (q->count) keep_own(&f, 0);
+    if (q->count) take_piece(&f, 0);
+    if (meets && f.shows && f.takers) add_await(plan, f.takers, PLAN_SHOWN, 1);
 }

@@ -186,3 +186,40 @@ Test(uneven, a_rank_that_expects_another_length_is_named, .timeout = 60) {
     }
     cr_assert(told, "%s", page->text[0]);
 }
+
+/* ---- split sizes on some ranks alone ---- */
+
+struct lone {
+    enum collective what;
+    int root_gives; /* 1: only the root has them; 0: all others */
+    size_t count;
+    struct page *page;
+};
+
+static int lone_entry(void *context) {
+    const struct lone *lone = context;
+    struct group *g;
+    static float x[30000], y[30000];
+    size_t sizes[] = {lone->count, lone->count, lone->count};
+    int code = group_open(&g, 60), is_root = !code && group_rank(g) == 1;
+    struct group_call call = {
+        .what = lone->what, .root = 1, .count = lone->count, .input = x, .output = y};
+    call.uneven = is_root == lone->root_gives;
+    if (call.uneven && is_root && lone->what == COLLECTIVE_GATHER) call.output_sizes = sizes;
+    if (call.uneven && is_root && lone->what == COLLECTIVE_SCATTER) call.input_sizes = sizes;
+    if (!code) code = group_run(g, &call, NULL);
+    return end_rank(g, lone->page, code);
+}
+
+/* Each rank has the error from its own call, not from a later one. */
+Test(uneven, split_sizes_on_some_ranks_alone_fail_on_each, .timeout = 120) {
+    static const enum collective rooted[] = {COLLECTIVE_GATHER, COLLECTIVE_SCATTER};
+    for (int i = 0; i < 8; i++) {
+        struct lone lone = {rooted[i % 2], i / 2 % 2, i / 4 ? 10000 : 3, new_page()};
+        cr_assert_neq(run_ranks(3, lone_entry, &lone).exit_status, 0);
+        for (int r = 0; r < 3; r++)
+            cr_expect(lone.page->code[r] && strstr(lone.page->text[r], "give them on all ranks"),
+                      "%s, %d: rank %d: %d %s", window_name(lone.what), i, r, lone.page->code[r],
+                      lone.page->text[r]);
+    }
+}

@@ -191,6 +191,17 @@ Test(faults, init_names_who_is_missing_or_twice, .timeout = 30) {
         if (!(p[r] = fork())) _exit(refused(r, 2, "twin", 20, "are both named 'twin'"));
     cr_expect_eq(status_of(p[0]), 0);
     cr_expect_eq(status_of(p[1]), 0);
+    if (!(p[0] = fork()))
+        _exit(refused(0, 2, "w0", 20, "worker 'w63' has rank 63 in a world of 2"));
+    usleep(300000); /* it waits when the wrong one comes */
+    double began = duet_time();
+    refused(63, 2, "w63", 20, "rank 63 of 2 workers: give 0 to n - 1");
+    cr_expect_eq(status_of(p[0]), 0);
+    for (int r = 0; r < 2; r++)
+        if (!(p[r] = fork())) _exit(refused(2 * r, 2 + r, "w", 20, "was started for"));
+    cr_expect_eq(status_of(p[0]), 0);
+    cr_expect_eq(status_of(p[1]), 0);
+    cr_expect_lt(duet_time() - began, 10, "init has waited for its timeout");
     refused(0, 1, "no good", 1, "worker name 'no good'");
     refused(2, 2, "w", 1, "rank 2 of 2 workers");
 }
