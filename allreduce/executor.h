@@ -56,7 +56,7 @@ struct executor_call {
     const void *input; /* the plan's INPUT and OUTPUT: host memory of this rank */
     void *output;
     int past_caches;    /* 1: what is copied to OUTPUT goes to memory past the caches */
-    uint64_t signature; /* of short calls: a number that calls which differ do not share */
+    uint64_t signature; /* of eager calls: a number that calls which differ do not share */
     uint64_t more;      /* of messages: what goes with them beside the signature */
 };
 

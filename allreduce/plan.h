@@ -142,8 +142,8 @@ enum plan_flag {
     PLAN_DOWN_B, /* tree B, to a child */
     PLAN_SENT,   /* send: this many pieces of all messages to you lie in your mailbox */
     PLAN_TAKEN,  /* send, back to the sender: this many pieces have a place */
-    PLAN_SHOWN,  /* short calls: my block lies in my slot (group/plans/slots.c) */
-    PLAN_LEFT,   /* short calls: I have left those that used this part of the slots before */
+    PLAN_SHOWN,  /* eager calls: my block lies in my slot (group/plans/slots.c) */
+    PLAN_LEFT,   /* eager calls: I have left those that used this part of the slots before */
     PLAN_FLAG_KINDS
 };
 const char *plan_flag_name(enum plan_flag kind); /* "ready", ...: static storage */
@@ -198,7 +198,7 @@ struct plan {
     size_t scratch;          /* elements of one half that the steps use: up to config.scratch */
     size_t data;             /* elements of DATA: `count`, or those of the window */
     size_t input, output;    /* elements of INPUT and OUTPUT; 0: the plan has none */
-    uint32_t credits;        /* what TAKEN and LEFT begin with: send, short calls; else 0 */
+    uint32_t credits;        /* what TAKEN and LEFT begin with: send, eager calls; else 0 */
     uint32_t epochs;         /* how far a call moves the base: the same on every rank */
     struct plan_step *steps; /* owned */
     int step_count, step_capacity;

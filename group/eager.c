@@ -1,9 +1,9 @@
-/* Short calls: those whose blocks fit a slot. group/plans/slots.c says how they go. What is
+/* Eager calls: those whose blocks fit a slot. group/plans/slots.c says how they go. What is
  * told to the peers, the plans and the signature are made once for each kind of call, so that a
  * call costs little more than its plan.
  *
  * Do all ranks make the same calls? To look at all peers' announcements in each call would cost
- * more than the call: each is in another core's cache. So a short call only notes what it is, and
+ * more than the call: each is in another core's cache. So an eager call only notes what it is, and
  * whether that was right is found
  *
  *     at once     by a rank that takes from a slot: it holds the signature of the call
@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "group/state.h"
 
-/* In a short allreduce each rank adds up all blocks: longer ones are better divided among ranks. */
+/* In an eager allreduce each rank adds up all blocks: longer ones are better divided among them. */
 enum { ALWAYS_SHORT = 4 << 10, MOST_ADDED = 128 << 10 };
 
 static int has_parts(enum collective what) {
@@ -86,7 +86,7 @@ static int make_eager(const struct group *g, const struct group_call *call,
 static size_t place_of(const struct group_call *call) {
     size_t kind = call->count * 7 + (size_t)call->what * 5 + (size_t)call->root * 3 +
                   (size_t)call->how.type + (size_t)call->how.op * 11;
-    return kind % KEPT_SHORTS;
+    return kind % KEPT_EAGER;
 }
 
 struct eager_call *kept_eager(const struct group *g, const struct group_call *call) {

@@ -28,14 +28,13 @@ static void look_back(struct group *g) {
 
 static void free_group(struct group *g) {
     int opened = g->collectives != NULL;
-    begin_deferred(g);
     runner_close(g->collectives);
     for (int r = 0; r < g->n; r++)
         runner_close(g->sends[r]);
     free_tag_queues(g);
     if (opened) look_back(g);
     call_trace_close(g->trace);
-    for (int i = 0; i < KEPT_SHORTS; i++)
+    for (int i = 0; i < KEPT_EAGER; i++)
         release_eager(g->eagers[i]);
     while (g->plans) {
         struct group_plan *next = g->plans->next;
@@ -119,7 +118,7 @@ static int open_group(struct group *g, const struct agreement *a) {
                                       .ranks = g->ranks,
                                       .numbered = 1};
     /* Every slot is free, and so is every place of every mailbox: `left` in plans/slots.c, `taken`
-     * in plans/mail.c. */
+     * in plans/mailbox.c. */
     for (int r = 0; r < g->n; r++)
         comm_post_flag(&g->memory.flags[g->rank][PLAN_LEFT * g->n + r], HALF_OF_SLOTS);
     for (int r = 0; r < g->n; r++)

@@ -5,7 +5,7 @@
  *     memory.c    the memory that the ranks of a group share
  *     submit.c    a call begins: what it takes of the group, and who runs it
  *     plan_parts.c a call becomes plans (group/plans/windows.h), which are kept
- *     eager.c     short calls, through slots
+ *     eager.c     eager calls, through slots
  *     runners.c   who runs them: the caller itself, or a thread beside it
  *     uneven.c    calls whose blocks have lengths of their own
  *     mailbox.c   messages: send
@@ -53,7 +53,7 @@ struct group_sizes {
     uint32_t window;  /* of each rank: at least 256 for each rank */
     uint32_t half;    /* of its scratch */
     uint32_t mailbox; /* of one mailbox, among up to 16 ranks */
-    uint32_t slot;    /* what a short call shows, at most; 0: no call is short */
+    uint32_t slot;    /* what an eager call shows, at most; 0: no call is eager */
     uint32_t caches;  /* for the tensors of all ranks in a call; 0: most of the last one */
 };
 struct group_sizes group_sizes_default(void); /* 2 MiB, 1 MiB, 1 MiB, 16 KiB, 0 */
@@ -63,7 +63,7 @@ struct group_sizes group_sizes_default(void); /* 2 MiB, 1 MiB, 1 MiB, 16 KiB, 0 
 uint32_t group_mailbox_among(uint32_t mailbox, int n);
 
 /* Bytes of a mailbox with all that belongs to it: each of its places begins with a head. */
-enum { MAIL_HEAD = 32 };
+enum { MAILBOX_HEAD = 32 };
 size_t group_mailbox_bytes(const struct group_sizes *sizes);
 int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes);
 

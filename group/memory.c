@@ -2,7 +2,7 @@
  * goes to all. It has no name and is gone with the last rank that maps it.
  *
  *     announcements of all | of each rank: flags, window, two halves of scratch, a mailbox for each
- *                            other rank, tallies, slots of short calls
+ *                            other rank, tallies, slots of eager calls
  *
  * It is taken from the machine page by page as it is used: a mailbox between two ranks that never
  * talk costs nothing. */
@@ -19,7 +19,7 @@
 
 enum { PAGE = 4096, LINE = 64 };
 
-_Static_assert(sizeof(struct host_slot) == MAIL_HEAD, "windows.h, request.head");
+_Static_assert(sizeof(struct host_slot) == MAILBOX_HEAD, "windows.h, request.head");
 
 /* A place begins with a cache line, which holds the head and the first elements of the piece. */
 size_t group_mailbox_bytes(const struct group_sizes *sizes) {
@@ -117,7 +117,7 @@ static size_t place_bytes(const struct group *g) {
 }
 
 uint64_t mailbox_pieces(const struct group *g, size_t count, enum element_type type) {
-    size_t bytes = place_bytes(g) - MAIL_HEAD, each = element_bytes(type);
+    size_t bytes = place_bytes(g) - MAILBOX_HEAD, each = element_bytes(type);
     if (count <= bytes / sizeof(double)) return 1; /* whatever the type: without a division */
     return (count + bytes / each - 1) / (bytes / each);
 }

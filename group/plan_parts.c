@@ -72,7 +72,7 @@ struct window_request request_of(const struct group *g, const struct group_call 
     q.config.scratch = g->memory.sizes.half / bytes;
     if (call->what == COLLECTIVE_SEND) {
         q.window = group_mailbox_bytes(&g->memory.sizes) / bytes;
-        q.head = MAIL_HEAD / bytes;
+        q.head = MAILBOX_HEAD / bytes;
         q.root = call->receive ? call->peer : g->rank;
         q.peer = call->receive ? g->rank : call->peer;
     }

@@ -3,14 +3,9 @@
  * the thread of the runner's worker (base/worker.h), which starts with the first such call. If the
  * caller comes to wait for it before that thread has woken up, the caller runs it after all.
  *
- * Short messages need no thread. A message for which the mailbox has room waits for nobody, so it
- * is sent when it is called. A receive whose message fits one place of the mailbox makes no sender
- * wait, so it is deferred: its thread gets it only when the program asks whether it has ended, or
- * makes its next call of the group. A caller that waits for it before that runs it.
- *
- * There is a runner for the collectives, one for the messages to each rank and one for those from
- * each. So two ranks may begin to send each other long messages, and neither waits for the other to
- * receive first. */
+ * There is a runner for the collectives, one for the messages to each rank, and one for each queue
+ * of those that come in (tags.c). So two ranks may begin to send each other long messages, and
+ * neither waits for the other to receive first. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -22,7 +17,7 @@
  * which the other one would fall asleep, too. */
 static const int64_t CALLER_SPIN_NS = 100000;
 
-/* A wait that goes on for long: has a peer called something else? A call that is not short has
+/* A wait that goes on for long: has a peer called something else? A call that is not eager has
  * looked when it began. */
 static int look_at_peers(void *context) {
     const struct runner *runner = context;
@@ -124,8 +119,6 @@ static int run_work(void *argument) {
 static int start_worker(struct runner *runner) {
     if (runner->worker) return OK;
     CHECK(worker_new(&runner->worker, 1));
-    if (runner->kind == RUNS_RECEIVES && !runner->group->tag_threads)
-        runner->group->tag_threads = 1;
     int code = worker_start(runner->worker, 1, "process group: a thread for calls under way");
     if (!code) return OK;
     worker_free(runner->worker, WORKER_NEVER);
@@ -133,69 +126,13 @@ static int start_worker(struct runner *runner) {
     return code;
 }
 
-/* 1: the mailbox has room for the whole message (group/plans/mail.c). */
-static int has_room(const struct runner *runner, const struct work *work) {
-    const struct group *g = work->group;
-    if (runner->kind != RUNS_SENDS || work->parts > 1) return 0;
-    const struct comm_flag *taken = &g->memory.flags[g->rank][PLAN_TAKEN * g->n + work->call.peer];
-    return __atomic_load_n(&taken->epoch, __ATOMIC_ACQUIRE) >= work->base + work->last->plan.epochs;
-}
-
-/* 1: the task has run to its end. Nothing may overtake what its runner has still to send. */
-static int run_at_once(struct runner *runner, struct work *work) {
-    if (!has_room(runner, work)) return 0;
-    if (runner->worker) return worker_run_now(runner->worker, &work->task);
-    work->task.by_waiter = 1;
-    task_run(&work->task);
-    return 1;
-}
-
-static int may_be_deferred(const struct runner *runner, const struct work *work) {
-    const struct group_call *call = &work->call;
-    return runner->kind == RUNS_RECEIVES &&
-           mailbox_pieces(work->group, call->count, call->how.type) == 1;
-}
-
-static void defer(struct work *work) {
-    work->task.state = TASK_IDLE;
-    __atomic_store_n(&work->group->deferred, work, __ATOMIC_RELEASE);
-}
-
-/* It is in its runner's queue before it is deferred no more, so what is called after it comes
- * behind it there, also where another thread waits for it than the one that makes calls. */
-static void end_deferred(struct work *work, void (*give)(struct worker *, struct task *)) {
-    give(work->runner->worker, &work->task);
-    __atomic_store_n(&work->group->deferred, NULL, __ATOMIC_RELEASE);
-}
-
-void begin_deferred(struct group *g) {
-    if (!__atomic_load_n(&g->deferred, __ATOMIC_ACQUIRE)) return;
-    lock_mailbox(g);
-    if (g->deferred) end_deferred(g->deferred, worker_give);
-    unlock_mailbox(g);
-}
-
-/* The caller is the one who runs it. */
-static void take_deferred(struct work *work) {
-    struct group *g = work->group;
-    if (__atomic_load_n(&g->deferred, __ATOMIC_ACQUIRE) != work) return;
-    lock_mailbox(g);
-    if (g->deferred == work) end_deferred(work, worker_queue);
-    unlock_mailbox(g);
-}
-
 int run_on(struct runner *runner, struct work *work, int wait) {
     work->runner = runner;
     work->task.run = run_work;
     work->task.context = work;
-    work->at_once = !wait && run_at_once(runner, work);
-    if (work->at_once) return OK;
     if (!wait) {
         CHECK(start_worker(runner));
-        if (may_be_deferred(runner, work))
-            defer(work);
-        else
-            worker_give(runner->worker, &work->task);
+        worker_give(runner->worker, &work->task);
         return OK;
     }
     work->task.by_waiter = 1;
@@ -228,15 +165,12 @@ void runner_close(struct runner *runner) {
 /* ---- works ---- */
 
 int work_wait(struct work *work) {
-    if (work->at_once) return task_end(&work->task);
-    take_deferred(work);
     worker_help(work->runner->worker, &work->task);
     return task_end(&work->task);
 }
 
 int work_done(struct work *work) {
-    begin_deferred(work->group);
-    return work->at_once || worker_has_ended(work->runner->worker, &work->task);
+    return worker_has_ended(work->runner->worker, &work->task);
 }
 
 int work_source(const struct work *work) {

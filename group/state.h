@@ -58,7 +58,7 @@ struct shared_memory {
     size_t slot_stride;                 /* bytes from one slot to the next */
 };
 
-/* What a rank has called before a turn of the short calls: eager.c. */
+/* What a rank has called before a turn of the eager calls: eager.c. */
 enum { TALLIES = 4 };
 struct tally {
     uint64_t sum;    /* announcer.tally */
@@ -81,11 +81,11 @@ struct group_plan {
     struct group_plan *next;
 };
 
-/* ---- short calls: eager.c ---- */
+/* ---- eager calls: eager.c ---- */
 
-enum { SLOTS = 32, HALF_OF_SLOTS = SLOTS / 2, KEPT_SHORTS = 64 };
+enum { SLOTS = 32, HALF_OF_SLOTS = SLOTS / 2, KEPT_EAGER = 64 };
 
-/* All that a short call needs and that does not change from call to call. */
+/* All that an eager call needs and that does not change from call to call. */
 struct eager_call {
     enum collective what; /* these say which call it is */
     struct arithmetic how;
@@ -95,15 +95,6 @@ struct eager_call {
     struct announced_call told;
     uint64_t signature;
     int users; /* works that use it, and the group while it keeps it */
-};
-
-/* The plans of messages of one piece, for each place of the mailbox. */
-enum { KEPT_MESSAGES = 64 };
-struct kept_message {
-    size_t count, first;
-    int peer, receive;
-    enum element_type type;
-    struct group_plan *plan; /* NULL: nothing is kept here */
 };
 
 /* ---- works and who runs them ---- */
@@ -117,13 +108,12 @@ struct work {
     size_t parts, longest;
     uint64_t base;            /* of the first part's epochs */
     uint64_t calls;           /* counted calls before this one: the half of scratch */
-    struct eager_call *brief; /* not NULL: a short call; `base` is its number among them */
-    struct tally tally;       /* of a short call: what was called before it */
+    struct eager_call *brief; /* not NULL: an eager call; `base` is its number among them */
+    struct tally tally;       /* of an eager call: what was called before it */
     size_t *claims; /* of an uneven call: uneven.c; `last` is then the plan of their exchange */
 
     int (*run)(struct runner *runner, struct work *work);
     struct runner *runner;
-    int at_once; /* 1: a message that was sent when it was called: its task has ended */
     int source;
     struct task task;
 };
@@ -134,7 +124,7 @@ enum runner_kind { RUNS_COLLECTIVES, RUNS_SENDS, RUNS_RECEIVES };
  * those of a queue. */
 struct runner {
     struct host_ranks ranks; /* the executor's view; its waits end up in wait_on */
-    struct host_ranks slots; /* the same, of short calls */
+    struct host_ranks slots; /* the same, of eager calls */
     struct group *group;
     enum runner_kind kind;
     struct work *now;          /* what is run */
@@ -147,7 +137,6 @@ struct runner {
 /* wait 1: runs the work to its end, in the caller where the runner is idle, and returns its code.
  * wait 0: the runner's thread will run it. */
 int run_on(struct runner *runner, struct work *work, int wait);
-void begin_deferred(struct group *group);
 void wait_for_runner(struct runner *runner); /* until all works so far have ended */
 int runner_open(struct runner **out, struct group *group, enum runner_kind kind);
 void runner_close(struct runner *runner); /* behind all its works; NULL is fine */
@@ -182,16 +171,12 @@ struct group {
     struct group_plan *plans;
     int plan_count;
     uint64_t base, calls, messages;
-    struct eager_call *eagers[KEPT_SHORTS];
+    struct eager_call *eagers[KEPT_EAGER];
     uint64_t eager_calls;
     uint64_t sent[MAX_DEVICES]; /* pieces to that rank */
-    struct kept_message kept[KEPT_MESSAGES];
-    /* Receives, by the rank that sends. lock_mailbox guards all but `queues`: while no queue has a
-     * thread, only the one that makes calls is there, and nothing is to be locked. */
+    /* Receives, by the rank that sends. The lock guards all but the list of queues. */
     pthread_mutex_t mailbox_lock;
-    int tag_threads; /* 1: some queue has a thread; written once, before the first one starts */
     uint64_t received[MAX_DEVICES]; /* pieces that were taken */
-    uint64_t expected[MAX_DEVICES]; /* and those that receives under way will take */
     int pending[MAX_DEVICES];       /* receives from that rank, and no other, under way */
     int taking[MAX_DEVICES];        /* 1: a receive looks at what comes first, or takes it */
     struct stashed *stash;          /* oldest first */
@@ -200,7 +185,6 @@ struct group {
     struct work here;         /* of a call that is waited for */
     int used;                 /* 1: a thread is inside; atomic */
     int waits;                /* 1: it waits for the collective that it has made; atomic */
-    struct work *deferred;    /* a receive that its runner has not been given yet; atomic */
     uint64_t made;            /* new_groups that this rank has begun of this group */
     struct call_trace *trace; /* NULL: the calls are not noted */
 };
@@ -244,13 +228,6 @@ int begin_message(struct work *work, struct runner **runner);
  * rank, with the flag SENT. */
 uint64_t mailbox_pieces(const struct group *group, size_t count, enum element_type type);
 struct host_slot *mailbox_slot(const struct group *group, int sender, uint64_t number);
-
-static inline void lock_mailbox(struct group *group) {
-    if (group->tag_threads) pthread_mutex_lock(&group->mailbox_lock);
-}
-static inline void unlock_mailbox(struct group *group) {
-    if (group->tag_threads) pthread_mutex_unlock(&group->mailbox_lock);
-}
 
 /* tags.c: a message comes in. */
 int receive_message(struct runner *runner, struct work *work);

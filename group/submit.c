@@ -10,9 +10,7 @@
 /* ---- one thread at a time ---- */
 
 static int is_entered(struct group *g) {
-    if (__atomic_exchange_n(&g->used, 1, __ATOMIC_ACQUIRE)) return 0;
-    begin_deferred(g);
-    return 1;
+    return !__atomic_exchange_n(&g->used, 1, __ATOMIC_ACQUIRE);
 }
 
 static int in_use(const struct group *g, const char *what) {
@@ -106,7 +104,7 @@ static int check(const struct group *g, const struct group_call *call) {
 }
 
 /* The work of a call that is waited for is the group's own, so that nothing is allocated. Set is
- * what is not set by all of those who begin it: a short call has no time for more. */
+ * what is not set by all of those who begin it: an eager call has no time for more. */
 static struct work *new_work(struct group *g, const struct group_call *call, int waited) {
     struct work *work = waited ? &g->here : malloc(sizeof *work);
     if (!work) return NULL;
@@ -128,7 +126,7 @@ static void release_work(struct work *work) {
     if (work != &work->group->here) free(work);
 }
 
-/* kept: of a short call that was made before, else NULL. */
+/* kept: of an eager call that was made before, else NULL. */
 static int begin(struct group *g, const struct group_call *call, struct eager_call *kept,
                  struct work **out) {
     struct runner *runner = NULL;

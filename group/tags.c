@@ -119,15 +119,6 @@ static int take(struct runner *runner, const struct work *work, const struct mai
     return code;
 }
 
-static int take_wanted(struct runner *runner, struct work *work, const struct mailbox_head *head,
-                       int from, uint64_t base) {
-    CHECK(judge(work, head, from));
-    int foreseen = work->last && work->base % MAILBOX_PIECES == base % MAILBOX_PIECES;
-    if (!foreseen) return take(runner, work, head, from, base, work->call.output);
-    work->base = base;
-    return run_parts(runner, work);
-}
-
 static int take_for_others(struct runner *runner, struct work *work,
                            const struct mailbox_head *head, int from, uint64_t base) {
     struct group *g = work->group;
@@ -146,9 +137,9 @@ static int take_for_others(struct runner *runner, struct work *work,
         free(message);
         return code;
     }
-    lock_mailbox(g);
+    pthread_mutex_lock(&g->mailbox_lock);
     put_last(g, message);
-    unlock_mailbox(g);
+    pthread_mutex_unlock(&g->mailbox_lock);
     return OK;
 }
 
@@ -161,12 +152,12 @@ static int take_first(struct runner *runner, struct work *work, int from, int *t
     const struct mailbox_head head = {slot->signature, (uint32_t)slot->more,
                                       (int32_t)(slot->more >> 32)};
     *taken = wants(&work->call, from, head.tag);
-    int code = *taken ? take_wanted(runner, work, &head, from, base)
-                      : take_for_others(runner, work, &head, from, base);
+    int code = *taken ? judge(work, &head, from) : take_for_others(runner, work, &head, from, base);
+    if (*taken && !code) code = take(runner, work, &head, from, base, work->call.output);
     if (*taken) work->source = from;
-    lock_mailbox(g);
+    pthread_mutex_lock(&g->mailbox_lock);
     g->received[from] = base + mailbox_pieces(g, head.count, (enum element_type)head.type);
-    unlock_mailbox(g);
+    pthread_mutex_unlock(&g->mailbox_lock);
     return code;
 }
 
@@ -180,21 +171,21 @@ static int has_come(const struct group *g, int from) {
 /* A row whose turn this work may have now, -1: none; or a message of the stash. */
 static int find_row(struct group *g, const struct group_call *call, struct stashed **stashed) {
     int row = -1;
-    lock_mailbox(g);
+    pthread_mutex_lock(&g->mailbox_lock);
     *stashed = unstash(g, call);
     for (int r = 0; r < g->n && row < 0 && !*stashed; r++) {
         if (r == g->rank || g->taking[r]) continue;
         if (call->peer == ANY_SOURCE ? has_come(g, r) && !g->pending[r] : call->peer == r) row = r;
     }
     if (row >= 0) g->taking[row] = 1;
-    unlock_mailbox(g);
+    pthread_mutex_unlock(&g->mailbox_lock);
     return row;
 }
 
 static void leave_row(struct group *g, int row) {
-    lock_mailbox(g);
+    pthread_mutex_lock(&g->mailbox_lock);
     g->taking[row] = 0;
-    unlock_mailbox(g);
+    pthread_mutex_unlock(&g->mailbox_lock);
 }
 
 static int copy_stashed(struct work *work, struct stashed *message) {
@@ -265,8 +256,8 @@ int receive_message(struct runner *runner, struct work *work) {
     struct group *g = work->group;
     int from = work->call.peer, code = receive(runner, work);
     if (from == ANY_SOURCE) return code;
-    lock_mailbox(g);
+    pthread_mutex_lock(&g->mailbox_lock);
     g->pending[from]--;
-    unlock_mailbox(g);
+    pthread_mutex_unlock(&g->mailbox_lock);
     return code;
 }

@@ -18,7 +18,7 @@ struct host_ranks {
     struct executor_ranks all;
     struct comm_flag *flags[MAX_DEVICES]; /* rank r's flags: [kind * n + writer] */
 
-    /* For plans of short calls (group/plans/slots.c) scratch[r] begins with the first of rank r's
+    /* For plans of eager calls (group/plans/slots.c) scratch[r] begins with the first of rank r's
      * slots, `half` is from one slot to the next, and executor_call.half is the number of the slot.
      * The SHOWN flags lie in the slots: however many ranks read one, it is posted once.
      *

@@ -2,7 +2,7 @@
  *
  * A block of 64 floats is loaded from all sources, added in registers, and stored to all
  * destinations. So each source is read once and each destination written once, and a destination
- * may be one of the sources. A short call has less than a block; smaller units are for those. The
+ * may be one of the sources. An eager call has less than a block; smaller units are for those. The
  * loops stand in move.inc.h and are compiled for three sets of vector instructions; the widest set
  * that the processor has runs.
  *

@@ -136,12 +136,6 @@ void worker_give(struct worker *w, struct task *task) {
     pthread_mutex_unlock(&w->lock);
 }
 
-void worker_queue(struct worker *w, struct task *task) {
-    pthread_mutex_lock(&w->lock);
-    append(w, task);
-    pthread_mutex_unlock(&w->lock);
-}
-
 void worker_run(struct worker *w, struct task *task) {
     pthread_mutex_lock(&w->lock);
     if (!w->first && !w->running) {
@@ -152,14 +146,6 @@ void worker_run(struct worker *w, struct task *task) {
         wait_for(w, task, WORKER_NEVER, 0);
     }
     pthread_mutex_unlock(&w->lock);
-}
-
-int worker_run_now(struct worker *w, struct task *task) {
-    pthread_mutex_lock(&w->lock);
-    int idle = !w->first && !w->running;
-    if (idle) run(w, task, 1);
-    pthread_mutex_unlock(&w->lock);
-    return idle;
 }
 
 void worker_help(struct worker *w, struct task *task) {

@@ -55,12 +55,6 @@ void worker_give(struct worker *worker, struct task *task);
  * others. */
 void worker_run(struct worker *worker, struct task *task);
 
-/* The same where nothing is before it, and 1; else 0, and the task is idle. */
-int worker_run_now(struct worker *worker, struct task *task);
-
-/* As worker_give, by a caller who calls worker_help at once: no thread is woken for it. */
-void worker_queue(struct worker *worker, struct task *task);
-
 /* Waits until the task, which was given, has ended, and runs it and what is before it in the caller
  * as far as no thread has begun that: a thread that sleeps takes longer to wake up. */
 void worker_help(struct worker *worker, struct task *task);

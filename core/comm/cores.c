@@ -1,6 +1,6 @@
 /* Ranks that share a core though another one has fewer of them.
  *
- * Two ranks that answer each other in short calls never run at the same time if they have begun on
+ * Two ranks that answer each other in eager calls never run at the same time if they have begun on
  * the same core: one waits, yields, the other one answers and waits. The scheduler of Linux may
  * leave them there for seconds, since both have run just now and count as warm. A call then costs
  * two changes of process, some 7 us, where two cores would need less than one.

@@ -65,7 +65,7 @@ int check_slots(const struct window_request *q, const struct pattern *pattern);
 void through_slots(struct plan *plan, const struct window_request *q,
                    const struct pattern *pattern);
 
-/* mail.c */
+/* mailbox.c */
 int check_message(const struct window_request *q);
 void send_message(struct plan *plan, const struct window_request *q);
 

@@ -1,7 +1,7 @@
-/* Short collectives through slots. The time of a short call is not that of its bytes but that of
+/* Eager collectives through slots. The time of an eager call is not that of its bytes but that of
  * waiting: through a window (windows.c) a rank that shows a block waits until all others have taken
  * it, since the next call uses the same window. So for blocks that fit it, each rank has a row of
- * slots, and each short call takes the next slot of all rows:
+ * slots, and each eager call takes the next slot of all rows:
  *
  *     call                0     1     2     3     4     5     6     7     8 = 0 again
  *     slots of rank 0    [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]
@@ -20,7 +20,7 @@
  *   shown, epoch 1                   who shows    who takes    my block lies in my slot
  *   left,  epoch 1 + half the slots  each rank    each other   I have left all calls before this
  *
- * Epochs count short calls: call k has the base k, on all ranks alike.
+ * Epochs count eager calls: call k has the base k, on all ranks alike.
  *
  * Early overwriting. The first call in a half, its turn, awaits of all ranks the `left` that they
  * have posted half the slots ago, at the turn before: they have left all calls before that one, and

@@ -50,11 +50,11 @@ struct window_request {
     size_t window; /* elements of a window; of SEND: of one mailbox, which `scratch` holds n of */
     size_t first;  /* SEND: pieces that this sender has sent to this receiver before */
     size_t head;   /* SEND: elements of each place of a mailbox before those of its piece */
-    /* Not 0: a short call, through slots (plans/slots.c), of half so many as each rank has. `what`
+    /* Not 0: an eager call, through slots (plans/slots.c), of half so many as each rank has. `what`
      * is then no SEND, and an all-reduce is oneshot; `window` counts the elements of a slot,
      * which hold the call's INPUT of a rank; stride is count. */
     uint32_t slots;
-    int turn; /* short calls: 1: the first call in one half of the slots */
+    int turn; /* eager calls: 1: the first call in one half of the slots */
     /* NULL: all blocks have `count` elements, `stride` apart. Else the blocks of SCATTER, GATHER,
      * ALL_GATHER, ALL_TO_ALL and REDUCE_SCATTER have lengths of their own: sizes[from * n + to]
      * elements go from rank `from` to rank `to`. They lie behind each other without gaps, in the

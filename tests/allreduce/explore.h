@@ -110,7 +110,7 @@ struct access {
 };
 
 /* A broadcast is not counted: see allreduce/plans/copies.c; nor is what goes through windows and is
- * no allreduce: group/plans/windows.c. A mailbox does not alternate. Short calls take a slot each.
+ * no allreduce: group/plans/windows.c. A mailbox does not alternate. Eager calls take a slot each.
  */
 static inline int half_of(const struct model *m, const struct event *e) {
     int counted = 0;

@@ -70,7 +70,7 @@ static inline int uneven_at(enum collective what, int call, int from, int to) {
     return (int)at;
 }
 
-/* `slices` of calls that are cut otherwise: blocks of lengths of their own; a short call, through
+/* `slices` of calls that are cut otherwise: blocks of lengths of their own; an eager call, through
  * two slots in turn. */
 enum { UNEVEN = 0, SLOTS = -1 };
 

@@ -152,7 +152,7 @@ Test(windows, input_and_output_may_be_one, .timeout = 30) {
         }
 }
 
-/* A short call: 16 slots of 96 elements a rank; with a turn or without. */
+/* An eager call: 16 slots of 96 elements a rank; with a turn or without. */
 static void run_eager(struct kind kind, int n, int root, size_t count, int turn,
                       struct arithmetic how, double scale, int in_place) {
     struct world w = world_of(kind, n, root, count);
@@ -167,17 +167,17 @@ static void run_eager(struct kind kind, int n, int root, size_t count, int turn,
 
 static const struct kind eagers[] = {IT(BROADCAST), IT(REDUCE),  IT(ALL_GATHER), IT(REDUCE_SCATTER),
                                      IT(GATHER),    IT(SCATTER), IT(ALL_TO_ALL), BY(ONESHOT)};
-enum { SHORTS = sizeof eagers / sizeof *eagers };
+enum { EAGERS = sizeof eagers / sizeof *eagers };
 
 Test(windows, short_calls_go_through_slots, .timeout = 60) {
     static const size_t counts[] = {0, 1, 3, 12, 13, 32, 95, 96};
     const struct arithmetic floats = {ELEMENT_F32, ELEMENT_SUM};
     for (int n = 1; n <= 8; n++)
-        for (int k = 0; k < SHORTS; k++)
+        for (int k = 0; k < EAGERS; k++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                 for (int root = 0; root < (is_rooted(eagers[k].what) ? n : 1); root++)
                     run_eager(eagers[k], n, root, counts[c], (int)c % 2, floats, 1, 0);
-    for (int k = 0; k < SHORTS; k++)
+    for (int k = 0; k < EAGERS; k++)
         for (int type = 0; type < ELEMENT_TYPES; type++)
             for (int op = 0; op < (is_sum(eagers[k].what) ? ELEMENT_OPS : 1); op++) {
                 struct arithmetic how = {(enum element_type)type, (enum element_op)op};

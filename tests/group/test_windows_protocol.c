@@ -53,18 +53,18 @@ Test(windows_protocol, collectives_may_follow_each_other, .timeout = 120) {
     }
 }
 
-/* Short calls, alone and mixed: two slots in turn, so that the third call takes that of the first
+/* Eager calls, alone and mixed: two slots in turn, so that the third call takes that of the first
  * one. */
 static const struct kind eagers[] = {IT(BROADCAST),      IT(REDUCE),  IT(ALL_GATHER),
                                      IT(REDUCE_SCATTER), IT(GATHER),  IT(SCATTER),
                                      IT(ALL_TO_ALL),     IT(BARRIER), BY(ONESHOT)};
-enum { SHORTS = sizeof eagers / sizeof *eagers };
+enum { EAGERS = sizeof eagers / sizeof *eagers };
 
-Test(windows_protocol, short_calls_wait_for_free_slots, .timeout = 120) {
+Test(windows_protocol, eager_calls_wait_for_free_slots, .timeout = 120) {
     for (int n = 2; n <= 3; n++)
         for (int root = 0; root < n; root++)
-            for (int a = 0; a < SHORTS; a++)
-                for (int b = 0; b < (n == 2 ? SHORTS : 1); b++)
+            for (int a = 0; a < EAGERS; a++)
+                for (int b = 0; b < (n == 2 ? EAGERS : 1); b++)
                     check(n, root, SLOTS,
                           (struct kind[]){eagers[a], n == 2 ? eagers[b] : eagers[a], eagers[a]});
 }
@@ -81,7 +81,7 @@ static int heard_before(const struct plan *plan, int i, int peer) {
     return 0;
 }
 
-/* Of a short call, a turn's wait for a rank that does not read this rank's slot, or that this rank
+/* Of an eager call, a turn's wait for a rank that does not read this rank's slot, or that this rank
  * hears in every call, is needed only between calls of different kinds. Who gives and takes nothing
  * waits at the end to hear that the others make the same call: tests/group/test_uneven.c. */
 static int heard_in_calls(const struct plan *plan, int i, int peer) {
@@ -130,7 +130,7 @@ Test(windows_protocol, any_dropped_wait_is_found, .timeout = 120) {
             cr_assert_geq(drop_all(n, n == 2 ? 3 : 1, windows[k]), n - 1, "%s",
                           kind_name(windows[k]));
     for (int n = 2; n <= 3; n++)
-        for (int k = 0; k < SHORTS; k++)
+        for (int k = 0; k < EAGERS; k++)
             if (eagers[k].what != COLLECTIVE_BARRIER)
                 cr_assert_geq(drop_all(n, SLOTS, eagers[k]), n - 1);
 }

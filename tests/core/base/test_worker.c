@@ -122,23 +122,3 @@ Test(worker, a_lost_thread_keeps_its_worker) {
     while (!count)
         usleep(100);
 }
-
-/* A worker of one thread runs one task at a time, wherever that runs. */
-Test(worker, a_task_runs_now_only_where_nothing_is_before_it) {
-    struct worker *worker = worker_of(1);
-    atomic_int count = 0, gate = 0;
-    struct note slow = {.count = &count, .gate = &gate}, quick = {.count = &count};
-    struct task first = {.run = take_note, .context = &slow},
-                second = {.run = take_note, .context = &quick};
-    worker_give(worker, &first);
-    cr_assert(!worker_run_now(worker, &second));
-    cr_assert_eq(second.state, TASK_IDLE);
-    atomic_store(&gate, 1);
-    cr_assert(worker_wait(worker, &first, WORKER_NEVER));
-    cr_assert(!first.by_waiter);
-    cr_assert(worker_run_now(worker, &second));
-    cr_assert(second.by_waiter && worker_has_ended(worker, &second));
-    cr_assert_eq(slow.order, 0);
-    cr_assert_eq(quick.order, 1);
-    cr_assert(worker_free(worker, WORKER_NEVER));
-}

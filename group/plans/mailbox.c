@@ -20,7 +20,7 @@ int check_message(const struct window_request *q) {
  *
  * Flags                        written by     read by        meaning
  *   sent,  epoch k             the sender     the receiver   piece k lies in its place
- *   taken, epoch k + MAIL_...  the receiver   the sender     piece k is taken: its place is free
+ *   taken, epoch k + MAILBOX_...  the receiver   the sender     piece k is taken: its place is free
  *
  * `taken` begins at MAILBOX_PIECES, since every place is free at first. An executor may keep `sent`
  * of a piece with the piece itself: for that a place begins with `head` elements. */
