@@ -76,7 +76,7 @@ static void free_worker(duet_rpc *rpc) {
     for (int r = 0; r < rpc->world; r++)
         rpc->peers[r].link = NULL;
     contexts_free_all(rpc);
-    owned_free_all(rpc);
+    owner_free_all(rpc);
     life_close(&rpc->life);
     for (struct function *f = rpc->functions, *next; f; f = next) {
         next = f->next;

@@ -30,7 +30,7 @@
 #include "rpc/pool.h"
 
 struct remote_op;
-struct autograd_pass;
+struct autograd;
 
 enum { PENDING_LISTS = 256, SECRET_BYTES = 512 };
 
@@ -76,7 +76,7 @@ struct duet_future {
 };
 
 /* The value behind a reference, at its owner. */
-struct owned {
+struct owner {
     duet_rpc *rpc;
     uint64_t rref;
     char type[NAME_BYTES]; /* of its object: the class */
@@ -89,7 +89,7 @@ struct owned {
     void (*destroy)(void *object);
     duet_params *params; /* a parameter: its set, and its index there */
     int param;
-    struct owned *next;
+    struct owner *next;
 };
 
 struct duet_rref {
@@ -130,7 +130,7 @@ struct duet_rpc {
     int leaving;             /* those among them that wait for the end */
     uint64_t came[MEETINGS]; /* at rank 0: the workers that wait there, or have */
     struct life life;
-    struct owned *owned;
+    struct owner *owners;
     int rrefs;   /* references that the program has */
     int forks;   /* those among them whose owner is another worker */
     int futures; /* that it has, or that wait for an answer */
@@ -147,7 +147,7 @@ struct duet_rpc_call {
     int (*run)(duet_rpc_call *call, void *context);
     void *context_of_run;
     struct duet_rpc_value args; /* a LIST */
-    struct owned *self;
+    struct owner *self;
     struct wire_out answer;
     int returned;        /* 1: it has returned its result */
     int makes;           /* 1: the result stays as a value */
@@ -156,8 +156,8 @@ struct duet_rpc_call {
     int64_t deadline;               /* shortly before the caller gives up; 0: it does not */
     struct path path;               /* autograd: where a pass of this call would stand */
     duet_autograd_context *context; /* NULL: none */
-    struct autograd_pass *pass;     /* that the function has begun; NULL: none */
-    struct autograd_pass *back;     /* of duet.backward: the pass to go back over */
+    struct autograd *pass;          /* that the function has begun; NULL: none */
+    struct autograd *back;          /* of duet.backward: the pass to go back over */
     void *object;
     void (*destroy)(void *object);
 };
@@ -207,10 +207,8 @@ void future_free(struct duet_future *f); /* one that nobody has */
 void future_drop(struct duet_future *f); /* one of those who have it releases it */
 void rref_drop(duet_rref *r);
 duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner, const char *type); /* NULL: no memory */
-/* The references in a value that has come are there, and go again but for those that were made. */
-void value_arrive(duet_rpc *rpc, struct wire_value *v);
-void value_leave(struct wire_value *v);
-void message_drop(struct message *m); /* both ends of it: NULL is fine */
+void value_arrive(duet_rpc *rpc, struct duet_rpc_value *v); /* the references in what has come */
+void message_drop(struct message *m); /* with the references in it; NULL is fine */
 /* Before what was written is sent to `to`: the owners of its references count them. Not under the
  * lock. */
 int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to);
@@ -252,8 +250,6 @@ int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *
 /* ---- serving ---- */
 /* Runs the function and answers. */
 void serve_call(duet_rpc *rpc, struct message *m);
-/* Gives up what was set aside for a call; under the lock. */
-void release_call(duet_rpc *rpc, struct message *m);
 /* What a reference says whose function has run past the timeout of duet_remote. */
 #define CREATION_TIMED_OUT "the creation of this reference timed out: its value may not exist there"
 int add_function(duet_rpc *rpc, const struct duet_rpc_function *f);
@@ -268,20 +264,19 @@ int run_to_here(duet_rpc_call *call, void *context);
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int depth);
 /* Behind the last use of what was written: the bytes go, and its references are held no more. */
 void values_done(duet_rpc *rpc, struct wire_out *w);
-/* Makes the value that has come, its tensors on `device`. Where it fails what there is of `out` is
- * still to be freed. */
-int value_make(struct wire_value *wire, duet_device *device, struct duet_rpc_value *out);
+/* Makes the tensors of a value that has come, on `device`. */
+int value_make(struct duet_rpc_value *v, duet_device *device);
 /* Makes the one value that was written for this worker itself. */
 int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out);
 
 /* ---- references ---- */
-struct owned *owned_find(duet_rpc *rpc, uint64_t rref); /* under the lock */
-struct owned *owned_new(duet_rpc *rpc, uint64_t rref, const char *type);
-void owned_ready(duet_rpc *rpc, struct owned *o);
-void owned_fail(duet_rpc *rpc, uint64_t rref, int code);
-int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **out);
-void owned_free_all(duet_rpc *rpc);
+struct owner *owner_find(duet_rpc *rpc, uint64_t rref); /* under the lock */
+struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type);
+void owner_ready(duet_rpc *rpc, struct owner *o);
+void owner_fail(duet_rpc *rpc, uint64_t rref, int code);
+int owner_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owner **out);
+void owner_free_all(duet_rpc *rpc);
 void life_emit(void *context, int to, const struct life_message *m);
 void life_free(void *context, uint64_t rref);
 

@@ -49,13 +49,13 @@ static uint64_t number_of(const duet_autograd_context *c, const struct path *pat
     return hash;
 }
 
-int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
+int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
              const struct path *path, duet_device *device, duet_params *params, int samples) {
     if (params) device = (duet_device *)params->set.device;
     if (!device) return fail(ERR_USAGE, "autograd: pass: the worker has no device");
-    struct autograd_pass *p = calloc(1, sizeof *p);
+    struct autograd *p = calloc(1, sizeof *p);
     if (!p) return fail(ERR_MEMORY, "autograd: no host memory for a pass");
-    *p = (struct autograd_pass){
+    *p = (struct autograd){
         .context = c, .rpc = rpc, .call = call, .path = *path, .device = device, .params = params};
     int code = params ? shadow_params(&p->shadow, params, NULL) : OK;
     if (!code) code = duet_tape_create(&p->tape, device);
@@ -73,7 +73,7 @@ int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c
     return OK;
 }
 
-void pass_free(struct autograd_pass *p) {
+void pass_free(struct autograd *p) {
     for (struct remote_op *op = p->ops, *next; op; op = next) {
         next = op->next;
         free(op);
@@ -89,7 +89,7 @@ void pass_free(struct autograd_pass *p) {
     free(p);
 }
 
-int pass_keep(struct autograd_pass *p, duet_tensor *tensor) {
+int pass_keep(struct autograd *p, duet_tensor *tensor) {
     struct kept_tensor *k = malloc(sizeof *k);
     if (!k) return fail(ERR_MEMORY, "autograd: no host memory");
     *k = (struct kept_tensor){tensor, p->kept};
@@ -107,8 +107,8 @@ duet_var *pass_parameter(duet_tape *t, int i) {
     return x;
 }
 
-struct autograd_pass *pass_find(duet_autograd_context *c, uint64_t call) {
-    struct autograd_pass *p = c->passes;
+struct autograd *pass_find(duet_autograd_context *c, uint64_t call) {
+    struct autograd *p = c->passes;
     while (p && p->call != call)
         p = p->next;
     return p;
@@ -117,7 +117,7 @@ struct autograd_pass *pass_find(duet_autograd_context *c, uint64_t call) {
 /* ---- at the end of a function ---- */
 
 /* Tensors among the arguments stay with the pass. */
-static int keep_tensors(struct autograd_pass *p, struct duet_rpc_value *v) {
+static int keep_tensors(struct autograd *p, struct duet_rpc_value *v) {
     if (v->type == DUET_RPC_LIST)
         for (int i = 0; i < v->count; i++)
             CHECK(keep_tensors(p, (struct duet_rpc_value *)&v->items[i]));
@@ -128,7 +128,7 @@ static int keep_tensors(struct autograd_pass *p, struct duet_rpc_value *v) {
 }
 
 void pass_of_call_ends(duet_rpc_call *call, int code) {
-    struct autograd_pass *p = call->pass;
+    struct autograd *p = call->pass;
     if (!p) return;
     call->pass = NULL;
     if (!code) code = keep_tensors(p, &call->args);
@@ -146,7 +146,7 @@ void pass_of_call_ends(duet_rpc_call *call, int code) {
 
 int duet_autograd_pass(duet_tape **out, duet_autograd_context *c, duet_params *params,
                        int samples) {
-    struct autograd_pass *p;
+    struct autograd *p;
     CHECK_OUT(out);
     if (!c) return fail(ERR_USAGE, "autograd: pass: no context was given");
     duet_rpc *rpc = c->rpc;

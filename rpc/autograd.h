@@ -42,7 +42,7 @@ struct kept_tensor {
     struct kept_tensor *next;
 };
 
-struct autograd_pass {
+struct autograd {
     duet_autograd_context *context; /* NULL: the call was made without one */
     duet_rpc *rpc;
     uint64_t call; /* that it serves; 0: it is the program's */
@@ -58,12 +58,12 @@ struct autograd_pass {
     struct remote_op *ops; /* the last one first */
     uint64_t turn;         /* of the walk under way, or of the last one; 0: there was none */
     int walking, retain;
-    struct autograd_pass *next;
+    struct autograd *next;
 };
 
 /* A call that was made from a pass. */
 struct remote_op {
-    struct autograd_pass *pass;
+    struct autograd *pass;
     int to, left;  /* left: gradients of `sent` that the walk has yet to take */
     uint64_t call; /* its id, which its pass at `to` has too */
     struct var_list sent;
@@ -96,7 +96,7 @@ struct duet_autograd_context {
     int ended, walking;
     uint32_t own_passes;
     uint64_t turn;
-    struct autograd_pass *passes; /* the last one first */
+    struct autograd *passes; /* the last one first */
     struct grad_part *parts;
     duet_autograd_context *next;
 };
@@ -113,13 +113,13 @@ void contexts_of_dead(duet_rpc *rpc, int rank);
 void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
 
 /* ---- autograd.c ---- */
-int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
+int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
              const struct path *path, duet_device *device, duet_params *params, int samples);
-void pass_free(struct autograd_pass *pass); /* by the thread that has its device */
-int pass_keep(struct autograd_pass *pass, duet_tensor *tensor);
+void pass_free(struct autograd *pass); /* by the thread that has its device */
+int pass_keep(struct autograd *pass, duet_tensor *tensor);
 /* A parameter of the pass, of one sample, as a var of the parameter's own shape. */
 duet_var *pass_parameter(duet_tape *tape, int i);
-struct autograd_pass *pass_find(duet_autograd_context *c, uint64_t call); /* under the lock */
+struct autograd *pass_find(duet_autograd_context *c, uint64_t call); /* under the lock */
 /* params with gradients at `arena` (NULL: none yet), laid out as the values. ERR_MEMORY. */
 int shadow_params(struct duet_params *out, duet_params *params, float *arena);
 void shadow_free(struct duet_params *shadow);
@@ -131,7 +131,7 @@ void pass_of_call_ends(duet_rpc_call *call, int code);
 /* ---- remote_op.c ---- */
 /* The result of a call has come: its float tensors become vars of the tape. */
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result);
-int remote_ops_finish(struct autograd_pass *pass, int code); /* waits for what is under way */
+int remote_ops_finish(struct autograd *pass, int code); /* waits for what is under way */
 
 /* The gradients that vars (NULL: none) have, as a list that borrows them. */
 struct gradients {
@@ -147,14 +147,14 @@ int serve_backward(duet_rpc_call *call, void *context);
 
 /* ---- grad_sums.c ---- */
 /* Takes arena and has_grad. */
-int grad_sums_add(struct autograd_pass *pass, uint64_t turn, float *arena, char *has_grad);
+int grad_sums_add(struct autograd *pass, uint64_t turn, float *arena, char *has_grad);
 /* The sum of all parts; NULL: there is none. By the thread that has the device. */
 int grad_sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out);
 void grad_sums_free(duet_autograd_context *c,
                     duet_device *device); /* those on this device; NULL: all */
 
 /* ---- distributed_optimizer.c ---- */
-int is_optimizer(const struct owned *o);
+int is_optimizer(const struct owner *o);
 int serve_optimizer(duet_rpc_call *call, void *context);
 int serve_optimizer_step(duet_rpc_call *call, void *context);
 int serve_optimizer_rate(duet_rpc_call *call, void *context);

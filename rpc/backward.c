@@ -6,7 +6,7 @@
 
 #include "rpc/autograd.h"
 
-static int check_again(const struct autograd_pass *p) {
+static int check_again(const struct autograd *p) {
     if (p->turn && p->params && p->params->reducer)
         return fail(ERR_USAGE, "Trying to backward through the graph a second time: with DDP each "
                                "pass has one: begin another and forward again");
@@ -16,7 +16,7 @@ static int check_again(const struct autograd_pass *p) {
                : OK;
 }
 
-static int check_walk(struct autograd_pass *p) {
+static int check_walk(struct autograd *p) {
     CHECK(check_again(p));
     pthread_mutex_lock(&p->rpc->lock);
     int walking = p->walking;
@@ -26,7 +26,7 @@ static int check_walk(struct autograd_pass *p) {
 }
 
 /* An arena of zeros, pads included, for the gradients of a walk. */
-static int new_arena(struct autograd_pass *p, float **out) {
+static int new_arena(struct autograd *p, float **out) {
     int count = (int)p->shadow.set.grad_count;
     struct device *device = p->tape->device;
     CHECK(device_alloc(device, (void **)out, (size_t)count * sizeof **out, MEM_GRADS));
@@ -36,7 +36,7 @@ static int new_arena(struct autograd_pass *p, float **out) {
 
 /* ---- DistributedDataParallel inside ---- */
 
-static int copy_grads(struct autograd_pass *p, float *arena, int i, int back) {
+static int copy_grads(struct autograd *p, float *arena, int i, int back) {
     const struct param *param = &p->params->set.param[i];
     struct device *device = p->tape->device;
     float *own = param->grad.data, *ours = arena + param->value_offset;
@@ -46,7 +46,7 @@ static int copy_grads(struct autograd_pass *p, float *arena, int i, int back) {
 
 /* The gradients of the walk go where those of the parameters lie, which the ddp averages over its
  * ranks, and come back. All ranks give them in one order, the last parameter first. */
-static int average_over_ranks(struct autograd_pass *p, float *arena, duet_var *root) {
+static int average_over_ranks(struct autograd *p, float *arena, duet_var *root) {
     const struct grad_reducer *r = p->params->reducer;
     const char *has_grad = p->shadow.has_grad;
     int count = p->shadow.set.count;
@@ -64,8 +64,8 @@ static int average_over_ranks(struct autograd_pass *p, float *arena, duet_var *r
     return OK;
 }
 
-static int walk_tape(struct autograd_pass *p, duet_var *const *roots,
-                     const duet_tensor *const *grads, int count) {
+static int walk_tape(struct autograd *p, duet_var *const *roots, const duet_tensor *const *grads,
+                     int count) {
     float *arena = NULL;
     struct device *device = p->tape->device;
     int code = p->params ? new_arena(p, &arena) : OK;
@@ -85,7 +85,7 @@ static int walk_tape(struct autograd_pass *p, duet_var *const *roots,
     return grad_sums_add(p, p->turn, arena, has_grad);
 }
 
-static int pass_walk(struct autograd_pass *p, uint64_t turn, int retain, duet_var *const *roots,
+static int pass_walk(struct autograd *p, uint64_t turn, int retain, duet_var *const *roots,
                      const duet_tensor *const *grads, int count) {
     CHECK(check_walk(p));
     p->turn = turn;
@@ -103,7 +103,7 @@ static int pass_walk(struct autograd_pass *p, uint64_t turn, int retain, duet_va
  * among the arguments, or none. */
 int serve_backward(duet_rpc_call *call, void *context) {
     (void)context;
-    struct autograd_pass *p = call->back;
+    struct autograd *p = call->back;
     struct gradients g;
     duet_var *roots[MOST_VARS];
     const duet_tensor *grads[MOST_VARS];
@@ -136,10 +136,10 @@ static int has_var(const duet_tape *t, const duet_var *var) {
 
 /* The pass that the root lies in: one of the program's own. */
 static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
-                        struct autograd_pass **out) {
+                        struct autograd **out) {
     if (!root) return fail(ERR_USAGE, "autograd: backward: root %d is NULL", i);
     pthread_mutex_lock(&c->rpc->lock);
-    struct autograd_pass *p = c->passes;
+    struct autograd *p = c->passes;
     while (p && (p->call || !has_var(p->tape, root)))
         p = p->next;
     pthread_mutex_unlock(&c->rpc->lock);
@@ -156,14 +156,14 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
 /* The passes of the roots one after another, the first made first. What is refused is refused
  * before the first of them, so that all graphs stay as they were. */
 static int walk_all(duet_autograd_context *c, duet_var *const *roots, int count, int retain) {
-    struct autograd_pass *of[MOST_ROOTS] = {NULL};
+    struct autograd *of[MOST_ROOTS] = {NULL};
     const duet_tensor *none[MOST_ROOTS] = {NULL};
     char done[MOST_ROOTS] = {0};
     for (int i = 0; i < count; i++)
         CHECK(pass_of_root(c, roots[i], i, &of[i]));
     CHECK(pass_check_roots(of[0]->tape, roots, none, count));
     for (int left = count; left;) {
-        struct autograd_pass *first = NULL;
+        struct autograd *first = NULL;
         duet_var *here[MOST_ROOTS];
         int n = 0;
         for (int i = 0; i < count; i++)

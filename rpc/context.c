@@ -38,7 +38,7 @@ static duet_autograd_context *context_new(duet_rpc *rpc, uint64_t id) {
 static void free_context(void *context) {
     duet_autograd_context *c = context;
     while (c->passes || c->parts) {
-        struct autograd_pass *p = c->passes;
+        struct autograd *p = c->passes;
         duet_device *device = p ? p->device : (duet_device *)c->parts->device;
         struct device_lock *l = lock_of(c->rpc, device);
         int take = l && !device_lock_is_mine(l);
@@ -131,7 +131,7 @@ int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
 
 static int is_all_on(const duet_autograd_context *c, const struct device_lock *l) {
     int all = l != NULL;
-    for (const struct autograd_pass *p = c->passes; p && all; p = p->next)
+    for (const struct autograd *p = c->passes; p && all; p = p->next)
         all = p->device == l->device;
     for (const struct grad_part *p = c->parts; p && all; p = p->next)
         all = (duet_device *)p->device == l->device;

@@ -27,17 +27,11 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
 
 /* ---- what has come ---- */
 
-void release_call(duet_rpc *rpc, struct message *m) {
+/* Gives up what was set aside for it; under the lock. */
+static void end_call(duet_rpc *rpc, struct message *m) {
     if (m->makes) life_release(&rpc->life, m->makes);
     if (m->holds) life_release(&rpc->life, m->holds);
     if (m->entered) context_leave(m->entered);
-    m->makes = m->holds = 0;
-    m->entered = NULL;
-}
-
-/* Under the lock. */
-static void end_call(duet_rpc *rpc, struct message *m) {
-    release_call(rpc, m);
     message_drop(m);
     rpc->serving--;
     pthread_cond_broadcast(&rpc->ended);
@@ -60,13 +54,13 @@ static void serve_message(void *context) {
  * caller may give up or die meanwhile, and with it the last reference. */
 static int set_aside(duet_rpc *rpc, struct message *m) {
     if (m->context) m->entered = context_enter(rpc, m->context, m->from, m->pass != 0);
-    if (m->self && owned_find(rpc, m->self)) {
+    if (m->self && owner_find(rpc, m->self)) {
         m->holds = m->self;
         life_hold(&rpc->life, m->holds);
     }
     if (!m->rref) return OK;
-    if (owned_find(rpc, m->rref)) return fail(ERR_USAGE, "the reference that it makes is there");
-    struct owned *o = owned_new(rpc, m->rref, m->text);
+    if (owner_find(rpc, m->rref)) return fail(ERR_USAGE, "the reference that it makes is there");
+    struct owner *o = owner_new(rpc, m->rref, m->text);
     if (!o) return fail(ERR_MEMORY, "no host memory for the value");
     if (m->timeout) o->deadline = m->frame->came + (int64_t)m->timeout;
     m->makes = m->rref;

@@ -15,12 +15,12 @@ struct local {
     struct duet_params place; /* their device alone: `params` may be gone at the end */
     struct local *next;
 };
-struct owner {
+struct optimizers {
     struct local *locals;
 };
 
-static void owner_free(void *object) {
-    struct owner *o = object;
+static void optimizers_free(void *object) {
+    struct optimizers *o = object;
     for (struct local *l = o->locals, *next; l; l = next) {
         next = l->next;
         if (l->optimizer) l->optimizer->params = &l->place;
@@ -31,11 +31,11 @@ static void owner_free(void *object) {
     free(o);
 }
 
-int is_optimizer(const struct owned *o) {
-    return o->object && o->destroy == owner_free;
+int is_optimizer(const struct owner *o) {
+    return o->object && o->destroy == optimizers_free;
 }
 
-static int choose(struct owner *o, duet_params *params, int i,
+static int choose(struct optimizers *o, duet_params *params, int i,
                   const struct duet_optimizer_options *options) {
     struct local *l = o->locals;
     while (l && l->params != params)
@@ -67,34 +67,34 @@ int serve_optimizer(duet_rpc_call *call, void *context) {
         return fail(ERR_USAGE, "optimizer: its options are of another version");
     memcpy(&options, given->data, sizeof options);
     options.name = name;
-    struct owner *o = calloc(1, sizeof *o);
+    struct optimizers *o = calloc(1, sizeof *o);
     int code = o ? OK : fail(ERR_MEMORY, "optimizer: no host memory");
     struct device_lock *l = NULL;
     for (int i = 2; !code && i < duet_rpc_arg_count(call); i++) {
-        struct owned *owned = NULL;
+        struct owner *at = NULL;
         duet_rref *r = duet_rpc_arg_rref(call, i);
-        code = r ? owned_wait(call->rpc, r->id, 0, &owned) : duet_rpc_call_error(call);
-        if (!code && !owned->params)
+        code = r ? owner_wait(call->rpc, r->id, 0, &at) : duet_rpc_call_error(call);
+        if (!code && !at->params)
             code = fail(ERR_USAGE,
                         "optimizer: argument %d refers to no parameter: use "
                         "duet_rref_create_param",
                         i);
         if (code) break;
         if (!call->device) {
-            call->device = owned->device;
+            call->device = at->device;
             l = lock_of(call->rpc, call->device);
             if (l) device_lock_take(l);
         }
-        code = owned->device == call->device
-                   ? choose(o, owned->params, owned->param, &options)
+        code = at->device == call->device
+                   ? choose(o, at->params, at->param, &options)
                    : fail(ERR_USAGE,
                           "optimizer: the parameters of worker '%s' lie on two devices: "
                           "make an optimizer for each",
                           call->rpc->name);
     }
-    if (code && o) owner_free(o);
+    if (code && o) optimizers_free(o);
     if (l) device_lock_give(l);
-    return code ? code : duet_rpc_return_object(call, o, owner_free);
+    return code ? code : duet_rpc_return_object(call, o, optimizers_free);
 }
 
 /* The optimizer is shown parameters whose gradients are those of the context. */
@@ -117,7 +117,7 @@ static int step_local(struct local *l, void *context) {
 /* Locals of one owner, on its device, one call at a time. */
 static int for_locals(duet_rpc_call *call, int (*run)(struct local *l, void *argument),
                       void *argument) {
-    struct owner *o = duet_rpc_self(call);
+    struct optimizers *o = duet_rpc_self(call);
     struct device_lock *l = lock_of(call->rpc, call->self->device);
     if (l) device_lock_take(l);
     int code = OK;

@@ -34,7 +34,7 @@ static void insert_part(duet_autograd_context *c, struct grad_part *part) {
     pthread_mutex_unlock(&c->rpc->lock);
 }
 
-int grad_sums_add(struct autograd_pass *p, uint64_t turn, float *arena, char *has_grad) {
+int grad_sums_add(struct autograd *p, uint64_t turn, float *arena, char *has_grad) {
     struct grad_part *part = calloc(1, sizeof *part);
     if (!part) {
         device_free(p->tape->device, arena);

@@ -158,7 +158,7 @@ int message_read(struct message *m, struct frame *f, int from, int self, int wor
     memcpy(&h, f->data, sizeof h);
     *m = (struct message){.frame = f, .kind = h.kind, .from = from};
     int code = read_fields(m, &in);
-    if (code) wire_value_free(&m->value); /* nothing of it is believed */
+    if (code) duet_rpc_value_free(&m->value); /* nothing of it is believed */
     if (!code || m->kind != MESSAGE_ANSWER) return code;
     strncpy(m->why, error_message(), sizeof m->why - 1);
     m->code = (uint64_t)code;
@@ -168,7 +168,7 @@ int message_read(struct message *m, struct frame *f, int from, int self, int wor
 
 void message_free(struct message *m) {
     if (!m) return;
-    wire_value_free(&m->value);
+    duet_rpc_value_free(&m->value);
     frame_free(m->frame);
     free(m);
 }

@@ -18,7 +18,7 @@
 enum { MESSAGE_MAGIC = 0x43505244 };
 
 /* An id is worker << 48 | counter. */
-enum { ID_BITS = 48, NAME_BYTES = HELLO_NAME };
+enum { ID_BITS = 48, NAME_BYTES = WIRE_NAME };
 
 enum message_kind {
     MESSAGE_CALL = 1,
@@ -59,16 +59,16 @@ struct message {
     enum message_kind kind;
     int from;
     /* fields */
-    uint64_t call;           /* the id of a call, which its answer repeats */
-    uint64_t timeout;        /* of a call: nanoseconds until its caller gives up; 0: never */
-    uint64_t code;           /* of an answer */
-    uint64_t self;           /* the reference whose method it is; 0: none */
-    uint64_t rref;           /* CALL: the reference that its result becomes, or 0 */
-    uint64_t worker;         /* HOLD: for whom */
-    uint64_t context, pass;  /* of autograd; 0: none. pass: the one that duet.backward goes over */
-    const char *text;        /* CALL: the function; ANSWER: of the error; PLACES: with spaces */
-    struct path path;        /* CALL: where a pass of it would stand */
-    struct wire_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
+    uint64_t call;          /* the id of a call, which its answer repeats */
+    uint64_t timeout;       /* of a call: nanoseconds until its caller gives up; 0: never */
+    uint64_t code;          /* of an answer */
+    uint64_t self;          /* the reference whose method it is; 0: none */
+    uint64_t rref;          /* CALL: the reference that its result becomes, or 0 */
+    uint64_t worker;        /* HOLD: for whom */
+    uint64_t context, pass; /* of autograd; 0: none. pass: the one that duet.backward goes over */
+    const char *text;       /* CALL: the function; ANSWER: of the error; PLACES: with spaces */
+    struct path path;       /* CALL: where a pass of it would stand */
+    struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
     /* what has come */
     struct frame *frame; /* owned; all texts point into it */
     duet_rpc *rpc;       /* whose messages hold references; NULL: they have not arrived */

@@ -221,11 +221,14 @@ static int take_answer(struct duet_future *f, duet_device *device, struct duet_r
     f->answer = NULL;
     pthread_mutex_unlock(&rpc->lock);
     if (!answer) return OK;
-    int code = value_make(&answer->value, device, result);
+    int code = value_make(&answer->value, device);
+    if (!code) {
+        *result = answer->value;
+        answer->value = duet_rpc_none();
+    }
     pthread_mutex_lock(&rpc->lock);
     message_drop(answer);
     pthread_mutex_unlock(&rpc->lock);
-    if (code) duet_rpc_value_free(result);
     return code;
 }
 

@@ -10,7 +10,7 @@
  * then asks for the numbers of its vars. Its device is taken (serve.c). */
 int run_to_here(duet_rpc_call *call, void *context) {
     (void)context;
-    struct owned *o = call->self;
+    struct owner *o = call->self;
     duet_tape *t;
     if (o->object)
         return fail(ERR_USAGE,

@@ -6,34 +6,34 @@
 
 #include "rpc/agent.h"
 
-struct owned *owned_find(duet_rpc *rpc, uint64_t rref) {
-    struct owned *o = rpc->owned;
+struct owner *owner_find(duet_rpc *rpc, uint64_t rref) {
+    struct owner *o = rpc->owners;
     while (o && o->rref != rref)
         o = o->next;
     return o;
 }
 
-struct owned *owned_new(duet_rpc *rpc, uint64_t rref, const char *type) {
-    struct owned *o = owned_find(rpc, rref);
+struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type) {
+    struct owner *o = owner_find(rpc, rref);
     if (o || !(o = calloc(1, sizeof *o))) return o;
     o->rpc = rpc;
     o->rref = rref;
     snprintf(o->type, sizeof o->type, "%s", type);
-    o->next = rpc->owned;
-    rpc->owned = o;
+    o->next = rpc->owners;
+    rpc->owners = o;
     return o;
 }
 
-void owned_ready(duet_rpc *rpc, struct owned *o) {
+void owner_ready(duet_rpc *rpc, struct owner *o) {
     pthread_mutex_lock(&rpc->lock);
     o->ready = 1;
     pthread_cond_broadcast(&rpc->changed);
     pthread_mutex_unlock(&rpc->lock);
 }
 
-void owned_fail(duet_rpc *rpc, uint64_t rref, int code) {
+void owner_fail(duet_rpc *rpc, uint64_t rref, int code) {
     pthread_mutex_lock(&rpc->lock);
-    struct owned *o = owned_find(rpc, rref);
+    struct owner *o = owner_find(rpc, rref);
     if (o) {
         o->failed = failures_of(code);
         o->ready = 1;
@@ -44,11 +44,11 @@ void owned_fail(duet_rpc *rpc, uint64_t rref, int code) {
 
 /* Waits until the function that makes the value has ended. Whoever calls it has a reference, here
  * or elsewhere, so the entry stays. */
-int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **out) {
+int owner_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owner **out) {
     int code = OK, waited = 0;
     struct pause pause = {NULL};
     pthread_mutex_lock(&rpc->lock);
-    struct owned *o = owned_find(rpc, rref);
+    struct owner *o = owner_find(rpc, rref);
     while (o && !o->ready && !code && !rpc->stop) {
         int64_t until =
             o->deadline && (!deadline || o->deadline < deadline) ? o->deadline : deadline;
@@ -60,7 +60,7 @@ int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **ou
         } else {
             code = wait_changed(rpc, until);
         }
-        o = owned_find(rpc, rref);
+        o = owner_find(rpc, rref);
     }
     int ready = o && o->ready;
     if (!o)
@@ -81,8 +81,8 @@ int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **ou
 
 /* ---- the end of a value ---- */
 
-static void free_value(void *owned) {
-    struct owned *o = owned;
+static void free_value(void *owner) {
+    struct owner *o = owner;
     struct device_lock *l = o->device ? lock_of(o->rpc, o->device) : NULL;
     if (l) device_lock_take(l);
     duet_rpc_value_free(&o->value);
@@ -93,21 +93,21 @@ static void free_value(void *owned) {
 
 void life_free(void *context, uint64_t rref) {
     duet_rpc *rpc = context;
-    struct owned **at = &rpc->owned;
+    struct owner **at = &rpc->owners;
     while (*at && (*at)->rref != rref)
         at = &(*at)->next;
-    struct owned *o = *at;
+    struct owner *o = *at;
     if (!o) return;
     *at = o->next;
     if (pool_run(&rpc->pool, free_value, o) == OK) return;
-    o->next = rpc->owned; /* it stays to the end */
-    rpc->owned = o;
+    o->next = rpc->owners; /* it stays to the end */
+    rpc->owners = o;
 }
 
-void owned_free_all(duet_rpc *rpc) {
-    for (struct owned *o = rpc->owned, *next; o; o = next) {
+void owner_free_all(duet_rpc *rpc) {
+    for (struct owner *o = rpc->owners, *next; o; o = next) {
         next = o->next;
         free_value(o);
     }
-    rpc->owned = NULL;
+    rpc->owners = NULL;
 }

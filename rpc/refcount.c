@@ -2,6 +2,7 @@
  * The last one to release them ends them. References are also passed on here, and arrive. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rpc/autograd.h"
 
@@ -91,22 +92,27 @@ int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to) {
     return code;
 }
 
-void value_arrive(duet_rpc *rpc, struct wire_value *v) {
+void value_arrive(duet_rpc *rpc, struct duet_rpc_value *v) {
     for (int i = 0; v->type == DUET_RPC_LIST && i < v->count; i++)
-        value_arrive(rpc, &v->items[i]);
-    if (v->type != DUET_RPC_RREF) return;
-    v->rref.here = rref_new(rpc, v->rref.id, v->rref.owner, v->rref.type);
-    if (v->rref.here && v->rref.owner == rpc->rank) life_hold(&rpc->life, v->rref.id);
+        value_arrive(rpc, (struct duet_rpc_value *)&v->items[i]);
+    if ((int)v->type != COMES_RREF) return;
+    struct wire_rref wire;
+    memcpy(&wire, v->data, sizeof wire);
+    duet_rref *r = rref_new(rpc, wire.id, (int)wire.owner, wire.type);
+    if (!r) return; /* value_make will say so */
+    if (r->owner == rpc->rank) life_hold(&rpc->life, r->id);
+    *v = duet_rpc_rref(r);
 }
 
-void value_leave(struct wire_value *v) {
+static void drop_rrefs(struct duet_rpc_value *v) {
     for (int i = 0; v->type == DUET_RPC_LIST && i < v->count; i++)
-        value_leave(&v->items[i]);
-    if (v->type == DUET_RPC_RREF && v->rref.here) rref_drop(v->rref.here);
-    if (v->type == DUET_RPC_RREF) v->rref.here = NULL;
+        drop_rrefs((struct duet_rpc_value *)&v->items[i]);
+    if (v->type != DUET_RPC_RREF) return;
+    rref_drop(v->rref);
+    *v = duet_rpc_none();
 }
 
 void message_drop(struct message *m) {
-    if (m) value_leave(&m->value);
+    if (m) drop_rrefs(&m->value);
     message_free(m);
 }

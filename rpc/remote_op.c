@@ -29,7 +29,7 @@ struct duet_rpc_value gradients_of(struct gradients *g, struct device *device,
 /* All gradients of the results are there, since the walk has gone past whoever used them. */
 static int fire_backward(duet_tape *t, struct node *n) {
     struct remote_op *op = n->context;
-    struct autograd_pass *p = op->pass;
+    struct autograd *p = op->pass;
     struct gradients g;
     (void)t;
     const struct duet_rpc_value args[] = {duet_rpc_int((int64_t)p->turn), duet_rpc_int(p->retain),
@@ -75,7 +75,7 @@ static int send_backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &grad->t);
 }
 
-int remote_ops_finish(struct autograd_pass *p, int code) {
+int remote_ops_finish(struct autograd *p, int code) {
     for (struct remote_op *op = p->ops; op; op = op->next) {
         if (!code) code = take_gradients(op);
         duet_future_free(op->under_way);
@@ -165,7 +165,7 @@ static void release_context(duet_autograd_context *c) {
 
 /* The op of a call that is about to be made. */
 static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, struct path *path) {
-    struct autograd_pass *p = tape->remote;
+    struct autograd *p = tape->remote;
     CHECK(duet_tape_error(tape));
     *path = p->path;
     if (path->depth == MOST_PATH)
@@ -185,8 +185,7 @@ static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, s
 }
 
 /* Makes the call in the pass's context. rref: not NULL: it is a remote one. */
-static int make_call(duet_future **out, duet_rref **rref, struct autograd_pass *p,
-                     struct outgoing *o) {
+static int make_call(duet_future **out, duet_rref **rref, struct autograd *p, struct outgoing *o) {
     o->context = p->context ? p->context->id : 0;
     CHECK(hold_context(p->context, o->to));
     int code = rref ? rref_remote(rref, p->rpc, o, o->function) : call_begin(out, p->rpc, o);
@@ -292,7 +291,7 @@ int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const
 }
 
 /* The call of this pass that has left the value behind the reference; NULL: there is none. */
-static struct remote_op *op_of(const struct autograd_pass *p, const duet_rref *r) {
+static struct remote_op *op_of(const struct autograd *p, const duet_rref *r) {
     struct remote_op *op = r->created ? p->ops : NULL;
     while (op && op->call != r->created->id)
         op = op->next;

@@ -8,7 +8,7 @@
 
 /* ---- references to what is here ---- */
 
-static int new_owned(duet_rref **out, duet_rpc *rpc, const char *type, struct owned **owned) {
+static int new_owner(duet_rref **out, duet_rpc *rpc, const char *type, struct owner **owner) {
     if (!out || !rpc)
         return fail(ERR_USAGE, "rpc: rref: no %s was given", rpc ? "place" : "worker");
     if (strlen(type) >= NAME_BYTES)
@@ -16,18 +16,18 @@ static int new_owned(duet_rref **out, duet_rpc *rpc, const char *type, struct ow
     CHECK(user_name_check(type));
     pthread_mutex_lock(&rpc->lock);
     uint64_t id = new_id(rpc);
-    *owned = owned_new(rpc, id, type);
-    *out = *owned ? rref_new(rpc, id, rpc->rank, type) : NULL;
+    *owner = owner_new(rpc, id, type);
+    *out = *owner ? rref_new(rpc, id, rpc->rank, type) : NULL;
     if (*out) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
     return *out ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
 }
 
 int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value) {
-    struct owned *o;
+    struct owner *o;
     struct wire_out w = {0};
     if (out) *out = NULL;
-    CHECK(new_owned(out, rpc, "", &o));
+    CHECK(new_owner(out, rpc, "", &o));
     int code = value_write(rpc, &w, &value, 0);
     if (!code) code = wire_error(&w);
     if (!code) code = value_take(rpc, &w, rpc->device, &o->value);
@@ -38,32 +38,32 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
         *out = NULL;
         return code;
     }
-    owned_ready(rpc, o);
+    owner_ready(rpc, o);
     return OK;
 }
 
 int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, void *object,
                             void (*destroy)(void *object)) {
-    struct owned *o;
+    struct owner *o;
     if (out) *out = NULL;
-    CHECK(new_owned(out, rpc, type ? type : "", &o));
+    CHECK(new_owner(out, rpc, type ? type : "", &o));
     o->object = object;
     o->destroy = destroy;
     o->device = rpc->device;
-    owned_ready(rpc, o);
+    owner_ready(rpc, o);
     return OK;
 }
 
 int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i) {
-    struct owned *o;
+    struct owner *o;
     if (out) *out = NULL;
     if (!duet_params_value(params, i))
         return fail(ERR_USAGE, "rpc: rref: there is no parameter %d", i);
-    CHECK(new_owned(out, rpc, "", &o));
+    CHECK(new_owner(out, rpc, "", &o));
     o->params = params;
     o->param = i;
     o->device = duet_tensor_device(duet_params_value(params, i));
-    owned_ready(rpc, o);
+    owner_ready(rpc, o);
     return OK;
 }
 
@@ -81,26 +81,26 @@ int duet_rref_confirmed(const duet_rref *r) {
 
 /* ---- the value ---- */
 
-static int local_owned(duet_rref *r, const char *what, struct owned **o) {
+static int local_owner(duet_rref *r, const char *what, struct owner **o) {
     if (!r) return fail(ERR_USAGE, "rpc: %s: no reference was given", what);
     if (r->owner != r->rpc->rank)
         return fail(ERR_USAGE, "rpc: %s on worker '%s': the owner is '%s': use duet_rref_to_here",
                     what, r->rpc->name, r->rpc->peers[r->owner].name);
-    return owned_wait(r->rpc, r->id, 0, o);
+    return owner_wait(r->rpc, r->id, 0, o);
 }
 
 int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
-    struct owned *o;
+    struct owner *o;
     if (!value) return fail(ERR_USAGE, "rpc: local_value: no place was given");
-    CHECK(local_owned(r, "local_value", &o));
+    CHECK(local_owner(r, "local_value", &o));
     *value = &o->value;
     return OK;
 }
 
 int duet_rref_local_object(duet_rref *r, void **object) {
-    struct owned *o;
+    struct owner *o;
     if (!object) return fail(ERR_USAGE, "rpc: local_object: no place was given");
-    CHECK(local_owned(r, "local_object", &o));
+    CHECK(local_owner(r, "local_object", &o));
     *object = o->object;
     return OK;
 }

@@ -61,7 +61,7 @@ static const struct function *find_function(duet_rpc *rpc, const char *name, siz
 /* A method is one of the class of its object, as the owner knows it. */
 static int user_function(duet_rpc_call *call, const struct message *m) {
     const char *name = m->text, *dot = strrchr(name, '.');
-    const struct owned *o = call->self;
+    const struct owner *o = call->self;
     size_t length = dot ? (size_t)(dot - name) : 0;
     if (o && (!o->object || !dot || strlen(o->type) != length || strncmp(name, o->type, length)))
         return fail(ERR_USAGE, "it is no method of what the reference is to");
@@ -103,19 +103,21 @@ static int keep_result(duet_rpc_call *call, const struct message *m) {
     if (call->returned && !call->object)
         CHECK(value_take(call->rpc, &call->answer, call->device, &value));
     pthread_mutex_lock(&call->rpc->lock);
-    struct owned *o = owned_find(call->rpc, m->makes);
+    struct owner *o = owner_find(call->rpc, m->makes);
     o->value = value;
     o->object = call->object;
     o->destroy = call->destroy;
     o->device = call->device;
     pthread_mutex_unlock(&call->rpc->lock);
     call->object = NULL;
-    owned_ready(call->rpc, o);
+    owner_ready(call->rpc, o);
     return OK;
 }
 
 static int run_function(duet_rpc_call *call, struct message *m) {
-    int code = value_make(&m->value, call->device, &call->args);
+    int code = value_make(&m->value, call->device);
+    call->args = m->value;
+    m->value = duet_rpc_none();
     if (!code) {
         fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
         code = call->run(call, call->context_of_run);
@@ -134,7 +136,7 @@ static int run_function(duet_rpc_call *call, struct message *m) {
 
 /* Finds all that the call needs, and runs it on its device. */
 static int serve_on_device(duet_rpc_call *call, struct message *m) {
-    if (m->self) CHECK(owned_wait(call->rpc, m->self, 0, &call->self));
+    if (m->self) CHECK(owner_wait(call->rpc, m->self, 0, &call->self));
     CHECK(find_pass(call, m));
     CHECK(strncmp(m->text, "duet.", 5) ? user_function(call, m) : own_function(call, m));
     struct device_lock *l = lock_of(call->rpc, call->device);
@@ -172,9 +174,6 @@ void serve_call(duet_rpc *rpc, struct message *m) {
         call.deadline = m->frame->came + (int64_t)(m->timeout / 10 * 9);
     message_begin(&call.answer, &(struct message){.kind = MESSAGE_ANSWER, .call = m->call});
     int code = m->wrong ? fail(m->wrong, "%s", m->why) : serve_on_device(&call, m);
-    if (m->makes && code) owned_fail(rpc, m->makes, code);
-    pthread_mutex_lock(&rpc->lock);
-    release_call(rpc, m);
-    pthread_mutex_unlock(&rpc->lock);
+    if (m->makes && code) owner_fail(rpc, m->makes, code);
     send_answer(&call, m, code);
 }

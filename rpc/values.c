@@ -7,18 +7,18 @@
 
 /* ---- writing ---- */
 
-/* number: that of a VAR; below 0: it is a TENSOR. */
+/* number: of a var, from 1; 0: it is none. */
 static int write_tensor(struct wire_out *w, const duet_tensor *t, int number) {
     if (!t) return fail(ERR_USAGE, "rpc: a tensor is NULL");
-    int rank = duet_tensor_rank(t);
-    wire_put_u8(w, number < 0 ? DUET_RPC_TENSOR : DUET_RPC_VAR);
-    if (number >= 0) wire_put_u8(w, (unsigned)number);
-    wire_put_u8(w, (unsigned)duet_tensor_type(t));
-    wire_put_u8(w, (unsigned)rank);
-    for (int i = 0; i < rank; i++)
-        wire_put_u32(w, (uint32_t)duet_tensor_dim(t, i));
+    struct wire_tensor head = {.type = (uint8_t)duet_tensor_type(t),
+                               .rank = (uint8_t)duet_tensor_rank(t),
+                               .number = (uint8_t)number};
+    for (int i = 0; i < head.rank; i++)
+        head.shape[i] = duet_tensor_dim(t, i);
+    wire_put_u8(w, DUET_RPC_TENSOR);
+    wire_put(w, &head, sizeof head);
     size_t bytes = duet_tensor_count(t) * wire_type_bytes(duet_tensor_type(t));
-    void *room = wire_put_elements(w, bytes);
+    void *room = wire_put_room(w, bytes);
     if (!room) return wire_error(w);
     return bytes ? duet_tensor_read(t, room) : OK;
 }
@@ -38,12 +38,11 @@ static int write_var(struct wire_out *w, duet_var *x) {
     if (x->value.dtype != DTYPE_F32)
         return fail(ERR_USAGE, "rpc: a var that is not float, as a loss is: it cannot be sent");
     const struct duet_tensor t = {.device = l->tape->device, .t = x->value, .borrowed = 1};
-    if (!l->records || !x->needs_grad) return write_tensor(w, &t, -1);
+    if (!l->records || !x->needs_grad) return write_tensor(w, &t, 0);
     if (l->count == MOST_VARS)
         return fail(ERR_USAGE, "rpc: more than %d vars in a message", MOST_VARS);
-    CHECK(write_tensor(w, &t, l->count));
     l->var[l->count++] = x;
-    return OK;
+    return write_tensor(w, &t, l->count);
 }
 
 /* It is held until it has been passed on. */
@@ -57,11 +56,10 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r) {
     pthread_mutex_lock(&rpc->lock);
     r->refs++;
     pthread_mutex_unlock(&rpc->lock);
-    uint16_t owner = (uint16_t)r->owner;
+    struct wire_rref wire = {.id = r->id, .owner = (uint32_t)r->owner};
+    memcpy(wire.type, r->type, sizeof wire.type);
     wire_put_u8(w, DUET_RPC_RREF);
-    wire_put(w, &owner, sizeof owner);
-    wire_put_u64(w, r->id);
-    wire_put_text(w, r->type);
+    wire_put(w, &wire, sizeof wire);
     return OK;
 }
 
@@ -78,7 +76,7 @@ static int check_list(const struct duet_rpc_value *v, int depth) {
 
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int depth) {
     switch (v->type) {
-    case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, w->numbered ? v->count - 1 : -1);
+    case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, w->numbered ? v->count : 0);
     case DUET_RPC_VAR: return write_var(w, v->var);
     case DUET_RPC_RREF: return write_rref(rpc, w, v->rref);
     default: break;
@@ -120,72 +118,37 @@ void values_done(duet_rpc *rpc, struct wire_out *w) {
 
 /* ---- making ---- */
 
-/* What came as a VAR is a tensor whose `count` is its number, from 1. */
-static int make_tensor(const struct wire_value *wire, duet_device *device,
-                       struct duet_rpc_value *out) {
+/* The `count` of a tensor is its number as a var, from 1; 0: it was none. */
+static int make_tensor(struct duet_rpc_value *v, duet_device *device) {
+    struct wire_tensor head;
+    const char *elements = (const char *)v->data + sizeof head;
     if (!device)
         return fail(ERR_USAGE, "rpc: a tensor has come, and there is no device for it: give one in "
                                "the options of duet_rpc_init, or with the function");
-    out->type = DUET_RPC_TENSOR;
-    out->count = wire->type == DUET_RPC_VAR ? wire->tensor.number + 1 : 0;
-    return duet_tensor_create(&out->tensor, device, wire->tensor.type, wire->tensor.rank,
-                              wire->tensor.shape, wire->tensor.data);
+    memcpy(&head, v->data, sizeof head);
+    *v = duet_rpc_tensor(NULL);
+    v->count = head.number;
+    return duet_tensor_create(&v->tensor, device, (enum duet_type)head.type, head.rank, head.shape,
+                              elements);
 }
 
-static int make_copy(const struct wire_value *wire, struct duet_rpc_value *out) {
-    size_t bytes = wire->type == DUET_RPC_TEXT ? strlen(wire->text.data) : wire->text.bytes;
-    char *copy = malloc(bytes + 1);
-    if (!copy) return fail(ERR_MEMORY, "rpc: no host memory for %zu bytes", bytes);
-    memcpy(copy, wire->text.data, bytes);
-    copy[bytes] = 0;
-    out->data = copy;
-    out->bytes = wire->type == DUET_RPC_BYTES ? wire->text.bytes : 0;
-    return OK;
-}
-
-int value_make(struct wire_value *wire, duet_device *device, struct duet_rpc_value *out) {
-    *out = duet_rpc_none();
-    out->type = wire->type;
-    switch (wire->type) {
-    case DUET_RPC_INT:
-    case DUET_RPC_NUMBER: out->integer = wire->integer; return OK;
-    case DUET_RPC_TEXT:
-    case DUET_RPC_BYTES: return make_copy(wire, out);
-    case DUET_RPC_TENSOR:
-    case DUET_RPC_VAR: return make_tensor(wire, device, out);
-    case DUET_RPC_RREF:
-        out->rref = wire->rref.here;
-        wire->rref.here = NULL;
-        return out->rref ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
-    case DUET_RPC_LIST: {
-        struct duet_rpc_value *items = calloc((size_t)wire->count + 1, sizeof *items);
-        if (!items) return fail(ERR_MEMORY, "rpc: no host memory for %d items", wire->count);
-        out->items = items;
-        for (int i = 0; i < wire->count; i++) {
-            out->count = i + 1;
-            CHECK(value_make(&wire->items[i], device, &items[i]));
-        }
-        return OK;
-    }
-    default: return OK;
-    }
+int value_make(struct duet_rpc_value *v, duet_device *device) {
+    for (int i = 0; v->type == DUET_RPC_LIST && i < v->count; i++)
+        CHECK(value_make((struct duet_rpc_value *)&v->items[i], device));
+    if ((int)v->type == COMES_RREF) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
+    return (int)v->type == COMES_TENSOR ? make_tensor(v, device) : OK;
 }
 
 int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out) {
     struct wire_in in = {w->data, w->bytes, w->value_at, rpc->rank, rpc->rank, rpc->world};
-    struct wire_value wire;
     *out = duet_rpc_none();
     CHECK(values_pass_on(rpc, w, rpc->rank));
-    CHECK(wire_read(&in, &wire));
+    CHECK(wire_read(&in, out));
     pthread_mutex_lock(&rpc->lock);
-    value_arrive(rpc, &wire);
+    value_arrive(rpc, out);
     pthread_mutex_unlock(&rpc->lock);
-    int code = value_make(&wire, device, out);
-    pthread_mutex_lock(&rpc->lock);
-    value_leave(&wire);
-    pthread_mutex_unlock(&rpc->lock);
-    wire_value_free(&wire);
+    int code = value_make(out, device);
     if (code) duet_rpc_value_free(out);
     return code;
 }

@@ -7,8 +7,6 @@
 #include "base/error.h"
 #include "rpc/message.h"
 
-enum { ALIGN = 64 };
-
 /* ---- writing ---- */
 
 /* At least half is added, so that a message of many parts is not copied for each of them; what is
@@ -61,17 +59,10 @@ void wire_put_text(struct wire_out *w, const char *text) {
     wire_put(w, text, bytes);
 }
 
-static size_t pad_at(size_t at) {
-    return (ALIGN - at % ALIGN) % ALIGN;
-}
-
-void *wire_put_elements(struct wire_out *w, size_t bytes) {
-    size_t pad = pad_at(w->bytes);
-    if (!make_room(w, pad + bytes)) return NULL;
-    memset(w->data + w->bytes, 0, pad);
-    void *room = w->data + w->bytes + pad;
-    w->bytes += pad + bytes;
-    return room;
+void *wire_put_room(struct wire_out *w, size_t bytes) {
+    if (!make_room(w, bytes)) return NULL;
+    w->bytes += bytes;
+    return w->data + w->bytes - bytes;
 }
 
 void wire_drop(struct wire_out *w) {
@@ -120,94 +111,98 @@ const char *wire_type_name(enum duet_rpc_type type) {
     return (unsigned)type <= DUET_RPC_VAR ? names[type] : "no value";
 }
 
-/* Elements that begin at the next multiple of 64. */
-static int get_elements(struct wire_in *w, size_t bytes, const void **out) {
-    size_t pad = pad_at(w->at), left = w->bytes - w->at;
-    if (left < pad || left - pad < bytes) return broken_value();
-    *out = w->data + w->at + pad;
-    w->at += pad + bytes;
+/* A value that is to be made later points at what it is made of. */
+static const void *here(const struct wire_in *w) {
+    return w->data + w->at;
+}
+
+static int read_tensor(struct wire_in *w, struct duet_rpc_value *v) {
+    struct wire_tensor t;
+    uint64_t count = 1;
+    v->data = here(w);
+    CHECK(wire_get(w, &t, sizeof t));
+    if (t.type > DUET_U8 || t.rank < 1 || t.rank > DUET_MAX_RANK || t.number > MOST_VARS)
+        return broken_value();
+    for (int i = 0; i < t.rank; i++) {
+        if (t.shape[i] < (i ? 1 : 0)) return broken_value();
+        count *= (uint64_t)t.shape[i];
+        if (count > INT32_MAX) return broken_value();
+    }
+    size_t bytes = count * wire_type_bytes((enum duet_type)t.type);
+    if (w->bytes - w->at < bytes) return broken_value();
+    w->at += bytes;
+    v->type = (enum duet_rpc_type)COMES_TENSOR;
     return OK;
 }
 
-static int read_tensor(struct wire_in *w, struct wire_value *v) {
-    uint8_t type = 0, rank = 0, number = 0;
-    uint64_t count = 1;
-    if (v->type == DUET_RPC_VAR) CHECK(wire_get(w, &number, 1));
-    if (number >= MOST_VARS) return broken_value();
-    v->tensor.number = number;
-    CHECK(wire_get(w, &type, 1));
-    CHECK(wire_get(w, &rank, 1));
-    if (type > DUET_U8 || rank < 1 || rank > DUET_MAX_RANK) return broken_value();
-    v->tensor.type = (enum duet_type)type;
-    v->tensor.rank = rank;
-    for (int i = 0; i < rank; i++) {
-        CHECK(wire_get(w, &v->tensor.shape[i], sizeof v->tensor.shape[i]));
-        if (v->tensor.shape[i] < (i ? 1 : 0)) return broken_value();
-        count *= (uint64_t)v->tensor.shape[i];
-        if (count > INT32_MAX) return broken_value();
-    }
-    size_t bytes = count * wire_type_bytes(v->tensor.type);
-    return get_elements(w, bytes, &v->tensor.data);
+static int read_rref(struct wire_in *w, struct duet_rpc_value *v) {
+    struct wire_rref r;
+    v->data = here(w);
+    CHECK(wire_get(w, &r, sizeof r));
+    v->type = (enum duet_rpc_type)COMES_RREF;
+    return r.owner < (uint32_t)w->world && id_worker(r.id) < w->world &&
+                   memchr(r.type, 0, sizeof r.type)
+               ? OK
+               : broken_value();
 }
 
-static int read_rref(struct wire_in *w, struct wire_value *v) {
-    uint16_t owner = 0;
-    CHECK(wire_get(w, &owner, sizeof owner));
-    CHECK(wire_get(w, &v->rref.id, sizeof v->rref.id));
-    v->rref.owner = owner;
-    CHECK(wire_get_text(w, &v->rref.type));
-    int known =
-        owner < w->world && id_worker(v->rref.id) < w->world && strlen(v->rref.type) < NAME_BYTES;
-    return known ? OK : broken_value();
+static int read_copy(struct wire_in *w, struct duet_rpc_value *v, enum duet_rpc_type type) {
+    const char *data;
+    size_t bytes;
+    if (type == DUET_RPC_TEXT)
+        CHECK(wire_get_text(w, &data));
+    else
+        CHECK(get_bytes(w, &data, &bytes));
+    if (type == DUET_RPC_TEXT) bytes = strlen(data);
+    char *copy = malloc(bytes + 1);
+    if (!copy) return fail(ERR_MEMORY, "rpc: no host memory for %zu bytes", bytes);
+    memcpy(copy, data, bytes);
+    copy[bytes] = 0;
+    v->type = type;
+    v->data = copy;
+    v->bytes = type == DUET_RPC_BYTES ? bytes : 0;
+    return OK;
 }
 
-static int read_value(struct wire_in *w, struct wire_value *v, int depth);
+static int read_value(struct wire_in *w, struct duet_rpc_value *v, int depth);
 
-static int read_list(struct wire_in *w, struct wire_value *v, int depth) {
+static int read_list(struct wire_in *w, struct duet_rpc_value *v, int depth) {
     uint32_t count = 0;
     CHECK(wire_get(w, &count, sizeof count));
     /* Each item takes at least a byte: a count that cannot be is not believed. Arguments are a list
      * themselves. */
     if (count > w->bytes - w->at || depth > DEEPEST_LIST) return broken_value();
-    v->items = calloc((size_t)count + 1, sizeof *v->items);
-    if (!v->items) return fail(ERR_MEMORY, "rpc: no host memory for a list of %u", count);
+    struct duet_rpc_value *items = calloc((size_t)count + 1, sizeof *items);
+    if (!items) return fail(ERR_MEMORY, "rpc: no host memory for a list of %u", count);
+    *v = duet_rpc_list(items, 0);
     for (uint32_t i = 0; i < count; i++) {
         v->count = (int)i + 1;
-        CHECK(read_value(w, &v->items[i], depth + 1));
+        CHECK(read_value(w, &items[i], depth + 1));
     }
     return OK;
 }
 
-static int read_value(struct wire_in *w, struct wire_value *v, int depth) {
+static int read_value(struct wire_in *w, struct duet_rpc_value *v, int depth) {
     uint8_t type = 0;
-    memset(v, 0, sizeof *v);
     CHECK(wire_get(w, &type, 1));
-    v->type = (enum duet_rpc_type)type;
-    switch (v->type) {
+    switch (type) {
     case DUET_RPC_NONE: return OK;
     case DUET_RPC_INT:
-    case DUET_RPC_NUMBER: return wire_get(w, &v->integer, sizeof v->integer);
-    case DUET_RPC_TEXT: CHECK(wire_get_text(w, &v->text.data)); return OK;
-    case DUET_RPC_BYTES: return get_bytes(w, &v->text.data, &v->text.bytes);
-    case DUET_RPC_TENSOR:
-    case DUET_RPC_VAR: return read_tensor(w, v);
+    case DUET_RPC_NUMBER:
+        v->type = (enum duet_rpc_type)type;
+        return wire_get(w, &v->integer, sizeof v->integer);
+    case DUET_RPC_TEXT:
+    case DUET_RPC_BYTES: return read_copy(w, v, (enum duet_rpc_type)type);
+    case DUET_RPC_TENSOR: return read_tensor(w, v);
     case DUET_RPC_RREF: return read_rref(w, v);
     case DUET_RPC_LIST: return read_list(w, v, depth);
-    default: v->type = DUET_RPC_NONE; return broken_value();
+    default: return broken_value();
     }
 }
 
-int wire_read(struct wire_in *w, struct wire_value *out) {
+int wire_read(struct wire_in *w, struct duet_rpc_value *out) {
+    *out = duet_rpc_none();
     int code = read_value(w, out, 0);
-    if (code) wire_value_free(out);
+    if (code) duet_rpc_value_free(out); /* there is nothing in it that only a worker can free */
     return code;
-}
-
-void wire_value_free(struct wire_value *v) {
-    if (v->type == DUET_RPC_LIST && v->items) {
-        for (int i = 0; i < v->count; i++)
-            wire_value_free(&v->items[i]);
-        free(v->items);
-    }
-    memset(v, 0, sizeof *v);
 }

@@ -1,18 +1,16 @@
-/* Values as bytes: what stands in the payload of a call and of its answer.
+/* Values as bytes: what stands in a call and in its answer.
  *
  *     NONE                 type
  *     INT, NUMBER          type, 8 bytes
  *     TEXT, BYTES          type, length (8), the bytes; a text with its 0
  *     LIST                 type, count (4), the items
- *     RREF                 type, owner (2), reference (8), the type of the object (TEXT)
- *     TENSOR               type, element type, dimensions, sizes (4 each), the elements from a
- *                          multiple of 64 from the start on
- *     VAR                  as TENSOR, with its number among those of the message (1) before all
- *                          but the type: its gradient is wanted
+ *     RREF                 type, struct wire_rref
+ *     TENSOR               type, struct wire_tensor, the elements
  *
- * Reading is in two parts. wire_read checks every length and id and makes a tree that points into
- * the bytes; it needs nothing but them, so a fuzzer can drive it. rpc/values.c makes tensors and
- * references of the tree. */
+ * Reading checks every length and id, and needs nothing but the bytes, so a fuzzer can drive it.
+ * What needs more, a worker or a device, is a value of a type of its own at first, which points
+ * into the bytes: COMES_RREF until it arrives (rpc/refcount.c), and COMES_TENSOR until it is made
+ * on its device (rpc/values.c). */
 #ifndef RPC_WIRE_H
 #define RPC_WIRE_H
 
@@ -24,7 +22,8 @@
 enum {
     MOST_VARS = 16,        /* of a message */
     MOST_VALUES = 1 << 20, /* of a call or a list */
-    DEEPEST_LIST = 16      /* lists in lists */
+    DEEPEST_LIST = 16,     /* lists in lists */
+    WIRE_NAME = 128        /* of a function, a class, a worker: with its 0 */
 };
 
 /* The largest message: a tensor of 2^31 - 1 doubles, and some room. */
@@ -47,34 +46,22 @@ void wire_put_u32(struct wire_out *w, uint32_t value);
 void wire_put_u64(struct wire_out *w, uint64_t value);
 void wire_put_text(struct wire_out *w, const char *text);
 /* Room for the elements of a tensor; NULL: none. Valid until the next put. */
-void *wire_put_elements(struct wire_out *w, size_t bytes);
+void *wire_put_room(struct wire_out *w, size_t bytes);
 void wire_drop(struct wire_out *w); /* the bytes */
 
-/* What has come: a node of the tree. */
-struct wire_value {
-    enum duet_rpc_type type;
-    int count; /* LIST */
-    union {
-        int64_t integer;
-        double number;
-        struct {
-            const char *data;
-            size_t bytes;
-        } text; /* TEXT, BYTES */
-        struct {
-            int owner;
-            uint64_t id;
-            const char *type;
-            duet_rref *here; /* once it has arrived: value_arrive */
-        } rref;
-        struct {
-            enum duet_type type;
-            int rank, shape[DUET_MAX_RANK], number; /* number: of a VAR */
-            const void *data;
-        } tensor;                 /* TENSOR, VAR */
-        struct wire_value *items; /* owned */
-    };
+struct wire_rref {
+    uint64_t id;
+    uint32_t owner;
+    char type[WIRE_NAME]; /* of its object: the class */
 };
+
+struct wire_tensor {
+    uint8_t type, rank;
+    uint8_t number; /* of a var, whose gradient is wanted: among those of the message, from 1; 0 */
+    int32_t shape[DUET_MAX_RANK];
+};
+
+enum { COMES_RREF = 64, COMES_TENSOR };
 
 struct wire_in {
     const uint8_t *data;
@@ -84,8 +71,7 @@ struct wire_in {
 /* Each returns ERR_FAILED where the bytes end or make no sense. */
 int wire_get(struct wire_in *w, void *out, size_t bytes);
 int wire_get_text(struct wire_in *w, const char **out);
-int wire_read(struct wire_in *w, struct wire_value *out);
-void wire_value_free(struct wire_value *v); /* the tree alone */
+int wire_read(struct wire_in *w, struct duet_rpc_value *out);
 
 size_t wire_type_bytes(enum duet_type type); /* of an element */
 const char *wire_type_name(enum duet_rpc_type type);

@@ -224,11 +224,11 @@ Test(wire, grows_by_half, .timeout = 30) {
     int moves = 0;
     for (int i = 0; i < PARTS; i++) {
         const uint8_t *before = w.data;
-        cr_assert(wire_put_elements(&w, BYTES));
+        cr_assert(wire_put_room(&w, BYTES));
         moves += w.data != before;
     }
     cr_expect(moves < 16, "%d moves", moves);
-    cr_expect(!wire_put_elements(&w, (size_t)17 << 30)); /* more than a message may have */
-    cr_expect(w.failed && !wire_put_elements(&w, 1));
+    cr_expect(!wire_put_room(&w, (size_t)17 << 30)); /* more than a message may have */
+    cr_expect(w.failed && !wire_put_room(&w, 1));
     free(w.data);
 }

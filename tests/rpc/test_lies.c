@@ -66,18 +66,18 @@ static void put_value(struct wire_out *w, int depth) {
         for (int i = 0; i < 9; i++)
             wire_put_u64(w, number());
         break;
-    case DUET_RPC_VAR: wire_put_u8(w, (unsigned)draw(20)); /* fall through */
-    case DUET_RPC_TENSOR:
-        wire_put_u8(w, (unsigned)draw(8));
-        wire_put_u8(w, 1);
-        wire_put_u32(w, (uint32_t)n);
-        if ((room = wire_put_elements(w, (size_t)n * 8))) memset(room, 1, (size_t)n * 8);
+    case DUET_RPC_TENSOR: {
+        const struct wire_tensor t = {
+            (uint8_t)draw(8), draw(9) ? 1 : (uint8_t)draw(256), (uint8_t)draw(20), {n}};
+        wire_put(w, &t, sizeof t);
+        if ((room = wire_put_room(w, (size_t)n * 8))) memset(room, 1, (size_t)n * 8);
         break;
+    }
     case DUET_RPC_RREF: {
-        uint16_t owner = (uint16_t)(draw(5) ? draw(3) : number());
-        wire_put(w, &owner, sizeof owner);
-        wire_put_u64(w, number());
-        wire_put_text(w, draw(2) ? "Obj" : "duet.Optimizer");
+        struct wire_rref r = {number(), (uint32_t)(draw(5) ? draw(3) : number()), ""};
+        strcpy(r.type, draw(2) ? "Obj" : "duet.Optimizer");
+        if (!draw(20)) memset(r.type, 'x', sizeof r.type);
+        wire_put(w, &r, sizeof r);
         break;
     }
     case DUET_RPC_LIST:

@@ -96,13 +96,13 @@ struct duet_tape {
     /* What the functions of layers find by number. */
     const struct layer *layers; /* [layer_count] */
     int layer_count;
-    struct buffer_set *buffers;   /* NULL: none */
-    double dropout;               /* the probability of all dropout layers; < 0: their own */
-    int sync_bn;                  /* 1: every batch_norm is synchronised */
-    const struct model *model;    /* whose forward runs; NULL: none does. For models/ alone */
-    int inside_model;             /* 1: the same: a replica begins and ends the pass */
-    int inside_forward;           /* 1: a function of a duet_data_parallel runs */
-    struct autograd_pass *remote; /* the pass of rpc/ that this is the tape of; NULL: none */
+    struct buffer_set *buffers; /* NULL: none */
+    double dropout;             /* the probability of all dropout layers; < 0: their own */
+    int sync_bn;                /* 1: every batch_norm is synchronised */
+    const struct model *model;  /* whose forward runs; NULL: none does. For models/ alone */
+    int inside_model;           /* 1: the same: a replica begins and ends the pass */
+    int inside_forward;         /* 1: a function of a duet_data_parallel runs */
+    struct autograd *remote;    /* the pass of rpc/ that this is the tape of; NULL: none */
 };
 
 /* Takes a tape out of the ring of those that have moved values to and fro: its pass is over. */
