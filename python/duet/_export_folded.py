@@ -3,7 +3,7 @@ windows, the two sides of a pair. A line has them as they are, f32[5N, 3, 16, 16
 them of [N, 5, 3, 16, 16] and back. An op that treats each sample alike takes them as if their rows
 were samples."""
 
-from ._export_graph import Complex, Refused, Stacked, Value
+from ._export_graph import Refused, Stacked, Value
 from ._export_turned import AWARE, Turned, _alike, _ordered, _product, settled
 
 # Ops that would take a Turned value, but are better written with rows where it has them.
@@ -96,8 +96,6 @@ def rows_of(name, tensors, shapes):
 
 def as_rows(w, result, like):
     """A result, or several, of an op that was written with the rows of `like`."""
-    if isinstance(result, Complex):
-        return Complex(as_rows(w, result.real, like), as_rows(w, result.imag, like))
     if isinstance(result, Stacked):
         return Stacked(as_rows(w, x, like) for x in result)
     if isinstance(result, (list, tuple)):

@@ -88,18 +88,6 @@ class Counted:
             for n, y in self.of.items())
 
 
-class Complex:
-    """Complex numbers, as rotary embeddings turn words by them: two values."""
-
-    lifted = False
-
-    def __init__(self, real, imag):
-        self.real, self.imag = real, imag
-
-    @property
-    def shape(self):
-        return self.real.shape
-
 
 class Stacked(list):
     """Values of which PyTorch has one tensor, with a dimension in front that counts them."""

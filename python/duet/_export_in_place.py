@@ -2,7 +2,7 @@
 export.py."""
 
 from . import _export_ops, _export_parts, _export_picks, _export_shapes
-from ._export_graph import Complex, Counted, Filled, N, Refused, Stored, Uniform, Value
+from ._export_graph import Counted, Filled, N, Refused, Stored, Uniform, Value
 from ._export_ops import Bound
 from ._export_table import KEEPS, written_by
 from ._export_turned import Turned, permuted
@@ -76,8 +76,7 @@ class InPlace:
         parts of that."""
         target, sharing = node.args[0], self.sharing(node)
         for other in sharing:
-            if not isinstance(self.env[other], (Value, Turned, Filled, Counted, Uniform,
-                                                Complex)):
+            if not isinstance(self.env[other], (Value, Turned, Filled, Counted, Uniform)):
                 raise Refused("it writes into a tensor that is no value")
         place = _place(target.meta["val"])
         if _place(node.meta["val"]) != place and any(
@@ -117,9 +116,6 @@ def _is_view(x, sharing):
 
 def _put(walk, view, into, value):
     """`into` with `value` in place of the part of it that the node `view` is."""
-    if isinstance(into, Complex) or isinstance(value, Complex):
-        return Complex(*(_put(walk, view, *(getattr(x, part, x) for x in (into, value)))
-                         for part in ("real", "imag")))
     w, name = walk.writer, view.target._schema.name.split("::")[-1]
     shape = walk.sizes(view.args[0].meta["val"].shape)
     if name in ("view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "alias",

@@ -6,7 +6,7 @@ _export_layers.py and the files beside it."""
 import math
 
 from . import _export_turned as turning
-from ._export_graph import Complex, Filled, N, Refused, Stacked, Stored, Uniform, Value
+from ._export_graph import Filled, N, Refused, Stacked, Stored, Uniform, Value
 
 
 class Bound(dict):
@@ -267,25 +267,7 @@ def op_rsub(w, a, shape):
     return op_add(w, Bound(self=a.other, other=a.self, alpha=a.alpha), shape, -1)
 
 
-def _times_complex(w, a, b, shape):
-    """One of both at least is complex."""
-    def product(x, y):
-        number = number_of(w, y)
-        return binary(w, "multiply", x, y, shape) if number is None else times(w, x, number)
-    a, b = (a, b) if isinstance(a, Complex) else (b, a)
-    if isinstance(b, complex):
-        b = w.torch.tensor([b])
-    ar, ai = a.real, a.imag
-    if not isinstance(b, Complex) and not (isinstance(b, w.torch.Tensor) and b.is_complex()):
-        return Complex(product(ar, b), product(ai, b))
-    br, bi = b.real, b.imag
-    return Complex(binary(w, "subtract", product(ar, br), product(ai, bi), shape),
-                   binary(w, "add", product(ar, bi), product(ai, br), shape))
-
-
 def op_mul(w, a, shape):
-    if isinstance(a.self, Complex) or isinstance(a.other, Complex):
-        return _times_complex(w, a.self, a.other, shape)
     for x, other in ((a.self, a.other), (a.other, a.self)):
         number = number_of(w, other)
         if number is not None:
@@ -357,10 +339,7 @@ def root(w, x):
 
 
 def op_abs(w, a, shape):
-    if not isinstance(a.self, Complex):
-        return same(w, "abs", a.self, shape)
-    squares = [binary(w, "multiply", x, x, shape) for x in (a.self.real, a.self.imag)]
-    return root(w, binary(w, "add", *squares, shape))
+    return same(w, "abs", a.self, shape)
 
 
 def op_std(w, a, shape):

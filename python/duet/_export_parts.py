@@ -3,7 +3,7 @@
 import math
 
 from . import _export_folded as folding, _export_turned as turning
-from ._export_graph import Complex, Counted, Filled, N, Stacked, Stored, Value
+from ._export_graph import Counted, Filled, N, Stacked, Stored, Value
 from ._export_ops import Bound, line_dim, require
 from ._export_picks import place_of_each, place_of_rows, rows_at
 from ._export_shapes import _view, along, op_permute
@@ -226,16 +226,6 @@ def op_unbind(w, a, shape):
     x = w.value(a.self)
     parts = _pieces(w, x, a.dim, [1] * len(shape))
     return [w.emit("reshape", [p], s, p.lifted) for p, s in zip(parts, shape)]
-
-
-def op_view_as_complex(w, a, shape):
-    last = len(shape)
-    return Complex(*(op_select(w, Bound(self=a.self, dim=last, index=i), shape) for i in (0, 1)))
-
-
-def op_view_as_real(w, a, shape):
-    require(isinstance(a.self, Complex), "of other than complex numbers")
-    return op_stack(w, Bound(tensors=[a.self.real, a.self.imag], dim=len(shape) - 1), shape)
 
 
 def op_cat(w, a, shape):

@@ -3,14 +3,13 @@ _export_ops.py."""
 
 from . import (_export_attention, _export_choices, _export_convolutions, _export_functions,
                _export_layers, _export_ops, _export_parts, _export_picks, _export_pools,
-               _export_random, _export_recurrent, _export_shapes, _export_volumes, _export_waves,
-               _export_wholes)
+               _export_random, _export_recurrent, _export_shapes, _export_volumes, _export_wholes)
 
 KEEPS = {  # ops that change no value
     "alias", "clone", "contiguous", "lift_fresh_copy", "to", "_to_copy", "type_as"}
 _FILES = (_export_ops, _export_attention, _export_choices, _export_convolutions, _export_layers,
           _export_functions, _export_parts, _export_picks, _export_pools, _export_random,
-          _export_recurrent, _export_shapes, _export_volumes, _export_waves, _export_wholes)
+          _export_recurrent, _export_shapes, _export_volumes, _export_wholes)
 
 
 def writer_of(name):

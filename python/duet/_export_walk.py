@@ -4,14 +4,13 @@ import re
 from operator import getitem
 
 from . import _export_folded, _export_ops, _export_wholes
-from ._export_graph import (COUNTS, MOST, Complex, Counted, Filled, N, Refused, Stacked, Stored,
+from ._export_graph import (COUNTS, MOST, Counted, Filled, N, Refused, Stacked, Stored,
                             Uniform, Value, Writer, text_of)
 from ._export_in_place import InPlace
 from ._export_inner import Inner
 from ._export_offsets import MAKE_OFFSETS, Offset, with_offsets
 from ._export_table import KEEPS, writer_of, written_by
 from ._export_turned import AWARE, INSIDE, Turned, inside
-from ._export_waves import of_complex
 
 _TAKE_COUNTED = "embedding_bag", "index"  # what depends on the number of samples
 _TAKE_CONSTANTS = "scaled_dot_product_attention", "gather"  # alike for all samples, as they are
@@ -64,12 +63,6 @@ class Walk(InPlace, Inner):
 
     def parameter(self, parameter):
         name = self.name_of(parameter)
-        if parameter.dtype is self.torch.complex64:
-            real = self.torch.view_as_real(parameter)
-            self.writer.stored[name] = real
-            return writer_of("view_as_complex")(
-                self.writer, _export_ops.Bound(self=Stored(name, real.shape, real)),
-                list(parameter.shape))
         if parameter.dtype != self.torch.float32:
             raise Refused(f"parameter {name} is {parameter.dtype}: Duet computes in float32: "
                           "model.float() makes it so")
@@ -186,9 +179,6 @@ class Walk(InPlace, Inner):
         as_it_is: a tensor, where one of size 1 in front does."""
         if not isinstance(x, Counted):
             return x
-        if x.one.is_complex():
-            return Complex(*(self.settled(Counted({n: getattr(y, part) for n, y in x.of.items()}),
-                                          as_it_is) for part in ("real", "imag")))
         if x.alike and as_it_is:
             return x.one
         one, writer = x.one, self.writer
@@ -208,7 +198,7 @@ class Walk(InPlace, Inner):
 
     def call(self, node):
         torch, target = self.torch, node.target
-        self.kinds = Value, Stored, Filled, Stacked, Turned, Uniform, Complex, Offset
+        self.kinds = Value, Stored, Filled, Stacked, Turned, Uniform, Offset
         if target is getitem:
             return self.look_up(node.args[0])[node.args[1]]
         if isinstance(node.meta.get("val"), (torch.SymInt, int, bool, float)) and \
@@ -299,8 +289,6 @@ class Walk(InPlace, Inner):
         self.writer.asked = {user.args[1] for user in node.users
                              if user.target is getitem and user.users}
         self.writer.makes_whole = not many and self.is_whole(val)
-        if any(isinstance(x, Complex) for x in torch.utils._pytree.tree_leaves(bound)):
-            run = of_complex(run, name)
         x = bound.get("self")
         if name in INSIDE and isinstance(x, Turned):
             other = bound.get("other")
@@ -326,9 +314,6 @@ class Walk(InPlace, Inner):
     def kept(self, node, x):
         """What changes no value, unless it makes whole numbers of others, or a bool."""
         before = node.args[0].meta["val"]
-        if isinstance(x, (Value, Turned)) and node.meta["val"].is_complex() and \
-                not before.is_complex():
-            return Complex(x, Filled(0.0, x.shape))
         if isinstance(x, (Value, Turned)) and node.meta["val"].dtype is self.torch.bool and \
                 before.dtype is not self.torch.bool:
             return inside(lambda x: writer_of("ne")(
@@ -355,7 +340,7 @@ class Walk(InPlace, Inner):
             name = line.name if isinstance(line, Value) else None
             exact = torch.bool if name in self.writer.truths else \
                 torch.int64 if name in self.writer.wholes else torch.float32
-            if made is None or isinstance(made, Complex):
+            if made is None:
                 continue
             if fake.dtype not in (*allowed, exact):
                 raise Refused(f"it makes {fake.dtype}: Duet computes in float32")

@@ -233,8 +233,7 @@ def _text_of(walk, result, examples, saves):
                          (f" to {most}" if most > below else ""))
     tensors = {}
     for name, parameter in walk.model.named_parameters():  # a number is a list of one here
-        numbers = torch.view_as_real(parameter) if parameter.is_complex() else parameter
-        tensors[name] = numbers.reshape(tuple(numbers.shape) or 1)
+        tensors[name] = parameter.reshape(tuple(parameter.shape) or 1)
         frozen = "" if parameter.requires_grad else " frozen"
         lines.append(f"parameter {name}: f32{text_of(list(tensors[name].shape))}{frozen}")
     for name, tensor in writer.frozen_ones.items():

@@ -122,25 +122,6 @@ for _name in nets.NETS:
     _add(_name)
 
 
-class Complexes(Written):
-    def test_complex_parameters_are_pairs_of_numbers(self):
-        pairs, complexes = (nets.waves_nets.Operator(pairs) for pairs in (True, False))
-        with torch.no_grad():
-            for one, other in zip(complexes.parameters(), pairs.parameters()):
-                one.copy_(torch.view_as_complex(other) if one.is_complex() else other)
-        losses, files = [], []
-        for name, net in (("pairs", pairs), ("complexes", complexes)):
-            path = self.folder / name / "operator.duet"
-            path.parent.mkdir()
-            duet.export(net, nets.samples("operator", 2), path)
-            files.append(read_tensors(path.with_suffix(".safetensors")))
-            losses.append(duet.train(**self.options(path), mode="single").runs[0].losses)
-        self.assertEqual(losses[0].tolist(), losses[1].tolist())
-        self.assertEqual(files[1]["waves.0.low"].shape, (4, 4, 3, 4, 2))
-        for key, parameter in pairs.named_parameters():
-            numpy.testing.assert_array_equal(files[1][key], parameter.detach().numpy())
-
-
 class RunningMeans(Written):
     def test_of_all_batches(self):
         net, path = self.write("norms")

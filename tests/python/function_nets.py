@@ -267,24 +267,6 @@ class SpatialTransformer(nn.Module):
         return self.head(self.conv(out).flatten(1))
 
 
-class ComplexRotary(nn.Module):
-    """Places of words as turns of complex numbers, as the first Llama has them."""
-
-    def __init__(self):
-        super().__init__()
-        self.words, self.qkv, self.head = nn.Embedding(20, 8), nn.Linear(8, 24), nn.Linear(8, 10)
-        self.register_buffer("angles", torch.arange(12.0).outer(torch.tensor([1.0, 0.1])))
-
-    def forward(self, x):
-        def turned(x):
-            z = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
-            turns = torch.polar(torch.ones_like(self.angles), self.angles)
-            return torch.view_as_real(z * turns[None, :, None]).flatten(3).transpose(1, 2)
-        q, k, v = self.qkv(self.words(x)).view(*x.shape, 3, 2, 4).unbind(2)
-        y = F.scaled_dot_product_attention(turned(q), turned(k), v.transpose(1, 2), is_causal=True)
-        return self.head(y.transpose(1, 2).flatten(2).mean(1))
-
-
 class Scans(nn.Module):
     """Products and sums along a dimension, diagonals, and functions of several lines."""
 
@@ -322,7 +304,7 @@ class Corners(nn.Module):
 
 
 NETS = {"spatial_transformer": (SpatialTransformer, (2, 6, 6)), "scans": (Scans, (5, 5)),
-        "complex_rotary": (ComplexRotary, (12,)), "waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
+        "waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
         "computed": (Computed, (12,)), "buckets": (Buckets, (9,)),
         "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)), "bags": (Bags, (12,)),
         "states_aside": (StatesAside, (4, 6)), "whole_rotary": (WholeRotary, (12,))}

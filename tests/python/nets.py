@@ -10,7 +10,6 @@ import places_nets
 import rows_nets
 import turned_nets
 import user_nets
-import waves_nets
 
 
 class Bottleneck(nn.Module):
@@ -393,7 +392,7 @@ NETS = {  # how it is made, and a sample
     "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4))}
 
 for _more in (user_nets.NETS, turned_nets.NETS, rows_nets.NETS, places_nets.NETS,
-              waves_nets.NETS, function_nets.NETS, function_nets.RANDOM):
+              function_nets.NETS, function_nets.RANDOM):
     assert NETS.keys().isdisjoint(_more), "two nets have one name"
     NETS.update(_more)
 
