@@ -111,7 +111,7 @@ int data_parallel_check_tape(const struct duet_data_parallel *m, const duet_tape
 /* The gradients of the replicas overwrite all those that this backward has. */
 int data_parallel_check_params(const duet_tape *t, const struct duet_params *params) {
     for (int i = 0; i < params->set.count; i++)
-        if (t->uses_total[i])
+        if (t->use[i].total)
             return fail(ERR_USAGE,
                         "DataParallel: the tape uses parameter %d (%s) outside of the replicas, "
                         "too: give those layers parameters of their own",

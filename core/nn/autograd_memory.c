@@ -69,7 +69,7 @@ static void forget(struct autograd_memory *a, const duet_var *x) {
 }
 
 static void save_weight(struct autograd_memory *a, const struct param *w) {
-    a->buffer_refs[a->buffer_of[w - a->tape->step.params->param]]++;
+    a->buffer_refs[a->buffer_of[w->index]]++;
 }
 
 static void drop_buffer(struct autograd_memory *a, int i) {
@@ -77,7 +77,7 @@ static void drop_buffer(struct autograd_memory *a, int i) {
 }
 
 static void forget_weight(struct autograd_memory *a, const struct param *w) {
-    int i = a->buffer_of[w - a->tape->step.params->param];
+    int i = a->buffer_of[w->index];
     if (!--a->buffer_refs[i]) drop_buffer(a, i);
 }
 
@@ -95,7 +95,8 @@ static void for_saved(struct autograd_memory *a, const struct node *n,
     if (flags & SAVES_FACTORS && n->x2->needs_grad) var(a, n->x);
     if (flags & SAVES_FACTORS && n->x->needs_grad) var(a, n->x2);
     if (flags & SAVES_OTHERS) var(a, n->x2), var(a, n->x3);
-    if (flags & SAVES_W && n->w) weight(a, n->w);
+    if (flags & SAVES_W && n->w && n->w->from) var(a, n->w->from);
+    if (flags & SAVES_W && n->w && !n->w->from) weight(a, n->w);
 }
 
 static uint64_t more_of(const struct node *n) {
@@ -216,7 +217,9 @@ static void to_operand(struct autograd_memory *a, const duet_var *x, int dy, int
 }
 
 static void to_param(struct autograd_memory *a, const struct param *p) {
-    if (!param_trains(p) || a->has_grad[p - a->tape->step.params->param]++) return;
+    if (!param_trains(p)) return;
+    if (p->from) arrive(a, p->from, grad_like(a, p->from));
+    if (p->from || a->has_grad[p->index]++) return;
     ledger_add(a->config.ledger, MEM_GRADS, autograd_bytes(&p->value));
     if (a->config.accumulates)
         ledger_remove(a->config.ledger, MEM_GRADS, autograd_bytes(&p->value));

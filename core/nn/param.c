@@ -54,6 +54,7 @@ int param_set_init(struct param_set *set, struct device *device, const struct pa
     for (int i = 0; i < count; i++) {
         struct param *p = &set->param[i];
         p->spec = &specs[i];
+        p->index = i;
         p->count = param_spec_count(p->spec);
         set->total_count += p->count;
     }

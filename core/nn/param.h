@@ -35,14 +35,19 @@ struct param_spec {
 };
 size_t param_spec_count(const struct param_spec *spec); /* elements: the product of dims */
 
+struct duet_var;
 struct param {
     const struct param_spec *spec;
+    int index;           /* in param[] of its set; behind those are the pass's own */
     struct tensor value; /* PLAIN, device memory, inside the value arena */
     struct tensor
         grad;     /* PLAIN, device memory, inside the gradient arena; of a frozen one: empty */
     size_t count; /* elements, pads not counted */
     size_t value_offset; /* elements from the arena's start */
     size_t grad_offset;  /* of a frozen one: it is in no arena */
+    /* A value of parameters (nn/tape/rows.c): the var whose rows it is, which gets its gradients.
+     * NULL: it is of a set. */
+    struct duet_var *from;
 };
 
 /* 1: the parameter's name is `name`, or begins with it and a dot: it is of the module `name`. */

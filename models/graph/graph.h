@@ -20,6 +20,7 @@
  *     graph_words.c      reads names, numbers and shapes
  *     graph_ops.c        the ops: what each is given, and the function of duet.h that it calls
  *     graph_norms.c      its norms
+ *     graph_operands.c   their operands
  *     graph_model.c      the model: what it registers, forward, and the check of all shapes */
 #ifndef MODELS_GRAPH_H
 #define MODELS_GRAPH_H
@@ -43,7 +44,7 @@ struct graph_shape {
     char batch[GRAPH_RANK]; /* 1: size[i] times N */
 };
 
-/* A value of a sample: an input, or what an op makes. */
+/* A value: an input, or what an op makes. Without N it is one of parameters. */
 struct graph_value {
     struct graph_shape shape;
     int line, uses;
@@ -60,6 +61,7 @@ struct graph_tensor {
     int index;                /* among the parameters, or among buffers and constants */
     int frozen;               /* a parameter: 1: it is not trained */
     int line, uses;
+    int updated, beside_samples; /* 1: an update is of it; an op whose result has N reads it */
 };
 
 /* What an op is told beside its operands: a number, or a list of them. */
@@ -73,10 +75,16 @@ struct graph_op;
 
 struct graph_node {
     const struct graph_op *op;
-    int y; /* the value that it makes */
+    int y;       /* the value that it makes */
+    int in_rows; /* 1: which has no N: each of its vars has one row for each segment */
     int operand_count;
     int *operands;                  /* a value; ~i: tensor i; GRAPH_NONE */
     struct graph_setting *settings; /* as many as the op has */
+};
+
+/* A buffer that gets another value behind each training pass. */
+struct graph_update {
+    int tensor, value;
 };
 
 struct graph {
@@ -92,6 +100,8 @@ struct graph {
     int value_room, tensor_room, node_room, input_room, part_room;
     int parameters, buffers; /* how many tensors are parameters; how many are not */
     int result;              /* the value that is returned */
+    struct graph_update *updates;
+    int update_count, update_room;
     /* What PyTorch's autograd keeps for backward, in bytes: of each sample, and of all together;
      * -1: the file does not say. */
     int64_t pytorch_sample, pytorch_shared;
@@ -123,9 +133,9 @@ int graph_check_constants(const struct graph *g, const struct model *model, cons
 
 /* ---- between the files ---- */
 
-/* Operands: one letter each. v: a value; p: a parameter; b: a buffer; t: any tensor; a: a value or
- * any tensor. With ? behind
- * it may be none; * as the last one: as many more of the letter before it as are given.
+/* Operands: one letter each. v: a value with N; p: a parameter, or a value of parameters; b: a
+ * buffer; a: any of them, and a constant. With ? behind it may be none; * as the last one: as many
+ * more of the letter before it as are given. Where the result has no N, v is what has none, too.
  * Settings: their names with a space between; "stride=1" may be left out, "eps" may not. */
 struct graph_run;
 struct graph_op {
@@ -143,9 +153,14 @@ struct graph_run {
     const struct graph *graph;
     duet_var **vars; /* [value_count] */
     int *uses_left;  /* [value_count] */
+    int *computed;   /* [value_count] 1 + its index as a parameter; 0: none */
     int samples;     /* N */
+    int in_rows;     /* 1: the node has no N: its vars have one row for each segment */
 };
 
+/* 1: it has a dimension with N. */
+int graph_has_batch(const struct graph_shape *s);
+int graph_same_shape(const struct graph_shape *a, const struct graph_shape *b);
 /* Dimension i for so many samples. */
 double graph_size(const struct graph_shape *s, int i, int samples);
 

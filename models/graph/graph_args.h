@@ -7,20 +7,17 @@
 #include "models/graph/graph.h"
 #include "nn/tape/tape_internal.h"
 
-static inline duet_var *value(const struct graph_run *r, const struct graph_node *n, int i) {
-    int what = i < n->operand_count ? n->operands[i] : GRAPH_NONE;
-    if (what >= 0 || what == GRAPH_NONE) return what >= 0 ? r->vars[what] : NULL;
-    const struct graph_tensor *from = &r->graph->tensors[~what];
-    if (from->kind == GRAPH_PARAMETER) return duet_parameter(r->tape, from->index);
-    return duet_constant(r->tape, &(duet_tensor){.device = r->tape->device,
-                                                 .t = r->tape->buffers->buffer[from->index].value,
-                                                 .borrowed = 1});
-}
-
-/* The index of a parameter or buffer; DUET_NO_BIAS, which is DUET_NO_WEIGHT too, of none. */
-static inline int tensor(const struct graph_run *r, const struct graph_node *n, int i) {
-    return n->operands[i] == GRAPH_NONE ? DUET_NO_BIAS : r->graph->tensors[~n->operands[i]].index;
-}
+/* Operand i; NULL: it is none. */
+duet_var *value(struct graph_run *r, const struct graph_node *n, int i);
+/* The index of a parameter; DUET_NO_BIAS, which is DUET_NO_WEIGHT too, of none. */
+int tensor(struct graph_run *r, const struct graph_node *n, int i);
+/* Operand i with as many dimensions as the result has, where that has no N. */
+duet_var *beside_result(struct graph_run *r, const struct graph_node *n, int i);
+/* A value without N as a parameter of the pass; NULL: the tape has the error. */
+struct param *graph_computed(struct graph_run *r, int what);
+duet_var *run_matmul(struct graph_run *r, const struct graph_node *n);
+/* 1: the tape has the error: the op is for samples, and the result has no N. */
+int draws(struct graph_run *r, const struct graph_node *n);
 
 static inline double number(const struct graph_node *n, int i) {
     return n->settings[i].number[0];
@@ -42,12 +39,28 @@ static inline void list(const struct graph_node *n, int i, int count, int *out) 
         out[k] = as_whole(s->number[s->count < 0 ? 0 : k < s->count ? k : 0]);
 }
 
-/* The shape of the result as its line says. */
+/* Dimensions count without that of the rows. */
+static inline int whole_dim(const struct graph_run *r, const struct graph_node *n, int i) {
+    return whole(n, i) + r->in_rows;
+}
+
+/* The same of a list, or of one number; returns how many. */
+static inline int list_dims(const struct graph_run *r, const struct graph_node *n, int i,
+                            int *out) {
+    int count = n->settings[i].count < 0 ? 1 : n->settings[i].count;
+    list(n, i, count, out);
+    for (int k = 0; k < count; k++)
+        out[k] += r->in_rows;
+    return count;
+}
+
+/* The shape of the result as its line says, behind the rows of a value of parameters. */
 static inline int result_shape(const struct graph_run *r, const struct graph_node *n, int *dims) {
     const struct graph_shape *s = &r->graph->values[n->y].shape;
+    dims[0] = r->tape->segments.count;
     for (int i = 0; i < s->rank; i++)
-        dims[i] = as_whole(graph_size(s, i, r->samples));
-    return s->rank;
+        dims[i + r->in_rows] = as_whole(graph_size(s, i, r->samples));
+    return s->rank + r->in_rows;
 }
 
 /* Of graph_norms.c. */

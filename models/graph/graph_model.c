@@ -8,7 +8,7 @@
 
 #include "api/api.h"
 #include "base/error.h"
-#include "models/graph/graph.h"
+#include "models/graph/graph_args.h"
 #include "models/model_file.h"
 #include "models/models.h"
 
@@ -114,13 +114,10 @@ double graph_size(const struct graph_shape *s, int i, int samples) {
     return (double)s->size[i] * (s->batch[i] ? samples : 1);
 }
 
-static int shape_is(const struct graph_run *r, int y) {
-    const struct graph_shape *s = &r->graph->values[y].shape;
-    const struct tensor *v = &r->vars[y]->value;
-    int same = v->rank == s->rank;
-    for (int i = 0; same && i < s->rank; i++)
-        same = v->dims[i] == graph_size(s, i, r->samples);
-    return same;
+static int shape_is(const struct graph_run *r, const struct graph_node *n) {
+    int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
+    const struct tensor *v = &r->vars[n->y]->value;
+    return v->rank == rank && !memcmp(v->dims, dims, (size_t)rank * sizeof *dims);
 }
 
 static int run_node(struct graph_run *r, const struct graph_node *n) {
@@ -132,9 +129,11 @@ static int run_node(struct graph_run *r, const struct graph_node *n) {
         return r->tape->error;
     }
     r->vars[n->y] = y;
-    if (shape_is(r, n->y)) return OK;
+    if (shape_is(r, n)) return OK;
+    const struct tensor seen =
+        tensor_plain(NULL, DTYPE_F32, y->value.rank - n->in_rows, y->value.dims + n->in_rows);
     tape_fail(r->tape, fail(ERR_USAGE, "%s gives %s for N = %d, not the shape that stands here",
-                            n->op->name, SHAPE(&y->value), r->samples));
+                            n->op->name, SHAPE(&seen), r->samples));
     name_line(r->tape, r->graph, n);
     return r->tape->error;
 }
@@ -201,6 +200,15 @@ static duet_var *result_of(struct graph_run *r) {
     return y ? duet_flatten(t, y) : NULL;
 }
 
+/* All replicas compute the same, so their buffers stay equal. */
+static int update(struct graph_run *r, const struct graph_update *u) {
+    const struct param *from = graph_computed(r, u->value);
+    const struct tensor *to = &r->tape->buffers->buffer[r->graph->tensors[u->tensor].index].value;
+    CHECK(tape_error(r->tape));
+    return copy_peer(r->tape->stream, r->tape->device, to->data, r->tape->device, from->value.data,
+                     tensor_bytes(to));
+}
+
 static duet_var *run(struct graph_run *r, duet_var *x) {
     const struct graph *g = r->graph;
     duet_tape *t = r->tape;
@@ -211,8 +219,13 @@ static duet_var *run(struct graph_run *r, duet_var *x) {
     for (int i = 0; !t->error && i < g->node_count; i++) {
         const int first = tape_var_count(t);
         if (&g->nodes[i] == turn) continue;
+        if ((r->in_rows = g->nodes[i].in_rows)) tape_swap_rows(t);
         if (!run_node(r, &g->nodes[i])) end_operands(r, &g->nodes[i], first);
+        if (r->in_rows) tape_swap_rows(t);
     }
+    r->in_rows = 0;
+    for (int i = 0; !t->error && t->step.training && i < g->update_count; i++)
+        tape_fail(t, update(r, &g->updates[i]));
     return t->error ? NULL : result_of(r);
 }
 
@@ -221,13 +234,15 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     struct graph_run r = {.tape = t, .graph = g, .samples = x ? x->value.dims[0] : 0};
     r.vars = calloc((size_t)g->value_count + 1, sizeof *r.vars);
     r.uses_left = calloc((size_t)g->value_count + 1, sizeof *r.uses_left);
+    r.computed = calloc((size_t)g->value_count + 1, sizeof *r.computed);
     duet_var *y = NULL;
-    if (!r.vars || !r.uses_left)
+    if (!r.vars || !r.uses_left || !r.computed)
         tape_fail(t, fail(ERR_MEMORY, "%s: no host memory", g->path));
     else
         y = run(&r, x);
     free(r.vars);
     free(r.uses_left);
+    free(r.computed);
     return y;
 }
 

@@ -32,16 +32,9 @@ static int find_statistics(const struct graph_run *r, const struct graph_node *n
                     "batch_norm: its buffers must be running_mean and running_var, f32[%d], and "
                     "num_batches_tracked, i64[], declared in this order, or none",
                     channels);
-    *config = norm_config_default(&r->tape->buffers->buffer[tensor(r, n, 3)]);
+    *config =
+        norm_config_default(&r->tape->buffers->buffer[r->graph->tensors[~n->operands[3]].index]);
     return OK;
-}
-
-static int same_shape(const struct graph *g, int a, int b) {
-    const struct graph_shape *s = &g->values[a].shape, *t = &g->values[b].shape;
-    int same = s->rank == t->rank;
-    for (int i = 0; same && i < s->rank; i++)
-        same = s->size[i] == t->size[i] && s->batch[i] == t->batch[i];
-    return same;
 }
 
 /* A relu that follows at once, and an addition between them, are done in the same pass over x; an
@@ -49,10 +42,11 @@ static int same_shape(const struct graph *g, int a, int b) {
 duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n) {
     const struct graph *g = r->graph;
     duet_tape *t = r->tape;
-    struct param *base = t->step.params->param, *w = &base[tensor(r, n, 1)],
-                 *b = &base[tensor(r, n, 2)];
+    struct param *w = tape_param_at(t, "batch_norm", tensor(r, n, 1), 1),
+                 *b = tape_param_at(t, "batch_norm", tensor(r, n, 2), 1);
     struct norm_config config = {0};
-    if (t->error || tape_fail(t, find_statistics(r, n, w->value.dims[0], &config))) return NULL;
+    if (t->error || draws(r, n) || tape_fail(t, find_statistics(r, n, w->value.dims[0], &config)))
+        return NULL;
     config.epsilon = number(n, 0);
     config.momentum = number(n, 1);
     config.synchronised = t->sync_bn;
@@ -62,7 +56,7 @@ duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n) {
         return r->vars[next->y] = batch_norm_relu(t, value(r, n, 0), w, b, &config);
     if (feeds(g, n->y, next, "add") && feeds(g, next->y, next + 1, "relu")) {
         int other = next->operands[next->operands[0] == n->y];
-        if (same_shape(g, n->y, other))
+        if (other >= 0 && graph_same_shape(&g->values[n->y].shape, &g->values[other].shape))
             return r->vars[next->y] = r->vars[next[1].y] =
                        batch_norm_add_relu(t, value(r, n, 0), w, b, &config, r->vars[other]);
     }

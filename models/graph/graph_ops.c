@@ -16,7 +16,8 @@
     }
 #define OF_TWO(NAME)                                                               \
     static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
-        return duet_##NAME(r->tape, value(r, n, 0), value(r, n, 1));               \
+        duet_var *a = beside_result(r, n, 0);                                      \
+        return duet_##NAME(r->tape, a, beside_result(r, n, 1));                    \
     }
 #define OF_NUMBER(NAME)                                                            \
     static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
@@ -45,7 +46,6 @@ OF_ONE(log_softmax)
 OF_TWO(add)
 OF_TWO(subtract)
 OF_TWO(multiply)
-OF_TWO(matmul)
 OF_NUMBER(leaky_relu)
 OF_NUMBER(elu)
 OF_NUMBER(multiply_number)
@@ -74,25 +74,20 @@ OF_ROUNDING(trunc, DUET_TRUNC)
 
 /* ---- layers with parameters ---- */
 
-static struct duet_conv conv_of(const struct graph_node *n, int all) {
-    struct duet_conv how = {.groups = all ? whole(n, 3) : 1};
+static struct duet_conv conv_of(const struct graph_node *n) {
+    struct duet_conv how = {.groups = whole(n, 3)};
     windows(n, 0, how.stride, how.padding);
-    if (all) list(n, 2, 2, how.dilation);
+    list(n, 2, 2, how.dilation);
     return how;
 }
 
-static duet_var *run_conv2d(struct graph_run *r, const struct graph_node *n) {
-    const struct duet_conv how = conv_of(n, 0);
-    return duet_conv2d(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
-}
-
 static duet_var *run_conv(struct graph_run *r, const struct graph_node *n) {
-    const struct duet_conv how = conv_of(n, 1);
+    const struct duet_conv how = conv_of(n);
     return duet_conv2d(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
 }
 
 static duet_var *run_conv_transpose(struct graph_run *r, const struct graph_node *n) {
-    const struct duet_conv how = conv_of(n, 1);
+    const struct duet_conv how = conv_of(n);
     int output_padding[2];
     list(n, 4, 2, output_padding);
     return duet_conv_transpose(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how,
@@ -178,50 +173,44 @@ static duet_var *run_pad2d(struct graph_run *r, const struct graph_node *n) {
 /* ---- shapes ---- */
 
 static duet_var *run_reshape(struct graph_run *r, const struct graph_node *n) {
-    int dims[GRAPH_RANK], rank = result_shape(r, n, dims);
+    int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
     return duet_reshape(r->tape, value(r, n, 0), rank, dims);
 }
 
 static duet_var *run_narrow(struct graph_run *r, const struct graph_node *n) {
-    return duet_narrow(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1), whole(n, 2));
+    return duet_narrow(r->tape, value(r, n, 0), whole_dim(r, n, 0), whole(n, 1), whole(n, 2));
 }
 
 static duet_var *run_cat(struct graph_run *r, const struct graph_node *n) {
     duet_var *vars[GRAPH_OPERANDS];
     for (int i = 0; i < n->operand_count; i++)
         vars[i] = value(r, n, i);
-    return duet_cat(r->tape, vars, n->operand_count, whole(n, 0));
+    return duet_cat(r->tape, vars, n->operand_count, whole_dim(r, n, 0));
 }
 
 static duet_var *run_transpose(struct graph_run *r, const struct graph_node *n) {
-    return duet_transpose(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1));
+    return duet_transpose(r->tape, value(r, n, 0), whole_dim(r, n, 0), whole_dim(r, n, 1));
 }
 
 static duet_var *run_permute(struct graph_run *r, const struct graph_node *n) {
-    int order[GRAPH_RANK] = {0};
+    int order[GRAPH_RANK + 1] = {0}, count = list_dims(r, n, 0, order + r->in_rows);
     duet_var *x = value(r, n, 0);
     if (tape_failed(r->tape, x)) return NULL;
-    if (n->settings[0].count != x->value.rank) {
+    if (count + r->in_rows != x->value.rank) {
         tape_fail(r->tape, fail(ERR_USAGE, "permute: an order of %d dimensions for %d of them",
-                                n->settings[0].count, x->value.rank));
+                                count, x->value.rank - r->in_rows));
         return NULL;
     }
-    list(n, 0, x->value.rank, order);
     return duet_permute(r->tape, x, order);
 }
 
-/* A parameter, buffer or constant as a value of the samples: each has it. Of a value, what has size
- * 1 is repeated. */
+/* What is without N as a value of the samples: each has it. Of a value, what has size 1 is
+ * repeated. */
 static duet_var *run_expand(struct graph_run *r, const struct graph_node *n) {
-    int dims[GRAPH_RANK], rank = result_shape(r, n, dims);
-    duet_tape *t = r->tape;
-    if (t->error) return NULL;
-    if (n->operands[0] >= 0) return duet_expand(t, r->vars[n->operands[0]], rank, dims);
-    const struct graph_tensor *from = &r->graph->tensors[~n->operands[0]];
-    if (from->kind != GRAPH_PARAMETER)
-        return tape_expand(t, &t->buffers->buffer[from->index].value, NULL, rank, dims);
-    struct param *p = &t->step.params->param[from->index];
-    return tape_expand(t, &p->value, p, rank, dims);
+    int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
+    duet_var *x = beside_result(r, n, 0);
+    return x && x->common ? tape_expand(r->tape, &x->value, x->param, rank, dims)
+                          : duet_expand(r->tape, x, rank, dims);
 }
 
 /* ---- the rest ---- */
@@ -236,19 +225,21 @@ static duet_var *run_clamp(struct graph_run *r, const struct graph_node *n) {
 
 /* Of the last two operands the one that is left out is the number. */
 static duet_var *run_where(struct graph_run *r, const struct graph_node *n) {
-    return tape_where(r->tape, value(r, n, 0), value(r, n, 1), value(r, n, 2), number(n, 0));
+    return tape_where(r->tape, beside_result(r, n, 0), beside_result(r, n, 1),
+                      beside_result(r, n, 2), number(n, 0));
 }
 
 static duet_var *run_gather(struct graph_run *r, const struct graph_node *n) {
-    return duet_take_along_dim(r->tape, value(r, n, 0), value(r, n, 1), whole(n, 0));
+    return duet_take_along_dim(r->tape, value(r, n, 0), value(r, n, 1), whole_dim(r, n, 0));
 }
 
 static duet_var *run_scatter_add(struct graph_run *r, const struct graph_node *n) {
-    return duet_scatter_add(r->tape, value(r, n, 0), value(r, n, 1), whole(n, 0), whole(n, 1));
+    return duet_scatter_add(r->tape, value(r, n, 0), value(r, n, 1), whole_dim(r, n, 0),
+                            whole(n, 1));
 }
 
 static duet_var *run_argsort(struct graph_run *r, const struct graph_node *n) {
-    return duet_argsort(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1));
+    return duet_argsort(r->tape, value(r, n, 0), whole_dim(r, n, 0), whole(n, 1));
 }
 
 static duet_var *run_gelu(struct graph_run *r, const struct graph_node *n) {
@@ -257,11 +248,13 @@ static duet_var *run_gelu(struct graph_run *r, const struct graph_node *n) {
 
 static duet_var *run_dropout(struct graph_run *r, const struct graph_node *n) {
     double given = r->tape->dropout;
+    if (draws(r, n)) return NULL;
     return duet_dropout(r->tape, value(r, n, 0), given < 0 ? number(n, 0) : given);
 }
 
 static duet_var *run_dropout2d(struct graph_run *r, const struct graph_node *n) {
     double given = r->tape->dropout;
+    if (draws(r, n)) return NULL;
     return duet_dropout2d(r->tape, value(r, n, 0), given < 0 ? number(n, 0) : given);
 }
 
@@ -270,14 +263,15 @@ static duet_var *run_attention(struct graph_run *r, const struct graph_node *n) 
                                          .scale = number(n, 0),
                                          .is_causal = whole(n, 1),
                                          .dropout_p = number(n, 2)};
+    if (how.dropout_p > 0 && draws(r, n)) return NULL;
     if (how.dropout_p > 0 && r->tape->dropout >= 0) how.dropout_p = r->tape->dropout;
     return duet_scaled_dot_product_attention(r->tape, value(r, n, 0), value(r, n, 1),
                                              value(r, n, 2), &how);
 }
 
 static duet_var *drawn(struct graph_run *r, const struct graph_node *n, enum duet_draw how) {
-    int dims[GRAPH_RANK], rank = result_shape(r, n, dims);
-    return duet_random(r->tape, rank, dims, how);
+    int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
+    return draws(r, n) ? NULL : duet_random(r->tape, rank, dims, how);
 }
 
 static duet_var *run_rand(struct graph_run *r, const struct graph_node *n) {
@@ -289,21 +283,19 @@ static duet_var *run_randn(struct graph_run *r, const struct graph_node *n) {
 }
 
 static duet_var *run_sum(struct graph_run *r, const struct graph_node *n) {
-    int dims[GRAPH_RANK], count = n->settings[0].count < 0 ? 1 : n->settings[0].count;
-    list(n, 0, count, dims);
+    int dims[GRAPH_RANK], count = list_dims(r, n, 0, dims);
     return duet_sum(r->tape, value(r, n, 0), dims, count, whole(n, 1));
 }
 
 static duet_var *run_mean(struct graph_run *r, const struct graph_node *n) {
-    int dims[GRAPH_RANK], count = n->settings[0].count < 0 ? 1 : n->settings[0].count;
-    list(n, 0, count, dims);
+    int dims[GRAPH_RANK], count = list_dims(r, n, 0, dims);
     return duet_mean(r->tape, value(r, n, 0), dims, count, whole(n, 1));
 }
 
 /* ---- the table ---- */
 
 static const struct graph_op ops[] = {
-    {"conv2d", "vpp?", "stride=1 padding=0", run_conv2d},
+    {"conv2d", "vpp?", "stride=1 padding=0 dilation=1 groups=1", run_conv},
     {"conv", "vpp?", "stride=1 padding=0 dilation=1 groups=1", run_conv},
     {"linear", "vpp?", "", run_linear},
     {"matmul_add", "vpp?", "", run_matmul_add},
@@ -342,7 +334,7 @@ static const struct graph_op ops[] = {
     {"pow", "v", "exponent", run_pow},
     {"above", "v", "number=0", run_above},
     {"equal", "v", "number=0", run_equal},
-    {"where", "vv?v?", "value=0", run_where},
+    {"where", "aa?a?", "value=0", run_where},
     {"gather", "vv", "dim", run_gather},
     {"scatter_add", "vv", "dim size", run_scatter_add},
     {"argsort", "v", "dim descending=0", run_argsort},
@@ -358,9 +350,9 @@ static const struct graph_op ops[] = {
     {"dropout2d", "v", "p=0.5", run_dropout2d},
     {"rand", "", "", run_rand},
     {"randn", "", "", run_randn},
-    {"add", "vv", "", run_add},
-    {"subtract", "vv", "", run_subtract},
-    {"multiply", "vv", "", run_multiply},
+    {"add", "aa", "", run_add},
+    {"subtract", "aa", "", run_subtract},
+    {"multiply", "aa", "", run_multiply},
     {"multiply_number", "v", "number", run_multiply_number},
     {"add_number", "v", "number", run_add_number},
     {"matmul", "aa", "", run_matmul},

@@ -28,29 +28,34 @@ static char letter_of(const char *operands, int i, int *optional) {
     return 0;
 }
 
-static int check_operand(struct graph_reader *r, const struct graph_op *op, int i, int what) {
-    int optional;
-    char letter = letter_of(op->operands, i, &optional);
+/* What is wrong with operand i; NULL: nothing is. */
+static const char *misfit(const struct graph *g, char letter, int what, int in_rows) {
+    const struct graph_tensor *t = what < 0 ? &g->tensors[~what] : NULL;
+    const int has_n = !t && graph_has_batch(&g->values[what].shape);
+    if (has_n && in_rows) return "must have no N, as the result has none";
+    if (!has_n && !in_rows && letter == 'v') return "must be a value with N: expand it first";
+    if (letter == 'b') return t && t->kind == GRAPH_BUFFER ? NULL : "must be a buffer";
+    if (t && t->is_i64) return "must be f32";
+    return letter == 'p' && (has_n || (t && t->kind != GRAPH_PARAMETER))
+               ? "must be a parameter, or a value without N"
+               : NULL;
+}
+
+static int check_operand(struct graph_reader *r, const struct graph_node *n, const char *name,
+                         int what) {
+    int optional, i = n->operand_count;
+    char letter = letter_of(n->op->operands, i, &optional);
     struct graph *g = r->g;
-    if (!letter) return graph_wrong(r, "%s takes %d operands", op->name, i);
+    if (!letter) return graph_wrong(r, "%s takes %d operands", n->op->name, i);
     if (what == GRAPH_NONE)
-        return optional ? OK : graph_wrong(r, "operand %d of %s cannot be none", i + 1, op->name);
-    if (letter == 'v' && what < 0)
-        return graph_wrong(r, "operand %d of %s is a value: expand %.80s first", i + 1, op->name,
-                           g->tensors[~what].name);
-    if (letter != 'v' && letter != 'a' && what >= 0)
-        return graph_wrong(r, "operand %d of %s is a %s", i + 1, op->name,
-                           letter == 'b' ? "buffer" : "parameter");
-    if ((letter == 't' || letter == 'a') && what < 0 && g->tensors[~what].is_i64)
-        return graph_wrong(r, "operand %d of %s is f32: %.80s is i64", i + 1, op->name,
-                           g->tensors[~what].name);
-    if ((letter == 'p' && g->tensors[~what].kind != GRAPH_PARAMETER) ||
-        (letter == 'b' && g->tensors[~what].kind != GRAPH_BUFFER))
-        return graph_wrong(r, "operand %d of %s is a %s: %.80s is none", i + 1, op->name,
-                           letter == 'b' ? "buffer" : "parameter", g->tensors[~what].name);
-    if (what < 0)
+        return optional ? OK
+                        : graph_wrong(r, "operand %d of %s cannot be none", i + 1, n->op->name);
+    const char *why = misfit(g, letter, what, n->in_rows);
+    if (why) return graph_wrong(r, "%.80s: operand %d of %s %s", name, i + 1, n->op->name, why);
+    if (what < 0) {
         g->tensors[~what].uses++;
-    else
+        g->tensors[~what].beside_samples |= !n->in_rows;
+    } else
         g->values[what].uses++;
     return OK;
 }
@@ -62,7 +67,7 @@ static int operand(struct graph_reader *r, struct graph_node *n, int operands[GR
         return graph_wrong(r, "more than %d operands", GRAPH_OPERANDS);
     CHECK(graph_word(r, "an operand", name));
     if (strcmp(name, "none")) CHECK(graph_find_name(r, name, &what));
-    if (n->op) CHECK(check_operand(r, n->op, n->operand_count, what));
+    if (n->op) CHECK(check_operand(r, n, name, what));
     operands[n->operand_count++] = what;
     return OK;
 }
@@ -182,7 +187,7 @@ int graph_statement(struct graph_reader *r) {
     CHECK(graph_word(r, "an op", op));
     CHECK(graph_grow(g, &g->nodes, g->node_count, &g->node_room, sizeof *g->nodes));
     struct graph_node *n = &g->nodes[g->node_count];
-    *n = (struct graph_node){.op = graph_find_op(op)};
+    *n = (struct graph_node){.op = graph_find_op(op), .in_rows = !graph_has_batch(&s)};
     int settings = 0;
     for (int found; n->op && setting_at(n->op->settings, NULL, settings, &found);)
         settings++;

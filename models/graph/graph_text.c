@@ -5,6 +5,7 @@
  *     parameter NAME: TYPE [frozen]       buffer NAME: TYPE      constant NAME: TYPE
  *     saves NUMBER NUMBER
  *     %y: TYPE = OP(OPERAND, ..., SETTING=VALUE, ...)
+ *     update NAME = %y
  *     return %y
  *
  * TYPE is f32[N, 3, 8N] or, of inputs and buffers, i64[...]; OPERAND a %value, a NAME or none;
@@ -19,11 +20,18 @@
 #include "base/error.h"
 #include "models/graph/graph_reader.h"
 
-static int has_batch(const struct graph_shape *s) {
+int graph_has_batch(const struct graph_shape *s) {
     int batch = 0;
     for (int i = 0; i < s->rank; i++)
         batch |= s->batch[i];
     return batch;
+}
+
+int graph_same_shape(const struct graph_shape *a, const struct graph_shape *b) {
+    int same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++)
+        same = a->size[i] == b->size[i] && a->batch[i] == b->batch[i];
+    return same;
 }
 
 /* ---- declarations ---- */
@@ -67,7 +75,7 @@ static int declare(struct graph_reader *r, enum graph_kind kind) {
     if (*name == '%' || !strcmp(name, "none"))
         return graph_wrong(r, "'%.80s': the name of a tensor has no %%, and is not none", name);
     CHECK(graph_type(r, &t.shape, &t.is_i64));
-    if (has_batch(&t.shape)) return graph_wrong(r, "a tensor has no dimension of samples");
+    if (graph_has_batch(&t.shape)) return graph_wrong(r, "a tensor has no dimension of samples");
     if (t.is_i64 && (kind != GRAPH_BUFFER || t.shape.rank))
         return graph_wrong(r, "only a buffer of one number, i64[], can be i64: give f32");
     if (t.shape.rank > DUET_MAX_RANK || (!t.shape.rank && !t.is_i64))
@@ -96,6 +104,30 @@ static int pytorch_saves(struct graph_reader *r) {
     return OK;
 }
 
+/* "update NAME = %y": behind a training pass. */
+static int update(struct graph_reader *r) {
+    struct graph *g = r->g;
+    struct graph_update u;
+    char name[GRAPH_WORD];
+    CHECK(graph_word(r, "a buffer", name));
+    CHECK(graph_find_name(r, name, &u.tensor));
+    if (u.tensor >= 0 || g->tensors[~u.tensor].kind != GRAPH_BUFFER || g->tensors[~u.tensor].is_i64)
+        return graph_wrong(r, "update %.80s: give the name of a buffer, f32", name);
+    CHECK(graph_expect(r, "="));
+    CHECK(graph_word(r, "a %value", name));
+    CHECK(graph_find_name(r, name, &u.value));
+    u.tensor = ~u.tensor;
+    const struct graph_shape *to = &g->tensors[u.tensor].shape;
+    if (u.value < 0 || !graph_same_shape(to, &g->values[u.value].shape))
+        return graph_wrong(r, "update: %.80s must be a value of the buffer's shape, without N",
+                           name);
+    CHECK(graph_grow(g, &g->updates, g->update_count, &g->update_room, sizeof *g->updates));
+    g->values[u.value].uses++;
+    g->tensors[u.tensor].updated = 1;
+    g->updates[g->update_count++] = u;
+    return OK;
+}
+
 static int read_return(struct graph_reader *r) {
     char name[GRAPH_WORD];
     CHECK(graph_word(r, "a %value", name));
@@ -113,11 +145,13 @@ static int read_line(struct graph_reader *r) {
     if (graph_is_word(r, "buffer")) return declare(r, GRAPH_BUFFER);
     if (graph_is_word(r, "constant")) return declare(r, GRAPH_CONSTANT);
     if (graph_is_word(r, "saves")) return pytorch_saves(r);
+    if (graph_is_word(r, "update")) return update(r);
     if (graph_is_word(r, "return")) return read_return(r);
     if (*r->at == '%') return graph_statement(r);
     return graph_wrong(
         r,
-        "'%.*s': a line begins with input, parameter, buffer, constant, saves, return, or "
+        "'%.*s': a line begins with input, parameter, buffer, constant, saves, update, "
+        "return, or "
         "the name of a value",
         graph_rest(r), r->at);
 }
@@ -147,6 +181,12 @@ static int check_whole(struct graph_reader *r) {
             return fail(ERR_USAGE, "%.200s: line %d: no op uses this input: leave it out", g->path,
                         g->values[g->inputs[i]].line);
     if (!g->input_count) return fail(ERR_USAGE, "%.200s: the graph has no input", g->path);
+    for (int i = 0; i < g->tensor_count; i++)
+        if (g->tensors[i].updated && g->tensors[i].beside_samples)
+            return fail(
+                ERR_USAGE,
+                "%.200s: line %d: a buffer with an update: no op whose result has N may read it",
+                g->path, g->tensors[i].line);
     const struct graph_shape *s = &g->values[g->result].shape;
     int good = s->batch[0] && s->size[0] == 1;
     for (int i = 1; i < s->rank; i++)
@@ -212,5 +252,6 @@ void graph_free(struct graph *g) {
     free(g->nodes);
     free(g->inputs);
     free(g->parts);
+    free(g->updates);
     free(g);
 }

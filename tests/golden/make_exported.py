@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes the golden facts that tests/app/cli/test_exported.c compares against: seventeen models of tests/python/nets.py as
-duet.export writes them, and PyTorch's numbers for one training step of each.
+duet.export writes them, and PyTorch's numbers for one training step of each. weight_norms.duet is written by hand: parametrizations, which are values
+of parameters.
 
 exported/NAME.duet is the text. Its weights are no files: the parameters are those of formulas.weights, buffers have their
-initial values, and element i of a constant is i, as the texts' constants are lists of places (checked here). The batch is
+initial values, those of a spectral_norm ones, and element i of a constant is i, as the texts' constants are lists of places (checked here). The batch is
 that of --dataset random with seed 0. exported/facts.txt has one fact a line, words separated by one space:
 
     loss NAME L                the loss, float64
@@ -18,6 +19,8 @@ import sys
 import tempfile
 
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 from formulas import fact, weights
 
@@ -31,6 +34,26 @@ NETS = ("resnet50", "mobilenet_v2", "vit_b_16", "densenet121", "convnext_tiny", 
         "shufflenet_v2", "transformer", "gpt2", "bert", "lstm", "frames", "space_and_time",
         "video", "points", "masked_patches")
 SUMS, DIGITS = 4, 10
+
+
+class WeightNorms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.mix = nn.Parameter(torch.ones(6)), nn.Parameter(torch.ones(8, 8))
+        self.left, self.right = nn.Parameter(torch.ones(8, 3)), nn.Parameter(torch.ones(3, 10))
+        self.shift = nn.Parameter(torch.ones(8))
+        self.conv = nn.utils.parametrizations.spectral_norm(nn.Conv2d(2, 6, 3))
+        self.first = nn.utils.parametrizations.weight_norm(nn.Linear(96, 8))
+        for buffer in self.buffers():
+            buffer.fill_(1)
+
+    def forward(self, x):
+        x = F.batch_norm(self.conv(x), None, None, self.scale.exp(), self.scale, training=True)
+        x = torch.tanh(self.first(x.relu().flatten(1))) @ self.mix.softmax(1).t()
+        return (torch.tanh(x) @ self.mix.softmax(1).t() * self.shift) @ (self.left @ self.right)
+
+
+nets.NETS["weight_norms"] = WeightNorms, (2, 6, 6)
 
 
 def make(name):
@@ -54,10 +77,11 @@ def main():
     out = HERE / "exported"
     out.mkdir(exist_ok=True)
     lines = [f"# Made by make_exported.py with torch {torch.__version__}"]
-    for name in NETS:
+    for name in (*NETS, "weight_norms"):
         net = make(name)
         with tempfile.TemporaryDirectory() as folder:
-            (out / f"{name}.duet").write_text(text_of(name, net, pathlib.Path(folder)))
+            if name in NETS:
+                (out / f"{name}.duet").write_text(text_of(name, net, pathlib.Path(folder)))
         _, single = loss_and_gradients(name, copy.deepcopy(net), torch.float32)
         loss, double = loss_and_gradients(name, net, torch.float64)
         lines.append(f"loss {name} {loss:.12g}")

@@ -4,16 +4,16 @@
 #include "nn/tape/tape_internal.h"
 
 struct param *tape_param_at(duet_tape *t, const char *layer, int i, int rank) {
-    const struct param_set *set = t->step.params;
-    int count = set ? set->count : 0;
-    if (i < 0 || i >= count) {
+    int count = t->step.params ? t->step.params->count : 0;
+    if (i < 0 || i >= tape_param_count(t)) {
         tape_fail(t, fail(ERR_USAGE, "%s: parameter %d: the pass was begun with %d of them", layer,
                           i, count));
         return NULL;
     }
-    if (!rank || set->param[i].value.rank == rank) return &set->param[i];
-    tape_fail(t, fail(ERR_USAGE, "%s: %s is %s: must have %d dimensions", layer,
-                      set->param[i].spec->name, SHAPE(&set->param[i].value), rank));
+    struct param *p = i < count ? &t->step.params->param[i] : tape_computed_at(t, i - count);
+    if (!rank || p->value.rank == rank) return p;
+    tape_fail(t, fail(ERR_USAGE, "%s: %s is %s: must have %d dimensions", layer, p->spec->name,
+                      SHAPE(&p->value), rank));
     return NULL;
 }
 
@@ -60,7 +60,7 @@ int tape_operand(const struct duet_tape *t, const char *op, const char *what, co
 /* Backward counts the uses of a parameter by its index in the set. */
 static int check_param(const duet_tape *t, const char *layer, const struct param *p) {
     const struct param_set *set = t->step.params;
-    if (set && p >= set->param && p < set->param + set->count) return OK;
+    if (p->from || (set && p >= set->param && p < set->param + set->count)) return OK;
     return fail(ERR_FAILED, "%s: a parameter that is not in the set given to tape_begin", layer);
 }
 

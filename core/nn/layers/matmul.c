@@ -168,7 +168,7 @@ duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
     if (tape_failed(t, a) || tape_failed(t, b)) return NULL;
     if (b->param && b->value.rank == 2 && !a->common && b->param->value.rank == 2 &&
         b->value.dims[0] == b->param->value.dims[0])
-        return duet_matmul_add(t, a, (int)(b->param - t->step.params->param), DUET_NO_BIAS);
+        return duet_matmul_add(t, a, b->param->index, DUET_NO_BIAS);
     if (b->param && b->value.rank < 3 && !a->common) return times_parameter(t, a, b);
     if (a->common && !b->common) return common_times(t, a, b);
     if (!a->common && b->value.rank > 2)

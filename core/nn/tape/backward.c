@@ -24,14 +24,15 @@ static void reach_behind_view(const struct node *n) {
 }
 
 static void count_use(duet_tape *t, const struct param *p) {
-    if (param_trains(p)) t->uses_total[p - t->step.params->param]++;
+    if (!param_trains(p)) return;
+    t->use[p->index].total++;
+    reach(p->from);
 }
 
 /* Forgets what an earlier walk has left in this tape. */
 static void forget_walk(duet_tape *t) {
-    int params = t->step.params ? t->step.params->count : 0;
-    for (int i = 0; i < params; i++)
-        t->uses_total[i] = 0;
+    for (int i = 0; i < tape_param_count(t); i++)
+        t->use[i].total = 0;
     for (int i = 0; i < t->var_count; i++) {
         duet_var *x = t->vars[i];
         x->reached = x->uses = x->in_place = 0;
@@ -42,11 +43,10 @@ static void forget_walk(duet_tape *t) {
 }
 
 static void begin_uses(duet_tape *t) {
-    int params = t->step.params ? t->step.params->count : 0;
-    for (int i = 0; i < params; i++) {
-        t->uses_left[i] = t->uses_total[i];
-        t->segment_grads[i] = NULL;
-        if (!t->step.add_grads) t->has_grad[i] = 0;
+    for (int i = 0; i < tape_param_count(t); i++) {
+        t->use[i].left = t->use[i].total;
+        t->use[i].segment_grads = NULL;
+        if (!t->step.add_grads || i >= t->step.params->count) t->has_grad[i] = 0;
     }
 }
 
@@ -100,7 +100,7 @@ static void count_uses(duet_tape *t, duet_var *root) {
 const char *tape_uses(duet_tape *t, duet_var *root) {
     count_uses(t, root);
     for (int i = 0; t->step.params && i < t->step.params->count; i++)
-        t->used[i] = t->uses_total[i] > 0 || t->has_grad[i];
+        t->used[i] = t->use[i].total > 0 || t->has_grad[i];
     return t->used;
 }
 
@@ -171,8 +171,11 @@ duet_var *tape_join(duet_tape *t, duet_var *const *roots, const struct tensor *g
 }
 
 static int go_back(duet_tape *t, struct node *n) {
-    int first = t->arena.number;
-    CHECK(n->backward(t, n));
+    int first = t->arena.number, of_rows = n->of_rows;
+    if (of_rows) tape_swap_rows(t);
+    int code = n->backward(t, n);
+    if (of_rows) tape_swap_rows(t);
+    CHECK(code);
     return tape_node_done(t, (int)(n - t->nodes), first);
 }
 

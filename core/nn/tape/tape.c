@@ -37,11 +37,10 @@ void duet_tape_free(duet_tape *t) {
         free(t->vars[i]);
     free(t->vars);
     free(t->nodes);
-    free(t->uses_left);
-    free(t->uses_total);
-    free(t->segment_grads);
-    free(t->has_grad);
+    free(t->use);
     free(t->used);
+    free(t->has_grad);
+    tape_free_rows(t);
     device_free(t->device, t->block);
     device_free(t->device, t->losses.data);
     device_free(t->device, t->hits.data);
@@ -132,22 +131,20 @@ struct tensor tape_tensor(duet_tape *t, enum dtype dtype, enum layout layout, in
 
 /* ---- vars and nodes ---- */
 
-static int grow_params(duet_tape *t, int count) {
+int tape_grow_params(duet_tape *t, int count) {
     if (count <= t->param_capacity) return OK;
-    free(t->uses_left);
-    free(t->uses_total);
-    free(t->segment_grads);
-    free(t->has_grad);
-    free(t->used);
-    t->uses_left = calloc((size_t)count, sizeof *t->uses_left);
-    t->uses_total = calloc((size_t)count, sizeof *t->uses_total);
-    t->segment_grads = calloc((size_t)count, sizeof *t->segment_grads);
-    t->has_grad = calloc((size_t)count, 1);
-    t->used = calloc((size_t)count, 1);
-    t->param_capacity = count;
-    if (t->uses_left && t->uses_total && t->segment_grads && t->has_grad && t->used) return OK;
-    t->param_capacity = 0;
-    return fail(ERR_MEMORY, "tape: no host memory");
+    struct param_use *use = realloc(t->use, (size_t)count * sizeof *use);
+    if (use) t->use = use;
+    char *used = realloc(t->used, (size_t)count);
+    if (used) t->used = used;
+    char *has_grad = realloc(t->has_grad, (size_t)count);
+    if (has_grad) t->has_grad = has_grad;
+    if (!use || !used || !has_grad) return fail(ERR_MEMORY, "tape: no host memory");
+    for (; t->param_capacity < count; t->param_capacity++) {
+        t->use[t->param_capacity] = (struct param_use){0};
+        t->has_grad[t->param_capacity] = 0;
+    }
+    return OK;
 }
 
 static int check_segments(const struct tape_step *step) {
@@ -175,8 +172,9 @@ int tape_begin(duet_tape *t, const struct tape_step *step) {
     CHECK(tape_fail(t, check_segments(step)));
     t->step = *step;
     t->segments = *step->segments;
+    tape_begin_rows(t);
     CHECK(tape_fail(t, step_arena_restart(&t->arena, ran_out)));
-    return tape_fail(t, grow_params(t, step->params ? step->params->count : 0));
+    return tape_fail(t, tape_grow_params(t, tape_param_count(t)));
 }
 
 duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad) {
@@ -228,6 +226,7 @@ int tape_node(duet_tape *t, const struct node *node) {
     }
     t->nodes[t->node_count] = *node;
     t->nodes[t->node_count].pieces_end = t->arena.number;
+    t->nodes[t->node_count].of_rows = t->rows.inside;
     save(node->x, node->spares & SPARES_X);
     save(node->x2, node->spares & SPARES_X2);
     save(node->x3, node->spares & SPARES_X3);

@@ -5,6 +5,7 @@
 #define NN_TAPE_INTERNAL_H
 
 #include "nn/params.h"
+#include "nn/tape/rows.h"
 #include "nn/tape/step_arena.h"
 #include "nn/tape/tape.h"
 
@@ -40,6 +41,7 @@ struct node {
                           * second result; borrowed */
     size_t first;        /* of strided.c, cat.c and elementwise.c */
     int64_t clock;       /* of linked.c: when it was appended */
+    int of_rows;         /* of rows.c: its dimension 0 are the segments */
     int pieces_end;      /* numbers in the arena: below it are those made for this node */
 };
 
@@ -60,13 +62,11 @@ struct duet_tape {
     int var_count, var_capacity;
     struct step_arena arena;
 
-    int *uses_left;        /* per parameter, during backward: contributions still to come */
-    int *uses_total;       /* per parameter: contributions in all */
-    float **segment_grads; /* per parameter used more than once: one gradient for each segment */
-    char *used;            /* per parameter: what tape_uses returns */
-    char *has_grad; /* per parameter: 1 once this pass or one before it has written a gradient */
+    struct param_use *use; /* per parameter, behind which are the values of parameters */
+    char *used;            /* the same: what tape_uses returns */
+    char *has_grad;        /* 1 once this pass or one before it has written a gradient */
     int param_capacity;
-
+    struct tape_rows rows;
     /* Tapes of other devices between which values of this pass have moved (linked.c). */
     duet_tape *next;     /* the next one of the ring; itself: it is alone */
     int64_t clock;       /* of the last node, or of one that this tape has seen */

@@ -13,6 +13,9 @@
  * The same holds for passes (tape.h), which are further uses. Their buffers outlive the step arena,
  * so they belong to the param_set; that of segment 0 is the gradient itself.
  *
+ * A value of parameters (rows.c) keeps one buffer for each segment, too, and never folds them: each
+ * is the gradient of a row of the var that it is made of.
+ *
  * Of a frozen parameter nothing is kept. Where only one of a layer's two is frozen, the kernel
  * still writes both gradients, one of them into memory that nobody reads. */
 #include "base/error.h"
@@ -78,29 +81,33 @@ static int fold_once(duet_tape *t, enum op op, struct node *n) {
 
 /* ---- parameters used more than once ---- */
 
+static int keeps_over_passes(const duet_tape *t, const struct param *p) {
+    return tape_accumulates(t) && !p->from;
+}
+
 static struct tensor segment_grad(duet_tape *t, const struct param *p, int segment) {
     struct param_set *set = t->step.params;
     struct tensor grad = p->grad;
-    if (tape_accumulates(t)) {
+    if (keeps_over_passes(t, p)) {
         size_t arena = (size_t)(segment - 1) * set->grad_count;
         if (segment) grad.data = set->segment_grads + arena + p->value_offset;
         return grad;
     }
-    grad.data = t->segment_grads[p - t->step.params->param];
-    grad.data = (float *)grad.data + (size_t)segment * param_padded(p->count);
+    if (p->from) grad = p->value;
+    grad.data = t->use[p->index].segment_grads + (size_t)segment * param_padded(p->count);
     return grad;
 }
 
 /* 1 if this is the parameter's first use, over all passes; then there is memory for all segments.
  */
 static int first_use(duet_tape *t, const struct param *p) {
-    int index = (int)(p - t->step.params->param);
-    if (t->has_grad[index]) return 0;
-    t->has_grad[index] = 1;
-    if (tape_accumulates(t)) return 1;
+    struct param_use *use = &t->use[p->index];
+    if (t->has_grad[p->index]) return 0;
+    t->has_grad[p->index] = 1;
+    if (keeps_over_passes(t, p)) return 1;
     size_t count = param_padded(p->count) * (size_t)t->segments.count;
-    t->segment_grads[index] = tape_alloc(t, count * sizeof(float));
-    step_arena_hold(&t->arena, t->segment_grads[index]);
+    use->segment_grads = tape_alloc(t, count * sizeof(float));
+    step_arena_hold(&t->arena, use->segment_grads);
     return 1;
 }
 
@@ -135,20 +142,35 @@ static int fold_kept(duet_tape *t, struct param *p) {
     return copy_peer(t->stream, t->device, p->grad.data, t->device, sum.data, tensor_bytes(&sum));
 }
 
+/* Of a value of parameters: segment s has made the gradient of row s. */
+static int rows_done(duet_tape *t, struct param *p) {
+    struct tensor rows = grad_target(t, p->from);
+    CHECK(t->error);
+    for (int s = 0; s < t->segments.count; s++) {
+        const struct tensor from = segment_grad(t, p, s);
+        CHECK(copy_peer(t->stream, t->device, (float *)rows.data + (size_t)s * p->count, t->device,
+                        from.data, p->count * sizeof(float)));
+    }
+    return grad_done(t, p->from, &rows);
+}
+
 /* One use less to come; after the last one the gradient is complete, and the hook fires. */
 static int complete(duet_tape *t, struct param *p, int kept) {
-    int index = (int)(p - t->step.params->param);
-    if (--t->uses_left[index] > 0 || t->step.more_passes) return OK;
-    t->has_grad[index] = 1;
-    if (kept) CHECK(fold_kept(t, p));
-    CHECK(step_arena_drop(&t->arena, t->segment_grads[index]));
-    return fire(t, index);
+    struct param_use *use = &t->use[p->index];
+    if (--use->left > 0 || (t->step.more_passes && !p->from)) return OK;
+    t->has_grad[p->index] = 1;
+    if (p->from)
+        CHECK(rows_done(t, p));
+    else if (kept)
+        CHECK(fold_kept(t, p));
+    CHECK(step_arena_drop(&t->arena, use->segment_grads));
+    return p->from ? OK : fire(t, p->index);
 }
 
 int tape_complete_kept(duet_tape *t) {
     struct param_set *set = t->step.params;
     for (int i = 0; set && t->step.add_grads && !t->step.more_passes && i < set->count; i++) {
-        if (!t->has_grad[i] || t->uses_total[i]) continue;
+        if (!t->has_grad[i] || t->use[i].total) continue;
         CHECK(fold_kept(t, &set->param[i]));
         CHECK(fire(t, i));
     }
@@ -157,7 +179,7 @@ int tape_complete_kept(duet_tape *t) {
 
 /* 1 if this is the only use of a parameter, or one that has no gradient. */
 static int is_once(const duet_tape *t, const struct param *p) {
-    return !param_trains(p) || t->uses_total[p - t->step.params->param] == 1;
+    return !param_trains(p) || (t->use[p->index].total == 1 && !p->from);
 }
 
 int tape_weight_grads(duet_tape *t, enum op op, struct node *n) {

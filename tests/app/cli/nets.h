@@ -22,7 +22,7 @@ static inline void net_fill(float *x, int number, const struct param_spec *p) {
     }
 }
 
-/* Element i of a constant is i. */
+/* Element i of a constant is i; those of a spectral_norm are 1. */
 static inline void net_fill_buffers(const struct model *m, char *arena) {
     buffer_initial(m->buffers, m->buffer_count, arena);
     for (int b = 0; b < m->buffer_count; b++) {
@@ -30,7 +30,9 @@ static inline void net_fill_buffers(const struct model *m, char *arena) {
         float *x = (float *)(arena + buffer_offset(m->buffers, m->buffer_count, b));
         for (size_t i = 0; i < buffer_spec_bytes(spec) / sizeof *x; i++)
             if (spec->dtype == DTYPE_F32)
-                x[i] = strstr(spec->name, "constant.") ? (float)i : strstr(spec->name, "var") != 0;
+                x[i] = strstr(spec->name, "constant.")
+                           ? (float)i
+                           : strstr(spec->name, "var") || strstr(spec->name, "._");
     }
 }
 

@@ -21,9 +21,9 @@ static const double STEP_LENGTH = 65536;
 #define RUN "--dataset random --samples 8 --batch-size 8"
 
 static const char *const names[] = {
-    "resnet50", "mobilenet_v2",   "vit_b_16",    "densenet121", "convnext_tiny", "efficientnet_b0",
-    "vgg16_bn", "shufflenet_v2",  "transformer", "gpt2",        "bert",          "lstm",
-    "frames",   "space_and_time", "video",       "points",      "masked_patches"};
+    "resnet50", "mobilenet_v2",   "vit_b_16",    "densenet121", "convnext_tiny",  "efficientnet_b0",
+    "vgg16_bn", "shufflenet_v2",  "transformer", "gpt2",        "bert",           "lstm",
+    "frames",   "space_and_time", "video",       "points",      "masked_patches", "weight_norms"};
 enum { NETS = sizeof names / sizeof *names };
 
 /* The model of NAME.duet, with its text and its weights in this folder. */

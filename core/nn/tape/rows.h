@@ -1,0 +1,33 @@
+/* Values of parameters: what is computed of parameters alone. rows.c says how.
+ * And what a tape knows of a parameter. */
+#ifndef NN_TAPE_ROWS_H
+#define NN_TAPE_ROWS_H
+
+#include "nn/tape/tape.h"
+
+struct param_use {
+    int total, left;      /* in a walk: contributions in all, and those still to come */
+    float *segment_grads; /* used more than once: one gradient for each segment */
+};
+
+/* Those of a pass. */
+struct tape_rows {
+    struct segments other; /* of as many segments one sample each; the batch's own while inside */
+    int inside;            /* 1: what is computed has one row for each segment */
+    struct computed_param **computed;
+    int count, capacity;
+};
+
+void tape_begin_rows(duet_tape *t);
+void tape_free_rows(duet_tape *t);
+/* From here on, or until here, what is computed has one row for each segment. */
+void tape_swap_rows(duet_tape *t);
+/* x (segments, ..), whose rows are alike, as one more parameter of the pass: its index; -1: the
+ * tape has the error. */
+int tape_computed(duet_tape *t, duet_var *x);
+struct param *tape_computed_at(const duet_tape *t, int i);
+/* Parameters of the pass, the values of parameters included; and room for so many. */
+int tape_param_count(const duet_tape *t);
+int tape_grow_params(duet_tape *t, int count);
+
+#endif

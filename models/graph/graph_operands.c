@@ -1,0 +1,78 @@
+/* The operands of an op. What has no N, a tensor or a value of parameters, goes beside samples as a
+ * parameter or constant does; an op whose result has none takes it as rows (nn/tape/rows.c). */
+#include "api/api.h"
+#include "base/error.h"
+#include "models/graph/graph_args.h"
+
+struct param *graph_computed(struct graph_run *r, int what) {
+    if (!r->computed[what]) {
+        if (!r->in_rows) tape_swap_rows(r->tape);
+        r->computed[what] = 1 + tape_computed(r->tape, r->vars[what]);
+        if (!r->in_rows) tape_swap_rows(r->tape);
+    }
+    return tape_param_at(r->tape, "value", r->computed[what] - 1, 0);
+}
+
+/* A tensor for each row, or for all samples. */
+static duet_var *stored(struct graph_run *r, const struct graph_tensor *from) {
+    duet_tape *t = r->tape;
+    const int trained = from->kind == GRAPH_PARAMETER;
+    struct param *p = trained ? &t->step.params->param[from->index] : NULL;
+    const struct tensor *x = trained ? &p->value : &t->buffers->buffer[from->index].value;
+    int dims[GRAPH_RANK + 1] = {t->segments.count};
+    if (!r->in_rows && trained) return duet_parameter(t, from->index);
+    if (!r->in_rows)
+        return duet_constant(t, &(duet_tensor){.device = t->device, .t = *x, .borrowed = 1});
+    for (int i = 0; i < x->rank; i++)
+        dims[i + 1] = x->dims[i];
+    return tape_expand(t, x, p, x->rank + 1, dims);
+}
+
+duet_var *value(struct graph_run *r, const struct graph_node *n, int i) {
+    int what = i < n->operand_count ? n->operands[i] : GRAPH_NONE;
+    if (what == GRAPH_NONE || r->tape->error) return NULL;
+    if (what < 0) return stored(r, &r->graph->tensors[~what]);
+    if (r->in_rows || graph_has_batch(&r->graph->values[what].shape)) return r->vars[what];
+    const struct param *p = graph_computed(r, what);
+    return p ? duet_parameter(r->tape, p->index) : NULL;
+}
+
+int tensor(struct graph_run *r, const struct graph_node *n, int i) {
+    int what = n->operands[i];
+    if (what == GRAPH_NONE) return DUET_NO_BIAS;
+    if (what < 0) return r->graph->tensors[~what].index;
+    const struct param *p = graph_computed(r, what);
+    return p ? p->index : DUET_NO_BIAS;
+}
+
+duet_var *beside_result(struct graph_run *r, const struct graph_node *n, int i) {
+    duet_var *x = value(r, n, i);
+    int dims[GRAPH_RANK + 1], rank = r->graph->values[n->y].shape.rank + 1;
+    if (!x || !r->in_rows || x->value.rank >= rank || rank > GRAPH_RANK) return x;
+    for (int k = 0; k < rank; k++) {
+        int at = k - rank + x->value.rank;
+        dims[k] = !k ? x->value.dims[0] : at > 0 ? x->value.dims[at] : 1;
+    }
+    return duet_reshape(r->tape, x, rank, dims);
+}
+
+/* Within rows a vector is a row or a column. */
+duet_var *run_matmul(struct graph_run *r, const struct graph_node *n) {
+    duet_var *a = value(r, n, 0), *b = value(r, n, 1);
+    int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
+    if (!a || !b || !r->in_rows) return duet_matmul(r->tape, a, b);
+    const int rows = a->value.dims[0];
+    if (a->value.rank == 2) a = duet_reshape(r->tape, a, 3, (int[]){rows, 1, a->value.dims[1]});
+    if (b->value.rank == 2) b = duet_reshape(r->tape, b, 3, (int[]){rows, b->value.dims[1], 1});
+    duet_var *y = duet_matmul(r->tape, a, b);
+    return y ? duet_reshape(r->tape, y, rank, dims) : NULL;
+}
+
+int draws(struct graph_run *r, const struct graph_node *n) {
+    if (!r->in_rows) return 0;
+    tape_fail(r->tape, fail(ERR_USAGE,
+                            "%s: a value without N is computed of parameters: this op is for "
+                            "samples: give the result an N",
+                            n->op->name));
+    return 1;
+}
