@@ -19,15 +19,13 @@ static duet_params *matrix(duet_rpc_call *call) {
     return params;
 }
 
-static int bye(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(bye) {
     duet_params_free(matrix(call));
     return DUET_OK;
 }
 
 /* linear(x), behind a nap. */
-static int forward(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(forward) {
     duet_tape *t;
     duet_params *params = matrix(call);
     int code = duet_autograd_call_pass(&t, call, params, ROWS);
@@ -38,8 +36,7 @@ static int forward(duet_rpc_call *call, void *context) {
 }
 
 /* Passes x on to the worker that is named, and gives its answer back: this one has no part. */
-static int pass_on(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(pass_on) {
     duet_tape *t;
     struct duet_rpc_value y;
     int code = duet_autograd_call_pass(&t, call, NULL, ROWS);
@@ -54,14 +51,12 @@ static void layer_goes(void *object) {
     (void)object;
 }
 
-static int layer_new(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(layer_new) {
     return duet_rpc_return_object(call, weight, layer_goes);
 }
 
 /* x, x and a constant: a result may be an argument, twice, beside other things. */
-static int mirror(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(mirror) {
     duet_tape *t;
     int code = duet_autograd_call_pass(&t, call, NULL, ROWS);
     if (code) return code;
@@ -71,8 +66,7 @@ static int mirror(duet_rpc_call *call, void *context) {
 }
 
 /* The gradient of this worker's matrix in the context of the call. */
-static int gradient(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(gradient) {
     duet_tensor *g;
     int code = duet_autograd_gradients(&g, duet_autograd_context_of(call), matrix(call), 0);
     if (code) return code;
@@ -82,8 +76,7 @@ static int gradient(duet_rpc_call *call, void *context) {
 }
 
 /* A reference to it; its value. */
-static int parameter(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(parameter) {
     duet_rref *r;
     int code = duet_rref_create_param(&r, duet_rpc_of_call(call), matrix(call), 0);
     if (code) return code;
@@ -92,15 +85,14 @@ static int parameter(duet_rpc_call *call, void *context) {
     return code;
 }
 
-static int contexts(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(contexts) {
     struct duet_rpc_info info;
     duet_rpc_info(duet_rpc_of_call(call), &info);
     return duet_rpc_return(call, duet_rpc_int(info.contexts));
 }
 
-static int leave(duet_rpc_call *call, void *context) {
-    (void)call, (void)context;
+FUNCTION(leave) {
+    (void)call;
     _exit(0);
 }
 
@@ -111,6 +103,8 @@ static const struct duet_rpc_function functions[] = {
     {"leave", leave, NULL, NULL},       {"bye", bye, NULL, NULL},
     {"Layer", layer_new, NULL, NULL},   {"Layer.forward", forward, NULL, NULL}};
 
+static const float X[ROWS * IN] = {1, 2, -3, 0.1f, 5, 0.3f, 7, -0.7f, 0.9f, 1.1f, 1.3f, -11};
+
 static inline duet_tensor *rows(struct worker *w, const float *values) {
     duet_tensor *t;
     GOOD(duet_tensor_create(&t, w->device, DUET_F32, 2, (int[]){ROWS, IN}, values));
@@ -119,6 +113,58 @@ static inline duet_tensor *rows(struct worker *w, const float *values) {
 
 static inline duet_var *mean_of_squares(duet_tape *t, duet_var *y) {
     return duet_mean(t, duet_multiply(t, y, y), NULL, 0, 0);
+}
+
+/* A context with one pass, which has some rows as a leaf. */
+struct pass {
+    duet_autograd_context *context;
+    duet_tape *tape;
+    duet_tensor *x;
+    duet_var *leaf;
+};
+
+static inline struct pass begin_pass(struct worker *w, const float *values) {
+    struct pass p = {.x = rows(w, values)};
+    GOOD(duet_autograd_context_create(&p.context, w->rpc));
+    GOOD(duet_autograd_pass(&p.tape, p.context, NULL, ROWS));
+    GOOD(duet_autograd_keep(p.tape, p.x));
+    p.leaf = duet_leaf(p.tape, p.x);
+    return p;
+}
+
+/* The gradient of a var of this tape. */
+static inline void read_grad(duet_tape *t, const duet_var *x, float *out) {
+    duet_tensor *g;
+    GOOD(duet_var_grad(&g, t, (duet_var *)x));
+    GOOD(duet_tensor_read(g, out));
+    duet_tensor_free(g);
+}
+
+/* What one tape computes of X: the loss of linear(tanh(x)); of it and itself, added; of the matrix
+ * as a leaf, as it is where it comes as a var. */
+enum way { ONCE, TWICE, AS_LEAF };
+
+static inline void on_one_tape(struct worker *w, enum way way, float *dw, float *dx) {
+    duet_tape *t;
+    duet_params *params;
+    duet_tensor *x = rows(w, X), *leaf_of;
+    GOOD(duet_tensor_create(&leaf_of, w->device, DUET_F32, 2, (int[]){OUT, IN}, weight));
+    GOOD(duet_params_create(&params, w->device, &one_param, 1));
+    GOOD(duet_tape_create(&t, w->device));
+    GOOD(duet_tape_begin(t, params, ROWS, DUET_TRAIN));
+    duet_var *leaf = duet_leaf(t, x), *h = duet_tanh(t, leaf), *W = duet_leaf(t, leaf_of);
+    duet_var *y =
+        way == AS_LEAF ? duet_matmul(t, h, duet_transpose(t, W, 0, 1)) : duet_linear(t, h, 0, -1);
+    if (way == TWICE) y = duet_add(t, y, duet_multiply_number(t, y, 1));
+    GOOD(duet_backward(t, mean_of_squares(t, y), NULL));
+    if (way == AS_LEAF)
+        read_grad(t, W, dw);
+    else
+        GOOD(duet_tensor_read(duet_params_grad(params, 0), dw));
+    read_grad(t, leaf, dx);
+    duet_tensor_free(x), duet_tensor_free(leaf_of);
+    duet_tape_free(t);
+    duet_params_free(params);
 }
 
 static inline void all_bye(struct worker *w) {
@@ -156,7 +202,5 @@ static inline int read_gradient(duet_tape *t, const char *worker, float *out) {
     duet_tensor_free(copy);
     return DUET_OK;
 }
-
-static const float X[ROWS * IN] = {1, 2, -3, 0.1f, 5, 0.3f, 7, -0.7f, 0.9f, 1.1f, 1.3f, -11};
 
 #endif

@@ -4,24 +4,6 @@
 
 /* ---- one call, a call passed on, and the same on one tape ---- */
 
-static void on_one_tape(struct worker *w, float *dw, float *dx) {
-    duet_tape *t;
-    duet_params *params;
-    duet_tensor *x = rows(w, X), *g;
-    GOOD(duet_params_create(&params, w->device, &one_param, 1));
-    GOOD(duet_tape_create(&t, w->device));
-    GOOD(duet_tape_begin(t, params, ROWS, DUET_TRAIN));
-    duet_var *leaf = duet_leaf(t, x);
-    duet_var *y = duet_linear(t, duet_tanh(t, leaf), 0, -1);
-    GOOD(duet_backward(t, mean_of_squares(t, y), NULL));
-    GOOD(duet_tensor_read(duet_params_grad(params, 0), dw));
-    GOOD(duet_var_grad(&g, t, leaf));
-    GOOD(duet_tensor_read(g, dx));
-    duet_tensor_free(g), duet_tensor_free(x);
-    duet_tape_free(t);
-    duet_params_free(params);
-}
-
 /* A method of an object there. */
 static void of_layer(struct worker *w, duet_tape *t, const char *to, duet_var *h,
                      struct duet_rpc_value *y) {
@@ -34,21 +16,15 @@ static void of_layer(struct worker *w, duet_tape *t, const char *to, duet_var *h
     duet_rref_free(layer);
 }
 
-enum way { FUNCTION, METHOD };
-
-static void through(struct worker *w, enum way way, const char *to, const char *owner,
+static void through(struct worker *w, int method, const char *to, const char *owner,
                     const float *want_dw, const float *want_dx) {
-    duet_autograd_context *c;
-    duet_tape *t;
+    const struct pass p = begin_pass(w, X);
+    duet_autograd_context *c = p.context;
+    duet_tape *t = p.tape;
     struct duet_rpc_value y;
     float dw[OUT * IN], dx[ROWS * IN];
-    duet_tensor *g;
-    GOOD(duet_autograd_context_create(&c, w->rpc));
-    GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
-    duet_tensor *x = rows(w, X);
-    GOOD(duet_autograd_keep(t, x));
-    duet_var *leaf = duet_leaf(t, x), *h = duet_tanh(t, leaf);
-    if (way == METHOD)
+    duet_var *h = duet_tanh(t, p.leaf);
+    if (method)
         of_layer(w, t, to, h, &y);
     else if (owner)
         GOOD(duet_autograd_sync(t, to, "pass_on", DUET_ARGS(duet_rpc_var(h), duet_rpc_text(owner)),
@@ -59,9 +35,7 @@ static void through(struct worker *w, enum way way, const char *to, const char *
     duet_var *loss = mean_of_squares(t, y.var);
     FAILS(DUET_USAGE, duet_backward(t, loss, NULL), "with duet_autograd_backward");
     GOOD(duet_autograd_backward(c, &loss, 1, 1));
-    GOOD(duet_var_grad(&g, t, leaf));
-    GOOD(duet_tensor_read(g, dx));
-    duet_tensor_free(g);
+    read_grad(t, p.leaf, dx);
     MUST(!memcmp(dx, want_dx, sizeof dx));
     GOOD(read_gradient(t, owner ? owner : to, dw));
     MUST(!memcmp(dw, want_dw, sizeof dw));
@@ -77,14 +51,14 @@ static void through(struct worker *w, enum way way, const char *to, const char *
 static void one_tape(struct worker *w) {
     float dw[OUT * IN], dx[ROWS * IN];
     if (w->rank) return;
-    on_one_tape(w, dw, dx);
+    on_one_tape(w, ONCE, dw, dx);
     for (int i = 0; i < 2; i++) { /* the second time on tapes that were used before */
-        through(w, FUNCTION, "w1", NULL, dw, dx);
-        through(w, FUNCTION, "w0", NULL, dw, dx);
-        through(w, METHOD, "w1", NULL, dw, dx);
-        through(w, FUNCTION, "w1", "w2", dw, dx);
-        through(w, FUNCTION, "w1", "w0", dw, dx);
-        through(w, FUNCTION, "w1", "w1", dw, dx);
+        through(w, 0, "w1", NULL, dw, dx);
+        through(w, 0, "w0", NULL, dw, dx);
+        through(w, 1, "w1", NULL, dw, dx);
+        through(w, 0, "w1", "w2", dw, dx);
+        through(w, 0, "w1", "w0", dw, dx);
+        through(w, 0, "w1", "w1", dw, dx);
     }
     none_left(w);
     all_bye(w);
@@ -97,35 +71,28 @@ Test(autograd, gradients_are_those_of_one_tape, .timeout = 60) {
 /* ---- results of all kinds ---- */
 
 static void lists(struct worker *w) {
-    duet_autograd_context *c;
-    duet_tape *t;
     struct duet_rpc_value y, unused;
     float back[ROWS * IN];
-    duet_tensor *g;
     if (w->rank) return;
-    GOOD(duet_autograd_context_create(&c, w->rpc));
-    GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
-    duet_tensor *x = rows(w, X);
-    GOOD(duet_autograd_keep(t, x));
-    duet_var *leaf = duet_leaf(t, x);
+    const struct pass p = begin_pass(w, X);
+    duet_tape *t = p.tape;
+    duet_var *leaf = p.leaf;
     GOOD(duet_autograd_sync(t, "w1", "mirror", DUET_ARGS(duet_rpc_var(leaf)), 0, &y));
     MUST(y.count == 3 && y.items[0].type == DUET_RPC_VAR && y.items[2].integer == 7);
     /* Whose result nobody uses: backward does not go there, nor wait for it. */
     GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_var(leaf)), 0, &unused));
     duet_var *sum = duet_add(t, y.items[0].var, duet_multiply_number(t, y.items[1].var, 2));
     duet_var *roots[2] = {duet_sum(t, sum, NULL, 0, 0), duet_sum(t, leaf, NULL, 0, 0)};
-    GOOD(duet_autograd_backward(c, roots, 2, 0));
-    GOOD(duet_var_grad(&g, t, leaf));
-    GOOD(duet_tensor_read(g, back));
+    GOOD(duet_autograd_backward(p.context, roots, 2, 0));
+    read_grad(t, leaf, back);
     for (int i = 0; i < ROWS * IN; i++)
         MUST(back[i] == 4, "%g", (double)back[i]);
-    duet_tensor_free(g);
     FAILS(DUET_USAGE, read_gradient(t, "w1", back), "has none of w here");
     duet_rpc_value_free(&y);
-    duet_autograd_context_free(c);
+    duet_autograd_context_free(p.context);
     none_left(w);
     /* Without a context the same functions compute. */
-    x = rows(w, X);
+    duet_tensor *x = rows(w, X);
     GOOD(duet_rpc_sync(w->rpc, "w1", "forward", DUET_ARGS(duet_rpc_tensor(x)), 0, &y));
     MUST(y.type == DUET_RPC_TENSOR && duet_tensor_dim(y.tensor, 1) == OUT);
     duet_rpc_value_free(&y);

@@ -1,29 +1,16 @@
 /* Calls: values there and back, nested calls to any depth, futures, deadlines, and the words of
  * what goes wrong. */
 #include "rpc/wire.h"
-#include "tests/rpc/workers.h"
+#include "tests/rpc/functions.h"
 
-static int echo(duet_rpc_call *call, void *context) {
-    (void)context;
-    return duet_rpc_return(call, duet_rpc_list(duet_rpc_arg(call, 0), duet_rpc_arg_count(call)));
-}
-
-static int add(duet_rpc_call *call, void *context) {
-    (void)context;
-    return duet_rpc_return(call,
-                           duet_rpc_int(duet_rpc_arg_int(call, 0) + duet_rpc_arg_int(call, 1)));
-}
-
-static int scale(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(scale) {
     duet_tensor *t = duet_rpc_arg_tensor(call, 0);
     int code = duet_tensor_scale(t, (float)duet_rpc_arg_number(call, 1));
     return code ? code : duet_rpc_return(call, duet_rpc_tensor(t));
 }
 
 /* Calls the next worker, and so on: depth calls at once, two threads a worker. */
-static int descend(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(descend) {
     struct duet_rpc_value result = {0};
     duet_rpc *rpc = duet_rpc_of_call(call);
     int64_t depth = duet_rpc_arg_int(call, 0);
@@ -33,33 +20,26 @@ static int descend(duet_rpc_call *call, void *context) {
     return code ? code : duet_rpc_return(call, duet_rpc_int(result.integer + 1));
 }
 
-static int nap(duet_rpc_call *call, void *context) {
-    (void)context;
-    usleep((useconds_t)(duet_rpc_arg_number(call, 0) * 1e6));
-    return duet_rpc_return(call, duet_rpc_int(1));
-}
-
-static int refuse(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(refuse) {
     int64_t code = duet_rpc_arg_int(call, 0);
     return code < 0 ? (int)code : fail((int)code, "the cat sat on it");
 }
 
-static int silent(duet_rpc_call *call, void *context) {
-    (void)call, (void)context;
+FUNCTION(silent) {
+    (void)call;
     return DUET_FAILED;
 }
 
-static int twice(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(twice) {
     duet_rpc_return(call, duet_rpc_int(1));
     return duet_rpc_return(call, duet_rpc_int(2));
 }
 
-static const struct duet_rpc_function functions[] = {
-    {"echo", echo, NULL, NULL},       {"add", add, NULL, NULL},      {"scale", scale, NULL, NULL},
-    {"descend", descend, NULL, NULL}, {"nap", nap, NULL, NULL},      {"refuse", refuse, NULL, NULL},
-    {"twice", twice, NULL, NULL},     {"silent", silent, NULL, NULL}};
+static const struct duet_rpc_function functions[] = {{"scale", scale, NULL, NULL},
+                                                     {"descend", descend, NULL, NULL},
+                                                     {"refuse", refuse, NULL, NULL},
+                                                     {"twice", twice, NULL, NULL},
+                                                     {"silent", silent, NULL, NULL}};
 
 static void values(struct worker *w) {
     float x[3] = {1, 2, 3}, back[3];

@@ -21,8 +21,7 @@ static void *end_it(void *context) {
 }
 
 /* The call to w2 takes long to write. */
-static int overtaken(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(overtaken) {
     enum { BYTES = 16 << 20 };
     duet_tape *t;
     pthread_t thread;
@@ -61,8 +60,7 @@ Test(contexts, an_end_that_overtakes_a_call_comes_again, .timeout = 60) {
 
 static duet_params *averaged;
 
-static int pass_of_ddp(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(pass_of_ddp) {
     duet_tape *t;
     FAILS(DUET_USAGE, duet_autograd_call_pass(&t, call, averaged, ROWS), "have a duet_ddp");
     return DUET_OK;

@@ -1,42 +1,35 @@
-/* Workers that die, stop, leave early or never come: each ends in one line that names them. */
+/* Workers that die, stop, leave early or never come, calls that are late and values too large: each
+ * ends in one line that names what is wrong. */
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "rpc/proof.h"
-#include "tests/rpc/workers.h"
+#include "tests/rpc/functions.h"
 
-static int die(duet_rpc_call *call, void *context) {
-    (void)call, (void)context;
-    raise(SIGKILL);
-    return DUET_OK;
+FUNCTION(size) {
+    return duet_rpc_return(call, duet_rpc_bytes("", (size_t)duet_rpc_arg_int(call, 0)));
 }
 
-static int nap(duet_rpc_call *call, void *context) {
-    (void)context;
-    usleep((useconds_t)(duet_rpc_arg_number(call, 0) * 1e6));
-    return DUET_OK;
-}
+static const struct duet_rpc_function functions[] = {{"size", size, NULL, NULL}};
 
-static int pid(duet_rpc_call *call, void *context) {
-    (void)context;
-    return duet_rpc_return(call, duet_rpc_int(getpid()));
-}
-
-static const struct duet_rpc_function functions[] = {
-    {"die", die, NULL, NULL}, {"nap", nap, NULL, NULL}, {"pid", pid, NULL, NULL}};
+/* ---- one dies ---- */
 
 static int begun[2]; /* a pipe: w1 says that its init is over */
 
-/* w2 dies in a call of w0; w0 is told at once, later calls fail at once, and so does shutdown. The
- * init of a worker fails where another one dies before it is over. */
+/* w2 dies in a call of w0; w0 is told at once, later calls fail at once, as all that is done with a
+ * reference to w2, and so does shutdown. The init of a worker fails where another one dies before
+ * it is over. */
 static void one_dies(struct worker *w) {
     struct duet_rpc_value got;
     duet_future *f;
+    duet_rref *r, *other;
     char word = 0;
     if (w->rank == 1) MUST(write(begun[1], &word, 1) == 1);
     if (w->rank == 0) {
         MUST(read(begun[0], &word, 1) == 1);
+        GOOD(duet_remote(&r, w->rpc, "w2", "Thing", DUET_NO_ARGS, 0));
+        GOOD(duet_rref_wait(r, 0));
         GOOD(duet_rpc_async(&f, w->rpc, "w2", "nap", DUET_ARGS(duet_rpc_number(9)), 0));
         double began = duet_time();
         FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w2", "die", DUET_NO_ARGS, 0, &got),
@@ -45,13 +38,20 @@ static void one_dies(struct worker *w) {
         FAILS(DUET_PEER, duet_future_wait(f, &got), "rpc: nap: worker 'w2' is gone");
         FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w2", "pid", DUET_NO_ARGS, 0, &got), "w2");
         duet_future_free(f);
+        FAILS(DUET_PEER, duet_rref_sync(r, "add", DUET_NO_ARGS, 0, &got), "Thing.add: worker 'w2'");
+        FAILS(DUET_PEER, duet_rref_to_here(r, 0, &got), "worker 'w2' is gone");
+        FAILS(DUET_PEER, duet_rref_wait(r, 0), "worker 'w2' is gone");
+        FAILS(DUET_PEER, duet_remote(&other, w->rpc, "w2", "Thing", DUET_NO_ARGS, 0), "'w2'");
+        FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w0", "nap", DUET_ARGS(duet_rpc_rref(r)), 0, &got),
+              "'w2'");
+        duet_rref_free(r);
     }
     FAILS(DUET_PEER, duet_rpc_shutdown(&w->rpc, 1, 0), "worker 'w");
 }
 
 Test(faults, a_killed_worker_is_named, .timeout = 30) {
     cr_assert_eq(pipe(begun), 0);
-    HAVE(functions);
+    HAVE_COMMON;
     alone(3, one_dies, (int[]){0, 0, SIGKILL});
 }
 
@@ -83,22 +83,11 @@ static void one_stops(struct worker *w) {
 
 Test(faults, a_stopped_worker_is_noticed, .timeout = 30) {
     worker_silence = 2;
-    HAVE(functions);
+    HAVE_COMMON;
     alone(2, one_stops, NULL);
 }
 
-static void one_leaves(struct worker *w) {
-    int code = DUET_OK;
-    while (!w->rank && !code)
-        code = duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0, NULL);
-    MUST(w->rank || (code == DUET_PEER && strstr(duet_error(), "worker 'w1' has left")));
-    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
-}
-
-Test(faults, one_that_leaves_early_is_named, .timeout = 30) {
-    HAVE(functions);
-    alone(2, one_leaves, NULL);
-}
+/* ---- one leaves ---- */
 
 /* Nobody who shuts down gracefully waits for one that has left, whatever the timeout. */
 static void two_stay(struct worker *w) {
@@ -111,50 +100,102 @@ static void two_stay(struct worker *w) {
 }
 
 Test(faults, a_graceful_end_names_who_has_left, .timeout = 30) {
-    HAVE(functions);
+    HAVE_COMMON;
     alone(3, two_stay, NULL);
+}
+
+/* w0 has calls under way in both directions, and goes. */
+static void one_leaves_at_once(struct worker *w) {
+    duet_future *f;
+    if (w->rank == 1) {
+        FAILS(DUET_PEER,
+              duet_rpc_sync(w->rpc, "w0", "nap", DUET_ARGS(duet_rpc_number(0.3)), 0, NULL),
+              "rpc: nap: worker 'w0' has left");
+        raise(SIGKILL); /* its nap is long */
+    }
+    GOOD(duet_rpc_async(&f, w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(20)), 0));
+    duet_future_free(f); /* nobody waits for it */
+    usleep(100000);      /* so that the call of w1 has come */
+    double began = duet_time();
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+    MUST(duet_time() - began < 10 && !w->rpc);
+}
+
+Test(faults, leaving_at_once_waits_for_no_call_from_here, .timeout = 30) {
+    HAVE_COMMON;
+    alone(2, one_leaves_at_once, (int[]){0, SIGKILL});
+}
+
+/* A graceful one waits for calls of others, too, that nobody waits for. */
+static void all_leave(struct worker *w) {
+    duet_future *f[3];
+    for (int i = 0; i < 3; i++) {
+        const char *to = i == 2 ? "w0" : "w1";
+        GOOD(duet_rpc_async(&f[i], w->rpc, to, "nap", DUET_ARGS(duet_rpc_number(0.2)), 0));
+        duet_future_free(f[i]);
+    }
+    double began = duet_time();
+    GOOD(duet_rpc_shutdown(&w->rpc, 1, 0));
+    MUST(duet_time() - began > 0.15, "%g s", duet_time() - began);
+}
+
+Test(faults, leaving_together_waits_for_all_calls, .timeout = 30) {
+    HAVE_COMMON;
+    alone(2, all_leave, NULL);
+}
+
+/* One does not come: the others' shutdown ends at its deadline, and names it. */
+static void comes_late(struct worker *w) {
+    if (w->rank < 2)
+        FAILS(DUET_TIMEOUT, duet_rpc_shutdown(&w->rpc, 1, 2), "worker 'w2' did not come in time");
+    else
+        usleep(3000 * 1000);
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+}
+
+Test(faults, a_shutdown_names_who_does_not_come, .timeout = 30) {
+    worker_abrupt = 1;
+    COMMON_WORKERS(3, comes_late);
 }
 
 /* ---- names of the library ---- */
 
-static const char *const own[] = {"duet.to_here",        "duet.wait",     "duet.begin",
-                                  "duet.leave",          "duet.backward", "duet.Optimizer",
-                                  "duet.Optimizer.step", "duet.nothing"};
 #define REFUSED(call) FAILS(DUET_USAGE, call, "names that begin with 'duet.' are the library's")
 
 static void call_own(struct worker *w) {
+    static const char *const own[] = {"duet.to_here", "duet.leave", "duet.Optimizer",
+                                      "duet.nothing"};
     duet_autograd_context *c;
     struct duet_rpc_function f = {"duet.mine", nap, NULL, NULL};
     duet_tape *t;
     duet_future *future;
     duet_rref *r;
-    struct duet_rpc_value got;
     if (w->rank) return;
     GOOD(duet_autograd_context_create(&c, w->rpc));
     GOOD(duet_autograd_pass(&t, c, NULL, 1));
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        for (int to = 0; to < 2; to++) {
-            const char *name = duet_rpc_name(w->rpc, to);
-            REFUSED(duet_rpc_sync(w->rpc, name, own[i], DUET_NO_ARGS, 0, &got));
-            REFUSED(duet_rpc_async(&future, w->rpc, name, own[i], DUET_NO_ARGS, 0));
-            REFUSED(duet_remote(&r, w->rpc, name, own[i], DUET_NO_ARGS, 0));
-            REFUSED(duet_autograd_sync(t, name, own[i], DUET_NO_ARGS, 0, &got));
-            REFUSED(duet_autograd_async(&future, t, name, own[i], DUET_NO_ARGS, 0));
-            REFUSED(duet_autograd_remote(&r, t, name, own[i], DUET_NO_ARGS, 0));
-        }
+    for (int i = 0; i < 8; i++) {
+        const char *to = duet_rpc_name(w->rpc, i / 4), *name = own[i % 4];
+        REFUSED(duet_rpc_sync(w->rpc, to, name, DUET_NO_ARGS, 0, NULL));
+        REFUSED(duet_rpc_async(&future, w->rpc, to, name, DUET_NO_ARGS, 0));
+        REFUSED(duet_remote(&r, w->rpc, to, name, DUET_NO_ARGS, 0));
+        REFUSED(duet_autograd_sync(t, to, name, DUET_NO_ARGS, 0, NULL));
+        REFUSED(duet_autograd_async(&future, t, to, name, DUET_NO_ARGS, 0));
+        REFUSED(duet_autograd_remote(&r, t, to, name, DUET_NO_ARGS, 0));
+    }
     REFUSED(duet_rref_create_object(&r, w->rpc, "duet.Optimizer", c, NULL));
     REFUSED(duet_rpc_register(w->rpc, &f));
     duet_autograd_context_free(c);
 }
 
 Test(faults, no_program_calls_the_librarys_own, .timeout = 30) {
-    WORKERS(2, call_own, functions);
+    COMMON_WORKERS(2, call_own);
 }
 
-/* ---- the timeout of a remote call ---- */
+/* ---- what is late, and what is too large ---- */
 
 static void too_late(struct worker *w) {
     const struct duet_rpc_value s = duet_rpc_number(0.5);
+    const size_t most = (size_t)18 << 30;
     struct duet_rpc_value got;
     duet_rref *r;
     if (w->rank) return;
@@ -168,11 +209,24 @@ static void too_late(struct worker *w) {
     GOOD(duet_remote(&r, w->rpc, "w1", "nap", &s, 1, -1)); /* none */
     GOOD(duet_rref_to_here(r, 5, &got));
     duet_rref_free(r);
+    for (int i = 0; i < 5; i++) /* the answers still come, while other calls are made */
+        FAILS(DUET_TIMEOUT, duet_rpc_sync(w->rpc, "w1", "nap", &s, 1, 0.01, &got),
+              "rpc: worker 'w1': nap: "); /* or it says that its caller has given up */
+    GOOD(duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.1)), 0, &got));
+    MUST(got.integer == 7);
+    FAILS(DUET_USAGE,
+          duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_bytes("", most)), 0, &got),
+          "rpc: values of more than 18253611008 bytes do not go in a message");
+    FAILS(DUET_USAGE,
+          duet_rpc_sync(w->rpc, "w1", "size", DUET_ARGS(duet_rpc_int((int64_t)most)), 0, &got),
+          "rpc: worker 'w1': size: rpc: values of");
 }
 
 Test(faults, a_value_that_was_not_made_in_time_is_none, .timeout = 30) {
     WORKERS(2, too_late, functions);
 }
+
+/* ---- init ---- */
 
 static int refused(int rank, int n, const char *name, double timeout_s, const char *words) {
     duet_rpc *rpc;
@@ -187,23 +241,22 @@ Test(faults, init_names_who_is_missing_or_twice, .timeout = 30) {
     set_secret();
     if (!(p[0] = fork())) _exit(refused(0, 3, "w0", 0.5, "rank 1, 2 did not come within 0.5 s"));
     cr_expect_eq(status_of(p[0]), 0);
+    double began = duet_time();
     for (int r = 0; r < 2; r++)
         if (!(p[r] = fork())) _exit(refused(r, 2, "twin", 20, "are both named 'twin'"));
-    cr_expect_eq(status_of(p[0]), 0);
-    cr_expect_eq(status_of(p[1]), 0);
+    for (int r = 0; r < 2; r++)
+        cr_expect_eq(status_of(p[r]), 0);
     if (!(p[0] = fork()))
         _exit(refused(0, 2, "w0", 20, "worker 'w63' has rank 63 in a world of 2"));
     usleep(300000); /* it waits when the wrong one comes */
-    double began = duet_time();
     refused(63, 2, "w63", 20, "rank 63 of 2 workers: give 0 to n - 1");
     cr_expect_eq(status_of(p[0]), 0);
     for (int r = 0; r < 2; r++)
         if (!(p[r] = fork())) _exit(refused(2 * r, 2 + r, "w", 20, "was started for"));
-    cr_expect_eq(status_of(p[0]), 0);
-    cr_expect_eq(status_of(p[1]), 0);
-    cr_expect_lt(duet_time() - began, 10, "init has waited for its timeout");
+    for (int r = 0; r < 2; r++)
+        cr_expect_eq(status_of(p[r]), 0);
+    cr_expect_lt(duet_time() - began, 15, "init has waited for its timeout");
     refused(0, 1, "no good", 1, "worker name 'no good'");
-    refused(2, 2, "w", 1, "rank 2 of 2 workers");
 }
 
 /* Says something to every socket of this job that listens. Returns how many it reached. */
@@ -218,9 +271,9 @@ static int say_junk_to_all(void) {
         if (!at || sscanf(at + 1, "%99s", name) != 1) continue;
         struct sockaddr_un to = {.sun_family = AF_UNIX};
         memcpy(to.sun_path + 1, name, strlen(name));
-        socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+        socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
         int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (!connect(s, (struct sockaddr *)&to, size)) {
+        if (!connect(s, (struct sockaddr *)&to, bytes)) {
             ssize_t sent = send(s, junk, sizeof junk, MSG_NOSIGNAL);
             while (sent > 0 && recv(s, junk, sizeof junk, 0) > 0) /* the hello, and then the end */
                 ;
@@ -241,7 +294,7 @@ static void only_call(struct worker *w) {
 /* While a worker waits for the other, somebody knocks who is none. */
 Test(faults, a_stranger_is_cut_off, .timeout = 30) {
     pid_t p[2];
-    HAVE(functions);
+    HAVE_COMMON;
     set_secret();
     for (int r = 0; r < 2; r++) {
         p[r] = start_one(r, 2, only_call);

@@ -4,36 +4,17 @@
 #include "rpc/lifetime.h"
 #include "rpc/links.h"
 #include "rpc/message.h"
-#include "tests/rpc/workers.h"
-
-static int echo(duet_rpc_call *call, void *context) {
-    (void)context;
-    return duet_rpc_return(call, duet_rpc_list(duet_rpc_arg(call, 0), duet_rpc_arg_count(call)));
-}
-
-static int new_object(duet_rpc_call *call, void *context) {
-    (void)context;
-    return duet_rpc_return_object(call, malloc(8), free);
-}
-
-static int get(duet_rpc_call *call, void *context) {
-    (void)context;
-    MUST(duet_rpc_self(call)); /* a method has its object */
-    return duet_rpc_return(call, duet_rpc_rref(duet_rpc_arg_rref(call, 0)));
-}
+#include "tests/rpc/functions.h"
 
 static int done; /* at w0: w2 needs it no more */
 
-static int set_done(duet_rpc_call *call, void *context) {
-    (void)call, (void)context;
+FUNCTION(set_done) {
+    (void)call;
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
     return DUET_OK;
 }
 
-static const struct duet_rpc_function functions[] = {{"done", set_done, NULL, NULL},
-                                                     {"echo", echo, NULL, NULL},
-                                                     {"Obj", new_object, NULL, NULL},
-                                                     {"Obj.get", get, NULL, NULL}};
+static const struct duet_rpc_function functions[] = {{"done", set_done, NULL, NULL}};
 
 /* ---- the liar ---- */
 
@@ -75,7 +56,7 @@ static void put_value(struct wire_out *w, int depth) {
     }
     case DUET_RPC_RREF: {
         struct wire_rref r = {number(), (uint32_t)(draw(5) ? draw(3) : number()), ""};
-        strcpy(r.type, draw(2) ? "Obj" : "duet.Optimizer");
+        strcpy(r.type, draw(2) ? "Thing" : "duet.Optimizer");
         if (!draw(20)) memset(r.type, 'x', sizeof r.type);
         wire_put(w, &r, sizeof r);
         break;
@@ -90,18 +71,10 @@ static void put_value(struct wire_out *w, int depth) {
 }
 
 static void draw_call(struct message *m) {
-    static const char *const names[] = {"echo",
-                                        "Obj",
-                                        "Obj.get",
-                                        "nosuch",
-                                        "duet.to_here",
-                                        "duet.wait",
-                                        "duet.leave",
-                                        "duet.begin",
-                                        "duet.backward",
-                                        "duet.Optimizer",
-                                        "duet.Optimizer.step",
-                                        "duet.Optimizer.set_lr"};
+    static const char *const names[] = {
+        "echo",          "Thing",          "Thing.add",           "nosuch",
+        "duet.to_here",  "duet.wait",      "duet.leave",          "duet.begin",
+        "duet.backward", "duet.Optimizer", "duet.Optimizer.step", "duet.Optimizer.set_lr"};
     const uint64_t mine = (uint64_t)1 << ID_BITS;
     m->text = names[draw(sizeof names / sizeof *names)];
     m->timeout = draw(2) ? 0 : draw(3) ? draw(1000000000) : number();

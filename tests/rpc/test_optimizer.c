@@ -19,14 +19,11 @@ static void steps(struct worker *w) {
     GOOD(duet_params_create(&params, w->device, &one_param, 1));
     GOOD(duet_optimizer_create(&here, params, &options));
     for (int step = 0; step < 4; step++) {
-        duet_autograd_context *c;
-        duet_tape *t;
+        const struct pass p = begin_pass(w, X);
+        duet_autograd_context *c = p.context;
+        duet_tape *t = p.tape;
         struct duet_rpc_value y;
-        GOOD(duet_autograd_context_create(&c, w->rpc));
-        GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
-        duet_tensor *x = rows(w, X);
-        GOOD(duet_autograd_keep(t, x));
-        GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_tensor(x)), 0, &y));
+        GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_tensor(p.x)), 0, &y));
         duet_var *loss = mean_of_squares(t, y.var);
         GOOD(duet_autograd_backward(c, &loss, 1, 0));
         GOOD(duet_distributed_optimizer_set_lr(o, duet_lr_step(0.1, 2, 0.5, step)));
@@ -77,15 +74,13 @@ static duet_params *three(duet_rpc_call *call) {
     return params;
 }
 
-static int three_bye(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(three_bye) {
     duet_params_free(three(call));
     return DUET_OK;
 }
 
 /* factor * linear(x), with the bias or without. */
-static int scaled(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(scaled) {
     duet_tape *t;
     int code = duet_autograd_call_pass(&t, call, three(call), ROWS);
     if (code) return code;
@@ -94,8 +89,7 @@ static int scaled(duet_rpc_call *call, void *context) {
     return duet_rpc_return(call, duet_rpc_var(duet_multiply(t, duet_parameter(t, 2), y)));
 }
 
-static int one_of_three(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(one_of_three) {
     duet_rref *r;
     int code = duet_rref_create_param(&r, duet_rpc_of_call(call), three(call),
                                       (int)duet_rpc_arg_int(call, 0));
@@ -111,19 +105,14 @@ static const struct duet_rpc_function of_three[] = {{"scaled", scaled, NULL, NUL
                                                     {"bye", three_bye, NULL, NULL}};
 
 static void step_there(struct worker *w, duet_distributed_optimizer *o, int with_bias) {
-    duet_autograd_context *c;
-    duet_tape *t;
+    const struct pass p = begin_pass(w, X);
     struct duet_rpc_value y;
-    GOOD(duet_autograd_context_create(&c, w->rpc));
-    GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
-    duet_tensor *x = rows(w, X);
-    GOOD(duet_autograd_keep(t, x));
-    GOOD(duet_autograd_sync(t, "w1", "scaled",
-                            DUET_ARGS(duet_rpc_tensor(x), duet_rpc_int(with_bias)), 0, &y));
-    duet_var *loss = mean_of_squares(t, y.var);
-    GOOD(duet_autograd_backward(c, &loss, 1, 0));
-    GOOD(duet_distributed_optimizer_step(o, c));
-    duet_autograd_context_free(c);
+    GOOD(duet_autograd_sync(p.tape, "w1", "scaled",
+                            DUET_ARGS(duet_rpc_tensor(p.x), duet_rpc_int(with_bias)), 0, &y));
+    duet_var *loss = mean_of_squares(p.tape, y.var);
+    GOOD(duet_autograd_backward(p.context, &loss, 1, 0));
+    GOOD(duet_distributed_optimizer_step(o, p.context));
+    duet_autograd_context_free(p.context);
 }
 
 /* Here the factor is no parameter at all. */

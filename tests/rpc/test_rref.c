@@ -1,38 +1,12 @@
-/* References: objects that live as long as anybody has one, values, the three proxies. */
-#include "tests/rpc/workers.h"
+/* References: objects that live as long as anybody has one, values, the three proxies; and what
+ * holds on to what: a method to its object, a message that is not sent to its references, the pool
+ * to its limit, a worker to the function that runs in it, and what is kept to its worker. */
+#include <math.h>
 
-struct counter {
-    int64_t value;
-};
-static int alive; /* counters in this process */
-
-static void destroy(void *object) {
-    __atomic_fetch_sub(&alive, 1, __ATOMIC_SEQ_CST);
-    free(object);
-}
-
-static int counter_new(duet_rpc_call *call, void *context) {
-    (void)context;
-    struct counter *c = malloc(sizeof *c);
-    c->value = duet_rpc_arg_int(call, 0);
-    __atomic_fetch_add(&alive, 1, __ATOMIC_SEQ_CST);
-    if (c->value < 0) {
-        destroy(c);
-        return fail(ERR_USAGE, "a counter begins at 0 or above");
-    }
-    if (c->value > 1000) usleep(100000);
-    return duet_rpc_return_object(call, c, destroy);
-}
-
-static int counter_add(duet_rpc_call *call, void *context) {
-    (void)context;
-    struct counter *c = duet_rpc_self(call);
-    return duet_rpc_return(call, duet_rpc_int(c->value += duet_rpc_arg_int(call, 0)));
-}
+#include "tests/rpc/functions.h"
 
 /* Uses a reference that it was given. */
-static int use(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(use) {
     struct duet_rpc_value got;
     duet_rref *r = duet_rpc_arg_rref(call, 0);
     int code = duet_rref_sync(r, "add", DUET_ARGS(duet_rpc_int(10)), 0, &got);
@@ -41,8 +15,7 @@ static int use(duet_rpc_call *call, void *context) {
 
 /* Keeps it beyond the call and gives it back, or releases it. */
 static duet_rref *kept;
-static int keep(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(keep) {
     struct duet_rpc_value *v = (struct duet_rpc_value *)duet_rpc_arg(call, 0);
     if (v->type == DUET_RPC_RREF) {
         kept = v->rref;
@@ -54,34 +27,53 @@ static int keep(duet_rpc_call *call, void *context) {
     return DUET_OK;
 }
 
-static int square(duet_rpc_call *call, void *context) {
-    (void)context;
-    double x = duet_rpc_arg_number(call, 0);
-    return duet_rpc_return(call, duet_rpc_number(x * x));
+static int64_t seen_value; /* by the slow method, at its end; -1: the thing was gone */
+FUNCTION(thing_slow) {
+    const int64_t *thing = duet_rpc_self(call);
+    usleep(300000);
+    int there = __atomic_load_n(&alive, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&seen_value, there ? *thing : -1, __ATOMIC_SEQ_CST);
+    return DUET_OK;
+}
+FUNCTION(seen) {
+    return duet_rpc_return(call, duet_rpc_int(__atomic_load_n(&seen_value, __ATOMIC_SEQ_CST)));
 }
 
-static int count_alive(duet_rpc_call *call, void *context) {
-    (void)context;
-    return duet_rpc_return(call, duet_rpc_int(__atomic_load_n(&alive, __ATOMIC_SEQ_CST)));
+/* Returns a reference; with an argument it fails then. */
+FUNCTION(gives) {
+    duet_rref *r;
+    GOOD(duet_rref_create_object(&r, duet_rpc_of_call(call), "Thing", thing_of(7), thing_goes));
+    int code = duet_rpc_return(call, duet_rpc_rref(r));
+    duet_rref_free(r);
+    return duet_rpc_arg_count(call) ? fail(DUET_FAILED, "after its result") : code;
 }
 
-static const struct duet_rpc_function functions[] = {{"Counter", counter_new, NULL, NULL},
-                                                     {"Counter.add", counter_add, NULL, NULL},
-                                                     {"use", use, NULL, NULL},
+static int now_run, most_run;
+FUNCTION(one_of_few) {
+    int n = __atomic_add_fetch(&now_run, 1, __ATOMIC_SEQ_CST);
+    if (n > __atomic_load_n(&most_run, __ATOMIC_SEQ_CST))
+        __atomic_store_n(&most_run, n, __ATOMIC_SEQ_CST);
+    usleep(50000);
+    __atomic_sub_fetch(&now_run, 1, __ATOMIC_SEQ_CST);
+    return duet_rpc_return(call, duet_rpc_int(__atomic_load_n(&most_run, __ATOMIC_SEQ_CST)));
+}
+
+FUNCTION(ends_worker) {
+    duet_rpc *rpc = duet_rpc_of_call(call);
+    int code = duet_rpc_shutdown(&rpc, 1, 0);
+    MUST(rpc == duet_rpc_of_call(call));
+    return code;
+}
+
+static const struct duet_rpc_function functions[] = {{"use", use, NULL, NULL},
                                                      {"keep", keep, NULL, NULL},
-                                                     {"square", square, NULL, NULL},
-                                                     {"alive", count_alive, NULL, NULL}};
+                                                     {"Thing.slow", thing_slow, NULL, NULL},
+                                                     {"seen", seen, NULL, NULL},
+                                                     {"gives", gives, NULL, NULL},
+                                                     {"one_of_few", one_of_few, NULL, NULL},
+                                                     {"ends_worker", ends_worker, NULL, NULL}};
 
-/* Worker w1 has `wanted` counters, at the latest after a few messages. An object ends on its
- * device, which a function that waited for that would keep. */
-static void lives(struct worker *w, int wanted) {
-    struct duet_rpc_value got = {.integer = -1};
-    for (int i = 0; i < 300 && got.integer != wanted; i++) {
-        if (i) usleep(10000);
-        GOOD(duet_rpc_sync(w->rpc, "w1", "alive", DUET_NO_ARGS, 0, &got));
-    }
-    MUST(got.integer == wanted, "%lld counters, not %d", (long long)got.integer, wanted);
-}
+/* ---- objects ---- */
 
 static void proxies(duet_rref *c) {
     struct duet_rpc_value got;
@@ -105,7 +97,7 @@ static void objects(struct worker *w) {
     duet_rref *c;
     void *object;
     if (w->rank) return;
-    GOOD(duet_remote(&c, w->rpc, "w1", "Counter", DUET_ARGS(duet_rpc_int(5)), 0));
+    GOOD(duet_remote(&c, w->rpc, "w1", "Thing", DUET_ARGS(duet_rpc_int(5)), 0));
     MUST(duet_rref_owner(c) == 1);
     GOOD(duet_rref_wait(c, 0));
     MUST(duet_rref_confirmed(c));
@@ -116,19 +108,19 @@ static void objects(struct worker *w) {
                            &got));
         MUST(got.integer == 18 + 10 * to);
     }
-    FAILS(DUET_USAGE, duet_rref_to_here(c, 0, &got), "object of 'Counter'");
+    FAILS(DUET_USAGE, duet_rref_to_here(c, 0, &got), "object of 'Thing'");
     FAILS(DUET_USAGE, duet_rref_local_object(c, &object), "the owner is 'w1'");
-    FAILS(DUET_USAGE, duet_rref_sync(c, "sub", DUET_NO_ARGS, 0, &got), "Counter.sub");
-    FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w1", "Counter", DUET_ARGS(duet_rpc_int(1)), 0, &got),
-          "call it by duet_remote");
+    FAILS(DUET_USAGE, duet_rref_sync(c, "sub", DUET_NO_ARGS, 0, &got), "Thing.sub");
+    FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w1", "Thing", DUET_ARGS(duet_rpc_int(1)), 0, &got),
+          "rpc: worker 'w1': Thing: it returns an object: call it by duet_remote");
     GOOD(duet_rpc_sync(w->rpc, "w2", "keep", DUET_ARGS(duet_rpc_rref(c)), 0, &got));
     MUST(got.type == DUET_RPC_RREF && duet_rref_owner(got.rref) == 1);
     duet_rref_free(c);
-    lives(w, 1);
+    lives(w, "w1", 1);
     duet_rpc_value_free(&got); /* now w2 alone has it */
-    lives(w, 1);
+    lives(w, "w1", 1);
     GOOD(duet_rpc_sync(w->rpc, "w2", "keep", DUET_ARGS(duet_rpc_none()), 0, NULL));
-    lives(w, 0);
+    lives(w, "w1", 0);
     duet_rpc_info(w->rpc, &info);
     MUST(info.owned == 0);
 }
@@ -140,14 +132,14 @@ Test(rref, an_object_lives_as_long_as_anybody_has_it, .timeout = 60) {
 static void wrong(struct worker *w) {
     struct duet_rpc_value got;
     duet_rref *bad, *slow;
-    GOOD(duet_remote(&bad, w->rpc, "w1", "Counter", DUET_ARGS(duet_rpc_int(-1)), 0));
+    GOOD(duet_remote(&bad, w->rpc, "w1", "Thing", DUET_ARGS(duet_rpc_int(-1)), 0));
     FAILS(DUET_USAGE, duet_rref_sync(bad, "add", DUET_ARGS(duet_rpc_int(1)), 0, &got),
-          "a counter begins at 0");
+          "a thing begins at 0");
     duet_rref_free(bad);
     GOOD(duet_remote(&bad, w->rpc, "w1", "nothing", DUET_NO_ARGS, 0));
     FAILS(DUET_USAGE, duet_rref_to_here(bad, 0, &got), "no function of this name");
     duet_rref_free(bad);
-    GOOD(duet_remote(&slow, w->rpc, "w1", "Counter", DUET_ARGS(duet_rpc_int(2000)), 0));
+    GOOD(duet_remote(&slow, w->rpc, "w1", "Thing", DUET_ARGS(duet_rpc_int(2000)), 0));
     FAILS(DUET_TIMEOUT, duet_rref_sync(slow, "add", DUET_ARGS(duet_rpc_int(1)), 0.02, &got),
           "no answer within");
     GOOD(duet_rref_sync(slow, "add", DUET_ARGS(duet_rpc_int(1)), 0, &got)); /* it still comes */
@@ -161,9 +153,9 @@ static void values(struct worker *w) {
     duet_rref *r, *p;
     duet_params *params;
     if (w->rank) return;
-    GOOD(duet_remote(&r, w->rpc, "w1", "square", DUET_ARGS(duet_rpc_number(3)), 0));
+    GOOD(duet_remote(&r, w->rpc, "w1", "add", DUET_ARGS(duet_rpc_int(4), duet_rpc_int(5)), 0));
     GOOD(duet_rref_to_here(r, 0, &got));
-    MUST(got.number == 9);
+    MUST(got.integer == 9);
     duet_rref_free(r);
     wrong(w);
     duet_tensor *t = tensor_of(w, 2, x);
@@ -185,9 +177,109 @@ static void values(struct worker *w) {
     duet_rpc_value_free(&got);
     duet_rref_free(p);
     duet_params_free(params);
-    lives(w, 0);
+    lives(w, "w1", 0);
 }
 
 Test(rref, values_and_what_goes_wrong, .timeout = 60) {
     WORKERS(2, values, functions);
+}
+
+/* ---- what holds on to what: without a device, which would keep an object as well ---- */
+
+static void run(int n, void (*each)(struct worker *w)) {
+    worker_bare = 1;
+    worker_threads = 2;
+    WORKERS(n, each, functions);
+}
+
+/* Its caller gives up, and releases the last reference. */
+static void gives_up(struct worker *w) {
+    duet_rref *r;
+    if (w->rank) return;
+    GOOD(duet_remote(&r, w->rpc, "w1", "Thing", DUET_NO_ARGS, 0));
+    GOOD(duet_rref_wait(r, 0));
+    FAILS(DUET_TIMEOUT, duet_rref_sync(r, "slow", DUET_NO_ARGS, 0.05, NULL), "Thing.slow");
+    duet_rref_free(r);
+    for (int i = 0; i < 1000 && !ask(w, "w1", "seen"); i++)
+        usleep(10000);
+    MUST(ask(w, "w1", "seen") == 7);
+    lives(w, "w1", 0);
+}
+
+Test(holds, an_object_stays_until_its_method_has_ended, .timeout = 60) {
+    run(2, gives_up);
+}
+
+/* Of an object here and of one elsewhere, in calls and in a result. */
+static void not_sent(struct worker *w) {
+    duet_rref *own, *other;
+    if (w->rank) return;
+    const struct duet_rpc_value bad = duet_rpc_text(NULL), one = duet_rpc_int(1);
+    GOOD(duet_rref_create_object(&own, w->rpc, "Thing", thing_of(7), thing_goes));
+    GOOD(duet_remote(&other, w->rpc, "w1", "Thing", DUET_NO_ARGS, 0));
+    for (int to = 0; to < 3; to++) {
+        const char *name = duet_rpc_name(w->rpc, to);
+        const struct duet_rpc_value args[] = {duet_rpc_rref(own), duet_rpc_rref(other), bad};
+        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, name, "seen", args, 3, 0, NULL), "a text is NULL");
+        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, name, "none", args, 2, 0, NULL), "no function");
+    }
+    FAILS(DUET_FAILED, duet_rpc_sync(w->rpc, "w1", "gives", &one, 1, 0, NULL), "after its result");
+    duet_rref_free(own);
+    duet_rref_free(other);
+    lives(w, "w0", 0);
+    lives(w, "w1", 0);
+}
+
+Test(holds, references_in_what_is_not_sent_or_not_taken_end, .timeout = 60) {
+    run(3, not_sent);
+}
+
+/* The main thread of w1, which waits for the end, is none of its pool. */
+static void no_more_than_two(struct worker *w) {
+    duet_future *f[8];
+    struct duet_rpc_value got;
+    for (int i = 0; i < 8 && !w->rank; i++)
+        GOOD(duet_rpc_async(&f[i], w->rpc, "w1", "one_of_few", DUET_NO_ARGS, 0));
+    for (int i = 0; i < 8 && !w->rank; i++) {
+        GOOD(duet_future_wait(f[i], &got));
+        MUST(got.integer <= 2, "%d at once", (int)got.integer);
+        duet_future_free(f[i]);
+    }
+    if (!w->rank)
+        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w1", "ends_worker", DUET_NO_ARGS, 20, NULL),
+              "worker 'w1': ends_worker: rpc: shutdown: a function cannot end the worker");
+}
+
+Test(holds, no_more_threads_run_calls_than_were_given, .timeout = 60) {
+    worker_timeout = INFINITY; /* of all waits: none ends early */
+    run(2, no_more_than_two);
+}
+
+static duet_future *kept_future;
+static duet_rref *kept_rref;
+
+static void keep_some(struct worker *w) {
+    GOOD(duet_rpc_async(&kept_future, w->rpc, "w1", "gives", DUET_NO_ARGS, 0));
+    GOOD(duet_remote(&kept_rref, w->rpc, "w0", "Thing", DUET_NO_ARGS, 0));
+}
+
+static void follow(void *context, int code) {
+    (void)context, (void)code;
+}
+
+static void use_them(void) {
+    const struct duet_rpc_value *value;
+    struct duet_rpc_value got;
+    FAILS(DUET_FAILED, duet_future_wait(kept_future, &got), "has been shut down");
+    FAILS(DUET_FAILED, duet_future_then(kept_future, follow, NULL), "has been shut down");
+    FAILS(DUET_FAILED, duet_rref_sync(kept_rref, "slow", DUET_NO_ARGS, 0, NULL),
+          "Thing.slow: the worker has been shut down");
+    MUST(duet_rref_local_value(kept_rref, &value) != DUET_OK);
+    duet_future_free(kept_future);
+    duet_rref_free(kept_rref);
+}
+
+Test(holds, what_is_kept_beyond_the_end_says_so, .timeout = 60) {
+    worker_behind = use_them;
+    run(2, keep_some);
 }

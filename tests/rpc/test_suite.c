@@ -2,32 +2,14 @@
  * (docs/rpc_tests.md): who is who, futures and what follows them, references in references, and
  * workers that begin again, or that are ranks of a process group as well. */
 #include "rpc/agent.h"
-#include "tests/rpc/workers.h"
-
-static int who(duet_rpc_call *call, void *context) {
-    (void)context;
-    return duet_rpc_return(call, duet_rpc_text(duet_rpc_caller(call)));
-}
-
-static int add(duet_rpc_call *call, void *context) {
-    (void)context;
-    return duet_rpc_return(call,
-                           duet_rpc_int(duet_rpc_arg_int(call, 0) + duet_rpc_arg_int(call, 1)));
-}
-
-static int nap(duet_rpc_call *call, void *context) {
-    (void)context;
-    usleep((useconds_t)(duet_rpc_arg_number(call, 0) * 1e6));
-    return DUET_OK;
-}
+#include "tests/rpc/functions.h"
 
 static const char *next_of(duet_rpc *rpc) {
     return duet_rpc_name(rpc, (duet_rpc_rank(rpc, NULL) + 1) % duet_rpc_world_size(rpc));
 }
 
 /* forward(reference, hops): passes the reference on to the next worker so often, and reads it. */
-static int forward(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(forward) {
     duet_rpc *rpc = duet_rpc_of_call(call);
     duet_rref *r = duet_rpc_arg_rref(call, 0);
     int64_t hops = duet_rpc_arg_int(call, 1);
@@ -42,8 +24,7 @@ static int forward(duet_rpc_call *call, void *context) {
 }
 
 /* A list of two references: to a number here, and to one at the next worker. */
-static int two(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(two) {
     duet_rpc *rpc = duet_rpc_of_call(call);
     duet_rref *r[2];
     GOOD(duet_rref_create(&r[0], rpc, duet_rpc_int(35)));
@@ -55,10 +36,7 @@ static int two(duet_rpc_call *call, void *context) {
     return code;
 }
 
-static const struct duet_rpc_function functions[] = {{"who", who, NULL, NULL},
-                                                     {"add", add, NULL, NULL},
-                                                     {"nap", nap, NULL, NULL},
-                                                     {"forward", forward, NULL, NULL},
+static const struct duet_rpc_function functions[] = {{"forward", forward, NULL, NULL},
                                                      {"two", two, NULL, NULL}};
 
 /* ---- who is who ---- */
@@ -80,7 +58,7 @@ static void known(struct worker *w) {
 }
 
 Test(suite, workers_know_each_other_and_who_calls, .timeout = 30) {
-    WORKERS(3, known, functions);
+    COMMON_WORKERS(3, known);
 }
 
 /* ---- futures ---- */
@@ -157,7 +135,7 @@ static void futures(struct worker *w) {
 }
 
 Test(suite, futures_are_followed_waited_for_twice_and_late, .timeout = 30) {
-    WORKERS(2, futures, functions);
+    COMMON_WORKERS(2, futures);
 }
 
 /* ---- references ---- */
@@ -218,7 +196,7 @@ static int again(int rank, void *context) {
     snprintf(name, sizeof name, "w%d", rank);
     GOOD(duet_device_open(&w.device, "cpu", rank, 1 << 24));
     const struct duet_rpc_options options = {
-        .functions = functions, .function_count = 5, .device = w.device};
+        .functions = common, .function_count = COMMON, .device = w.device};
     for (int life = 0; life < 5; life++) {
         GOOD(duet_rpc_init(&w.rpc, name, -1, 0, &options));
         if (life == 2) GOOD(duet_group_init(&group, 0)); /* behind one, and before others */
@@ -241,18 +219,4 @@ static int again(int rank, void *context) {
 Test(suite, workers_begin_again_and_are_ranks_of_a_group, .timeout = 60) {
     int code = duet_spawn(3, again, NULL);
     cr_assert_eq(code, DUET_OK, "%s", duet_error());
-}
-
-/* One does not come: the others' shutdown ends at its deadline, and names it. */
-static void late(struct worker *w) {
-    if (w->rank < 2)
-        FAILS(DUET_TIMEOUT, duet_rpc_shutdown(&w->rpc, 1, 2), "worker 'w2' did not come in time");
-    else
-        usleep(3000 * 1000);
-    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
-}
-
-Test(suite, a_shutdown_names_who_does_not_come, .timeout = 30) {
-    worker_abrupt = 1;
-    WORKERS(3, late, functions);
 }

@@ -3,65 +3,12 @@
  */
 #include "tests/rpc/matrix.h"
 
-/* loss(x W^T), and (1 y + 1 y) for one that is brought twice. */
-static duet_var *loss_of(duet_tape *t, duet_var *y, duet_var *again) {
-    return mean_of_squares(t, duet_add(t, y, again));
-}
-
-/* as_parameter: the matrix is a leaf of this tape, as it is where it comes as a var. */
-static void on_one_tape(struct worker *w, float *dw, float *dx, int as_parameter) {
-    duet_tape *t;
-    duet_params *params;
-    duet_tensor *x = rows(w, X), *matrix, *g;
-    GOOD(duet_tensor_create(&matrix, w->device, DUET_F32, 2, (int[]){OUT, IN}, weight));
-    GOOD(duet_params_create(&params, w->device, &one_param, 1));
-    GOOD(duet_tape_create(&t, w->device));
-    GOOD(duet_tape_begin(t, params, ROWS, DUET_TRAIN));
-    duet_var *leaf = duet_leaf(t, x), *h = duet_tanh(t, leaf), *W = duet_leaf(t, matrix), *loss;
-    if (as_parameter) {
-        loss = mean_of_squares(t, duet_matmul(t, h, duet_transpose(t, W, 0, 1)));
-    } else {
-        duet_var *y = duet_linear(t, h, 0, -1);
-        loss = loss_of(t, y, duet_multiply_number(t, y, 1));
-    }
-    GOOD(duet_backward(t, loss, NULL));
-    if (as_parameter)
-        GOOD(duet_var_grad(&g, t, W));
-    else
-        GOOD(duet_tensor_to(&g, duet_params_grad(params, 0), w->device));
-    GOOD(duet_tensor_read(g, dw));
-    duet_tensor_free(g);
-    GOOD(duet_var_grad(&g, t, leaf));
-    GOOD(duet_tensor_read(g, dx));
-    duet_tensor_free(g), duet_tensor_free(x), duet_tensor_free(matrix);
-    duet_tape_free(t);
-    duet_params_free(params);
-}
-
-struct pass {
-    duet_autograd_context *context;
-    duet_tape *tape;
-    duet_var *leaf, *h;
-};
-
-static void begin_pass(struct worker *w, struct pass *p) {
-    duet_tensor *x = rows(w, X);
-    GOOD(duet_autograd_context_create(&p->context, w->rpc));
-    GOOD(duet_autograd_pass(&p->tape, p->context, NULL, ROWS));
-    GOOD(duet_autograd_keep(p->tape, x));
-    p->leaf = duet_leaf(p->tape, x);
-    p->h = duet_tanh(p->tape, p->leaf);
-}
-
-static void same_gradients(struct pass *p, const char *owner, const float *want_dw,
+static void same_gradients(const struct pass *p, const char *owner, const float *want_dw,
                            const float *want_dx) {
     float dw[OUT * IN], dx[ROWS * IN];
-    duet_tensor *g;
     GOOD(read_gradient(p->tape, owner, dw));
     MUST(!memcmp(dw, want_dw, sizeof dw));
-    GOOD(duet_var_grad(&g, p->tape, p->leaf));
-    GOOD(duet_tensor_read(g, dx));
-    duet_tensor_free(g);
+    read_grad(p->tape, p->leaf, dx);
     MUST(!memcmp(dx, want_dx, sizeof dx));
     duet_autograd_context_free(p->context);
 }
@@ -70,13 +17,13 @@ static void same_gradients(struct pass *p, const char *owner, const float *want_
 static void parameter_to_here(struct worker *w, const char *owner) {
     float dw[OUT * IN], dx[ROWS * IN];
     struct duet_rpc_value r, value;
-    struct pass p;
-    on_one_tape(w, dw, dx, 1);
+    on_one_tape(w, AS_LEAF, dw, dx);
     GOOD(duet_rpc_sync(w->rpc, owner, "parameter", DUET_NO_ARGS, 0, &r));
-    begin_pass(w, &p);
+    const struct pass p = begin_pass(w, X);
+    duet_var *h = duet_tanh(p.tape, p.leaf);
     GOOD(duet_autograd_to_here(p.tape, r.rref, 0, &value));
     MUST(value.type == DUET_RPC_VAR);
-    duet_var *y = duet_matmul(p.tape, p.h, duet_transpose(p.tape, value.var, 0, 1));
+    duet_var *y = duet_matmul(p.tape, h, duet_transpose(p.tape, value.var, 0, 1));
     duet_var *loss = mean_of_squares(p.tape, y);
     GOOD(duet_autograd_backward(p.context, &loss, 1, 0));
     same_gradients(&p, owner, dw, dx);
@@ -88,15 +35,15 @@ static void result_to_here(struct worker *w, const char *owner) {
     float dw[OUT * IN], dx[ROWS * IN];
     struct duet_rpc_value value, again;
     duet_rref *r, *unused;
-    struct pass p;
-    on_one_tape(w, dw, dx, 0);
-    begin_pass(w, &p);
-    GOOD(duet_autograd_remote(&r, p.tape, owner, "forward", DUET_ARGS(duet_rpc_var(p.h)), 0));
-    GOOD(duet_autograd_remote(&unused, p.tape, owner, "forward", DUET_ARGS(duet_rpc_var(p.h)), 0));
+    on_one_tape(w, TWICE, dw, dx);
+    const struct pass p = begin_pass(w, X);
+    duet_var *h = duet_tanh(p.tape, p.leaf);
+    GOOD(duet_autograd_remote(&r, p.tape, owner, "forward", DUET_ARGS(duet_rpc_var(h)), 0));
+    GOOD(duet_autograd_remote(&unused, p.tape, owner, "forward", DUET_ARGS(duet_rpc_var(h)), 0));
     GOOD(duet_autograd_to_here(p.tape, r, 0, &value));
     GOOD(duet_autograd_to_here(p.tape, r, 0, &again));
     MUST(value.type == DUET_RPC_VAR && again.type == DUET_RPC_VAR && value.var != again.var);
-    duet_var *loss = loss_of(p.tape, value.var, again.var);
+    duet_var *loss = mean_of_squares(p.tape, duet_add(p.tape, value.var, again.var));
     GOOD(duet_autograd_backward(p.context, &loss, 1, 1));
     float twice[OUT * IN];
     GOOD(read_gradient(p.tape, owner, twice));
@@ -113,8 +60,8 @@ static void result_to_here(struct worker *w, const char *owner) {
 static void others_to_here(struct worker *w) {
     struct duet_rpc_value value;
     duet_rref *r;
-    struct pass p;
-    begin_pass(w, &p);
+    const struct pass p = begin_pass(w, X);
+    duet_var *h = duet_tanh(p.tape, p.leaf);
     duet_tensor *t = rows(w, X);
     GOOD(duet_rref_create(&r, w->rpc, duet_rpc_tensor(t)));
     GOOD(duet_autograd_to_here(p.tape, r, 0, &value));
@@ -123,7 +70,7 @@ static void others_to_here(struct worker *w) {
     FAILS(DUET_USAGE, duet_autograd_backward(p.context, &loss, 1, 0), "requires_grad not set");
     duet_rref_free(r);
     GOOD(duet_autograd_remote(&r, p.tape, "w1", "pass_on",
-                              DUET_ARGS(duet_rpc_var(p.h), duet_rpc_text("nobody")), 0));
+                              DUET_ARGS(duet_rpc_var(h), duet_rpc_text("nobody")), 0));
     FAILS(DUET_USAGE, duet_autograd_to_here(p.tape, r, 0, &value), "there is none of this name");
     duet_rref_free(r);
     FAILS(DUET_USAGE, duet_autograd_to_here(NULL, r, 0, &value), "give a tape");
@@ -132,8 +79,7 @@ static void others_to_here(struct worker *w) {
 }
 
 /* x W^T at a third worker, to which the reference to W was passed on. */
-static int product(duet_rpc_call *call, void *context) {
-    (void)context;
+FUNCTION(product) {
     duet_tape *t;
     struct duet_rpc_value value;
     int code = duet_autograd_call_pass(&t, call, NULL, ROWS);
@@ -146,11 +92,11 @@ static int product(duet_rpc_call *call, void *context) {
 static void parameter_elsewhere(struct worker *w, const char *at, const char *owner) {
     float dw[OUT * IN], dx[ROWS * IN];
     struct duet_rpc_value r, y;
-    struct pass p;
-    on_one_tape(w, dw, dx, 1);
+    on_one_tape(w, AS_LEAF, dw, dx);
     GOOD(duet_rpc_sync(w->rpc, owner, "parameter", DUET_NO_ARGS, 0, &r));
-    begin_pass(w, &p);
-    GOOD(duet_autograd_sync(p.tape, at, "product", DUET_ARGS(duet_rpc_var(p.h), r), 0, &y));
+    const struct pass p = begin_pass(w, X);
+    duet_var *h = duet_tanh(p.tape, p.leaf);
+    GOOD(duet_autograd_sync(p.tape, at, "product", DUET_ARGS(duet_rpc_var(h), r), 0, &y));
     duet_var *loss = mean_of_squares(p.tape, y.var);
     GOOD(duet_autograd_backward(p.context, &loss, 1, 0));
     same_gradients(&p, owner, dw, dx);

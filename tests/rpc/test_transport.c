@@ -8,14 +8,7 @@
 #include <sys/socket.h>
 
 #include "rpc/proof.h"
-#include "tests/rpc/workers.h"
-
-static int echo(duet_rpc_call *call, void *context) {
-    (void)context;
-    return duet_rpc_return(call, duet_rpc_list(duet_rpc_arg(call, 0), duet_rpc_arg_count(call)));
-}
-
-static const struct duet_rpc_function functions[] = {{"echo", echo, NULL, NULL}};
+#include "tests/rpc/functions.h"
 
 struct job {
     const char *transport, *host, *secret;
@@ -77,8 +70,8 @@ static int run_one(int rank, int n, void (*body)(struct worker *w)) {
     set_job(rank, n);
     snprintf(name, sizeof name, "w%d", rank);
     GOOD(duet_device_open(&w.device, "cpu", rank, 1 << 26));
-    const struct duet_rpc_options options = {.functions = functions,
-                                             .function_count = 1,
+    const struct duet_rpc_options options = {.functions = common,
+                                             .function_count = COMMON,
                                              .device = w.device,
                                              .timeout_s = job.timeout_s,
                                              .silence_s = job.silence_s};

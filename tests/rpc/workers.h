@@ -37,6 +37,10 @@ static const char worker_kind[] = "cpu";
 enum { WORKER_MEMORY = 64 << 20 };
 #endif
 
+/* A function that others call. */
+#define FUNCTION(name_) \
+    static __attribute__((unused)) int name_(duet_rpc_call *call, __attribute__((unused)) void *p)
+
 struct worker {
     int rank, n;
     duet_rpc *rpc;
@@ -90,12 +94,16 @@ static inline int worker_main(int rank, void *context) {
      worker_function_count = (int)(sizeof(functions_) / sizeof *(functions_)))
 
 /* Runs `body` in n workers. */
-#define WORKERS(n_, body_, functions_)                    \
+#define RUN_WORKERS(n_, body_)                            \
     do {                                                  \
         worker_world = (n_), worker_body = (body_);       \
-        HAVE(functions_);                                 \
         int code_ = duet_spawn((n_), worker_main, NULL);  \
         cr_assert_eq(code_, DUET_OK, "%s", duet_error()); \
+    } while (0)
+#define WORKERS(n_, body_, functions_) \
+    do {                               \
+        HAVE(functions_);              \
+        RUN_WORKERS(n_, body_);        \
     } while (0)
 
 /* ---- workers that are no ranks of a launcher, which would end all when one dies ---- */
