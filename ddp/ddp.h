@@ -38,7 +38,7 @@
 #include "comm/comm.h"
 #include "ddp/bucket.h"
 #include "duet/distributed.h"
-#include "nn/params.h"
+#include "nn/params/params.h"
 
 #ifdef __cplusplus
 extern "C" {

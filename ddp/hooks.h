@@ -7,8 +7,10 @@
 #ifndef DDP_HOOKS_H
 #define DDP_HOOKS_H
 
-#include "api/api.h"
 #include "ddp/ddp.h"
+#include "duet.h"
+#include "nn/params/params.h"
+#include "nn/tape/tape_internal.h"
 
 struct work;
 

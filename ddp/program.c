@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "allreduce/select.h"
-#include "api/api.h"
 #include "base/program_name.h"
 #include "ddp/state.h"
 #include "group/group.h"

@@ -12,8 +12,10 @@
 #ifndef DP_DP_H
 #define DP_DP_H
 
-#include "api/api.h"
 #include "dp/moves.h"
+#include "duet.h"
+#include "nn/params/params.h"
+#include "nn/tape/tape_internal.h"
 
 enum { MOST_INPUTS = 16, MOST_OUTPUTS = MOST_ROOTS };
 

@@ -5,7 +5,7 @@
 #define DP_MOVES_H
 
 #include "dp/worker.h"
-#include "nn/params.h"
+#include "nn/params/params.h"
 #include "scatter_gather/shards.h"
 #include "trace/span.h"
 

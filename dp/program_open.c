@@ -43,10 +43,10 @@ static int check_options(const struct duet_data_parallel_options *o) {
 /* The same parameters, buffers and layers on another device; each forward brings the values. */
 static int copy_params(struct duet_params **out, struct device *device,
                        const struct duet_params *params) {
-    CHECK(api_params_create(out, device, params->specs, params->set.count, NULL, 1));
+    CHECK(params_create(out, device, params->specs, params->set.count, NULL, 1));
     (*out)->layers = params->layers;
     (*out)->layer_count = params->layer_count;
-    return api_params_register(*out, params->buffer_specs, params->buffers.count);
+    return params_register(*out, params->buffer_specs, params->buffers.count);
 }
 
 /* Of GPUs that cannot reach each other one line, also where several pairs are at fault. */

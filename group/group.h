@@ -134,10 +134,6 @@ void work_free(struct work *work);        /* waits for the end; NULL is fine */
  * one. ERR_TIMEOUT: "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms". */
 int group_monitored_barrier(struct group *group, double timeout_s, int all);
 
-/* ERR_USAGE: a launcher has started this process as one of several ranks, and it is none by its own
- * account: in no process group, not in duet_spawn, and without MPI. */
-int check_alone(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/system_error.h"
 #include "comm/environment.h"
 #include "comm/launch.h"
@@ -33,38 +34,11 @@ static int run_rank(void *argument) {
     return error_exit_status(code);
 }
 
-/* Is one of these names, which NULL ends, part of the name of a file that this process has mapped?
- * 0 where /proc cannot be read. */
-static int has_mapped(const char *const *names) {
-    char line[512];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && !found && fgets(line, sizeof line, maps))
-        for (int i = 0; names[i] && !found; i++)
-            found = strstr(line, names[i]) != NULL;
-    if (maps) fclose(maps);
-    return found;
-}
-
-#define JOB "duet-job" /* the memory that the ranks of a job share: comm/board.c */
-
 /* Has this process a device open? Its memory is shared with a fork, and its threads are not. What
  * is mapped tells: an emulated device's memory, or a GPU's. */
 static int has_device(void) {
-    return has_mapped(
-        (const char *const[]){"/memfd:duet-device", "/memfd:" JOB, "/dev/nvidia", NULL});
-}
-
-int check_alone(void) {
-    struct place place;
-    if (!environment_is_of_a_rank() || read_place_anywhere(&place, "") || place.world == 1 ||
-        has_mapped((const char *const[]){"/memfd:" JOB, "/libmpi", NULL}))
-        return OK;
-    return fail(ERR_USAGE,
-                "devices: this is rank %d of %d that another program started, and it has joined no "
-                "process group, so each rank would run the whole program: start it alone; a rank "
-                "calls duet_group_init first, or opens its own device by duet_device_open",
-                place.rank, place.world);
+    return process_has_mapped(
+        (const char *const[]){"/memfd:duet-device", "/memfd:" JOB_MEMORY, "/dev/nvidia", NULL});
 }
 
 /* The rank whose failure is told: `first`, unless that only saw that a peer had ended, or left: who
@@ -100,7 +74,7 @@ static int launch_them(struct spawn *s, int n) {
  * `work` runs: has_device and check_alone look for it. */
 static int run_here(const struct spawn *s, int rank) {
     const size_t page = 4096;
-    int fd = memfd_create(JOB, MFD_CLOEXEC);
+    int fd = memfd_create(JOB_MEMORY, MFD_CLOEXEC);
     void *mark = fd < 0 ? MAP_FAILED : mmap(NULL, page, PROT_NONE, MAP_PRIVATE, fd, 0);
     if (fd >= 0) close(fd);
     if (mark == MAP_FAILED) return fail_system(errno, "spawn: %zu bytes of memory", page);

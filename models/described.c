@@ -9,7 +9,6 @@
  * and where DP's ranges end, and hardly anything else. */
 #include <stdio.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "models/models.h"
 #include "nn/tape/tape_internal.h"

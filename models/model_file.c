@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/system_error.h"
-#include "data/file_kind.h"
+#include "base/files/file_kind.h"
 #include "models/graph/graph.h"
 
 enum { FIRST_ROOM = 1 << 16, MOST_BYTES = 64 << 20 };

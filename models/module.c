@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "models/models.h"
+#include "nn/tape/tape_internal.h"
 
 struct model_build {
     const struct model_options *options;
@@ -79,7 +79,7 @@ static int grow(const struct model *model, void *items, int count, int *room, si
 static int join(const struct model *model, const char *name, const char *suffix, char **out) {
     char what[64];
     snprintf(what, sizeof what, "model %.40s", model->name);
-    CHECK(api_check_name(what, name));
+    CHECK(name_check(what, name));
     size_t bytes = strlen(name) + strlen(suffix) + 1;
     *out = malloc(bytes);
     if (!*out) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
@@ -351,7 +351,7 @@ static int check_names(const struct model *model) {
     for (int i = 0; i < count; i++)
         names[i] = i < params ? model->params[i].name : model->buffers[i - params].name;
     snprintf(what, sizeof what, "model %.40s", model->name);
-    int code = api_check_names_differ(what, names, count);
+    int code = names_check_differ(what, names, count);
     free(names);
     return code;
 }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "models/models.h"
+#include "nn/tape/tape_internal.h"
 
 static int check_model(const struct duet_model *model) {
     if (!model) return fail(ERR_USAGE, "model: none was given");
@@ -37,9 +37,8 @@ int duet_params_create_model(duet_params **out, duet_device *device, const struc
     CHECK(model_open(&model, from->name, &options));
     int code = model_values_init(&model, seed, &values);
     if (!code)
-        code =
-            api_params_create(out, device_of(device), model.params, model.param_count, values, 1);
-    if (!code) code = api_params_register(*out, model.buffers, model.buffer_count);
+        code = params_create(out, device_of(device), model.params, model.param_count, values, 1);
+    if (!code) code = params_register(*out, model.buffers, model.buffer_count);
     if (!code) hand_over_layers(*out, &model);
     model_values_free(values);
     model_free(&model);

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "models/replica_internal.h"
+#include "nn/optimizer/program.h"
 
 static int alloc_log(struct replica *r, struct tensor *log, enum dtype dtype, int columns) {
     if (!columns || !r->config.log_rows) return OK;
@@ -18,11 +18,11 @@ static int alloc_log(struct replica *r, struct tensor *log, enum dtype dtype, in
 static int alloc_all(struct replica *r, float *const *values) {
     struct device *d = r->device;
     const struct model *m = r->model;
-    CHECK(api_params_create(&r->params, d, m->params, m->param_count, values,
-                            r->config.passes > 1 ? r->config.pass_segments : 1));
-    CHECK(api_params_register(r->params, m->buffers, m->buffer_count));
+    CHECK(params_create(&r->params, d, m->params, m->param_count, values,
+                        r->config.passes > 1 ? r->config.pass_segments : 1));
+    CHECK(params_register(r->params, m->buffers, m->buffer_count));
     if (r->config.optimizer)
-        CHECK(api_optimizer_create(&r->optimizer, r->params, &r->config.update));
+        CHECK(optimizer_of_params(&r->optimizer, r->params, &r->config.update));
     CHECK(tape_init(&r->tape, d));
     tape_set_hook(r->tape, pass_note_fired, r->tape);
     r->step = r->params->step;
@@ -210,7 +210,7 @@ int replica_backward(struct replica *r, duet_var *loss) {
 static int update(struct replica *r) {
     CHECK(hash_grads(r));
     replica_phase(r, PHASE_OPTIMIZER);
-    return api_optimizer_update(r->optimizer, &r->now);
+    return optimizer_update(r->optimizer, &r->now);
 }
 
 static void look_for_left_out(struct replica *r) {

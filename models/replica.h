@@ -26,7 +26,7 @@
 #include "models/model.h"
 #include "models/recorded.h"
 #include "nn/optimizer/optimizer.h"
-#include "nn/params.h"
+#include "nn/params/params.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,10 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 #include "models/models.h"
 #include "nn/init.h"
 

@@ -25,7 +25,7 @@
 #ifndef RPC_AUTOGRAD_H
 #define RPC_AUTOGRAD_H
 
-#include "nn/params.h"
+#include "nn/params/params.h"
 #include "nn/tape/tape_internal.h"
 #include "rpc/agent.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "nn/optimizer/program.h"
 #include "rpc/autograd.h"
 
 /* ---- at an owner ---- */

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/api.h"
 #include "group/group.h"
 #include "syncbn/syncbn.h"
 

@@ -4,7 +4,7 @@
 #define SYNCBN_SYNCBN_H
 
 #include "comm/comm.h"
-#include "nn/params.h"
+#include "nn/params/params.h"
 
 #ifdef __cplusplus
 extern "C" {

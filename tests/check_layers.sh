@@ -21,16 +21,17 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
 
-# Folders of one layer do not include each other. cli stands on all of them. api, the tensors and
-# the tape of the public library, stands below models, which are written in its words.
+# Folders of one layer do not include each other. cli stands on all of them. nn, the tensors and the
+# tape of the public library, stands below data, whose loader makes tensors, and below models, which
+# are written in its words.
 layers="base
-trace
+trace comm
 clock
 device
-comm nn data
+nn
+data
 allreduce scatter_gather
 group
-api
 models rpc
 dp ddp syncbn
 report train
@@ -82,7 +83,7 @@ rule "includes that point up or sideways, or not from the root" "$(
             to = target
             # the public header at the root, and its parts, in the folders that implement them
             if (target ~ /^duet(\/[a-z]+)?\.h$/ &&
-                from ~ /^(nn|group|api|models|dp|ddp|syncbn|rpc|cli)$/) next
+                from ~ /^(base|device|nn|data|group|models|dp|ddp|syncbn|rpc|cli)$/) next
             if (!sub(/\/.*/, "", to) || !(to in layer)) print
             else if (from != to && layer[to] >= layer[from]) print
         }')"

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/dataset.h"
+#include "data/program_dataset.h"
 #include "base/error.h"
 #include "base/program_name.h"
 #include "base/text/nearest.h"
@@ -131,8 +131,8 @@ static int check_own(const struct duet_model *own) {
     if (own->test && !own->train)
         return fail(ERR_USAGE, "struct duet_model %s: test data without training data: give both",
                     own->name);
-    if (own->train) CHECK(api_dataset_of(own->train, &set));
-    return own->test ? api_dataset_of(own->test, &set) : OK;
+    if (own->train) CHECK(dataset_of_program(own->train, &set));
+    return own->test ? dataset_of_program(own->test, &set) : OK;
 }
 
 /* What trains starts its ranks itself. As ranks of mpirun, n copies would train n times side by

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "allreduce/plan.h"
-#include "api/dataset.h"
+#include "data/program_dataset.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/visible.h"
@@ -121,8 +121,8 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .outline = config->dry,
         .seed = config->seed};
     /* duet_command has said what is wrong with them. */
-    if (o->own && o->own->train) (void)api_dataset_of(o->own->train, &data.own[0]);
-    if (o->own && o->own->test) (void)api_dataset_of(o->own->test, &data.own[1]);
+    if (o->own && o->own->train) (void)dataset_of_program(o->own->train, &data.own[0]);
+    if (o->own && o->own->test) (void)dataset_of_program(o->own->test, &data.own[1]);
     return data;
 }
 

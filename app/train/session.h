@@ -5,7 +5,7 @@
 
 #include "comm/comm.h"
 #include "data/loader.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 #include "models/replica.h"
 #include "trace/record.h"
 #include "trace/step_times.h"

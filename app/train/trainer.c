@@ -17,7 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/api.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "train/feed.h"

@@ -85,6 +85,13 @@ const char *error_message(void);
  * 128 + SIGPIPE. */
 int error_exit_status(int code);
 
+/* Sets *out to NULL, as a result that is not there yet. ERR_USAGE: out itself is NULL. */
+#define CHECK_OUT(out)                                                              \
+    do {                                                                            \
+        if (!(out)) return fail(ERR_USAGE, "no place for the result: out is NULL"); \
+        *(out) = NULL;                                                              \
+    } while (0)
+
 #ifdef __cplusplus
 }
 #endif

@@ -63,3 +63,14 @@ int process_children(pid_t *children, int most) {
     if (all) closedir(all);
     return count;
 }
+
+int process_has_mapped(const char *const *names) {
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && !found && fgets(line, sizeof line, maps))
+        for (int i = 0; names[i] && !found; i++)
+            found = strstr(line, names[i]) != NULL;
+    if (maps) fclose(maps);
+    return found;
+}

@@ -56,6 +56,11 @@ void rng_integers(struct rng *r, int32_t *x, size_t count, int32_t range);
 /* order[0..n) = torch.randperm(n), for n < RNG_PERMUTATION_LIMIT. */
 void rng_permutation(struct rng *r, int32_t *order, int n);
 
+/* The engine of a program (duet/train.h). */
+struct duet_rng {
+    struct rng engine;
+};
+
 #ifdef __cplusplus
 }
 #endif

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/files/descriptor.h"
 #include "base/system_error.h"
+#include "comm/environment.h"
 
 static const uint64_t BOARD_MAGIC = 0x3164726f62746475; /* no other file begins with it */
 
@@ -34,7 +35,7 @@ static int map(struct board **board, int fd, int world) {
 int board_create(struct board **board, int *fd, int world) {
     *board = NULL;
     int code = OK;
-    *fd = above_streams(memfd_create("duet-job", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    *fd = above_streams(memfd_create(JOB_MEMORY, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (*fd < 0) return fail_system(errno, "shared memory of the job: memfd_create");
     if (file_resize(*fd, board_bytes(world)) ||
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/process.h"
 
 /* PyTorch's name of a number, and those of Open MPI and of MPICH. */
 static const char *const RANKS[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
@@ -78,4 +79,16 @@ void describe_job(char *text, size_t bytes, const char **address, const char **p
         const char *id = getenv(IDS[i]);
         used += (size_t)snprintf(text + used, bytes - used, "/%s", id ? id : "");
     }
+}
+
+int check_alone(void) {
+    struct place place;
+    if (!environment_is_of_a_rank() || read_place_anywhere(&place, "") || place.world == 1 ||
+        process_has_mapped((const char *const[]){"/memfd:" JOB_MEMORY, "/libmpi", NULL}))
+        return OK;
+    return fail(ERR_USAGE,
+                "devices: this is rank %d of %d that another program started, and it has joined no "
+                "process group, so each rank would run the whole program: start it alone; a rank "
+                "calls duet_group_init first, or opens its own device by duet_device_open",
+                place.rank, place.world);
 }

@@ -31,6 +31,12 @@ int environment_number(const char *name, int least, int most, int *out);
  * messages. */
 void describe_job(char *text, size_t bytes, const char **address, const char **port);
 
+#define JOB_MEMORY "duet-job" /* the memory that the ranks of a job share */
+
+/* ERR_USAGE: a launcher has started this process as one of several ranks, and it is none by its own
+ * account: in no process group, not in duet_spawn, and without MPI. */
+int check_alone(void);
+
 #ifdef __cplusplus
 }
 #endif

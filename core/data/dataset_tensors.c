@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 
 enum { MOST_WHOLE = 1 << 24, BYTE_LABELS = 256, CHUNK = 4096 };
 

@@ -276,6 +276,12 @@ typedef int host_function(void *args);
 int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes);
 
+/* A device of duet.h is a struct device under another name. */
+struct duet_device;
+static inline struct device *device_of(const struct duet_device *device) {
+    return (struct device *)device;
+}
+
 #ifdef __cplusplus
 }
 #endif

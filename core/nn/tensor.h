@@ -27,18 +27,6 @@ struct duet_tensor {
 #define SHAPE(t) op_shape_text(t, (char[SHAPE_TEXT]){0})
 const char *dtype_name(enum dtype dtype);
 
-/* A public device is a struct device under another name. */
-static inline struct device *device_of(const duet_device *device) {
-    return (struct device *)device;
-}
-
-/* Sets *out to NULL, as a result that is not there yet. ERR_USAGE: out itself is NULL. */
-#define CHECK_OUT(out)                                                              \
-    do {                                                                            \
-        if (!(out)) return fail(ERR_USAGE, "no place for the result: out is NULL"); \
-        *(out) = NULL;                                                              \
-    } while (0)
-
 /* ERR_USAGE: no tensor can have this shape. The error text begins with `what`. */
 int tensor_check_shape(const char *what, int rank, const int *shape);
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "models/graph/graph_args.h"
 #include "models/model_file.h"
 #include "models/models.h"
+#include "nn/tape/tape_internal.h"
 
 /* ---- samples and classes ---- */
 

@@ -1,7 +1,6 @@
 /* The norms of a graph. A relu behind a batch_norm and an addition between them are part of it. */
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "models/graph/graph_args.h"
 

@@ -1,8 +1,8 @@
 /* The operands of an op. What has no N, a tensor or a value of parameters, goes beside samples as a
  * parameter or constant does; an op whose result has none takes it as rows (nn/tape/rows.c). */
-#include "api/api.h"
 #include "base/error.h"
 #include "models/graph/graph_args.h"
+#include "nn/params/params.h"
 
 struct param *graph_computed(struct graph_run *r, int what) {
     if (!r->computed[what]) {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "models/graph/graph_args.h"
 #include "nn/tensor.h"

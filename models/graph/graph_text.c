@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "models/graph/graph_reader.h"
 

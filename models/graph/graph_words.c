@@ -1,6 +1,4 @@
 /* The words of a graph's text: marks, names, numbers and shapes. Errors say line and column. */
-#include "models/graph/graph_reader.h"
-
 #include <ctype.h>
 #include <math.h>
 #include <search.h>
@@ -9,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
+#include "models/graph/graph_reader.h"
 
 /* A name of the text, and what it stands for: a value, or ~i for tensor i. */
 struct name {

@@ -1,7 +1,7 @@
 /* The library as a user meets it: its header, its names, its installation, and the example program,
  * which uses the library alone. */
 #include "base/error.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 #include "tests/api/small_set.h"
 #include "tests/golden/golden.h"
 

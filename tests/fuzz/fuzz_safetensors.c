@@ -1,5 +1,5 @@
-/* data/safetensors: every tensor of a file that is accepted lies inside of it, and can be read. */
-#include "data/safetensors.h"
+/* base/files/safetensors: a tensor of a file that is accepted lies inside it and can be read. */
+#include "base/files/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 /* A tensor of another shape, type or name than the model's is refused. */

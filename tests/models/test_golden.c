@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "data/dataset.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 #include "models/replica.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 #include "models/replica.h"
 #include "nn/tape/tape_internal.h"
 #include "tests/golden/golden.h"

@@ -1,8 +1,10 @@
 /* duet.h's section on models of one's own: what describe registers, the initial values, parameters
  * and buffers without a layer, and that each mistake of a program is one line that names it. */
-#include "api/api.h"
 #include "base/error.h"
+#include "duet.h"
 #include "models/replica.h"
+#include "nn/params/params.h"
+#include "nn/tape/tape_internal.h"
 #include "tests/harness/harness.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
 #include "models/graph/graph.h"
 #include "nn/autograd_memory.h"
+#include "nn/optimizer/program.h"
 #include "train/estimate/estimate.h"
 #include "train/session.h"
 

@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/optimizer_items.h"
 #include "base/files/atomic_file.h"
+#include "base/files/safetensors.h"
 #include "base/program_name.h"
 #include "base/worker.h"
-#include "data/safetensors.h"
+#include "nn/optimizer/optimizer_items.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
 #include "train/files/settings.h"

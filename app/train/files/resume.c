@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "base/error.h"
+#include "base/files/safetensors.h"
 #include "base/text/parse.h"
-#include "data/safetensors.h"
+#include "nn/optimizer/program.h"
 #include "train/compare/bits.h"
 #include "train/files/output.h"
 #include "train/files/settings.h"

@@ -4,7 +4,7 @@
 #ifndef NN_TAPE_INTERNAL_H
 #define NN_TAPE_INTERNAL_H
 
-#include "nn/params.h"
+#include "nn/params/params.h"
 #include "nn/tape/rows.h"
 #include "nn/tape/step_arena.h"
 #include "nn/tape/tape.h"

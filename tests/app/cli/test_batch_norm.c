@@ -2,7 +2,7 @@
  * statistics included; what a file holds of them, and that it is read back; buffers of each rank's
  * own; and what is refused. */
 #include "base/error.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 #include "models/model.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/nets.h"

@@ -1,7 +1,7 @@
 /* The files that a command writes: they are whole, where the user asked for them, with the
  * permissions that they had; and where one fails, the others are there. */
 #include "base/error.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 #include "tests/app/cli/run.h"

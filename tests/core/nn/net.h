@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "nn/params.h"
+#include "nn/params/params.h"
 #include "nn/tape/tape.h"
 
 enum {

@@ -1,4 +1,4 @@
-#include "data/file_kind.h"
+#include "base/files/file_kind.h"
 
 #include <ctype.h>
 #include <stdio.h>

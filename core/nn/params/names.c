@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "base/error.h"
 #include "base/text/json.h"
 
 /* So that a file has room for what stands before it, as in "optimizer.exp_avg.fc1.weight". */
 enum { LONGEST_NAME = 200 };
 
-int api_check_name(const char *what, const char *name) {
+int name_check(const char *what, const char *name) {
     if (!name) return fail(ERR_USAGE, "%s: it has no name: give one", what);
     if (strlen(name) > LONGEST_NAME)
         return fail(ERR_USAGE, "%s: its name has %zu bytes: give at most %d", what, strlen(name),
@@ -30,7 +30,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-int api_check_names_differ(const char *what, const char *const *names, int count) {
+int names_check_differ(const char *what, const char *const *names, int count) {
     const char **sorted = malloc((size_t)count * sizeof *sorted + 1);
     if (!sorted) return fail(ERR_MEMORY, "%s: no host memory for %d of them", what, count);
     for (int i = 0; i < count; i++)

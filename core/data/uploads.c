@@ -1,8 +1,10 @@
 /* Uploads ahead of the program: see uploads.h. The places are a ring: `first` is that of the
  * program's batch where it has one (`held`), and `count` are taken, in the order of batches. */
-#include "api/uploads.h"
+#include "data/uploads.h"
 
 #include <stdlib.h>
+
+#include "base/error.h"
 
 enum { PLACES = 3 };
 

@@ -1,5 +1,5 @@
 /* Writes safetensors. The header is made in memory first, because its length precedes it. */
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

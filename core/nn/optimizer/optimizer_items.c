@@ -1,10 +1,9 @@
 /* An optimizer's state as the tensors of a checkpoint: see optimizer_items.h. */
-#include "api/optimizer_items.h"
+#include "base/error.h"
+#include "nn/optimizer/optimizer_items.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "base/error.h"
 
 void optimizer_items_free(struct optimizer_items *s) {
     free(s->updates);

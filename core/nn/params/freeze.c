@@ -1,7 +1,8 @@
 /* Freezing: parameters that a program leaves as they are, PyTorch's requires_grad_(False). The
  * values of frozen ones lie behind all others and have no gradients (nn/param.h), so both arenas
  * are laid out anew: that is possible as long as nobody counts on where the gradients lie. */
-#include "api/api.h"
+#include "base/error.h"
+#include "nn/params/params.h"
 
 /* New arenas, with the values of the old ones. */
 static int lay_out(duet_params *p) {
@@ -20,7 +21,7 @@ static int lay_out(duet_params *p) {
     next.layout_version = p->set.layout_version + 1;
     param_set_free(&p->set);
     p->set = next;
-    api_params_show(p);
+    params_show(p);
     return OK;
 }
 

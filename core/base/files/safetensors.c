@@ -2,7 +2,7 @@
  * checked: sizes against the file, shapes against offsets (with overflow in mind), and offsets
  * against each other. The tensors must fill the data without holes or overlaps. Once they are
  * sorted by offset, one comparison per tensor proves that. */
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/files/descriptor.h"
 #include "base/text/json.h"
-#include "data/file_kind.h"
+#include "base/files/file_kind.h"
 
 enum { HEADER_LIMIT = 100000000 }; /* bytes; the format's own limit */
 

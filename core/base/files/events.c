@@ -4,8 +4,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/api.h"
+#include "base/error.h"
 #include "base/files/event_file.h"
+#include "duet/train.h"
 
 struct duet_events {
     struct event_file file;

@@ -1,19 +1,19 @@
 /* Errors, time and random numbers. The public error codes equal the internal ones. */
-#include "api/api.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/limits.h"
 #include "base/random.h"
+#include "duet/train.h"
 
 _Static_assert(DUET_OK == (int)OK && DUET_FAILED == (int)ERR_FAILED &&
                    DUET_USAGE == (int)ERR_USAGE && DUET_CHECK == (int)ERR_CHECK &&
                    DUET_MEMORY == (int)ERR_MEMORY && DUET_TIMEOUT == (int)ERR_TIMEOUT &&
                    DUET_PEER == (int)ERR_PEER,
                "duet.h repeats the codes of base/error.h");
-_Static_assert(DUET_MAX_DEVICES == MAX_DEVICES && DUET_MAX_RANK == (int)MAX_RANK,
-               "duet.h repeats the limits");
+_Static_assert(DUET_MAX_DEVICES == MAX_DEVICES, "duet.h repeats the limit");
 
 const char *duet_version(void) {
     return DUET_VERSION;

@@ -1,10 +1,10 @@
 /* Data sets: those that Duet knows by name, and a program's own arrays or function. */
-#include "api/dataset.h"
+#include "data/program_dataset.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "base/error.h"
 
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {
     CHECK_OUT(out);
@@ -102,7 +102,7 @@ static int count_classes(const struct duet_data *d, int *classes) {
     return OK;
 }
 
-int api_dataset_of(const struct duet_data *d, struct dataset *set) {
+int dataset_of_program(const struct duet_data *d, struct dataset *set) {
     struct sample_shape shape;
     int classes, bytes = d->type == DUET_U8;
     memset(set, 0, sizeof *set);
@@ -129,7 +129,7 @@ int duet_dataset_create(duet_dataset **out, const struct duet_data *d) {
     struct duet_dataset *set = calloc(1, sizeof *set);
     if (!set) return fail(ERR_MEMORY, "data set: no host memory");
     set->rank = d->rank;
-    int code = api_dataset_of(d, &set->set);
+    int code = dataset_of_program(d, &set->set);
     if (code)
         free(set);
     else

@@ -1,11 +1,11 @@
-/* The optimizer's part of a checkpoint, of a program (api/checkpoint.c) and of the command
+/* The optimizer's part of a checkpoint, of a program (nn/params/checkpoint.c) and of the command
  * (train/files/checkpoint.c): how many updates each parameter had, and each part of the state as a
  * tensor of its own, "optimizer.exp_avg.W1". */
-#ifndef API_OPTIMIZER_ITEMS_H
-#define API_OPTIMIZER_ITEMS_H
+#ifndef NN_OPTIMIZER_OPTIMIZER_ITEMS_H
+#define NN_OPTIMIZER_OPTIMIZER_ITEMS_H
 
-#include "api/api.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
+#include "nn/optimizer/program.h"
 
 enum { OPTIMIZER_PARTS = 2, OPTIMIZER_PREFIX = 40 };
 

@@ -1,16 +1,17 @@
 /* Batches. The internal loader is used with one device, so that a batch is a contiguous piece of
  * the epoch's order, or the share of one rank. */
-#include "api/api.h"
-
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/uploads.h"
+#include "base/error.h"
 #include "base/program_name.h"
 #include "data/loader.h"
+#include "data/program_dataset.h"
+#include "data/uploads.h"
+#include "nn/params/params.h"
 
 _Static_assert(DUET_IN_ORDER == (int)SHUFFLE_NONE && DUET_SHUFFLE == (int)SHUFFLE_DISTRIBUTED &&
                    DUET_SHUFFLE_RANDOM == (int)SHUFFLE_RANDOM,

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text/json.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 
 const char *safetensors_name(const char *name) {
     for (;;) {

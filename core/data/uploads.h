@@ -1,5 +1,5 @@
 /* Batches of a loader brought to a device ahead of the program: pin_memory=True and
- * .to(device, non_blocking=True). Inside api/.
+ * .to(device, non_blocking=True).
  *
  * There are three places for a batch on the device. While the program's kernels read one, the copy
  * stream fills the others with the next two batches, from the loader's pinned memory:
@@ -10,11 +10,12 @@
  * Two events of each place keep the streams in order: the compute stream waits for `loaded`, behind
  * the copy, before the program gets the batch; the next copy into the place waits for `used`, which
  * is recorded when the program asks for the batch after it. The host waits for copies alone. */
-#ifndef API_UPLOADS_H
-#define API_UPLOADS_H
+#ifndef DATA_UPLOADS_H
+#define DATA_UPLOADS_H
 
-#include "api/api.h"
 #include "data/loader.h"
+#include "data/program_dataset.h"
+#include "nn/tensor.h"
 
 struct uploads;
 

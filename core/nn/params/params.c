@@ -1,14 +1,16 @@
 /* The parameters of a model on one device: the internal param_set, with names of its own, plain SGD
  * and files. */
-#include "api/api.h"
+#include "nn/params/params.h"
 
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
+#include "duet/train.h"
 
 static void free_specs(struct param_spec *specs, int count) {
     for (int i = 0; specs && i < count; i++)
@@ -19,7 +21,7 @@ static void free_specs(struct param_spec *specs, int count) {
 static int check_name(int i, const char *name) {
     char what[32];
     snprintf(what, sizeof what, "parameter %d", i);
-    return api_check_name(what, name);
+    return name_check(what, name);
 }
 
 static int check_names_differ(const struct param_spec *specs, int count) {
@@ -27,7 +29,7 @@ static int check_names_differ(const struct param_spec *specs, int count) {
     if (!names) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
     for (int i = 0; i < count; i++)
         names[i] = specs[i].name;
-    int code = api_check_names_differ("parameters", names, count);
+    int code = names_check_differ("parameters", names, count);
     free(names);
     return code;
 }
@@ -49,7 +51,7 @@ static struct duet_tensor borrowed(struct device *device, const struct tensor *t
 }
 
 /* Each has a gradient, since the program may fill it by itself. */
-void api_params_show(struct duet_params *p) {
+void params_show(struct duet_params *p) {
     int count = p->set.count;
     for (int i = 0; i < count; i++) {
         const struct param *param = &p->set.param[i];
@@ -71,14 +73,14 @@ static int build(struct duet_params *p, struct device *device, const struct para
     p->has_grad = malloc((size_t)count + 1);
     if (!p->views || !p->has_grad)
         return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
-    api_params_show(p);
+    params_show(p);
     for (int i = 0; i < count; i++)
         if (values && values[i]) CHECK(param_write_value(&p->set, i, values[i]));
     return stream_sync(device_compute(device));
 }
 
-int api_params_create(duet_params **out, struct device *device, const struct param_spec *specs,
-                      int count, float *const *values, int segments) {
+int params_create(duet_params **out, struct device *device, const struct param_spec *specs,
+                  int count, float *const *values, int segments) {
     struct duet_params *p = calloc(1, sizeof *p);
     *out = NULL;
     if (!p) return fail(ERR_MEMORY, "parameters: no host memory");
@@ -120,7 +122,7 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
         values[i] = (float *)params[i].values;
     }
     if (!code) code = check_names_differ(specs, count);
-    if (!code) code = api_params_create(out, device_of(device), specs, count, values, 1);
+    if (!code) code = params_create(out, device_of(device), specs, count, values, 1);
     free(specs);
     free(values);
     return code;
@@ -140,7 +142,7 @@ void duet_params_free(duet_params *params) {
         stream_sync(device_compute(params->set.device));
         device_free(params->set.device, params->step);
     }
-    api_free_buffers(params, params->buffers.count);
+    params_free_buffers(params, params->buffers.count);
     free_layers(params);
     grad_clip_free(&params->clip);
     optimizer_free(&params->sgd);
@@ -230,7 +232,7 @@ static int list_items(duet_params *params, struct safetensors_item *items, float
             items[count++] = item_of(params->set.param[i].spec, values[i]);
         for (int i = 0; i < params->buffers.count; i++)
             if ((params->buffers.buffer[i].spec->dtype == DTYPE_I64) == wide)
-                items[count++] = api_buffer_item(params, i, buffers);
+                items[count++] = params_buffer_item(params, i, buffers);
     }
     return count;
 }
@@ -242,7 +244,7 @@ static int host_buffers(const duet_params *params, void **out) {
     return fail(ERR_MEMORY, "buffers: no host memory for %zu bytes", params->buffers.bytes);
 }
 
-int api_params_write(duet_params *params, const char *file, const struct api_extra *extra) {
+int params_write(duet_params *params, const char *file, const struct params_extra *extra) {
     struct param_set *set = &params->set;
     struct safetensors_item *items =
         calloc((size_t)(set->count + params->buffers.count + extra->count), sizeof *items);
@@ -271,7 +273,7 @@ int duet_params_save(duet_params *params, const char *file) {
     if (!params || !file)
         return fail(ERR_USAGE, "save: no %s given", params ? "file was" : "parameters were");
     const struct safetensors_pair about = {"format", "pt"};
-    return api_params_write(params, file, &(struct api_extra){.about = &about, .pairs = 1});
+    return params_write(params, file, &(struct params_extra){.about = &about, .pairs = 1});
 }
 
 static int read_items(const duet_params *params, const struct safetensors *s, float *const *values,
@@ -281,14 +283,14 @@ static int read_items(const duet_params *params, const struct safetensors *s, fl
         CHECK(safetensors_read(s, item.name, item.dims, item.shape, values[i]));
     }
     for (int i = 0; i < params->buffers.count; i++) {
-        struct safetensors_item item = api_buffer_item(params, i, buffers);
+        struct safetensors_item item = params_buffer_item(params, i, buffers);
         char *to = (char *)buffers + params->buffers.buffer[i].offset;
         CHECK(safetensors_read_as(s, item.dtype, item.name, item.dims, item.shape, to));
     }
     return OK;
 }
 
-int api_params_read(duet_params *params, const struct safetensors *file) {
+int params_read(duet_params *params, const struct safetensors *file) {
     struct param_set *set = &params->set;
     float **values = NULL;
     void *buffers = NULL;
@@ -308,7 +310,7 @@ int duet_params_load(duet_params *params, const char *file) {
         return fail(ERR_USAGE, "load: no %s given", params ? "file was" : "parameters were");
     struct safetensors s = {0};
     CHECK(safetensors_open(&s, file));
-    int code = api_params_read(params, &s);
+    int code = params_read(params, &s);
     safetensors_close(&s);
     return code;
 }

@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
-#include "api/optimizer_items.h"
+#include "base/error.h"
+#include "base/files/safetensors.h"
 #include "base/text/number.h"
 #include "base/text/parse.h"
-#include "data/safetensors.h"
+#include "nn/optimizer/optimizer_items.h"
+#include "nn/tape/tape_internal.h"
 
 /* The version of the command's list of tensors, and that of a program's list of texts. */
 #define CHECKPOINT_VERSION "1"
@@ -106,11 +107,11 @@ int duet_checkpoint_save(const struct duet_checkpoint *c, const char *file) {
         code = optimizer_items_read(&state, c->optimizer, c->optimizer->updates);
     if (!code && c->optimizer) optimizer_items_list(&state, c->optimizer);
     if (!code)
-        code = api_params_write(c->params, file,
-                                &(struct api_extra){.items = state.items,
-                                                    .count = state.count,
-                                                    .about = texts.pair,
-                                                    .pairs = texts.count});
+        code = params_write(c->params, file,
+                            &(struct params_extra){.items = state.items,
+                                                   .count = state.count,
+                                                   .about = texts.pair,
+                                                   .pairs = texts.count});
     optimizer_items_free(&state);
     return code;
 }
@@ -243,7 +244,7 @@ static int load(struct duet_checkpoint *c, const struct safetensors *file,
     CHECK(read_rate(file, "lr", 0, &lr));
     if (o) CHECK(read_groups(o, file, rates));
     if (o) CHECK(read_state(o, file, s));
-    CHECK(api_params_read(c->params, file));
+    CHECK(params_read(c->params, file));
     if (o) CHECK(optimizer_state_write(&o->optimizer, &c->params->set, s->device));
     if (o) take_updates(o, s->updates), o->lr = lr;
     if (o) memcpy(o->optimizer.rate, rates, sizeof rates);

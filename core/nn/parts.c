@@ -5,11 +5,12 @@
  *
  *     (2, 4) along 1 into two parts     0 1|2 3      part 0: 0 1     part 1: 2 3
  *                                       4 5|6 7              4 5             6 7       */
-#include "api/api.h"
-
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/error.h"
+#include "nn/tensor.h"
 
 /* The rows first .. first+n-1, in the memory of `t`. */
 static struct tensor rows_of(const struct tensor *t, int first, int n) {

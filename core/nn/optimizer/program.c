@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "nn/optimizer/program.h"
 #include "nn/optimizer/schedule.h"
 
 /* PyTorch's; the command has the chapter's, 0.2. */
@@ -56,8 +56,8 @@ static int config_of(const struct duet_optimizer_options *options, struct optimi
     return optimizer_check(c);
 }
 
-int api_optimizer_create(duet_optimizer **out, duet_params *params,
-                         const struct optimizer_config *config) {
+int optimizer_of_params(duet_optimizer **out, duet_params *params,
+                        const struct optimizer_config *config) {
     struct duet_optimizer *o = calloc(1, sizeof *o);
     *out = NULL;
     if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
@@ -78,7 +78,7 @@ int duet_optimizer_create(duet_optimizer **out, duet_params *params,
     if (!params) return fail(ERR_USAGE, "optimizer: no parameters were given");
     if (!options) return fail(ERR_USAGE, "optimizer: no options were given");
     CHECK(config_of(options, &config));
-    CHECK(api_optimizer_create(out, params, &config));
+    CHECK(optimizer_of_params(out, params, &config));
     (*out)->lr = options->lr;
     int code = stream_sync(device_compute(params->set.device));
     if (code) {
@@ -116,7 +116,7 @@ int duet_optimizer_set_lr(duet_optimizer *o, int group, double lr) {
     return OK;
 }
 
-int api_optimizer_update(duet_optimizer *o, const struct step_block *now) {
+int optimizer_update(duet_optimizer *o, const struct step_block *now) {
     struct duet_params *p = o->params;
     o->left_out |= param_set_lacks(&p->set, p->has_grad);
     return o->left_out ? optimizer_step_used(&o->optimizer, &p->set, p->step, p->has_grad, now)
@@ -129,7 +129,7 @@ int duet_optimizer_step(duet_optimizer *o) {
     optimizer_schedule(&step, &o->optimizer.config, o->lr, o->updates);
     CHECK(stream_write(device_compute(o->params->set.device), o->params->step, &step, sizeof step));
     CHECK(optimizer_write_groups(&o->optimizer, &step));
-    CHECK(api_optimizer_update(o, &step));
+    CHECK(optimizer_update(o, &step));
     o->updates++;
     return OK;
 }

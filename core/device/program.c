@@ -1,6 +1,4 @@
 /* Devices, which are opened and closed together, and the threads that let them compute at once. */
-#include "api/api.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -8,8 +6,12 @@
 #include "base/program_name.h"
 #include "base/text/json.h"
 #include "base/worker.h"
+#include "comm/environment.h"
+#include "device/device.h"
 #include "device/visible.h"
-#include "group/group.h"
+#include "duet/parallel.h"
+
+_Static_assert(DUET_MAX_RANK == (int)MAX_RANK, "duet.h repeats the limit");
 
 static int kind_of(const char *name, enum device_kind *kind) {
     static const struct {

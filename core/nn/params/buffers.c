@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
+#include "base/error.h"
+#include "duet/train.h"
+#include "nn/params/params.h"
 
 static int check_buffer(const struct duet_buffer *b) {
     if (b->type != DUET_F32 && b->type != DUET_I64)
@@ -27,7 +29,7 @@ static int check_names_differ(const duet_params *params, const struct duet_buffe
     if (!names) return fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
     for (int i = 0; i < own + count; i++)
         names[i] = i < own ? params->specs[i].name : buffers[i - own].name;
-    int code = api_check_names_differ("parameters and buffers", names, own + count);
+    int code = names_check_differ("parameters and buffers", names, own + count);
     free(names);
     return code;
 }
@@ -49,13 +51,13 @@ static int build(duet_params *p, const struct buffer_spec *specs, int count) {
     return OK;
 }
 
-int api_params_register(duet_params *params, const struct buffer_spec *specs, int count) {
+int params_register(duet_params *params, const struct buffer_spec *specs, int count) {
     int code = count ? build(params, specs, count) : OK;
-    if (code) api_free_buffers(params, count);
+    if (code) params_free_buffers(params, count);
     return code;
 }
 
-void api_free_buffers(duet_params *p, int count) {
+void params_free_buffers(duet_params *p, int count) {
     buffer_set_free(&p->buffers);
     for (int i = 0; p->buffer_specs && i < count; i++)
         free((char *)p->buffer_specs[i].name);
@@ -80,7 +82,7 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
         return fail(ERR_USAGE, "buffers: the parameters have a duet_ddp: register them before");
     for (int i = 0; i < count; i++) {
         snprintf(what, sizeof what, "buffer %d", i);
-        CHECK(api_check_name(what, buffers[i].name));
+        CHECK(name_check(what, buffers[i].name));
         CHECK(check_buffer(&buffers[i]));
     }
     CHECK(check_names_differ(params, buffers, count));
@@ -94,7 +96,7 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
                                         .initial = b->value};
         memcpy(specs[i].dims, b->shape, sizeof specs[i].dims);
     }
-    int code = api_params_register(params, specs, count);
+    int code = params_register(params, specs, count);
     free(specs);
     return code;
 }
@@ -103,7 +105,7 @@ duet_tensor *duet_params_buffer(duet_params *params, int i) {
     return params && i >= 0 && i < params->buffers.count ? &params->buffer_views[i] : NULL;
 }
 
-struct safetensors_item api_buffer_item(const duet_params *params, int i, const void *arena) {
+struct safetensors_item params_buffer_item(const duet_params *params, int i, const void *arena) {
     const struct buffer *b = &params->buffers.buffer[i];
     struct safetensors_item item = {.name = b->spec->name,
                                     .dtype = b->spec->dtype == DTYPE_I64 ? "I64" : "F32",

@@ -1,8 +1,10 @@
 /* The parameters of a model as a program holds them: values and gradients, buffers, layers by
  * number, and who sums gradients or statistics over ranks. */
-#ifndef NN_PARAMS_H
-#define NN_PARAMS_H
+#ifndef NN_PARAMS_PARAMS_H
+#define NN_PARAMS_PARAMS_H
 
+#include "base/error.h"
+#include "base/files/safetensors.h"
 #include "nn/optimizer/clip.h"
 #include "nn/optimizer/optimizer.h"
 #include "nn/tape/tape.h"
@@ -114,6 +116,43 @@ enum { NO_STEP = -1 }; /* the reducer counts the steps itself */
 int pass_enter(duet_params *params, const struct tape_step *step, int32_t number);
 int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step);
 int pass_note_fired(void *tape, int index);
+
+/* ---- making, showing and keeping them ---- */
+
+/* Parameters and buffers from the lists that a model keeps, whose names are copied. values[count]:
+ * host arrays to start from; NULL: zeros. segments: of the batches whose gradients may be added up
+ * over several passes; a program's are one. */
+int params_create(duet_params **out, struct device *device, const struct param_spec *specs,
+                  int count, float *const *values, int segments);
+int params_register(duet_params *params, const struct buffer_spec *specs, int count);
+
+/* The views of values and gradients, where they are now. */
+void params_show(struct duet_params *params);
+
+/* ERR_USAGE: a file could not have a parameter, a buffer or a layer of this name, or would not find
+ * it there again. The error text begins with `what`. */
+int name_check(const char *what, const char *name);
+
+/* ERR_USAGE: two of the names are equal. `what`: "parameters". */
+int names_check_differ(const char *what, const char *const *names, int count);
+
+/* Frees the buffers, also half-built ones; `count` of them were asked for. */
+void params_free_buffers(duet_params *params, int count);
+
+/* Buffer i as a file has it. `arena`: a host copy of all buffers. */
+struct safetensors_item params_buffer_item(const duet_params *params, int i, const void *arena);
+
+/* What a file has beside values and buffers: tensors, the 8-byte ones first, and texts. */
+struct params_extra {
+    const struct safetensors_item *items; /* [count] */
+    int count;
+    const struct safetensors_pair *about; /* [pairs] */
+    int pairs;
+};
+int params_write(struct duet_params *params, const char *file, const struct params_extra *extra);
+
+/* Reads all values and buffers; after an error none of them has changed. */
+int params_read(struct duet_params *params, const struct safetensors *file);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/text/json.h"
-#include "data/safetensors.h"
+#include "base/files/safetensors.h"
 #include "tests/harness/scratch.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))

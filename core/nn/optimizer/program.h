@@ -1,0 +1,23 @@
+/* An optimizer of duet/train.h: the internal one, and which parameters it updates. */
+#ifndef NN_OPTIMIZER_PROGRAM_H
+#define NN_OPTIMIZER_PROGRAM_H
+
+#include "duet/train.h"
+#include "nn/optimizer/optimizer.h"
+#include "nn/params/params.h"
+
+struct duet_optimizer {
+    struct duet_params *params;
+    struct optimizer optimizer;
+    double lr;
+    int64_t updates; /* so far */
+    int left_out;    /* 1: a parameter had no gradient in one of them */
+};
+
+/* An optimizer, and its update with the step block that lies in params->step; `now` is its host
+ * copy. Parameters without a gradient are left alone. */
+int optimizer_of_params(duet_optimizer **out, duet_params *params,
+                        const struct optimizer_config *config);
+int optimizer_update(duet_optimizer *optimizer, const struct step_block *now);
+
+#endif
