@@ -46,19 +46,30 @@ static struct comm_wait_reason reason_of(const struct group *g, int rank, double
                                      .timeout_s = timeout_s};
 }
 
-/* Rank 0: it does not fail the job at the first rank that is late, if it has to name all. */
-static int wait_for(struct group *g, int rank, uint64_t epoch, int64_t deadline, double timeout_s,
-                    int all) {
+/* One of the others gives rank 0 a second more, so that it is the one to say who is missing; but
+ * not where it is silent itself. */
+static int no_word(struct group *g, double timeout_s, int64_t deadline) {
+    const struct comm_wait_reason told = reason_of(g, 0, timeout_s);
+    int64_t past = now_ns() - deadline;
+    int silent = past >= 100000000 && comm_is_silent(g->job->comm, g->ranks[0]);
+    return past >= 1000000000 || silent ? comm_distant_late(g->job->comm, &told, NULL) : OK;
+}
+
+/* Waits for the flag of `rank`. Rank 0 does not fail the job at the first rank that is late, if it
+ * has to name all. */
+static int wait_for(struct group *g, struct comm_flag *flag, int rank, uint64_t epoch,
+                    int64_t deadline, double timeout_s, int all) {
     const struct comm_wait_reason reason = reason_of(g, rank, timeout_s + LATER_S);
     struct comm_distant_wait wait;
     int code = OK;
     comm_distant_begin(g->job->comm, &wait, &reason);
-    wait.flag = reported(g, rank);
+    wait.flag = flag;
     wait.epoch = epoch;
-    while (!code && !has_come(g, rank, epoch)) {
+    while (!code && __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) < epoch) {
         code = comm_distant_look(g->job->comm, &wait);
         if (!code) code = look_for_deadlock(g, g->names.monitored, g->announcer.number, rank);
-        if (!code && now_ns() >= deadline) code = late(g, epoch, timeout_s, all);
+        if (!code && now_ns() >= deadline)
+            code = g->rank ? no_word(g, timeout_s, deadline) : late(g, epoch, timeout_s, all);
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
     comm_distant_end(g->job->comm, &wait);
@@ -68,40 +79,16 @@ static int wait_for(struct group *g, int rank, uint64_t epoch, int64_t deadline,
 static int wait_for_all(struct group *g, uint64_t epoch, double timeout_s, int all) {
     int64_t deadline = deadline_after(timeout_s);
     for (int r = 1; r < g->n; r++)
-        CHECK(wait_for(g, r, epoch, deadline, timeout_s, all));
+        CHECK(wait_for(g, reported(g, r), r, epoch, deadline, timeout_s, all));
     for (int r = 1; r < g->n; r++)
         comm_post_flag(&g->memory.flags[r][PLAN_DONE * g->n], epoch);
     return OK;
 }
 
-/* The others give rank 0 a second more, so that it is the one to say who is missing; but not where
- * it is silent itself. */
-static int wait_for_word(struct group *g, uint64_t epoch, double timeout_s) {
-    const struct comm_flag *done = &g->memory.flags[g->rank][PLAN_DONE * g->n];
-    const struct comm_wait_reason reason = reason_of(g, 0, timeout_s + LATER_S),
-                                  told = reason_of(g, 0, timeout_s);
-    struct comm *comm = g->job->comm;
-    struct comm_distant_wait wait;
-    int64_t silent_by = deadline_after(timeout_s + 0.1), latest = deadline_after(timeout_s + 1);
-    int code = OK;
-    comm_distant_begin(comm, &wait, &reason);
-    wait.flag = done;
-    wait.epoch = epoch;
-    while (!code && __atomic_load_n(&done->epoch, __ATOMIC_ACQUIRE) < epoch) {
-        int64_t now = now_ns();
-        code = comm_distant_look(comm, &wait);
-        if (!code) code = look_for_deadlock(g, g->names.monitored, g->announcer.number, 0);
-        if (!code && (now >= latest || (now >= silent_by && comm_is_silent(comm, g->ranks[0]))))
-            code = comm_distant_late(comm, &told, NULL);
-        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    }
-    comm_distant_end(comm, &wait);
-    return code;
-}
-
 static int report(struct group *g, uint64_t epoch, double timeout_s) {
     comm_post_flag(reported(g, g->rank), epoch);
-    return wait_for_word(g, epoch, timeout_s);
+    return wait_for(g, &g->memory.flags[g->rank][PLAN_DONE * g->n], 0, epoch,
+                    deadline_after(timeout_s), timeout_s, 0);
 }
 
 static int meet(struct group *g, double timeout_s, int all) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
+#include "comm/wire.h"
 #include "rpc/message.h"
 #include "rpc/pool.h"
 

@@ -62,8 +62,6 @@ int socket_accept(int listener);
 /* Until all of it has come. deadline 0: none. ERR_PEER: the stream has ended, or it is late; the
  * text is that of an opening. */
 int socket_read(int fd, void *out, size_t bytes, int64_t deadline);
-/* 1: a process of this user is at the other end. Of an abstract socket. */
-int socket_of_this_user(int fd);
 /* "HOST:PORT" of its own end; port 0: that of the socket. */
 int socket_place(int fd, int any_port, char *place, size_t bytes);
 

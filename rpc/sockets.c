@@ -117,12 +117,6 @@ int socket_read(int fd, void *out, size_t bytes, int64_t deadline) {
     return OK;
 }
 
-int socket_of_this_user(int fd) {
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == geteuid();
-}
-
 int socket_place(int fd, int any_port, char *place, size_t bytes) {
     struct sockaddr_storage own;
     socklen_t length = sizeof own;

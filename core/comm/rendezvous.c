@@ -71,12 +71,6 @@ static void find_spot(struct spot *spot, const char *name) {
     spot->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
-static int is_mine(int socket) {
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-    return !getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == geteuid();
-}
-
 static int new_socket(int *out) {
     *out = above_streams(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     return *out < 0 ? fail_system(errno, "rendezvous: socket") : OK;
@@ -122,7 +116,7 @@ static int connect_to_rank_0(struct comm *comm, const struct spot *spot, int64_t
                         elsewhere(spot));
         nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
     }
-    if (is_mine(comm->socket)) return OK;
+    if (socket_of_this_user(comm->socket)) return OK;
     return fail(ERR_FAILED,
                 "rank %d: rendezvous at %s:%s: another user's process listens there: give "
                 "MASTER_PORT another number",
@@ -182,7 +176,8 @@ static void receive_rank(struct comm *comm, struct job *job, const struct spot *
     char text[200];
     uint32_t world = 0;
     int fd = -1;
-    if (!is_mine(socket) || receive(socket, now_ns() + 1000000000, &header, blob, &fd) ||
+    if (!socket_of_this_user(socket) ||
+        receive(socket, now_ns() + 1000000000, &header, blob, &fd) ||
         header.bytes != sizeof world) {
         if (fd >= 0) close(fd);
         close(socket);

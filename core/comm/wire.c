@@ -72,3 +72,9 @@ enum wire_result wire_receive(int socket, struct wire_header *header, void *blob
     *fd = -1;
     return WIRE_BROKEN;
 }
+
+int socket_of_this_user(int socket) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return !getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == geteuid();
+}

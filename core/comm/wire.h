@@ -32,4 +32,7 @@ enum wire_result wire_send(int socket, const struct wire_header *header, const v
  * WIRE_BROKEN with EMFILE: this process has no room for another descriptor. */
 enum wire_result wire_receive(int socket, struct wire_header *header, void *blob, int *fd);
 
+/* 1: a process of this user is at the other end of a unix socket. */
+int socket_of_this_user(int socket);
+
 #endif

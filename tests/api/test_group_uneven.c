@@ -1,6 +1,6 @@
 /* Parts of different lengths and bytes of any length, as a user's program meets them, on every kind
  * of device: all_to_all_single with split sizes, uneven all_gather, gather, scatter and
- * reduce_scatter, tags, handles, views of rows, and what is refused. */
+ * reduce_scatter, handles, views of rows, and what is refused. */
 #include <stdlib.h>
 
 #include "tests/api/shared.h"
@@ -132,32 +132,6 @@ out:
     return code;
 }
 
-/* Rank 1 sends three messages, of which rank 0 takes the last one first. */
-static int tags(duet_group *group, duet_device *device) {
-    int code = DUET_OK, rank = duet_group_rank(group), source = -1;
-    duet_tensor *x = rows(device, 2, (float)rank);
-    duet_work *work = NULL;
-    HOLDS(x);
-    for (int tag = 0; tag < 3 && rank == 1; tag++) {
-        float numbers[] = {(float)tag, 0, 0, 0};
-        TRY(duet_tensor_write(x, numbers));
-        TRY(duet_send(group, x, 0, tag, NULL));
-    }
-    for (int tag = 2; tag >= 0 && rank == 0; tag--) {
-        int any = tag == 1, begun = tag == 0;
-        TRY(duet_recv(group, x, any ? DUET_ANY_SOURCE : 1, tag, begun ? NULL : &source,
-                      begun ? &work : NULL));
-        if (begun) TRY(duet_work_wait(work));
-        HOLDS(at(x, 0) == (float)tag && (begun ? duet_work_source(work) : source) == 1);
-    }
-    HOLDS(duet_send(group, x, (rank + 1) % RANKS, -2, NULL) == DUET_USAGE);
-    HOLDS(strstr(duet_error(), "Tag must be nonnegative"));
-out:
-    duet_work_free(work);
-    duet_tensor_free(x);
-    return code;
-}
-
 static int misuse(duet_group *group, duet_device *device) {
     static const int thirds[] = {1, 1, 1};
     int code = DUET_OK, rank = duet_group_rank(group);
@@ -228,7 +202,6 @@ static int work(int rank, void *context) {
     TRY(reduce_scatter(group, device));
     TRY(many_handles(group, device));
     TRY(in_place(group, device));
-    TRY(tags(group, device));
     TRY(misuse(group, device));
 out:
     duet_group_destroy(&group);
