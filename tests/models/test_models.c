@@ -1,5 +1,5 @@
-/* The models' descriptions: names, shapes and counts of parameters, initial values to PyTorch's
- * bits, checkpoints, and what their forward functions make. */
+/* The models' descriptions: names, shapes and counts of parameters, and initial values to PyTorch's
+ * bits. */
 #include "tests/harness/harness.h"
 
 #include <unistd.h>
@@ -105,29 +105,6 @@ Test(models, initial_values_are_those_of_pytorch_to_the_bit, .timeout = 30) {
     check_initial_values("convnet", 1, "tests/golden/convnet.txt");
 }
 
-/* torch.nn.Linear's bounds, and every seed its own values. */
-Test(models, mlp_starts_within_the_bounds_of_linear, .timeout = 30) {
-    struct model m;
-    float **values, **other;
-    struct model_options options = {.dropout = -1, .hidden_count = 2, .hidden = {30, 20}};
-    MUST(model_open(&m, "mlp", &options));
-    MUST(model_values_init(&m, 3, &values));
-    MUST(model_values_init(&m, 4, &other));
-    for (int i = 0; i < m.param_count; i++) {
-        float bound = 1 / sqrtf((float)m.params[i / 2 * 2].dims[1]), most = 0;
-        size_t count = param_spec_count(&m.params[i]);
-        for (size_t k = 0; k < count; k++)
-            most = fmaxf(most, fabsf(values[i][k]));
-        cr_assert(most <= bound && most > 0.5f * bound, "%s reaches %g of %g", m.params[i].name,
-                  most, bound);
-        cr_assert_arr_neq(values[i], other[i], count * sizeof(float));
-    }
-    model_values_free(values);
-    model_values_free(other);
-    model_values_free(NULL);
-    model_free(&m);
-}
-
 Test(models, mlp_takes_widths_up_to_1e8_parameters, .timeout = 30) {
     struct model m;
     char text[2048];
@@ -218,25 +195,6 @@ static void run_forward(const char *name, double dropout, int training, float ou
     device_close(device);
 }
 
-Test(models, forward_makes_ten_scores_a_sample, .timeout = 60) {
-    static const char *const names[] = {"lenet", "convnet", "mlp"};
-    float out[50], again[50];
-    for (int i = 0; i < 3; i++) {
-        run_forward(names[i], -1, 0, out, NULL);
-        run_forward(names[i], -1, 0, again, NULL);
-        cr_assert_arr_eq(out, again, sizeof out);
-        for (int n = 0; n < 5; n++) {
-            double sum = 0;
-            for (int k = 0; k < 10; k++)
-                sum += exp(out[n * 10 + k]);
-            cr_assert_eq(fabs(sum - 1) < 1e-5, i == 1, "%s: the exponents of row %d sum to %g",
-                         names[i], n, sum);
-        }
-        for (int k = 0; k < 50; k++)
-            cr_assert(isfinite(out[k]) && (k < 10 || out[k] != out[k % 10]));
-    }
-}
-
 Test(models, convnet_drops_in_training_alone_and_as_told, .timeout = 60) {
     float eval[50], train[50], none[50], half[50], all[50], rates[2];
     run_forward("convnet", -1, 0, eval, NULL);
@@ -257,34 +215,6 @@ Test(models, convnet_drops_in_training_alone_and_as_told, .timeout = 60) {
 
 static void temp_file(char path[64]) {
     snprintf(path, 64, "%s/values_%d.safetensors", BUILD_DIR, (int)getpid());
-}
-
-Test(models, values_survive_a_checkpoint, .timeout = 30) {
-    struct model m;
-    float **values, **back;
-    char path[64];
-    temp_file(path);
-    open_model(&m, "convnet");
-    MUST(model_values_init(&m, 8, &values));
-    struct atomic_file file = {0};
-    MUST(atomic_open(&file, path));
-    MUST(model_values_save(&m, &file, values, NULL));
-    MUST(atomic_commit(&file));
-    atomic_abandon(&file);
-    MUST(model_values_load(&m, path, &back, NULL));
-    cr_assert_arr_eq(values[0], back[0], model_count(&m) * sizeof(float));
-    model_values_free(back);
-
-    struct model lenet;
-    open_model(&lenet, "lenet");
-    back = NULL;
-    expect(model_values_load(&lenet, path, &back, NULL), ERR_FAILED, "W1");
-    cr_assert_null(back);
-    unlink(path);
-    expect(model_values_load(&m, path, &back, NULL), ERR_FAILED, path);
-    model_values_free(values);
-    model_free(&lenet);
-    model_free(&m);
 }
 
 /* A file as DP or DDP of PyTorch saves it, with "module." before each name, and one with a

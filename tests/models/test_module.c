@@ -1,5 +1,5 @@
-/* duet.h's section on models of one's own: what describe registers, the initial values, parameters
- * and buffers without a layer, and that each mistake of a program is one line that names it. */
+/* duet.h's section on models of one's own: the initial values that describe asks for, and that each
+ * mistake of a program is one line that names it. */
 #include "base/error.h"
 #include "duet.h"
 #include "models/replica.h"
@@ -58,8 +58,6 @@ static double step(const struct duet_model *own, float *grads, int *code) {
     return (sums[0] + sums[1]) / SAMPLES;
 }
 
-/* ---- layers against the same parameters by hand ---- */
-
 static void describe_layers(duet_module *m, void *context) {
     (void)context;
     cr_expect_eq(duet_module_linear(m, "fc1", FEATURES, 5, 0), 0);
@@ -73,42 +71,6 @@ static duet_var *forward_layers(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     cr_expect(duet_layer_count(t) == 3 && duet_tape_training(t));
     return duet_layer(t, 2, duet_layer_relu(t, 1, duet_layer(t, 0, duet_flatten(t, x))));
-}
-
-enum { W1, SCALE, SHIFT, W2, B2 };
-
-static void describe_parameters(duet_module *m, void *context) {
-    (void)context;
-    const struct duet_init one = {DUET_CONSTANT, 1, 0}, zero = {DUET_CONSTANT, 0, 0};
-    duet_module_parameter(m, "W1", 2, (int[]){5, FEATURES}, (struct duet_init){DUET_WEIGHT, 6, 0});
-    duet_module_parameter(m, "scale", 1, (int[]){5}, one);
-    duet_module_parameter(m, "shift", 1, (int[]){5}, zero);
-    duet_module_parameter(m, "W2", 2, (int[]){CLASSES, 5}, (struct duet_init){DUET_WEIGHT, 5, 0});
-    duet_module_parameter(m, "b2", 1, (int[]){CLASSES}, (struct duet_init){DUET_BIAS, 5, 0});
-    cr_expect_eq(duet_module_buffer(m, "mean", 1, (int[]){5}, 0), 0);
-    cr_expect_eq(duet_module_buffer(m, "variance", 1, (int[]){5}, 1), 1);
-}
-
-static duet_var *forward_parameters(duet_tape *t, duet_var *x, void *context) {
-    (void)context;
-    duet_var *h = duet_linear(t, duet_flatten(t, x), W1, DUET_NO_BIAS);
-    h = duet_relu(t, duet_batch_norm(t, h, SCALE, SHIFT, 0, 1e-5, 0.1, 0));
-    return duet_linear(t, h, W2, B2);
-}
-
-Test(module, parameters_by_hand_are_layers_to_the_bit, .timeout = 30) {
-    const struct duet_model layers = {
-        .name = "layers", .describe = describe_layers, .forward = forward_layers};
-    const struct duet_model by_hand = {
-        .name = "hand", .describe = describe_parameters, .forward = forward_parameters};
-    float a[64], b[64];
-    int code;
-    double loss = step(&layers, a, &code);
-    MUST(code);
-    cr_expect(loss > 0.5 && loss < 3);
-    cr_expect_eq(step(&by_hand, b, &code), loss);
-    MUST(code);
-    cr_expect_arr_eq(a, b, (30 + 5 + 5 + 20 + 4) * sizeof *a);
 }
 
 /* ---- initial values ---- */

@@ -1,7 +1,5 @@
-/* Random data: PyTorch's draws to the bit, and numbers that reach a batch unchanged, from the host
- * and from a device. And what dataset_check refuses. */
-#include "data/device_dataset.h"
-#include "data/loader.h"
+/* Random data: PyTorch's draws to the bit. And what dataset_check refuses. */
+#include "data/dataset.h"
 #include "tests/core/device/shared.h"
 #include "tests/golden/golden.h"
 
@@ -51,98 +49,6 @@ Test(random_data, is_pytorchs_to_the_bit, .timeout = 60) {
         dataset_free(&set);
         cr_assert_null(set.numbers);
     }
-}
-
-/* Expects a batch's samples and answers, of which the host's copies are given, in the order of the
- * index. */
-static void expect_batch(const struct dataset *set, const int32_t *index, int n,
-                         const float *pixels, const void *answers, const char *who) {
-    size_t each = sample_shape_count(&set->shape), width = (size_t)dataset_answer_count(set);
-    for (int i = 0; i < n; i++) {
-        size_t sample = (size_t)index[i];
-        cr_assert(!memcmp(pixels + (size_t)i * each, set->numbers + sample * each, each * 4),
-                  "%s: sample %d", who, i);
-        cr_assert(!memcmp((const char *)answers + (size_t)i * width * 4,
-                          (const char *)set->answers + sample * width * 4, width * 4),
-                  "%s: answer %d", who, i);
-    }
-}
-
-static void batches_are_the_data(struct device *d, const struct dataset *set) {
-    struct loader_config c = {.set = set,
-                              .split = {SPLIT_STRIDED, 2, 4},
-                              .batch_size = 10,
-                              .shuffle = 1,
-                              .seed = 3,
-                              .device_count = 2,
-                              .workers = 1,
-                              .mean = 0.286f, /* of bytes: numbers are taken as they are */
-                              .std = 0.353f};
-    struct loader *numbers, *indices;
-    struct batch *batch, *place;
-    struct device_dataset resident;
-    size_t each = sample_shape_count(&set->shape), width = (size_t)dataset_answer_count(set);
-    void *index, *x, *y;
-    float *got = malloc(10 * each * 4), *got_y = malloc(10 * width * 4);
-    int epochs = 0;
-    MUST(device_dataset_init(&resident, d, set));
-    cr_assert_eq(device_ledger(d).now[MEM_DATASET], device_dataset_bytes(set));
-    MUST(device_alloc(d, &index, 40, MEM_INPUT));
-    MUST(device_alloc(d, &x, 10 * each * 4, MEM_INPUT));
-    MUST(device_alloc(d, &y, 10 * width * 4, MEM_INPUT));
-    MUST(loader_init(&numbers, &c));
-    c.on_device = &resident;
-    MUST(loader_init(&indices, &c));
-    for (; epochs < 2; epochs++) {
-        MUST(loader_start_epoch(numbers, epochs, 0));
-        MUST(loader_start_epoch(indices, epochs, 0));
-        for (;;) {
-            MUST(loader_next(numbers, &batch));
-            MUST(loader_next(indices, &place));
-            if (!batch) break;
-            int n = batch->segments.n;
-            const struct sample_shape *s = &set->shape;
-            const int dims[4] = {n, s->channels, s->height, s->width}, answers[2] = {n, (int)width};
-            struct tensor i = tensor_plain(index, DTYPE_I32, 1, dims),
-                          pixels = tensor_plain(x, DTYPE_F32, 4, dims),
-                          labels = tensor_plain(y, set->outputs ? DTYPE_F32 : DTYPE_I32,
-                                                set->outputs ? 2 : 1, answers);
-            cr_assert(set->outputs ? !batch->labels : !batch->targets);
-            expect_batch(set, place->index, n, batch->pixels,
-                         set->outputs ? (const void *)batch->targets : batch->labels, "host");
-            MUST(copy_to_device(device_compute(d), index, place->index, (size_t)n * 4));
-            MUST(device_dataset_gather(&resident, device_compute(d), &i, NULL, c.mean, c.std,
-                                       &pixels, &labels));
-            MUST(copy_to_host(device_compute(d), got, x, (size_t)n * each * 4));
-            MUST(copy_to_host(device_compute(d), got_y, y, (size_t)n * width * 4));
-            MUST(stream_sync(device_compute(d)));
-            expect_batch(set, place->index, n, got, got_y, device_name(d));
-            loader_release(numbers, batch), loader_release(indices, place);
-        }
-    }
-    loader_free(numbers), loader_free(indices);
-    device_free(d, index), device_free(d, x), device_free(d, y);
-    device_dataset_free(&resident);
-    free(got), free(got_y);
-}
-
-Test(random_data, batches_are_the_data, .timeout = 60) {
-    /* channels, height, width, classes, targets; the last set's targets take more than its samples,
-     * and more than a piece of the upload */
-    static const int sets[][5] = {
-        {10, 1, 1, 10, 1}, {3, 5, 7, 300, 0}, {1, 2, 2, 1, 1}, {2, 1, 1, 70000, 1}};
-    for (int k = 0; k < ALL_KINDS; k++)
-        for (int i = 0; i < COUNT(sets); i++) {
-            struct device_config config = test_config(all_kinds[k], 0);
-            struct dataset set;
-            struct device *d;
-            config.memory_bytes += 24 << 20;
-            MUST(device_open(&d, &config));
-            open_random(&set, sets[i][0], sets[i][1], sets[i][2], sets[i][3], 33, sets[i][4], 9);
-            batches_are_the_data(d, &set);
-            dataset_free(&set);
-            device_close(d);
-        }
 }
 
 static void refused(struct dataset_config config, const char *says) {

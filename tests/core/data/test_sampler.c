@@ -33,28 +33,6 @@ Test(sampler, lists_are_pytorchs, .timeout = 30) {
     }
 }
 
-/* One small example written out: seed 7, epoch 2, ten samples over three ranks. */
-Test(sampler, ten_over_three_written_out, .timeout = 30) {
-    static const int32_t want[3][4] = {{0, 7, 9, 3}, {5, 6, 1, 0}, {8, 2, 4, 5}};
-    struct order o = {10, 3, ORDER_PAD, 1, 7};
-    for (int rank = 0; rank < 3; rank++) {
-        int n;
-        int32_t *list = indices(&o, rank, 2, &n);
-        cr_assert_eq(n, 4);
-        cr_assert_arr_eq(list, want[rank], sizeof want[rank], "rank %d", rank);
-        free(list);
-    }
-    cr_assert_eq(order_duplicates(&o), 2);
-    o.end = ORDER_CUT;
-    cr_assert_eq(order_length(&o), 9);
-    cr_assert_eq(order_duplicates(&o), 0);
-    struct order tiny = {2, 5, ORDER_PAD, 0, 0};
-    int32_t padded[5];
-    order_epoch(&tiny, 0, padded);
-    cr_assert_arr_eq(padded, ((int32_t[]){0, 1, 0, 1, 0}), sizeof padded);
-    cr_assert_eq(order_duplicates(&tiny), 3);
-}
-
 Test(sampler, exact_serves_each_sample_once, .timeout = 30) {
     struct order o = {10, 4, ORDER_EXACT, 1, 1};
     int seen[10] = {0}, total = 0;
