@@ -37,19 +37,10 @@ void doctor_step(struct doctor *d, int step, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 doctor_check check_machine;   /* machine.c: cores, memory, kernels; the build; the driver */
-doctor_check check_memory;    /* memory.c: copies, pinned memory, out of memory; per device */
-doctor_check check_streams;   /* streams.c: an event orders two streams */
 doctor_check check_peers;     /* peers.c: copies between devices of one process */
-doctor_check check_ipc;       /* ipc.c: memory of another process */
 doctor_check check_ops;       /* ops.c: every operation against the host's reference */
 doctor_check check_allreduce; /* collective.c: every algorithm over 2 and 4 ranks */
 doctor_check check_step;      /* step.c: a training step of LeNet and ConvNet */
-doctor_check check_replay;    /* replay.c: steps recorded and replayed */
-
-/* environment.c: steps of check_machine. The first comes before CUDA reads the environment, the
- * second after the GPUs have been counted. */
-void look_at_environment(struct doctor *d);
-void look_at_compute_modes(struct doctor *d);
 
 /* Adds a finding about `what` ("cpu(0): copies"). The format gives what was measured. */
 void note(struct doctor *d, enum finding_state state, const char *what, const char *bound,

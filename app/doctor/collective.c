@@ -177,13 +177,13 @@ static const struct rank_finding *worst(const struct rank_task *task, int n, int
  * is a step of the check, numbered by world and by the algorithm that it begins with. */
 static int one_world(struct doctor *d, int world, int n, int first) {
     static const char bound[] = "equal to the one-thread reference";
-    struct rank_task *task = rank_task_new(d, WORK_ALLREDUCE);
+    struct rank_task *task = rank_task_new(d);
     if (!task) return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some memory");
     for (int a = first; a < ALLREDUCE_ALGORITHM_COUNT;) {
         doctor_step(d, world * ALLREDUCE_ALGORITHM_COUNT + a, "%s: allreduce, %d ranks",
                     doctor_kind_name(d), n);
         task->first = a;
-        int code = ranks_run(d, n, task, allreduce_rank), stopped = 0;
+        int code = ranks_run(d, n, task), stopped = 0;
         for (; a < ALLREDUCE_ALGORITHM_COUNT && !stopped; a++) {
             const struct rank_finding *found = worst(task, n, a);
             char name[CHECK_NAME_BYTES];

@@ -12,10 +12,10 @@
 static const struct {
     const char *name;
     doctor_check *check;
-} checks[] = {{"memory", check_memory},      {"streams", check_streams},
-              {"peers", check_peers},        {"memory of another process", check_ipc},
-              {"operations", check_ops},     {"allreduce", check_allreduce},
-              {"training step", check_step}, {"replayed steps", check_replay}};
+} checks[] = {{"peers", check_peers},
+              {"operations", check_ops},
+              {"allreduce", check_allreduce},
+              {"training step", check_step}};
 enum { CHECKS = sizeof checks / sizeof *checks };
 
 enum { LEAST_DEVICES = 2 }; /* copies and ranks need two; they may share one GPU */

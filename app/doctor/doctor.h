@@ -1,7 +1,7 @@
 /* Doctor: does this machine do what Duet needs of it?
  *
- * Each check really uses one thing (copies, streams, peers, imported memory, every operation, the
- * collectives, a step of a model) and compares the result with what it must be. It adds findings:
+ * Each check really uses one thing (copies between devices, every operation, the collectives, a
+ * step of a model) and compares the result with what it must be. It adds findings:
  * what was measured, the bound that it must keep and the reason for that bound, and a state: ok,
  * off, or not here.
  *

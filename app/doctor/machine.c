@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "doctor/check.h"
 #include "doctor/cuda/gpu.h"
+#include "trace/ledger.h"
 
 /* The most memory that a check takes: 4 ranks with a device of 160 MiB each. */
 static const uint64_t NEEDED = (uint64_t)4 * (160 << 20);
@@ -71,6 +72,19 @@ static void look_at_build(struct doctor *d) {
 #endif
 }
 
+static void look_at_gpu(struct doctor *d, int gpu) {
+    char what[32], memory[32];
+    struct gpu_facts f;
+    snprintf(what, sizeof what, "cuda(%d): device", gpu);
+    if (gpu_facts(gpu, &f)) {
+        note(d, FINDING_OFF, what, "", "%s", error_message());
+        return;
+    }
+    note(d, FINDING_OK, what, "", "%s, compute capability %d.%d, %d SMs, %s%s", f.name, f.major,
+         f.minor, f.multiprocessors, format_bytes(f.memory, memory, sizeof memory),
+         f.exclusive ? ", one process at a time: ranks cannot share it" : "");
+}
+
 /* No GPU is a failure only where one was asked for. */
 static void look_for_gpus(struct doctor *d) {
     const struct doctor_config *config = &d->config;
@@ -97,6 +111,8 @@ static void look_for_gpus(struct doctor *d) {
     if (*libraries) note(d, FINDING_OK, "libraries", "", "%s", libraries);
     note(d, FINDING_OK, "GPUs", "", "%d%s%s", count,
          visible ? ", chosen by CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+    for (int gpu = 0; gpu < count; gpu++)
+        look_at_gpu(d, gpu);
 }
 
 int check_machine(struct doctor *d, int first) {
@@ -105,8 +121,7 @@ int check_machine(struct doctor *d, int first) {
         void (*look)(struct doctor *d);
     } steps[] = {{"cores", look_at_cores},       {"memory", look_at_memory},
                  {"open files", look_at_limits}, {"vector kernels", look_at_kernels},
-                 {"build", look_at_build},       {"environment", look_at_environment},
-                 {"GPUs", look_for_gpus},        {"compute modes", look_at_compute_modes}};
+                 {"build", look_at_build},       {"GPUs", look_for_gpus}};
     for (int i = first; i < (int)(sizeof steps / sizeof *steps); i++) {
         doctor_step(d, i, "%s", steps[i].name);
         steps[i].look(d);

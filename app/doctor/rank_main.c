@@ -7,12 +7,10 @@
 #include "doctor/ranks.h"
 
 int doctor_rank_main(int argc, char **argv) {
-    rank_main *const works[WORK_KINDS] = {ipc_rank, allreduce_rank};
     struct rank_task *task = rank_task_map(argc == 1 ? atoi(argv[0]) : -1);
     int reported = 0;
-    int code = task && task->work < WORK_KINDS
-                   ? rank_run(task, works[task->work], &reported)
-                   : fail(ERR_USAGE, "doctor-rank: is started by duet itself: use duet doctor");
+    int code = task ? rank_run(task, &reported)
+                    : fail(ERR_USAGE, "doctor-rank: is started by duet itself: use duet doctor");
     if (code && !reported) fprintf(stderr, "%s: %s\n", program_name(), error_message());
     return error_exit_status(code);
 }

@@ -24,13 +24,12 @@ static struct shared_task *map_shared(int fd) {
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-struct rank_task *rank_task_new(const struct doctor *d, enum rank_work work) {
+struct rank_task *rank_task_new(const struct doctor *d) {
     int fd = memfd_create("duet-doctor", MFD_CLOEXEC);
     if (fd < 0) return NULL;
     struct shared_task *shared = ftruncate(fd, sizeof(struct shared_task)) ? NULL : map_shared(fd);
     if (!shared) return close(fd), NULL;
     shared->fd = fd;
-    shared->task.work = work;
     shared->task.config = d->config;
     shared->task.kind = d->kind;
     shared->task.devices = d->devices;
@@ -62,7 +61,7 @@ void rank_note(struct comm *comm, struct rank_task *task, int trial, enum findin
     finding->done = 1;
 }
 
-int rank_run(struct rank_task *task, rank_main *work, int *reported) {
+int rank_run(struct rank_task *task, int *reported) {
     struct progress progress = {.gpus = task->gpus};
     struct doctor d = {.config = task->config,
                        .progress = &progress,
@@ -74,7 +73,7 @@ int rank_run(struct rank_task *task, rank_main *work, int *reported) {
     *reported = comm_open_was_reported(code);
     if (code) return code;
     d.comm = comm;
-    code = work(&d, comm, task);
+    code = allreduce_rank(&d, comm, task);
     comm_abort(comm, code, error_message());
     comm_close(comm);
     return code;
@@ -82,23 +81,16 @@ int rank_run(struct rank_task *task, rank_main *work, int *reported) {
 
 /* ---- the launcher's side ---- */
 
-struct forked_rank {
-    struct rank_task *task;
-    rank_main *work;
-};
-
 static int run_forked(void *context) {
-    const struct forked_rank *rank = context;
     int reported;
-    return error_exit_status(rank_run(rank->task, rank->work, &reported));
+    return error_exit_status(rank_run(context, &reported));
 }
 
-int ranks_run(struct doctor *d, int world, struct rank_task *task, rank_main *work) {
+int ranks_run(struct doctor *d, int world, struct rank_task *task) {
     int fd = ((struct shared_task *)task)->fd;
     char number[16];
     snprintf(number, sizeof number, "%d", fd);
     char *argv[] = {(char *)program_name(), "doctor-rank", number, NULL};
-    struct forked_rank forked = {task, work};
     struct launch launch = {.world_size = world,
                             .pass_fds = &fd,
                             .pass_count = 1,
@@ -106,7 +98,7 @@ int ranks_run(struct doctor *d, int world, struct rank_task *task, rank_main *wo
     struct launch_result result;
     if (d->config.open_device) {
         launch.entry = run_forked;
-        launch.context = &forked;
+        launch.context = task;
     } else {
         launch.argv = argv;
     }

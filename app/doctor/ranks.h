@@ -16,8 +16,6 @@
 extern "C" {
 #endif
 
-enum rank_work { WORK_IPC, WORK_ALLREDUCE, WORK_KINDS };
-
 enum { RANK_TRIALS = 16 }; /* the most parts of a task that are judged one by one */
 
 /* What one rank found in one trial. */
@@ -28,7 +26,6 @@ struct rank_finding {
 };
 
 struct rank_task {
-    enum rank_work work;
     struct doctor_config config; /* open_device is NULL for ranks started by exec */
     enum device_kind kind;
     int devices, gpus;
@@ -36,18 +33,18 @@ struct rank_task {
     struct rank_finding found[RANK_TRIALS][MAX_DEVICES];
 };
 
-/* The work of a rank: ipc.c, collective.c. Every rank of a task calls it, with the job joined.
+/* The work of a rank: collective.c. Every rank of a task calls it, with the job joined.
  * d->findings is NULL: a rank reports with rank_note. */
 typedef int rank_main(struct doctor *d, struct comm *comm, struct rank_task *task);
-rank_main ipc_rank, allreduce_rank;
+rank_main allreduce_rank;
 
 /* A task filled in from d, without findings. NULL: no memory. */
-struct rank_task *rank_task_new(const struct doctor *d, enum rank_work work);
+struct rank_task *rank_task_new(const struct doctor *d);
 void rank_task_free(struct rank_task *task); /* NULL is allowed */
 
-/* Starts `world` ranks that do `work`, which must be what task->work names, and waits for their
- * end. The error is the job's root cause. */
-int ranks_run(struct doctor *d, int world, struct rank_task *task, rank_main *work);
+/* Starts `world` ranks of allreduce_rank and waits for their end. The error is the job's root
+ * cause. */
+int ranks_run(struct doctor *d, int world, struct rank_task *task);
 
 /* Records what this rank found in a trial. */
 void rank_note(struct comm *comm, struct rank_task *task, int trial, enum finding_state state,
@@ -60,7 +57,7 @@ struct rank_task *rank_task_map(int fd);
 
 /* Joins the job, does the work, and leaves. *reported: the launcher knows of the failure and hands
  * its text to the check. */
-int rank_run(struct rank_task *task, rank_main *work, int *reported);
+int rank_run(struct rank_task *task, int *reported);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* A model with initial values and a batch of random pictures for it: what check_step and
- * check_replay take training steps with. Inside doctor/. */
+/* A model with initial values and a batch of random pictures for it: what check_step
+ * takes a training step with. Inside doctor/. */
 #ifndef DOCTOR_SAMPLE_H
 #define DOCTOR_SAMPLE_H
 

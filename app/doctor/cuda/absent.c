@@ -22,12 +22,6 @@ int gpu_facts(int gpu, struct gpu_facts *facts) {
     return none();
 }
 
-int gpu_free_memory(int gpu, uint64_t *bytes) {
-    (void)gpu;
-    *bytes = 0;
-    return none();
-}
-
 int gpu_reaches(int from, int to) {
     (void)from, (void)to;
     return 0;

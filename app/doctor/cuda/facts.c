@@ -73,15 +73,6 @@ int gpu_facts(int gpu, struct gpu_facts *facts) {
     return OK;
 }
 
-int gpu_free_memory(int gpu, uint64_t *bytes) {
-    size_t available = 0, total = 0;
-    cudaError_t error = cudaSetDevice(gpu);
-    if (error == cudaSuccess) error = cudaMemGetInfo(&available, &total);
-    if (error != cudaSuccess) return failed(error, gpu);
-    *bytes = available;
-    return OK;
-}
-
 int gpu_reaches(int from, int to) {
     int possible = 0;
     if (cudaDeviceCanAccessPeer(&possible, from, to) != cudaSuccess) cudaGetLastError();

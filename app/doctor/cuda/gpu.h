@@ -28,9 +28,6 @@ struct gpu_facts {
 /* Creates no context. ERR_FAILED: there is no GPU of this number. */
 int gpu_facts(int gpu, struct gpu_facts *facts);
 
-/* Bytes free now. Creates a context, so it is for a process that uses the GPU anyway. */
-int gpu_free_memory(int gpu, uint64_t *bytes);
-
 /* 1: GPU `from` can load and store in the memory of GPU `to` directly. 0: copies between them go
  * through host memory. */
 int gpu_reaches(int from, int to);

@@ -1,44 +1,6 @@
-/* Faults between ranks: imported memory that is the wrong one or refused, a rank that does not
- * come, a wrong bit on one rank. Each is found, and the row says which rank. */
+/* Faults between ranks: a rank that does not come, a wrong bit on one rank. Each is found, and the
+ * row says which rank. */
 #include "tests/app/doctor/shared.h"
-
-/* ---- memory of another process ---- */
-
-static int wrong_import(struct device *device, const struct memory_handle *handle, int fd,
-                        void **out) {
-    CHECK(correct->import_memory(device, handle, fd, out));
-    if (device_index(device) == 1) *out = (char *)*out + 8;
-    return OK;
-}
-
-static void wrong_imports(struct device_ops *ops) {
-    ops->import_memory = wrong_import;
-}
-
-static int refused_import(struct device *device, const struct memory_handle *handle, int fd,
-                          void **out) {
-    (void)handle, (void)fd, (void)out;
-    return fail(ERR_FAILED, "import on %s: refused by the test", device_name(device));
-}
-
-static void refused_imports(struct device_ops *ops) {
-    ops->import_memory = refused_import;
-}
-
-Test(doctor_ranks, imported_memory_of_a_wrong_place, .timeout = 60) {
-    struct findings *f = examine_faulty(check_ipc, wrong_imports);
-    only_off(f, "cpu: rank 1 opens memory of rank 0");
-    findings_free(f);
-}
-
-Test(doctor_ranks, a_refused_import_is_reported_with_its_error, .timeout = 60) {
-    struct findings *f = examine_faulty(check_ipc, refused_imports);
-    only_off(f, "cpu: memory of another process");
-    cr_expect(strstr(f->row[0].measured, "refused by the test") &&
-                  strstr(f->row[0].measured, "rank "),
-              "%s", f->row[0].measured);
-    findings_free(f);
-}
 
 /* ---- allreduce ---- */
 
