@@ -27,6 +27,8 @@ enum {
 static const struct duet_model *find_outline(const char *name) {
     for (int i = 0; i < TORCHVISION_MODELS; i++)
         if (!strcmp(torchvision_models[i].name, name)) return &torchvision_models[i];
+    for (int i = 0; i < CONCATENATED_MODELS; i++)
+        if (!strcmp(concatenated_models[i].name, name)) return &concatenated_models[i];
     for (int i = 0; i < TRANSFORMER_MODELS; i++)
         if (!strcmp(transformer_models[i].name, name)) return &transformer_models[i];
     return NULL;

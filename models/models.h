@@ -11,9 +11,9 @@ extern const struct duet_model lenet_model, convnet_model, mlp_model, resnet18_m
     complex_model, wide_model, branches_model, described_model;
 
 /* For dry runs alone. */
-enum { TORCHVISION_MODELS = 9, TRANSFORMER_MODELS = 5 };
+enum { TORCHVISION_MODELS = 12, CONCATENATED_MODELS = 2, TRANSFORMER_MODELS = 5 };
 extern const struct duet_model torchvision_models[TORCHVISION_MODELS],
-    transformer_models[TRANSFORMER_MODELS];
+    concatenated_models[CONCATENATED_MODELS], transformer_models[TRANSFORMER_MODELS];
 
 /* A duet_module is the model that is being made, under another name. */
 static inline struct model *model_of(duet_module *module) {

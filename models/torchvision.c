@@ -5,32 +5,45 @@
  *     resnet  (N,3,H,W)  conv1 7x7/2, bn1, relu, maxpool 3x3/2     (N,64,H/4,W/4)
  *                        layer1 .. layer4, of n[i] blocks each     (N,512 e,H/32,W/32)
  *                        mean over each plane, fc                  (N,classes)
- *             a block is 3x3, 3x3 (e = 1), or 1x1, 3x3, 1x1 (e = 4), beside its input
+ *             a block is 3x3, 3x3 (e = 1), or 1x1, 3x3, 1x1 (e = 4), beside its input;
+ *             in ResNeXt its 3x3 has groups
  *     vgg     (N,3,H,W)  3x3 convolutions in five groups with a pool behind each,
  *                        mean over 7x7 windows, three linear layers (N,classes) */
 #include <stdio.h>
 
 #include "models/models.h"
+#include "nn/params.h"
 #include "nn/tape/tape.h"
 
 struct outline {
     int blocks[5]; /* resnet: of layer1 .. layer4; vgg: convolutions of each group */
     int deep;      /* resnet: three convolutions a block; vgg: with batch norm */
+    int wider;     /* resnet: the 3x3 of a deep block has so many times the channels; 0: once */
+    int groups;    /* resnet: of that 3x3; 0: one */
 };
 
-static const struct outline resnet18 = {{2, 2, 2, 2}, 0}, resnet34 = {{3, 4, 6, 3}, 0},
-                            resnet50 = {{3, 4, 6, 3}, 1}, resnet101 = {{3, 4, 23, 3}, 1},
-                            resnet152 = {{3, 8, 36, 3}, 1}, vgg16 = {{2, 2, 3, 3, 3}, 0},
-                            vgg16_bn = {{2, 2, 3, 3, 3}, 1}, vgg19 = {{2, 2, 4, 4, 4}, 0},
-                            vgg19_bn = {{2, 2, 4, 4, 4}, 1};
+static const struct outline resnet18 = {.blocks = {2, 2, 2, 2}},
+                            resnet34 = {.blocks = {3, 4, 6, 3}},
+                            resnet50 = {.blocks = {3, 4, 6, 3}, .deep = 1},
+                            resnet101 = {.blocks = {3, 4, 23, 3}, .deep = 1},
+                            resnet152 = {.blocks = {3, 8, 36, 3}, .deep = 1},
+                            resnext50 = {{3, 4, 6, 3}, 1, .wider = 2, .groups = 32},
+                            resnext101 = {{3, 4, 23, 3}, 1, .wider = 4, .groups = 32},
+                            wide_resnet50 = {.blocks = {3, 4, 6, 3}, .deep = 1, .wider = 2},
+                            vgg16 = {.blocks = {2, 2, 3, 3, 3}},
+                            vgg16_bn = {.blocks = {2, 2, 3, 3, 3}, .deep = 1},
+                            vgg19 = {.blocks = {2, 2, 4, 4, 4}},
+                            vgg19_bn = {.blocks = {2, 2, 4, 4, 4}, .deep = 1};
 
 /* ---- resnet ---- */
 
 static void describe_conv(duet_module *m, const char *block, int i, int in, int out, int size,
-                          int stride) {
+                          int stride, int groups) {
     char name[64];
     snprintf(name, sizeof name, "%s.conv%d", block, i);
-    duet_module_conv2d(m, name, in, out, size, stride, size / 2, 0);
+    int conv =
+        duet_module_conv2d(m, name, groups ? in / groups : in, out, size, stride, size / 2, 0);
+    if (conv >= 0) model_of(m)->layers[conv].groups = groups;
     snprintf(name, sizeof name, "%s.bn%d", block, i);
     duet_module_batch_norm(m, name, out, 1e-5, 0.1);
 }
@@ -49,12 +62,13 @@ static int describe_block(duet_module *m, const struct outline *l, int layer, in
     char name[48], downsample[64];
     snprintf(name, sizeof name, "layer%d.%d", layer + 1, block);
     if (l->deep) {
-        describe_conv(m, name, 1, in, width, 1, 1);
-        describe_conv(m, name, 2, width, width, 3, stride);
-        describe_conv(m, name, 3, width, out, 1, 1);
+        int inner = l->wider ? l->wider * width : width;
+        describe_conv(m, name, 1, in, inner, 1, 1, 1);
+        describe_conv(m, name, 2, inner, inner, 3, stride, l->groups);
+        describe_conv(m, name, 3, inner, out, 1, 1, 1);
     } else {
-        describe_conv(m, name, 1, in, width, 3, stride);
-        describe_conv(m, name, 2, width, out, 3, 1);
+        describe_conv(m, name, 1, in, width, 3, stride, 1);
+        describe_conv(m, name, 2, width, out, 3, 1, 1);
     }
     if (!has_downsample(l, layer, block)) return out;
     snprintf(downsample, sizeof downsample, "%s.downsample.0", name);
@@ -173,6 +187,9 @@ const struct duet_model torchvision_models[TORCHVISION_MODELS] = {
     MODEL("resnet50", resnet, resnet50),
     MODEL("resnet101", resnet, resnet101),
     MODEL("resnet152", resnet, resnet152),
+    MODEL("resnext50_32x4d", resnet, resnext50),
+    MODEL("resnext101_32x8d", resnet, resnext101),
+    MODEL("wide_resnet50_2", resnet, wide_resnet50),
     MODEL("vgg16", vgg, vgg16),
     MODEL("vgg16_bn", vgg, vgg16_bn),
     MODEL("vgg19", vgg, vgg19),

@@ -109,6 +109,11 @@ static const char *const table[] = {
     "machine 4090-x4 gpus 4 error 5 gpu rtx4090 sum 2.2 scale 1.58 exposed 0.7",
     "  join gpu0-1 root0 pcie4", "  join gpu2-3 root1 pcie4", "  join root0 root1 socket",
     "  join root0 host memory", "  join root1 host memory",
+    /* table J: only the GPU is known of these */
+    "machine lambda-v100 like dgx1 gpu v100", "machine lambda-3090 like pc-pcie4 gpu rtx3090",
+    "machine lambda-4090 like pc-pcie4 gpu rtx4090", "machine lambda-a6000 like pc-pcie4 gpu a6000",
+    "machine lambda-a100 like dgx-a100 gpu a100-80", "machine lambda-h100 like dgx-h100 gpu h100",
+    "machine lambda-b200 like dgx-b200 gpu b200",
     "machine titan-rtx-nvlink like nvlink-pair error 4 gpu titan-rtx sum 19 exposed 0.589",
     "machine titan-rtx-host like pc-pcie3 gpus 2 error 5 gpu titan-rtx sum 4.6 exposed 0.823",
     NULL,

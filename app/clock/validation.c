@@ -68,6 +68,14 @@ static const struct series all[] = {
       {{1, 12, 85.36, 'f'}, {2, 12, 211.17, 'f'}, {3, 12, 347.97, 't'}, {4, 12, 232.12, 'f'}}},
     {"B", "2080ti-x4", "vgg19_bn", SERIES_DP,
       {{1, 12, 113.49, 't'}, {2, 12, 243.95, 't'}, {3, 12, 385.65, 't'}, {4, 12, 263.99, 'h'}}},
+    /* Models of other kinds, from the same table, which nobody had looked at until all other rows
+     * stood. Fit: one GPU of the two on the A100, for what concatenation and groups cost. */
+    {"B", "dgx-a100-2020", "densenet121", SERIES_DP,
+      {{1, 12, 74.42, 'f'}, {2, 12, 142.24, 't'}, {3, 12, 181.46, 't'}, {4, 12, 231.38, 't'}}},
+    {"B", "dgx-a100-2020", "resnext50_32x4d", SERIES_DP,
+      {{1, 12, 46.73, 'f'}, {2, 12, 73.01, 't'}, {3, 12, 89.66, 't'}, {4, 12, 103.63, 't'}}},
+    {"B", "titan-rtx-x4", "squeezenet1_0", SERIES_DP,
+      {{1, 12, 21.64, 't'}, {2, 12, 33.47, 't'}, {3, 12, 41.09, 't'}, {4, 12, 50.83, 't'}}},
     /* C: the same repository, older script: one GPU, the data there already, the same batch.
      * Fit: the GTX 1080 Ti and the TITAN V on five models; the RTX 2080 Ti is all held out. */
     {"C", "pc-1080ti", "resnet18", SERIES_SINGLE, {{1, 12, 22.48, 'f'}}},
@@ -79,6 +87,7 @@ static const struct series all[] = {
     {"C", "pc-1080ti", "vgg16_bn", SERIES_SINGLE, {{1, 12, 114.1, 'f'}}},
     {"C", "pc-1080ti", "vgg19", SERIES_SINGLE, {{1, 12, 119.9, 't'}}},
     {"C", "pc-1080ti", "vgg19_bn", SERIES_SINGLE, {{1, 12, 133.2, 't'}}},
+    {"C", "pc-1080ti", "densenet121", SERIES_SINGLE, {{1, 12, 77.2, 'f'}}},
     {"C", "pc-titan-v", "resnet18", SERIES_SINGLE, {{1, 12, 16.69, 'f'}}},
     {"C", "pc-titan-v", "resnet34", SERIES_SINGLE, {{1, 12, 28.27, 't'}}},
     {"C", "pc-titan-v", "resnet50", SERIES_SINGLE, {{1, 12, 50.54, 'f'}}},
@@ -88,6 +97,7 @@ static const struct series all[] = {
     {"C", "pc-titan-v", "vgg16_bn", SERIES_SINGLE, {{1, 12, 80.95, 'f'}}},
     {"C", "pc-titan-v", "vgg19", SERIES_SINGLE, {{1, 12, 85.55, 't'}}},
     {"C", "pc-titan-v", "vgg19_bn", SERIES_SINGLE, {{1, 12, 94.42, 't'}}},
+    {"C", "pc-titan-v", "densenet121", SERIES_SINGLE, {{1, 12, 56.2, 'f'}}},
     {"C", "pc-2080ti", "resnet18", SERIES_SINGLE, {{1, 12, 16.36, 't'}}},
     {"C", "pc-2080ti", "resnet34", SERIES_SINGLE, {{1, 12, 28.44, 't'}}},
     {"C", "pc-2080ti", "resnet50", SERIES_SINGLE, {{1, 12, 49.63, 't'}}},
@@ -97,6 +107,7 @@ static const struct series all[] = {
     {"C", "pc-2080ti", "vgg16_bn", SERIES_SINGLE, {{1, 12, 85.42, 't'}}},
     {"C", "pc-2080ti", "vgg19", SERIES_SINGLE, {{1, 12, 88.05, 't'}}},
     {"C", "pc-2080ti", "vgg19_bn", SERIES_SINGLE, {{1, 12, 98.43, 't'}}},
+    {"C", "pc-2080ti", "densenet121", SERIES_SINGLE, {{1, 12, 57.7, 't'}}},
     /* D: the same author, DGX Station, 4 V100, PyTorch about 1.0: ResNet-50, forward alone
      * (evaluation mode), the batch is split over the GPUs. Its rows "half" and "double" are fp32
      * too, by a fault of its script, and are left out. */
@@ -166,9 +177,25 @@ static const struct series all[] = {
     /* F: PyTorch, benchmarks/distributed/ddp, README at bf69c14: DGX-1 with 8 V100, PyTorch 1.4,
      * CUDA 10.0, fp32, batch 32 for each GPU, SGD, p50. */
     {"F", "dgx1-2019", "resnet50", SERIES_DDP,
-      {{1, 32, 100, 'f'}, {2, 32, 103, 'f'}, {4, 32, 103, 'f'}, {8, 32, 104, 'f'}}},
+      {{1, 32, 100, 'f'}, {2, 32, 103, 'f'}, {4, 32, 103, 'f'}, {8, 32, 104, 'f'},
+      {16, 32, 104, 't'}}},
     {"F", "dgx1-2019", "resnet101", SERIES_DDP,
-      {{1, 32, 171, 't'}, {2, 32, 176, 't'}, {4, 32, 176, 't'}, {8, 32, 179, 't'}}},
+      {{1, 32, 171, 't'}, {2, 32, 176, 't'}, {4, 32, 176, 't'}, {8, 32, 179, 't'},
+      {16, 32, 179, 't'}}},
+    {"F", "dgx1-2019", "resnext50_32x4d", SERIES_DDP,
+      {{1, 32, 147, 'f'}, {2, 32, 153, 't'}, {4, 32, 153, 't'}, {8, 32, 157, 't'},
+      {16, 32, 157, 't'}}},
+    {"F", "dgx1-2019", "resnext101_32x8d", SERIES_DDP,
+      {{1, 32, 425, 't'}, {2, 32, 438, 't'}, {4, 32, 439, 't'}, {8, 32, 447, 't'},
+      {16, 32, 450, 't'}}},
+    /* G: an older README of the same tool and machines (pytorch/pytorch#30660, build fcb7371), up
+     * to eight nodes. The two builds differ by 4 % on eight GPUs. */
+    {"G", "dgx1-2019", "resnet50", SERIES_DDP,
+      {{1, 32, 97, 't'}, {2, 32, 104, 't'}, {4, 32, 105, 't'}, {8, 32, 108, 't'},
+      {16, 32, 109, 't'}, {24, 32, 111, 't'}}},
+    {"G", "dgx1-2019", "resnet50", SERIES_DDP,
+      {{1, 32, 97, 't'}, {32, 32, 110, 't'}, {40, 32, 113, 't'}, {48, 32, 112, 't'},
+      {56, 32, 115, 't'}, {64, 32, 113, 't'}}},
     /* I: https://github.com/Oneflow-Inc/DLPerf at c89430b: nodes of 8 V100-SXM2-16GB with one
      * 100 Gb card each, NGC PyTorch 20.03; medians of 5 to 7 runs. ResNet-50 with 128 pictures,
      * BERT-base with 32 sequences of 128 tokens for each GPU, fp32, all sums after backward; its
@@ -181,6 +208,27 @@ static const struct series all[] = {
     {"I", "v100-edr", "bert-base", SERIES_DDP_AFTER,
       {{1, 32, 267.6, 'g'}, {4, 32, 279.6, 't'}, {8, 32, 277.9, 'f'}, {16, 32, 341.5, 't'},
       {32, 32, 354.8, 'h'}}},
+    {"I", "v100-edr", "bert-base", SERIES_DDP_AFTER,
+      {{1, 48, 393.6, 'g'}, {4, 48, 413.2, 't'}, {8, 48, 413.8, 't'}, {16, 48, 484.7, 't'},
+      {32, 48, 505.4, 't'}}},
+    /* the same machines, PyTorch 1.6 and its imagenet example with DALI */
+    {"I2", "v100-edr", "resnet50", SERIES_DDP,
+      {{1, 128, 365.0, 'g'}, {4, 128, 391.9, 't'}, {8, 128, 378.2, 't'}, {16, 128, 394.4, 't'},
+      {32, 128, 408.3, 't'}}},
+    /* J: https://github.com/lambdal/deeplearning-benchmark at aa5addb: NVIDIA's example of
+     * ResNet-50, DDP, TF32 from Ampere on; samples a second. The machines are not described, so
+     * none is calibrated. Of most GPUs the first number has set what `reached` is. */
+    {"J", "lambda-v100", "resnet50", SERIES_DDP,
+      {{1, 128, 346.9, 't'}, {2, 128, 360.6, 't'}, {4, 128, 360.1, 't'}, {8, 128, 363.5, 't'}}},
+    {"J", "lambda-3090", "resnet50", SERIES_DDP, {{1, 224, 436.6, 'f'}, {2, 224, 457.6, 't'}}},
+    {"J", "lambda-4090", "resnet50", SERIES_DDP, {{1, 224, 310.7, 'f'}, {2, 224, 328.7, 't'}}},
+    {"J", "lambda-a6000", "resnet50", SERIES_DDP, {{1, 496, 965.0, 'f'}, {2, 496, 997.0, 't'}}},
+    {"J", "lambda-a100", "resnet50", SERIES_DDP,
+      {{1, 640, 600.4, 'f'}, {2, 640, 630.9, 't'}, {4, 640, 633.3, 't'}, {8, 640, 692.2, 't'}}},
+    {"J", "lambda-h100", "resnet50", SERIES_DDP,
+      {{1, 640, 365.1, 'f'}, {2, 640, 368.1, 't'}, {4, 640, 369.4, 't'}, {8, 640, 369.5, 't'}}},
+    {"J", "lambda-b200", "resnet50", SERIES_DDP,
+      {{1, 1664, 560.8, 'f'}, {2, 1664, 566.4, 't'}, {4, 1664, 567.4, 't'}, {8, 1664, 567.8, 't'}}},
 };
 // clang-format on
 enum { ALL = sizeof all / sizeof *all };

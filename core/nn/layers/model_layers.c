@@ -47,8 +47,8 @@ static duet_var *drop(duet_tape *t, const struct layer *l, duet_var *x) {
 }
 
 static duet_var *convolve(duet_tape *t, const struct layer *l, duet_var *x) {
-    const struct duet_conv how = {.stride = {l->stride, l->stride},
-                                  .padding = {l->padding, l->padding}};
+    const struct duet_conv how = {
+        .stride = {l->stride, l->stride}, .padding = {l->padding, l->padding}, .groups = l->groups};
     return duet_conv2d(t, x, l->weight, l->bias, &how);
 }
 

@@ -43,7 +43,7 @@ struct layer {
     double p;                 /* dropout */
     double epsilon, momentum; /* of norms; batch_norm alone */
     int dims;                 /* layer_norm: how many of the last dimensions */
-    int groups;               /* group_norm */
+    int groups;               /* group_norm, and a conv2d of groups; 0: one group */
 };
 
 /* ---- who sums over ranks ---- */
