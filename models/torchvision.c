@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "models/models.h"
-#include "nn/params.h"
+#include "nn/params/params.h"
 #include "nn/tape/tape.h"
 
 struct outline {

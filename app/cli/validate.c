@@ -6,17 +6,32 @@
  *          same family and machine that was fitted and is nearest in time (of another family,
  *          where there is none)
  *
- * Rows for fitting and rows held out are counted apart. */
+ * Rows for fitting and rows held out are counted apart. The rows held out also say how large an
+ * error is to be expected of a time (clock/trust.h), and whether it is so of each row by the
+ * others. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "clock/trust.h"
 #include "cli/estimate/modelled.h"
 #include "train/validation.h"
 
-enum { FITTED, HELD_OUT, HEADLINE, BLIND, SCORES };
+enum { FITTED, HELD_OUT, HEADLINE, BLIND, SCORES, MOST_ROWS = 512 };
+
+/* A row that was held out, and the cell of the table of stated errors that it is in. */
+struct held_out {
+    enum clock_kind kind;
+    enum clock_way way;
+    int calibrated, given;
+    double error; /* in per cent, without its sign */
+};
+struct held_outs {
+    struct held_out row[MOST_ROWS];
+    int count;
+};
 
 struct score {
     int rows, within[3];         /* of the clock, N0, N1 */
@@ -78,22 +93,25 @@ static int model_point(const struct series *s, const struct series_point *p,
     return code;
 }
 
-/* Where the time of one GPU is given: the factor on its kernels with which it comes out. A part of
- * a step may be bound by the host, so it takes some rounds. */
-static int fit_given(const struct series *s, struct clock_config *clock,
-                     struct clock_result *result) {
+/* Where the time of one GPU is given: the factor on its kernels with which it comes out. */
+static int fit_given(const struct series *s, struct clock_config *clock) {
     const struct series_point *one = &s->point[0];
+    struct modelled m;
     if (one->role != 'g') return OK;
-    clock->given = 1;
-    for (int round = 0; round < 4; round++) {
-        CHECK(model_point(s, one, clock, result));
-        clock->given *= one->ms / ((double)result->step_ns * 1e-6);
-    }
-    return OK;
+    int code = validation_open(&m, s, one, clock);
+    if (!code) code = modelled_give(&m, clock, one->ms);
+    modelled_close(&m);
+    return code;
+}
+
+static void hold_out(struct held_outs *all, const struct clock_config *c, int given, double error) {
+    if (all->count == MOST_ROWS) return;
+    all->row[all->count++] =
+        (struct held_out){c->kind, c->way, trust_is_calibrated(c), given, fabs(error)};
 }
 
 static int show_point(const struct hardware *h, const struct series *s,
-                      const struct series_point *p, struct score *scores) {
+                      const struct series_point *p, struct score *scores, struct held_outs *all) {
     struct clock_config clock = {.given = 0};
     struct clock_result *result = calloc(1, sizeof *result);
     if (!result) return fail(ERR_MEMORY, "validate: no host memory");
@@ -103,7 +121,7 @@ static int show_point(const struct hardware *h, const struct series *s,
         free(result);
         return code;
     }
-    code = fit_given(s, &clock, result);
+    code = fit_given(s, &clock);
     if (!code) code = model_point(s, p, &clock, result);
     double ms = (double)result->step_ns * 1e-6, near = nearest_says(s, p);
     /* the batch of a GPU may shrink */
@@ -123,6 +141,7 @@ static int show_point(const struct hardware *h, const struct series *s,
     if (p->role == 't' || p->role == 'h') count(&scores[HELD_OUT], error, has);
     if (p->role == 'h') count(&scores[HEADLINE], error, has);
     if (p->role == 'b') count(&scores[BLIND], error, has);
+    if (strchr("thb", p->role)) hold_out(all, &clock, s->point[0].role == 'g', error[0]);
     return OK;
 }
 
@@ -138,22 +157,80 @@ static void show_score(const char *what, const struct score *s) {
                 s->clock_sum[i] / s->with[i], 1 - s->clock_sum[i] / s->sum[i]);
 }
 
+static int same_cell(const struct held_out *a, const struct held_out *b) {
+    return a->kind == b->kind && a->way == b->way && a->calibrated == b->calibrated &&
+           a->given == b->given;
+}
+
+/* What the rows of a cell state, but for row `without`; -1: none is left out. A few rows say
+ * little: those of the other cells of the kind speak with them. */
+static double stated(const struct held_outs *all, const struct held_out *cell, int without,
+                     int *rows) {
+    enum { FEW = 5 };
+    double own[MOST_ROWS], kind[MOST_ROWS];
+    int of_kind = *rows = 0;
+    for (int i = 0; i < all->count; i++) {
+        const struct held_out *row = &all->row[i];
+        if (i == without || row->kind != cell->kind || row->given != cell->given) continue;
+        kind[of_kind++] = row->error;
+        if (same_cell(row, cell)) own[(*rows)++] = row->error;
+    }
+    if (!*rows) return TRUST_UNMEASURED;
+    return *rows < FEW ? trust_quantile(kind, of_kind) : trust_quantile(own, *rows);
+}
+
+static void show_cell(const struct held_outs *all, const struct held_out *cell) {
+    int rows;
+    double percent = stated(all, cell, -1, &rows);
+    if (rows)
+        printf("  %-20s  %-6s  %-3s  %-5s  %4d  %5.1f %%\n", trust_kind_name(cell->kind),
+               trust_way_name(cell->way), cell->calibrated ? "yes" : "no",
+               cell->given ? "yes" : "no", rows, percent);
+}
+
+/* The table of clock/trust.c, and how it does: each row by all others. */
+static void show_trust(const struct held_outs *all) {
+    double widths[MOST_ROWS];
+    int within = 0, rows;
+    printf("\nerror to expect, by rows held out: nine of ten are below it\n"
+           "  %-20s  %-6s  %-3s  %-5s  %4s\n",
+           "model", "mode", "fit", "given", "rows");
+    for (int kind = 0; kind < CLOCK_KINDS; kind++)
+        for (int way = 0; way < CLOCK_WAYS; way++)
+            for (int i = 0; i < 4; i++)
+                show_cell(all, &(struct held_out){(enum clock_kind)kind, (enum clock_way)way,
+                                                  !(i & 1), i / 2, 0});
+    for (int i = 0; i < all->count; i++) {
+        widths[i] = stated(all, &all->row[i], i, &rows);
+        within += all->row[i].error <= widths[i];
+    }
+    trust_quantile(widths, all->count); /* sorts them */
+    printf("%d of %d rows held out (%.0f %%) are within what the others state; the median of what\n"
+           "they state is +-%.0f %%\n",
+           within, all->count, 100.0 * within / (all->count ? all->count : 1),
+           all->count ? widths[all->count / 2] : 0);
+}
+
 static int show_all(const struct hardware *h) {
     struct score scores[SCORES] = {{.rows = 0}};
+    struct held_outs *all = calloc(1, sizeof *all);
+    int code = all ? OK : fail(ERR_MEMORY, "validate: no host memory");
     const struct series *s;
     printf("modelled times beside published ones: ms a step; f fit, t held out, h the ten\n"
            "headlines of these, g given, b held back until the model stood; errors in %%\n"
            "%-3s %-16s %-15s %3s %2s %9s %9s %6s %6s %6s\n",
            "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");
-    for (int i = 0; (s = series_at(i)); i++)
-        for (int k = 0; k < SERIES_POINTS && s->point[k].ms > 0; k++)
-            CHECK(show_point(h, s, &s->point[k], scores));
+    for (int i = 0; !code && (s = series_at(i)); i++)
+        for (int k = 0; !code && k < SERIES_POINTS && s->point[k].ms > 0; k++)
+            code = show_point(h, s, &s->point[k], scores, all);
     printf("\n");
     show_score("fitted", &scores[FITTED]);
     show_score("held out", &scores[HELD_OUT]);
     show_score("the ten headline rows of these", &scores[HEADLINE]);
     show_score("held back until the model stood", &scores[BLIND]);
-    return OK;
+    if (!code) show_trust(all);
+    free(all);
+    return code;
 }
 
 int modelled_validate(void) {

@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "base/text/nearest.h"
 #include "base/text/parse.h"
-
-static const double UNCALIBRATED_ERROR = 30; /* docs/clock.md */
+#include "clock/trust.h"
 
 /* ---- hardware ---- */
 
@@ -141,12 +140,6 @@ struct clock_config clock_chosen(const struct clock_choice *c, int gpu, int mach
         .gpu = c->gpu[gpu], .machine = c->machine[machine], .host = c->host, .what_if = c->what_if};
 }
 
-double clock_error(const struct clock_config *clock, int *calibrated) {
-    const struct machine *m = clock->machine;
-    *calibrated = m->error > 0 && !strcmp(m->gpu, clock->gpu->name);
-    return *calibrated ? m->error : UNCALIBRATED_ERROR;
-}
-
 void clock_add_what_if(const struct what_if *w, char *text, size_t bytes) {
     const struct {
         const char *key;
@@ -168,8 +161,8 @@ void clock_add_what_if(const struct what_if *w, char *text, size_t bytes) {
 }
 
 void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]) {
-    int calibrated;
-    double error = clock_error(clock, &calibrated);
+    int rows;
+    double error = trust_error(clock, &rows);
     snprintf(mark, CLOCK_MARK, "%d x %s, %s, host %s, +-%.0f %%", devices, clock->gpu->name,
              clock->machine->name, clock->host == CLOCK_DUET ? "duet" : "pytorch", error);
     clock_add_what_if(&clock->what_if, mark, CLOCK_MARK);

@@ -32,10 +32,6 @@ void clock_choice_free(struct clock_choice *choice); /* zeroed is fine */
 /* One GPU in one machine, for the event loop. */
 struct clock_config clock_chosen(const struct clock_choice *choice, int gpu, int machine);
 
-/* The error to expect of a time, in per cent: that of the machine's calibration, or where it has
- * none for this GPU (*calibrated 0) that of the bare formulas. */
-double clock_error(const struct clock_config *clock, int *calibrated);
-
 /* The mark that stands beside every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %", and
  * behind it what --what-if changes: ", if link=2". */
 enum { CLOCK_MARK = 112 };

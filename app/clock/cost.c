@@ -14,7 +14,10 @@
  * the GPU takes as long as this many flops more. */
 static const double REACHED_CONV = 1.26, REACHED_PRODUCT = 0.95, REACHED_TENSOR = 0.30;
 static const double NORM_OVER_POINTWISE = 0.83 / 0.76;
-static const double SMALL_CONV_FLOPS = 1.23e9;
+static const double SMALL_CONV_FLOPS = 1.23e9, SMALL_CONV_MOST = 2;
+/* A convolution of groups reaches less of plain fp32, the fewer channels an output sees; as TF32
+ * (cuDNN 8.0) still less. */
+static const double REACHED_BY_GROUP_CHANNEL = 0.0107, REACHED_BY_GROUP_CHANNEL_TF32 = 0.0035;
 static const double KERNEL_US = 4;
 
 struct what_if what_if_none(void) {
@@ -25,12 +28,19 @@ static double greater(double a, double b) {
     return a > b ? a : b;
 }
 
+static double lesser(double a, double b) {
+    return a < b ? a : b;
+}
+
 /* Flops in a nanosecond. Products in TF32 are not PyTorch's default, convolutions are. */
-static double rate_of(const struct clock_config *c, enum work_class of) {
+static double rate_of(const struct clock_config *c, const struct work *w) {
     const struct gpu_spec *g = c->gpu;
-    double plain = g->fp32 * (of == WORK_CONV ? REACHED_CONV : REACHED_PRODUCT);
-    double tensor = of == WORK_PRODUCT ? 0 : g->tensor * REACHED_TENSOR;
-    return greater(plain, tensor) * 1e3 * c->what_if.compute;
+    double plain = g->fp32 * (w->of == WORK_CONV ? REACHED_CONV : REACHED_PRODUCT);
+    double tensor = w->of == WORK_PRODUCT ? 0 : g->tensor * REACHED_TENSOR;
+    double dense = greater(plain, tensor);
+    double grouped = (tensor > plain ? REACHED_BY_GROUP_CHANNEL_TF32 : REACHED_BY_GROUP_CHANNEL) *
+                     g->fp32 * w->group_width;
+    return (w->group_width && grouped < dense ? grouped : dense) * 1e3 * c->what_if.compute;
 }
 
 static double memory_of(const struct clock_config *c, enum work_class of) {
@@ -44,11 +54,13 @@ struct parts {
 
 static struct parts parts_of(const struct clock_config *c, const struct work *w) {
     struct parts p = {0, 0, 0, KERNEL_US * 1e3};
-    int conv = w->of == WORK_CONV || w->of == WORK_CONV_1X1;
-    if (conv || w->of == WORK_PRODUCT) p.flops_ns = w->flops / rate_of(c, w->of);
+    int conv = w->of == WORK_CONV || w->of == WORK_CONV_1X1 || w->of == WORK_CONV_GROUPED;
+    if (conv || w->of == WORK_PRODUCT) p.flops_ns = w->flops / rate_of(c, w);
     double bytes = w->bytes + (c->host == CLOCK_PYTORCH ? w->eager_bytes : 0);
     p.memory_ns = bytes / memory_of(c, w->of);
-    if (conv) p.small_ns = SMALL_CONV_FLOPS / (c->gpu->fp32 * 1e3 * c->what_if.compute);
+    if (conv)
+        p.small_ns = lesser(SMALL_CONV_FLOPS / (c->gpu->fp32 * 1e3 * c->what_if.compute),
+                            SMALL_CONV_MOST * greater(p.flops_ns, p.memory_ns));
     return p;
 }
 
@@ -63,8 +75,10 @@ int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) 
     if (is_left_out(c, k)) return 0;
     if (c->host == CLOCK_PYTORCH && !k->work.eager && !k->work.bytes) return 0;
     struct parts p = parts_of(c, &k->work);
-    /* what an eager program does in one kernel is not paid for again in each of Duet's */
-    double launch = c->host == CLOCK_PYTORCH && !k->work.eager ? 0 : p.launch_ns;
+    /* what an eager program does in one kernel is not paid for again in each of Duet's; the two
+     * gradients of a product are two kernels */
+    int product = k->work.of != WORK_POINTWISE && k->work.of != WORK_NORM;
+    double launch = c->host == CLOCK_PYTORCH && !k->work.eager && !product ? 0 : p.launch_ns;
     double ns = greater(p.flops_ns, p.memory_ns) + p.small_ns;
     return (int64_t)ceil(ns * c->machine->scale * (c->given ? c->given : 1) + launch);
 }
@@ -82,7 +96,8 @@ const char *cost_bound(const struct clock_config *c, const struct scheduled *k) 
  * runs in C++ threads; replicate makes a tensor for each parameter and device; DDP's hook copies
  * each gradient. */
 static const double LAUNCH_US = 3;
-static const double START_US = 5; /* from the call to the GPU's first instruction */
+static const double ADDITION = 0.1; /* of an operation: autograd's own, which no formula leads to */
+static const double START_US = 5;   /* from the call to the GPU's first instruction */
 
 /* The part of all parameters that an entry moves, in tensors. */
 static double tensors_of(const struct clock_config *c, const struct scheduled *e) {
@@ -94,7 +109,8 @@ static double eager_us(const struct clock_config *c, const struct scheduled *e) 
     double copies = c->devices > 1 ? (double)c->devices / (c->devices - 1) : 1;
     switch (e->kind) {
     case SCHEDULED_KERNEL:
-        return e->work.eager * (e->facts.phase == PHASE_BACKWARD ? m->backward_us : m->forward_us);
+        return (e->work.eager + ADDITION * e->work.additions) *
+               (e->facts.phase == PHASE_BACKWARD ? m->backward_us : m->forward_us);
     case SCHEDULED_COPY:
         if (e->facts.phase == PHASE_REPLICATE) /* device 0 has a replica, too */
             return m->replicate_us * tensors_of(c, e) * copies;

@@ -11,6 +11,17 @@ enum clock_host {
     CLOCK_PYTORCH /* an eager Python program: operations, its lock, NCCL */
 };
 
+/* What the error of a time is stated by (clock/trust.h). */
+enum clock_kind {
+    CLOCK_OTHER,
+    CLOCK_DENSE,
+    CLOCK_GROUPED,
+    CLOCK_CONCATENATION,
+    CLOCK_TRANSFORMER,
+    CLOCK_KINDS
+};
+enum clock_way { CLOCK_SINGLE, CLOCK_DP, CLOCK_DDP, CLOCK_WAYS };
+
 /* --what-if: factors on parts of the model; 1 changes nothing. */
 struct what_if {
     double link;    /* rates of links and sums */
@@ -30,6 +41,8 @@ struct clock_config {
     uint64_t parameter_bytes; /* of all of them */
     int pageable;             /* batches lie in host memory that is not pinned */
     enum phase last_phase;    /* the measured step ends with it; PHASE_NONE: it is a whole one */
+    enum clock_kind kind;
+    enum clock_way way;
     double given; /* a factor on all kernels, that one GPU takes a given time; 0: none */
     struct what_if what_if;
 };

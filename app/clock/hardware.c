@@ -144,9 +144,9 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
     static struct machine const defaults = {.cards = 1,
                                             .exposed = 0.1,
                                             .links = 1,
-                                            .pageable_gbs = 6,
+                                            .pageable_gbs = PAGEABLE_GBS,
                                             .forward_us = 20,
-                                            .backward_us = 20,
+                                            .backward_us = 45,
                                             .replicate_us = 20,
                                             .hook_us = 10,
                                             .scale = 1};
@@ -170,6 +170,7 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
                                {"replicate", &m->replicate_us, NULL, NULL, 0, MOST},
                                {"hook", &m->hook_us, NULL, NULL, 0, MOST},
                                {"scale", &m->scale, NULL, NULL, 0.01, 100},
+                               {"fitted", NULL, &m->fitted, NULL, 0, 1},
                                {"error", &m->error, NULL, NULL, 0, 100}};
     const struct link_spec *link = NULL;
     const struct gpu_spec *gpu = NULL;

@@ -31,6 +31,8 @@ struct link_spec {
     double gbs, us;
 };
 
+enum { PAGEABLE_GBS = 6 }; /* where a machine says nothing */
+
 struct machine {
     char name[HARDWARE_NAME];
     char gpu[HARDWARE_NAME];  /* the GPU that its numbers were fitted with; "": any */
@@ -48,7 +50,8 @@ struct machine {
     double replicate_us;            /* of each parameter tensor and device */
     double hook_us;                 /* of DDP for each parameter tensor */
     double scale;                   /* of the time of every kernel */
-    double error;                   /* per cent, expected; 0: there is no calibration */
+    int fitted;                     /* 1: to published rows of this machine */
+    double error;                   /* per cent, as a file says; 0: it says nothing */
 };
 
 struct hardware;

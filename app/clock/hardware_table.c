@@ -18,15 +18,15 @@ static const char *const table[] = {
     "gpu t4 fp32 8.1 tensor 0 gbs 320 gib 16              # [sheet]",
     "gpu rtx2080ti fp32 13.45 tensor 0 gbs 616 gib 11     # [rj]",
     "gpu titan-rtx fp32 16.31 tensor 0 gbs 672 gib 24     # [rj]",
-    "gpu rtx3090 fp32 35.58 tensor 35.6 gbs 936 gib 24 reached 0.70     # [sheet]",
-    "gpu rtx4090 fp32 82.58 tensor 82.6 gbs 1008 gib 24 reached 0.85    # [sheet]",
+    "gpu rtx3090 fp32 35.58 tensor 35.6 gbs 936 gib 24 reached 0.60     # [sheet]",
+    "gpu rtx4090 fp32 82.58 tensor 82.6 gbs 1008 gib 24 reached 0.69    # [sheet]",
     "gpu a10 fp32 31.2 tensor 62 gbs 600 gib 24 reached 0.70            # [sheet]",
-    "gpu a6000 fp32 38.7 tensor 77 gbs 768 gib 48 reached 0.85          # [sheet]",
+    "gpu a6000 fp32 38.7 tensor 77 gbs 768 gib 48 reached 0.70          # [sheet]",
     "gpu a100-40 fp32 19.5 tensor 156 gbs 1555 gib 40 reached 0.70      # SXM [ml-eng]",
-    "gpu a100-80 fp32 19.5 tensor 156 gbs 2039 gib 80 reached 0.70      # SXM [ml-eng]",
-    "gpu h100 fp32 67 tensor 494.5 gbs 3350 gib 80 reached 0.70         # SXM [ml-eng]",
+    "gpu a100-80 fp32 19.5 tensor 156 gbs 2039 gib 80 reached 0.80      # SXM [ml-eng]",
+    "gpu h100 fp32 67 tensor 494.5 gbs 3350 gib 80 reached 0.55         # SXM [ml-eng]",
     "gpu h200 fp32 67 tensor 494.5 gbs 4800 gib 141 reached 0.60        # [ml-eng]",
-    "gpu b200 fp32 80 tensor 1125 gbs 8000 gib 180 reached 0.50         # [ml-eng]",
+    "gpu b200 fp32 80 tensor 1125 gbs 8000 gib 180 reached 0.36         # [ml-eng]",
 
     /* What a transfer reaches. GB/s: [nccl] topo.h: PCIe 3 x16 12, so PCIe 4 24 and PCIe 5 48; of
      * each NVLink P100 18 (Dell, measured), V100 20, A100 20, H100 20.6, and these GPUs have 4, 6,
@@ -90,23 +90,23 @@ static const char *const table[] = {
 
     /* Machines of published measurements: clock/validation.c. Their numbers are those of one GPU,
      * one software and one machine. */
-    "machine pc-1080ti like pc-pcie3 error 5 gpu gtx1080ti gpus 1",
-    "machine pc-titan-v like pc-pcie3 error 6 gpu titan-v gpus 1",
-    "machine pc-2080ti like pc-pcie3 error 12 gpu rtx2080ti gpus 1",
-    "machine dgx-a100-2020 like dgx-a100 error 4 gpu a100-40 forward 45.6 backward 54.9"
-    " replicate 52.5 pageable 2.35 scale 0.75 links 1.27",
-    "machine titan-rtx-x4 like pc-pcie3 gpus 4 error 4 gpu titan-rtx forward 47.4 backward 89.3"
-    " replicate 51.4 pageable 1.46 scale 1.15 links 0.912",
-    "machine titan-xp-x4 like pc-pcie3 gpus 4 error 5 gpu titan-xp forward 53.9 backward 108"
-    " replicate 15.4 pageable 0.957 scale 1.09 links 0.861",
-    "machine 2080ti-x4 like pc-pcie3 gpus 4 error 9 gpu rtx2080ti forward 28.2 backward 79.7"
-    " replicate 42.3 pageable 1.6 scale 0.938 links 0.714",
-    "machine dgx1-2019 like dgx1 error 5 gpu v100 scale 1.13 exposed 0.058",
-    "machine dgx-station like nvlink-4 error 8 gpu v100 forward 39.2 replicate 24.5 scale 0.826"
+    "machine pc-1080ti like pc-pcie3 fitted 1 gpu gtx1080ti gpus 1",
+    "machine pc-titan-v like pc-pcie3 fitted 1 gpu titan-v gpus 1",
+    "machine pc-2080ti like pc-pcie3 gpu rtx2080ti gpus 1",
+    "machine dgx-a100-2020 like dgx-a100 fitted 1 gpu a100-40 forward 48.9 backward 108"
+    " replicate 52.5 pageable 2.4 scale 0.78 links 1.27",
+    "machine titan-rtx-x4 like pc-pcie3 gpus 4 fitted 1 gpu titan-rtx forward 60 backward 180"
+    " replicate 42.8 pageable 1.43 scale 1.16 links 0.921",
+    "machine titan-xp-x4 like pc-pcie3 gpus 4 fitted 1 gpu titan-xp forward 60.1 backward 132"
+    " replicate 15.4 pageable 0.796 scale 1.1 links 0.887",
+    "machine 2080ti-x4 like pc-pcie3 gpus 4 fitted 1 gpu rtx2080ti forward 24.7 backward 54.3"
+    " replicate 50.9 pageable 1.46 scale 0.928 links 0.714",
+    "machine dgx1-2019 like dgx1 fitted 1 gpu v100 scale 1.12 exposed 0.058",
+    "machine dgx-station like nvlink-4 fitted 1 gpu v100 forward 40.4 replicate 21.9 scale 0.801"
     " pageable 25.1",
-    "machine v100-edr like dgx1 error 5 gpu v100 cards 1 scale 1.1 exposed 0.254",
+    "machine v100-edr like dgx1 fitted 1 gpu v100 cards 1 scale 1.1 exposed 0.13",
     /* no peer-to-peer: NCCL goes through the host's memory, 2.2 GB/s measured */
-    "machine 4090-x4 gpus 4 error 5 gpu rtx4090 sum 2.2 scale 1.58 exposed 0.7",
+    "machine 4090-x4 gpus 4 fitted 1 gpu rtx4090 sum 2.2 scale 1.39 exposed 0.685",
     "  join gpu0-1 root0 pcie4", "  join gpu2-3 root1 pcie4", "  join root0 root1 socket",
     "  join root0 host memory", "  join root1 host memory",
     /* table J: only the GPU is known of these */
@@ -114,8 +114,8 @@ static const char *const table[] = {
     "machine lambda-4090 like pc-pcie4 gpu rtx4090", "machine lambda-a6000 like pc-pcie4 gpu a6000",
     "machine lambda-a100 like dgx-a100 gpu a100-80", "machine lambda-h100 like dgx-h100 gpu h100",
     "machine lambda-b200 like dgx-b200 gpu b200",
-    "machine titan-rtx-nvlink like nvlink-pair error 4 gpu titan-rtx sum 19 exposed 0.589",
-    "machine titan-rtx-host like pc-pcie3 gpus 2 error 5 gpu titan-rtx sum 4.6 exposed 0.823",
+    "machine titan-rtx-nvlink like nvlink-pair fitted 1 gpu titan-rtx sum 17.2 exposed 0.475",
+    "machine titan-rtx-host like pc-pcie3 gpus 2 fitted 1 gpu titan-rtx sum 4.55 exposed 0.814",
     NULL,
 };
 // clang-format on

@@ -25,15 +25,26 @@ extern "C" {
 #endif
 
 /* Classes of kernels, which reach different parts of a GPU's rate. */
-enum work_class { WORK_POINTWISE, WORK_NORM, WORK_CONV, WORK_CONV_1X1, WORK_PRODUCT, WORK_FREE };
+enum work_class {
+    WORK_POINTWISE,
+    WORK_NORM,
+    WORK_CONV,
+    WORK_CONV_1X1,
+    WORK_CONV_GROUPED,
+    WORK_PRODUCT,
+    WORK_FREE
+};
 
 /* What a kernel has to do. WORK_FREE: changes of layout and the like, which no GPU library does. */
 struct work {
     enum work_class of;
     double flops, bytes; /* bytes: each operand read or written once, without padding */
-    /* An eager program: the operations that this launch stands for, and bytes that it moves beside
-     * those, because it does not fuse what Duet does. */
-    int eager;
+    int group_width;     /* of a convolution of groups: the channels that each output sees */
+    /* An eager program: the operations that this launch stands for; additions that no formula asks
+     * for, of gradients to others and of BatchNorm's count; and bytes that it moves beside those,
+     * because it does not fuse what Duet does. */
+    int eager, additions;
+    int concatenates; /* 1: it is the first kernel of a concatenation */
     double eager_bytes;
 };
 

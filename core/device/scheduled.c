@@ -14,28 +14,22 @@ static double bytes_of(const struct tensor *t, int count) {
     return bytes;
 }
 
-/* The class of an op, how many operations an eager program makes of it, and how often it goes
- * through what it writes: once, or twice where it reads it, too. A gradient of a parameter is one
- * more operation, which adds it to what was there. */
-static void classify(enum op op, const struct op_args *args, struct work *w, int *passes) {
-    int grads = 1 + (args->out[1].data != NULL);
+/* The class of an op, and how often it goes through what it writes: once, or twice where it reads
+ * it, too. */
+static void classify(enum op op, struct work *w, int *passes) {
     w->of = WORK_POINTWISE;
-    w->eager = 1;
     switch (op) {
     case OP_TO_N16:
     case OP_TO_PLAIN:
     case OP_PAD:
-    case OP_HASH:
-        w->of = WORK_FREE;
-        w->eager = 0;
-        break;
-    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
-    case OP_CONV2D_BACKWARD_WEIGHT: w->eager = 1 + grads; /* fall through */
+    case OP_HASH: w->of = WORK_FREE; break;
     case OP_GROUPED_CONV_FORWARD:
     case OP_GROUPED_CONV_BACKWARD_DATA:
+    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
+    case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_CONV2D_FORWARD:
     case OP_CONV2D_BACKWARD_DATA: w->of = WORK_CONV; break;
-    case OP_LINEAR_BACKWARD_WEIGHT: w->eager = 1 + grads; /* fall through */
+    case OP_LINEAR_BACKWARD_WEIGHT:
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_DATA:
     case OP_MATMUL:
@@ -48,16 +42,11 @@ static void classify(enum op op, const struct op_args *args, struct work *w, int
     case OP_BATCH_NORM_FACTORS:
     case OP_BATCH_NORM_SUMS:
     case OP_BATCH_NORM_TOTAL:
-    case OP_BATCH_NORM_BACKWARD_FACTORS: w->eager = 0; /* fall through */
+    case OP_BATCH_NORM_BACKWARD_FACTORS:
     case OP_BATCH_NORM_FORWARD:
-    case OP_BATCH_NORM_BACKWARD_DATA: w->of = WORK_NORM; break;
+    case OP_BATCH_NORM_BACKWARD_DATA:
     case OP_BATCH_NORM_BACKWARD_WEIGHT:
-    case OP_LAYER_NORM_BACKWARD_WEIGHT:
-        w->of = WORK_NORM;
-        w->eager = grads;
-        break;
-    case OP_LOSS_SUM:
-    case OP_FILL: w->eager = 0; break;
+    case OP_LAYER_NORM_BACKWARD_WEIGHT: w->of = WORK_NORM; break;
     case OP_SCALE:
     case OP_CLIP:
     case OP_SGD:
@@ -67,10 +56,16 @@ static void classify(enum op op, const struct op_args *args, struct work *w, int
     }
 }
 
-/* The kernel is square in the last two dimensions of w, or of dw. */
-static int is_1x1(enum op op, const struct op_args *args) {
-    const struct tensor *w = op == OP_CONV2D_BACKWARD_WEIGHT ? &args->out[0] : &args->in[1];
-    return w->dims[3] == 1;
+/* w, or dw: (O, C / groups, K, L). */
+static void look_at_weights(enum op op, const struct op_args *args, struct work *w) {
+    int grouped = op == OP_GROUPED_CONV_FORWARD || op == OP_GROUPED_CONV_BACKWARD_DATA ||
+                  op == OP_GROUPED_CONV_BACKWARD_WEIGHT;
+    int weight = op == OP_GROUPED_CONV_BACKWARD_WEIGHT || op == OP_CONV2D_BACKWARD_WEIGHT;
+    const int *dims = weight ? args->out[0].dims : args->in[1].dims;
+    if (grouped && args->p.grouped_conv.groups > 1)
+        w->of = WORK_CONV_GROUPED, w->group_width = dims[1];
+    else if (dims[2] == 1 && dims[3] == 1)
+        w->of = WORK_CONV_1X1;
 }
 
 /* What Duet does in one kernel and an eager program in several: a relu, a residual. */
@@ -79,22 +74,50 @@ static void unfuse(enum op op, const struct op_args *args, struct work *w) {
     int pool = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
     int back = op == OP_AVG_POOL_BACKWARD || op == OP_MAX_POOL_BACKWARD;
     double x = bytes_of(args->in, 1);
-    if (norm && args->in[2].data) {
-        w->eager++;
-        w->eager_bytes += 2 * x; /* r has been counted */
-    }
-    if ((norm && args->p.norm.relu) || ((pool || back) && args->p.pool.relu)) {
-        w->eager++;
+    if (norm && args->in[2].data) w->eager_bytes += 2 * x; /* r has been counted */
+    if ((norm && args->p.norm.relu) || ((pool || back) && args->p.pool.relu))
         w->eager_bytes += back ? 3 * bytes_of(args->out, 1) : 2 * x;
-    }
 }
 
-/* What a kernel has to do, from its operands alone. */
-static struct work op_work(enum op op, const struct op_args *args) {
+/* ---- operations ---- */
+
+void scheduled_operation(struct stream *s) {
+    s->operations = 1;
+}
+
+void scheduled_more_operations(struct stream *s, int more) {
+    s->operations += more;
+}
+
+void scheduled_additions(struct stream *s, int more) {
+    s->additions += more;
+}
+
+void scheduled_concatenation(struct stream *s) {
+    s->concatenates = 1;
+}
+
+/* Passes say where an operation begins; any other kernel is one, unless no library has it. */
+static void take_operations(struct stream *s, enum op op, struct work *w) {
+    enum phase phase = s->phase;
+    if (w->of == WORK_FREE) return;
+    if (phase != PHASE_FORWARD && phase != PHASE_LOSS && phase != PHASE_BACKWARD) {
+        w->eager = op != OP_LOSS_SUM && op != OP_FILL;
+        return;
+    }
+    w->eager = s->operations;
+    w->additions = s->additions;
+    w->concatenates = s->concatenates;
+    s->operations = s->additions = s->concatenates = 0;
+}
+
+/* What a kernel has to do, from its operands and from what its pass has told. */
+static struct work op_work(struct stream *s, enum op op, const struct op_args *args) {
     struct work w = {.flops = op_flops(op, args)};
     int passes = 1;
-    classify(op, args, &w, &passes);
-    if (w.of == WORK_CONV && is_1x1(op, args)) w.of = WORK_CONV_1X1;
+    classify(op, &w, &passes);
+    take_operations(s, op, &w);
+    if (w.of == WORK_CONV) look_at_weights(op, args, &w);
     w.bytes = bytes_of(args->in, OP_INPUTS) + passes * bytes_of(args->out, OP_OUTPUTS);
     unfuse(op, args, &w);
     return w;
@@ -123,7 +146,7 @@ static struct scheduled entry_of(const struct stream *s, enum scheduled_kind kin
 void scheduled_launch(struct stream *s, enum op op, const struct op_args *args) {
     if (!of(s->device)) return;
     struct scheduled e = entry_of(s, SCHEDULED_KERNEL, op_name(op));
-    e.work = op_work(op, args);
+    e.work = op_work(s, op, args);
     e.facts.flops = e.work.flops;
     schedule_add(of(s->device), &e);
 }

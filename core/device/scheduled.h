@@ -6,6 +6,15 @@
 #include "clock/schedule.h"
 #include "device/device.h"
 
+/* A pass tells which of its kernels an eager program would launch as operations of its own: the
+ * next kernel stands for one operation, or for `more` besides those of which it has been told, or
+ * for additions (clock/schedule.h). A kernel of a pass that is told of none belongs to the
+ * operation before it. */
+void scheduled_operation(struct stream *stream);
+void scheduled_more_operations(struct stream *stream, int more);
+void scheduled_additions(struct stream *stream, int more);
+void scheduled_concatenation(struct stream *stream);
+
 void scheduled_launch(struct stream *stream, enum op op, const struct op_args *args);
 /* A NULL device is the host. */
 void scheduled_copy(struct stream *stream, const char *name, const struct device *from,

@@ -135,6 +135,8 @@ struct stream {
     enum phase phase;      /* of what is enqueued next; set by the thread that uses the stream */
     int32_t step;          /* of what is enqueued next; set by the thread that uses the stream */
     struct span_ends ends; /* likewise; all zero but within a call that copies */
+    /* Of an eager program, that the next kernel of a pass stands for: scheduled.h. */
+    int operations, additions, concatenates;
     struct span_log spans; /* written by the thread that executes the stream */
     /* The times of its spans are off the host's clock by this much at most; 0: they are the host's.
      * Set by the kind, with spans on. */

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cli/estimate/ways.h"
 #include "clock/choice.h"
+#include "clock/trust.h"
 #include "report/text.h"
 #include "train/estimate/modelled.h"
 #include "train/estimate/need.h"
@@ -77,7 +78,7 @@ int demo_modelled(const struct run_config *demo) {
     struct clock_choice choice;
     struct run_config c = *demo, outline;
     struct text text = {.used = 0};
-    int can, code = OK, calibrated;
+    int can, code = OK, rows;
     snprintf(c.device, sizeof c.device, "cpu");
     c.virtual_devices = VIRTUAL_DEFAULT;
     c.device_memory_count = 0;
@@ -90,7 +91,7 @@ int demo_modelled(const struct run_config *demo) {
         text_add(&text,
                  "A step of this on 4 V100, as an eager PyTorch program would take it: modelled, "
                  "+-%.0f %% (docs/clock.md), speed-up over single:",
-                 clock_error(&clock, &calibrated));
+                 trust_error(&clock, &rows));
         printf("\n");
         text_wrap(stdout, text_width(stdout), 0, 0, text.words);
         printf("  %-20s  %17s  %17s\n", "modelled", "over PCIe 3", "over NVLink");

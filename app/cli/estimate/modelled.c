@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/text/parse.h"
+#include "clock/trust.h"
 #include "cli/commands.h"
 #include "cli/estimate/modelled_steps.h"
 #include "cli/estimate/ways.h"
@@ -27,7 +28,7 @@
 enum { MOST_COUNTS = 8 };
 
 struct words {
-    const char *devices; /* NULL: not given */
+    const char *devices, *measured; /* NULL: not given */
     struct modelled_files files;
     int validate;
 };
@@ -37,6 +38,9 @@ static const struct option modelled_options[] = {
     OPTION_HEADING("with --gpu"),
     {"--devices", "N1,N2,...", "the numbers of GPUs (default 1,2,4)", read_word,
      OPTION_AT(struct words, devices), NO_LIMITS, ALWAYS},
+    {"--measured", "1:TIME",
+     "a step of this batch on one such GPU, as 1:118ms, from which the rest is predicted",
+     read_word, OPTION_AT(struct words, measured), NO_LIMITS, ALWAYS},
     {"--trace", "FILE",
      "a timeline of DP and DDP on the last number of GPUs, which ui.perfetto.dev opens", read_word,
      OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
@@ -53,6 +57,8 @@ struct asked {
     struct clock_choice choice;
     int counts, devices[MOST_COUNTS];
     struct run_config run; /* without the words of the clock */
+    double measured_ms;    /* a step of one GPU; 0: not given */
+    int unmeasured;        /* 1: the table has a row that nobody has measured the like of */
     struct modelled_steps steps;
     struct atomic_file json;
     struct json_writer writer; /* of json, where it is open */
@@ -69,9 +75,26 @@ int modelled_is_asked(int argc, char **argv) {
     return 0;
 }
 
+/* 1:118ms or 1:0.118s. */
+static int read_measured(struct asked *a, const char *text) {
+    char unit[8];
+    int gpus, end = 0, several = a->choice.gpus * a->choice.machines > 1;
+    double time;
+    if (!text) return OK;
+    if (sscanf(text, "%d:%lf%7[ms]%n", &gpus, &time, unit, &end) != 3 || text[end] || gpus != 1 ||
+        (strcmp(unit, "ms") && strcmp(unit, "s")) || !(time > 0 && time < 1e6) || several)
+        return fail(ERR_USAGE,
+                    "--measured: %s: give the time of a step on one GPU, as 1:118ms, "
+                    "and one --gpu and --machine",
+                    text);
+    a->measured_ms = *unit == 's' ? 1e3 * time : time;
+    return OK;
+}
+
 static int read_asked(struct asked *a, const struct words *w) {
     int64_t counts[MOST_COUNTS];
     CHECK(clock_choose(&a->choice, &a->run.clock));
+    CHECK(read_measured(a, w->measured));
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4", 1, MAX_DEVICES, counts,
                          MOST_COUNTS, &a->counts));
@@ -156,19 +179,21 @@ struct figures {
 
 static struct figures figures_of(const struct run_config *c, const struct modelled *m,
                                  const struct clock_config *clock, int way,
-                                 const struct clock_result *r, double *single_rate) {
+                                 const struct clock_result *r, double *single_rate,
+                                 int *unmeasured) {
     double ms = (double)r->step_ns * 1e-6;
     int64_t others = 0;
-    int calibrated, passes = m->record->passes > 1 ? m->record->passes : 1;
+    int rows, passes = m->record->passes > 1 ? m->record->passes : 1;
     struct figures f = {.ms = ms,
                         .rate = (double)m->record->batch_size * passes / ms * 1e3,
-                        .error = clock_error(clock, &calibrated),
+                        .error = trust_error(clock, &rows),
                         .busy = part(r->busy_ns[0], r->step_ns),
                         .busy_others = -1,
                         .memory = peak_of(m->record),
                         .largest = largest_batch(c, r->devices, clock->gpu->gib)};
     for (int d = 1; d < r->devices; d++)
         others += r->busy_ns[d];
+    *unmeasured |= !rows;
     if (way == WAY_SINGLE) *single_rate = f.rate;
     if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
     if (r->devices > 1) f.busy_others = part(others / (r->devices - 1), r->step_ns);
@@ -231,7 +256,7 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
     if (!code) code = modelled_time(&m, clock, result, NULL);
     if (!code && phases) print_phases(&m, clock, way, result, text_width(stdout));
     if (!code && !phases) {
-        struct figures f = figures_of(&c, &m, clock, way, result, single_rate);
+        struct figures f = figures_of(&c, &m, clock, way, result, single_rate, &a->unmeasured);
         print_row(&f, m.record->devices, way, clock->gpu->gib);
         if (a->json.file) write_row(&a->writer, &f, m.record->devices, way, clock);
     }
@@ -262,16 +287,21 @@ static void add_names(struct text *text, const struct asked *a) {
         text_add(text, "%s%s", m ? ", " : "; ", a->choice.machine[m]->name);
 }
 
+/* 1: the machine is fitted to programs that did not pin their batches, and this one does. */
+static int copies_otherwise(const struct asked *a) {
+    const struct machine *m = a->choice.machine[0];
+    return m->fitted && m->pageable_gbs != PAGEABLE_GBS && !a->run.data.no_pin_memory;
+}
+
 static void print_head(const struct asked *a, int width) {
     struct text text = {.used = 0};
     const struct run_config *c = &a->run;
     char each[48], changes[CLOCK_MARK] = "";
-    int calibrated, all = 1;
+    int all = 1;
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
-            clock_error(&clock, &calibrated);
-            all &= calibrated;
+            all &= trust_is_calibrated(&clock);
         }
     snprintf(each, sizeof each, c->batch_per_device ? "%d samples a GPU" : "global batch %d",
              c->batch_per_device ? c->batch_per_device : c->batch_size);
@@ -284,7 +314,9 @@ static void print_head(const struct asked *a, int width) {
     if (c->model.options.params)
         text_add(&text, "; transfers and the update alone, since the other kernels of a model that "
                         "is described by numbers are not known");
-    if (!all) text_add(&text, "; +-30 %%: not calibrated for this GPU on this machine");
+    if (!all) text_add(&text, "; not calibrated for this GPU on this machine");
+    if (copies_otherwise(a))
+        text_add(&text, "; its published times are with --no-pin-memory --blocking-copies");
     text_wrap(stdout, width, 0, 2, text.words);
 }
 
@@ -293,6 +325,18 @@ static void print_columns(void) {
            "GPU 0", "other", "memory", "largest");
     printf("%-19s%8s %6s %8s %6s %6s %5s %8s %7s\n", "", "modelled", "", "a second", "up", "busy",
            "busy", "!: full", "batch");
+}
+
+/* --measured: the factor on kernels with which one GPU takes that time. */
+static int give(const struct asked *a, struct clock_config *clock) {
+    struct run_config c = config_of(a, WAY_SINGLE, 1);
+    struct modelled m = {.record = NULL};
+    if (a->measured_ms <= 0) return OK;
+    int code = run_config_check(&c);
+    if (!code) code = modelled_open(&m, &c);
+    if (!code) code = modelled_give(&m, clock, a->measured_ms);
+    modelled_close(&m);
+    return code;
 }
 
 /* One table; the phases of a step below it, where it has one kind of hardware. */
@@ -306,6 +350,7 @@ static int show(struct asked *a) {
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
+            CHECK(give(a, &clock));
             if (several) {
                 printf("%s, %s\n", clock.gpu->name, clock.machine->name);
                 CHECK(what_if_show(&last, &clock, width));
@@ -313,6 +358,10 @@ static int show(struct asked *a) {
             CHECK(model_all(a, &clock, 0));
             if (!several) CHECK(model_all(a, &clock, 1));
         }
+    if (a->unmeasured)
+        text_wrap(stdout, width, 0, 2,
+                  "+-50 %: nobody has published times of such a model in this mode on such a "
+                  "machine: expect a factor of 1.5");
     CHECK(modelled_steps_write(&a->steps));
     if (!a->json.file) return OK;
     json_close(&a->writer);

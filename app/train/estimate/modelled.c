@@ -1,11 +1,14 @@
 /* See modelled.h. */
 #include "train/estimate/modelled.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "clock/run.h"
+#include "clock/trust.h"
 #include "train/estimate/estimate.h"
 
 int modelled_open(struct modelled *m, const struct run_config *config) {
@@ -38,8 +41,11 @@ void modelled_close(struct modelled *m) {
     memset(m, 0, sizeof *m);
 }
 
-static void describe(const struct modelled *m, struct clock_config *clock) {
+static void describe(const struct modelled *m, const struct program *programs, int count,
+                     struct clock_config *clock) {
     const struct run_record *r = m->record;
+    clock->kind = trust_kind(programs, count, r->batch_size / r->devices);
+    clock->way = r->devices == 1 ? CLOCK_SINGLE : r->mode == MODE_DP ? CLOCK_DP : CLOCK_DDP;
     clock->devices = r->devices;
     clock->tensors = r->parameters;
     clock->parameter_bytes = r->parameter_count * sizeof(float);
@@ -51,14 +57,35 @@ int modelled_time(const struct modelled *m, struct clock_config *clock, struct c
     struct span_log own, *log = spans ? spans : &own;
     const struct program *programs;
     int count;
-    describe(m, clock);
     CHECK(schedule_programs(m->schedule, &programs, &count));
+    describe(m, programs, count, clock);
     if (!spans) span_log_init(&own, 1);
     int code = clock_run(clock, programs, count, log);
     if (!code && log->dropped) code = fail(ERR_MEMORY, "modelled times: no host memory");
     if (!code) clock_result(log, result);
     if (!spans) span_log_free(&own);
     return code;
+}
+
+/* A part of a step may be bound by the host, so it takes some rounds. */
+int modelled_give(const struct modelled *m, struct clock_config *clock, double ms) {
+    enum { ROUNDS = 12 };
+    double now = 0;
+    struct clock_result *result = calloc(1, sizeof *result);
+    if (!result) return fail(ERR_MEMORY, "modelled times: no host memory");
+    clock->given = 1;
+    int code = OK;
+    for (int i = 0; i < ROUNDS && !code && fabs(now - ms) > 1e-4 * ms; i++) {
+        if (i) clock->given *= ms / now;
+        code = modelled_time(m, clock, result, NULL);
+        now = (double)result->step_ns * 1e-6;
+    }
+    free(result);
+    if (code || fabs(now - ms) < 0.02 * ms) return code;
+    return fail(ERR_USAGE,
+                "--measured: %g ms: the host alone takes %.2f: check the time, the batch "
+                "and --machine",
+                ms, now);
 }
 
 const char *modelled_bound(const struct modelled *m, const struct clock_config *clock,

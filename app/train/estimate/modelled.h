@@ -24,6 +24,10 @@ struct modelled {
 int modelled_open(struct modelled *m, const struct run_config *config);
 void modelled_close(struct modelled *m);
 
+/* Sets clock->given, the factor on all kernels with which this run's step takes `ms`. ERR_USAGE:
+ * none does: the host alone takes longer. */
+int modelled_give(const struct modelled *m, struct clock_config *clock, double ms);
+
 /* Its times on one kind of hardware. *clock says which, its devices, tensors, parameter_bytes and
  * pageable are set here. spans: NULL, or gets all spans; it has been initialised. */
 int modelled_time(const struct modelled *m, struct clock_config *clock, struct clock_result *result,

@@ -90,6 +90,8 @@ static int cat_backward(duet_tape *t, struct node *n) {
     int dim = b->rank - 1; /* the one in which x2 and y differ */
     while (b->dims[dim] == y->dims[dim])
         dim--;
+    /* An eager program goes back through all operands at once. */
+    if ((int)n->first + b->dims[dim] < y->dims[dim]) scheduled_more_operations(t->stream, -1);
     CHECK(cat_gradient(t, n, n->x2, dim, (int)n->first));
     if (a->dims[dim] < y->dims[dim]) return cat_gradient(t, n, n->x, dim, 0);
     return n->x->needs_grad ? grad_share(t, n->x, &n->y->grad) : OK;
@@ -112,6 +114,7 @@ static int copy_into(duet_tape *t, const struct tensor *y, const struct tensor *
 static int launch_cat(duet_tape *t, const struct tensor *y, duet_var *const *x, int count,
                       int dim) {
     const struct tensor *a = &x[0]->value, *b = &x[1]->value;
+    scheduled_concatenation(t->stream);
     if (count == 2 && !a->strided && !b->strided) {
         struct op_args args = {.in = {seen_by(a, dim), seen_by(b, dim)}, .out[0] = seen_by(y, dim)};
         return launch(t->stream, OP_CAT, &args);

@@ -26,7 +26,7 @@ static int pool_backward(duet_tape *t, struct node *n, enum op op, int max) {
     struct node to = *n;
     struct op_args args = {.step = NULL};
     duet_var *before = n->args.p.pool.relu ? n->x->relu_of : NULL;
-    if (before) to.x = before;
+    if (before) to.x = before, scheduled_more_operations(t->stream, 1);
     to.args.p.pool.relu = before != NULL;
     args.in[max] = n->y->grad;
     if (max || before) args.in[!max] = to.x->value;
@@ -63,6 +63,8 @@ static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_arg
     if (before && x->needs_grad) before->saved = 1;
     node.args = (struct op_args){.in = {before ? before->value : x->value}, .p.pool = p};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
+    scheduled_operation(t->stream);
+    if (before) scheduled_more_operations(t->stream, 1);
     if (t->error || tape_fail(t, tape_launch_batch(t, op, &node.args))) return NULL;
     if (bare && op == OP_MAX_POOL_FORWARD) {
         node.args.in[1] = bare->value, node.spares |= SPARES_X;

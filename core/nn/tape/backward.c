@@ -172,6 +172,7 @@ duet_var *tape_join(duet_tape *t, duet_var *const *roots, const struct tensor *g
 
 static int go_back(duet_tape *t, struct node *n) {
     int first = t->arena.number, of_rows = n->of_rows;
+    if (n->op && !n->y->view_of) scheduled_more_operations(t->stream, 1);
     if (of_rows) tape_swap_rows(t);
     int code = n->backward(t, n);
     if (of_rows) tape_swap_rows(t);

@@ -48,6 +48,7 @@ int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args 
 static int relu_now(duet_tape *t, duet_var *y) {
     struct op_args args = {.in[0] = y->relu_of->value};
     args.out[0] = tape_tensor(t, DTYPE_F32, y->value.layout, y->value.rank, y->value.dims);
+    scheduled_operation(t->stream);
     if (t->error || tape_fail(t, tape_launch_batch(t, OP_RELU_FORWARD, &args))) return t->error;
     duet_var *x = y->relu_of;
     y->value = args.out[0];
@@ -64,11 +65,15 @@ int tape_blocked(duet_tape *t, duet_var *x) {
                                  "parameter %s: as a value it goes into add, subtract, multiply, "
                                  "matmul, reshape and expand: expand it first",
                                  x->param->spec->name));
-    return x->relu_of && relu_now(t, x);
+    int stuck = x->relu_of && relu_now(t, x);
+    scheduled_operation(t->stream);
+    return stuck;
 }
 
 int tape_stuck(duet_tape *t, duet_var *x) {
-    return tape_blocked(t, x) || (x->value.strided && tape_copy_view(t, x));
+    int stuck = tape_blocked(t, x) || (x->value.strided && tape_copy_view(t, x));
+    if (!stuck) scheduled_operation(t->stream);
+    return stuck;
 }
 
 duet_var *tape_relu_put_off(const duet_tape *t, const duet_var *x) {

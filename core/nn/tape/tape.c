@@ -270,6 +270,7 @@ int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to) {
 
 /* Of two gradients the sum goes into the one that nobody else reads; the bits are the same. */
 int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad) {
+    if (x->grad.data) scheduled_additions(t->stream, 1);
     if (x->grad.data && grad_may_reuse(t, x)) return tape_add(t, grad, &x->grad);
     if (x->grad.data) CHECK(tape_add(t, &x->grad, grad));
     return grad_set(t, x, grad);
@@ -277,6 +278,7 @@ int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad) {
 
 int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad) {
     if (!x->grad.data) return grad_set(t, x, grad);
+    scheduled_additions(t->stream, 1);
     if (grad_may_reuse(t, x)) return tape_add(t, grad, &x->grad);
     struct op_args args = {.in = {x->grad, *grad}, .out[0] = grad_target(t, x)};
     CHECK(t->error);

@@ -4,6 +4,7 @@
 #ifndef NN_TAPE_INTERNAL_H
 #define NN_TAPE_INTERNAL_H
 
+#include "device/scheduled.h"
 #include "nn/params/params.h"
 #include "nn/tape/rows.h"
 #include "nn/tape/step_arena.h"
@@ -105,7 +106,7 @@ struct duet_tape {
     struct autograd *remote;    /* the pass of rpc/ that this is the tape of; NULL: none */
 };
 
-/* Takes a tape out of the ring of those that have moved values to and fro: its pass is over. */
+/* Takes a tape out of the ring of those that have moved values: its pass is over. */
 void tape_unlink(duet_tape *t);
 
 /* ERR_USAGE: values came from a tape whose pass is over. */
@@ -151,8 +152,7 @@ int tape_node(duet_tape *t, const struct node *node);
  * has. With `once` the value of y goes back, too, and what the node has saved beside vars. */
 int tape_node_done(duet_tape *t, int place, int first);
 
-/* One relu of x that was put off, fewer. */
-int tape_relu_done(duet_tape *t, duet_var *x);
+int tape_relu_done(duet_tape *t, duet_var *x); /* one relu of x that was put off, fewer */
 
 /* The gradient of x. grad_target is the tensor to write it to, shaped like x->value; grad_done then
  * makes that x->grad, or the sum of both where x has a gradient already. grad_share does the same

@@ -185,6 +185,7 @@ static int is_once(const duet_tape *t, const struct param *p) {
 int tape_weight_grads(duet_tape *t, enum op op, struct node *n) {
     int once = is_once(t, n->w) && is_once(t, n->b) && !tape_accumulates(t);
     if (!param_trains(n->w) && !param_trains(n->b)) return OK;
+    scheduled_additions(t->stream, param_trains(n->w) + param_trains(n->b));
     CHECK(once ? fold_once(t, op, n) : keep_use(t, op, n));
     if (param_trains(n->b)) CHECK(complete(t, n->b, !once));
     return param_trains(n->w) ? complete(t, n->w, !once) : OK;

@@ -108,7 +108,7 @@ Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_fol
 /* One table of several GPUs, and the same numbers as JSON. */
 Test(modelled, one_table, .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c;
-    cli_run(&c, "estimate --model lenet --gpu v100,a100-40 --devices 1,2 --json j");
+    cli_run(&c, "estimate --model resnet18 --gpu v100,a100-40 --devices 1,2 --json j");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect(strstr(c.out, "v100, pc-pcie4\n") && strstr(c.out, "a100-40, pc-pcie4\n"), "%s",
               c.out);

@@ -1,0 +1,65 @@
+/* The stated errors of modelled times are those of the rows held out: the table of clock/trust.c is
+ * what `duet estimate --validate` computes of them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "clock/trust.h"
+#include "tests/harness/harness.h"
+
+Test(trust, nine_of_ten_and_the_largest_of_few) {
+    double many[] = {9, 3, 1, 7, 5, 2, 8, 4, 6, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19},
+           few[] = {2, 1};
+    cr_expect_eq(trust_quantile(many, 19), 18);
+    cr_expect_eq(trust_quantile(few, 2), 2);
+    cr_expect_eq(trust_quantile(few, 0), 0);
+}
+
+/* A row of the table as it is printed: kind, mode, fit, given, rows, error. */
+static int check_row(const char *line) {
+    struct gpu_spec gpu = {.name = "g"};
+    struct machine machine = {.gpu = "g"};
+    struct clock_config c = {.gpu = &gpu, .machine = &machine, .way = CLOCK_WAYS};
+    char way[8], fit[8], given[8];
+    int printed, rows;
+    double percent;
+    for (int k = 0; k < CLOCK_KINDS; k++) {
+        const char *name = trust_kind_name((enum clock_kind)k);
+        if (strncmp(line + 2, name, strlen(name))) continue;
+        c.kind = (enum clock_kind)k;
+        line += 2 + strlen(name);
+        break;
+    }
+    if (sscanf(line, "%7s %7s %7s %d %lf", way, fit, given, &printed, &percent) != 5) return 0;
+    for (int w = 0; w < CLOCK_WAYS; w++)
+        if (!strcmp(way, trust_way_name((enum clock_way)w))) c.way = (enum clock_way)w;
+    machine.fitted = *fit == 'y';
+    c.given = *given == 'y';
+    cr_expect_eq(trust_error(&c, &rows), percent, "%s: %.1f", line, trust_error(&c, &rows));
+    cr_expect_eq(rows, printed, "%s: %d rows", line, rows);
+    return 1;
+}
+
+Test(trust, the_table_is_that_of_the_rows_held_out, .timeout = 300) {
+    char line[256];
+    int in_table = 0, checked = 0;
+    if (test_short()) cr_skip_test("it runs all rows: seconds, and minutes under a sanitizer");
+    FILE *f = popen("build/duet estimate --validate", "r");
+    cr_assert_not_null(f);
+    while (fgets(line, sizeof line, f)) {
+        if (!strncmp(line, "error to expect", 15)) in_table = 1;
+        if (in_table) checked += check_row(line);
+    }
+    cr_expect_eq(pclose(f), 0);
+    cr_expect_eq(checked, 15);
+}
+
+Test(trust, what_nobody_has_measured_is_said_to_be_unknown) {
+    struct gpu_spec gpu = {.name = "g"};
+    struct machine machine = {.gpu = "g", .fitted = 1};
+    struct clock_config c = {.gpu = &gpu, .machine = &machine, .kind = CLOCK_OTHER};
+    int rows = 1;
+    cr_expect_eq(trust_error(&c, &rows), TRUST_UNMEASURED);
+    cr_expect_eq(rows, 0);
+    machine.error = 7; /* of a file */
+    cr_expect_eq(trust_error(&c, &rows), 7);
+}
