@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/grow.h"
 #include "models/models.h"
 #include "nn/tape/tape_internal.h"
 
@@ -62,19 +63,6 @@ size_t duet_module_count(const duet_module *module, int i) {
 
 /* ---- lists that grow ---- */
 
-/* Room for one more element. items: the address of a pointer to `count` elements of `each`
- * bytes. */
-static int grow(const struct model *model, void *items, int count, int *room, size_t each) {
-    void **list = items;
-    if (count < *room) return OK;
-    int more = *room ? 2 * *room : 16;
-    void *larger = realloc(*list, (size_t)more * each);
-    if (!larger) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
-    *list = larger;
-    *room = more;
-    return OK;
-}
-
 /* "fc1", ".weight" -> "fc1.weight". */
 static int join(const struct model *model, const char *name, const char *suffix, char **out) {
     char what[64];
@@ -121,8 +109,8 @@ static int add_param(struct model *model, const char *name, const char *suffix, 
     char *full;
     if (i == MOST_PARAMS)
         return fail(ERR_USAGE, "model %s: more than %d parameters: give it fewer", model->name, i);
-    CHECK(grow(model, &model->params, i, &build->param_room, sizeof *model->params));
-    CHECK(grow(model, &model->inits, i, &build->init_room, sizeof *model->inits));
+    CHECK(list_grow(model->name, &model->params, i, &build->param_room, sizeof *model->params));
+    CHECK(list_grow(model->name, &model->inits, i, &build->init_room, sizeof *model->inits));
     CHECK(join(model, name, suffix, &full));
     model->params[i] = (struct param_spec){.name = full, .rank = rank};
     model->inits[i] = init;
@@ -140,7 +128,7 @@ static int add_buffer(struct model *model, const char *name, const char *suffix,
     char *full;
     if (i == MOST_PARAMS)
         return fail(ERR_USAGE, "model %s: more than %d buffers: give it fewer", model->name, i);
-    CHECK(grow(model, &model->buffers, i, &build->buffer_room, sizeof *model->buffers));
+    CHECK(list_grow(model->name, &model->buffers, i, &build->buffer_room, sizeof *model->buffers));
     CHECK(join(model, name, suffix, &full));
     spec.name = full;
     model->buffers[i] = spec;
@@ -151,7 +139,7 @@ static int add_buffer(struct model *model, const char *name, const char *suffix,
 static int add_layer(struct model *model, const char *name, struct layer layer) {
     struct model_build *build = model->build;
     int i = model->layer_count;
-    CHECK(grow(model, &model->layers, i, &build->layer_room, sizeof *model->layers));
+    CHECK(list_grow(model->name, &model->layers, i, &build->layer_room, sizeof *model->layers));
     CHECK(join(model, name, "", &layer.name));
     model->layers[i] = layer;
     model->layer_count++;

@@ -39,8 +39,7 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
     const char *from = run_weights(c);
     if (from) {
         CHECK(model_values_load(&s->model, from, &s->values, &s->halves));
-        CHECK(model_buffers_load(&s->model, from, &s->buffers));
-        return graph_check_constants(graph_of(c->model.options.own), &s->model, s->buffers, from);
+        return model_buffers_load(&s->model, from, &s->buffers);
     }
     return model_values_init(&s->model, c->seed, &s->values);
 }

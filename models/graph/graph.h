@@ -15,13 +15,13 @@
  * samples, and 8N is eight times as many. Behind # is the module that the op came from. The values
  * of parameters, buffers and constants lie in a safetensors file beside it.
  *
- *     graph_text.c       reads the text: declarations and lines
- *     graph_statement.c  reads a line that is an op
- *     graph_words.c      reads names, numbers and shapes
- *     graph_ops.c        the ops: what each is given, and the function of duet.h that it calls
- *     graph_norms.c      its norms
- *     graph_operands.c   their operands
- *     graph_model.c      the model: what it registers, forward, and the check of all shapes */
+ *     graph_text.c        reads the text: declarations and lines
+ *     graph_statement.c   reads a line that is an op
+ *     graph_words.c       reads names, numbers and shapes
+ *     graph_ops.c         the ops: what each is given, and the function of duet.h that it calls
+ *     graph_operands.c    their operands
+ *     graph_batch_norm.c  batch_norm, with what follows it
+ *     graph_model.c       the model: what it registers, forward, and the check of all shapes */
 #ifndef MODELS_GRAPH_H
 #define MODELS_GRAPH_H
 
@@ -60,8 +60,8 @@ struct graph_tensor {
     struct graph_shape shape; /* without N */
     int index;                /* among the parameters, or among buffers and constants */
     int frozen;               /* a parameter: 1: it is not trained */
-    int line, uses;
-    int updated, beside_samples; /* 1: an update is of it; an op whose result has N reads it */
+    int line, updated,
+        beside_samples; /* 1: an update is of it; an op whose result has N reads it */
 };
 
 /* What an op is told beside its operands: a number, or a list of them. */
@@ -108,61 +108,62 @@ struct graph {
     struct duet_model model; /* names this struct as its context */
 };
 
-/* Reads a text. ERR_USAGE: it is no graph; the error names line and column, and all ops that there
- * are not. `path` is what errors call it. */
+/* Reads a text, which errors call `path`. ERR_USAGE: it is no graph; the error names the line. */
 int graph_parse(struct graph **out, const char *path, const char *text, size_t bytes);
 void graph_free(struct graph *g); /* NULL is fine */
 
 /* The graph behind a model, or NULL where it is none. */
 const struct graph *graph_of(const struct duet_model *model);
 
-/* Classes of each label; with targets, the numbers of one. Labels of a sample; 0: one. */
+/* Classes of each label; with targets, the numbers of one. Labels of a sample, where it has more
+ * than one; else 0. */
 int graph_classes(const struct graph *g, int targets);
 int graph_places(const struct graph *g);
-/* The first input of whole numbers, as tokens, has them below this; 0: there is none. */
+/* The first i64 input, such as tokens, is below this; 0: there is none. */
 int graph_below(const struct graph *g);
 
 /* Runs the model of a graph for two samples on a dry device: every op checks its operands, and
  * every value must have the shape that its line says. */
 int graph_check(const struct model *model);
 
-/* ERR_FAILED: a constant of the model, whose buffers were read from `path`, has NaN, which would
- * make the loss one without a word. NULL is no graph, and fine. */
-int graph_check_constants(const struct graph *g, const struct model *model, const void *buffers,
-                          const char *path);
-
 /* ---- between the files ---- */
 
-/* Operands: one letter each. v: a value with N; p: a parameter, or a value of parameters; b: a
- * buffer; a: any of them, and a constant. With ? behind it may be none; * as the last one: as many
- * more of the letter before it as are given. Where the result has no N, v is what has none, too.
- * Settings: their names with a space between; "stride=1" may be left out, "eps" may not. */
+/* Operands: one letter each. v: a value with N; s: the same, of an op that is for samples; p: a
+ * parameter, or a value of parameters; b: a buffer; a: any of them, and a constant. With ? behind
+ * it may be none; * as the last one: as many more of the letter before it as are given. Where the
+ * result has no N, v is what has none, too. Settings: their names with a space between; "stride=1"
+ * may be left out, "eps" may not. One of the functions is there. */
 struct graph_run;
 struct graph_op {
     const char *name, *operands, *settings;
     duet_var *(*run)(struct graph_run *run, const struct graph_node *node);
+    duet_var *(*one)(duet_tape *t, duet_var *x);
+    duet_var *(*two)(duet_tape *t, duet_var *a, duet_var *b);
+    duet_var *(*number)(duet_tape *t, duet_var *x, double number);
+    int kind; /* which of those that `run` serves */
 };
 /* NULL: there is no such op. */
 const struct graph_op *graph_find_op(const char *name);
-/* The names of all ops, with commas between. */
-void graph_op_names(char *text, size_t bytes);
+/* ERR_USAGE: there is none of this name, and what there are. */
+int graph_unknown_op(const char *where, const char *name);
+duet_var *graph_run_op(struct graph_run *run, const struct graph_node *node);
 
 /* A pass. */
 struct graph_run {
     duet_tape *tape;
     const struct graph *graph;
-    duet_var **vars; /* [value_count] */
-    int *uses_left;  /* [value_count] */
-    int *computed;   /* [value_count] 1 + its index as a parameter; 0: none */
-    int samples;     /* N */
-    int in_rows;     /* 1: the node has no N: its vars have one row for each segment */
+    struct {
+        duet_var *var;
+        int uses_left;
+        int computed; /* 1 + its index as a parameter; 0: none */
+    } * at;           /* [value_count] */
+    int samples;      /* N */
+    int in_rows;      /* 1: the node has no N: its vars have one row for each segment */
 };
 
 /* 1: it has a dimension with N. */
 int graph_has_batch(const struct graph_shape *s);
 int graph_same_shape(const struct graph_shape *a, const struct graph_shape *b);
-/* Dimension i for so many samples. */
-double graph_size(const struct graph_shape *s, int i, int samples);
 
 /* Fills in g->model; the text is read. */
 void graph_make_model(struct graph *g);

@@ -16,8 +16,7 @@ duet_var *beside_result(struct graph_run *r, const struct graph_node *n, int i);
 /* A value without N as a parameter of the pass; NULL: the tape has the error. */
 struct param *graph_computed(struct graph_run *r, int what);
 duet_var *run_matmul(struct graph_run *r, const struct graph_node *n);
-/* 1: the tape has the error: the op is for samples, and the result has no N. */
-int draws(struct graph_run *r, const struct graph_node *n);
+duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n);
 
 static inline double number(const struct graph_node *n, int i) {
     return n->settings[i].number[0];
@@ -59,14 +58,9 @@ static inline int result_shape(const struct graph_run *r, const struct graph_nod
     const struct graph_shape *s = &r->graph->values[n->y].shape;
     dims[0] = r->tape->segments.count;
     for (int i = 0; i < s->rank; i++)
-        dims[i + r->in_rows] = as_whole(graph_size(s, i, r->samples));
+        dims[i + r->in_rows] = as_whole((double)s->size[i] * (s->batch[i] ? r->samples : 1));
     return s->rank + r->in_rows;
 }
-
-/* Of graph_norms.c. */
-duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n);
-duet_var *run_layer_norm(struct graph_run *r, const struct graph_node *n);
-duet_var *run_group_norm(struct graph_run *r, const struct graph_node *n);
 
 /* stride and padding. In a text a second padding of 0 is none, and in duet.h it is the first. */
 static inline void windows(const struct graph_node *n, int i, int *stride, int *padding) {

@@ -33,13 +33,6 @@ static void sample_of(const struct graph *g, int sample[3]) {
         sample[i - 1] = s->size[i];
 }
 
-static int refused(const struct graph *g, int line, const char *format, const char *a, int b,
-                   int c) {
-    char why[300];
-    snprintf(why, sizeof why, format, a, b, c);
-    return fail(ERR_USAGE, "%.200s: line %d: %s", g->path, line, why);
-}
-
 static int check_sample(const struct graph *g, const duet_module *m) {
     const int *is = duet_module_sample(m);
     int want[3];
@@ -64,11 +57,9 @@ static int dims_of(const struct graph_shape *s, int *dims) {
 static void add_tensor(duet_module *m, const struct graph_tensor *t) {
     int dims[GRAPH_RANK] = {0}, rank = dims_of(&t->shape, dims);
     if (t->kind != GRAPH_PARAMETER) {
-        module_buffer(m, t->name,
-                      &(struct buffer_spec){.dtype = t->is_i64 ? DTYPE_I64 : DTYPE_F32,
-                                            .rank = rank,
-                                            .dims = {dims[0], dims[1], dims[2], dims[3], dims[4],
-                                                     dims[5], dims[6], dims[7]}});
+        struct buffer_spec spec = {.dtype = t->is_i64 ? DTYPE_I64 : DTYPE_F32, .rank = rank};
+        memcpy(spec.dims, dims, sizeof spec.dims);
+        module_buffer(m, t->name, &spec);
         return;
     }
     int i = duet_module_parameter(m, t->name, rank, dims, (struct duet_init){DUET_CONSTANT, 0, 0});
@@ -81,12 +72,14 @@ static void describe(duet_module *m, void *context) {
         line = g->values[g->result].line;
     int code = check_sample(g, m);
     if (!code && !targets && g->values[g->result].shape.rank < 2)
-        code =
-            refused(g, line, "%sthe result has no dimension of classes: give --loss mse", "", 0, 0);
+        code = fail(ERR_USAGE,
+                    "%.200s: line %d: the result has no dimension of classes: give --loss mse",
+                    g->path, line);
     if (!code && module_options(m)->classes > classes)
-        code = refused(g, line,
-                       "%s%d outputs for %d classes: give fewer, or a model with more outputs", "",
-                       classes, module_options(m)->classes);
+        code = fail(
+            ERR_USAGE,
+            "%.200s: line %d: %d outputs for %d classes: give fewer, or a model with more outputs",
+            g->path, line, classes, module_options(m)->classes);
     module_fail(m, code);
     if (code) return;
     model_of(m)->places = targets ? 0 : graph_places(g);
@@ -110,25 +103,21 @@ static void name_line(duet_tape *t, const struct graph *g, const struct graph_no
     snprintf(t->message, sizeof t->message, "%s", error_message());
 }
 
-double graph_size(const struct graph_shape *s, int i, int samples) {
-    return (double)s->size[i] * (s->batch[i] ? samples : 1);
-}
-
 static int shape_is(const struct graph_run *r, const struct graph_node *n) {
     int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
-    const struct tensor *v = &r->vars[n->y]->value;
+    const struct tensor *v = &r->at[n->y].var->value;
     return v->rank == rank && !memcmp(v->dims, dims, (size_t)rank * sizeof *dims);
 }
 
 static int run_node(struct graph_run *r, const struct graph_node *n) {
-    if (r->vars[n->y]) return OK; /* another op has done this one too */
-    duet_var *y = n->op->run(r, n);
+    if (r->at[n->y].var) return OK; /* another op has done this one too */
+    duet_var *y = graph_run_op(r, n);
     if (!y || r->tape->error) {
         if (!r->tape->error) tape_fail(r->tape, fail(ERR_FAILED, "%s: gave nothing", n->op->name));
         name_line(r->tape, r->graph, n);
         return r->tape->error;
     }
-    r->vars[n->y] = y;
+    r->at[n->y].var = y;
     if (shape_is(r, n)) return OK;
     const struct tensor seen =
         tensor_plain(NULL, DTYPE_F32, y->value.rank - n->in_rows, y->value.dims + n->in_rows);
@@ -140,16 +129,16 @@ static int run_node(struct graph_run *r, const struct graph_node *n) {
 
 /* A value that is used no more. What an op returns may be its operand, which has another name. */
 static void end_value(struct graph_run *r, int y) {
-    if (!--r->vars[y]->names) tape_forget(r->tape, r->vars[y]);
+    if (!--r->at[y].var->names) tape_forget(r->tape, r->at[y].var);
 }
 
 /* Behind the node, which has made the vars from `first` on: only its result is used again. */
 static void end_operands(struct graph_run *r, const struct graph_node *n, int first) {
-    r->vars[n->y]->names++;
-    tape_forget_since(r->tape, first, r->vars[n->y]);
+    r->at[n->y].var->names++;
+    tape_forget_since(r->tape, first, r->at[n->y].var);
     for (int i = 0; i < n->operand_count; i++)
-        if (n->operands[i] >= 0 && !--r->uses_left[n->operands[i]]) end_value(r, n->operands[i]);
-    if (!r->uses_left[n->y]) end_value(r, n->y);
+        if (n->operands[i] >= 0 && !--r->at[n->operands[i]].uses_left) end_value(r, n->operands[i]);
+    if (!r->at[n->y].uses_left) end_value(r, n->y);
 }
 
 /* The inputs out of x (N,channels,height,width). */
@@ -164,34 +153,17 @@ static void cut_inputs(struct graph_run *r, duet_var *x) {
         dims[0] = r->samples;
         one = rank == 4 && g->input_count == 1 ? one : duet_reshape(r->tape, one, rank, dims);
         if (one) one->names++;
-        r->vars[g->inputs[i]] = one;
+        r->at[g->inputs[i]].var = one;
         at += count;
     }
 }
 
-/* The node that only moves the classes of its operand, (N,..,C), to where PyTorch's losses have
- * them, (N,C,..); NULL: the result is no such one. */
-static const struct graph_node *turns_classes(const struct graph *g) {
-    const struct graph_node *last = g->node_count ? &g->nodes[g->node_count - 1] : NULL;
-    int rank = g->values[g->result].shape.rank;
-    if (!last || last->y != g->result || rank < 3) return NULL;
-    const struct graph_setting *s = last->settings;
-    if (!strcmp(last->op->name, "transpose"))
-        return rank == 3 && s[0].number[0] + s[1].number[0] == 3 ? last : NULL;
-    int turns = !strcmp(last->op->name, "permute") && s[0].number[1] == rank - 1;
-    for (int i = 2; turns && i < rank; i++)
-        turns = s[0].number[i] == i - 1;
-    return turns ? last : NULL;
-}
-
-/* The model's outputs, (N,numbers): against labels (N,P) the C scores of each place one behind the
- * other. */
+/* The model's outputs, (N,numbers). Of a sample with several labels the scores of each lie one
+ * behind the other. */
 static duet_var *result_of(struct graph_run *r) {
     const struct graph *g = r->graph;
     duet_tape *t = r->tape;
-    const struct graph_node *turn = turns_classes(g);
-    if (t->model->places && turn) return duet_flatten(t, r->vars[turn->operands[0]]);
-    duet_var *y = r->vars[g->result];
+    duet_var *y = r->at[g->result].var;
     if (!y || !t->model->places) return y && y->value.rank != 2 ? duet_flatten(t, y) : y;
     int order[GRAPH_RANK] = {0}, rank = y->value.rank;
     for (int i = 1; i < rank; i++)
@@ -212,13 +184,11 @@ static int update(struct graph_run *r, const struct graph_update *u) {
 static duet_var *run(struct graph_run *r, duet_var *x) {
     const struct graph *g = r->graph;
     duet_tape *t = r->tape;
-    const struct graph_node *turn = t->model->places ? turns_classes(g) : NULL;
     for (int i = 0; i < g->value_count; i++)
-        r->uses_left[i] = g->values[i].uses;
+        r->at[i].uses_left = g->values[i].uses;
     cut_inputs(r, x);
     for (int i = 0; !t->error && i < g->node_count; i++) {
         const int first = tape_var_count(t);
-        if (&g->nodes[i] == turn) continue;
         if ((r->in_rows = g->nodes[i].in_rows)) tape_swap_rows(t);
         if (!run_node(r, &g->nodes[i])) end_operands(r, &g->nodes[i], first);
         if (r->in_rows) tape_swap_rows(t);
@@ -232,17 +202,10 @@ static duet_var *run(struct graph_run *r, duet_var *x) {
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     const struct graph *g = context;
     struct graph_run r = {.tape = t, .graph = g, .samples = x ? x->value.dims[0] : 0};
-    r.vars = calloc((size_t)g->value_count + 1, sizeof *r.vars);
-    r.uses_left = calloc((size_t)g->value_count + 1, sizeof *r.uses_left);
-    r.computed = calloc((size_t)g->value_count + 1, sizeof *r.computed);
-    duet_var *y = NULL;
-    if (!r.vars || !r.uses_left || !r.computed)
-        tape_fail(t, fail(ERR_MEMORY, "%s: no host memory", g->path));
-    else
-        y = run(&r, x);
-    free(r.vars);
-    free(r.uses_left);
-    free(r.computed);
+    r.at = calloc((size_t)g->value_count + 1, sizeof *r.at);
+    if (!r.at) tape_fail(t, fail(ERR_MEMORY, "%s: no host memory", g->path));
+    duet_var *y = r.at ? run(&r, x) : NULL;
+    free(r.at);
     return y;
 }
 
@@ -290,23 +253,6 @@ const struct graph *graph_of(const struct duet_model *model) {
 
 /* ---- the checks ---- */
 
-int graph_check_constants(const struct graph *g, const struct model *m, const void *buffers,
-                          const char *path) {
-    for (int i = 0; g && i < g->tensor_count; i++) {
-        const struct graph_tensor *t = &g->tensors[i];
-        if (t->kind != GRAPH_CONSTANT) continue;
-        const struct buffer_spec *spec = &m->buffers[t->index];
-        size_t count = buffer_spec_bytes(spec) / sizeof(float),
-               offset = buffer_offset(m->buffers, m->buffer_count, t->index);
-        const float *x = (const float *)((const char *)buffers + offset);
-        for (size_t k = 0; k < count; k++)
-            if (isnan(x[k]))
-                return fail(ERR_FAILED, "constant '%.80s' has NaN, at element %zu, in: %.200s",
-                            t->name, k, path);
-    }
-    return OK;
-}
-
 enum { CHECK_SAMPLES = 2 };
 
 static int run_dry(const struct model *m, struct device *device, duet_tape *tape,
@@ -341,8 +287,9 @@ static int check_trained(const struct graph *g) {
     int trained = reached[g->result];
     free(reached);
     return trained ? OK
-                   : refused(g, g->values[g->result].line,
-                             "%sthe result depends on no parameter that is trained", "", 0, 0);
+                   : fail(ERR_USAGE,
+                          "%.200s: line %d: the result depends on no parameter that is trained",
+                          g->path, g->values[g->result].line);
 }
 
 int graph_check(const struct model *m) {

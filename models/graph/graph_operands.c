@@ -5,12 +5,12 @@
 #include "nn/params/params.h"
 
 struct param *graph_computed(struct graph_run *r, int what) {
-    if (!r->computed[what]) {
+    if (!r->at[what].computed) {
         if (!r->in_rows) tape_swap_rows(r->tape);
-        r->computed[what] = 1 + tape_computed(r->tape, r->vars[what]);
+        r->at[what].computed = 1 + tape_computed(r->tape, r->at[what].var);
         if (!r->in_rows) tape_swap_rows(r->tape);
     }
-    return tape_param_at(r->tape, "value", r->computed[what] - 1, 0);
+    return tape_param_at(r->tape, "value", r->at[what].computed - 1, 0);
 }
 
 /* A tensor for each row, or for all samples. */
@@ -32,7 +32,7 @@ duet_var *value(struct graph_run *r, const struct graph_node *n, int i) {
     int what = i < n->operand_count ? n->operands[i] : GRAPH_NONE;
     if (what == GRAPH_NONE || r->tape->error) return NULL;
     if (what < 0) return stored(r, &r->graph->tensors[~what]);
-    if (r->in_rows || graph_has_batch(&r->graph->values[what].shape)) return r->vars[what];
+    if (r->in_rows || graph_has_batch(&r->graph->values[what].shape)) return r->at[what].var;
     const struct param *p = graph_computed(r, what);
     return p ? duet_parameter(r->tape, p->index) : NULL;
 }
@@ -66,13 +66,4 @@ duet_var *run_matmul(struct graph_run *r, const struct graph_node *n) {
     if (b->value.rank == 2) b = duet_reshape(r->tape, b, 3, (int[]){rows, b->value.dims[1], 1});
     duet_var *y = duet_matmul(r->tape, a, b);
     return y ? duet_reshape(r->tape, y, rank, dims) : NULL;
-}
-
-int draws(struct graph_run *r, const struct graph_node *n) {
-    if (!r->in_rows) return 0;
-    tape_fail(r->tape, fail(ERR_USAGE,
-                            "%s: a value without N is computed of parameters: this op is for "
-                            "samples: give the result an N",
-                            n->op->name));
-    return 1;
 }

@@ -5,71 +5,17 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text/nearest.h"
 #include "models/graph/graph_args.h"
 #include "nn/tensor.h"
 
-/* An op of nn/ without settings, as a function of this table. */
-#define OF_ONE(NAME)                                                               \
-    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
-        return duet_##NAME(r->tape, value(r, n, 0));                               \
-    }
-#define OF_TWO(NAME)                                                               \
-    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
-        duet_var *a = beside_result(r, n, 0);                                      \
-        return duet_##NAME(r->tape, a, beside_result(r, n, 1));                    \
-    }
-#define OF_NUMBER(NAME)                                                            \
-    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
-        return duet_##NAME(r->tape, value(r, n, 0), number(n, 0));                 \
-    }
+static duet_var *run_round(struct graph_run *r, const struct graph_node *n) {
+    return duet_round(r->tape, value(r, n, 0), n->op->kind);
+}
 
-OF_ONE(relu)
-OF_ONE(tanh)
-OF_ONE(sigmoid)
-OF_ONE(abs)
-OF_ONE(exp)
-OF_ONE(log)
-OF_ONE(sqrt)
-OF_ONE(reciprocal)
-OF_ONE(softplus)
-OF_ONE(silu)
-OF_ONE(hardswish)
-OF_ONE(hardsigmoid)
-OF_ONE(erf)
-OF_ONE(sin)
-OF_ONE(cos)
-OF_ONE(detach)
-OF_ONE(flatten)
-OF_ONE(softmax)
-OF_ONE(log_softmax)
-OF_TWO(add)
-OF_TWO(subtract)
-OF_TWO(multiply)
-OF_NUMBER(leaky_relu)
-OF_NUMBER(elu)
-OF_NUMBER(multiply_number)
-OF_NUMBER(add_number)
-OF_NUMBER(above)
-OF_NUMBER(equal)
-OF_NUMBER(pow)
-
-#define OF_ROUNDING(NAME, TO)                                                      \
-    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
-        return duet_round(r->tape, value(r, n, 0), TO);                            \
-    }
-
-#define OF_MODULO(NAME, HOW)                                                       \
-    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
-        return duet_modulo(r->tape, value(r, n, 0), number(n, 0), HOW);            \
-    }
-
-OF_MODULO(remainder, DUET_REMAINDER)
-OF_MODULO(fmod, DUET_FMOD)
-OF_MODULO(floor_divide, DUET_FLOOR_DIVIDE)
-OF_ROUNDING(round, DUET_NEAREST)
-OF_ROUNDING(floor, DUET_FLOOR)
-OF_ROUNDING(ceil, DUET_CEIL)
-OF_ROUNDING(trunc, DUET_TRUNC)
+static duet_var *run_modulo(struct graph_run *r, const struct graph_node *n) {
+    return duet_modulo(r->tape, value(r, n, 0), number(n, 0), n->op->kind);
+}
 
 /* ---- layers with parameters ---- */
 
@@ -93,6 +39,18 @@ static duet_var *run_conv_transpose(struct graph_run *r, const struct graph_node
                                output_padding);
 }
 
+static duet_var *run_layer_norm(struct graph_run *r, const struct graph_node *n) {
+    int dims[GRAPH_RANK], rank = n->settings[0].count;
+    list(n, 0, rank < 1 ? 1 : rank, dims);
+    return duet_layer_norm(r->tape, value(r, n, 0), rank < 1 ? 1 : rank, dims, tensor(r, n, 1),
+                           tensor(r, n, 2), number(n, 1));
+}
+
+static duet_var *run_group_norm(struct graph_run *r, const struct graph_node *n) {
+    return duet_group_norm(r->tape, value(r, n, 0), whole(n, 0), tensor(r, n, 1), tensor(r, n, 2),
+                           number(n, 1));
+}
+
 static duet_var *run_linear(struct graph_run *r, const struct graph_node *n) {
     return duet_linear(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
 }
@@ -102,30 +60,20 @@ static duet_var *run_embedding(struct graph_run *r, const struct graph_node *n) 
 }
 
 /* With cell=1 the last c of an LSTM follows as one more step of the result. */
-static duet_var *recurrent(struct graph_run *r, const struct graph_node *n,
-                           enum duet_recurrent_kind kind) {
-    const struct duet_recurrent layer = {.kind = kind,
+static duet_var *run_recurrent(struct graph_run *r, const struct graph_node *n) {
+    const struct duet_recurrent layer = {.kind = n->op->kind,
                                          .w_ih = tensor(r, n, 1),
                                          .w_hh = tensor(r, n, 2),
                                          .b_ih = tensor(r, n, 3),
                                          .b_hh = tensor(r, n, 4),
                                          .reverse = whole(n, 0)};
-    const int lstm = kind == DUET_LSTM, cell = lstm && whole(n, 1);
+    const int lstm = n->op->kind == DUET_LSTM, cell = lstm && whole(n, 1);
     duet_var *h = value(r, n, 5), *c = lstm ? value(r, n, 6) : NULL, *both[2] = {NULL};
     both[0] = duet_recurrent(r->tape, value(r, n, 0), &layer, h ? &h : NULL, c || cell ? &c : NULL);
     if (!cell || !both[0]) return both[0];
     both[1] = duet_reshape(r->tape, c, 3, (int[]){c->value.dims[0], 1, c->value.dims[1]});
     return both[1] ? duet_cat(r->tape, both, 2, 1) : NULL;
 }
-
-#define OF_RECURRENT(NAME, KIND)                                                   \
-    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
-        return recurrent(r, n, KIND);                                              \
-    }
-OF_RECURRENT(lstm, DUET_LSTM)
-OF_RECURRENT(gru, DUET_GRU)
-OF_RECURRENT(rnn_tanh, DUET_RNN_TANH)
-OF_RECURRENT(rnn_relu, DUET_RNN_RELU)
 
 static duet_var *run_matmul_add(struct graph_run *r, const struct graph_node *n) {
     return duet_matmul_add(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
@@ -245,134 +193,129 @@ static duet_var *run_gelu(struct graph_run *r, const struct graph_node *n) {
     return duet_gelu(r->tape, value(r, n, 0), whole(n, 0) ? DUET_GELU_TANH : DUET_GELU);
 }
 
-static duet_var *run_dropout(struct graph_run *r, const struct graph_node *n) {
-    double given = r->tape->dropout;
-    if (draws(r, n)) return NULL;
-    return duet_dropout(r->tape, value(r, n, 0), given < 0 ? number(n, 0) : given);
-}
-
-static duet_var *run_dropout2d(struct graph_run *r, const struct graph_node *n) {
-    double given = r->tape->dropout;
-    if (draws(r, n)) return NULL;
-    return duet_dropout2d(r->tape, value(r, n, 0), given < 0 ? number(n, 0) : given);
-}
+#define OF_DROPOUT(NAME)                                                               \
+    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) {     \
+        double given = r->tape->dropout;                                               \
+        return duet_##NAME(r->tape, value(r, n, 0), given < 0 ? number(n, 0) : given); \
+    }
+OF_DROPOUT(dropout)
+OF_DROPOUT(dropout2d)
 
 static duet_var *run_attention(struct graph_run *r, const struct graph_node *n) {
     struct duet_attention_options how = {.attn_mask = value(r, n, 3),
                                          .scale = number(n, 0),
                                          .is_causal = whole(n, 1),
                                          .dropout_p = number(n, 2)};
-    if (how.dropout_p > 0 && draws(r, n)) return NULL;
     if (how.dropout_p > 0 && r->tape->dropout >= 0) how.dropout_p = r->tape->dropout;
     return duet_scaled_dot_product_attention(r->tape, value(r, n, 0), value(r, n, 1),
                                              value(r, n, 2), &how);
 }
 
-static duet_var *drawn(struct graph_run *r, const struct graph_node *n, enum duet_draw how) {
+static duet_var *run_random(struct graph_run *r, const struct graph_node *n) {
     int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
-    return draws(r, n) ? NULL : duet_random(r->tape, rank, dims, how);
+    return duet_random(r->tape, rank, dims, n->op->kind);
 }
 
-static duet_var *run_rand(struct graph_run *r, const struct graph_node *n) {
-    return drawn(r, n, DUET_RAND);
-}
-
-static duet_var *run_randn(struct graph_run *r, const struct graph_node *n) {
-    return drawn(r, n, DUET_RANDN);
-}
-
-static duet_var *run_sum(struct graph_run *r, const struct graph_node *n) {
-    int dims[GRAPH_RANK], count = list_dims(r, n, 0, dims);
-    return duet_sum(r->tape, value(r, n, 0), dims, count, whole(n, 1));
-}
-
-static duet_var *run_mean(struct graph_run *r, const struct graph_node *n) {
-    int dims[GRAPH_RANK], count = list_dims(r, n, 0, dims);
-    return duet_mean(r->tape, value(r, n, 0), dims, count, whole(n, 1));
-}
+#define OF_DIMS(NAME)                                                              \
+    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
+        int dims[GRAPH_RANK], count = list_dims(r, n, 0, dims);                    \
+        return duet_##NAME(r->tape, value(r, n, 0), dims, count, whole(n, 1));     \
+    }
+OF_DIMS(sum)
+OF_DIMS(mean)
 
 /* ---- the table ---- */
 
 static const struct graph_op ops[] = {
-    {"conv2d", "vpp?", "stride=1 padding=0 dilation=1 groups=1", run_conv},
-    {"conv", "vpp?", "stride=1 padding=0 dilation=1 groups=1", run_conv},
-    {"linear", "vpp?", "", run_linear},
-    {"matmul_add", "vpp?", "", run_matmul_add},
-    {"lstm", "vppp?p?v?v?", "reverse=0 cell=0", run_lstm},
-    {"gru", "vppp?p?v?", "reverse=0", run_gru},
-    {"rnn_tanh", "vppp?p?v?", "reverse=0", run_rnn_tanh},
-    {"rnn_relu", "vppp?p?v?", "reverse=0", run_rnn_relu},
+    {"conv2d", "vpp?", "stride=1 padding=0 dilation=1 groups=1", .run = run_conv},
+    {"conv", "vpp?", "stride=1 padding=0 dilation=1 groups=1", .run = run_conv},
+    {"linear", "vpp?", "", .run = run_linear},
+    {"matmul_add", "vpp?", "", .run = run_matmul_add},
+    {"lstm", "vppp?p?v?v?", "reverse=0 cell=0", .run = run_recurrent, .kind = DUET_LSTM},
+    {"gru", "vppp?p?v?", "reverse=0", .run = run_recurrent, .kind = DUET_GRU},
+    {"rnn_tanh", "vppp?p?v?", "reverse=0", .run = run_recurrent, .kind = DUET_RNN_TANH},
+    {"rnn_relu", "vppp?p?v?", "reverse=0", .run = run_recurrent, .kind = DUET_RNN_RELU},
     {"conv_transpose", "vpp?", "stride=1 padding=0 dilation=1 groups=1 output_padding=0",
-     run_conv_transpose},
-    {"embedding", "vp", "padding_idx=-1", run_embedding},
-    {"batch_norm", "vppb?b?b?", "eps=1e-5 momentum=0.1 training=1", run_batch_norm},
-    {"layer_norm", "vp?p?", "shape eps=1e-5", run_layer_norm},
-    {"group_norm", "vp?p?", "groups eps=1e-5", run_group_norm},
-    {"relu", "v", "", run_relu},
-    {"tanh", "v", "", run_tanh},
-    {"sigmoid", "v", "", run_sigmoid},
-    {"leaky_relu", "v", "slope=0.01", run_leaky_relu},
-    {"elu", "v", "alpha=1", run_elu},
-    {"hardtanh", "v", "min=-1 max=1", run_clamp},
-    {"relu6", "v", "", run_relu6},
-    {"gelu", "v", "tanh=0", run_gelu},
-    {"silu", "v", "", run_silu},
-    {"hardswish", "v", "", run_hardswish},
-    {"hardsigmoid", "v", "", run_hardsigmoid},
-    {"erf", "v", "", run_erf},
-    {"sin", "v", "", run_sin},
-    {"cos", "v", "", run_cos},
-    {"remainder", "v", "number", run_remainder},
-    {"fmod", "v", "number", run_fmod},
-    {"floor_divide", "v", "number", run_floor_divide},
-    {"round", "v", "", run_round},
-    {"floor", "v", "", run_floor},
-    {"ceil", "v", "", run_ceil},
-    {"trunc", "v", "", run_trunc},
-    {"clamp", "v", "min=-inf max=inf", run_clamp},
-    {"pow", "v", "exponent", run_pow},
-    {"above", "v", "number=0", run_above},
-    {"equal", "v", "number=0", run_equal},
-    {"where", "aa?a?", "value=0", run_where},
-    {"gather", "vv", "dim", run_gather},
-    {"scatter_add", "vv", "dim size", run_scatter_add},
-    {"argsort", "v", "dim descending=0", run_argsort},
-    {"softplus", "v", "", run_softplus},
-    {"abs", "v", "", run_abs},
-    {"exp", "v", "", run_exp},
-    {"log", "v", "", run_log},
-    {"sqrt", "v", "", run_sqrt},
-    {"reciprocal", "v", "", run_reciprocal},
-    {"softmax", "v", "", run_softmax},
-    {"log_softmax", "v", "", run_log_softmax},
-    {"dropout", "v", "p=0.5", run_dropout},
-    {"dropout2d", "v", "p=0.5", run_dropout2d},
-    {"rand", "", "", run_rand},
-    {"randn", "", "", run_randn},
-    {"add", "aa", "", run_add},
-    {"subtract", "aa", "", run_subtract},
-    {"multiply", "aa", "", run_multiply},
-    {"multiply_number", "v", "number", run_multiply_number},
-    {"add_number", "v", "number", run_add_number},
-    {"matmul", "aa", "", run_matmul},
-    {"scaled_dot_product_attention", "vvva?", "scale=0 is_causal=0 dropout_p=0", run_attention},
-    {"sum", "v", "dims keepdim=0", run_sum},
-    {"mean", "v", "dims keepdim=0", run_mean},
-    {"max_pool2d", "v", "size stride padding=0 ceil_mode=0", run_max_pool2d},
-    {"avg_pool2d", "v", "size stride padding=0", run_avg_pool2d},
-    {"adaptive_avg_pool2d", "v", "size", run_adaptive_avg_pool2d},
-    {"adaptive_max_pool2d", "v", "size", run_adaptive_max_pool2d},
-    {"pad2d", "v", "sides value=0", run_pad2d},
-    {"detach", "v", "", run_detach},
-    {"flatten", "v", "", run_flatten},
-    {"reshape", "v", "", run_reshape},
-    {"narrow", "v", "dim start length", run_narrow},
-    {"cat", "v*", "dim", run_cat},
-    {"transpose", "v", "dim0 dim1", run_transpose},
-    {"permute", "v", "order", run_permute},
-    {"expand", "a", "", run_expand},
+     .run = run_conv_transpose},
+    {"embedding", "vp", "padding_idx=-1", .run = run_embedding},
+    {"batch_norm", "sppb?b?b?", "eps=1e-5 momentum=0.1 training=1", .run = run_batch_norm},
+    {"layer_norm", "vp?p?", "shape eps=1e-5", .run = run_layer_norm},
+    {"group_norm", "vp?p?", "groups eps=1e-5", .run = run_group_norm},
+    {"relu", "v", "", .one = duet_relu},
+    {"tanh", "v", "", .one = duet_tanh},
+    {"sigmoid", "v", "", .one = duet_sigmoid},
+    {"leaky_relu", "v", "slope=0.01", .number = duet_leaky_relu},
+    {"elu", "v", "alpha=1", .number = duet_elu},
+    {"hardtanh", "v", "min=-1 max=1", .run = run_clamp},
+    {"relu6", "v", "", .run = run_relu6},
+    {"gelu", "v", "tanh=0", .run = run_gelu},
+    {"silu", "v", "", .one = duet_silu},
+    {"hardswish", "v", "", .one = duet_hardswish},
+    {"hardsigmoid", "v", "", .one = duet_hardsigmoid},
+    {"erf", "v", "", .one = duet_erf},
+    {"sin", "v", "", .one = duet_sin},
+    {"cos", "v", "", .one = duet_cos},
+    {"remainder", "v", "number", .run = run_modulo, .kind = DUET_REMAINDER},
+    {"fmod", "v", "number", .run = run_modulo, .kind = DUET_FMOD},
+    {"floor_divide", "v", "number", .run = run_modulo, .kind = DUET_FLOOR_DIVIDE},
+    {"round", "v", "", .run = run_round, .kind = DUET_NEAREST},
+    {"floor", "v", "", .run = run_round, .kind = DUET_FLOOR},
+    {"ceil", "v", "", .run = run_round, .kind = DUET_CEIL},
+    {"trunc", "v", "", .run = run_round, .kind = DUET_TRUNC},
+    {"clamp", "v", "min=-inf max=inf", .run = run_clamp},
+    {"pow", "v", "exponent", .number = duet_pow},
+    {"above", "v", "number=0", .number = duet_above},
+    {"equal", "v", "number=0", .number = duet_equal},
+    {"where", "aa?a?", "value=0", .run = run_where},
+    {"gather", "vv", "dim", .run = run_gather},
+    {"scatter_add", "vv", "dim size", .run = run_scatter_add},
+    {"argsort", "v", "dim descending=0", .run = run_argsort},
+    {"softplus", "v", "", .one = duet_softplus},
+    {"abs", "v", "", .one = duet_abs},
+    {"exp", "v", "", .one = duet_exp},
+    {"log", "v", "", .one = duet_log},
+    {"sqrt", "v", "", .one = duet_sqrt},
+    {"reciprocal", "v", "", .one = duet_reciprocal},
+    {"softmax", "v", "", .one = duet_softmax},
+    {"log_softmax", "v", "", .one = duet_log_softmax},
+    {"dropout", "s", "p=0.5", .run = run_dropout},
+    {"dropout2d", "s", "p=0.5", .run = run_dropout2d},
+    {"rand", "", "", .run = run_random, .kind = DUET_RAND},
+    {"randn", "", "", .run = run_random, .kind = DUET_RANDN},
+    {"add", "aa", "", .two = duet_add},
+    {"subtract", "aa", "", .two = duet_subtract},
+    {"multiply", "aa", "", .two = duet_multiply},
+    {"multiply_number", "v", "number", .number = duet_multiply_number},
+    {"add_number", "v", "number", .number = duet_add_number},
+    {"matmul", "aa", "", .run = run_matmul},
+    {"scaled_dot_product_attention", "svva?", "scale=0 is_causal=0 dropout_p=0",
+     .run = run_attention},
+    {"sum", "v", "dims keepdim=0", .run = run_sum},
+    {"mean", "v", "dims keepdim=0", .run = run_mean},
+    {"max_pool2d", "v", "size stride padding=0 ceil_mode=0", .run = run_max_pool2d},
+    {"avg_pool2d", "v", "size stride padding=0", .run = run_avg_pool2d},
+    {"adaptive_avg_pool2d", "v", "size", .run = run_adaptive_avg_pool2d},
+    {"adaptive_max_pool2d", "v", "size", .run = run_adaptive_max_pool2d},
+    {"pad2d", "v", "sides value=0", .run = run_pad2d},
+    {"detach", "v", "", .one = duet_detach},
+    {"flatten", "v", "", .one = duet_flatten},
+    {"reshape", "v", "", .run = run_reshape},
+    {"narrow", "v", "dim start length", .run = run_narrow},
+    {"cat", "v*", "dim", .run = run_cat},
+    {"transpose", "v", "dim0 dim1", .run = run_transpose},
+    {"permute", "v", "order", .run = run_permute},
+    {"expand", "a", "", .run = run_expand},
 };
 enum { OPS = sizeof ops / sizeof *ops };
+
+duet_var *graph_run_op(struct graph_run *r, const struct graph_node *n) {
+    const struct graph_op *op = n->op;
+    if (op->run) return op->run(r, n);
+    if (op->one) return op->one(r->tape, value(r, n, 0));
+    if (op->number) return op->number(r->tape, value(r, n, 0), number(n, 0));
+    duet_var *a = beside_result(r, n, 0);
+    return op->two(r->tape, a, beside_result(r, n, 1));
+}
 
 const struct graph_op *graph_find_op(const char *name) {
     for (int i = 0; i < OPS; i++)
@@ -380,8 +323,9 @@ const struct graph_op *graph_find_op(const char *name) {
     return NULL;
 }
 
-void graph_op_names(char *text, size_t bytes) {
-    size_t used = 0;
-    for (int i = 0; i < OPS && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, i ? ", %s" : "%s", ops[i].name);
+int graph_unknown_op(const char *where, const char *name) {
+    const char *names[OPS];
+    for (int i = 0; i < OPS; i++)
+        names[i] = ops[i].name;
+    return unknown_value(where, name, names, OPS);
 }

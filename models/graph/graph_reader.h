@@ -2,19 +2,18 @@
 #ifndef MODELS_GRAPH_READER_H
 #define MODELS_GRAPH_READER_H
 
+#include "base/grow.h"
 #include "models/graph/graph.h"
 
-enum { GRAPH_WORD = 256, GRAPH_UNKNOWN = 600 };
+enum { GRAPH_WORD = 256 };
 
 struct graph_reader {
     struct graph *g;
     const char *at, *begin; /* of the line */
     int line;
-    int returned;                /* 1: the return has been read */
-    double numbers;              /* of a sample: of all inputs */
-    void *names;                 /* a tree of names, and what each stands for */
-    char unknown[GRAPH_UNKNOWN]; /* the ops that there are not, with their lines */
-    int unknown_count;
+    int returned;   /* 1: the return has been read */
+    double numbers; /* of a sample: of all inputs */
+    void *names;    /* a tree of names, and what each stands for */
 };
 
 /* ERR_USAGE, with line and column. */
@@ -36,9 +35,6 @@ int graph_word(struct graph_reader *r, const char *what, char out[GRAPH_WORD]);
 int graph_number(struct graph_reader *r, double *value, char *batch);
 /* ": f32[N, 3]" */
 int graph_type(struct graph_reader *r, struct graph_shape *s, int *is_i64);
-
-/* Room for one more element. items: the address of a pointer to `count` of them, `each` bytes. */
-int graph_grow(const struct graph *g, void *items, int count, int *room, size_t each);
 
 /* A name stands for a value, or with ~i for tensor i. */
 int graph_add_name(struct graph_reader *r, const char *text, int what);

@@ -6,13 +6,6 @@
 #include "base/error.h"
 #include "models/graph/graph_reader.h"
 
-static void note_unknown(struct graph_reader *r, const char *name) {
-    size_t used = strlen(r->unknown);
-    if (r->unknown_count++ < 8)
-        snprintf(r->unknown + used, sizeof r->unknown - used, "%s%.40s in line %d",
-                 used ? ", " : "", name, r->line);
-}
-
 /* Letter number i of the operands, and whether it may be none. 0: there is no such one. */
 static char letter_of(const char *operands, int i, int *optional) {
     char letter = 0;
@@ -32,7 +25,9 @@ static const char *misfit(const struct graph *g, char letter, int what, int in_r
     const struct graph_tensor *t = what < 0 ? &g->tensors[~what] : NULL;
     const int has_n = !t && graph_has_batch(&g->values[what].shape);
     if (has_n && in_rows) return "must have no N, as the result has none";
-    if (!has_n && !in_rows && letter == 'v') return "must be a value with N: expand it first";
+    if (in_rows && letter == 's') return "is for samples: give its result an N";
+    if (!has_n && !in_rows && (letter == 'v' || letter == 's'))
+        return "must be a value with N: expand it first";
     if (letter == 'b') return t && t->kind == GRAPH_BUFFER ? NULL : "must be a buffer";
     if (t && t->is_i64) return "must be f32";
     return letter == 'p' && (has_n || (t && t->kind != GRAPH_PARAMETER))
@@ -51,10 +46,9 @@ static int check_operand(struct graph_reader *r, const struct graph_node *n, con
                         : graph_wrong(r, "operand %d of %s cannot be none", i + 1, n->op->name);
     const char *why = misfit(g, letter, what, n->in_rows);
     if (why) return graph_wrong(r, "%.80s: operand %d of %s %s", name, i + 1, n->op->name, why);
-    if (what < 0) {
-        g->tensors[~what].uses++;
+    if (what < 0)
         g->tensors[~what].beside_samples |= !n->in_rows;
-    } else
+    else
         g->values[what].uses++;
     return OK;
 }
@@ -63,10 +57,11 @@ static int operand(struct graph_reader *r, struct graph_node *n, int operands[GR
     char name[GRAPH_WORD];
     int what = GRAPH_NONE;
     if (n->operand_count == GRAPH_OPERANDS)
-        return graph_wrong(r, "more than %d operands", GRAPH_OPERANDS);
+        return graph_wrong(r, "%s has more than %d operands: join them in several lines",
+                           n->op->name, GRAPH_OPERANDS);
     CHECK(graph_word(r, "an operand", name));
     if (strcmp(name, "none")) CHECK(graph_find_name(r, name, &what));
-    if (n->op) CHECK(check_operand(r, n, name, what));
+    CHECK(check_operand(r, n, name, what));
     operands[n->operand_count++] = what;
     return OK;
 }
@@ -90,7 +85,7 @@ static int read_setting(struct graph_reader *r, struct graph_setting *s) {
     if (graph_take(r, "]")) return OK;
     do {
         if (s->count == GRAPH_RANK)
-            return graph_wrong(r, "a list of more than %d numbers", GRAPH_RANK);
+            return graph_wrong(r, "a list has at most %d numbers", GRAPH_RANK);
         CHECK(graph_number(r, &s->number[s->count], &s->batch[s->count]));
         s->count++;
     } while (graph_take(r, ","));
@@ -110,18 +105,17 @@ static int check_window(struct graph_reader *r, const struct graph_node *n, cons
 }
 
 static int setting(struct graph_reader *r, struct graph_node *n, unsigned *given) {
-    struct graph_setting unused = {0};
     char key[GRAPH_WORD];
     int i = 0;
     CHECK(graph_word(r, "a setting", key));
-    if (n->op && (!setting_at(n->op->settings, key, 0, &i) || *given & 1u << i))
+    if (!setting_at(n->op->settings, key, 0, &i) || *given & 1u << i)
         return graph_wrong(r, "%s has no %ssetting %.60s%s%s", n->op->name,
                            setting_at(n->op->settings, key, 0, &i) ? "second " : "", key,
                            *n->op->settings ? ": it has " : "", n->op->settings);
     *given |= 1u << i;
     CHECK(graph_expect(r, "="));
-    CHECK(read_setting(r, n->op ? &n->settings[i] : &unused));
-    return n->op ? check_window(r, n, key, &n->settings[i]) : OK;
+    CHECK(read_setting(r, &n->settings[i]));
+    return check_window(r, n, key, &n->settings[i]);
 }
 
 /* Those that are not given have their defaults. */
@@ -165,7 +159,6 @@ static int arguments(struct graph_reader *r, struct graph_node *n) {
         graph_at_end(r);
         if (*r->at != ')') CHECK(graph_expect(r, ","));
     }
-    if (!n->op) return OK;
     CHECK(operands_left(r, n));
     CHECK(fill_settings(r, n, given));
     n->operands = malloc((size_t)n->operand_count * sizeof *n->operands + 1);
@@ -178,22 +171,26 @@ static int arguments(struct graph_reader *r, struct graph_node *n) {
 int graph_statement(struct graph_reader *r) {
     struct graph *g = r->g;
     struct graph_shape s;
-    char name[GRAPH_WORD], op[GRAPH_WORD];
+    char name[GRAPH_WORD], op[GRAPH_WORD], where[256];
     int is_i64;
     CHECK(graph_word(r, "a %name", name));
     CHECK(graph_type(r, &s, &is_i64));
     CHECK(graph_expect(r, "="));
     CHECK(graph_word(r, "an op", op));
-    CHECK(graph_grow(g, &g->nodes, g->node_count, &g->node_room, sizeof *g->nodes));
+    const struct graph_op *known = graph_find_op(op);
+    snprintf(where, sizeof where, "%.200s: line %d: op", g->path, r->line);
+    if (!known) return graph_unknown_op(where, op);
+    if (!graph_has_batch(&s) && !*known->operands)
+        return graph_wrong(r, "%s draws for each sample: give its result an N", op);
+    CHECK(list_grow(g->path, &g->nodes, g->node_count, &g->node_room, sizeof *g->nodes));
     struct graph_node *n = &g->nodes[g->node_count];
-    *n = (struct graph_node){.op = graph_find_op(op), .in_rows = !graph_has_batch(&s)};
+    *n = (struct graph_node){.op = known, .in_rows = !graph_has_batch(&s)};
     int settings = 0;
-    for (int found; n->op && setting_at(n->op->settings, NULL, settings, &found);)
+    for (int found; setting_at(n->op->settings, NULL, settings, &found);)
         settings++;
     n->settings = calloc((size_t)settings + 1, sizeof *n->settings);
     if (!n->settings) return fail(ERR_MEMORY, "%s: no host memory", g->path);
     g->node_count++; /* frees what it holds */
-    if (!n->op) note_unknown(r, op);
     CHECK(arguments(r, n));
     return graph_add_value(r, name, &s, &n->y);
 }

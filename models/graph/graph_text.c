@@ -9,8 +9,7 @@
  *     return %y
  *
  * TYPE is f32[N, 3, 8N] or, of inputs and buffers, i64[...]; OPERAND a %value, a NAME or none;
- * VALUE a number or a list of them. The first error ends the reading, but for ops that there are
- * not: they are collected, so that one error names them all. */
+ * VALUE a number or a list of them. The first error ends the reading. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,22 +43,23 @@ static int input(struct graph_reader *r) {
     CHECK(graph_word(r, "a %name", name));
     CHECK(graph_type(r, &s, &is_i64));
     if (s.rank < 1 || !s.batch[0] || s.size[0] != 1)
-        return graph_wrong(r, "the first dimension of an input is N, the samples");
+        return graph_wrong(r, "the first dimension of an input must be N, the number of samples");
     if (graph_is_word(r, "below")) {
         CHECK(graph_number(r, &below, &batch));
         if (graph_is_word(r, "to")) CHECK(graph_number(r, &most, &batch));
     }
     if (is_i64 && !(below >= 1 && below <= 1 << 24 && below == floor(below)))
-        return graph_wrong(r, "whole numbers are below something: below 1 to below %d", 1 << 24);
+        return graph_wrong(
+            r, "an i64 input needs a bound: write below 1 to below %d behind its type", 1 << 24);
     if (most && !(most > below && most <= 1 << 24 && most == floor(most)))
-        return graph_wrong(r, "below A to B: B is a whole number above A, to %d", 1 << 24);
+        return graph_wrong(r, "below A to B: B must be an integer above A, at most %d", 1 << 24);
     double numbers = 1;
     for (int i = 1; i < s.rank; i++)
         numbers *= s.size[i];
     if ((r->numbers += numbers) > INT32_MAX)
-        return graph_wrong(r, "a sample of more than %d numbers", INT32_MAX);
-    CHECK(graph_grow(g, &g->inputs, g->input_count, &g->input_room, sizeof *g->inputs));
-    CHECK(graph_grow(g, &g->parts, g->input_count, &g->part_room, sizeof *g->parts));
+        return graph_wrong(r, "a sample has more than %d numbers: write smaller inputs", INT32_MAX);
+    CHECK(list_grow(g->path, &g->inputs, g->input_count, &g->input_room, sizeof *g->inputs));
+    CHECK(list_grow(g->path, &g->parts, g->input_count, &g->part_room, sizeof *g->parts));
     CHECK(graph_add_value(r, name, &s, &g->inputs[g->input_count]));
     g->parts[g->input_count++] =
         (struct sample_part){(int)numbers, is_i64 ? (int)below : 0, is_i64 ? (int)most : 0};
@@ -74,12 +74,15 @@ static int declare(struct graph_reader *r, enum graph_kind kind) {
     if (*name == '%' || !strcmp(name, "none"))
         return graph_wrong(r, "'%.80s': the name of a tensor has no %%, and is not none", name);
     CHECK(graph_type(r, &t.shape, &t.is_i64));
-    if (graph_has_batch(&t.shape)) return graph_wrong(r, "a tensor has no dimension of samples");
+    if (graph_has_batch(&t.shape))
+        return graph_wrong(r,
+                           "a parameter, buffer or constant has no N: write a number in its place");
     if (t.is_i64 && (kind != GRAPH_BUFFER || t.shape.rank))
-        return graph_wrong(r, "only a buffer of one number, i64[], can be i64: give f32");
+        return graph_wrong(r, "only a buffer of one number can be i64, written i64[]: write f32");
     if (t.shape.rank > DUET_MAX_RANK || (!t.shape.rank && !t.is_i64))
-        return graph_wrong(r, "a tensor has 1 to %d dimensions", DUET_MAX_RANK);
-    CHECK(graph_grow(g, &g->tensors, g->tensor_count, &g->tensor_room, sizeof *g->tensors));
+        return graph_wrong(r, "a tensor has 1 to %d dimensions: a single number is f32[1]",
+                           DUET_MAX_RANK);
+    CHECK(list_grow(g->path, &g->tensors, g->tensor_count, &g->tensor_room, sizeof *g->tensors));
     CHECK(graph_add_name(r, name, ~g->tensor_count));
     t.frozen = kind == GRAPH_PARAMETER && graph_is_word(r, "frozen");
     t.index = kind == GRAPH_PARAMETER ? g->parameters++ : g->buffers++;
@@ -97,7 +100,7 @@ static int pytorch_saves(struct graph_reader *r) {
     CHECK(graph_number(r, &each, &batch));
     CHECK(graph_number(r, &all, &batch));
     if (!(each >= 0 && each <= 1e15 && all >= 0 && all <= 1e15))
-        return graph_wrong(r, "must be two numbers of bytes");
+        return graph_wrong(r, "saves: write two numbers of bytes, up to 1e15");
     r->g->pytorch_sample = (int64_t)each;
     r->g->pytorch_shared = (int64_t)all;
     return OK;
@@ -120,7 +123,7 @@ static int update(struct graph_reader *r) {
     if (u.value < 0 || !graph_same_shape(to, &g->values[u.value].shape))
         return graph_wrong(r, "update: %.80s must be a value of the buffer's shape, without N",
                            name);
-    CHECK(graph_grow(g, &g->updates, g->update_count, &g->update_room, sizeof *g->updates));
+    CHECK(list_grow(g->path, &g->updates, g->update_count, &g->update_room, sizeof *g->updates));
     g->values[u.value].uses++;
     g->tensors[u.tensor].updated = 1;
     g->updates[g->update_count++] = u;
@@ -131,14 +134,15 @@ static int read_return(struct graph_reader *r) {
     char name[GRAPH_WORD];
     CHECK(graph_word(r, "a %value", name));
     CHECK(graph_find_name(r, name, &r->g->result));
-    if (r->g->result < 0) return graph_wrong(r, "%.80s is no value", name);
+    if (r->g->result < 0) return graph_wrong(r, "%.80s is no value: return a line's %%value", name);
     r->returned = 1;
     r->g->values[r->g->result].uses++;
     return OK;
 }
 
 static int read_line(struct graph_reader *r) {
-    if (r->returned) return graph_wrong(r, "the graph has ended with the return above");
+    if (r->returned)
+        return graph_wrong(r, "the text ends with the return above: leave out what follows");
     if (graph_is_word(r, "input")) return input(r);
     if (graph_is_word(r, "parameter")) return declare(r, GRAPH_PARAMETER);
     if (graph_is_word(r, "buffer")) return declare(r, GRAPH_BUFFER);
@@ -167,19 +171,13 @@ static int read_version(struct graph_reader *r) {
 
 static int check_whole(struct graph_reader *r) {
     struct graph *g = r->g;
-    char known[1024];
-    if (r->unknown_count) {
-        graph_op_names(known, sizeof known);
-        return fail(ERR_USAGE, "%.100s: no such op: %s%s: there are %s", g->path, r->unknown,
-                    r->unknown_count > 8 ? " and more" : "", known);
-    }
-    if (!r->returned)
-        return graph_wrong(r, "the text ends before the graph does: return is missing");
+    if (!r->returned) return graph_wrong(r, "the text has no return: end it with return %%value");
     for (int i = 0; i < g->input_count; i++)
         if (!g->values[g->inputs[i]].uses)
             return fail(ERR_USAGE, "%.200s: line %d: no op uses this input: leave it out", g->path,
                         g->values[g->inputs[i]].line);
-    if (!g->input_count) return fail(ERR_USAGE, "%.200s: the graph has no input", g->path);
+    if (!g->input_count)
+        return fail(ERR_USAGE, "%.200s: the text has no input: write input %%x: TYPE", g->path);
     for (int i = 0; i < g->tensor_count; i++)
         if (g->tensors[i].updated && g->tensors[i].beside_samples)
             return fail(
@@ -192,23 +190,25 @@ static int check_whole(struct graph_reader *r) {
         good = good && !s->batch[i];
     if (good) return OK;
     return fail(ERR_USAGE,
-                "%.200s: line %d: a graph returns numbers of each sample, as f32[N, classes]",
+                "%.200s: line %d: a model returns numbers of each sample: write f32[N, classes]",
                 g->path, g->values[g->result].line);
 }
 
 static int read_text(struct graph_reader *r, const char *text, size_t bytes) {
     r->at = r->begin = text;
     r->line = 1;
-    if (strlen(text) != bytes) return graph_wrong(r, "the text has a zero byte");
+    if (strlen(text) != bytes) return graph_wrong(r, "the text has a zero byte: write plain text");
     for (int first = 1; *r->at; r->line++) {
         r->begin = r->at;
-        if (r->line > GRAPH_LINES) return graph_wrong(r, "more than %d lines", GRAPH_LINES);
+        if (r->line > GRAPH_LINES)
+            return graph_wrong(r, "more than %d lines: write a smaller model", GRAPH_LINES);
         if (!graph_at_end(r)) {
             CHECK(first ? read_version(r) : read_line(r));
             first = 0;
         }
         if (!graph_at_end(r))
-            return graph_wrong(r, "'%.*s': the line goes on", graph_rest(r), r->at);
+            return graph_wrong(r, "'%.*s': the line must end here, or a comment begin with #",
+                               graph_rest(r), r->at);
         r->at += strcspn(r->at, "\n");
         r->at += *r->at == '\n';
     }

@@ -100,19 +100,6 @@ int graph_number(struct graph_reader *r, double *value, char *batch) {
                        r->at);
 }
 
-/* ---- lists that grow ---- */
-
-int graph_grow(const struct graph *g, void *items, int count, int *room, size_t each) {
-    void **list = items;
-    if (count < *room) return OK;
-    int more = *room ? 2 * *room : 64;
-    void *larger = realloc(*list, (size_t)more * each);
-    if (!larger) return fail(ERR_MEMORY, "%s: no host memory", g->path);
-    *list = larger;
-    *room = more;
-    return OK;
-}
-
 /* ---- names ---- */
 
 static int compare_names(const void *a, const void *b) {
@@ -138,7 +125,8 @@ int graph_add_name(struct graph_reader *r, const char *text, int what) {
                                       : r->g->values[(*found)->what].line;
     free_name(name);
     if (!found) return fail(ERR_MEMORY, "%s: no host memory", r->g->path);
-    return graph_wrong(r, "%.80s has been given in line %d already", text, before);
+    return graph_wrong(r, "%.80s has been given in line %d already: write another name", text,
+                       before);
 }
 
 int graph_find_name(struct graph_reader *r, const char *text, int *what) {
@@ -163,13 +151,14 @@ static int shape(struct graph_reader *r, struct graph_shape *s) {
     double numbers = 1;
     do {
         double size;
-        if (s->rank == GRAPH_RANK) return graph_wrong(r, "more than %d dimensions", GRAPH_RANK);
+        if (s->rank == GRAPH_RANK)
+            return graph_wrong(r, "a type has at most %d dimensions", GRAPH_RANK);
         CHECK(graph_number(r, &size, &s->batch[s->rank]));
         if (!(size >= 1 && size <= INT32_MAX && size == floor(size)))
-            return graph_wrong(r, "a dimension of %g: must be a whole number from 1 on", size);
+            return graph_wrong(r, "a dimension of %g: must be an integer of at least 1", size);
         s->size[s->rank++] = (int)size;
         numbers *= size;
-        if (numbers > INT32_MAX) return graph_wrong(r, "more than %d numbers", INT32_MAX);
+        if (numbers > INT32_MAX) return graph_wrong(r, "a type has at most %d numbers", INT32_MAX);
     } while (graph_take(r, ","));
     return graph_expect(r, "]");
 }
@@ -190,7 +179,7 @@ void graph_free_names(struct graph_reader *r) {
 int graph_add_value(struct graph_reader *r, const char *name, const struct graph_shape *s, int *y) {
     struct graph *g = r->g;
     if (*name != '%') return graph_wrong(r, "'%.80s': the name of a value begins with %%", name);
-    CHECK(graph_grow(g, &g->values, g->value_count, &g->value_room, sizeof *g->values));
+    CHECK(list_grow(g->path, &g->values, g->value_count, &g->value_room, sizeof *g->values));
     CHECK(graph_add_name(r, name, g->value_count));
     g->values[g->value_count] = (struct graph_value){*s, r->line, 0};
     *y = g->value_count++;

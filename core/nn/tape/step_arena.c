@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/grow.h"
 
-enum { ALIGNMENT = 256, FIRST_CAPACITY = 64 };
+enum { ALIGNMENT = 256 };
 
 /* ---- memory ---- */
 
@@ -73,13 +74,7 @@ static int find_memory(struct step_arena *a, struct step_arena_piece *p) {
 /* ---- the plan ---- */
 
 static int reserve_piece(struct step_arena *a) {
-    if (a->count < a->capacity) return OK;
-    int capacity = a->capacity ? 2 * a->capacity : FIRST_CAPACITY;
-    struct step_arena_piece *pieces = realloc(a->pieces, (size_t)capacity * sizeof *pieces);
-    if (!pieces) return fail(ERR_MEMORY, "tape: no host memory");
-    a->pieces = pieces;
-    a->capacity = capacity;
-    return OK;
+    return list_grow("tape", &a->pieces, a->count, &a->capacity, sizeof *a->pieces);
 }
 
 /* Where the first gap of so many bytes is: before which piece. */

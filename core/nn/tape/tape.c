@@ -8,9 +8,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/grow.h"
 #include "nn/tape/tape_internal.h"
 
-enum { FIRST_CAPACITY = 32 }; /* of nodes and vars */
+enum { FIRST_CAPACITY = 32 }; /* of vars */
 
 int tape_init(duet_tape **out, struct device *device) {
     duet_tape *t = *out = calloc(1, sizeof *t);
@@ -217,13 +218,8 @@ static void save(duet_var *x, int spared) {
 int tape_node(duet_tape *t, const struct node *node) {
     if (t->error) return t->error;
     if (!t->step.training || !node->y || !node->y->needs_grad) return OK;
-    if (t->node_count == t->node_capacity) {
-        int capacity = t->node_capacity ? 2 * t->node_capacity : FIRST_CAPACITY;
-        struct node *nodes = realloc(t->nodes, (size_t)capacity * sizeof *nodes);
-        if (!nodes) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory"));
-        t->nodes = nodes;
-        t->node_capacity = capacity;
-    }
+    CHECK(
+        tape_fail(t, list_grow("tape", &t->nodes, t->node_count, &t->node_capacity, sizeof *node)));
     t->nodes[t->node_count] = *node;
     t->nodes[t->node_count].pieces_end = t->arena.number;
     t->nodes[t->node_count].of_rows = t->rows.inside;

@@ -1,4 +1,4 @@
-/* The norms of a graph. A relu behind a batch_norm and an addition between them are part of it. */
+/* batch_norm in a graph: a relu behind it, and an addition between them, are part of it. */
 #include <string.h>
 
 #include "base/error.h"
@@ -44,32 +44,19 @@ duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n) {
     struct param *w = tape_param_at(t, "batch_norm", tensor(r, n, 1), 1),
                  *b = tape_param_at(t, "batch_norm", tensor(r, n, 2), 1);
     struct norm_config config = {0};
-    if (t->error || draws(r, n) || tape_fail(t, find_statistics(r, n, w->value.dims[0], &config)))
-        return NULL;
+    if (t->error || tape_fail(t, find_statistics(r, n, w->value.dims[0], &config))) return NULL;
     config.epsilon = number(n, 0);
     config.momentum = number(n, 1);
     config.synchronised = t->sync_bn;
     config.eval = !number(n, 2);
     const struct graph_node *next = n + 1;
     if (feeds(g, n->y, next, "relu"))
-        return r->vars[next->y] = batch_norm_relu(t, value(r, n, 0), w, b, &config);
+        return r->at[next->y].var = batch_norm_relu(t, value(r, n, 0), w, b, &config);
     if (feeds(g, n->y, next, "add") && feeds(g, next->y, next + 1, "relu")) {
         int other = next->operands[next->operands[0] == n->y];
         if (other >= 0 && graph_same_shape(&g->values[n->y].shape, &g->values[other].shape))
-            return r->vars[next->y] = r->vars[next[1].y] =
-                       batch_norm_add_relu(t, value(r, n, 0), w, b, &config, r->vars[other]);
+            return r->at[next->y].var = r->at[next[1].y].var =
+                       batch_norm_add_relu(t, value(r, n, 0), w, b, &config, r->at[other].var);
     }
     return batch_norm(t, value(r, n, 0), w, b, &config);
-}
-
-duet_var *run_layer_norm(struct graph_run *r, const struct graph_node *n) {
-    int dims[GRAPH_RANK], rank = n->settings[0].count;
-    list(n, 0, rank < 1 ? 1 : rank, dims);
-    return duet_layer_norm(r->tape, value(r, n, 0), rank < 1 ? 1 : rank, dims, tensor(r, n, 1),
-                           tensor(r, n, 2), number(n, 1));
-}
-
-duet_var *run_group_norm(struct graph_run *r, const struct graph_node *n) {
-    return duet_group_norm(r->tape, value(r, n, 0), whole(n, 0), tensor(r, n, 1), tensor(r, n, 2),
-                           number(n, 1));
 }

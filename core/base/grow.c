@@ -1,0 +1,17 @@
+/* Lists that grow: each time to twice their room, and then some. */
+#include "base/grow.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+
+int list_grow(const char *what, void *items, int count, int *room, size_t each) {
+    void **list = items;
+    if (count < *room) return OK;
+    int more = 2 * *room + 16;
+    void *larger = realloc(*list, (size_t)more * each);
+    if (!larger) return fail(ERR_MEMORY, "%s: no host memory", what);
+    *list = larger;
+    *room = more;
+    return OK;
+}
