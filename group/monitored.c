@@ -60,19 +60,19 @@ static int no_word(struct group *g, double timeout_s, int64_t deadline) {
 static int wait_for(struct group *g, struct comm_flag *flag, int rank, uint64_t epoch,
                     int64_t deadline, double timeout_s, int all) {
     const struct comm_wait_reason reason = reason_of(g, rank, timeout_s + LATER_S);
-    struct comm_distant_wait wait;
+    struct wait wait;
     int code = OK;
     comm_distant_begin(g->job->comm, &wait, &reason);
-    wait.flag = flag;
-    wait.epoch = epoch;
+    wait.epoch = &flag->epoch;
+    wait.target = epoch;
     while (!code && __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) < epoch) {
-        code = comm_distant_look(g->job->comm, &wait);
+        code = comm_distant_look(&wait);
         if (!code) code = look_for_deadlock(g, g->names.monitored, g->announcer.number, rank);
         if (!code && now_ns() >= deadline)
             code = g->rank ? no_word(g, timeout_s, deadline) : late(g, epoch, timeout_s, all);
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
-    comm_distant_end(g->job->comm, &wait);
+    comm_distant_end(&wait);
     return code;
 }
 

@@ -223,7 +223,7 @@ static int wait_for_row(struct work *work, int *row, struct stashed **stashed) {
                                             .peer = -1,
                                             .number = work->number,
                                             .timeout_s = limit + 1};
-    struct comm_distant_wait wait = {0};
+    struct wait wait = {0};
     int64_t start = 0, pause = 2000;
     int code = OK;
     while (!code && (*row = find_row(g, &work->call, stashed)) < 0 && !*stashed) {
@@ -231,12 +231,12 @@ static int wait_for_row(struct work *work, int *row, struct stashed **stashed) {
             comm_distant_begin(comm, &wait, &reason);
             start = now_ns();
         }
-        code = comm_distant_look(comm, &wait);
+        code = comm_distant_look(&wait);
         if (!code && (double)(now_ns() - start) * 1e-9 > limit) code = nothing_came(work, limit);
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         if (pause < 200000) pause += pause / 4;
     }
-    comm_distant_end(comm, &wait);
+    comm_distant_end(&wait);
     return code;
 }
 

@@ -9,105 +9,41 @@
 
 enum { BLOCK = 256 }; /* elements */
 
-#define AS_IT_IS(x) (x)
-#define PLUS(a, b) ((a) + (b))
-#define TIMES(a, b) ((a) * (b))
-#define UNSCALED(x, scale) (x)
-#define DIFFERS(x) ((x) != (x))
-#define NEVER(x) 0
-#define TIMES_FLOAT(x, scale) ((x) * (float)(scale))
-#define ROUND_F16(x) float_of_f16(f16_of_float(x))
-#define ROUND_BF16(x) float_of_bf16(bf16_of_float(x))
-/* Without a sign nothing overflows: it wraps around. */
-#define PLUS_32(a, b) (int32_t)((uint32_t)(a) + (uint32_t)(b))
-#define TIMES_32(a, b) (int32_t)((uint32_t)(a) * (uint32_t)(b))
-#define PLUS_64(a, b) (int64_t)((uint64_t)(a) + (uint64_t)(b))
-#define TIMES_64(a, b) (int64_t)((uint64_t)(a) * (uint64_t)(b))
-#define PLUS_8(a, b) (uint8_t)((a) + (b))
-#define TIMES_8(a, b) (uint8_t)((a) * (b))
-
-#define SUFFIX(name) name##_f32
+#define NAME f32
 #define T float
-#define C float
-#define LOAD AS_IT_IS
-#define STORE AS_IT_IS
-#define ROUND AS_IT_IS
-#define ADD PLUS
-#define MUL TIMES
-#define SCALE TIMES_FLOAT
-#define IS_NAN DIFFERS
 #include "group/typed.inc.h"
 
-#define SUFFIX(name) name##_f64
+#define NAME f64
 #define T double
-#define C double
-#define LOAD AS_IT_IS
-#define STORE AS_IT_IS
-#define ROUND AS_IT_IS
-#define ADD PLUS
-#define MUL TIMES
-#define SCALE TIMES
-#define IS_NAN DIFFERS
 #include "group/typed.inc.h"
 
-#define SUFFIX(name) name##_f16
+#define NAME f16
 #define T uint16_t
 #define C float
 #define LOAD float_of_f16
 #define STORE f16_of_float
-#define ROUND ROUND_F16
-#define ADD PLUS
-#define MUL TIMES
-#define SCALE TIMES_FLOAT
-#define IS_NAN DIFFERS
 #include "group/typed.inc.h"
 
-#define SUFFIX(name) name##_bf16
+#define NAME bf16
 #define T uint16_t
 #define C float
 #define LOAD float_of_bf16
 #define STORE bf16_of_float
-#define ROUND ROUND_BF16
-#define ADD PLUS
-#define MUL TIMES
-#define SCALE TIMES_FLOAT
-#define IS_NAN DIFFERS
 #include "group/typed.inc.h"
 
-#define SUFFIX(name) name##_i32
+#define NAME i32
 #define T int32_t
-#define C int32_t
-#define LOAD AS_IT_IS
-#define STORE AS_IT_IS
-#define ROUND AS_IT_IS
-#define ADD PLUS_32
-#define MUL TIMES_32
-#define SCALE UNSCALED
-#define IS_NAN NEVER
+#define UNSIGNED uint32_t
 #include "group/typed.inc.h"
 
-#define SUFFIX(name) name##_i64
+#define NAME i64
 #define T int64_t
-#define C int64_t
-#define LOAD AS_IT_IS
-#define STORE AS_IT_IS
-#define ROUND AS_IT_IS
-#define ADD PLUS_64
-#define MUL TIMES_64
-#define SCALE UNSCALED
-#define IS_NAN NEVER
+#define UNSIGNED uint64_t
 #include "group/typed.inc.h"
 
-#define SUFFIX(name) name##_u8
+#define NAME u8
 #define T uint8_t
-#define C uint8_t
-#define LOAD AS_IT_IS
-#define STORE AS_IT_IS
-#define ROUND AS_IT_IS
-#define ADD PLUS_8
-#define MUL TIMES_8
-#define SCALE UNSCALED
-#define IS_NAN NEVER
+#define UNSIGNED uint8_t
 #include "group/typed.inc.h"
 
 #define LOOPS(name) \

@@ -1,7 +1,30 @@
-/* The loops of typed.c for one type: T is what lies in memory, C what is computed with. LOAD makes
- * a C of a T and STORE a T of a C; ROUND is a C after a STORE and a LOAD; ADD and MUL combine two
- * C; SCALE multiplies one; IS_NAN asks. Blocks stay in the nearest cache, and each loop is one that
- * compilers turn into vectors. */
+/* The loops of typed.c for one type NAME: T is what lies in memory, C what is computed with. LOAD
+ * makes a C of a T and STORE a T of a C; ROUND is a C after a STORE and a LOAD; ADD and MUL combine
+ * two C; SCALE multiplies one; IS_NAN asks. UNSIGNED: it is an integer, which nothing scales, and
+ * which without a sign does not overflow but wraps around. Blocks stay in the nearest cache, and
+ * each loop is one that compilers turn into vectors. */
+#define PASTE(a, b) a##_##b
+#define WITH_NAME(a, b) PASTE(a, b)
+#define SUFFIX(name) WITH_NAME(name, NAME)
+#ifndef C
+#define C T
+#endif
+#ifndef LOAD
+#define LOAD(x) (x)
+#define STORE(x) (x)
+#endif
+#define ROUND(x) LOAD(STORE(x))
+#ifdef UNSIGNED
+#define ADD(a, b) (T)((UNSIGNED)(a) + (UNSIGNED)(b))
+#define MUL(a, b) (T)((UNSIGNED)(a) * (UNSIGNED)(b))
+#define SCALE(x, scale) (x)
+#define IS_NAN(x) 0
+#else
+#define ADD(a, b) ((a) + (b))
+#define MUL(a, b) ((a) * (b))
+#define SCALE(x, scale) ((x) * (C)(scale))
+#define IS_NAN(x) ((x) != (x))
+#endif
 
 static void SUFFIX(load)(C *to, const T *from, double scale, size_t m) {
     if (scale == 1) {
@@ -86,6 +109,10 @@ static void SUFFIX(fold)(enum element_op op, void *const *dest, int dests,
     }
 }
 
+#undef PASTE
+#undef WITH_NAME
+#undef SUFFIX
+#undef NAME
 #undef T
 #undef C
 #undef LOAD
@@ -95,4 +122,4 @@ static void SUFFIX(fold)(enum element_op op, void *const *dest, int dests,
 #undef MUL
 #undef SCALE
 #undef IS_NAN
-#undef SUFFIX
+#undef UNSIGNED

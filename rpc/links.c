@@ -88,6 +88,7 @@ static int link_new(struct link **out, struct links *all, int fd, int dialed) {
     pthread_mutex_lock(&all->lock);
     l->next = all->first;
     all->first = l;
+    if (all->stop) shutdown(fd, SHUT_RDWR);
     pthread_mutex_unlock(&all->lock);
     return OK;
 }

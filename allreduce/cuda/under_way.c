@@ -42,7 +42,7 @@ int cuda_calls_fail(struct cuda_calls *c, int code) {
 
 /* No peer is waited for any more. */
 static void forget(struct cuda_calls *c) {
-    comm_distant_end(c->ranks->comm, &c->wait);
+    comm_distant_end(&c->wait);
     c->awaited.call = NO_CALL;
 }
 
@@ -69,7 +69,7 @@ static int look_after_peer(struct cuda_calls *c) {
         comm_distant_begin(comm, &c->wait, &reason);
         *last = now;
     }
-    return comm_distant_look(comm, &c->wait);
+    return comm_distant_look(&c->wait);
 }
 
 static struct cuda_calls *calls_of(struct cuda_watch *watch) {
@@ -79,7 +79,7 @@ static struct cuda_calls *calls_of(struct cuda_watch *watch) {
 static int look(struct cuda_watch *watch, int waiting) {
     struct cuda_calls *c = calls_of(watch);
     int code = c->ops->look ? c->ops->look(c, waiting) : OK;
-    if (c->ranks->comm && !waiting) comm_distant_end(c->ranks->comm, &c->wait);
+    if (c->ranks->comm && !waiting) comm_distant_end(&c->wait);
     if (!code && waiting && c->ranks->comm && c->ops->awaited) code = look_after_peer(c);
     return code ? cuda_calls_fail(c, code) : OK;
 }
@@ -225,6 +225,6 @@ void cuda_calls_watch(struct cuda_calls *c) {
 
 void cuda_calls_unwatch(struct cuda_calls *c) {
     if (c->watch.look) cuda_watch_remove(c->device, &c->watch);
-    if (c->watch.look && c->ranks->comm) comm_distant_end(c->ranks->comm, &c->wait);
+    if (c->watch.look && c->ranks->comm) comm_distant_end(&c->wait);
     c->watch.look = NULL;
 }

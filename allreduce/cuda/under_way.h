@@ -84,7 +84,7 @@ struct cuda_calls {
     struct cuda_watch watch;
     int64_t looked_ns;           /* the last look at the oldest call */
     struct cuda_awaited awaited; /* what `wait` is about; call UINT64_MAX: nothing */
-    struct comm_distant_wait wait;
+    struct wait wait;
 };
 
 /* Fills `calls`, which is zeroed, and makes its events. After a failure cuda_calls_close. The

@@ -173,22 +173,30 @@ void comm_post_flag_light(const struct comm *comm, struct comm_flag *flag, uint6
  * sleeping, and gets the error that comm_wait_flag would have ended with. A peer of -1 stands for
  * any rank. Meanwhile the other ranks can say that this rank waits; comm_distant_end takes that
  * back, and must come before the struct is begun anew. */
-struct comm_distant_wait {
+struct wait {
+    struct comm *comm;
     struct comm_wait_reason reason;
-    int64_t last_poll, left; /* of comm/wait.c */
-    int shown, warned;       /* of comm/whereabouts.c */
-    /* Set behind comm_distant_begin, where what is missing is a flag that this process can read:
-     * a peer that posts it may leave between two looks. NULL: the caller looks, and the peer cannot
-     * have left. */
-    const struct comm_flag *flag;
-    uint64_t epoch;
+    const char *what; /* printed in parentheses after the collective's name; may be NULL */
+    /* One of two kinds. counter >= 0: until begun[counter] of every rank has reached `target`
+     * (barrier, exchange). counter < 0: until *epoch, which rank reason.peer posts, has reached
+     * `target` (a flag). Behind comm_distant_begin both may be set, where what is missing is a flag
+     * that this process can read: a peer that posts it may leave between two looks. Else the caller
+     * looks, and the peer cannot have left. */
+    int counter;
+    const uint64_t *epoch;
+    uint64_t target;
+    /* The deadline counts time spent waiting, not wall time: between two polls at most one second
+     * is charged, so that a job stopped by Ctrl-Z and continued an hour later goes on. */
+    int64_t last_poll; /* ns, of now_ns() */
+    int64_t left, all; /* ns until the deadline, now and at the start */
+    int shown, warned; /* whereabouts.c: the card shows this wait; it has warned */
 };
-void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait,
+void comm_distant_begin(struct comm *comm, struct wait *wait,
                         const struct comm_wait_reason *reason);
 
 /* OK: still within the deadline. Else ERR_TIMEOUT or ERR_PEER. */
-int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait);
-void comm_distant_end(struct comm *comm, struct comm_distant_wait *wait); /* zeroed is fine */
+int comm_distant_look(struct wait *wait);
+void comm_distant_end(struct wait *wait); /* zeroed is fine */
 
 /* For a wait that kept the deadline of comm_timeout_s by itself and has passed it: returns
  * ERR_TIMEOUT as comm_wait_flag would, or ERR_PEER if the job had failed before. `what`, if not

@@ -56,23 +56,6 @@ void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *
 /* A wait looks around at least once in it, and shows that its rank lives. */
 static const int64_t SLICE_NS = 50 * 1000000;
 
-/* One wait, of one of two kinds:
- *   counter >= 0   until begun[counter] of every rank has reached `target` (barrier, exchange)
- *   counter < 0    until *epoch, which rank reason.peer posts, has reached `target` (a flag)
- * The deadline counts time spent waiting, not wall time: between two polls at most one second is
- * charged, so that a job stopped by Ctrl-Z and continued an hour later goes on. */
-struct wait {
-    struct comm *comm;
-    struct comm_wait_reason reason;
-    const char *what; /* printed in parentheses after the collective's name; may be NULL */
-    int counter;
-    const uint64_t *epoch;
-    uint64_t target;
-    int64_t last_poll; /* ns, of now_ns() */
-    int64_t left, all; /* ns until the deadline, now and at the start */
-    int shown, warned; /* whereabouts.c: the card shows this wait; it has warned */
-};
-
 /* whereabouts.c: shows others what this wait waits in; takes that back; asks; and warns once
  * comm->warn_ns have passed. missing: "rank 1", "ranks 1, 2" or "". */
 void whereabouts_show(struct wait *wait, const char *where);

@@ -184,51 +184,31 @@ int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason) {
 
 /* ---- distant waits ---- */
 
-/* One wait_poll on behalf of a wait that goes on elsewhere. Where the caller alone knows that what
- * the peer has to do is missing, the poll sees a flag that always is. */
-static int poll_once(struct comm *comm, struct comm_distant_wait *distant, const char *what) {
-    static const uint64_t never_posted = 0;
-    int64_t slice_ns;
-    struct wait wait;
-    wait_start(&wait, comm, &distant->reason);
-    wait.what = what;
-    wait.epoch = distant->flag ? &distant->flag->epoch : &never_posted;
-    wait.target = distant->flag ? distant->epoch : 1;
-    wait.last_poll = distant->last_poll;
-    wait.left = distant->left;
-    wait.shown = distant->shown;
-    wait.warned = distant->warned;
-    int code = wait_poll(&wait, &slice_ns);
-    distant->last_poll = wait.last_poll;
-    distant->left = wait.left;
-    distant->shown = wait.shown;
-    distant->warned = wait.warned;
-    return code;
-}
-
-void comm_distant_begin(struct comm *comm, struct comm_distant_wait *distant,
+/* Where the caller alone knows that what the peer has to do is missing, a poll sees a flag that
+ * always is. */
+void comm_distant_begin(struct comm *comm, struct wait *wait,
                         const struct comm_wait_reason *reason) {
-    struct wait wait;
-    wait_start(&wait, comm, reason);
-    *distant = (struct comm_distant_wait){
-        .reason = wait.reason, .last_poll = wait.last_poll, .left = wait.left};
+    static const uint64_t never_posted = 0;
+    wait_start(wait, comm, reason);
+    wait->epoch = &never_posted;
+    wait->target = 1;
 }
 
-int comm_distant_look(struct comm *comm, struct comm_distant_wait *distant) {
-    return poll_once(comm, distant, NULL);
+int comm_distant_look(struct wait *wait) {
+    int64_t slice_ns;
+    return wait_poll(wait, &slice_ns);
 }
 
-void comm_distant_end(struct comm *comm, struct comm_distant_wait *distant) {
-    struct wait wait = {.comm = comm, .shown = distant->shown};
-    whereabouts_end(&wait);
-    distant->shown = 0;
+void comm_distant_end(struct wait *wait) {
+    whereabouts_end(wait);
 }
 
 int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what) {
-    struct comm_distant_wait distant;
-    comm_distant_begin(comm, &distant, reason);
-    distant.left = 0;
-    return poll_once(comm, &distant, what);
+    struct wait wait;
+    comm_distant_begin(comm, &wait, reason);
+    wait.what = what;
+    wait.left = 0;
+    return comm_distant_look(&wait);
 }
 
 double comm_timeout_s(const struct comm *comm) {

@@ -37,10 +37,10 @@ struct kill_case {
 
 /* What a rank does while its GPU waits: it looks now and then and does other work in between. */
 static int look_after(struct comm *comm, const struct comm_wait_reason *why) {
-    struct comm_distant_wait wait;
+    struct wait wait;
     int code = OK;
     comm_distant_begin(comm, &wait, why);
-    while (!(code = comm_distant_look(comm, &wait)))
+    while (!(code = comm_distant_look(&wait)))
         sleep_ms(2);
     return code;
 }
