@@ -13,7 +13,7 @@ CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small run
 # Tests in these folders wait for processes and compare a few numbers. To compile them takes longer
 # than to run them, so they are not optimised, as the others are, which compute references. The
 # ranges of numbers, which a warning looks at, are known from -O2 on.
-WAITING_TESTS := api core/base app/cli core/comm ddp dp group python app/report rpc \
+WAITING_TESTS := duet examples core/base app/cli core/comm ddp dp group python app/report rpc \
                  scatter_gather scripts core/trace app/train
 $(WAITING_TESTS:%=$(B)/tests/%/%.o): OPT := -O0 -Wno-format-truncation
 
@@ -37,10 +37,10 @@ SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_chan
                app/cli/test_collective app/cli/test_manual app/cli/test_trace \
                app/cli/test_outputs app/cli/test_end app/cli/test_estimate app/cli/test_random \
                app/cli/test_compare app/cli/test_wide_head app/cli/test_profile \
-               app/cli/test_max_batch app/train/test_max_batch api/test_scripts \
+               app/cli/test_max_batch app/train/test_max_batch examples/test_scripts \
                rpc/test_programs core/data/test_synthetic core/data/test_data models/test_golden \
                app/cli/test_golden group/test_typed group/test_windows% allreduce/test_protocol \
-               core/nn/test_errors core/nn/test_refused api/test_limits api/test_example_texts \
+               core/nn/test_errors core/nn/test_refused duet/test_limits examples/test_texts \
                app/cli/test_widths app/cli/test_scale core/device/test_gpu \
                app/cli/test_batch_norm app/cli/test_tensorboard app/cli/test_modelled \
                app/cli/test_resume app/cli/test_train

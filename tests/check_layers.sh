@@ -13,7 +13,7 @@
 #   7. C files are as clang-format leaves them (.clang-format). This needs clang-format.
 #   8. The whole weighs no more than tests/budget says: lines of the product, lines of tests, and
 #      functions of duet.h. The three numbers only ever fall: whoever adds takes something out.
-#   9. Each function of duet.h is in tests/api/test_misuse*.c or tests/rpc/test_misuse.c.
+#   9. Each function of duet.h is in tests/duet/test_misuse*.c or tests/rpc/test_misuse.c.
 #
 # Prints each offending line. The last line is `N passed, N failed`, where each rule counts once.
 # A rule whose tool is missing is named and does not count. Exit status: 1 on any failure.
@@ -186,7 +186,7 @@ over_budget() {
 }
 # 9. Each of these functions is called with wrong arguments.
 rule "not in a test_misuse*.c, which calls each function of duet.h with wrong arguments" "$(
-    comm -23 <(public_names) <(cat tests/api/test_misuse*.c tests/rpc/test_misuse.c |
+    comm -23 <(public_names) <(cat tests/duet/test_misuse*.c tests/rpc/test_misuse.c |
         grep -oE '\<duet_[a-z0-9_]+' | sort -u))"
 rule "more than tests/budget allows" "$(over_budget)"
 

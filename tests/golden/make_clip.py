@@ -1,4 +1,4 @@
-"""Writes clip.h: torch.nn.utils.clip_grad_norm_ of float32 gradients, as facts for tests/api/test_parts.c.
+"""Writes clip.h: torch.nn.utils.clip_grad_norm_ of float32 gradients, as facts for tests/core/nn/test_parts.c.
 
     python3 tests/golden/make_clip.py > tests/golden/clip.h
 

@@ -1,4 +1,4 @@
-"""Writes convnet_losses.h: the losses of the ConvNet's first six steps, for tests/api/test_scripts.c.
+"""Writes convnet_losses.h: the losses of the ConvNet's first six steps, for tests/examples/test_scripts.c.
 
     python3 tests/golden/make_convnet_losses.py > tests/golden/convnet_losses.h
 

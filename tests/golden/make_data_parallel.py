@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes data_parallel.txt: what nn.DataParallel over 4 devices gives with several inputs and outputs, in float64, for
-tests/api/test_multi.c.
+tests/dp/test_multi.c.
 
     python3 tests/golden/make_data_parallel.py      needs torch, a second
 

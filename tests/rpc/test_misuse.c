@@ -1,6 +1,6 @@
 /* Misuse of duet/rpc.h and duet/autograd.h: a world of one worker, which calls itself. The rules of
- * tests/api/misuse.h. */
-#include "tests/api/misuse.h"
+ * tests/duet/misuse.h. */
+#include "tests/duet/misuse.h"
 
 static int add(duet_rpc_call *call, void *context) {
     (void)context;

@@ -1,6 +1,6 @@
 /* Clipping has the same bits wherever the gradients lie, frozen parameters take no part, and an
  * optimizer with max_norm does what clipping and an optimizer without it do. (PyTorch's numbers:
- * tests/api/test_parts.c.) */
+ * tests/core/nn/test_parts.c.) */
 #include <math.h>
 
 #include "base/random.h"

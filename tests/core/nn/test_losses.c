@@ -3,7 +3,7 @@
  * of device; and every loss and reduction beside central differences. */
 #include <math.h>
 
-#include "tests/api/shared.h"
+#include "tests/duet/shared.h"
 #include "tests/golden/golden.h"
 
 enum { MOST = 64 };

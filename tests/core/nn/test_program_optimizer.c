@@ -1,0 +1,180 @@
+/* The optimizers of the public library against their formulas, written out in double; the
+ * schedules; the order of calls. */
+#include <limits.h>
+#include <math.h>
+
+#include "tests/duet/shared.h"
+
+enum { COUNT = 11, STEPS = 4 };
+
+/* The library computes in float: about ten roundings of 2^-24 in each of four steps. */
+static const double FLOAT_ROUNDINGS = 40 * 0x1p-24;
+
+static duet_params *params_on(duet_device *device, float *start) {
+    struct duet_param one = {"w", 1, {COUNT}, start};
+    duet_params *params;
+    for (size_t i = 0; i < COUNT; i++)
+        start[i] = 1 + api_number(i) / 4;
+    MUST(duet_params_create(&params, device, &one, 1));
+    return params;
+}
+
+static float gradient(int step, size_t i) {
+    return api_number(i + (size_t)step) / (float)(step + 1);
+}
+
+/* One update by the formulas of PyTorch's documentation. state: two numbers of each parameter. */
+static void update(const struct duet_optimizer_options *o, int t, double lr, double g, double *w,
+                   double state[2]) {
+    int adamw = !strcmp(o->name, "adamw");
+    if (adamw)
+        *w *= 1 - lr * o->weight_decay;
+    else
+        g += o->weight_decay * *w;
+    if (!strcmp(o->name, "sgd")) {
+        state[0] = t == 1 ? g : o->momentum * state[0] + (1 - o->dampening) * g;
+        *w -= lr * (o->nesterov ? g + o->momentum * state[0] : o->momentum != 0 ? state[0] : g);
+    } else if (!strcmp(o->name, "adadelta")) {
+        state[0] = o->rho * state[0] + (1 - o->rho) * g * g;
+        double d = sqrt(state[1] + o->eps) / sqrt(state[0] + o->eps) * g;
+        state[1] = o->rho * state[1] + (1 - o->rho) * d * d;
+        *w -= lr * d;
+    } else {
+        state[0] = o->beta1 * state[0] + (1 - o->beta1) * g;
+        state[1] = o->beta2 * state[1] + (1 - o->beta2) * g * g;
+        double m = state[0] / (1 - pow(o->beta1, t)), v = state[1] / (1 - pow(o->beta2, t));
+        *w -= lr * m / (sqrt(v) + o->eps);
+    }
+}
+
+static void follows_its_formula(const char *kind, const struct duet_optimizer_options *o) {
+    duet_device *device;
+    duet_optimizer *optimizer;
+    float start[COUNT], g[COUNT], got[COUNT];
+    double want[COUNT], state[COUNT][2] = {{0}};
+    MUST(duet_devices_open(&device, 1, kind, api_memory(kind)));
+    duet_params *params = params_on(device, start);
+    MUST(duet_optimizer_create(&optimizer, params, o));
+    for (size_t i = 0; i < COUNT; i++)
+        want[i] = start[i];
+    for (int step = 0; step < STEPS; step++) {
+        double lr = duet_lr_cosine(o->lr, STEPS, step);
+        for (size_t i = 0; i < COUNT; i++) {
+            g[i] = gradient(step, i);
+            update(o, step + 1, lr, g[i], &want[i], state[i]);
+        }
+        MUST(duet_tensor_write(duet_params_grad(params, 0), g));
+        MUST(duet_optimizer_set_lr(optimizer, 0, lr));
+        MUST(duet_optimizer_step(optimizer));
+    }
+    MUST(duet_tensor_read(duet_params_value(params, 0), got));
+    for (size_t i = 0; i < COUNT; i++)
+        cr_expect(fabs(got[i] - want[i]) <= FLOAT_ROUNDINGS * (1 + fabs(want[i])),
+                  "%s on %s: element %zu is %.9g, not %.9g", o->name, kind, i, (double)got[i],
+                  want[i]);
+    duet_optimizer_free(optimizer);
+    duet_params_free(params);
+    duet_devices_close(&device, 1);
+}
+
+Test(api_optimizer, each_follows_its_formula, .timeout = 60) {
+    static const char *const names[] = {"sgd", "adadelta", "adam", "adamw"};
+    for (int k = 0; k < API_KINDS; k++)
+        for (int form = 0; form < 8; form++) {
+            struct duet_optimizer_options o;
+            MUST(duet_optimizer_defaults(&o, names[form % 4]));
+            if (form >= 4) o.weight_decay = 0.25, o.beta1 = 0.5, o.beta2 = 0.75, o.rho = 0.5;
+            if (form >= 4) o.momentum = 0.5, o.nesterov = 1, o.lr = 0.5, o.eps = 0.25;
+            follows_its_formula(api_kinds[k], &o);
+            if (form != 4) continue;
+            o.nesterov = 0, o.dampening = 0.75;
+            follows_its_formula(api_kinds[k], &o);
+        }
+}
+
+Test(api_optimizer, defaults_and_schedules, .timeout = 30) {
+    struct duet_optimizer_options o;
+    MUST(duet_optimizer_defaults(&o, "adamw"));
+    cr_expect(o.lr == 0.001 && o.weight_decay == 0.01 && o.beta1 == 0.9 && o.beta2 == 0.999 &&
+              o.eps == 1e-8);
+    MUST(duet_optimizer_defaults(&o, "sgd"));
+    cr_expect(o.lr == 0.001 && o.weight_decay == 0 && o.momentum == 0 && !o.nesterov);
+    MUST(duet_optimizer_defaults(&o, "adadelta"));
+    cr_expect(o.lr == 1 && o.rho == 0.9 && o.eps == 1e-6);
+    cr_expect_eq(duet_lr_step(0.5, 3, 0.5, 2), 0.5);
+    cr_expect_eq(duet_lr_step(0.5, 3, 0.5, 6), 0.125);
+    cr_expect_eq(duet_lr_cosine(0.5, 4, 0), 0.5);
+    cr_expect_float_eq(duet_lr_cosine(0.5, 4, 2), 0.25, 1e-15);
+    cr_expect_float_eq(duet_lr_cosine(0.5, 4, 4), 0, 1e-15);
+    cr_expect(isnan(duet_lr_step(0.5, 0, 0.5, 1)) && isnan(duet_lr_cosine(0.5, 0, 1)) &&
+              isnan(duet_lr_cosine(0.5, 4, -1)));
+    cr_expect(isnan(duet_lr_step(0.5, 3, 0.5, INT_MAX)) && isnan(duet_lr_cosine(0.5, 4, INT_MAX)));
+    cr_expect_float_eq(duet_lr_cosine(0.5, INT_MAX, 10), 0.5, 1e-12); /* hardly on its way down */
+}
+
+Test(api_optimizer, wrong_arguments, .timeout = 30) {
+    duet_device *device;
+    duet_optimizer *out;
+    struct duet_optimizer_options o, wrong;
+    float start[COUNT];
+    MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+    duet_params *params = params_on(device, start);
+    MUST_FAIL(duet_optimizer_defaults(&o, "lion"), DUET_USAGE, "'lion'");
+    MUST(duet_optimizer_defaults(&o, "sgd"));
+    wrong = o, wrong.nesterov = 1;
+    MUST_FAIL(duet_optimizer_create(&out, params, &wrong), DUET_USAGE,
+              "Nesterov momentum requires a momentum and zero dampening");
+    wrong = o, wrong.lr = -1;
+    MUST_FAIL(duet_optimizer_create(&out, params, &wrong), DUET_USAGE, "learning rate -1");
+    wrong = o, wrong.name = "adam", wrong.beta1 = 1;
+    MUST_FAIL(duet_optimizer_create(&out, params, &wrong), DUET_USAGE,
+              "Invalid beta parameter at index 0");
+    duet_optimizer_free(NULL);
+    MUST(duet_optimizer_create(&out, params, &o));
+    MUST_FAIL(duet_optimizer_set_lr(out, 0, NAN), DUET_USAGE, "nan");
+    duet_optimizer_free(out);
+    duet_params_free(params);
+    duet_devices_close(&device, 1);
+}
+
+/* zero_grad before each pass, as the texts have it; behind each step; and never, for a backward
+ * overwrites the gradients. All give the same bits. After zero_grad gradients count as None, so a
+ * step then changes nothing, momentum or not. */
+Test(api_optimizer, the_order_of_calls, .timeout = 30) {
+    static const float start[6] = {.5f, -1, .25f, 2, 0, -.5f};
+    static const int32_t labels[4] = {0, 1, 1, 0};
+    float x[12], first[6], w[6];
+    enum { BEFORE, BEHIND, NEVER, ORDERS };
+    for (int order = 0; order < ORDERS; order++) {
+        const struct duet_param specs[] = {{"fc.weight", 2, {2, 3}, start}};
+        const struct duet_optimizer_options sgd = {"sgd", .lr = 0.1, .momentum = 0.9};
+        duet_device *device;
+        duet_params *params;
+        duet_tape *tape;
+        duet_optimizer *optimizer;
+        duet_tensor *y;
+        MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+        duet_tensor *X = api_tensor(device, 2, (int[]){4, 3}, x);
+        MUST(duet_tensor_create(&y, device, DUET_I32, 1, (int[]){4}, labels));
+        MUST(duet_params_create(&params, device, specs, 1));
+        MUST(duet_tape_create(&tape, device));
+        MUST(duet_optimizer_create(&optimizer, params, &sgd));
+        for (int step = 0; step < 4; step++) {
+            if (order == BEFORE) MUST(duet_zero_grad(params));
+            MUST(duet_tape_begin(tape, params, 4, DUET_TRAIN));
+            duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, -1);
+            MUST(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL), NULL));
+            MUST(duet_optimizer_step(optimizer));
+            if (order == BEHIND) MUST(duet_zero_grad(params));
+        }
+        MUST(duet_tensor_read(duet_params_value(params, 0), order ? w : first));
+        if (order) cr_expect_arr_eq(w, first, sizeof w, "order %d", order);
+        MUST(duet_zero_grad(params));
+        MUST(duet_optimizer_step(optimizer));
+        MUST(duet_tensor_read(duet_params_value(params, 0), w));
+        cr_expect_arr_eq(w, first, sizeof w, "a gradient of None moves nothing");
+        duet_optimizer_free(optimizer), duet_tape_free(tape), duet_params_free(params);
+        duet_tensor_free(X), duet_tensor_free(y), duet_devices_close(&device, 1);
+    }
+    cr_expect(memcmp(first, start, sizeof first) != 0);
+}

@@ -1,0 +1,257 @@
+/* Parts of different lengths and bytes of any length, as a user's program meets them, on every kind
+ * of device: all_to_all_single with split sizes, uneven all_gather, gather, scatter and
+ * reduce_scatter, handles, views of rows, and what is refused. */
+#include <stdlib.h>
+
+#include "tests/duet/shared.h"
+
+enum { RANKS = 3, COLUMNS = 2 };
+
+/* rows x COLUMNS floats: `first`, and each the next number. */
+static duet_tensor *rows(duet_device *device, int count, float first) {
+    duet_tensor *t = NULL;
+    float x[64];
+    for (int i = 0; i < count * COLUMNS; i++)
+        x[i] = first + (float)i;
+    duet_tensor_create(&t, device, DUET_F32, 2, (int[]){count, COLUMNS}, x);
+    return t;
+}
+
+static float at(const duet_tensor *t, int i) {
+    float x[64] = {0};
+    return duet_tensor_read(t, x) ? -1e9f : x[i];
+}
+
+/* Rank a gives b rows to rank b: 0, 1 and 2 rows. So rank b gets b rows of each. */
+static int all_to_all(duet_group *group, duet_device *device, int begun) {
+    int code = DUET_OK, rank = duet_group_rank(group), mine[] = {rank, rank, rank};
+    duet_tensor *in = rows(device, 3, (float)(100 * rank)), *out = rows(device, 3 * rank, -99);
+    duet_work *work = NULL;
+    HOLDS(in && out);
+    TRY(duet_all_to_all(group, out, in, mine, (int[]){0, 1, 2}, begun ? &work : NULL));
+    if (begun) TRY(duet_work_wait(work));
+    for (int from = 0; from < RANKS; from++) /* behind what goes to the ranks before this one */
+        for (int i = 0; i < rank * COLUMNS; i++) {
+            int row = rank == 2 ? 1 : 0;
+            HOLDS(at(out, from * rank * COLUMNS + i) == (float)(100 * from + row * COLUMNS + i));
+        }
+out:
+    duet_work_free(work);
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    return code;
+}
+
+/* Rank r brings r + 1 rows. */
+static int all_gather(duet_group *group, duet_device *device, int begun) {
+    static const int splits[] = {1, 2, 3};
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *in = rows(device, rank + 1, (float)(100 * rank)), *out = rows(device, 6, -1);
+    duet_work *work = NULL;
+    HOLDS(in && out);
+    TRY(duet_all_gather(group, out, in, splits, begun ? &work : NULL));
+    if (begun) TRY(duet_work_wait(work));
+    for (int r = 0, i = 0; r < RANKS; r++)
+        for (int k = 0; k < splits[r] * COLUMNS; k++)
+            HOLDS(at(out, i++) == (float)(100 * r + k));
+out:
+    duet_work_free(work);
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    return code;
+}
+
+/* Rank 1 gets nothing, and the result is a view of the last rows of a tensor. */
+static int reduce_scatter(duet_group *group, duet_device *device) {
+    static const int splits[] = {2, 0, 1}, starts[] = {0, 2, 2};
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *in = rows(device, 3, (float)(10 * rank)), *whole = rows(device, 4, -1),
+                *out = NULL;
+    HOLDS(in && whole);
+    TRY(duet_tensor_rows(&out, whole, 4 - splits[rank], splits[rank]));
+    TRY(duet_reduce_scatter(group, out, in, splits, DUET_MAX, NULL));
+    for (int i = 0; i < 4 * COLUMNS; i++) {
+        int k = i - (4 - splits[rank]) * COLUMNS; /* in the view */
+        HOLDS(at(whole, i) == (k < 0 ? (float)(i - 1) : (float)(20 + starts[rank] * COLUMNS + k)));
+    }
+out:
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    duet_tensor_free(whole);
+    return code;
+}
+
+/* Rank r brings r + 1 rows to rank 1, which gives each rank as many back. */
+static int gather_and_scatter(duet_group *group, duet_device *device, int begun) {
+    static const int splits[] = {1, 2, 3};
+    int code = DUET_OK, rank = duet_group_rank(group), root = 1, is_root = rank == root;
+    duet_tensor *in = rows(device, rank + 1, (float)(100 * rank)),
+                *back = rows(device, rank + 1, -1), *out = is_root ? rows(device, 6, -1) : NULL;
+    duet_work *work = NULL;
+    HOLDS(in && back && (out || !is_root));
+    TRY(duet_gather(group, out, in, splits, root, begun ? &work : NULL));
+    if (begun) TRY(duet_work_wait(work));
+    for (int r = 0, i = 0; r < RANKS && is_root; r++)
+        for (int k = 0; k < splits[r] * COLUMNS; k++)
+            HOLDS(at(out, i++) == (float)(100 * r + k));
+    duet_work_free(work);
+    work = NULL;
+    if (is_root) TRY(duet_tensor_scale(out, 2));
+    TRY(duet_scatter(group, back, out, splits, root, begun ? &work : NULL));
+    if (begun) TRY(duet_work_wait(work));
+    for (int k = 0; k < (rank + 1) * COLUMNS; k++)
+        HOLDS(at(back, k) == (float)(2 * (100 * rank + k)));
+out:
+    duet_work_free(work);
+    duet_tensor_free(in);
+    duet_tensor_free(back);
+    duet_tensor_free(out);
+    return code;
+}
+
+/* The tensor of one block is this rank's part of the other tensor. */
+static int in_place(duet_group *group, duet_device *device) {
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *all = rows(device, 2 * RANKS, (float)(100 * rank)), *own = NULL, *other = NULL;
+    HOLDS(all);
+    TRY(duet_tensor_rows(&own, all, 2 * rank, 2));
+    TRY(duet_tensor_rows(&other, all, 2 * ((rank + 1) % RANKS), 2));
+    TRY(duet_all_gather(group, all, own, NULL, NULL));
+    for (int i = 0; i < 2 * RANKS * COLUMNS; i++)
+        HOLDS(at(all, i) == (float)(100 * (i / (2 * COLUMNS)) + i));
+    TRY(duet_reduce_scatter(group, own, all, NULL, DUET_SUM, NULL));
+    for (int i = 0; i < 2 * RANKS * COLUMNS; i++)
+        HOLDS(at(all, i) ==
+              (float)((100 * (i / (2 * COLUMNS)) + i) * (i / (2 * COLUMNS) == rank ? RANKS : 1)));
+    HOLDS(duet_all_gather(group, all, other, NULL, NULL) == DUET_USAGE);
+    HOLDS(duet_reduce_scatter(group, other, all, NULL, DUET_SUM, NULL) == DUET_USAGE);
+out:
+    duet_tensor_free(own);
+    duet_tensor_free(other);
+    duet_tensor_free(all);
+    return code;
+}
+
+static int misuse(duet_group *group, duet_device *device) {
+    static const int thirds[] = {1, 1, 1};
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *x = rows(device, 3, 0), *y = rows(device, 3, 0), *ints = NULL;
+    TRY(duet_tensor_create(&ints, device, DUET_I32, 1, (int[]){3}, NULL));
+#define REFUSES(call, word) HOLDS((call) == DUET_USAGE && strstr(duet_error(), (word)))
+    REFUSES(duet_all_to_all(group, y, x, NULL, (int[]){1, 1, 2}, NULL),
+            "Split sizes doesn't match total dim 0 size: input_split_sizes add up to 4");
+    REFUSES(duet_all_to_all(group, y, x, (int[]){4, -1, 0}, NULL, NULL),
+            "output_split_sizes[1] is -1");
+    REFUSES(duet_all_to_all(group, NULL, x, thirds, NULL, NULL), "no output tensor");
+    REFUSES(duet_all_to_all(group, x, x, NULL, thirds, NULL), "overlap");
+    REFUSES(duet_all_to_all(NULL, y, x, NULL, NULL, NULL), "this rank is not in it");
+    REFUSES(duet_all_gather(group, y, ints, thirds, NULL), "different types");
+    REFUSES(duet_all_gather(group, y, x, thirds, NULL), "give this rank 2");
+    REFUSES(duet_reduce_scatter(group, y, x, thirds, DUET_SUM, NULL), "give this rank 2");
+    REFUSES(duet_reduce_scatter(group, y, x, thirds, DUET_NONE, NULL), "operation");
+    REFUSES(duet_gather(group, y, x, thirds, rank, NULL), "give this rank 2");
+    REFUSES(duet_gather(group, NULL, x, thirds, rank, NULL), "no output tensor");
+    REFUSES(duet_gather(group, y, x, thirds, RANKS, NULL), "root 3");
+    REFUSES(duet_scatter(group, y, x, thirds, -1, NULL), "root -1");
+    REFUSES(duet_gather(NULL, y, x, NULL, 0, NULL), "this rank is not in it");
+    REFUSES(duet_scatter(group, y, x, (int[]){1, 1, 2}, rank, NULL), "add up to 4");
+    REFUSES(duet_scatter(group, y, y, thirds, rank, NULL), "overlap");
+    REFUSES(duet_scatter(group, NULL, x, thirds, rank, NULL), "no tensor");
+    code = DUET_OK;
+out:
+    duet_tensor_free(x);
+    duet_tensor_free(y);
+    duet_tensor_free(ints);
+    return code;
+}
+
+/* Several calls under way at once, whose tensors are of a GPU where there is one. */
+static int many_handles(duet_group *group, duet_device *device) {
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *x[6] = {0};
+    duet_work *work[6] = {0};
+    for (int i = 0; i < 6; i++) {
+        x[i] = rows(device, 20, (float)(i + rank));
+        HOLDS(x[i]);
+        TRY(duet_all_reduce(group, x[i], DUET_SUM, &work[i]));
+    }
+    for (int i = 5; i >= 0; i--) {
+        TRY(duet_work_wait(work[i]));
+        HOLDS(duet_work_done(work[i]) && at(x[i], 39) == (float)(3 * (i + 39) + 3));
+    }
+out:
+    for (int i = 0; i < 6; i++) {
+        duet_work_free(work[i]);
+        duet_tensor_free(x[i]);
+    }
+    return code;
+}
+
+static int work(int rank, void *context) {
+    const char *kind = context;
+    duet_group *group = NULL;
+    duet_device *device = NULL;
+    int code = DUET_OK;
+    TRY(duet_group_init(&group, 30));
+    TRY(duet_device_open(&device, kind, rank, api_memory(kind)));
+    for (int begun = 0; begun < 2; begun++) {
+        TRY(all_to_all(group, device, begun));
+        TRY(all_gather(group, device, begun));
+        TRY(gather_and_scatter(group, device, begun));
+    }
+    TRY(reduce_scatter(group, device));
+    TRY(many_handles(group, device));
+    TRY(in_place(group, device));
+    TRY(misuse(group, device));
+out:
+    duet_group_destroy(&group);
+    duet_devices_close(&device, 1);
+    return code;
+}
+
+/* With CUDA_EMULATION on GPUs too. */
+Test(group_uneven, every_call_on_every_kind_of_device, .timeout = 60) {
+    for (int k = 0; k < API_KINDS; k++)
+        MUST(duet_spawn(RANKS, work, (void *)api_kinds[k]));
+}
+
+#ifdef CUDA_EMULATION
+/* Each rank has a GPU of its own, which no other GPU can reach. */
+Test(group_uneven, gpus_without_peer_access, .timeout = 60) {
+    setenv("EMULATED_GPUS", "3", 1);
+    setenv("EMULATED_PEER", "0", 1);
+    MUST(duet_spawn(RANKS, work, "cuda"));
+}
+#endif
+
+/* ---- ranks that give other split sizes ---- */
+
+/* Rank 2 reduces where the others exchange rows: whoever compares first says that the calls
+ * differ, not that some sizes do. */
+static int calls_another(int rank, void *context) {
+    duet_group *group = NULL;
+    duet_device *device = NULL;
+    duet_tensor *in = NULL, *out = NULL;
+    int code = DUET_OK;
+    (void)context;
+    TRY(duet_group_init(&group, 30));
+    TRY(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+    in = rows(device, RANKS, 0), out = rows(device, RANKS, 0);
+    code = rank == 2 ? duet_reduce(group, in, 0, DUET_SUM, NULL)
+                     : duet_all_to_all(group, out, in, (int[]){1, 1, 1}, (int[]){1, 1, 1}, NULL);
+out:
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    duet_group_destroy(&group);
+    duet_devices_close(&device, 1);
+    return code;
+}
+
+Test(group_uneven, another_call_is_no_other_size, .timeout = 60) {
+    for (int i = 0; i < 8; i++) { /* who is first to compare differs from run to run */
+        cr_assert_neq(duet_spawn(RANKS, calls_another, NULL), DUET_OK);
+        MUST_SAY("Detected mismatch between collectives on ranks");
+        MUST_SAY("REDUCE");
+        MUST_SAY("ALLTOALL");
+    }
+}
