@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "rpc/lifetime.h"
 #include "rpc/links.h"
 #include "rpc/message.h"

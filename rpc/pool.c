@@ -174,18 +174,7 @@ void device_lock_close(struct device_lock *l) {
 
 /* ---- waiting ---- */
 
-void cond_open(pthread_cond_t *cond) {
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(cond, &clock);
-    pthread_condattr_destroy(&clock);
-}
-
 int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
-    int look = !deadline;
-    if (look) deadline = now_ns() + LOOK_NS;
-    struct timespec t = {deadline / 1000000000, deadline % 1000000000};
-    return pthread_cond_timedwait(cond, lock, &t) && !look && now_ns() >= deadline ? ERR_TIMEOUT
-                                                                                   : OK;
+    int late = cond_wait_until(cond, lock, deadline ? deadline : now_ns() + LOOK_NS);
+    return deadline && late ? ERR_TIMEOUT : OK;
 }

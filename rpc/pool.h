@@ -54,7 +54,6 @@ void device_lock_give(struct device_lock *l);
 int device_lock_is_mine(struct device_lock *l); /* does the calling thread have it? */
 void device_lock_close(struct device_lock *l);
 
-void cond_open(pthread_cond_t *cond); /* one that waits on the clock of base/clock.h */
 /* Until the deadline; 0: a second at most, all waits stand in loops. ERR_TIMEOUT without a text. */
 int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 

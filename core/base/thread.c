@@ -1,7 +1,9 @@
 /* A thread inherits the signal mask of the one that makes it: see thread.h. */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <time.h>
 
 /* What a thread does to itself: a crash is for the handler of whoever wants to know of it. */
 static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
@@ -15,4 +17,17 @@ int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument
     int error = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
+}
+
+void cond_open(pthread_cond_t *cond) {
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &clock);
+    pthread_condattr_destroy(&clock);
+}
+
+int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
+    const struct timespec t = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
+    return pthread_cond_timedwait(cond, lock, &t) == ETIMEDOUT;
 }

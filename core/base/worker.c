@@ -33,16 +33,12 @@ int task_end(const struct task *task) {
 }
 
 int worker_new(struct worker **out, int most) {
-    pthread_condattr_t monotonic;
     struct worker *w = *out = calloc(1, sizeof *w + (size_t)most * sizeof *w->thread);
     if (!w) return fail(ERR_MEMORY, "worker: no host memory for %d threads: free some", most);
     w->end = &w->first;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->given, NULL);
-    pthread_cond_init(&w->ended, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_open(&w->ended);
     return OK;
 }
 
@@ -76,11 +72,6 @@ static void run_first(struct worker *w, int by_waiter) {
     run(w, task, by_waiter);
 }
 
-static void wait_until(struct worker *w, int64_t deadline) {
-    struct timespec t = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
-    pthread_cond_timedwait(&w->ended, &w->lock, &t);
-}
-
 static int may_help(const struct worker *w, int helps) {
     return w->first && (helps ? w->running < (w->threads ? w->threads : 1) : !w->threads);
 }
@@ -90,7 +81,7 @@ static int wait_for(struct worker *w, struct task *task, int64_t deadline, int h
         if (may_help(w, helps))
             run_first(w, 1);
         else if (now_ns() < deadline)
-            wait_until(w, deadline);
+            cond_wait_until(&w->ended, &w->lock, deadline);
         else
             return 0;
     }
@@ -189,7 +180,7 @@ int worker_free(struct worker *w, int64_t deadline) {
     w->closing = 1;
     pthread_cond_broadcast(&w->given);
     while (w->living && now_ns() < deadline)
-        wait_until(w, deadline);
+        cond_wait_until(&w->ended, &w->lock, deadline);
     int all_ended = !w->living;
     pthread_mutex_unlock(&w->lock);
     for (int i = 0; i < w->threads; i++) {

@@ -14,6 +14,7 @@
 #include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "device/host/host.h"
 
 /* After this many calls of event_done a late stream is made to run: a program that polls instead
@@ -49,12 +50,7 @@ int host_event_create(struct device *device, struct event **out) {
     e->head.device = device;
     e->references = 1;
     pthread_mutex_init(&e->lock, NULL);
-    int code = host_cond_init(&e->changed);
-    if (code) {
-        pthread_mutex_destroy(&e->lock);
-        free(e);
-        return code;
-    }
+    cond_open(&e->changed);
     *out = &e->head;
     return OK;
 }
@@ -144,7 +140,7 @@ static int wait_for(const struct target *t, const struct device *waiter, const c
         while (!reached(e, t->number) && !(closing && *closing)) {
             int64_t now = now_ns(), look = now + HOST_POLL_NS;
             if (now >= deadline || (interrupted = device_interrupted(waiter))) break;
-            host_cond_wait_until(&e->changed, &e->lock, look < deadline ? look : deadline);
+            cond_wait_until(&e->changed, &e->lock, look < deadline ? look : deadline);
         }
         pthread_mutex_unlock(&e->lock);
         if (!reached(e, t->number)) {

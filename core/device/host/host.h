@@ -119,11 +119,6 @@ struct host_device {
     struct mapping *imports; /* owned; device/host/ipc.c */
 };
 
-/* A condition variable on the clock of base/clock.h, and a wait on it up to `deadline` ns of that
- * clock. It may return early. */
-int host_cond_init(pthread_cond_t *cond);
-void host_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
-
 /* A wait asks this often whether it is interrupted or its stream is being closed. */
 static const int64_t HOST_POLL_NS = 20 * 1000000;
 

@@ -165,7 +165,7 @@ int host_sync(struct stream *stream) {
             deadline > now + GRACE_NS)
             deadline = now + GRACE_NS;
         if (now >= deadline) break;
-        host_cond_wait_until(&s->done, &s->lock, look < deadline ? look : deadline);
+        cond_wait_until(&s->done, &s->lock, look < deadline ? look : deadline);
     }
     missing = s->finished < target ? target - s->finished : 0;
     pthread_mutex_unlock(&s->lock);
@@ -190,8 +190,8 @@ int host_stream_init(struct host_stream *s, struct device *device, enum lane lan
     if (policy == POLICY_INLINE) return OK;
 
     pthread_mutex_init(&s->lock, NULL);
-    CHECK(host_cond_init(&s->work));
-    CHECK(host_cond_init(&s->done));
+    cond_open(&s->work);
+    cond_open(&s->done);
     CHECK(grow(s));
     int code = thread_start(&s->thread, stream_thread, s);
     if (code) return fail_system(code, "thread of stream %s of %s", lane_name(lane), device->name);
