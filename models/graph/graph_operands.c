@@ -45,9 +45,9 @@ int tensor(struct graph_run *r, const struct graph_node *n, int i) {
     return p ? p->index : DUET_NO_BIAS;
 }
 
-duet_var *beside_result(struct graph_run *r, const struct graph_node *n, int i) {
-    duet_var *x = value(r, n, i);
-    int dims[GRAPH_RANK + 1], rank = r->graph->values[n->y].shape.rank + 1;
+/* x with so many dimensions, the new ones of size 1 behind that of the rows. */
+static duet_var *widen(struct graph_run *r, duet_var *x, int rank) {
+    int dims[GRAPH_RANK + 1];
     if (!x || !r->in_rows || x->value.rank >= rank || rank > GRAPH_RANK) return x;
     for (int k = 0; k < rank; k++) {
         int at = k - rank + x->value.rank;
@@ -56,14 +56,18 @@ duet_var *beside_result(struct graph_run *r, const struct graph_node *n, int i) 
     return duet_reshape(r->tape, x, rank, dims);
 }
 
+duet_var *beside_result(struct graph_run *r, const struct graph_node *n, int i) {
+    return widen(r, value(r, n, i), r->graph->values[n->y].shape.rank + 1);
+}
+
 /* Within rows a vector is a row or a column. */
 duet_var *run_matmul(struct graph_run *r, const struct graph_node *n) {
     duet_var *a = value(r, n, 0), *b = value(r, n, 1);
     int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
     if (!a || !b || !r->in_rows) return duet_matmul(r->tape, a, b);
-    const int rows = a->value.dims[0];
-    if (a->value.rank == 2) a = duet_reshape(r->tape, a, 3, (int[]){rows, 1, a->value.dims[1]});
-    if (b->value.rank == 2) b = duet_reshape(r->tape, b, 3, (int[]){rows, b->value.dims[1], 1});
-    duet_var *y = duet_matmul(r->tape, a, b);
+    if (b->value.rank == 2)
+        b = duet_reshape(r->tape, b, 3, (int[]){b->value.dims[0], b->value.dims[1], 1});
+    a = widen(r, a, b && b->value.rank > 3 ? b->value.rank : 3);
+    duet_var *y = duet_matmul(r->tape, a, widen(r, b, a ? a->value.rank : 3));
     return y ? duet_reshape(r->tape, y, rank, dims) : NULL;
 }

@@ -215,6 +215,25 @@ Test(graph, names_the_line_whose_shape_does_not_fit, .timeout = 30) {
     }
 }
 
+/* Its dimensions count from 0; vectors, matrices and several of them meet as in PyTorch. */
+Test(graph, what_has_no_n_has_the_shape_of_its_line, .timeout = 30) {
+    struct graph *g = read_graph(
+        HEAD "parameter a: f32[2, 2, 3]\nparameter b: f32[3, 4]\nparameter v: f32[3]\n"
+             "%1: f32[2, 2, 4] = matmul(a, b)\n%2: f32[2, 2] = matmul(a, v)\n"
+             "%3: f32[4] = matmul(v, b)\n%4: f32[] = matmul(v, v)\n"
+             "%5: f32[4, 2, 2] = permute(%1, order=[2, 0, 1])\n"
+             "%6: f32[2, 4] = mean(%1, dims=[0])\n"
+             "%7: f32[2, 2] = narrow(%6, dim=1, start=1, length=2)\n"
+             "%8: f32[4, 2] = cat(%7, %2, dim=0)\n%9: f32[4, 2, 2] = add(%5, %4)\n"
+             "%10: f32[4, 2] = sum(%9, dims=[2])\n%11: f32[4, 2] = subtract(%8, %10)\n"
+             "%12: f32[N, 2, 4, 4] = multiply(%x, %3)\n%13: f32[N, 2, 4, 2] = matmul(%12, %11)\n"
+             "%14: f32[N, 16] = flatten(%13)\nreturn %14\n");
+    struct model m;
+    MUST(open_graph(&m, g));
+    model_free(&m);
+    graph_free(g);
+}
+
 /* How many nodes the tape of a training step of two samples has. */
 static int count_nodes(const char *text) {
     const struct segments segments = {1, 2, {{0, 2}}};
