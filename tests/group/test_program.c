@@ -1,5 +1,5 @@
 /* Process groups as a user's program meets them: spawned ranks and ranks that find each other,
- * tensors on every kind of device and of every type, handles, misuse; and the two examples. */
+ * tensors on every kind of device and of every type, handles; and the two examples. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -107,45 +107,6 @@ out:
     return code;
 }
 
-static int misuse(duet_group *group, duet_device *device) {
-    int code = DUET_OK, rank = duet_group_rank(group);
-    duet_tensor *x = floats(device, 4, 0), *three = floats(device, 3, 0), *ints = NULL;
-    duet_work *work = (duet_work *)1;
-    duet_group *none = (duet_group *)1;
-    TRY(duet_tensor_create(&ints, device, DUET_I32, 1, (int[]){12}, NULL));
-#define REFUSES(call, word) HOLDS((call) == DUET_USAGE && strstr(duet_error(), (word)))
-    REFUSES(duet_all_reduce(NULL, x, DUET_SUM, &work), "this rank is not in it");
-    HOLDS(!work);
-    REFUSES(duet_all_reduce(group, NULL, DUET_SUM, NULL), "no tensor");
-    REFUSES(duet_all_reduce(group, x, DUET_NONE, NULL), "operation 2");
-    REFUSES(duet_all_reduce(group, ints, DUET_MEAN, NULL), "average of int32");
-    REFUSES(duet_all_gather(group, x, three, NULL, NULL),
-            "must be equal to world_size times theirs");
-    REFUSES(duet_all_gather(group, ints, x, NULL, NULL), "different types");
-    REFUSES(duet_reduce_scatter(group, x, NULL, NULL, DUET_SUM, NULL), "no input tensor");
-    REFUSES(duet_all_to_all(group, x, x, NULL, NULL, NULL), "a multiple");
-    REFUSES(duet_broadcast(group, x, 3, NULL), "root 3");
-    REFUSES(duet_send(group, x, rank, 0, NULL), "another rank");
-    REFUSES(duet_recv(group, x, 0, 0, &code, &work), "not known yet");
-    REFUSES(duet_barrier(NULL, NULL), "no group");
-    REFUSES(duet_monitored_barrier(group, -1, 1), "timeout -1");
-    REFUSES(duet_work_wait(NULL), "no handle");
-    REFUSES(duet_group_new(&none, group, NULL, 1, 0), "no ranks were given");
-    HOLDS(!none && duet_group_rank(none) == -1 && duet_group_size(none) == -1);
-    code = DUET_OK;
-    duet_group_destroy(NULL);
-    duet_group_destroy(&none);
-    duet_work_free(NULL);
-    HOLDS(duet_work_done(NULL) == 0 && duet_work_source(NULL) == -1);
-    HOLDS(duet_group_local_rank(group) == rank && duet_group_global_rank(group, 1) == 1);
-    HOLDS(duet_group_global_rank(group, 3) == -1);
-out:
-    duet_tensor_free(x);
-    duet_tensor_free(three);
-    duet_tensor_free(ints);
-    return code;
-}
-
 static int work(int rank, void *context) {
     const char *kind = context;
     duet_group *group = NULL, *pair = NULL;
@@ -156,7 +117,6 @@ static int work(int rank, void *context) {
     TRY(duet_devices_open(&device, 1, kind, api_memory(kind)));
     TRY(every_call(group, device));
     TRY(every_type(group, device));
-    TRY(misuse(group, device));
     TRY(duet_group_new(&pair, group, (int[]){2, 0}, 2, 0));
     HOLDS((rank == 1) == !pair && duet_group_rank(pair) == (rank == 1 ? -1 : rank == 0));
     duet_group_destroy(&group); /* the pair lives on */

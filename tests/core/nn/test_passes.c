@@ -76,53 +76,6 @@ Test(passes, add_up_in_order, .timeout = 60) {
     }
 }
 
-/* A layer of its own weights, used twice in one pass: both uses of a segment are added before
- * segments are. */
-static void twice_in_each_pass(int w, int r, float *grads) {
-    static const struct param_spec specs[] = {{"a.weight", 2, {5, 5}, 0}, {"a.bias", 1, {5}, 0}};
-    struct net net;
-    net_open(&net, DEVICE_HOST, 0, r, &batch[0]);
-    param_set_free(&net.params);
-    MUST(param_set_init(&net.params, net.device, specs, 2));
-    MUST(param_set_keep_segments(&net.params, DEVICES / w));
-    for (int i = 0; i < 2; i++)
-        MUST(param_write_value(&net.params, i, batch[0].weights + (i ? 25 : 0)));
-    for (int i = 0; i < PASSES; i++) {
-        struct tape_step step = {.segments = &net.segments,
-                                 .params = &net.params,
-                                 .step = net.step,
-                                 .training = 1,
-                                 .add_grads = i > 0,
-                                 .more_passes = i + 1 < PASSES};
-        float *to = net.x;
-        net_load(&net, &batch[i], r, w);
-        for (int v = r; v < DEVICES; v += w)
-            for (int k = 0; k < batch[i].n[v]; k++, to += 5)
-                MUST(copy_to_device(net.tape->stream, to, batch[i].x[batch[i].first[v] + k],
-                                    5 * sizeof(float)));
-        MUST(tape_begin(net.tape, &step));
-        duet_var *h = duet_relu(net.tape, duet_linear(net.tape, leaf(&net, 5, 0), 0, 1));
-        MUST(tape_backward(net.tape, loss_of(&net, duet_linear(net.tape, h, 0, 1)), NULL));
-    }
-    MUST(param_read_grad(&net.params, 0, grads));
-    MUST(param_read_grad(&net.params, 1, grads + 25));
-    net_close(&net);
-}
-
-Test(passes, of_a_parameter_used_twice, .timeout = 60) {
-    float one[30], many[DEVICES][30];
-    make_batches();
-    twice_in_each_pass(1, 0, one);
-    for (int w = 2; w <= DEVICES; w *= 2) {
-        for (int r = 0; r < w; r++)
-            twice_in_each_pass(w, r, many[r]);
-        for (struct fold f = fold_begin(w); fold_next(&f);)
-            for (int i = 0; i < 30; i++)
-                many[f.to][i] += many[f.from][i];
-        cr_assert_arr_eq(many[0], one, sizeof one, "on %d devices the bits differ", w);
-    }
-}
-
 /* Pass 0 goes through fc and out, pass 1 through out alone. */
 Test(passes, a_parameter_of_an_earlier_pass_is_complete_in_the_last, .timeout = 30) {
     static struct seen seen;

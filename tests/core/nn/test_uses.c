@@ -81,31 +81,20 @@ Test(uses, a_join_of_two_losses, .timeout = 30) {
     net_close(&net);
 }
 
-/* Samples of `width` numbers instead of pictures, each the same wherever it is trained. */
-static void load_narrow(struct net *net, int r, int w, size_t width) {
-    float *to = net->x;
-    net_load(net, &data, r, w);
-    for (int v = r; v < data.devices; v += w)
-        for (int i = 0; i < data.n[v]; i++, to += width)
-            MUST(copy_to_device(net->tape->stream, to, data.x[data.first[v] + i],
-                                width * sizeof(float)));
-}
-
 /* Two layers of equal values, each with its own parameters (0) or sharing them (1). Weight and
  * bias gradients, 30 numbers a layer. */
-static void shared_layers(int shared, int r, int w, enum device_kind kind, float *grads,
-                          struct seen *seen) {
+static void shared_layers(int shared, float *grads, struct seen *seen) {
     static const struct param_spec specs[] = {{"a.weight", 2, {5, 5}, 0},
                                               {"a.bias", 1, {5}, 0},
                                               {"b.weight", 2, {5, 5}, 0},
                                               {"b.bias", 1, {5}, 0}};
     struct net net;
-    net_open(&net, kind, 0, r, &data);
+    net_open(&net, DEVICE_HOST, 0, 0, &data);
     param_set_free(&net.params);
     MUST(param_set_init(&net.params, net.device, specs, 4));
     for (int i = 0; i < 4; i++)
         MUST(param_write_value(&net.params, i, data.weights + (i % 2 ? 25 : 0)));
-    load_narrow(&net, r, w, 5);
+    net_load(&net, &data, 0, 1);
     *seen = (struct seen){.net = &net};
     tape_set_hook(net.tape, look, seen);
     begin(&net, 1);
@@ -122,57 +111,14 @@ static void shared_layers(int shared, int r, int w, enum device_kind kind, float
 
 Test(uses, a_parameter_used_twice_gets_both_gradients_and_fires_once, .timeout = 60) {
     static struct seen seen;
-    static float alone[60], once[60], split[4][60];
+    float alone[60], once[60];
     double want[30];
     net_data_make(&data, 4, (int[]){9, 17, 4, 11}, 12);
-    shared_layers(0, 0, 1, DEVICE_HOST, alone, &seen);
+    shared_layers(0, alone, &seen);
     cr_assert_eq(seen.fired, 4);
-    shared_layers(1, 0, 1, DEVICE_HOST, once, &seen);
+    shared_layers(1, once, &seen);
     cr_assert_eq(seen.fired, 2);
     for (int i = 0; i < 30; i++)
         want[i] = (double)alone[i] + alone[30 + i];
     cr_assert_lt(distance(once, want, 30), 1e-6);
-    for (int late = 0; late < 2; late++)
-        for (int w = 2; w <= 4; w *= 2) {
-            for (int r = 0; r < w; r++)
-                shared_layers(1, r, w, late ? DEVICE_HOST_LATE : DEVICE_HOST, split[r], &seen);
-            for (int h = w / 2; h > 0; h /= 2)
-                for (int r = 0; r < h; r++)
-                    for (int i = 0; i < 30; i++)
-                        split[r][i] += split[r + h][i];
-            cr_assert_arr_eq(split[0], once, 30 * sizeof(float), "on %d devices the bits differ",
-                             w);
-        }
-}
-
-/* ---- a var used twice ---- */
-
-/* loss(out(relu(x) + relu(relu(x)))): relu(relu(x)) is relu(x), so the sum is 2 relu(x), and so
- * is its gradient. */
-Test(uses, a_var_used_twice_gets_the_sum_of_both_gradients, .timeout = 30) {
-    for (int math = 0; math < 2; math++) {
-        struct net net;
-        float twice[6 * 41], once[6 * 41];
-        double want[6 * 41];
-        open_net(&net, DEVICE_HOST, math);
-        for (int residual = 0; residual < 2; residual++) {
-            begin(&net, 1);
-            duet_var *x = leaf(&net, 6, 1), *h = duet_relu(net.tape, to_device_layout(net.tape, x));
-            duet_var *sum = residual ? duet_add(net.tape, h, duet_relu(net.tape, h)) : h;
-            duet_var *loss = loss_of(&net, duet_matmul_add(net.tape, sum, 6, 7));
-            MUST(tape_backward(net.tape, loss, NULL));
-            MUST(
-                copy_to_host(net.tape->stream, residual ? twice : once, x->grad.data, sizeof once));
-            MUST(stream_sync(net.tape->stream));
-            /* d(2h)/dx is twice dh/dx where the weights see the same 2h: halve them first */
-            float half[30];
-            for (int i = 0; i < 30; i++)
-                half[i] = data.weights[211 + i] / 2;
-            MUST(param_write_value(&net.params, 6, half));
-        }
-        for (int i = 0; i < 6 * 41; i++)
-            want[i] = once[i];
-        cr_assert_lt(distance(twice, want, 6 * 41), 1e-6);
-        net_close(&net);
-    }
 }
