@@ -40,10 +40,12 @@ static int check_operand(struct graph_reader *r, const struct graph_node *n, con
     int optional, i = n->operand_count;
     char letter = letter_of(n->op->operands, i, &optional);
     struct graph *g = r->g;
-    if (!letter) return graph_wrong(r, "%s takes %d operands", n->op->name, i);
+    if (!letter)
+        return graph_wrong(r, "%s takes %d operands: leave out the others", n->op->name, i);
     if (what == GRAPH_NONE)
         return optional ? OK
-                        : graph_wrong(r, "operand %d of %s cannot be none", i + 1, n->op->name);
+                        : graph_wrong(r, "operand %d of %s cannot be none: write a name", i + 1,
+                                      n->op->name);
     const char *why = misfit(g, letter, what, n->in_rows);
     if (why) return graph_wrong(r, "%.80s: operand %d of %s %s", name, i + 1, n->op->name, why);
     if (what < 0)
@@ -153,7 +155,7 @@ static int arguments(struct graph_reader *r, struct graph_node *n) {
         if (*behind == '=')
             CHECK(setting(r, n, &given));
         else if (given)
-            return graph_wrong(r, "operands come before settings");
+            return graph_wrong(r, "operands come before settings: write NAME=VALUE last");
         else
             CHECK(operand(r, n, operands));
         graph_at_end(r);
