@@ -96,8 +96,9 @@ def _with_a_file(subcommand, options, folder):
                             "inputs=torch.randn(8, 3), with which it is exported, or a file of "
                             "duet.export")
     from .export import export
-    data = {} if subcommand == "estimate" else {"dataset": "random"}
-    return {**data, **options, "model": export(model, inputs, pathlib.Path(folder, "model.duet"))}
+    runs = subcommand != "estimate"
+    return {**({"dataset": "random"} if runs else {}), **options, "model": export(
+        model, inputs, pathlib.Path(folder, "model.duet"), verify=runs)}
 
 
 class _Progress:

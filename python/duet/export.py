@@ -9,7 +9,6 @@ and constants go into net.safetensors beside the text.
 """
 
 import contextlib
-import copy
 import io
 import logging
 import pathlib
@@ -19,10 +18,11 @@ import tempfile
 import warnings
 
 from ._export_graph import ExportError, text_of
-from ._export_seen import refuse_guards, seen
+from ._export_seen import refuse_guards, refuse_hooks, refuse_shared_memory
 from ._export_walk import Walk
 from ._files import write_tensors
 from ._library import DuetError, NoTorch, WrongArgument
+from ._verify import copied, verify as verified
 from .command import estimate
 from .model import describe, saved_bytes
 
@@ -63,12 +63,7 @@ def _in_float32(torch, model, inputs):
         return model, inputs
     warnings.warn(f"duet.export: the model is in {', '.join(sorted(map(str, halves)))}: its "
                   "weights are taken as float32, in which Duet computes", stacklevel=3)
-    try:
-        model = copy.deepcopy(model)
-    except RuntimeError as error:
-        raise ExportError(f"duet.export: the model is in half precision and cannot be copied "
-                          f"({str(error).splitlines()[0]}): give model.float()") from None
-    return model.float(), tuple(
+    return copied(torch, model).float(), tuple(
         x.float() if isinstance(x, torch.Tensor) and x.dtype in halves else x for x in inputs)
 
 
@@ -88,62 +83,46 @@ def _without_unused(torch, program):
     return program
 
 
-@contextlib.contextmanager
-def _for_a_trace(model):
-    """Of transformers, a model would return its cache too, and its experts sort the words by a
-    kernel; as matrices that are looked up they are the same numbers."""
-    configs = {id(c): c for module in model.modules() if (c := getattr(module, "config", None))}
-    changed = []
-    for config in configs.values():
+def _for_a_trace(torch, model):
+    """What a trace needs of a copy of the model: training mode; of transformers no cache beside the
+    result, and experts as matrices that are looked up, as which they are the same numbers."""
+    for config in {id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values():
         for name, found, wanted in (("use_cache", True, False), (
                 "_experts_implementation_internal", "grouped_mm", "batched_mm")):
             if getattr(config, name, None) == found:
-                changed.append((config, name, found))
                 setattr(config, name, wanted)
-    try:
-        yield
-    finally:
-        for config, name, found in changed:
-            setattr(config, name, found)
+    for module in model.modules():
+        # The mean of all batches needs their number, which a trace has not: Duet's word is -1.
+        if getattr(module, "momentum", 0) is None and \
+                isinstance(module, torch.nn.modules.batchnorm._NormBase):
+            module.momentum = -1.0
+        if isinstance(module, torch.nn.LSTM) and type(module).forward is torch.nn.LSTM.forward:
+            module.register_forward_hook(_of_three_dimensions, prepend=True)
+    if not model.training:  # else its layers stay as they are: what is frozen is seen
+        model.train()
 
 
 @_without_torchs_log()
 def _trace(torch, model, inputs):
-    """torch.export of the model in training mode, whose first dimensions are the samples."""
+    """torch.export of a copy of the model, whose first dimensions are the samples."""
     pairs = [torch.cat([x] * _TRACED_WITH) if isinstance(x, torch.Tensor) and x.dim() and
              x.shape[0] < _TRACED_WITH else x for x in inputs]
     pairs = [x.clone() if any(x is other for other in pairs[:i]) and isinstance(x, torch.Tensor)
              else x for i, x in enumerate(pairs)]  # a tensor given twice is two inputs
     dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) and x.dim()
                     else None for x in pairs)
-    modes = {module: module.training for module in model.modules()}
-    kept = {name: b.clone() for name, b in model.named_buffers()}
-    # The mean of all batches needs their number, which a trace has not: Duet's word for it is -1.
-    norms = [module for module in model.modules() if getattr(module, "momentum", 0) is None and
-             isinstance(module, torch.nn.modules.batchnorm._NormBase)]
-    for norm in norms:
-        norm.momentum = -1.0
-    hooks = [module.register_forward_hook(_of_three_dimensions, prepend=True)
-             for module in model.modules() if isinstance(module, torch.nn.LSTM) and
-             type(module).forward is torch.nn.LSTM.forward]
-    if not model.training:  # else its layers stay as they are: what is frozen is seen
-        model.train()
-    try:
-        with _for_a_trace(model), seen(torch, model, pairs):
-            program = _without_unused(torch, torch.export.export(
-                model, tuple(pairs), strict=False,
-                dynamic_shapes=(dynamic,) if _takes_varargs(model) else dynamic))
-        refuse_guards(torch, program)
-        return program
-    finally:
-        for norm in norms:
-            norm.momentum = None
-        for hook in hooks:
-            hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
-        for name, b in model.named_buffers():
-            b.data.copy_(kept[name])
+    refuse_hooks(model)
+    refuse_shared_memory(torch, model)
+    traced = copied(torch, model)
+    kept = {name: b.clone() for name, b in traced.named_buffers()}
+    _for_a_trace(torch, traced)
+    program = _without_unused(torch, torch.export.export(
+        traced, tuple(pairs), strict=False,
+        dynamic_shapes=(dynamic,) if _takes_varargs(model) else dynamic))
+    refuse_guards(torch, program)
+    for name, b in traced.named_buffers():
+        b.data.copy_(kept[name])
+    return traced, program
 
 
 def _takes_varargs(model):
@@ -180,16 +159,19 @@ def _weights_of(path):
     return path.with_name(path.name.removesuffix(".duet") + ".safetensors")
 
 
-def _check(path, text, loss):
-    """The command reads the text before anything is written where it was asked for."""
+def _check(path, text, stored, loss, verify):
+    """Before anything is written where it was asked for, the command reads the text, and it is run
+    beside the model."""
     with tempfile.TemporaryDirectory() as folder:
-        trial = pathlib.Path(folder, path.name)
+        trial = pathlib.Path(folder, "net.duet")
         trial.write_text(text, encoding="utf-8")
+        write_tensors(_weights_of(trial), stored)
         try:
             estimate(model=trial, devices=1, batch_size=2, loss=loss, find_unused_parameters=True)
         except DuetError as error:
             why = str(error).replace(str(trial), str(path))
             raise ExportError(f"duet.export: {why}") from None
+        verify(trial)
 
 
 _NUMBER = re.compile(r"(?:^|(?<=[ (]))%\d+(?=[,):])")
@@ -250,20 +232,26 @@ def _text_of(walk, result, examples, saves):
     return "\n".join([*lines, *saves, *_used(writer.lines, result, walk.inputs), ""]), tensors
 
 
+def _result_of(output):
+    from torch.utils import _pytree
+    return next(x for x in _pytree.tree_leaves(output) if hasattr(x, "dim"))
+
+
 def _progress(quiet, text):
     """A line on a terminal that whatever comes next overwrites: tracing takes up to minutes."""
     if not quiet and sys.stderr.isatty():
         print(f"{text:<72}\r", end="", file=sys.stderr, flush=True)
 
 
-def export(model, example_inputs, path, quiet=False):
+def export(model, example_inputs, path, quiet=False, verify=True):
     """Writes `path`, a text, and beside it the weights, path with .safetensors in place of .duet.
     A model in eval mode is traced in training mode; of one in training mode the layers in eval
     mode stay so: a BatchNorm keeps its statistics. A model in half precision becomes float32, with
     a warning. What has requires_grad=False stays frozen.
     example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
     names every op that Duet has not, with its module and the line of your source. Returns `path`.
-    Nothing of the model changes. quiet: no line of progress on a terminal."""
+    Nothing of the model changes. quiet: no line of progress on a terminal. verify: runs the text
+    beside the model, whose loss and gradients it must have."""
     try:
         import torch
     except ImportError:
@@ -283,21 +271,21 @@ def export(model, example_inputs, path, quiet=False):
     path = pathlib.Path(path)
     _progress(quiet, f"duet.export: tracing {type(model).__name__} ...")
     try:
-        program = _trace(torch, model, example_inputs)
+        traced, program = _trace(torch, model, example_inputs)
     except Exception as error:
         first = str(error).strip().splitlines() or [type(error).__name__]
         why = next((why for words, why in _WHY.items() if words in first[0]), "")
         raise ExportError(f"duet.export: torch.export cannot trace {type(model).__name__}: "
                           f"{first[0]}{why}{_otherwise(model, example_inputs)}") from error
     _progress(quiet, "duet.export: writing its ops ...")
-    walk = Walk(torch, model, program)
+    walk = Walk(torch, traced, program)
     tokens = [x for x in tensors if not x.is_floating_point()]
     walk.writer.guesses = bool(tokens)
     result = walk.run()
     if tokens and not walk.refusals:  # now it is known how large those of the inputs may be
         known = {value.name: _bounds(walk.writer, value.name, x)[1]
                  for value, x in zip(walk.inputs, tensors) if not x.is_floating_point()}
-        walk = Walk(torch, model, program)
+        walk = Walk(torch, traced, program)
         walk.writer.known = known
         result = walk.run()
     if walk.refusals:
@@ -305,9 +293,14 @@ def export(model, example_inputs, path, quiet=False):
                           _otherwise(model, example_inputs))
     _progress(quiet, "duet.export: computing it once, for what PyTorch saves ...")
     text, stored = _text_of(walk, result, tensors, _saves(torch, model, example_inputs))
-    _check(path, text, "cross-entropy" if len(result.shape) > 1 else "mse")
-    write_tensors(_weights_of(path), {name: tensor.detach().cpu().numpy()
-                                      for name, tensor in stored.items()})
+    stored = {name: tensor.detach().cpu().numpy() for name, tensor in stored.items()}
+
+    def run_beside(trial):
+        if verify:
+            _progress(quiet, "duet.export: verifying ...")
+            verified(torch, model, _result_of, example_inputs, trial)
+    _check(path, text, stored, "cross-entropy" if len(result.shape) > 1 else "mse", run_beside)
+    write_tensors(_weights_of(path), stored)
     path.write_text(text, encoding="utf-8")
     _progress(quiet, "")
     return path

@@ -1,5 +1,6 @@
-"""duet.export against PyTorch: each net of nets.py is written, trained by the command in all modes,
-and judged by PyTorch's float64. Needs torch."""
+"""duet.export: each net of nets.py is written, which compares its loss and gradients with PyTorch's
+float64 (refusals.py has what must fail there), and trained by the command in all modes. Needs
+torch."""
 
 import pathlib
 import re
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 
 import numpy
 import torch
@@ -19,10 +21,7 @@ import nets
 from duet._library import find
 
 SAMPLES, STEPS, BATCH = 8, 5, 8
-# Of a loss beside PyTorch's float64, and how much farther from float64's gradient than PyTorch's
-# own float32 Duet's may be; what is nothing but roundings counts as none.
-LOSS, TIMES, NO_GRADIENT = 2e-6, 4, 2e-6
-RATE = 65536.0  # a step with it says the gradient: (before - after) / RATE
+LOSS = 2e-6  # of a loss beside PyTorch's float64
 
 
 def read_tensors(path):
@@ -35,29 +34,6 @@ def read_tensors(path):
     return {name: numpy.frombuffer(blob[at + item["data_offsets"][0]:at + item["data_offsets"][1]],
                                    types[item["dtype"]]).reshape(item["shape"])
             for name, item in header.items() if name != "__metadata__"}
-
-
-def loss_and_gradients(name, net, dtype):
-    """Of the samples of --dataset random, as docs/models.md says that they are drawn."""
-    net = net.to(dtype).train()
-    torch.manual_seed(0)
-    x = nets.samples(name, SAMPLES)
-    x = x.to(dtype) if x.is_floating_point() else x
-    net.zero_grad()
-    state = torch.get_rng_state()
-    y = net(x)
-    torch.set_rng_state(state)
-    kind = nets.loss_of(name)
-    if kind == "cross-entropy":
-        loss = F.cross_entropy(y, torch.randint(0, y.shape[1], (SAMPLES, *y.shape[2:])))
-    else:
-        targets = torch.randn(y.shape)
-        targets = (targets > 0 if kind == "bce-with-logits" else targets).to(dtype)
-        loss = {"mse": F.mse_loss, "smooth-l1": F.smooth_l1_loss,
-                "bce-with-logits": F.binary_cross_entropy_with_logits}[kind](y, targets)
-    loss.backward()
-    return loss.item(), {name: (torch.zeros_like(p) if p.grad is None else p.grad).double().numpy()
-                         for name, p in net.named_parameters()}
 
 
 class Written(unittest.TestCase):
@@ -80,26 +56,6 @@ class Written(unittest.TestCase):
 
 
 class Export(Written):
-    def losses_as_pytorch(self, name):
-        net, path = self.write(name)
-        import copy
-        double = copy.deepcopy(net)
-        saved = self.folder / "one.safetensors"
-        result = duet.train(**{**self.options(path), "steps": 1, "lr": RATE}, shuffle=False,
-                            virtual_devices=1, mode="single", save=saved)
-        want, exact = loss_and_gradients(name, double, torch.float64)
-        _, float32 = loss_and_gradients(name, copy.deepcopy(net), torch.float32)
-        self.assertLessEqual(abs(result.runs[0].losses[0] - want), LOSS * max(1, abs(want)), name)
-        before, after = read_tensors(path.with_suffix(".safetensors")), read_tensors(saved)
-        for key, gradient in exact.items():
-            got = (before[key].astype("f8") - after[key]) / RATE
-            size = numpy.linalg.norm(gradient)
-            off = numpy.linalg.norm(got - gradient)
-            theirs = numpy.linalg.norm(float32[key] - gradient)
-            rounding = numpy.linalg.norm(before[key]) * 2.0 ** -23 / RATE
-            self.assertLessEqual(off, TIMES * theirs + 1e-6 * size + rounding + NO_GRADIENT,
-                                 f"{name}: {key}")
-
     def bits_are_equal(self, name):
         path = self.folder / f"{name}.duet"
         for devices in (2, 4):
@@ -110,10 +66,11 @@ class Export(Written):
 
 def _add(name):
     def test(self):
-        if name in function_nets.RANDOM:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
             self.write(name)
-        else:
-            self.losses_as_pytorch(name)
+        unverified = any("is not verified" in str(one.message) for one in told)
+        self.assertEqual(unverified, name in function_nets.RANDOM)
         self.bits_are_equal(name)
     setattr(Export, f"test_{name}", test)
 
