@@ -207,7 +207,8 @@ int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
     int code = graceful ? leave_together(rpc, timeout_s) : OK;
     if (rpc->device) duet_rpc_give_device(rpc, rpc->device);
     for (int r = 0; r < rpc->world; r++) {
-        if (r != rpc->rank) tell_peer(rpc, r, &(struct message){.kind = MESSAGE_BYE});
+        if (r != rpc->rank)
+            tell_peer(rpc, r, &(struct message){.kind = MESSAGE_BYE, .code = (uint64_t)code});
     }
     links_flush(rpc->links, FLUSH_MS);
     const struct failures kept = failures_of(code);

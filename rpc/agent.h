@@ -44,6 +44,7 @@ struct peer {
     char name[NAME_BYTES], place[PLACE_BYTES];
     struct link *link;
     enum peer_state state;
+    int followed;  /* 1: it has left because another worker had ended */
     int64_t heard; /* when its last message came */
     char why[256]; /* PEER_GONE: what happened */
 };

@@ -96,7 +96,10 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
             rpc, peer, PEER_GONE,
             "it has given this worker up, which had said nothing for too long: was it stopped?");
         break;
-    case MESSAGE_BYE: peer_ends(rpc, peer, PEER_LEFT, "it has left"); break;
+    case MESSAGE_BYE:
+        peer->followed = m->code == ERR_PEER;
+        peer_ends(rpc, peer, PEER_LEFT, "it has left");
+        break;
     default: break; /* a ping: it was heard */
     }
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -16,7 +15,7 @@
 #include "rpc/message.h"
 #include "rpc/pool.h"
 
-enum { DIAL_MS = 2000, REST_MS = 5 };
+enum { DIAL_MS = 2000, REST_MS = 50 };
 
 struct link {
     struct links *all;
@@ -275,19 +274,21 @@ static void take_in(struct links *all, struct link *l) {
         read_frames(all, l);
 }
 
-/* Where there are more strangers than `most` the oldest makes room. */
+/* Where there are more strangers than `most` the oldest makes room: as a rule it has gone when this
+ * returns. */
 static void cut_oldest(struct links *all, int most) {
     struct link *oldest = NULL;
     pthread_mutex_lock(&all->lock);
     for (struct link *l = all->first; l; l = l->next) {
-        if (l->dialed || l->proved || l->cut) continue;
+        if (l->dialed || l->proved) continue;
         most--;
-        oldest = l;
+        if (!l->cut) oldest = l;
     }
     if (oldest && most < 0) {
         oldest->cut = 1;
         shutdown(oldest->fd, SHUT_RDWR);
     }
+    if (most < 0) timed_wait(&all->changed, &all->lock, deadline_after(REST_MS * 1e-3));
     pthread_mutex_unlock(&all->lock);
 }
 
@@ -300,8 +301,7 @@ static void accept_one(struct links *all) {
     if (!code) code = start_thread(all, take_in, l);
     if (code && l) link_end(l);
     if (code) all->events.on_refused(all->events.context, 0);
-    cut_oldest(all, code ? 0 : MOST_STRANGERS);
-    if (code) nanosleep(&(struct timespec){.tv_nsec = REST_MS * 1000000}, NULL);
+    cut_oldest(all, code ? -1 : MOST_STRANGERS);
 }
 
 static void keep_door(struct links *all, struct link *none) {

@@ -36,7 +36,7 @@ static const struct {
     [MESSAGE_CONTEXT_END] = {"the end of a context", {CONTEXT}},
     [MESSAGE_PLACES] = {"a list of places", {TEXT}},
     [MESSAGE_PING] = {"a ping", {NO_FIELD}},
-    [MESSAGE_BYE] = {"a goodbye", {NO_FIELD}},
+    [MESSAGE_BYE] = {"a goodbye", {CODE}},
     [MESSAGE_GIVEN_UP] = {"a farewell", {NO_FIELD}},
 };
 

@@ -29,7 +29,7 @@ enum message_kind {
     MESSAGE_CONTEXT_END, /* of autograd: rpc/context.c */
     MESSAGE_PLACES,      /* of rank 0: where each worker listens (rendezvous.c) */
     MESSAGE_PING,        /* "I am here" */
-    MESSAGE_BYE,         /* the worker ends as planned */
+    MESSAGE_BYE,         /* the worker ends as planned, or by this error of its shutdown */
     MESSAGE_GIVEN_UP,    /* "you have said nothing for too long": the sender takes no more of it */
     MESSAGE_KINDS
 };

@@ -96,7 +96,10 @@ int first_to_end(const duet_rpc *rpc, uint64_t came) {
     for (int r = 0; r < rpc->world; r++) {
         const struct peer *p = &rpc->peers[r];
         int ended = p->state == PEER_GONE || (p->state == PEER_LEFT && !(came >> r & 1));
-        if (ended && (first < 0 || p->heard < rpc->peers[first].heard)) first = r;
+        const struct peer *q = first < 0 ? NULL : &rpc->peers[first];
+        if (ended && (!q || p->followed < q->followed ||
+                      (p->followed == q->followed && p->heard < q->heard)))
+            first = r;
     }
     return first;
 }
