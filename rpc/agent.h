@@ -33,7 +33,7 @@
 struct remote_op;
 struct autograd;
 
-enum { PENDING_LISTS = 256, SECRET_BYTES = 512 };
+enum { SECRET_BYTES = 512 };
 
 enum meeting { AT_START, AT_END, MEETINGS };
 enum peer_state { PEER_ABSENT, PEER_HERE, PEER_LEFT, PEER_GONE };
@@ -118,7 +118,7 @@ struct duet_rpc {
     char wrong[ERROR_BYTES]; /* why init must fail; "": nothing */
     char hint[ERROR_BYTES];  /* what may be why somebody has not come; "": nothing */
     struct function *functions;
-    struct duet_future *pending[PENDING_LISTS];
+    struct duet_future *pending; /* the last one first */
     int pending_count;
     uint64_t ids; /* the last counter of an id */
     struct pool pool;

@@ -44,8 +44,8 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, in
 static int await_answer(duet_rpc *rpc, struct duet_future *f) {
     if (rpc->stop) return fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function);
     if (rpc->peers[f->to].state != PEER_HERE) return peer_error(rpc, f->to, f->function);
-    f->next = rpc->pending[f->id % PENDING_LISTS];
-    rpc->pending[f->id % PENDING_LISTS] = f;
+    f->next = rpc->pending;
+    rpc->pending = f;
     rpc->pending_count++;
     rpc->futures++;
     f->refs++;
@@ -116,7 +116,7 @@ void future_start_then(struct duet_future *f) {
 }
 
 static void remove_pending(duet_rpc *rpc, struct duet_future *f) {
-    struct duet_future **at = &rpc->pending[f->id % PENDING_LISTS];
+    struct duet_future **at = &rpc->pending;
     while (*at && *at != f)
         at = &(*at)->next;
     if (*at) *at = f->next;
@@ -151,7 +151,7 @@ static void future_fail(struct duet_future *f, int code) {
 }
 
 void future_answer(duet_rpc *rpc, struct message *answer) {
-    struct duet_future *f = rpc->pending[answer->call % PENDING_LISTS];
+    struct duet_future *f = rpc->pending;
     while (f && f->id != answer->call)
         f = f->next;
     if (!f || f->to != answer->from) { /* its caller has given up, or nobody has asked */
@@ -168,32 +168,28 @@ void future_answer(duet_rpc *rpc, struct message *answer) {
 }
 
 void futures_of_dead(duet_rpc *rpc, int rank) {
-    for (int i = 0; i < PENDING_LISTS; i++)
-        for (struct duet_future *f = rpc->pending[i], *next; f; f = next) {
-            next = f->next;
-            if (f->to != rank) continue;
-            int code = rpc->stop ? fail(ERR_FAILED,
-                                        "rpc: %s: this worker was shut down before "
-                                        "the answer came",
+    for (struct duet_future *f = rpc->pending, *next; f; f = next) {
+        next = f->next;
+        if (f->to != rank) continue;
+        future_fail(f, rpc->stop ? fail(ERR_FAILED,
+                                        "rpc: %s: this worker was shut down before the answer came",
                                         f->function)
-                                 : peer_error(rpc, rank, f->function);
-            future_fail(f, code);
-        }
+                                 : peer_error(rpc, rank, f->function));
+    }
 }
 
 int64_t futures_expire(duet_rpc *rpc, int64_t now) {
     int64_t first = 0;
-    for (int i = 0; i < PENDING_LISTS && rpc->pending_count; i++)
-        for (struct duet_future *f = rpc->pending[i], *next; f; f = next) {
-            next = f->next;
-            if (f->deadline && f->deadline <= now) {
-                fail(ERR_TIMEOUT, "rpc: worker '%s': %s: no answer within %g s",
-                     rpc->peers[f->to].name, f->function, (double)(f->deadline - f->began) * 1e-9);
-                future_fail(f, ERR_TIMEOUT);
-            } else if (f->deadline && (!first || f->deadline < first)) {
-                first = f->deadline;
-            }
+    for (struct duet_future *f = rpc->pending, *next; f; f = next) {
+        next = f->next;
+        if (f->deadline && f->deadline <= now) {
+            fail(ERR_TIMEOUT, "rpc: worker '%s': %s: no answer within %g s", rpc->peers[f->to].name,
+                 f->function, (double)(f->deadline - f->began) * 1e-9);
+            future_fail(f, ERR_TIMEOUT);
+        } else if (f->deadline && (!first || f->deadline < first)) {
+            first = f->deadline;
         }
+    }
     return first;
 }
 
