@@ -1,5 +1,6 @@
-"""What the scripts that make golden facts share: inputs by a formula that C tests repeat exactly,
+"""What the scripts that make golden facts share: inputs by a formula that C tests repeat exactly, pictures, hashes,
 and tensors written as lines."""
+import gzip
 import pathlib
 
 import numpy
@@ -13,17 +14,40 @@ def values(shape, a):
     return torch.tensor(numbers, dtype=torch.float64).reshape(shape)
 
 
-def as_line(name, t):
-    """A tensor small enough to be kept whole: a line NAME DIMS : NUMBERS, read by golden_tensor of golden.h."""
+def as_line(name, t, number="{:.12g}".format):
+    """A tensor small enough to be kept whole: a line NAME DIMS : NUMBERS, read by golden_tensor of golden.h. With
+    number=repr all bits are kept."""
+    t = torch.as_tensor(t, dtype=None if torch.is_tensor(t) else torch.float64)
     dims = " ".join(map(str, t.shape or (1,)))
-    return f"{name} {dims} : " + " ".join(f"{v:.12g}" for v in t.detach().reshape(-1).tolist()) + "\n"
+    return f"{name} {dims} : " + " ".join(map(number, t.detach().reshape(-1).tolist())) + "\n"
+
+
+def bits(t):
+    """The 32-bit words of a float32 or int32 tensor."""
+    return t.detach().contiguous().reshape(-1).numpy().view(numpy.uint32).tolist()
+
+
+def fnv1a64(words):
+    """FNV-1a, 64 bits, of 32-bit words, lowest byte first: a hash that a C test computes in three lines."""
+    h = 0xcbf29ce484222325
+    for byte in numpy.array(words, dtype="<u4").tobytes():
+        h = ((h ^ byte) * 0x100000001b3) & 0xffffffffffffffff
+    return h
+
+
+def fashion_mnist(folder="/usr/share/datasets/fashion-mnist"):
+    """The training pictures (60000, 1, 28, 28), 0 to 255 in float32, and their labels."""
+    def read(name, skip):
+        return numpy.frombuffer(gzip.open(f"{folder}/train-{name}-ubyte.gz").read(), numpy.uint8, offset=skip)
+    pictures = torch.from_numpy(read("images-idx3", 16).astype(numpy.float32))
+    return pictures.reshape(-1, 1, 28, 28), torch.from_numpy(read("labels-idx1", 8).astype(numpy.int64))
 
 
 def write(script, about, lines):
     """Writes NAME.txt beside make_NAME.py, the script."""
     path = pathlib.Path(script).resolve()
     head = f"# Made by {path.name} with torch {torch.__version__}: {about}\n"
-    (path.parent / (path.stem.removeprefix("make_") + ".txt")).write_text(head + lines)
+    (path.parent / (path.stem.removeprefix("make_") + ".txt")).write_text(head + "".join(lines))
 
 
 def weights(number, name, shape):

@@ -3,41 +3,32 @@
 
 PyTorch is a black box here: the same model, weights and pictures go in, losses and gradients come out, in float64, so
 that the golden side carries no rounding of its own worth naming. Run it with the Fashion-MNIST files of the Debian
-package dataset-fashion-mnist (or --data-dir); it rewrites the files beside it:
+package dataset-fashion-mnist; it rewrites the files beside it:
 
     python3 tests/golden/make_lenet.py            needs torch and numpy, about a minute
 
     lenet.txt                   hashes of the initial weights, losses at two points and of five steps from each,
                                 gradients of the first batch at both points
     lenet_300.safetensors       float32 weights after 300 steps (a point where the gradients are lively)
-    convnet.txt                 hashes of the initial weights, loss, norms and samples of the gradients
+    convnet.txt                 hashes of the initial weights, loss, norms and samples of the gradients; and losses of
+                                six steps
 
 The text files hold one fact a line, words separated by one space; '#' starts a comment.
 """
-import argparse
-import gzip
 import hashlib
 import json
 import pathlib
 import struct
 
-import numpy
 import torch
 import torch.nn.functional as F
 
-from formulas import fact
+from formulas import as_line, bits, fact, fashion_mnist, fnv1a64
 
 HERE = pathlib.Path(__file__).resolve().parent
 BATCH = 256  # LeNet's global batch, the chapter's
 LR = 0.2
 STEPS = 300  # the initial weights sit on a plateau (loss 2.3026) for most of the first epoch: gradients there are tiny
-
-
-def read_idx(path):
-    raw = gzip.open(path).read()
-    rank = raw[3]
-    shape = struct.unpack(f">{rank}I", raw[4:4 + 4 * rank])
-    return numpy.frombuffer(raw, numpy.uint8, offset=4 + 4 * rank).reshape(shape)
 
 
 def save_safetensors(path, tensors):
@@ -52,18 +43,10 @@ def save_safetensors(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-def fnv1a64(data):
-    """A hash that a C test computes in three lines."""
-    h = 0xcbf29ce484222325
-    for byte in data:
-        h = ((h ^ byte) * 0x100000001b3) & 0xffffffffffffffff
-    return h
-
-
 def fact_init(name, t):
-    data = t.detach().contiguous().numpy().tobytes()
-    first = " ".join(f"{w:08x}" for w in struct.unpack("<4I", data[:16]))
-    return f"init {name} fnv1a64 {fnv1a64(data):016x} sha256 {hashlib.sha256(data).hexdigest()} first4 {first}"
+    sha256 = hashlib.sha256(t.detach().contiguous().numpy().tobytes()).hexdigest()
+    first = " ".join(f"{w:08x}" for w in bits(t)[:4])
+    return f"init {name} fnv1a64 {fnv1a64(bits(t)):016x} sha256 {sha256} first4 {first}"
 
 
 # d2l 13.5 "Training on Multiple GPUs", from scratch
@@ -106,7 +89,7 @@ def lenet_train(p, images, labels, steps, dtype):
 
 
 def make_lenet(images, labels, top):
-    images = images.to(torch.float32).div(255).reshape(-1, 1, 28, 28)
+    images = images.div(255)
     start = lenet_init(0)
     lines = [top, "# init: parameter, hashes of its little-endian float32 bytes, its first 4 elements as bits",
              "# loss: steps done before, step from there, mean loss in float64 at lr 0.2, batch 256, no shuffle",
@@ -140,13 +123,37 @@ class ConvNet(torch.nn.Module):
         return F.log_softmax(self.fc2(x), 1)
 
 
+def normalised(images):
+    return images.div(255).sub(0.1302).div(0.3069)
+
+
+def convnet_steps(images, labels, threads=1, dtype=torch.float32, ranks=1, batch=128):
+    """Losses of the first six steps from seed 0, Adadelta at 0.5, pictures in the order of the files. Gradients of ranks
+    are averaged as DDP does; rank r has the samples r, r + ranks, ..."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    net, losses = ConvNet().to(dtype), []
+    optimizer = torch.optim.Adadelta(net.parameters(), lr=0.5)
+    for at in range(0, 6 * batch, batch):
+        x, y = normalised(images[at:at + batch]).to(dtype), labels[at:at + batch]
+        optimizer.zero_grad()
+        parts = [F.nll_loss(net(x[r::ranks]), y[r::ranks]) / ranks for r in range(ranks)]
+        for part in parts:
+            part.backward()
+        optimizer.step()
+        losses.append(sum(part.item() for part in parts))
+    torch.set_num_threads(1)
+    return losses
+
+
 def make_convnet(images, labels, top, batch=64):
-    x = images[:batch].to(torch.float32).div(255).sub(0.1302).div(0.3069).reshape(-1, 1, 28, 28)
+    x = normalised(images[:batch])
     torch.manual_seed(1)
     net = ConvNet()
     lines = [top, "# init: as in lenet.txt, torch.manual_seed(1), default initialisation in order cn1 cn2 fc1 fc2",
              f"# loss: mean nll over the first {batch} training pictures, (x/255 - 0.1302) / 0.3069, no dropout, float64",
-             "# grad: parameter, L2 norm;  at: parameter, flat index, that gradient"]
+             "# grad: parameter, L2 norm;  at: parameter, flat index, that gradient",
+             "# steps: losses of convnet_steps; apart: how far PyTorch's other ways are from them"]
     lines += [fact_init(name, p) for name, p in net.named_parameters()]
     net.double()
     loss = F.nll_loss(net(x.double()), labels[:batch])
@@ -157,16 +164,17 @@ def make_convnet(images, labels, top, batch=64):
         lines.append(f"grad {name} {g.norm().item():.17g}")
         for i in sorted({0, 1, len(g) // 3, len(g) // 2, len(g) - 1, int(g.abs().argmax())}):
             lines.append(f"at {name} {i} {g[i].item():.17g}")
-    (HERE / "convnet.txt").write_text("\n".join(lines) + "\n")
+    first = convnet_steps(images, labels)
+    others = [convnet_steps(images, labels, threads=2), convnet_steps(images, labels, dtype=torch.float64)]
+    others += [convnet_steps(images, labels, ranks=n) for n in (2, 4, 8)]
+    apart = [max(abs(a - b) for a in row) for b, *row in zip(first, *others)]
+    steps = as_line("steps", first, "{:.7f}".format) + as_line("apart", apart, "{:.1e}".format)
+    (HERE / "convnet.txt").write_text("\n".join(lines) + "\n" + steps)
 
 
 def main():
-    args = argparse.ArgumentParser(description="makes the golden files of LeNet and ConvNet")
-    args.add_argument("--data-dir", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
-    args = args.parse_args()
     torch.set_num_threads(1)  # the order of float32 sums must not depend on the machine's cores
-    images = torch.from_numpy(read_idx(args.data_dir / "train-images-idx3-ubyte.gz").copy())
-    labels = torch.from_numpy(read_idx(args.data_dir / "train-labels-idx1-ubyte.gz").astype(numpy.int64))
+    images, labels = fashion_mnist()
     top = f"# made by make_lenet.py with torch {torch.__version__}, CPU {torch.backends.cpu.get_cpu_capability()}, 1 thread"
     make_lenet(images, labels, top)
     make_convnet(images, labels, top)

@@ -9,7 +9,7 @@ log-probabilities. The last label of "none" is that of an ignored class, as all 
 import torch
 import torch.nn.functional as F
 
-from formulas import write
+from formulas import as_line, write
 
 LABELS = {"inside": [0, 4, 2, 3, 1, 1, 3, 2, 3, 0, 2, 4], "outside": [0, 4, 2, -100, 1, 1, 3, 2, -100, 0, 2, 4], "none": [2] * 12}
 CASES = [("weights", "inside", True, None), ("ignored", "outside", False, -100), ("ignored_class", "inside", False, 2),
@@ -19,7 +19,7 @@ lines = []
 
 
 def line(name, t):
-    lines.append(f"{name} {' '.join(map(str, t.shape or (1,)))} : {' '.join(map(repr, t.detach().reshape(-1).tolist()))}\n")
+    lines.append(as_line(name, t, repr))
 
 
 def case(name, loss, scores, labels, **options):
@@ -48,4 +48,4 @@ line("rows_scores", rows)
 line("rows", torch.tensor(labels))
 for k, smoothing in enumerate((0.0, 0.1, 0.5, 1.0)):
     case(f"rows_{k}", F.cross_entropy, rows, labels, label_smoothing=smoothing)
-write(__file__, "cross entropy and nll_loss with weights, ignored labels and smoothing, float64", "".join(lines))
+write(__file__, "cross entropy and nll_loss with weights, ignored labels and smoothing, float64", lines)

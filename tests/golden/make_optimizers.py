@@ -1,14 +1,16 @@
-"""Writes optimizers.txt: parameters after updates by PyTorch's optimizers and learning rates of its schedules, as facts for
-tests/core/nn/test_optimizer.c and test_schedule.c.
+"""Writes optimizers.txt: parameters after updates by PyTorch's optimizers, learning rates of its schedules, and
+gradients clipped by clip_grad_norm_, as facts for test_optimizer.c, test_schedule.c and test_parts.c of tests/core/nn.
 
     python3 tests/golden/make_optimizers.py            needs torch
 
 Float32 on the CPU, and the same in float64 from the same float32 numbers. Gradients of
-very different sizes, some 0, and one element whose gradient is always 0.
+very different sizes, some 0, and one element whose gradient is always 0. What is clipped is torch.randn of three
+shapes, in this order, after manual_seed(3), times a scale: of each gradient the first elements are kept. PyTorch takes
+the norm in float; the second one is that of the same gradients in float64.
 """
 import torch
 
-from formulas import write
+from formulas import as_line, write
 
 COUNT, UPDATES, EPOCHS = 40, 5, 24
 OPTIM, RATES = torch.optim, torch.optim.lr_scheduler
@@ -32,13 +34,12 @@ SCHEDULES = [(1.0, lambda o: RATES.StepLR(o, 1, 0.7)),
              (0.1, lambda o: RATES.CosineAnnealingLR(o, 24)),
              (0.37, lambda o: RATES.CosineAnnealingLR(o, 7)),
              (0.1, lambda o: RATES.CosineAnnealingLR(o, 10, 0.01))]
-
-
+CLIPS = (1, 1), (1, 0.25), (1, 1000), (1, 0), (1e-4, 0.001), (0, 1), (1024, 5), (1e-8, 1e-8)  # scale, max_norm
 lines = []
 
 
 def line(name, numbers):
-    lines.append(f"{name} {len(numbers)} : {' '.join(map(repr, numbers))}\n")
+    lines.append(as_line(name, numbers, repr))
 
 
 torch.manual_seed(0)
@@ -66,4 +67,13 @@ for k, (base, make) in enumerate(SCHEDULES):
         optimizer.step()
         schedule.step()
     line(f"schedule_{k}", rates)
-write(__file__, "SGD, Adadelta, Adam and AdamW, StepLR and CosineAnnealingLR", "".join(lines))
+for k, (scale, max_norm) in enumerate(CLIPS):
+    torch.manual_seed(3)
+    params = [torch.nn.Parameter(torch.zeros(s)) for s in ((4, 3), (33,), (2, 5, 7))]
+    for p in params:
+        p.grad = torch.randn(p.shape) * scale
+    wide = torch.cat([p.grad.double().flatten() for p in params]).norm().item()
+    norm = torch.nn.utils.clip_grad_norm_(params, max_norm).item()
+    line(f"clip_{k}", [scale, max_norm, norm, wide])
+    line(f"clipped_{k}", torch.stack([p.grad.flatten()[:4] for p in params]))
+write(__file__, "SGD, Adadelta, Adam and AdamW, StepLR and CosineAnnealingLR, clip_grad_norm_", lines)

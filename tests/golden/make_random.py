@@ -6,12 +6,10 @@ carries no rounding of its own worth naming.
 
     python3 tests/golden/make_random.py           needs torch and numpy, a few seconds
 """
-import pathlib
-import struct
-
 import torch
 
-HERE = pathlib.Path(__file__).resolve().parent
+from formulas import bits, fnv1a64, write
+
 STEPS, BATCH, SAMPLES = 5, 16, 80
 
 # name, model, shape of a sample, outputs, loss, learning rate, seed
@@ -19,10 +17,7 @@ CASES = [
     ("simple", lambda: Simple(10, 10), (10,), 10, "mse", 0.1, 0),
     ("complex", None, (3, 32, 32), 10, "cross-entropy", 0.001, 3),
     ("narrow", lambda: Simple(3, 2), (3,), 2, "mse", 0.1, 7),
-    ("weighted", lambda: Simple(10, 10), (10,), 10, "weighted", 0.1, 5),
 ]
-# Class weights, an ignored class and smoothed labels; the numbers of tests/app/cli/test_random.c.
-WEIGHTED = {"weight": torch.tensor([1, 2, 0.5, 1, 0, 3, 1, 0.25, 1, 1]).double(), "ignore_index": 7, "label_smoothing": 0.1}
 
 
 class Simple(torch.nn.Module):
@@ -44,15 +39,9 @@ class Complex(torch.nn.Module):
         return self.fc(torch.flatten(torch.relu(self.conv1(x)), 1))
 
 
-def fnv1a64(tensor):
-    h = 0xcbf29ce484222325
-    for byte in tensor.detach().contiguous().numpy().tobytes():
-        h = ((h ^ byte) * 0x100000001b3) & 0xffffffffffffffff
-    return f"{h:016x}"
-
-
-def bits(tensor):
-    return " ".join(f"{w:08x}" for w in struct.unpack("<2I", tensor.detach().contiguous().numpy().tobytes()[:8]))
+def known(tensor):
+    """Its hash and its first two words."""
+    return " ".join([f"{fnv1a64(bits(tensor)):016x}", *(f"{w:08x}" for w in bits(tensor)[:2])])
 
 
 def tiny():
@@ -60,7 +49,7 @@ def tiny():
     torch.manual_seed(1)
     x = torch.randn(3, 3)
     y = torch.randn(3, 1)
-    return [f"samples tiny {fnv1a64(x)} {bits(x)}", f"answers tiny {fnv1a64(y)} {bits(y)}"]
+    return [f"samples tiny {known(x)}", f"answers tiny {known(y)}"]
 
 
 def make(name, build, shape, outputs, loss, lr, seed):
@@ -70,11 +59,11 @@ def make(name, build, shape, outputs, loss, lr, seed):
     torch.manual_seed(seed)
     net = build() if build else Complex()
     stored = y if loss == "mse" else y.to(torch.int32)
-    lines = [f"samples {name} {fnv1a64(x)} {bits(x)}", f"answers {name} {fnv1a64(stored)} {bits(stored)}"]
+    lines = [f"samples {name} {known(x)}", f"answers {name} {known(stored)}"]
     for parameter, value in net.named_parameters():
-        lines.append(f"init {name} {parameter} {fnv1a64(value)} {bits(value)}")
+        lines.append(f"init {name} {parameter} {known(value)}")
     net.double()
-    criterion = torch.nn.MSELoss() if loss == "mse" else torch.nn.CrossEntropyLoss(**(WEIGHTED if loss == "weighted" else {}))
+    criterion = torch.nn.MSELoss() if loss == "mse" else torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(net.parameters(), lr=lr)
     for step in range(STEPS):
         rows = slice(step * BATCH, (step + 1) * BATCH)
@@ -90,7 +79,6 @@ def make(name, build, shape, outputs, loss, lr, seed):
 def main():
     torch.set_num_threads(1)
     lines = [
-        f"# made by make_random.py with torch {torch.__version__}, CPU {torch.backends.cpu.get_cpu_capability()}, 1 thread",
         f"# {SAMPLES} samples, batches of {BATCH} in order; after torch.manual_seed: randn of the samples, then randint",
         "# of the labels (int32) or randn of the targets; after torch.manual_seed again: the model.",
         "# samples, answers, init: FNV-1a of the little-endian bytes, and the first two words; loss: step, mean in float64",
@@ -98,7 +86,7 @@ def main():
     for case in CASES:
         lines += make(*case)
     lines += tiny()
-    (HERE / "random.txt").write_text("\n".join(lines) + "\n")
+    write(__file__, "random data sets, and the models simple and complex trained on them, 1 thread", "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,28 +13,14 @@ shard v holding the pictures v, v + shards, ... as DistributedSampler deals them
 
 resnet18.txt holds one fact a line, words separated by one space; '#' starts a comment.
 """
-import argparse
-import gzip
-import pathlib
-import struct
-
-import numpy
 import torch
 from torch import nn
 
-from formulas import fact
+from formulas import bits, fact, fashion_mnist, fnv1a64, write
 
-HERE = pathlib.Path(__file__).resolve().parent
 # The learning rate is small: with 0.01 a ReLU that flips moves the next losses by 1e-4, with 1e-4 by
 # 1e-5.
 BATCH, STEPS, LR = 32, 5, 3e-5
-
-
-def read_idx(path):
-    raw = gzip.open(path).read()
-    rank = raw[3]
-    shape = struct.unpack(f">{rank}I", raw[4:4 + 4 * rank])
-    return numpy.frombuffer(raw, numpy.uint8, offset=4 + 4 * rank).reshape(shape)
 
 
 class Residual(nn.Module):
@@ -62,13 +48,6 @@ def resnet18():
     return net
 
 
-def fnv1a64(data):
-    h = 0xcbf29ce484222325
-    for byte in data:
-        h = ((h ^ byte) * 0x100000001b3) & 0xffffffffffffffff
-    return h
-
-
 def step(net, x, y, shards, optimizer):
     """One step, whose loss and gradients are sums over the shards, each sample weighing 1/BATCH. The
     running statistics are those of shard 0."""
@@ -88,18 +67,12 @@ def step(net, x, y, shards, optimizer):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data-dir", default="/usr/share/datasets/fashion-mnist")
-    data = pathlib.Path(parser.parse_args().data_dir)
-    pixels = read_idx(data / "train-images-idx3-ubyte.gz")[:BATCH]
-    labels = read_idx(data / "train-labels-idx1-ubyte.gz")[:BATCH]
-    x = (torch.tensor(pixels).float() / 255).unsqueeze(1).double()
-    y = torch.tensor(labels).long()
-    out = [f"# made by make_resnet18.py with torch {torch.__version__}, numpy {numpy.__version__}"]
+    images, labels = fashion_mnist()
+    x, y, out = (images[:BATCH] / 255).double(), labels[:BATCH], []
     torch.manual_seed(0)
     initial = resnet18()
     for name, p in initial.named_parameters():
-        out.append(f"init {name} fnv1a64 {fnv1a64(p.detach().contiguous().numpy().tobytes()):016x}")
+        out.append(f"init {name} fnv1a64 {fnv1a64(bits(p)):016x}")
     for shards in (1, 2):
         net = resnet18()
         net.load_state_dict(initial.state_dict())
@@ -114,7 +87,7 @@ def main():
                     if b.dtype != torch.int64:
                         out.append(fact(f"buffer {shards} {name}", b))
             optimizer.step()
-    (HERE / "resnet18.txt").write_text("\n".join(out) + "\n")
+    write(__file__, "losses, gradients and running statistics of five steps, float64", "\n".join(out) + "\n")
 
 
 main()

@@ -1,34 +1,23 @@
 """Writes rng.txt: what PyTorch draws, as facts for tests/core/base/test_random.c and
 tests/core/data/test_sampler.c.
 
-    python3 tests/golden/make_rng.py > tests/golden/rng.txt
+    python3 tests/golden/make_rng.py
 
 Needs torch on a CPU with AVX2 or better. Float values are given by their bits; long results by the 64-bit
 FNV-1a hash of their 32-bit words, lowest byte first.
 """
-import struct
 import torch
 from torch.utils.data import DistributedSampler
 
-
-def bits(t):
-    return [struct.unpack("<I", struct.pack("<f", v))[0] for v in t.detach().flatten().tolist()]
+from formulas import bits, fnv1a64, write
 
 
-def fnv(words):
-    h = 0xCBF29CE484222325
-    for w in words:
-        for b in struct.pack("<I", w & 0xFFFFFFFF):
-            h = ((h ^ b) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return h
-
-
-rows = {}
+lines, rows = [], {}
 
 
 def row(table, *cells):
     rows[table] = rows.get(table, -1) + 1
-    print(f"{table}_{rows[table]}", *cells)
+    lines.append(" ".join(map(str, (f"{table}_{rows[table]}", *cells))) + "\n")
 
 
 def draw(kind, seed, count, a, b):
@@ -44,20 +33,18 @@ def draw(kind, seed, count, a, b):
     return bits(t)
 
 
-print(f"# Made by make_rng.py with torch {torch.__version__.split('+')[0]}: random numbers, integers, permutations, layers and "
-      "samplers. Hashes are 64-bit\n# FNV-1a over 32-bit words, lowest byte first.")
 for seed in (0, 2**32 + 5, 2**63 - 1):
     for kind, a, b in (("UNIFORM", 0, 1), ("UNIFORM", -0.1, 0.30000000000000004), ("NORMAL", 0, 1),
                        ("NORMAL", 0.5, 0.01), ("NORMAL_TWICE", 0, 2)):
         for count in (1, 2, 15, 16, 17, 33, 4099):
             v = draw(kind, seed, count, a, b)
-            row("draw", kind, seed, count, repr(float(a)), repr(float(b)), hex(v[0]), hex(v[-1]), hex(fnv(v)))
+            row("draw", kind, seed, count, repr(float(a)), repr(float(b)), hex(v[0]), hex(v[-1]), hex(fnv1a64(v)))
 
 for seed in (0, 1234, 2**40 + 7):
     for n in (0, 1, 2, 10, 20, 1000, 60000):
         g = torch.Generator()
         g.manual_seed(seed)
-        row("permutation", seed, n, hex(fnv(torch.randperm(n, generator=g).tolist())))
+        row("permutation", seed, n, hex(fnv1a64(torch.randperm(n, generator=g).tolist())))
 
 
 for seed in (0, 2**40 + 7):
@@ -69,18 +56,18 @@ for seed in (0, 2**40 + 7):
             v = torch.randint(low, high, (count,), dtype=torch.int64 if wide else torch.int32).tolist()
             words = [w for x in v for w in (x & 0xFFFFFFFF, x >> 32 & 0xFFFFFFFF)]
             row("integers", seed, wide, count, low, high - 1, v[0], v[-1],
-                hex(fnv(words)), hex(bits(torch.rand(1))[0]))
+                hex(fnv1a64(words)), hex(bits(torch.rand(1))[0]))
 
 for seed in (0, 1):
     torch.manual_seed(seed)
     for kind, out, inp, groups, k in (("CONV2D", 32, 1, 1, 3), ("CONV2D", 64, 32, 1, 3), ("CONV2D", 6, 4, 2, 5),
                                       ("LINEAR", 128, 9216, 1, 1), ("LINEAR", 10, 128, 1, 1), ("LINEAR", 2, 4, 1, 1)):
         m = torch.nn.Linear(inp, out) if kind == "LINEAR" else torch.nn.Conv2d(inp, out, k, groups=groups)
-        row("layer", seed, kind, out, inp, groups, k, hex(fnv(bits(m.weight))), hex(fnv(bits(m.bias))))
+        row("layer", seed, kind, out, inp, groups, k, hex(fnv1a64(bits(m.weight))), hex(fnv1a64(bits(m.bias))))
 
 for count in (5, 180, 1001):
     torch.manual_seed(9)
-    row("scaled", 9, count, 0.01, hex(fnv(bits(torch.randn(count) * 0.01))))
+    row("scaled", 9, count, 0.01, hex(fnv1a64(bits(torch.randn(count) * 0.01))))
 
 for n in (0, 2, 5, 97, 256):
     for r in (1, 3, 4, 8):
@@ -94,4 +81,5 @@ for n in (0, 2, 5, 97, 256):
                     one = list(s)
                     length = len(one)
                     words += one
-                row("sampler", n, r, drop, shuffle, seed, epoch, length, hex(fnv(words)))
+                row("sampler", n, r, drop, shuffle, seed, epoch, length, hex(fnv1a64(words)))
+write(__file__, "random numbers, integers, permutations, layers and samplers", lines)
