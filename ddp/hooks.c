@@ -113,14 +113,3 @@ void hooks_free(struct hooks *h) {
     h->bucket = NULL;
     h->count = 0;
 }
-
-int duet_allreduce_hook(const struct duet_bucket *bucket, void *context) {
-    struct hook_bucket *b;
-    duet_work *work;
-    (void)context;
-    CHECK(hook_bucket_of(&b, bucket, "allreduce_hook"));
-    CHECK(duet_all_reduce(bucket->group, bucket->gradients, DUET_MEAN, &work));
-    int code = duet_bucket_then(bucket, work, NULL, NULL);
-    if (code) duet_work_free(work);
-    return code;
-}

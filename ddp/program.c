@@ -109,7 +109,3 @@ int duet_ddp_register_comm_hook(duet_ddp *d,
     d->hooks.context = context;
     return OK;
 }
-
-int duet_ddp_buckets(const duet_ddp *d) {
-    return d ? ddp_buckets(d)->bucket_count : 0;
-}

@@ -164,7 +164,3 @@ int data_parallel_close(struct duet_data_parallel *m) {
 void duet_data_parallel_free(duet_data_parallel *m) {
     data_parallel_close(m);
 }
-
-int duet_data_parallel_replicas(const duet_data_parallel *m) {
-    return m ? m->used : 0;
-}

@@ -170,9 +170,6 @@ void duet_distributed_optimizer_free(duet_distributed_optimizer *optimizer);
 int duet_distributed_optimizer_step(duet_distributed_optimizer *optimizer,
                                     duet_autograd_context *context);
 
-/* The learning rate of the next steps, as of duet_lr_step and duet_lr_cosine. */
-int duet_distributed_optimizer_set_lr(duet_distributed_optimizer *optimizer, double lr);
-
 #ifdef __cplusplus
 }
 #endif

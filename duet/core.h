@@ -43,7 +43,6 @@ typedef struct duet_var duet_var;
 typedef struct duet_rng duet_rng;
 typedef struct duet_dataset duet_dataset;
 typedef struct duet_loader duet_loader;
-typedef struct duet_events duet_events;
 typedef struct duet_group duet_group;
 typedef struct duet_data_parallel duet_data_parallel;
 typedef struct duet_ddp duet_ddp;
@@ -64,10 +63,10 @@ enum duet_code {
     DUET_PEER     /* another process failed first */
 };
 
-/* The version of this header and of the library that the program runs with: "0.2.0". Programs that
+/* The version of this header and of the library that the program runs with: "0.3.0". Programs that
  * were built against a library of another number before the second point must be built anew, since
- * structs or functions may differ; the linker's name of the library, libduet.so.0.2, says so. */
-#define DUET_VERSION "0.2.0"
+ * structs or functions may differ; the linker's name of the library, libduet.so.0.3, says so. */
+#define DUET_VERSION "0.3.0"
 const char *duet_version(void);
 
 /* The last error of the calling thread: one line, `what failed: which value: what to do`, without a

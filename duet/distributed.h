@@ -82,17 +82,6 @@ int duet_group_init(duet_group **out, double timeout_s);
  * A failure of one job leaves the others as they are. */
 int duet_group_join(duet_group **out, const char *name, int rank, int world_size, double timeout_s);
 
-/* init_process_group(backend, init_method, world_size, rank, timeout) with PyTorch's values.
- * backend: "gloo", "nccl" or "mpi", in whose place Duet's collectives work, or NULL. init_method
- * says where the ranks meet:
- *     "env://" or NULL           as the environment says; with -1 for world_size and rank these are
- *                                the environment's, too, as of duet_group_init
- *     "tcp://127.0.0.1:29500"    at this address, which is only a name here: no port is opened
- *     "file:///tmp/job"          at this path, which is only a name here: no file is made
- * Each job that runs at the same time needs an address or a path of its own. */
-int duet_init_process_group(duet_group **out, const char *backend, const char *init_method,
-                            int world_size, int rank, double timeout_s);
-
 /* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
  * the order of the list. All ranks of `world` call it with the same arguments; on those that are
  * not in the list *out becomes NULL. timeout_s 0: that of `world`. It may outlive `world`. */
@@ -102,12 +91,11 @@ int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n,
  * the handles of its calls before. */
 void duet_group_destroy(duet_group **group);
 
-/* The rank in this group, the number of its ranks, the rank on this machine (for the choice of a
- * device), and the rank in the job of rank `rank` of the group. Of NULL: -1. */
+/* The rank in this group, the number of its ranks, and the rank on this machine, for the choice of
+ * a device. Of NULL: -1. */
 int duet_group_rank(const duet_group *group);
 int duet_group_size(const duet_group *group);
 int duet_group_local_rank(const duet_group *group);
-int duet_group_global_rank(const duet_group *group, int rank);
 
 /* The collectives. n: the size of the group.
  *     broadcast        every rank's tensor becomes that of `root`
@@ -214,9 +202,6 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options);
 void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
 
-/* The number of buckets: one in the first step, which finds out the order of the gradients. */
-int duet_ddp_buckets(const duet_ddp *ddp);
-
 /* Uneven inputs, as PyTorch's `with model.join()`. With options.join each rank calls it after its
  * last pass. A rank that calls it early shadows the passes of the others, with gradients of zero,
  * until all have come. Then all ranks get the parameters and buffers of one rank: of those that
@@ -260,13 +245,12 @@ int duet_ddp_register_comm_hook(duet_ddp *ddp,
                                 int (*hook)(const struct duet_bucket *bucket, void *context),
                                 void *context);
 
-/* Hooks that come with Duet, to be registered with context NULL: the plain average, and PyTorch's
- * fp16_compress_hook and bf16_compress_hook. The last two round each gradient to 16 bits, divide by
+/* Hooks that come with Duet, to be registered with context NULL: PyTorch's fp16_compress_hook and
+ * bf16_compress_hook. They round each gradient to 16 bits, divide by
  * the number n of ranks and then sum, and round to 16 bits after each step. So they err by at most
  * (n + 2) u times the mean of |gradient| over the ranks, where u is 2^-11 for fp16 and 2^-8 for
  * bf16. In fp16, numbers below 6e-5 err by up to (n + 1) 2^-24, and numbers beyond 65504 become
  * infinite. */
-int duet_allreduce_hook(const struct duet_bucket *bucket, void *context);
 int duet_fp16_compress_hook(const struct duet_bucket *bucket, void *context);
 int duet_bf16_compress_hook(const struct duet_bucket *bucket, void *context);
 

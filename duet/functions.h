@@ -58,11 +58,7 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *     conv2d       w (O,C/groups,K,L), b (O)     y (N,O,P,Q), where
  *                  P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1. And F.conv1d: x (N,C,H)
  *                  and w (O,C/groups,K), with the first number of each pair. Filters of volumes,
- *                  (O,C/groups,T,K,L), are seen as those of pictures with CT channels, here and in
- *                  conv_transpose
- *     conv_transpose       F.conv_transpose2d and 1d: w (C,O/groups,K,L), b (O). output_padding:
- *                  pixels that y has more at the bottom and the right, fewer than the stride; NULL:
- *                  none
+ *                  (O,C/groups,T,K,L), are seen as those of pictures with CT channels
  *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
  *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
  *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: the buffer with the
@@ -87,8 +83,6 @@ struct duet_conv {
     int stride[2], padding[2], dilation[2], groups;
 };
 duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, const struct duet_conv *how);
-duet_var *duet_conv_transpose(duet_tape *tape, duet_var *x, int w, int b,
-                              const struct duet_conv *how, const int output_padding[2]);
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
@@ -115,19 +109,13 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
                          duet_var **h, duet_var **c);
 
 /* Layers without parameters.
- *     relu, tanh, sigmoid, silu, hardswish, hardsigmoid      of each element; and with its defaults
- *                  leaky_relu: negative_slope 0.01; elu: alpha 1; gelu: DUET_GELU, or
- *                  DUET_GELU_TANH for approximate="tanh"
+ *     relu, tanh, sigmoid, silu      of each element; and with its defaults leaky_relu:
+ *                  negative_slope 0.01; gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
  *     multiply_number, add_number        x * number, x + number, of each element
  *     clamp        torch.clamp, where -INFINITY and INFINITY are no bound; F.hardtanh clamps to -1,
  *                  1, and F.relu6 to 0, 6. At a bound the gradient is 0
  *     pow          x to a power, which is finite
- *     abs, exp, log, sqrt, reciprocal, softplus      of each element
- *     above, equal 1 where x > number, or x == number, else 0; without a gradient
- *     erf          torch.erf; sin, cos: of radians
- *     modulo       torch.remainder, torch.fmod or torch.floor_divide by a number, which is finite
- *                  and not 0
- *     round        torch.round, to the even one of two; or floor, ceil, trunc. The gradient is 0
+ *     abs, exp, log, sqrt, reciprocal      of each element
  *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode, of maxima
  *                  alone, rounded up. Windows are of size x size, or size x width. Averages count
  *                  the zeros of the padding, as PyTorch's default does. With padding a padded copy
@@ -145,18 +133,12 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
  *                  narrow dim is not 0, that of the samples; -1 is the last one
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
  *                  dropout2d: each plane
- *     random       torch.rand, from 0 up to 1, or torch.randn, of which each sample has its own;
- *                  shape[0] is that of the samples, or -1. Drawn as dropout's masks are, by seed
- *                  and pass; in an evaluation too
  *     softmax, log_softmax               over the last dimension */
 duet_var *duet_relu(duet_tape *tape, duet_var *x);
 duet_var *duet_tanh(duet_tape *tape, duet_var *x);
 duet_var *duet_sigmoid(duet_tape *tape, duet_var *x);
 duet_var *duet_leaky_relu(duet_tape *tape, duet_var *x, double negative_slope);
-duet_var *duet_elu(duet_tape *tape, duet_var *x, double alpha);
 duet_var *duet_silu(duet_tape *tape, duet_var *x);
-duet_var *duet_hardswish(duet_tape *tape, duet_var *x);
-duet_var *duet_hardsigmoid(duet_tape *tape, duet_var *x);
 duet_var *duet_clamp(duet_tape *tape, duet_var *x, double min, double max);
 duet_var *duet_pow(duet_tape *tape, duet_var *x, double exponent);
 enum duet_gelu { DUET_GELU, DUET_GELU_TANH };
@@ -168,16 +150,6 @@ duet_var *duet_exp(duet_tape *tape, duet_var *x);
 duet_var *duet_log(duet_tape *tape, duet_var *x);
 duet_var *duet_sqrt(duet_tape *tape, duet_var *x);
 duet_var *duet_reciprocal(duet_tape *tape, duet_var *x);
-duet_var *duet_softplus(duet_tape *tape, duet_var *x);
-duet_var *duet_above(duet_tape *tape, duet_var *x, double number);
-duet_var *duet_equal(duet_tape *tape, duet_var *x, double number);
-duet_var *duet_erf(duet_tape *tape, duet_var *x);
-duet_var *duet_sin(duet_tape *tape, duet_var *x);
-duet_var *duet_cos(duet_tape *tape, duet_var *x);
-enum duet_rounding { DUET_NEAREST, DUET_FLOOR, DUET_CEIL, DUET_TRUNC };
-enum duet_modulo { DUET_REMAINDER, DUET_FMOD, DUET_FLOOR_DIVIDE };
-duet_var *duet_modulo(duet_tape *tape, duet_var *x, double number, enum duet_modulo how);
-duet_var *duet_round(duet_tape *tape, duet_var *x, enum duet_rounding to);
 struct duet_pool {
     int stride[2], padding[2], ceil_mode;
     int width; /* of a window that is no square; 0: it is one */
@@ -195,8 +167,6 @@ duet_var *duet_narrow(duet_tape *tape, duet_var *x, int dim, int start, int leng
 duet_var *duet_cat(duet_tape *tape, duet_var *const *vars, int count, int dim);
 duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
 duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);
-enum duet_draw { DUET_RAND, DUET_RANDN };
-duet_var *duet_random(duet_tape *tape, int rank, const int *shape, enum duet_draw how);
 duet_var *duet_softmax(duet_tape *tape, duet_var *x);
 duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 
@@ -210,14 +180,6 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  *                  matrix or vector of the other
  *     where        torch.where: a where the condition is not 0, else b; whatever is not chosen, NaN
  *                  too, has no part. masked_fill: value where the mask is not 0, else x
- *     take_along_dim                     torch.take_along_dim, and gather: of dimension dim, not 0,
- *                  what lies at the places that index says, whole numbers as argsort gives them;
- *                  of what is no place 0. x and index have one rank and are broadcast but in dim
- *     scatter_add  its gradient, torch.zeros(..).scatter_add(dim, index, src), of `size` places:
- *                  what goes to one place is added in the order of src; what is no place, not
- *     argsort      torch.argsort(x, dim, descending, stable=True): the places of x in its order,
- *                  those of equal numbers as they stand; NaN is larger than all others. It has no
- *                  gradient; take_along_dim at these places is the sorted x, which has one
  *     sum, mean    over dims[0 .. count) (-1: the last one), or with NULL, 0 over all elements;
  *                  the result lacks them, or with keepdim 1 has them with size 1. Of all elements
  *                  it is of shape (1). They are computed in double
@@ -237,9 +199,6 @@ duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_where(duet_tape *tape, duet_var *condition, duet_var *a, duet_var *b);
 duet_var *duet_masked_fill(duet_tape *tape, duet_var *x, duet_var *mask, double value);
-duet_var *duet_take_along_dim(duet_tape *tape, duet_var *x, duet_var *index, int dim);
-duet_var *duet_scatter_add(duet_tape *tape, duet_var *index, duet_var *src, int dim, int size);
-duet_var *duet_argsort(duet_tape *tape, duet_var *x, int dim, int descending);
 duet_var *duet_matmul(duet_tape *tape, duet_var *a, duet_var *b);
 /* F.scaled_dot_product_attention of query (N,..,L,E), key (N,..,S,E) and value (N,..,S,Ev):
  * (N,..,L,Ev), softmax(query keyT scale + attn_mask) value. It keeps no (L,S) scores for backward,

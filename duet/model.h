@@ -118,9 +118,8 @@ duet_var *duet_layer_relu(duet_tape *tape, int layer, duet_var *x);
 duet_var *duet_layer_add_relu(duet_tape *tape, int layer, duet_var *x, duet_var *residual);
 int duet_layer_count(const duet_tape *tape);
 
-/* For a forward that changes: 1 in a training step, and the number of the batch in the run. */
-int duet_tape_training(const duet_tape *tape);
-int64_t duet_tape_number(const duet_tape *tape);
+/* For a forward that changes: 1, 2, 3 ... in the training steps of a run, 0 in an evaluation. */
+int64_t duet_tape_training(const duet_tape *tape);
 
 /* The command `duet` with this model, which is the default of --model. Call it first in main, and
  * return what it returns. It starts this program anew for each process of a job: main then runs

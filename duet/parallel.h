@@ -148,9 +148,6 @@ int duet_data_parallel_accumulate(duet_data_parallel *dp, int passes);
  * that were not used have zeros: they are in no output. */
 int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **grad);
 
-/* The replicas that took part in the last forward; before it: n. */
-int duet_data_parallel_replicas(const duet_data_parallel *dp);
-
 /* ---- model parallelism ---- */
 
 /* x.to(device), for a model in parts on several devices: the value of x, a var of the tape `from`,

@@ -67,9 +67,6 @@ int duet_params_has_grad(const duet_params *params, int i);
  * or there is no such parameter. */
 int duet_params_freeze(duet_params *params, const char *name);
 
-/* requires_grad: 1, or 0 of a frozen parameter, or where there is no parameter i. */
-int duet_params_requires_grad(const duet_params *params, int i);
-
 /* One step of stochastic gradient descent on every parameter:
  *     value -= (lr / batch_size) * gradient
  * where lr / batch_size is rounded to float once. If the loss is a sum over samples, pass the
@@ -133,7 +130,7 @@ int duet_params_load(duet_params *params, const char *file);
  *     options.weight_decay = 0.1;
  *     duet_optimizer_create(&optimizer, params, &options);
  *     for (int epoch = 0; epoch < 10; epoch++) {
- *         duet_optimizer_set_lr(optimizer, 0, duet_lr_cosine(0.001, 10, epoch));
+ *         duet_optimizer_set_lr(optimizer, 0, 0.001 * pow(0.7, epoch));    // StepLR(1, 0.7)
  *         ...                                  // for each batch: forward, then
  *         duet_backward(tape, loss, NULL);
  *         duet_optimizer_step(optimizer);
@@ -190,15 +187,6 @@ int duet_optimizer_step(duet_optimizer *optimizer);
  * all parameters whose group has none of its own. */
 int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
 
-/* The learning rate of an epoch, from that of epoch 0, which is `lr`. Epochs count from 0.
- *     step    as StepLR: multiplied by gamma every `step_size` epochs
- *     cosine  as CosineAnnealingLR with eta_min 0: along half a cosine, to 0 in epoch t_max
- * They are PyTorch's to the bit, as each rate follows from that of the epoch before; so a call
- * takes time in proportion to `epoch`. A wrong argument (step_size or t_max below 1, an epoch
- * below 0 or above 2^24) gives NaN, which duet_optimizer_set_lr refuses. */
-double duet_lr_step(double lr, int step_size, double gamma, int epoch);
-double duet_lr_cosine(double lr, int t_max, int epoch);
-
 /* ---- data ----
  *
  * A data set has samples, and a loader cuts it into batches in host memory:
@@ -251,12 +239,15 @@ struct duet_data {
 };
 int duet_dataset_create(duet_dataset **out, const struct duet_data *data);
 
-/* count: the number of samples. shape: their channels, height and width. For the sets above that is
- * 1, 28, 28 or what the files of `folder` hold; the shape of your own data is filled up with 1.
- * classes: 1 + the largest label, or 0 with targets. Of NULL all are 0. */
-int duet_dataset_count(const duet_dataset *set);
-void duet_dataset_shape(const duet_dataset *set, int shape[3]);
-int duet_dataset_classes(const duet_dataset *set);
+/* What a set holds; of NULL all are 0. */
+struct duet_dataset_info {
+    int count; /* samples */
+    int shape
+        [3];     /* channels, height, width: 1, 28, 28 or what the files of `folder` hold; the shape
+                     of your own data is filled up with 1 */
+    int classes; /* 1 + the largest label, or 0 with targets */
+};
+struct duet_dataset_info duet_dataset_info(const duet_dataset *set);
 
 /* Makes a loader, which cuts a data set into batches. The set must outlive the loader. Of several
  * ranks each gets its own: those of PyTorch's DataLoader(set, batch_size,
@@ -320,7 +311,7 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
  *     struct duet_checkpoint c = {.params = params, .optimizer = optimizer, .tape = tape};
  *     if (resume) duet_checkpoint_load(&c, "run.ckpt");
  *     for (; c.epoch < 10; c.epoch++) {
- *         duet_optimizer_set_lr(optimizer, 0, duet_lr_cosine(0.001, 10, c.epoch));
+ *         duet_optimizer_set_lr(optimizer, 0, 0.001 * pow(0.7, c.epoch));
  *         duet_loader_start(loader, c.epoch);
  *         ...                                  // the batches of the epoch
  *         struct duet_checkpoint next = c;
@@ -349,27 +340,6 @@ int duet_checkpoint_save(const struct duet_checkpoint *checkpoint, const char *f
  * in epoch and step. The optimizer gets its learning rate back too; its other options stay those
  * it was made with. After DUET_FAILED or DUET_USAGE nothing has changed. */
 int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
-
-/* ---- curves ----
- *
- * TensorBoard's SummaryWriter(log_dir) and its add_scalar. Several processes need one each, in
- * folders of their own; most programs write on rank 0 alone:
- *
- *     if (rank == 0) duet_events_open(&events, "runs/first");
- *     duet_events_scalar(events, "Loss/train", loss, step);    // nothing where events is NULL
- *     duet_events_close(&events);
- */
-
-/* Opens a new file in `folder`, which is made where it is missing. */
-int duet_events_open(duet_events **out, const char *folder);
-
-/* Appends value, as a float, for `tag` of 1 to 200 bytes at `step`, at least 0. TensorBoard shows
- * it at once. With NULL for events nothing happens. What cannot be written is told at the end. */
-int duet_events_scalar(duet_events *events, const char *tag, double value, int64_t step);
-
-/* Closes the file and sets *events to NULL. A file without numbers is removed. DUET_FAILED:
- * something could not be written. */
-int duet_events_close(duet_events **events);
 
 /* ---- random numbers: those of PyTorch on the CPU, bit for bit ---- */
 

@@ -71,10 +71,6 @@ int duet_group_local_rank(const duet_group *group) {
     return group ? group_local_rank(group_of(group)) : -1;
 }
 
-int duet_group_global_rank(const duet_group *group, int rank) {
-    return group ? group_world_rank(group_of(group), rank) : -1;
-}
-
 /* ---- memory of a call ---- */
 
 int group_call_on_gpu(const duet_tensor *t) {

@@ -15,7 +15,7 @@
  *     typed.c     how elements of any type are moved
  *     plans/      the plans: who shows what, who takes it
  *     calls.c     the calls of duet/distributed.h, on tensors; blocks.c: blocks of their lengths;
- *                 vars.c: calls as nodes of a tape; init_method.c, spawn.c: how ranks come together
+ *                 vars.c: calls as nodes of a tape; spawn.c: how ranks come together
  *
  * All memory of calls is host memory. A call moves `count` elements a block, any number of them.
  *

@@ -28,7 +28,8 @@ static void describe(duet_module *m, void *context) {
 
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
-    int way = duet_tape_training(t) ? (int)(duet_tape_number(t) % WAYS) : WAYS - 1;
+    int64_t step = duet_tape_training(t);
+    int way = step ? (int)((step - 1) % WAYS) : WAYS - 1;
     duet_var *h = duet_relu(t, duet_layer(t, FC1, duet_flatten(t, x))); /* (N,64) */
     if (way != 1) h = duet_relu(t, duet_layer(t, LEFT, h));
     if (way != 0) h = duet_relu(t, duet_layer(t, RIGHT, h));

@@ -157,6 +157,5 @@ void grad_sums_free(duet_autograd_context *c,
 int is_optimizer(const struct owner *o);
 int serve_optimizer(duet_rpc_call *call, void *context);
 int serve_optimizer_step(duet_rpc_call *call, void *context);
-int serve_optimizer_rate(duet_rpc_call *call, void *context);
 
 #endif

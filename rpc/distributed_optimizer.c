@@ -142,17 +142,6 @@ int serve_optimizer_step(duet_rpc_call *call, void *context) {
     return code;
 }
 
-static int set_rate(struct local *l, void *rate) {
-    return duet_optimizer_set_lr(l->optimizer, 0, *(double *)rate);
-}
-
-int serve_optimizer_rate(duet_rpc_call *call, void *context) {
-    (void)context;
-    double rate = duet_rpc_arg_number(call, 0);
-    CHECK(duet_rpc_call_error(call));
-    return for_locals(call, set_rate, &rate);
-}
-
 /* ---- at the worker that has made it ---- */
 
 struct duet_distributed_optimizer {
@@ -229,9 +218,4 @@ int duet_distributed_optimizer_step(duet_distributed_optimizer *o, duet_autograd
     if (!o || !c)
         return fail(ERR_USAGE, "optimizer: step: no %s was given", o ? "context" : "optimizer");
     return call_all(o, "duet.Optimizer.step", duet_rpc_int((int64_t)c->id));
-}
-
-int duet_distributed_optimizer_set_lr(duet_distributed_optimizer *o, double lr) {
-    if (!o) return fail(ERR_USAGE, "optimizer: none was given");
-    return call_all(o, "duet.Optimizer.set_lr", duet_rpc_number(lr));
 }

@@ -107,8 +107,7 @@ static const struct own {
                      {"duet.leave", run_leave, OF_RANK_0},
                      {"duet.backward", serve_backward, OF_PASS},
                      {"duet.Optimizer", serve_optimizer, MAKES_OBJECT},
-                     {"duet.Optimizer.step", serve_optimizer_step, OF_OPTIMIZER},
-                     {"duet.Optimizer.set_lr", serve_optimizer_rate, OF_OPTIMIZER}};
+                     {"duet.Optimizer.step", serve_optimizer_step, OF_OPTIMIZER}};
 
 static int has_needs(const duet_rpc_call *call, enum needs needs) {
     switch (needs) {

@@ -29,20 +29,11 @@ void duet_dataset_free(duet_dataset *set) {
     free(set);
 }
 
-int duet_dataset_count(const duet_dataset *set) {
-    return set ? set->set.count : 0;
-}
-
-void duet_dataset_shape(const duet_dataset *set, int shape[3]) {
-    struct sample_shape none = {0}, of = set ? set->set.shape : none;
-    if (!shape) return;
-    shape[0] = of.channels;
-    shape[1] = of.height;
-    shape[2] = of.width;
-}
-
-int duet_dataset_classes(const duet_dataset *set) {
-    return set ? set->set.classes : 0;
+struct duet_dataset_info duet_dataset_info(const duet_dataset *set) {
+    if (!set) return (struct duet_dataset_info){.count = 0};
+    const struct dataset *s = &set->set;
+    return (struct duet_dataset_info){
+        s->count, {s->shape.channels, s->shape.height, s->shape.width}, s->classes};
 }
 
 /* ---- a program's own ---- */

@@ -37,7 +37,7 @@ static int create(duet_loader **out, const duet_dataset *set, const struct loade
     l->set = set;
     l->shuffles = config->shuffle != SHUFFLE_NONE;
     l->epoch = -1;
-    duet_dataset_shape(set, l->shape);
+    memcpy(l->shape, duet_dataset_info(set).shape, sizeof l->shape);
     int code = loader_init(&l->loader, config);
     if (!code && device)
         code = uploads_new(&l->uploads, device, set,

@@ -10,11 +10,11 @@
 #include "nn/tensor.h"
 
 static duet_var *run_round(struct graph_run *r, const struct graph_node *n) {
-    return duet_round(r->tape, value(r, n, 0), n->op->kind);
+    return tape_round(r->tape, value(r, n, 0), n->op->kind);
 }
 
 static duet_var *run_modulo(struct graph_run *r, const struct graph_node *n) {
-    return duet_modulo(r->tape, value(r, n, 0), number(n, 0), n->op->kind);
+    return tape_modulo(r->tape, value(r, n, 0), number(n, 0), n->op->kind);
 }
 
 /* ---- layers with parameters ---- */
@@ -35,7 +35,7 @@ static duet_var *run_conv_transpose(struct graph_run *r, const struct graph_node
     const struct duet_conv how = conv_of(n);
     int output_padding[2];
     list(n, 4, 2, output_padding);
-    return duet_conv_transpose(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how,
+    return tape_conv_transpose(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how,
                                output_padding);
 }
 
@@ -177,16 +177,16 @@ static duet_var *run_where(struct graph_run *r, const struct graph_node *n) {
 }
 
 static duet_var *run_gather(struct graph_run *r, const struct graph_node *n) {
-    return duet_take_along_dim(r->tape, value(r, n, 0), value(r, n, 1), whole_dim(r, n, 0));
+    return tape_take_along_dim(r->tape, value(r, n, 0), value(r, n, 1), whole_dim(r, n, 0));
 }
 
 static duet_var *run_scatter_add(struct graph_run *r, const struct graph_node *n) {
-    return duet_scatter_add(r->tape, value(r, n, 0), value(r, n, 1), whole_dim(r, n, 0),
+    return tape_scatter_add(r->tape, value(r, n, 0), value(r, n, 1), whole_dim(r, n, 0),
                             whole(n, 1));
 }
 
 static duet_var *run_argsort(struct graph_run *r, const struct graph_node *n) {
-    return duet_argsort(r->tape, value(r, n, 0), whole_dim(r, n, 0), whole(n, 1));
+    return tape_argsort(r->tape, value(r, n, 0), whole_dim(r, n, 0), whole(n, 1));
 }
 
 static duet_var *run_gelu(struct graph_run *r, const struct graph_node *n) {
@@ -213,7 +213,7 @@ static duet_var *run_attention(struct graph_run *r, const struct graph_node *n) 
 
 static duet_var *run_random(struct graph_run *r, const struct graph_node *n) {
     int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
-    return duet_random(r->tape, rank, dims, n->op->kind);
+    return tape_random(r->tape, rank, dims, n->op->kind);
 }
 
 #define OF_DIMS(NAME)                                                              \
@@ -245,32 +245,32 @@ static const struct graph_op ops[] = {
     {"tanh", "v", "", .one = duet_tanh},
     {"sigmoid", "v", "", .one = duet_sigmoid},
     {"leaky_relu", "v", "slope=0.01", .number = duet_leaky_relu},
-    {"elu", "v", "alpha=1", .number = duet_elu},
+    {"elu", "v", "alpha=1", .number = tape_elu},
     {"hardtanh", "v", "min=-1 max=1", .run = run_clamp},
     {"relu6", "v", "", .run = run_relu6},
     {"gelu", "v", "tanh=0", .run = run_gelu},
     {"silu", "v", "", .one = duet_silu},
-    {"hardswish", "v", "", .one = duet_hardswish},
-    {"hardsigmoid", "v", "", .one = duet_hardsigmoid},
-    {"erf", "v", "", .one = duet_erf},
-    {"sin", "v", "", .one = duet_sin},
-    {"cos", "v", "", .one = duet_cos},
-    {"remainder", "v", "number", .run = run_modulo, .kind = DUET_REMAINDER},
-    {"fmod", "v", "number", .run = run_modulo, .kind = DUET_FMOD},
-    {"floor_divide", "v", "number", .run = run_modulo, .kind = DUET_FLOOR_DIVIDE},
-    {"round", "v", "", .run = run_round, .kind = DUET_NEAREST},
-    {"floor", "v", "", .run = run_round, .kind = DUET_FLOOR},
-    {"ceil", "v", "", .run = run_round, .kind = DUET_CEIL},
-    {"trunc", "v", "", .run = run_round, .kind = DUET_TRUNC},
+    {"hardswish", "v", "", .one = tape_hardswish},
+    {"hardsigmoid", "v", "", .one = tape_hardsigmoid},
+    {"erf", "v", "", .one = tape_erf},
+    {"sin", "v", "", .one = tape_sin},
+    {"cos", "v", "", .one = tape_cos},
+    {"remainder", "v", "number", .run = run_modulo, .kind = MODULO_REMAINDER},
+    {"fmod", "v", "number", .run = run_modulo, .kind = MODULO_FMOD},
+    {"floor_divide", "v", "number", .run = run_modulo, .kind = MODULO_FLOOR},
+    {"round", "v", "", .run = run_round, .kind = ROUND_NEAREST},
+    {"floor", "v", "", .run = run_round, .kind = ROUND_FLOOR},
+    {"ceil", "v", "", .run = run_round, .kind = ROUND_CEIL},
+    {"trunc", "v", "", .run = run_round, .kind = ROUND_TRUNC},
     {"clamp", "v", "min=-inf max=inf", .run = run_clamp},
     {"pow", "v", "exponent", .number = duet_pow},
-    {"above", "v", "number=0", .number = duet_above},
-    {"equal", "v", "number=0", .number = duet_equal},
+    {"above", "v", "number=0", .number = tape_above},
+    {"equal", "v", "number=0", .number = tape_equal},
     {"where", "aa?a?", "value=0", .run = run_where},
     {"gather", "vv", "dim", .run = run_gather},
     {"scatter_add", "vv", "dim size", .run = run_scatter_add},
     {"argsort", "v", "dim descending=0", .run = run_argsort},
-    {"softplus", "v", "", .one = duet_softplus},
+    {"softplus", "v", "", .one = tape_softplus},
     {"abs", "v", "", .one = duet_abs},
     {"exp", "v", "", .one = duet_exp},
     {"log", "v", "", .one = duet_log},
@@ -280,8 +280,8 @@ static const struct graph_op ops[] = {
     {"log_softmax", "v", "", .one = duet_log_softmax},
     {"dropout", "s", "p=0.5", .run = run_dropout},
     {"dropout2d", "s", "p=0.5", .run = run_dropout2d},
-    {"rand", "", "", .run = run_random, .kind = DUET_RAND},
-    {"randn", "", "", .run = run_random, .kind = DUET_RANDN},
+    {"rand", "", "", .run = run_random, .kind = RANDOM_UNIFORM},
+    {"randn", "", "", .run = run_random, .kind = RANDOM_NORMAL},
     {"add", "aa", "", .two = duet_add},
     {"subtract", "aa", "", .two = duet_subtract},
     {"multiply", "aa", "", .two = duet_multiply},

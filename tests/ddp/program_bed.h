@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "ddp/ddp.h"
 #include "tests/duet/shared.h"
 
 /* Registered in another order than they are used, so that the buckets move the gradients. */

@@ -128,11 +128,11 @@ static int averages(int number, void *context) {
         TRY(duet_sgd(r.ours, 0.1, 1));
         for (int i = 0; i < r.params; i++)
             TRY(duet_tensor_copy(duet_params_value(r.alone, i), duet_params_value(r.ours, i)));
-        HOLDS(!seen.next || (seen.next == duet_ddp_buckets(r.ddp) && seen.last));
+        HOLDS(!seen.next || (seen.next == ddp_buckets(r.ddp)->bucket_count && seen.last));
         HOLDS(!seen.thens || seen.thens == seen.next);
         HOLDS(!seen.next || seen.count >= CLASSES * HIDDEN + CLASSES + HIDDEN * K + HIDDEN);
     }
-    HOLDS(duet_ddp_buckets(r.ddp) > 1);
+    HOLDS(ddp_buckets(r.ddp)->bucket_count > 1);
 out:
     close_rank(&r);
     return code;
@@ -145,7 +145,6 @@ Test(api_hooks, average_in_every_way, .timeout = 120) {
                              {.hook = begins_sums},
                              {.hook = begins_sums, .no_overlap = 1},
                              {.hook = begins_two_sums},
-                             {.hook = duet_allreduce_hook},
                              {.hook = duet_fp16_compress_hook, .unit = half},
                              {.hook = duet_bf16_compress_hook, .unit = bf16}};
         for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
@@ -241,7 +240,6 @@ static int gives_copies(const struct duet_bucket *b, void *context) {
         const struct duet_bucket *wrong = i ? &none : &copy;
         if (duet_bucket_then(wrong, NULL, NULL, NULL) != DUET_USAGE) return DUET_CHECK;
         if (!strstr(duet_error(), "the bucket is a copy")) return DUET_CHECK;
-        if (duet_allreduce_hook(wrong, NULL) != DUET_USAGE) return DUET_CHECK;
         if (duet_fp16_compress_hook(wrong, NULL) != DUET_USAGE) return DUET_CHECK;
         if (duet_bf16_compress_hook(wrong, NULL) != DUET_USAGE) return DUET_CHECK;
     }
@@ -265,7 +263,6 @@ static int fails(int number, void *context) {
     HOLDS(duet_ddp_register_comm_hook(r.ddp, NULL, NULL) == DUET_USAGE);
     HOLDS(strstr(duet_error(), "Communication hook must be callable"));
     HOLDS(duet_bucket_then(NULL, NULL, NULL, NULL) == DUET_USAGE);
-    HOLDS(duet_allreduce_hook(NULL, NULL) == DUET_USAGE);
     HOLDS(duet_fp16_compress_hook(NULL, NULL) == DUET_USAGE);
     TRY(duet_ddp_register_comm_hook(r.ddp, ((const struct job *)context)->hook, NULL));
     TRY(pass(&r, r.ours, 0, 0));
@@ -299,8 +296,8 @@ static int is_registered_on_one(int number, void *context) {
 }
 
 Test(api_hooks, a_hook_of_one_rank_is_told_at_once, .timeout = 60) {
-    static int (*const hooks[])(const struct duet_bucket *, void *) = {
-        duet_allreduce_hook, sums_at_once, duet_bf16_compress_hook};
+    static int (*const hooks[])(const struct duet_bucket *, void *) = {begins_sums, sums_at_once,
+                                                                       duet_bf16_compress_hook};
     for (int i = 0; i < 3; i++) {
         struct job job = {.kind = i ? "cpu" : "cpu-late", .hook = hooks[i]};
         cr_assert_eq(duet_spawn(3, is_registered_on_one, &job), DUET_FAILED, "%s", duet_error());

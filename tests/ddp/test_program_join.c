@@ -19,6 +19,13 @@ struct job {
     int hook, find_unused, passes;
 };
 
+static int begins_sum(const struct duet_bucket *b, void *context) {
+    duet_work *work;
+    (void)context;
+    int code = duet_all_reduce(b->group, b->gradients, DUET_MEAN, &work);
+    return code ? code : duet_bucket_then(b, work, NULL, NULL);
+}
+
 static int active_in(int epoch, int step) {
     int active = 0;
     for (int r = 0; r < WORLD; r++)
@@ -121,7 +128,7 @@ static int joins(int number, void *context) {
     duet_ddp_free(r.ddp), r.ddp = NULL;
     TRY(duet_params_register_buffers(r.ours, &state, 1));
     TRY(duet_ddp_create(&r.ddp, r.group, r.ours, &options));
-    if (job->hook) TRY(duet_ddp_register_comm_hook(r.ddp, duet_allreduce_hook, NULL));
+    if (job->hook) TRY(duet_ddp_register_comm_hook(r.ddp, begins_sum, NULL));
     for (int epoch = 0; epoch < EPOCHS; epoch++)
         TRY(train(&r, job, epoch));
 out:

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "dp/dp.h"
 #include "tests/duet/shared.h"
 
 enum { W1, B1, W2, B2, UNUSED, PARAMS };
@@ -88,7 +89,7 @@ static inline void open_world(struct world *w, const char *kind, int n, int outp
     open_devices(w, kind, n);
     MUST(duet_tape_create(&w->loss_tape, w->devices[output_device]));
     MUST(duet_data_parallel_create(&w->dp, w->devices, n, w->params, forward, &w->wrong, &options));
-    cr_assert_eq(duet_data_parallel_replicas(w->dp), n);
+    cr_assert_eq(w->dp->used, n);
 }
 
 static inline void close_world(struct world *w) {

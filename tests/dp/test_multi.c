@@ -179,7 +179,6 @@ Test(api_multi, inputs_of_different_lengths, .timeout = 60) {
         duet_tensor *inputs[] = {tensor_of(w.devices[0], 2, (int[]){N, 2}, 3571),
                                  tensor_of(w.devices[0], 2, (int[]){6, 4}, 6131)};
         step(dp, inputs, 2, 0, "products", 2);
-        cr_assert_eq(duet_data_parallel_replicas(dp), 3);
         cr_assert(strstr(w.warning, "3 to 4 chunks"), "%s", w.warning);
         expect_input_grad(dp, 0, "products", "all_d");
         expect_input_grad(dp, 1, "products", "all_d");

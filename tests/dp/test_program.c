@@ -131,7 +131,7 @@ Test(api_data_parallel, steps_are_those_of_one_device, .timeout = 60) {
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 int most = (sizes[i] + n - 1) / n;
                 compare_step(&w, i % 2 ? dp_step : tape_step, n > 2 ? n - 2 : 0, sizes[i]);
-                cr_assert_eq(duet_data_parallel_replicas(w.dp), (sizes[i] + most - 1) / most);
+                cr_assert_eq(w.dp->used, (sizes[i] + most - 1) / most);
             }
             close_world(&w);
         }
@@ -144,7 +144,7 @@ static void compare_losses(struct world *w, int output_device, int n_samples) {
     double want[DEVICES], vector[DEVICES];
     MUST(duet_data_parallel_loss(w->dp, x, y, &losses, DUET_TRAIN));
     MUST(duet_data_parallel_backward(w->dp, NULL, 0));
-    int used = duet_data_parallel_replicas(w->dp);
+    int used = w->dp->used;
     cr_assert_eq(duet_tensor_rank(losses), 1);
     cr_assert_eq(duet_tensor_dim(losses, 0), used);
     cr_assert_eq(duet_tensor_device(losses), w->devices[output_device]);

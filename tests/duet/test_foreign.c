@@ -58,29 +58,19 @@ Test(foreign, a_tensor_over_the_callers_memory_is_that_memory) {
     duet_devices_close(&device, 1);
 }
 
-/* Two jobs at once: in the second one the ranks have changed places. By their names, or by the
- * arguments of init_process_group. */
-static int two_jobs(int rank, int methods) {
-    char names[3][40];
+/* Two jobs at once: in the second one the ranks have changed places. */
+static int two_jobs(int rank) {
+    char names[2][40];
     double x = rank + 1, y[2] = {-1, -1};
     duet_group *one = NULL, *two = NULL;
     duet_device *device = NULL;
     duet_tensor *sum = NULL, *all = NULL;
-    int code = DUET_OK, parent = (int)getppid();
-    static const char *const forms[] = {"test-%d-0", "test-%d-1", "tcp://127.0.0.1:%d",
-                                        "file:///tmp/test-%d"};
+    int code = DUET_OK;
     for (int i = 0; i < 2; i++)
-        snprintf(names[i], sizeof names[i], forms[2 * methods + i],
-                 methods && !i ? 1 + parent % 65535 : parent);
-    snprintf(names[2], sizeof names[2], "tcp://localhost:%d", 1 + parent % 65535); /* the same */
+        snprintf(names[i], sizeof names[i], "test-%d-%d", (int)getppid(), i);
     TRY(duet_device_open(&device, "cpu", 0, API_MEMORY));
-    if (methods) {
-        TRY(duet_init_process_group(&one, "nccl", names[rank ? 2 : 0], 2, rank, 20));
-        TRY(duet_init_process_group(&two, "gloo", names[1], 2, 1 - rank, 20));
-    } else {
-        TRY(duet_group_join(&one, names[0], rank, 2, 20));
-        TRY(duet_group_join(&two, names[1], 1 - rank, 2, 20));
-    }
+    TRY(duet_group_join(&one, names[0], rank, 2, 20));
+    TRY(duet_group_join(&two, names[1], 1 - rank, 2, 20));
     HOLDS(duet_group_rank(one) == rank && duet_group_rank(two) == 1 - rank);
     TRY(duet_tensor_from_host(&sum, device, DUET_F64, 1, (int[]){1}, &x));
     TRY(duet_tensor_from_host(&all, device, DUET_F64, 1, (int[]){2}, y));
@@ -95,12 +85,12 @@ out:
     return code;
 }
 
-static void run_two_jobs(int methods) {
+static void run_two_jobs(void) {
     pid_t ranks[2];
     for (int r = 0; r < 2; r++) {
         ranks[r] = fork();
         cr_assert(ranks[r] >= 0);
-        if (ranks[r] == 0) _exit(two_jobs(r, methods));
+        if (ranks[r] == 0) _exit(two_jobs(r));
     }
     for (int r = 0; r < 2; r++) {
         int status;
@@ -110,44 +100,11 @@ static void run_two_jobs(int methods) {
 }
 
 Test(foreign, a_process_joins_several_jobs_by_their_names, .timeout = 60) {
-    run_two_jobs(0);
+    run_two_jobs();
     duet_group *group;
     MUST_FAIL(duet_group_join(&group, "", 0, 1, 1), DUET_USAGE, "no name");
     MUST_FAIL(duet_group_join(&group, "x", 2, 2, 1), DUET_USAGE, "rank 2 of 2");
     char name[40];
     snprintf(name, sizeof name, "test-%d-alone", (int)getpid());
     MUST_FAIL(duet_group_join(&group, name, 0, 2, 0.2), DUET_TIMEOUT, "no word from rank 1");
-}
-
-Test(foreign, init_process_group_takes_pytorchs_arguments, .timeout = 60) {
-    duet_group *group;
-    run_two_jobs(1);
-    MUST(duet_init_process_group(&group, NULL, "env://", 1, 0, 1)); /* numbers of the caller's */
-    cr_expect_eq(duet_group_size(group), 1);
-    duet_group_destroy(&group);
-    MUST_FAIL(duet_init_process_group(&group, "ucc", NULL, 1, 0, 1), DUET_USAGE, "gloo, nccl or");
-    MUST_FAIL(duet_init_process_group(&group, NULL, "tcp://10.0.0.1:29500", 1, 0, 1), DUET_USAGE,
-              "several machines come later");
-    MUST_FAIL(duet_init_process_group(&group, NULL, "tcp://localhost", 1, 0, 1), DUET_USAGE,
-              "an address and a port");
-    static const char *const odd[] = {"tcp://:29500",      "tcp://127.0.0.1: 29500",
-                                      "tcp://127.0.0.1:0", "tcp://127.0.0.1:65536",
-                                      "tcp://127.0.0.1:",  "tcp://127.0.0.1:+2950"};
-    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
-        MUST_FAIL(duet_init_process_group(&group, NULL, odd[i], 1, 0, 1), DUET_USAGE,
-                  "an address and a port");
-    MUST_FAIL(duet_init_process_group(&group, NULL, "tcp://127.0.0.1.org:29500", 1, 0, 1),
-              DUET_USAGE, "several machines come later");
-    static const char *const variables[][2] = {
-        {"MASTER_ADDR", ""}, {"MASTER_ADDR", "a b"}, {"MASTER_PORT", "x"}, {"MASTER_PORT", "0"}};
-    for (int i = 0; i < 4; i++) {
-        setenv(variables[i][0], variables[i][1], 1);
-        MUST_FAIL(duet_init_process_group(&group, NULL, "env://", 1, 0, 1), DUET_USAGE,
-                  variables[i][0]);
-        unsetenv(variables[i][0]);
-    }
-    MUST_FAIL(duet_init_process_group(&group, NULL, "file://job", 1, 0, 1), DUET_USAGE,
-              "file:///PATH");
-    MUST_FAIL(duet_init_process_group(&group, NULL, "tcp://127.0.0.1:1", 1, -1, 1), DUET_USAGE,
-              "give both");
 }

@@ -1,5 +1,5 @@
 """Writes optimizers.txt: parameters after updates by PyTorch's optimizers, learning rates of its schedules, and
-gradients clipped by clip_grad_norm_, as facts for test_optimizer.c, test_schedule.c and test_parts.c of tests/core/nn.
+gradients clipped by clip_grad_norm_, as facts for test_optimizer.c and test_parts.c of tests/core/nn.
 
     python3 tests/golden/make_optimizers.py            needs torch
 

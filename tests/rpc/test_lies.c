@@ -72,9 +72,9 @@ static void put_value(struct wire_out *w, int depth) {
 
 static void draw_call(struct message *m) {
     static const char *const names[] = {
-        "echo",          "Thing",          "Thing.add",           "nosuch",
-        "duet.to_here",  "duet.wait",      "duet.leave",          "duet.begin",
-        "duet.backward", "duet.Optimizer", "duet.Optimizer.step", "duet.Optimizer.set_lr"};
+        "echo",          "Thing",          "Thing.add",          "nosuch",
+        "duet.to_here",  "duet.wait",      "duet.leave",         "duet.begin",
+        "duet.backward", "duet.Optimizer", "duet.Optimizer.step"};
     const uint64_t mine = (uint64_t)1 << ID_BITS;
     m->text = names[draw(sizeof names / sizeof *names)];
     m->timeout = draw(2) ? 0 : draw(3) ? draw(1000000000) : number();

@@ -133,7 +133,6 @@ static void gradients(duet_rpc *rpc) {
     BAD(duet_distributed_optimizer_create(&o, NULL, &r, 1, &how));
     BAD(duet_distributed_optimizer_create(&o, rpc, &r, 1, &how));
     BAD(duet_distributed_optimizer_step(NULL, c));
-    BAD(duet_distributed_optimizer_set_lr(NULL, 0.1));
     SAFE(duet_distributed_optimizer_free(NULL));
     SAFE(duet_autograd_context_free(O(c)));
 }

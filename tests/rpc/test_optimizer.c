@@ -26,11 +26,9 @@ static void steps(struct worker *w) {
         GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_tensor(p.x)), 0, &y));
         duet_var *loss = mean_of_squares(t, y.var);
         GOOD(duet_autograd_backward(c, &loss, 1, 0));
-        GOOD(duet_distributed_optimizer_set_lr(o, duet_lr_step(0.1, 2, 0.5, step)));
         GOOD(duet_distributed_optimizer_step(o, c));
         GOOD(read_gradient(t, "w1", is));
         GOOD(duet_tensor_write(duet_params_grad(params, 0), is));
-        GOOD(duet_optimizer_set_lr(here, 0, duet_lr_step(0.1, 2, 0.5, step)));
         GOOD(duet_optimizer_step(here));
         duet_autograd_context_free(c);
     }

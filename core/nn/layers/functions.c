@@ -16,7 +16,7 @@ duet_var *duet_leaky_relu(duet_tape *t, duet_var *x, double negative_slope) {
     return activate(t, x, ACTIVATION_LEAKY_RELU, negative_slope, 0);
 }
 
-duet_var *duet_elu(duet_tape *t, duet_var *x, double alpha) {
+duet_var *tape_elu(duet_tape *t, duet_var *x, double alpha) {
     return activate(t, x, ACTIVATION_ELU, alpha, 0);
 }
 
@@ -32,7 +32,7 @@ duet_var *duet_abs(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_ABS, 0, 0);
 }
 
-duet_var *duet_softplus(duet_tape *t, duet_var *x) {
+duet_var *tape_softplus(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_SOFTPLUS, 0, 0);
 }
 
@@ -52,30 +52,30 @@ duet_var *duet_reciprocal(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_RECIPROCAL, 0, 0);
 }
 
-duet_var *duet_erf(duet_tape *t, duet_var *x) {
+duet_var *tape_erf(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_ERF, 0, 0);
 }
 
-duet_var *duet_sin(duet_tape *t, duet_var *x) {
+duet_var *tape_sin(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_SIN, 0, 0);
 }
 
-duet_var *duet_cos(duet_tape *t, duet_var *x) {
+duet_var *tape_cos(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_COS, 0, 0);
 }
 
-duet_var *duet_round(duet_tape *t, duet_var *x, enum duet_rounding to) {
+duet_var *tape_round(duet_tape *t, duet_var *x, enum tape_rounding to) {
     if (tape_failed(t, x)) return NULL;
-    if ((unsigned)to > DUET_TRUNC) {
+    if ((unsigned)to > ROUND_TRUNC) {
         tape_fail(t, fail(ERR_USAGE, "round: no such rounding: %d: there are 0 to 3", (int)to));
         return NULL;
     }
     return activate(t, x, (enum activation)(ACTIVATION_ROUND + (int)to), 0, 0);
 }
 
-duet_var *duet_modulo(duet_tape *t, duet_var *x, double number, enum duet_modulo how) {
+duet_var *tape_modulo(duet_tape *t, duet_var *x, double number, enum tape_modulo how) {
     if (tape_failed(t, x)) return NULL;
-    if (!isfinite((float)number) || (float)number == 0 || (unsigned)how > DUET_FLOOR_DIVIDE) {
+    if (!isfinite((float)number) || (float)number == 0 || (unsigned)how > MODULO_FLOOR) {
         tape_fail(t, fail(ERR_USAGE, "modulo %d: by %g: must be a finite float other than 0",
                           (int)how, number));
         return NULL;
@@ -83,11 +83,11 @@ duet_var *duet_modulo(duet_tape *t, duet_var *x, double number, enum duet_modulo
     return activate(t, x, (enum activation)(ACTIVATION_REMAINDER + (int)how), number, 0);
 }
 
-duet_var *duet_above(duet_tape *t, duet_var *x, double number) {
+duet_var *tape_above(duet_tape *t, duet_var *x, double number) {
     return activate(t, x, ACTIVATION_ABOVE, number, 0);
 }
 
-duet_var *duet_equal(duet_tape *t, duet_var *x, double number) {
+duet_var *tape_equal(duet_tape *t, duet_var *x, double number) {
     return activate(t, x, ACTIVATION_EQUAL, number, 0);
 }
 
@@ -115,11 +115,11 @@ duet_var *duet_silu(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_SILU, 0, 0);
 }
 
-duet_var *duet_hardswish(duet_tape *t, duet_var *x) {
+duet_var *tape_hardswish(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_HARDSWISH, 0, 0);
 }
 
-duet_var *duet_hardsigmoid(duet_tape *t, duet_var *x) {
+duet_var *tape_hardsigmoid(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_HARDSIGMOID, 0, 0);
 }
 

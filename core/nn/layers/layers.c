@@ -165,9 +165,9 @@ duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
     return drop(t, x, p, 1);
 }
 
-static int check_drawn(const duet_tape *t, int rank, const int *shape, enum duet_draw how) {
-    if ((unsigned)how > DUET_RANDN)
-        return fail(ERR_USAGE, "random: %d: give DUET_RAND or DUET_RANDN", (int)how);
+static int check_drawn(const duet_tape *t, int rank, const int *shape, enum tape_draw how) {
+    if ((unsigned)how > RANDOM_NORMAL)
+        return fail(ERR_USAGE, "random: %d: give RANDOM_UNIFORM or RANDOM_NORMAL", (int)how);
     if (rank < 1 || rank > MAX_RANK || !shape || (shape[0] != -1 && !tape_rows_fit(t, shape[0])))
         return fail(ERR_USAGE,
                     "random: the shape must begin with -1 or the %d samples, and have 1 "
@@ -184,11 +184,11 @@ static int check_drawn(const duet_tape *t, int rank, const int *shape, enum duet
                                      count);
 }
 
-duet_var *duet_random(duet_tape *t, int rank, const int *shape, enum duet_draw how) {
+duet_var *tape_random(duet_tape *t, int rank, const int *shape, enum tape_draw how) {
     if (!t || t->error || tape_fail(t, check_drawn(t, rank, shape, how))) return NULL;
     struct op_args args = {
         .step = t->step.step,
-        .p.dropout = {.layer = t->dropout_layers++, .normal = how == DUET_RANDN}};
+        .p.dropout = {.layer = t->dropout_layers++, .normal = how == RANDOM_NORMAL}};
     int dims[MAX_RANK];
     memcpy(dims, shape, (size_t)rank * sizeof *dims);
     if (dims[0] == -1) dims[0] = t->segments.n;

@@ -99,10 +99,6 @@ int duet_layer_count(const duet_tape *t) {
     return t ? t->layer_count : 0;
 }
 
-int duet_tape_training(const duet_tape *t) {
-    return t ? tape_training(t) : 0;
-}
-
-int64_t duet_tape_number(const duet_tape *t) {
-    return t ? tape_number(t) : 0;
+int64_t duet_tape_training(const duet_tape *t) {
+    return t && tape_training(t) ? 1 + tape_number(t) : 0;
 }

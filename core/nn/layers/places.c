@@ -100,7 +100,7 @@ static int check_places(const char *name, const duet_var *index, int dim, int fr
                 places, from, to);
 }
 
-duet_var *duet_take_along_dim(duet_tape *t, duet_var *x, duet_var *index, int dim) {
+duet_var *tape_take_along_dim(duet_tape *t, duet_var *x, duet_var *index, int dim) {
     const char *name = "take_along_dim";
     int at;
     if (tape_failed(t, x) || tape_failed(t, index) || !for_samples(t, name, &x, &index) ||
@@ -113,7 +113,7 @@ duet_var *duet_take_along_dim(duet_tape *t, duet_var *x, duet_var *index, int di
                : along(t, OP_TAKE_ALONG, x, index, at, to);
 }
 
-duet_var *duet_scatter_add(duet_tape *t, duet_var *index, duet_var *src, int dim, int size) {
+duet_var *tape_scatter_add(duet_tape *t, duet_var *index, duet_var *src, int dim, int size) {
     const char *name = "scatter_add";
     int at;
     if (tape_failed(t, src) || tape_failed(t, index) || !for_samples(t, name, &src, &index) ||
@@ -133,7 +133,7 @@ duet_var *duet_scatter_add(duet_tape *t, duet_var *index, duet_var *src, int dim
 
 /* ---- the order ---- */
 
-duet_var *duet_argsort(duet_tape *t, duet_var *x, int dim, int descending) {
+duet_var *tape_argsort(duet_tape *t, duet_var *x, int dim, int descending) {
     int at;
     if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
         tape_fail(t, tape_find_inner_dim("argsort", &x->value, dim, &at)))

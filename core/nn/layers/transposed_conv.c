@@ -84,7 +84,7 @@ static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct
     return tape_append_op(t, OP_GROUPED_CONV_BACKWARD_DATA, &node, tape_needs_grad(x, w, NULL));
 }
 
-duet_var *duet_conv_transpose(duet_tape *t, duet_var *x, int w_at, int b_at,
+duet_var *tape_conv_transpose(duet_tape *t, duet_var *x, int w_at, int b_at,
                               const struct duet_conv *given, const int output_padding[2]) {
     int64_t side[2] = {0, 0};
     int wrong;

@@ -200,3 +200,15 @@ int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_
     if (!*written) return OK;
     return stream_write(device_compute(o->device), step, now, sizeof *now);
 }
+
+void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,
+                        double learning_rate, int64_t update) {
+    double t = (double)update + 1;
+    step->learning_rate = (float)learning_rate;
+    step->first_update = update == 0;
+    step->update = update;
+    step->rate = learning_rate;
+    step->adam_rate = (float)(learning_rate / (1 - pow(config->beta1, t)));
+    step->adam_root = (float)sqrt(1 - pow(config->beta2, t));
+    step->adam_keep = (float)(1 - learning_rate * config->weight_decay);
+}

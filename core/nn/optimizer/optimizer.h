@@ -113,8 +113,7 @@ int optimizer_step(struct optimizer *o, struct param_set *set, const struct step
 int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_block *step,
                         const char *used, const struct step_block *now);
 
-/* Fills in what update number `update` (from 0) reads from the step block; on the host
- * (schedule.c). */
+/* Fills in what update number `update` (from 0) reads from the step block; on the host. */
 void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,
                         double learning_rate, int64_t update);
 

@@ -1,11 +1,9 @@
-/* The optimizers and the schedules of the learning rate. */
+/* The optimizers of programs. */
 #include <float.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nn/optimizer/program.h"
-#include "nn/optimizer/schedule.h"
 
 /* PyTorch's; the command has the chapter's, 0.2. */
 static const double SGD_LEARNING_RATE = 0.001;
@@ -132,19 +130,4 @@ int duet_optimizer_step(duet_optimizer *o) {
     CHECK(optimizer_update(o, &step));
     o->updates++;
     return OK;
-}
-
-/* ---- schedules ---- */
-
-/* A rate takes as many steps as there are epochs, so it must not be asked for without end. */
-enum { MOST_EPOCHS = 1 << 24 };
-
-double duet_lr_step(double lr, int step_size, double gamma, int epoch) {
-    struct schedule s = {.kind = SCHEDULE_STEP, .step_size = step_size, .gamma = gamma};
-    return step_size < 1 || epoch < 0 || epoch > MOST_EPOCHS ? NAN : schedule_rate(&s, lr, epoch);
-}
-
-double duet_lr_cosine(double lr, int t_max, int epoch) {
-    struct schedule s = {.kind = SCHEDULE_COSINE, .t_max = t_max};
-    return t_max < 1 || epoch < 0 || epoch > MOST_EPOCHS ? NAN : schedule_rate(&s, lr, epoch);
 }

@@ -161,16 +161,13 @@ int duet_params_has_grad(const duet_params *params, int i) {
     return params && i >= 0 && i < params->set.count && params->has_grad[i];
 }
 
-int duet_params_requires_grad(const duet_params *params, int i) {
-    return params && i >= 0 && i < params->set.count && param_trains(&params->set.param[i]);
-}
-
 duet_tensor *duet_params_value(duet_params *params, int i) {
     return params && i >= 0 && i < params->set.count ? &params->views[i] : NULL;
 }
 
 duet_tensor *duet_params_grad(duet_params *params, int i) {
-    return duet_params_requires_grad(params, i) ? &params->views[params->set.count + i] : NULL;
+    int trains = params && i >= 0 && i < params->set.count && param_trains(&params->set.param[i]);
+    return trains ? &params->views[params->set.count + i] : NULL;
 }
 
 int duet_sgd(duet_params *params, double lr, int batch_size) {

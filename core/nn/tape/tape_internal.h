@@ -384,7 +384,7 @@ static inline int tape_padding(const int pair[2], int i) {
  * (O,CT,K,L): the same memory. */
 struct tensor conv_as_pictures(const struct tensor *x);
 
-/* Of duet_conv2d and duet_conv_transpose: the settings with PyTorch's defaults for what is 0, those
+/* Of duet_conv2d and tape_conv_transpose: the settings with PyTorch's defaults for what is 0, those
  * of one side of a sequence; 1 if one is no number for a layer, and the tape has the error; 1 if
  * they are a stride and a padding for a square window, as tape_conv2d takes them. */
 struct duet_conv conv_settings(const struct duet_conv *given, int sequence);

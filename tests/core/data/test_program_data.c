@@ -83,12 +83,13 @@ Test(api_data, arrays_and_functions_of_every_kind, .timeout = 30) {
             duet_loader *loader;
             struct duet_data of_function, d = data_of(form, &of_function);
             struct duet_batch b;
-            int shape[3], seen = 0;
+            int seen = 0;
             MUST(duet_dataset_create(&set, &d));
-            cr_assert_eq(duet_dataset_count(set), COUNT);
-            cr_assert_eq(duet_dataset_classes(set), form & 2 ? 0 : form & 4 ? 1 : 901);
-            duet_dataset_shape(set, shape);
-            cr_assert(shape[0] == d.shape[0] && shape[1] == (d.rank > 1 ? 2 : 1) && shape[2] == 1);
+            const struct duet_dataset_info info = duet_dataset_info(set);
+            cr_assert_eq(info.count, COUNT);
+            cr_assert_eq(info.classes, form & 2 ? 0 : form & 4 ? 1 : 901);
+            cr_assert(info.shape[0] == d.shape[0] && info.shape[1] == (d.rank > 1 ? 2 : 1) &&
+                      info.shape[2] == 1);
             MUST(duet_loader_create(
                 &loader, set, &(struct duet_loader_options){.batch_size = 4, .workers = workers}));
             cr_assert_eq(duet_loader_steps(loader), 3);

@@ -64,12 +64,12 @@ ROW(grouped, duet_conv2d(t, x, 0, DUET_NO_BIAS, CONV(1, 2, 2, 0, 2, 1, 2)), .x =
     .w = {S(6, 2, 3, 2)})
 ROW(conv1d, duet_conv2d(t, x, 0, 1, CONV1D(2, 2, 2)), .x = S(3, 4, 9),
     .w = {S(5, 4, 3), S(5)})
-ROW(transposed, duet_conv_transpose(t, x, 0, 1, CONV(2, 2, 1, 1, 1, 1, 1), I(1, 1)),
+ROW(transposed, tape_conv_transpose(t, x, 0, 1, CONV(2, 2, 1, 1, 1, 1, 1), I(1, 1)),
     .x = S(3, 4, 3, 2), .w = {S(4, 2, 3, 3), S(2)})
 ROW(transposed_groups,
-    duet_conv_transpose(t, x, 0, DUET_NO_BIAS, CONV(2, 1, 0, 1, 1, 2, 2), I(1, 0)),
+    tape_conv_transpose(t, x, 0, DUET_NO_BIAS, CONV(2, 1, 0, 1, 1, 2, 2), I(1, 0)),
     .x = S(3, 4, 3, 2), .w = {S(4, 3, 2, 3)})
-ROW(transposed_1d, duet_conv_transpose(t, x, 0, 1, CONV1D(3, 1, 1), I(2, 0)),
+ROW(transposed_1d, tape_conv_transpose(t, x, 0, 1, CONV1D(3, 1, 1), I(2, 0)),
     .x = S(3, 4, 3), .w = {S(4, 2, 4), S(2)})
 
 /* ---- pools: POOL(width, stride, padding, ceil_mode) ---- */

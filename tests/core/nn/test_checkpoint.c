@@ -60,7 +60,7 @@ static void program_close(struct program *p) {
 static void train(struct program *p, double lr, int64_t first, int64_t last) {
     for (int64_t step = first; step < last; step++) {
         if (p->optimizer && step % 3 == 0)
-            MUST(duet_optimizer_set_lr(p->optimizer, 0, duet_lr_step(lr, 1, .7, (int)step)));
+            MUST(duet_optimizer_set_lr(p->optimizer, 0, lr * pow(.7, (double)step)));
         MUST(duet_tape_begin(p->tape, p->params, SAMPLES, DUET_TRAIN));
         duet_var *h = duet_dropout(p->tape, duet_input(p->tape, p->x), .25);
         h = duet_batch_norm(p->tape, duet_linear(p->tape, h, 0, 1), 2, 3, 0, 1e-5, .1, 0);

@@ -67,7 +67,7 @@ static duet_var *views(duet_tape *t, duet_var *a, duet_var *b) {
 }
 /* A token of each sample is looked up, and stands beside the numbers. */
 static duet_var *looked_up(duet_tape *t, duet_var *x) {
-    duet_var *word = WORDS(duet_above(t, duet_narrow(t, x, 1, 0, 2), 0), 0);
+    duet_var *word = WORDS(tape_above(t, duet_narrow(t, x, 1, 0, 2), 0), 0);
     return duet_multiply(t, duet_flatten(t, word), duet_narrow(t, x, 1, 4, 16));
 }
 /* Products of words with each other, as attention without weights. */

@@ -159,7 +159,7 @@ Test(api_data, names_of_data_sets, .timeout = 30) {
     cr_assert_null(strstr(duet_error(), "--"), "a program has no flags: %s", duet_error());
     cr_assert_null(set);
     MUST(duet_dataset_open(&set, "random", NULL, 1));
-    cr_assert(duet_dataset_count(set) == 6400 && duet_dataset_classes(set) == 10);
+    cr_assert(duet_dataset_info(set).count == 6400 && duet_dataset_info(set).classes == 10);
     MUST(duet_loader_create(&loader, set, &(struct duet_loader_options){.batch_size = 8}));
     MUST_FAIL(duet_loader_next(loader, &batch), DUET_USAGE, "no epoch was started");
     cr_assert_eq(batch.n, 0);

@@ -259,7 +259,7 @@ static duet_var *parts_as_rows(duet_tape *t, duet_var *x, int solid) {
     int n = x->value.dims[0];
     x = turn(t, narrow(t, x, 2, 4, 8, solid), 1, 2, solid);
     x = duet_dropout2d(t, duet_reshape(t, x, 4, (int[]){n * 8, TOKENS, 1, 1}), .4);
-    duet_var *y = duet_random(t, 2, (int[]){n * 8, TOKENS}, DUET_RANDN);
+    duet_var *y = tape_random(t, 2, (int[]){n * 8, TOKENS}, RANDOM_NORMAL);
     x = duet_multiply(t, duet_reshape(t, x, 2, (int[]){n * 8, TOKENS}), y);
     return duet_reshape(t, x, 3, (int[]){n, 2 * TOKENS, 4});
 }

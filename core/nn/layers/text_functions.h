@@ -1,0 +1,56 @@
+/* Functions of a tape that only the texts of exported models use (models/graph/graph_ops.c); those
+ * that programs write are in duet/functions.h, whose words hold here too.
+ *     hardswish, hardsigmoid, elu, softplus, erf, sin, cos      of each element
+ *     above, equal 1 where x > number, or x == number, else 0; without a gradient
+ *     modulo       torch.remainder, torch.fmod or torch.floor_divide by a number, which is finite
+ *                  and not 0
+ *     round        torch.round, to the even one of two; or floor, ceil, trunc. The gradient is 0
+ *     random       torch.rand, from 0 up to 1, or torch.randn, of which each sample has its own;
+ *                  shape[0] is that of the samples, or -1. Drawn as dropout's masks are, by seed
+ *                  and pass; in an evaluation too
+ *     conv_transpose       F.conv_transpose2d and 1d: w (C,O/groups,K,L), b (O). output_padding:
+ *                  pixels that y has more at the bottom and the right, fewer than the stride; NULL:
+ *                  none
+ *     take_along_dim                     torch.take_along_dim, and gather: of dimension dim, not 0,
+ *                  what lies at the places that index says, whole numbers as argsort gives them;
+ *                  of what is no place 0. x and index have one rank and are broadcast but in dim
+ *     scatter_add  its gradient, torch.zeros(..).scatter_add(dim, index, src), of `size` places:
+ *                  what goes to one place is added in the order of src; what is no place, not
+ *     argsort      torch.argsort(x, dim, descending, stable=True): the places of x in its order,
+ *                  those of equal numbers as they stand; NaN is larger than all others. It has no
+ *                  gradient; take_along_dim at these places is the sorted x, which has one */
+#ifndef NN_LAYERS_TEXT_FUNCTIONS_H
+#define NN_LAYERS_TEXT_FUNCTIONS_H
+
+#include "duet/functions.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum tape_rounding { ROUND_NEAREST, ROUND_FLOOR, ROUND_CEIL, ROUND_TRUNC };
+enum tape_modulo { MODULO_REMAINDER, MODULO_FMOD, MODULO_FLOOR };
+enum tape_draw { RANDOM_UNIFORM, RANDOM_NORMAL };
+
+duet_var *tape_hardswish(duet_tape *tape, duet_var *x);
+duet_var *tape_hardsigmoid(duet_tape *tape, duet_var *x);
+duet_var *tape_elu(duet_tape *tape, duet_var *x, double alpha);
+duet_var *tape_softplus(duet_tape *tape, duet_var *x);
+duet_var *tape_erf(duet_tape *tape, duet_var *x);
+duet_var *tape_sin(duet_tape *tape, duet_var *x);
+duet_var *tape_cos(duet_tape *tape, duet_var *x);
+duet_var *tape_above(duet_tape *tape, duet_var *x, double number);
+duet_var *tape_equal(duet_tape *tape, duet_var *x, double number);
+duet_var *tape_modulo(duet_tape *tape, duet_var *x, double number, enum tape_modulo how);
+duet_var *tape_round(duet_tape *tape, duet_var *x, enum tape_rounding to);
+duet_var *tape_random(duet_tape *tape, int rank, const int *shape, enum tape_draw how);
+duet_var *tape_conv_transpose(duet_tape *tape, duet_var *x, int w, int b,
+                              const struct duet_conv *how, const int output_padding[2]);
+duet_var *tape_take_along_dim(duet_tape *tape, duet_var *x, duet_var *index, int dim);
+duet_var *tape_scatter_add(duet_tape *tape, duet_var *index, duet_var *src, int dim, int size);
+duet_var *tape_argsort(duet_tape *tape, duet_var *x, int dim, int descending);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
