@@ -17,7 +17,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as checkpoint
 import torch.multiprocessing as mp
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import (default_hooks, powerSGD_hook,
+                                                         quantization_hooks)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -372,6 +373,24 @@ def nested(rank):
         same(got, y)
 
 
+def compressed(rank):
+    """Hooks that compress gradients leave all ranks with the same parameters."""
+    for hook, state in ((powerSGD_hook.powerSGD_hook, powerSGD_hook.PowerSGDState(
+            None, matrix_approximation_rank=2, start_powerSGD_iter=2)),
+            (quantization_hooks.quantization_pertensor_hook, dist.group.WORLD)):
+        torch.manual_seed(0)
+        net = DistributedDataParallel(torch.nn.Linear(32, 32))
+        net.register_comm_hook(state, hook)
+        for step in range(4):
+            torch.manual_seed(N * step + rank)
+            net(torch.randn(2, 32)).square().mean().backward()
+        gradient = net.module.weight.grad
+        every = [torch.empty_like(gradient) for _ in range(N)]
+        dist.all_gather(every, gradient)
+        [same(one, gradient) for one in every]
+        assert gradient.abs().max() > 0
+
+
 def failing(what, rank):
     """A job of its own, which ends in an error: `what` says which."""
     file = f"{what}-{os.getppid()}"
@@ -393,8 +412,8 @@ def failing(what, rank):
     fails(steps, "rank 1")
 
 
-CHECKS = [nested, reductions, moves, messages, handles, many_tensors, groups, training, sharded,
-          spans, misuse]
+CHECKS = [nested, compressed, reductions, moves, messages, handles, many_tensors, groups,
+          training, sharded, spans, misuse]
 
 
 def rank_of(rank, n, file, name):
