@@ -4,21 +4,6 @@
 #include "base/error.h"
 #include "group/state.h"
 
-/* work->base is set. */
-static int plan_message(struct work *work) {
-    struct group *g = work->group;
-    size_t count = work->call.count;
-    struct window_request q = request_of(g, &work->call);
-    q.first = work->base % MAILBOX_PIECES;
-    work->longest = window_longest(&q);
-    work->parts = count > work->longest ? (count + work->longest - 1) / work->longest : 1;
-    q.count = count - (work->parts - 1) * work->longest;
-    CHECK(take_plan(g, &q, &work->last));
-    if (work->parts == 1) return OK;
-    q.count = work->longest;
-    return take_plan(g, &q, &work->full);
-}
-
 static int begin_send(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     const struct group_call *call = &work->call;
@@ -27,7 +12,7 @@ static int begin_send(struct work *work, struct runner **runner) {
     *runner = g->sends[to];
     work->base = g->sent[to];
     g->sent[to] += mailbox_pieces(g, call->count, call->how.type);
-    return plan_message(work);
+    return plan_parts(work);
 }
 
 static int begin_receive(struct work *work, struct runner **runner) {

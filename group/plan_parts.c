@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "allreduce/select.h"
 #include "base/error.h"
 #include "group/state.h"
 
@@ -77,6 +78,25 @@ struct window_request request_of(const struct group *g, const struct group_call 
         q.peer = call->receive ? g->rank : call->peer;
     }
     return q;
+}
+
+/* The plans and the number of parts. */
+int plan_parts(struct work *work) {
+    struct group *g = work->group;
+    struct window_request q = request_of(g, &work->call);
+    size_t count = work->call.count;
+    if (work->call.what == COLLECTIVE_SEND) q.first = work->base % MAILBOX_PIECES;
+    work->longest = window_longest(&q);
+    work->parts = count > work->longest ? (count + work->longest - 1) / work->longest : 1;
+    q.count = count - (work->parts - 1) * work->longest;
+    if (work->call.what == COLLECTIVE_ALL_REDUCE)
+        q.algorithm = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
+    CHECK(take_plan(g, &q, &work->last));
+    if (work->parts == 1) return OK;
+    q.count = work->longest;
+    if (work->call.what == COLLECTIVE_ALL_REDUCE)
+        q.algorithm = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
+    return take_plan(g, &q, &work->full);
 }
 
 /* ---- running ---- */

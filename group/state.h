@@ -201,6 +201,7 @@ int look_for_deadlock(struct group *group, const char *call, uint64_t number, in
 /* plan_parts.c: finds or builds a plan, and holds it for a work. */
 int take_plan(struct group *group, const struct window_request *request, struct group_plan **out);
 struct window_request request_of(const struct group *group, const struct group_call *call);
+int plan_parts(struct work *work); /* its plans, and the number of parts; base: of a message's */
 int run_parts(struct runner *runner, struct work *work); /* all parts of a work */
 
 /* plan_parts.c: what the peers are told of a call. `text` is what told->what points to. */

@@ -3,7 +3,6 @@
  * in another thread. */
 #include <stdlib.h>
 
-#include "allreduce/select.h"
 #include "base/error.h"
 #include "group/state.h"
 
@@ -29,24 +28,6 @@ void leave_group(struct group *g) {
 }
 
 /* ---- issuing ---- */
-
-/* The plans and the number of parts. */
-static int plan_parts(struct work *work) {
-    struct group *g = work->group;
-    struct window_request q = request_of(g, &work->call);
-    size_t count = work->call.count;
-    work->longest = window_longest(&q);
-    work->parts = count > work->longest ? (count + work->longest - 1) / work->longest : 1;
-    q.count = count - (work->parts - 1) * work->longest;
-    if (work->call.what == COLLECTIVE_ALL_REDUCE)
-        q.algorithm = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
-    CHECK(take_plan(g, &q, &work->last));
-    if (work->parts == 1) return OK;
-    q.count = work->longest;
-    if (work->call.what == COLLECTIVE_ALL_REDUCE)
-        q.algorithm = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
-    return take_plan(g, &q, &work->full);
-}
 
 static uint64_t epochs_of(const struct work *work) {
     uint64_t full = work->full ? work->full->plan.epochs : 0;

@@ -275,8 +275,8 @@ int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
 /* ---- references ---- */
 struct owner *owner_find(duet_rpc *rpc, uint64_t rref); /* under the lock */
 struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type);
-void owner_ready(duet_rpc *rpc, struct owner *o);
-void owner_fail(duet_rpc *rpc, uint64_t rref, int code);
+/* The value exists, or this error says why it does not. */
+void owner_ready(duet_rpc *rpc, uint64_t rref, int code);
 int owner_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owner **out);
 void owner_free_all(duet_rpc *rpc);
 void life_emit(void *context, int to, const struct life_message *m);

@@ -24,20 +24,11 @@ struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type) {
     return o;
 }
 
-void owner_ready(duet_rpc *rpc, struct owner *o) {
-    pthread_mutex_lock(&rpc->lock);
-    o->ready = 1;
-    pthread_cond_broadcast(&rpc->changed);
-    pthread_mutex_unlock(&rpc->lock);
-}
-
-void owner_fail(duet_rpc *rpc, uint64_t rref, int code) {
+void owner_ready(duet_rpc *rpc, uint64_t rref, int code) {
     pthread_mutex_lock(&rpc->lock);
     struct owner *o = owner_find(rpc, rref);
-    if (o) {
-        o->failed = failures_of(code);
-        o->ready = 1;
-    }
+    if (o && code) o->failed = failures_of(code);
+    if (o) o->ready = 1;
     pthread_cond_broadcast(&rpc->changed);
     pthread_mutex_unlock(&rpc->lock);
 }

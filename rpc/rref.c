@@ -38,7 +38,7 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
         *out = NULL;
         return code;
     }
-    owner_ready(rpc, o);
+    owner_ready(rpc, o->rref, OK);
     return OK;
 }
 
@@ -50,7 +50,7 @@ int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, vo
     o->object = object;
     o->destroy = destroy;
     o->device = rpc->device;
-    owner_ready(rpc, o);
+    owner_ready(rpc, o->rref, OK);
     return OK;
 }
 
@@ -63,7 +63,7 @@ int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, 
     o->params = params;
     o->param = i;
     o->device = duet_tensor_device(duet_params_value(params, i));
-    owner_ready(rpc, o);
+    owner_ready(rpc, o->rref, OK);
     return OK;
 }
 

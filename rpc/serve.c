@@ -110,7 +110,7 @@ static int keep_result(duet_rpc_call *call, const struct message *m) {
     o->device = call->device;
     pthread_mutex_unlock(&call->rpc->lock);
     call->object = NULL;
-    owner_ready(call->rpc, o);
+    owner_ready(call->rpc, m->makes, OK);
     return OK;
 }
 
@@ -174,6 +174,6 @@ void serve_call(duet_rpc *rpc, struct message *m) {
         call.deadline = m->frame->came + (int64_t)(m->timeout / 10 * 9);
     message_begin(&call.answer, &(struct message){.kind = MESSAGE_ANSWER, .call = m->call});
     int code = m->wrong ? fail(m->wrong, "%s", m->why) : serve_on_device(&call, m);
-    if (m->makes && code) owner_fail(rpc, m->makes, code);
+    if (m->makes && code) owner_ready(rpc, m->makes, code);
     send_answer(&call, m, code);
 }

@@ -196,7 +196,7 @@ void comm_distant_begin(struct comm *comm, struct wait *wait,
 
 /* OK: still within the deadline. Else ERR_TIMEOUT or ERR_PEER. */
 int comm_distant_look(struct wait *wait);
-void comm_distant_end(struct wait *wait); /* zeroed is fine */
+void comm_distant_end(struct wait *wait); /* of any wait; zeroed is fine */
 
 /* For a wait that kept the deadline of comm_timeout_s by itself and has passed it: returns
  * ERR_TIMEOUT as comm_wait_flag would, or ERR_PEER if the job had failed before. `what`, if not

@@ -117,7 +117,7 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
     CHECK_GOTO(receive_all(comm, &wait, bytes, blob, all, fds), code, out);
     code = announced_by_all(comm);
 out:
-    whereabouts_end(&wait);
+    comm_distant_end(&wait);
     for (int r = 0; code && fds && r < comm->world; r++) {
         if (fds[r] >= 0) close(fds[r]);
         fds[r] = -1;

@@ -136,7 +136,7 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
         code = wait_poll(wait, &slice_ns);
         if (!code) sleep_on(comm, flag, epoch, slice_ns);
     }
-    whereabouts_end(wait);
+    comm_distant_end(wait);
     return code;
 }
 

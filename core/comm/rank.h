@@ -56,10 +56,9 @@ void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *
 /* A wait looks around at least once in it, and shows that its rank lives. */
 static const int64_t SLICE_NS = 50 * 1000000;
 
-/* whereabouts.c: shows others what this wait waits in; takes that back; asks; and warns once
+/* whereabouts.c: shows others what this wait waits in, until comm_distant_end; asks; and warns once
  * comm->warn_ns have passed. missing: "rank 1", "ranks 1, 2" or "". */
 void whereabouts_show(struct wait *wait, const char *where);
-void whereabouts_end(struct wait *wait);
 int whereabouts_waits(const struct comm *comm, int rank); /* 1: the rank shows a wait */
 void whereabouts_warn(struct wait *wait, const char *where, const char *missing);
 

@@ -170,8 +170,7 @@ static void turn_away(int socket, const char *text) {
 }
 
 /* A process has connected: is it a rank of this job? Then it gets the board. */
-static void receive_rank(struct comm *comm, struct job *job, const struct spot *spot, int socket,
-                         char *blob) {
+static void receive_rank(struct job *job, const struct spot *spot, int socket, char *blob) {
     struct wire_header header;
     char text[200];
     uint32_t world = 0;
@@ -204,7 +203,6 @@ static void receive_rank(struct comm *comm, struct job *job, const struct spot *
         return;
     }
     turn_away(socket, text);
-    (void)comm;
 }
 
 static int late(struct comm *comm, const struct job *job, const struct spot *spot) {
@@ -239,7 +237,7 @@ static int collect(struct comm *comm, struct job *job, const struct spot *spot, 
         int socket = poll(&polled, 1, LOOK_MS) > 0
                          ? above_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC))
                          : -1;
-        if (socket >= 0) receive_rank(comm, job, spot, socket, blob);
+        if (socket >= 0) receive_rank(job, spot, socket, blob);
         int gone = anybody_gone(job);
         if (gone)
             return fail(ERR_PEER,

@@ -199,10 +199,6 @@ int comm_distant_look(struct wait *wait) {
     return wait_poll(wait, &slice_ns);
 }
 
-void comm_distant_end(struct wait *wait) {
-    whereabouts_end(wait);
-}
-
 int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what) {
     struct wait wait;
     comm_distant_begin(comm, &wait, reason);

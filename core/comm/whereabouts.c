@@ -25,7 +25,7 @@ void whereabouts_show(struct wait *wait, const char *where) {
     __atomic_store_n(&card->since_ns, now_ns() - (wait->all - wait->left), __ATOMIC_RELEASE);
 }
 
-void whereabouts_end(struct wait *wait) {
+void comm_distant_end(struct wait *wait) {
     if (!wait->shown) return;
     struct card *card = &wait->comm->board->cards[wait->comm->rank];
     wait->shown = 0;
