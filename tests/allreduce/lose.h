@@ -54,13 +54,12 @@ static pid_t start_killer(const struct job *job) {
 /* On a busy machine a job with a short timeout may end before its ranks have made those calls: then
  * it runs again. */
 static void lose_a_rank(struct job *job, int n, struct launch_result *result) {
-    struct launch launch = {.world_size = n, .entry = endless_entry, .context = job};
     struct page *page = job->page;
     page->hit_ns = 0;
     for (int tries = 0; tries < 4 && !page->hit_ns; tries++) {
         memset(page, 0, sizeof *page);
         pid_t killer = start_killer(job);
-        cr_assert_neq(launch_ranks(&launch, result), OK);
+        cr_assert_neq(launch_all(n, endless_entry, job, result), OK);
         kill(killer, SIGKILL); /* where the victim was not hit it would still wait */
         cr_assert_eq(waitpid(killer, NULL, 0), killer);
     }

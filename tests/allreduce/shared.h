@@ -3,7 +3,6 @@
 #define TESTS_ALLREDUCE_SHARED_H
 
 #include <stdint.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,8 +10,7 @@
 #include "allreduce/reference.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/launch.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/ranks.h"
 
 static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
                                                       ALLREDUCE_DIRECT, ALLREDUCE_RING,
@@ -44,13 +42,6 @@ struct rank {
     float *data; /* device memory */
     size_t count;
 };
-
-static inline struct page *new_page(void) {
-    struct page *page =
-        mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(page != MAP_FAILED);
-    return page;
-}
 
 static inline int job_failed(void *comm) {
     return comm_check(comm);
@@ -84,10 +75,6 @@ static inline int rank_open(struct rank *r, struct job *job, size_t count) {
                         MEM_GRADS);
 }
 
-#if defined __SANITIZE_ADDRESS__
-int __lsan_do_recoverable_leak_check(void);
-#endif
-
 /* As a program's main ends: a failure is told to the job and to the page. Returns the exit
  * status. */
 static inline int rank_close(struct rank *r, int code) {
@@ -100,18 +87,7 @@ static inline int rank_close(struct rank *r, int code) {
     }
     device_close(r->device);
     comm_close(r->comm);
-#if defined __SANITIZE_ADDRESS__
-    if (__lsan_do_recoverable_leak_check()) return 99;
-#endif
-    return error_exit_status(code);
-}
-
-static inline void run_well(int ranks, int (*entry)(void *), struct job *job) {
-    struct launch launch = {.world_size = ranks, .entry = entry, .context = job};
-    struct launch_result result;
-    int code = launch_ranks(&launch, &result);
-    cr_assert(code == OK && result.exit_status == 0, "%d ranks: status %d: %s", ranks,
-              result.exit_status, error_message());
+    return rank_status(code);
 }
 
 /* The input of a rank: integers below 1000, exact in any order; or values of very different size

@@ -75,7 +75,7 @@ static int grid_entry(void *context) {
 Test(allreduce, grid, .timeout = 300) {
     static const int ranks[] = {1, 2, 3, 4, 5, 7, 8};
     for (int i = 0; i < 7; i++) {
-        struct job job = {.page = new_page(), .timeout_s = 60};
+        struct job job = {.page = share(sizeof(struct page)), .timeout_s = 60};
         if (test_short() && ranks[i] > 4) continue;
         run_well(ranks[i], grid_entry, &job);
     }
@@ -84,7 +84,8 @@ Test(allreduce, grid, .timeout = 300) {
 /* The same on devices that run everything as late as they may. */
 Test(allreduce, grid_on_late_devices, .timeout = 120) {
     for (int n = 1; n <= 3; n++) {
-        struct job job = {.page = new_page(), .timeout_s = 60, .kind = DEVICE_HOST_LATE};
+        struct job job = {
+            .page = share(sizeof(struct page)), .timeout_s = 60, .kind = DEVICE_HOST_LATE};
         run_well(n, grid_entry, &job);
     }
 }
@@ -168,8 +169,9 @@ static int row_entry(void *context) {
 
 Test(allreduce, a_hundred_calls_without_a_sync, .timeout = 120) {
     for (int n = 2; n <= 4; n++) {
-        struct job job = {
-            .page = new_page(), .timeout_s = 60, .kind = n == 3 ? DEVICE_HOST_LATE : DEVICE_HOST};
+        struct job job = {.page = share(sizeof(struct page)),
+                          .timeout_s = 60,
+                          .kind = n == 3 ? DEVICE_HOST_LATE : DEVICE_HOST};
         run_well(n, row_entry, &job);
         for (int r = 0; r < n; r++)
             cr_assert(job.page->calls[r] >= row_calls() * ALGORITHMS);
@@ -209,7 +211,7 @@ static int auto_entry(void *context) {
 
 Test(allreduce, auto_changes_algorithm_between_calls, .timeout = 60) {
     for (int n = 2; n <= 4; n++) {
-        struct job job = {.page = new_page(), .timeout_s = 50};
+        struct job job = {.page = share(sizeof(struct page)), .timeout_s = 50};
         run_well(n, auto_entry, &job);
     }
 }
@@ -287,7 +289,8 @@ static int traffic_entry(void *context) {
 Test(allreduce, spans_and_traffic_are_exact, .timeout = 60) {
     for (int n = 2; n <= 4; n++) {
         for (int a = 0; a < ALGORITHMS; a++) {
-            struct job job = {.page = new_page(), .timeout_s = 50, .algorithm = algorithms[a]};
+            struct job job = {
+                .page = share(sizeof(struct page)), .timeout_s = 50, .algorithm = algorithms[a]};
             run_well(n, traffic_entry, &job);
         }
     }

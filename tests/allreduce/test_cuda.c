@@ -76,7 +76,7 @@ static int grid_entry(void *context) {
 }
 
 static void run_grid(int n, int gpus) {
-    struct job job = {.page = new_page(), .timeout_s = 60, .kind = DEVICE_CUDA};
+    struct job job = {.page = share(sizeof(struct page)), .timeout_s = 60, .kind = DEVICE_CUDA};
     set_gpus(gpus);
     run_well(n, grid_entry, &job);
 }
@@ -242,7 +242,7 @@ static int row_entry(void *context) {
 }
 
 static void run_row(int n, int gpus) {
-    struct job job = {.page = new_page(), .timeout_s = 60, .kind = DEVICE_CUDA};
+    struct job job = {.page = share(sizeof(struct page)), .timeout_s = 60, .kind = DEVICE_CUDA};
     set_gpus(gpus);
     run_well(n, row_entry, &job);
 }

@@ -11,7 +11,7 @@ enum { EMULATED = 0 };
 #endif
 
 static void kill_each(int gpus) {
-    struct job job = {.page = new_page(), .kind = DEVICE_CUDA, .free_s = 3};
+    struct job job = {.page = share(sizeof(struct page)), .kind = DEVICE_CUDA, .free_s = 3};
     need_gpus(gpus);
     for (int a = 0; a < ALGORITHMS; a++) {
         job.algorithm = algorithms[a];
@@ -28,7 +28,7 @@ Test(allreduce_cuda_fail, a_killed_rank_with_a_gpu_each, .timeout = 120) {
 }
 
 static void stop_each(int gpus) {
-    struct job job = {.page = new_page(), .kind = DEVICE_CUDA, .free_s = 3};
+    struct job job = {.page = share(sizeof(struct page)), .kind = DEVICE_CUDA, .free_s = 3};
     need_gpus(gpus);
     for (int a = test_short(); a < ALGORITHMS; a += 1 + test_short()) {
         job.algorithm = algorithms[a];
@@ -74,9 +74,8 @@ static int close_all(struct rank *r, struct allreduce *ar, int code) {
 }
 
 static const char *wait_in_vain(struct job *job, int (*entry)(void *)) {
-    struct launch launch = {.world_size = 2, .entry = entry, .context = job};
     struct launch_result result;
-    cr_assert_neq(launch_ranks(&launch, &result), OK);
+    cr_assert_neq(launch_all(2, entry, job, &result), OK);
     cr_assert_eq(job->page->code[0], ERR_TIMEOUT, "%s: %d: %s",
                  allreduce_algorithm_name(job->algorithm), job->page->code[0], job->page->text[0]);
     return job->page->text[0];
@@ -106,8 +105,10 @@ Test(allreduce_cuda_fail, a_kernel_keeps_the_deadline_by_itself, .timeout = 120)
     static const enum allreduce_algorithm some[] = {ALLREDUCE_RING, ALLREDUCE_ONESHOT};
     need_gpus(2);
     for (int a = 0; a < 2; a++) {
-        struct job job = {
-            .page = new_page(), .algorithm = some[a], .timeout_s = 1.5, .kind = DEVICE_CUDA};
+        struct job job = {.page = share(sizeof(struct page)),
+                          .algorithm = some[a],
+                          .timeout_s = 1.5,
+                          .kind = DEVICE_CUDA};
         const char *text = wait_in_vain(&job, patient_entry),
                    *name = allreduce_algorithm_name(some[a]);
         cr_assert(strstr(text, "rank 0: allreduce (") && strstr(text, name) &&
@@ -136,8 +137,10 @@ static int long_call_entry(void *context) {
 }
 
 Test(allreduce_cuda_fail, a_long_call_is_interrupted_while_it_is_enqueued, .timeout = 60) {
-    struct job job = {
-        .page = new_page(), .algorithm = ALLREDUCE_RING, .timeout_s = 1.5, .kind = DEVICE_CUDA};
+    struct job job = {.page = share(sizeof(struct page)),
+                      .algorithm = ALLREDUCE_RING,
+                      .timeout_s = 1.5,
+                      .kind = DEVICE_CUDA};
     need_gpus(1);
     const char *text = wait_in_vain(&job, long_call_entry);
     cr_assert(strstr(text, "bucket 3 step 118: no word from rank 1 after 1.5 s"), "%s", text);
@@ -169,7 +172,7 @@ static int ahead_entry(void *context) {
 Test(allreduce_cuda_fail, the_host_stays_two_steps_ahead, .timeout = 60) {
     need_gpus(2);
     for (int gpus = 1; gpus <= 2; gpus++) {
-        struct job job = {.page = new_page(),
+        struct job job = {.page = share(sizeof(struct page)),
                           .algorithm = ALLREDUCE_FUSED,
                           .timeout_s = 1.5,
                           .kind = DEVICE_CUDA};
@@ -197,13 +200,12 @@ static int leaver_entry(void *context) {
 Test(allreduce_cuda_fail, a_rank_that_has_left_is_named_at_once, .timeout = 60) {
     need_gpus(2);
     for (int form = 0; form < 2 + EMULATED; form++) { /* stepwise, spin, staged */
-        struct job job = {.page = new_page(), .timeout_s = 30, .kind = DEVICE_CUDA};
-        struct launch launch = {.world_size = 2, .entry = leaver_entry, .context = &job};
+        struct job job = {.page = share(sizeof(struct page)), .timeout_s = 30, .kind = DEVICE_CUDA};
         struct launch_result result;
         int64_t start = now_ns();
         set_gpus(form == 0 ? 1 : 2);
         set_peers(form < 2 ? "1" : "0");
-        cr_assert_neq(launch_ranks(&launch, &result), OK);
+        cr_assert_neq(launch_all(2, leaver_entry, &job, &result), OK);
         cr_assert_eq(job.page->code[0], ERR_PEER, "%s", job.page->text[0]);
         cr_assert(strstr(job.page->text[0], "rank 1 has left"), "%s", job.page->text[0]);
         cr_assert(now_ns() - start < 10 * 1000000000ll);
@@ -220,12 +222,11 @@ static int init_entry(void *context) {
 
 static void init_fails(int gpus, const char *variable, const char *value, const char *words,
                        const char *more) {
-    struct job job = {.page = new_page(), .timeout_s = 20, .kind = DEVICE_CUDA};
-    struct launch launch = {.world_size = 2, .entry = init_entry, .context = &job};
+    struct job job = {.page = share(sizeof(struct page)), .timeout_s = 20, .kind = DEVICE_CUDA};
     struct launch_result result;
     set_gpus(gpus);
     setenv(variable, value, 1);
-    int code = launch_ranks(&launch, &result);
+    int code = launch_all(2, init_entry, &job, &result);
     unsetenv(variable);
     cr_assert_neq(code, OK, "%s=%s", variable, value);
     cr_assert(strstr(error_message(), words) && strstr(error_message(), more), "%s=%s: %s",
@@ -287,7 +288,7 @@ Test(allreduce_cuda_fail, spans_traffic_and_memory_are_exact, .timeout = 120) {
     need_gpus(3);
     for (int gpus = 1; gpus <= 3; gpus += 2)
         for (int a = 0; a < ALGORITHMS; a++) {
-            struct job job = {.page = new_page(),
+            struct job job = {.page = share(sizeof(struct page)),
                               .timeout_s = 50,
                               .kind = DEVICE_CUDA,
                               .algorithm = algorithms[a]};

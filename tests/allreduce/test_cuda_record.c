@@ -86,8 +86,10 @@ static void run_recorded(int gpus) {
     static const enum allreduce_algorithm some[] = {ALLREDUCE_ONESHOT, ALLREDUCE_TREE};
     need_gpus(gpus);
     for (int a = 0; a < 2; a++) {
-        struct job job = {
-            .page = new_page(), .timeout_s = 60, .kind = DEVICE_CUDA, .algorithm = some[a]};
+        struct job job = {.page = share(sizeof(struct page)),
+                          .timeout_s = 60,
+                          .kind = DEVICE_CUDA,
+                          .algorithm = some[a]};
         run_well(2, recorded_entry, &job);
     }
 }

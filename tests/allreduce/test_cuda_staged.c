@@ -59,7 +59,7 @@ static int choice_entry(void *context) {
 }
 
 static void expect_choice(int n, int any_order, const char *name, const char *text) {
-    struct job job = {.page = new_page(), .timeout_s = 60, .kind = DEVICE_CUDA};
+    struct job job = {.page = share(sizeof(struct page)), .timeout_s = 60, .kind = DEVICE_CUDA};
     expected_name = name, expected_text = text, expected_any_order = any_order;
     run_well(n, choice_entry, &job);
 }
@@ -96,7 +96,7 @@ Test(allreduce_cuda_staged, all_ranks_choose_alike, .timeout = 60) {
 /* ---- failures ---- */
 
 Test(allreduce_cuda_staged, a_killed_rank_is_blamed, .timeout = 120) {
-    struct job job = {.page = new_page(), .kind = DEVICE_CUDA, .free_s = 3};
+    struct job job = {.page = share(sizeof(struct page)), .kind = DEVICE_CUDA, .free_s = 3};
     out_of_reach(2); /* three ranks: two share a GPU */
     for (int a = 0; a < ALGORITHMS; a++) {
         job.algorithm = algorithms[a];
@@ -105,7 +105,7 @@ Test(allreduce_cuda_staged, a_killed_rank_is_blamed, .timeout = 120) {
 }
 
 Test(allreduce_cuda_staged, a_stopped_rank_is_named_at_the_deadline, .timeout = 120) {
-    struct job job = {.page = new_page(), .kind = DEVICE_CUDA, .free_s = 3};
+    struct job job = {.page = share(sizeof(struct page)), .kind = DEVICE_CUDA, .free_s = 3};
     out_of_reach(2);
     for (int a = test_short(); a < ALGORITHMS; a += 1 + test_short()) {
         job.algorithm = algorithms[a];
@@ -147,7 +147,7 @@ static int accounts_entry(void *context) {
 }
 
 Test(allreduce_cuda_staged, spans_traffic_and_memory_are_exact, .timeout = 60) {
-    struct job job = {.page = new_page(), .timeout_s = 50, .kind = DEVICE_CUDA};
+    struct job job = {.page = share(sizeof(struct page)), .timeout_s = 50, .kind = DEVICE_CUDA};
     out_of_reach(2);
     run_well(2, accounts_entry, &job);
 }
@@ -172,7 +172,7 @@ static int values_entry(void *context) {
 
 /* Rank 0's values go to ranks on GPUs that reach its own by import, to others through the host. */
 Test(allreduce_cuda_staged, every_rank_starts_with_the_values_of_rank_0, .timeout = 60) {
-    struct job job = {.page = new_page(), .timeout_s = 50, .kind = DEVICE_CUDA};
+    struct job job = {.page = share(sizeof(struct page)), .timeout_s = 50, .kind = DEVICE_CUDA};
     out_of_reach(2);
     run_well(2, values_entry, &job);
     run_well(4, values_entry, &job);

@@ -4,7 +4,7 @@
 /* Survivors know within a second; busy machines and sanitizers get five. If they only noticed by
  * the deadline, it would be 60. */
 Test(allreduce_fail, survivors_of_a_killed_rank_know_at_once, .timeout = 120) {
-    struct job job = {.page = new_page(), .free_s = 5};
+    struct job job = {.page = share(sizeof(struct page)), .free_s = 5};
     for (int a = 0; a < ALGORITHMS; a++)
         for (int victim = 0; victim < 3; victim++) {
             job.algorithm = algorithms[a];
@@ -13,7 +13,8 @@ Test(allreduce_fail, survivors_of_a_killed_rank_know_at_once, .timeout = 120) {
 }
 
 Test(allreduce_fail, a_stopped_rank_is_named_at_the_deadline, .timeout = 120) {
-    struct job job = {.page = new_page(), .free_s = 1}; /* not the 1.5 s of a deadline */
+    struct job job = {.page = share(sizeof(struct page)),
+                      .free_s = 1}; /* not the 1.5 s of a deadline */
     for (int a = 0; a < ALGORITHMS; a++) {
         job.algorithm = algorithms[a];
         stop_one(&job);
@@ -39,10 +40,10 @@ static int disagree_entry(void *context) {
 Test(allreduce_fail, ranks_that_disagree_are_told, .timeout = 30) {
     static const char *const words[] = {"ring", "slice", "10"};
     for (int what = 0; what < 3; what++) {
-        struct job job = {.page = new_page(), .victim = what, .timeout_s = 20};
-        struct launch launch = {.world_size = 3, .entry = disagree_entry, .context = &job};
+        struct job job = {.page = share(sizeof(struct page)), .victim = what, .timeout_s = 20};
         struct launch_result result;
-        cr_assert_eq(launch_ranks(&launch, &result), ERR_USAGE, "%d: %s", what, error_message());
+        cr_assert_eq(launch_all(3, disagree_entry, &job, &result), ERR_USAGE, "%d: %s", what,
+                     error_message());
         cr_assert_eq(result.exit_status, 2);
         cr_assert(strstr(error_message(), words[what]), "%s", error_message());
     }

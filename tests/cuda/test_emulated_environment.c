@@ -42,7 +42,7 @@ static void doctor_says(const char *name, enum finding_state state, const char *
 
 /* In one hardware queue the write that ends a wait would stand behind the wait. */
 Test(emulated_environment, one_hardware_queue, .timeout = 120) {
-    struct job job = {.page = new_page(), .kind = DEVICE_CUDA, .free_s = 3};
+    struct job job = {.page = share(sizeof(struct page)), .kind = DEVICE_CUDA, .free_s = 3};
     set_gpus(1);
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
     job.algorithm = ALLREDUCE_RING;

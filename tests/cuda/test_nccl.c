@@ -40,7 +40,7 @@ static void use_gpus(int gpus) {
 }
 
 static struct job job_of(double timeout_s) {
-    return (struct job){.page = new_page(),
+    return (struct job){.page = share(sizeof(struct page)),
                         .kind = DEVICE_CUDA,
                         .algorithm = ALLREDUCE_NCCL,
                         .timeout_s = timeout_s};
@@ -240,10 +240,9 @@ static int init_entry(void *context) {
 }
 
 static void refused(int ranks, struct job *job, int code, const char *words) {
-    struct launch launch = {.world_size = ranks, .entry = init_entry, .context = job};
     struct launch_result result;
     int64_t start = now_ns();
-    cr_assert_neq(launch_ranks(&launch, &result), OK, "not refused");
+    cr_assert_neq(launch_all(ranks, init_entry, job, &result), OK, "not refused");
     cr_assert_eq(result.exit_status, error_exit_status(code), "status %d: %s", result.exit_status,
                  error_message());
     cr_assert_not_null(strstr(error_message(), words), "'%s' lacks '%s'", error_message(), words);
@@ -315,9 +314,8 @@ static int endless_entry(void *context) {
 }
 
 static struct launch_result endless(int ranks, struct job *job) {
-    struct launch launch = {.world_size = ranks, .entry = endless_entry, .context = job};
     struct launch_result result;
-    cr_assert_neq(launch_ranks(&launch, &result), OK);
+    cr_assert_neq(launch_all(ranks, endless_entry, job, &result), OK);
     return result;
 }
 

@@ -8,17 +8,13 @@
 #ifndef TESTS_DDP_JOB_H
 #define TESTS_DDP_JOB_H
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "comm/launch.h"
 #include "ddp/ddp.h"
 #include "models/replica.h"
 #include "tests/ddp/indices.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/ranks.h"
 
 enum { WORLD_MOST = 4, STEPS_MOST = 8, PIXELS = 28 * 28, PARAMS_MOST = 16 };
 
@@ -64,12 +60,6 @@ struct worker {
     float *pixels;
     int32_t *labels;
 };
-
-static inline void *share(size_t bytes) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(memory != MAP_FAILED);
-    return memory;
-}
 
 static inline struct job job_default(void) {
     struct job job = {.world = 2,
@@ -262,9 +252,8 @@ static inline int run_rank(void *context) {
 /* Launches `entry` on every rank; job->out is made here, and freed by job_end. */
 static inline int job_run(struct job *job, int (*entry)(void *context),
                           struct launch_result *result) {
-    struct launch launch = {.world_size = job->world, .entry = entry, .context = job};
     job->out = share(WORLD_MOST * sizeof *job->out);
-    return launch_ranks(&launch, result);
+    return launch_all(job->world, entry, job, result);
 }
 
 static inline void job_end(struct job *job) {

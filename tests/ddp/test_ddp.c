@@ -93,7 +93,7 @@ static void judge_free(struct judge *judge) {
 
 /* ---- running a job and looking at its gradients ---- */
 
-static void run_well(struct job *job) {
+static void run_job_well(struct job *job) {
     struct launch_result result;
     int code = job_run(job, run_rank, &result);
     cr_assert_eq(code, OK, "%d ranks, %s: %s", job->world,
@@ -141,7 +141,7 @@ static void judge_job(struct job *job, const enum allreduce_algorithm *algorithm
     for (int a = 0; a < count; a++) {
         job->config.algorithm = algorithms[a];
         memset(job->grads, 0xff, bytes);
-        run_well(job);
+        run_job_well(job);
         if (a == 0) judge_run(&judge, job);
         expect_replicas_equal(job);
         if (job->world <= 2 || allreduce_keeps_order(algorithms[a]) ||
@@ -244,7 +244,7 @@ Test(ddp, one_bucket_first_then_rebuilt_in_ready_order, .timeout = 60) {
     for (int world = 1; world <= 3; world += 2) {
         struct job job = job_default();
         job.world = world;
-        run_well(&job);
+        run_job_well(&job);
         for (int r = 0; r < world; r++) {
             const struct rank_out *out = &job.out[r];
             cr_assert_str_eq(out->sizes[0], "210600");
@@ -262,7 +262,7 @@ Test(ddp, buckets_are_not_rebuilt_where_parameters_may_be_unused, .timeout = 60)
     job.hidden[0] = job.hidden[1] = 32;
     job.config.find_unused = 1;
     job.config.bucket_cap_mb = 0.004; /* 4194 bytes */
-    run_well(&job);
+    run_job_well(&job);
     for (int which = 0; which < 2; which++) {
         cr_assert_str_eq(job.out[1].sizes[which], "1448, 4224, 100352");
         cr_assert_str_eq(job.out[1].indices[which], "5 4 3, 2 1, 0");
@@ -280,7 +280,7 @@ Test(ddp, all_ranks_start_from_rank_0s_values, .timeout = 60) {
     size_t bytes = WORLD_MOST * judge.elements * sizeof(float);
     job.elements = judge.elements;
     job.first_values = share(bytes);
-    run_well(&job);
+    run_job_well(&job);
     judge_run(&judge, &job);
     for (int r = 0; r < job.world; r++)
         cr_assert(!memcmp(job.first_values + (size_t)r * job.elements, judge.values,
@@ -304,7 +304,7 @@ Test(ddp, the_same_virtual_devices_on_any_number_of_ranks, .timeout = 60) {
         job.v = 4;
         job.world = worlds[i];
         job.last_batch = 5;
-        run_well(&job);
+        run_job_well(&job);
         expect_replicas_equal(&job);
         if (i == 0) memcpy(hashes, job.out[0].hashes, sizeof hashes);
         cr_assert(!memcmp(hashes, job.out[0].hashes, sizeof hashes), "%d ranks differ from one",
@@ -327,7 +327,7 @@ Test(ddp, late_devices_give_the_same_bits, .timeout = 60) {
             job.kind = c == PROMPT ? DEVICE_HOST : DEVICE_HOST_LATE;
             job.comm_first = c == LATE_COMM_FIRST;
             job.one_looks = c == LATE_ONE_LOOKS;
-            run_well(&job);
+            run_job_well(&job);
             expect_replicas_equal(&job);
             if (c == PROMPT) memcpy(hashes, job.out[0].hashes, sizeof hashes);
             cr_assert(!memcmp(hashes, job.out[0].hashes, sizeof hashes),

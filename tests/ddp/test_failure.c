@@ -315,12 +315,11 @@ static struct doomed doom_once(int world, int when, int signal, double timeout_s
     struct doomed doomed = {
         .job = job_default(), .when = when, .signal = signal, .killed_ns = share(sizeof(int64_t))};
     struct launch_result result;
-    struct launch launch = {.world_size = world, .entry = run_doomed, .context = &doomed};
     doomed.job.world = world;
     doomed.job.steps = AFTER_IT + 1;
     doomed.job.timeout_s = timeout_s;
     doomed.job.out = share(WORLD_MOST * sizeof *doomed.job.out);
-    cr_assert_neq(launch_ranks(&launch, &result), OK);
+    cr_assert_neq(launch_all(world, run_doomed, &doomed, &result), OK);
     cr_assert_eq(result.exit_status, signal ? 128 + signal : 1, "status %d: %s", result.exit_status,
                  error_message());
     return doomed;

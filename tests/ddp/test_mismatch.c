@@ -163,11 +163,10 @@ static int run_bare(void *context) {
 
 static void misbehave(enum mischief mischief, int debug, const char *one, const char *other) {
     struct bare bare = {.job = {.world = 3, .debug = debug}, .mischief = mischief};
-    struct launch launch = {.world_size = 3, .entry = run_bare, .context = &bare};
     struct launch_result result;
     bare.job.out = share(WORLD_MOST * sizeof *bare.job.out);
     int64_t start = now_ns();
-    int code = launch_ranks(&launch, &result);
+    int code = launch_all(3, run_bare, &bare, &result);
     double took = (double)(now_ns() - start) * 1e-9;
     cr_assert_neq(code, OK, "mischief %d, debug %d: the job ended well", mischief, debug);
     cr_assert_lt(took, 20.0, "mischief %d, debug %d took %.1f s", mischief, debug, took);

@@ -107,9 +107,8 @@ static struct watched watch(const struct job *job) {
     watched.job.spans = 1;
     watched.moments = share((size_t)(job->world * job->steps) * sizeof *watched.moments);
     watched.job.out = share(WORLD_MOST * sizeof *job->out);
-    struct launch launch = {.world_size = job->world, .entry = run_watched, .context = &watched};
     struct launch_result result;
-    cr_assert_eq(launch_ranks(&launch, &result), OK, "%s", error_message());
+    cr_assert_eq(launch_all(job->world, run_watched, &watched, &result), OK, "%s", error_message());
     return watched;
 }
 

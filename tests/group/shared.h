@@ -3,15 +3,13 @@
 #define TESTS_GROUP_SHARED_H
 
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/launch.h"
 #include "group/group.h"
 #include "tests/group/expected.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/ranks.h"
 
 /* What ranks tell the test, in memory that all of them share. */
 struct page {
@@ -20,30 +18,12 @@ struct page {
     int counter; /* atomic */
 };
 
-static inline struct page *new_page(void) {
-    struct page *page =
-        mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(page != MAP_FAILED);
-    return page;
-}
-
 /* Runs `entry`, which returns an exit status, in n ranks. */
 static inline struct launch_result run_ranks(int n, int (*entry)(void *), void *context) {
-    struct launch launch = {.world_size = n, .entry = entry, .context = context};
     struct launch_result result;
-    launch_ranks(&launch, &result);
+    launch_all(n, entry, context, &result);
     return result;
 }
-
-static inline void run_well(int n, int (*entry)(void *), void *context) {
-    struct launch_result result = run_ranks(n, entry, context);
-    cr_assert_eq(result.exit_status, 0, "%d ranks: status %d: %s", n, result.exit_status,
-                 error_message());
-}
-
-#if defined __SANITIZE_ADDRESS__
-int __lsan_do_recoverable_leak_check(void);
-#endif
 
 /* The end of a rank: its status, and its message where it failed. */
 static inline int end_rank(struct group *group, struct page *page, int code) {
@@ -54,10 +34,7 @@ static inline int end_rank(struct group *group, struct page *page, int code) {
     }
     if (code && !page) fprintf(stderr, "rank %d: %s\n", rank, error_message());
     group_close(group);
-#if defined __SANITIZE_ADDRESS__
-    if (__lsan_do_recoverable_leak_check()) return 99;
-#endif
-    return error_exit_status(code);
+    return rank_status(code);
 }
 
 /* One call in the group, with inputs made of e->seed, and its judgement. in_place: where input and

@@ -134,7 +134,7 @@ static int fault_entry(void *context) {
 
 /* Runs the fault over three ranks; the job's text must hold both words, or the second pair. */
 static void must_say(enum kind kind, double timeout_s, const char *one, const char *two) {
-    struct fault f = {new_page(), kind, timeout_s};
+    struct fault f = {share(sizeof(struct page)), kind, timeout_s};
     struct launch_result result = run_ranks(3, fault_entry, &f);
     const char *text = error_message();
     cr_assert(result.exit_status != 0, "fault %d is not found", kind);
@@ -197,7 +197,7 @@ static int monitored_entry(void *context) {
 
 Test(group_fail, monitored_barrier_names_all_missing_ranks, .timeout = 60) {
     for (int all = 0; all < 2; all++) {
-        struct fault f = {.page = new_page(), .kind = all};
+        struct fault f = {.page = share(sizeof(struct page)), .kind = all};
         cr_assert(run_ranks(4, monitored_entry, &f).exit_status == 1);
         cr_assert(strstr(error_message(), all ? "[Rank 0]: Ranks 1, 3 failed to pass "
                                                 "monitoredBarrier #4 in 300 ms"
@@ -231,7 +231,7 @@ static int misuse_entry(void *context) {
 }
 
 Test(group_fail, misuse_is_refused_and_harmless, .timeout = 30) {
-    struct page *page = new_page();
+    struct page *page = share(sizeof(struct page));
     struct launch_result result = run_ranks(2, misuse_entry, page);
     cr_assert_eq(result.exit_status, 0, "%s; %s", page->text[0], page->text[1]);
 }

@@ -390,7 +390,7 @@ Test(mailbox, faults_are_told, .timeout = 60) {
         "recv #2 from rank 1: it sent 4 elements of float32, and 2 of float32 are expected",
         "recv #1: no word from rank 1 after 0.5 s"};
     for (int kind = 0; kind < 2; kind++) {
-        struct fault f = {new_page(), kind};
+        struct fault f = {share(sizeof(struct page)), kind};
         run_ranks(2, faulty_entry, &f);
         cr_assert(f.page->code[0] && strstr(f.page->text[0], texts[kind]), "%s", f.page->text[0]);
     }

@@ -176,7 +176,7 @@ static int disagree_entry(void *context) {
 }
 
 Test(uneven, a_rank_that_expects_another_length_is_named, .timeout = 60) {
-    struct page *page = new_page();
+    struct page *page = share(sizeof(struct page));
     cr_assert_neq(run_ranks(3, disagree_entry, page).exit_status, 0);
     int told = 0;
     for (int r = 0; r < 3; r++) {
@@ -215,7 +215,8 @@ static int lone_entry(void *context) {
 Test(uneven, split_sizes_on_some_ranks_alone_fail_on_each, .timeout = 120) {
     static const enum collective rooted[] = {COLLECTIVE_GATHER, COLLECTIVE_SCATTER};
     for (int i = 0; i < 8; i++) {
-        struct lone lone = {rooted[i % 2], i / 2 % 2, i / 4 ? 10000 : 3, new_page()};
+        struct lone lone = {rooted[i % 2], i / 2 % 2, i / 4 ? 10000 : 3,
+                            share(sizeof(struct page))};
         cr_assert_neq(run_ranks(3, lone_entry, &lone).exit_status, 0);
         for (int r = 0; r < 3; r++)
             cr_expect(lone.page->code[r] && strstr(lone.page->text[r], "give them on all ranks"),

@@ -4,13 +4,12 @@
 #include "syncbn/syncbn.h"
 
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "comm/launch.h"
 #include "tests/golden/golden.h"
 #include "tests/harness/gpus.h"
+#include "tests/harness/ranks.h"
 
 /* Results are of the order of 1 to 10, kept in float with sums in double: 3e-7 was measured. */
 static const double TOLERANCE = 1e-6;
@@ -184,20 +183,6 @@ static int rank_main(void *context) {
     return error_exit_status(code);
 }
 
-static struct page *new_page(void) {
-    struct page *page =
-        mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(page != MAP_FAILED);
-    return page;
-}
-
-static void run_ranks(struct job *job, int ranks) {
-    struct launch launch = {.world_size = ranks, .entry = rank_main, .context = job};
-    struct launch_result result;
-    int code = launch_ranks(&launch, &result);
-    cr_assert(code == OK && result.exit_status == 0, "%d ranks: %s", ranks, error_message());
-}
-
 static void run_alone(struct job *job) {
     struct bed b = {0};
     int code = open_bed(&b, job);
@@ -216,11 +201,11 @@ static void check_splits(enum device_kind kind) {
         int ranks, n[MOST_SEGMENTS];
     } splits[] = {{2, {4, 4}}, {2, {5, 3}}, {3, {5, 2, 1}}, {2, {8, 0}}};
     for (int i = 0; i < 4; i++) {
-        struct page *page = new_page(), *alone = new_page();
+        struct page *page = share(sizeof(struct page)), *alone = share(sizeof(struct page));
         struct job job = {.page = page, .kind = kind, .training = 1, .victim = -1};
         job.segments = splits[i].ranks;
         memcpy(job.n, splits[i].n, sizeof job.n);
-        run_ranks(&job, splits[i].ranks);
+        run_well(splits[i].ranks, rank_main, &job);
         near(page->y, "whole_y", SAMPLES * SAMPLE);
         near(page->dx, "whole_dx", SAMPLES * SAMPLE);
         for (int r = 1; r < splits[i].ranks; r++)
@@ -266,7 +251,7 @@ Test(syncbn, splits_equal_the_whole_batch_on_a_shared_gpu, .timeout = 240) {
 
 /* Four virtual devices on 1, 2 and 4 ranks. */
 Test(syncbn, bits_do_not_depend_on_the_number_of_ranks, .timeout = 60) {
-    struct page *one = new_page();
+    struct page *one = share(sizeof(struct page));
     struct job job = {.page = one,
                       .kind = DEVICE_HOST,
                       .segments = 4,
@@ -275,8 +260,8 @@ Test(syncbn, bits_do_not_depend_on_the_number_of_ranks, .timeout = 60) {
                       .victim = -1};
     run_alone(&job);
     for (int ranks = 2; ranks <= 4; ranks *= 2) {
-        struct page *many = job.page = new_page();
-        run_ranks(&job, ranks);
+        struct page *many = job.page = share(sizeof(struct page));
+        run_well(ranks, rank_main, &job);
         cr_assert_arr_eq(one->y, many->y, sizeof one->y, "y on %d ranks", ranks);
         cr_assert_arr_eq(one->dx, many->dx, sizeof one->dx, "dx on %d ranks", ranks);
         for (int r = 0; r < ranks; r++)
@@ -288,13 +273,13 @@ Test(syncbn, bits_do_not_depend_on_the_number_of_ranks, .timeout = 60) {
 
 /* Eval is plain BatchNorm: running statistics, and no rank waits for another. */
 Test(syncbn, eval_needs_no_other_rank, .timeout = 60) {
-    struct job job = {.page = new_page(),
+    struct job job = {.page = share(sizeof(struct page)),
                       .kind = DEVICE_HOST,
                       .segments = 2,
                       .n = {5, 3},
                       .training = 0,
                       .victim = -1};
-    run_ranks(&job, 2);
+    run_well(2, rank_main, &job);
     for (int i = 0; i < SAMPLES * SAMPLE; i++) {
         int c = i / PIXELS % CHANNELS;
         double want =
@@ -307,15 +292,14 @@ Test(syncbn, eval_needs_no_other_rank, .timeout = 60) {
 
 /* A rank that dies between forward and backward ends the job long before its deadline. */
 Test(syncbn, a_dead_rank_ends_the_job, .timeout = 25) {
-    struct job job = {.page = new_page(),
+    struct job job = {.page = share(sizeof(struct page)),
                       .kind = DEVICE_HOST,
                       .segments = 3,
                       .n = {3, 3, 2},
                       .training = 1,
                       .victim = 1};
-    struct launch launch = {.world_size = 3, .entry = rank_main, .context = &job};
     struct launch_result result;
-    cr_assert_neq(launch_ranks(&launch, &result), OK);
+    cr_assert_neq(launch_all(3, rank_main, &job, &result), OK);
     cr_assert_eq(result.rank, 1);
     cr_assert(strstr(error_message(), "rank 1"), "%s", error_message());
     munmap(job.page, sizeof *job.page);

@@ -3,7 +3,6 @@
 #define TESTS_COMM_SHARED_H
 
 #include <errno.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,8 +11,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "comm/comm.h"
-#include "comm/launch.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/ranks.h"
 
 /* What ranks report to the test, in memory that is shared over fork. */
 struct page {
@@ -32,9 +30,7 @@ struct job_case {
 };
 
 static inline struct page *new_page(void) {
-    struct page *page =
-        mmap(NULL, sizeof(struct page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(page != MAP_FAILED);
+    struct page *page = share(sizeof *page);
     for (int r = 0; r < MAX_DEVICES; r++)
         page->codes[r] = -1;
     return page;
@@ -78,16 +74,9 @@ static inline struct comm *join(const struct job_case *test) {
 }
 
 /* Leaves the job; returns the rank's exit status. Under AddressSanitizer a leak is a failure. */
-#if defined __SANITIZE_ADDRESS__
-int __lsan_do_recoverable_leak_check(void);
-enum { LEAKED = 99 }; /* exit status */
-#endif
 static inline int end_rank(struct comm *comm, int code) {
     comm_close(comm);
-#if defined __SANITIZE_ADDRESS__
-    if (__lsan_do_recoverable_leak_check()) return LEAKED;
-#endif
-    return error_exit_status(code);
+    return rank_status(code);
 }
 
 /* What a rank's main does with a failure: it reports it to the launcher (and here to the test's
@@ -102,18 +91,9 @@ static inline int fail_rank(struct comm *comm, struct page *page, int code) {
 
 static inline struct launch_result run_ranks(int ranks, int (*entry)(void *), struct job_case *test,
                                              int *code) {
-    struct launch launch = {.world_size = ranks, .entry = entry, .context = test};
     struct launch_result result;
-    *code = launch_ranks(&launch, &result);
+    *code = launch_all(ranks, entry, test, &result);
     return result;
-}
-
-/* Runs a job that must succeed. */
-static inline void run_well(int ranks, int (*entry)(void *), struct job_case *test) {
-    int code;
-    struct launch_result result = run_ranks(ranks, entry, test, &code);
-    cr_assert(code == OK && result.exit_status == 0 && result.rank == -1, "%d ranks: status %d: %s",
-              ranks, result.exit_status, error_message());
 }
 
 /* Checks inside a rank. The text of one that fails becomes the job's error, which run_well
