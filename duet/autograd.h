@@ -109,13 +109,10 @@ int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *p
  * arguments live as long as the tape. NULL: it is no float tensor; the tape has the error. */
 duet_var *duet_autograd_arg(duet_tape *tape, duet_rpc_call *call, int i);
 
-/* The context of the call that a function runs in; NULL: none. It belongs to the caller. */
-duet_autograd_context *duet_autograd_context_of(duet_rpc_call *call);
-
 /* The tensor, such as an input, belongs to the tape from now on and lives as long. */
 int duet_autograd_keep(duet_tape *tape, duet_tensor *tensor);
 
-/* duet_rpc_sync, duet_rpc_async, duet_rref_sync and duet_rref_async with vars. Float tensors in the
+/* duet_rpc_sync, duet_rpc_async and duet_rref_sync with vars. Float tensors in the
  * result are vars of `tape`; with async, from duet_future_wait on. Only these calls are recorded,
  * and those of duet_autograd_remote: what duet_rpc_sync and duet_rref_to_here bring is a tensor. */
 int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
@@ -126,9 +123,6 @@ int duet_autograd_async(duet_future **out, duet_tape *tape, const char *to, cons
 int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method,
                             const struct duet_rpc_value *args, int count, double timeout_s,
                             struct duet_rpc_value *result);
-int duet_autograd_rref_async(duet_future **out, duet_tape *tape, duet_rref *rref,
-                             const char *method, const struct duet_rpc_value *args, int count,
-                             double timeout_s);
 
 /* duet_remote: the result stays there, with its tape, until duet_autograd_to_here brings it. */
 int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,

@@ -249,33 +249,20 @@ int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, vo
 int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i);
 void duet_rref_free(duet_rref *rref); /* the value goes with the last reference anywhere */
 
-/* owner: its rank; is_owner: is that duet_rpc_rank(rpc, NULL)? confirmed 1: the owner knows of it.
- * wait: until the value exists. */
+/* owner: its rank; is_owner: is that duet_rpc_rank(rpc, NULL)? wait: until the value exists. */
 int duet_rref_owner(const duet_rref *rref);
-int duet_rref_confirmed(const duet_rref *rref);
 int duet_rref_wait(duet_rref *rref, double timeout_s);
 
 /* A copy of the value. local_value, on the owner alone: the value itself, which stays the
- * reference's; object: the object behind it. */
+ * reference's. */
 int duet_rref_to_here(duet_rref *rref, double timeout_s, struct duet_rpc_value *value);
 int duet_rref_local_value(duet_rref *rref, const struct duet_rpc_value **value);
-int duet_rref_local_object(duet_rref *rref, void **object);
 
-/* The proxies rpc_sync(), rpc_async() and remote(): a method of the object, on its owner. */
+/* The proxies rpc_sync() and rpc_async(): a method of the object, on its owner. */
 int duet_rref_sync(duet_rref *rref, const char *method, const struct duet_rpc_value *args,
                    int count, double timeout_s, struct duet_rpc_value *result);
 int duet_rref_async(duet_future **out, duet_rref *rref, const char *method,
                     const struct duet_rpc_value *args, int count, double timeout_s);
-int duet_rref_remote(duet_rref **out, duet_rref *rref, const char *method,
-                     const struct duet_rpc_value *args, int count, double timeout_s);
-
-/* What this worker has at the moment, for tests and reports. */
-struct duet_rpc_info {
-    int threads, calls_waiting; /* of the pool; calls of this worker without an answer */
-    int owned, forks;           /* objects here; references to objects elsewhere */
-    int contexts;               /* of duet/autograd.h that are known here */
-};
-void duet_rpc_info(duet_rpc *rpc, struct duet_rpc_info *info);
 
 #ifdef __cplusplus
 }

@@ -152,6 +152,6 @@ void duet_autograd_context_free(duet_autograd_context *c) {
     if (here) free_context(c);
 }
 
-duet_autograd_context *duet_autograd_context_of(duet_rpc_call *call) {
+duet_autograd_context *autograd_context_of(duet_rpc_call *call) {
     return call ? call->context : NULL;
 }

@@ -249,22 +249,16 @@ int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
     return finish_op(f, code, result);
 }
 
-int duet_autograd_rref_async(duet_future **out, duet_tape *tape, duet_rref *rref,
-                             const char *method, const struct duet_rpc_value *args, int count,
-                             double timeout_s) {
-    char name[NAME_BYTES];
-    struct outgoing o;
-    CHECK(check_tape(out, tape));
-    CHECK(method_of(rref, method, args, count, timeout_s, name, &o));
-    return begin_op(out, tape, &o);
-}
-
 int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method,
                             const struct duet_rpc_value *args, int count, double timeout_s,
                             struct duet_rpc_value *result) {
+    char name[NAME_BYTES];
+    struct outgoing o;
     duet_future *f;
     if (result) *result = duet_rpc_none();
-    int code = duet_autograd_rref_async(&f, tape, rref, method, args, count, timeout_s);
+    CHECK(check_tape(&f, tape));
+    CHECK(method_of(rref, method, args, count, timeout_s, name, &o));
+    int code = begin_op(&f, tape, &o);
     return finish_op(f, code, result);
 }
 

@@ -71,14 +71,6 @@ int duet_rref_owner(const duet_rref *r) {
     return r ? r->owner : -1;
 }
 
-int duet_rref_confirmed(const duet_rref *r) {
-    if (!r) return 0;
-    pthread_mutex_lock(&r->rpc->lock);
-    int confirmed = life_confirmed(&r->rpc->life, r->owner, r->number);
-    pthread_mutex_unlock(&r->rpc->lock);
-    return confirmed;
-}
-
 /* ---- the value ---- */
 
 static int local_owner(duet_rref *r, const char *what, struct owner **o) {
@@ -94,14 +86,6 @@ int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
     if (!value) return fail(ERR_USAGE, "rpc: local_value: no place was given");
     CHECK(local_owner(r, "local_value", &o));
     *value = &o->value;
-    return OK;
-}
-
-int duet_rref_local_object(duet_rref *r, void **object) {
-    struct owner *o;
-    if (!object) return fail(ERR_USAGE, "rpc: local_object: no place was given");
-    CHECK(local_owner(r, "local_object", &o));
-    *object = o->object;
     return OK;
 }
 
@@ -190,14 +174,4 @@ int duet_rref_async(duet_future **out, duet_rref *r, const char *method,
     *out = NULL;
     CHECK(method_of(r, method, args, count, timeout_s, name, &o));
     return call_begin(out, r->rpc, &o);
-}
-
-int duet_rref_remote(duet_rref **out, duet_rref *r, const char *method,
-                     const struct duet_rpc_value *args, int count, double timeout_s) {
-    char name[NAME_BYTES];
-    struct outgoing o;
-    if (!out) return fail(ERR_USAGE, "rpc: proxy: no place for the reference was given");
-    *out = NULL;
-    CHECK(method_of(r, method, args, count, timeout_s, name, &o));
-    return rref_remote(out, r->rpc, &o, name);
 }

@@ -71,9 +71,9 @@ int duet_rpc_world_size(const duet_rpc *rpc) {
     return rpc ? rpc->world : -1;
 }
 
-void duet_rpc_info(duet_rpc *rpc, struct duet_rpc_info *info) {
+void rpc_info(duet_rpc *rpc, struct rpc_info *info) {
     if (!info) return;
-    *info = (struct duet_rpc_info){0};
+    *info = (struct rpc_info){0};
     if (!rpc) return;
     pthread_mutex_lock(&rpc->lock);
     info->calls_waiting = rpc->pending_count;

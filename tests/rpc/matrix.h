@@ -68,7 +68,7 @@ FUNCTION(mirror) {
 /* The gradient of this worker's matrix in the context of the call. */
 FUNCTION(gradient) {
     duet_tensor *g;
-    int code = duet_autograd_gradients(&g, duet_autograd_context_of(call), matrix(call), 0);
+    int code = duet_autograd_gradients(&g, autograd_context_of(call), matrix(call), 0);
     if (code) return code;
     code = duet_rpc_return(call, duet_rpc_tensor(g));
     duet_tensor_free(g);
@@ -86,8 +86,8 @@ FUNCTION(parameter) {
 }
 
 FUNCTION(contexts) {
-    struct duet_rpc_info info;
-    duet_rpc_info(duet_rpc_of_call(call), &info);
+    struct rpc_info info;
+    rpc_info(duet_rpc_of_call(call), &info);
     return duet_rpc_return(call, duet_rpc_int(info.contexts));
 }
 

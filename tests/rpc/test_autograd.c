@@ -8,11 +8,8 @@
 static void of_layer(struct worker *w, duet_tape *t, const char *to, duet_var *h,
                      struct duet_rpc_value *y) {
     duet_rref *layer;
-    duet_future *f;
     GOOD(duet_remote(&layer, w->rpc, to, "Layer", DUET_NO_ARGS, 0));
-    GOOD(duet_autograd_rref_async(&f, t, layer, "forward", DUET_ARGS(duet_rpc_var(h)), 0));
-    GOOD(duet_future_wait(f, y));
-    duet_future_free(f);
+    GOOD(duet_autograd_rref_sync(t, layer, "forward", DUET_ARGS(duet_rpc_var(h)), 0, y));
     duet_rref_free(layer);
 }
 

@@ -3,7 +3,7 @@
 
 static void pass_of_another(duet_rpc_call *call) {
     duet_tape *t;
-    FAILS(DUET_USAGE, duet_autograd_pass(&t, duet_autograd_context_of(call), NULL, ROWS),
+    FAILS(DUET_USAGE, duet_autograd_pass(&t, autograd_context_of(call), NULL, ROWS),
           "worker 'w0' has created this context");
 }
 
@@ -28,7 +28,7 @@ FUNCTION(overtaken) {
     char *bytes = calloc(BYTES, 1);
     pass_of_another(call);
     GOOD(duet_autograd_call_pass(&t, call, NULL, ROWS));
-    MUST(!pthread_create(&thread, NULL, end_it, duet_autograd_context_of(call)));
+    MUST(!pthread_create(&thread, NULL, end_it, autograd_context_of(call)));
     int code =
         duet_autograd_sync(t, "w2", "contexts", DUET_ARGS(duet_rpc_bytes(bytes, BYTES)), 0, NULL);
     pthread_join(thread, NULL);

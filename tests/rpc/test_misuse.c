@@ -30,7 +30,6 @@ static int inside(duet_rpc_call *call, void *context) {
     NOTHING(duet_rpc_self(O(call)));
     NOTHING(duet_rpc_of_call(O(call)));
     SAFE(duet_rpc_caller(O(call)));
-    NOTHING(duet_autograd_context_of(O(call)));
     BAD(duet_rpc_call_error(NULL));
     BAD(duet_rpc_return(NULL, duet_rpc_none()));
     BAD(duet_rpc_return_object(NULL, &tape, destroy));
@@ -52,12 +51,10 @@ static void values(void) {
 static void calls(duet_rpc *rpc) {
     const struct duet_rpc_value one = duet_rpc_int(1), no_text = duet_rpc_text(NULL);
     struct duet_rpc_value got = {0};
-    struct duet_rpc_info info;
     duet_future *f;
     NOTHING(duet_rpc_rank(O(rpc), "me") && mutated && duet_rpc_rank(NULL, "me") != -1);
     NOTHING(duet_rpc_name(O(rpc), I(0)));
     SAFE(duet_rpc_world_size(O(rpc)));
-    SAFE(duet_rpc_info(O(rpc), O(&info)));
     BAD(duet_rpc_register(rpc, NULL));
     BAD(duet_rpc_register(NULL, &(struct duet_rpc_function){.name = "other", .run = add}));
     BAD(duet_rpc_register(rpc, &(struct duet_rpc_function){.name = NULL, .run = add}));
@@ -81,7 +78,6 @@ static void references(duet_rpc *rpc) {
     const struct duet_rpc_value *local;
     duet_rref *r, *made;
     duet_future *f;
-    void *object;
     CODE(duet_rref_create(O(&made), O(rpc), duet_rpc_int(1)));
     CODE(duet_rref_local_value(O(made), O(&local)));
     SAFE(duet_rref_free(O(made)));
@@ -89,16 +85,13 @@ static void references(duet_rpc *rpc) {
     SAFE(duet_rref_free(made));
     BAD(duet_rref_create_object(NULL, rpc, "Thing", &got, destroy));
     BAD(duet_rref_create_object(&made, NULL, "Thing", &got, destroy));
-    BAD(duet_rref_local_object(NULL, &object));
     CODE(duet_remote(O(&r), O(rpc), O("me"), O("add"), &one, I(1), R(5)));
     CODE(duet_rref_wait(O(r), R(5)));
     CODE(duet_rref_to_here(O(r), R(5), O(&got)));
     SAFE(duet_rref_owner(O(r)));
-    SAFE(duet_rref_confirmed(O(r)));
     BAD(duet_rref_sync(NULL, "m", DUET_NO_ARGS, 5, NULL));
     BAD(duet_rref_sync(r, NULL, DUET_NO_ARGS, 5, NULL));
     BAD(duet_rref_async(&f, NULL, "m", DUET_NO_ARGS, 5));
-    BAD(duet_rref_remote(&made, NULL, "m", DUET_NO_ARGS, 5));
     SAFE(duet_rref_free(O(r)));
 }
 
@@ -120,7 +113,6 @@ static void gradients(duet_rpc *rpc) {
     BAD(duet_autograd_sync(NULL, "me", "add", DUET_NO_ARGS, 5, NULL));
     BAD(duet_autograd_async(&f, NULL, "me", "add", DUET_NO_ARGS, 5));
     BAD(duet_autograd_rref_sync(tape, r, "m", DUET_NO_ARGS, 5, NULL));
-    BAD(duet_autograd_rref_async(&f, tape, r, "m", DUET_NO_ARGS, 5));
     BAD(duet_autograd_remote(&r, NULL, "me", "add", DUET_NO_ARGS, 5));
     BAD(duet_autograd_to_here(tape, NULL, 5, &got));
     BAD(duet_autograd_backward(c, roots, 1, 0));

@@ -142,7 +142,7 @@ Test(suite, futures_are_followed_waited_for_twice_and_late, .timeout = 30) {
 
 static void nested(struct worker *w) {
     struct duet_rpc_value got, inner;
-    struct duet_rpc_info info;
+    struct rpc_info info;
     duet_rref *r;
     GOOD(duet_rref_create(&r, w->rpc, duet_rpc_int(w->rank)));
     for (int hops = 0; hops < 7; hops++) { /* round and round, also by way of its owner */
@@ -163,10 +163,10 @@ static void nested(struct worker *w) {
     }
     duet_rpc_value_free(&got);
     duet_rpc_give_device(w->rpc, w->device); /* which the others' calls need */
-    duet_rpc_info(w->rpc, &info);
+    rpc_info(w->rpc, &info);
     for (int i = 0; i < 2000 && (info.owned || info.forks); i++) {
         usleep(10000);
-        duet_rpc_info(w->rpc, &info);
+        rpc_info(w->rpc, &info);
     }
     GOOD(duet_rpc_take_device(w->rpc, w->device));
     MUST(!info.owned && !info.forks, "%d objects, %d references", info.owned, info.forks);
