@@ -241,10 +241,6 @@ int group_check(const struct group *group) {
     return comm_check(group->job->comm);
 }
 
-int group_world_rank(const struct group *group, int rank) {
-    return rank >= 0 && rank < group->n ? group->ranks[rank] : -1;
-}
-
 struct announcer *group_order(struct group *group) {
     return group && group->n > 1 ? &group->announcer : NULL;
 }

@@ -92,9 +92,6 @@ struct comm *group_comm(const struct group *group);
 struct announcer *group_order(struct group *group);
 int group_announce(struct group *group, const char *what);
 
-int group_world_rank(const struct group *group,
-                     int rank); /* in the job; -1: there is no such rank */
-
 /* One call. */
 struct group_call {
     enum collective what;

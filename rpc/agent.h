@@ -282,12 +282,4 @@ void owner_free_all(duet_rpc *rpc);
 void life_emit(void *context, int to, const struct life_message *m);
 void life_free(void *context, uint64_t rref);
 
-/* What this worker has at the moment, for tests and reports. */
-struct rpc_info {
-    int threads, calls_waiting; /* of the pool; calls of this worker without an answer */
-    int owned, forks;           /* objects here; references to objects elsewhere */
-    int contexts;               /* of duet/autograd.h that are known here */
-};
-void rpc_info(duet_rpc *rpc, struct rpc_info *info);
-
 #endif

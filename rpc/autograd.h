@@ -158,7 +158,4 @@ int is_optimizer(const struct owner *o);
 int serve_optimizer(duet_rpc_call *call, void *context);
 int serve_optimizer_step(duet_rpc_call *call, void *context);
 
-/* The context of the call that a function runs in; NULL: none. It belongs to the caller. */
-duet_autograd_context *autograd_context_of(duet_rpc_call *call);
-
 #endif

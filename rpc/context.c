@@ -151,7 +151,3 @@ void duet_autograd_context_free(duet_autograd_context *c) {
     pthread_mutex_unlock(lock);
     if (here) free_context(c);
 }
-
-duet_autograd_context *autograd_context_of(duet_rpc_call *call) {
-    return call ? call->context : NULL;
-}

@@ -71,20 +71,6 @@ int duet_rpc_world_size(const duet_rpc *rpc) {
     return rpc ? rpc->world : -1;
 }
 
-void rpc_info(duet_rpc *rpc, struct rpc_info *info) {
-    if (!info) return;
-    *info = (struct rpc_info){0};
-    if (!rpc) return;
-    pthread_mutex_lock(&rpc->lock);
-    info->calls_waiting = rpc->pending_count;
-    info->owned = rpc->life.objects;
-    info->forks = rpc->forks;
-    info->threads = pool_threads(&rpc->pool);
-    for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
-        info->contexts++;
-    pthread_mutex_unlock(&rpc->lock);
-}
-
 int peer_error(const duet_rpc *rpc, int rank, const char *what) {
     const struct peer *p = &rpc->peers[rank];
     return fail(ERR_PEER, "rpc: %s: worker '%s' %s", what, p->name,

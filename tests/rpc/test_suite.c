@@ -1,7 +1,7 @@
 /* What PyTorch's own tests of torch.distributed.rpc ask for and no other file here shows
  * (docs/rpc_tests.md): who is who, futures and what follows them, references in references, and
  * workers that begin again, or that are ranks of a process group as well. */
-#include "rpc/agent.h"
+#include "tests/rpc/inside.h"
 #include "tests/rpc/functions.h"
 
 static const char *next_of(duet_rpc *rpc) {

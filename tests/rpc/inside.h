@@ -1,0 +1,34 @@
+/* What tests look at inside a worker. */
+#ifndef TESTS_RPC_INSIDE_H
+#define TESTS_RPC_INSIDE_H
+
+#include "rpc/agent.h"
+#include "rpc/autograd.h"
+
+/* What this worker has at the moment. */
+struct rpc_info {
+    int threads, calls_waiting; /* of the pool; calls of this worker without an answer */
+    int owned, forks;           /* objects here; references to objects elsewhere */
+    int contexts;               /* of duet/autograd.h that are known here */
+};
+
+static inline void rpc_info(duet_rpc *rpc, struct rpc_info *info) {
+    if (!info) return;
+    *info = (struct rpc_info){0};
+    if (!rpc) return;
+    pthread_mutex_lock(&rpc->lock);
+    info->calls_waiting = rpc->pending_count;
+    info->owned = rpc->life.objects;
+    info->forks = rpc->forks;
+    info->threads = pool_threads(&rpc->pool);
+    for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
+        info->contexts++;
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+/* The context of the call that a function runs in; NULL: none. It belongs to the caller. */
+static inline duet_autograd_context *autograd_context_of(duet_rpc_call *call) {
+    return call ? call->context : NULL;
+}
+
+#endif
