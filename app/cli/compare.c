@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/estimate/demo_modelled.h"
+#include "cli/estimate/costs.h"
 #include "cli/estimate/what_if.h"
 #include "cli/lesson.h"
 #include "cli/next.h"
@@ -154,7 +154,7 @@ static int run(struct run_config *config, int chapter) {
     struct failures all = {0};
     failures_add(&all, code);
     if (chapter && !code) failures_add(&all, lesson_run(config, &result));
-    if (chapter && !code) failures_add(&all, demo_modelled(config));
+    if (chapter && !code) failures_add(&all, costs_of_demo(config));
     failures_add(&all, write_files(&files, comparison, command, NULL)); /* also if models differ */
     code = failures_end(&all);
     if (chapter && !code) next_commands(config->model.options.own);

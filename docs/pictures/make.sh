@@ -33,6 +33,7 @@ pictures modelled timeline -- \
     estimate --gpu titan-rtx --machine titan-rtx-x4 --model resnet50 --dataset random \
     --shape 3x224x224 --classes 1000 --batch-per-device 12 --devices 4
 python3 "$docs/pictures/sampler.py" "$duet"
+python3 "$docs/pictures/speed_up.py" "$duet"
 command -v chromium >/dev/null || exit 0
 duet compare --model wide --devices 4 --steps 20 --allreduce ring --quiet --report page.html \
     >/dev/null

@@ -237,6 +237,7 @@ Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
     cr_expect(matches(c.out, "^DDP = single: identical to the bit after 3 steps"), "%s", c.out);
     check_rows(c.out, 2);
     check_lesson(c.out);
+    cr_expect(matches(c.out, "^resnet50 +4( +[0-9.]+ [0-9.]+x){4}$"), "%s", c.out);
     cr_expect(matches(c.out, "^    /.*duet collective --ranks 4 --pictures pictures$"), "%s",
               c.out);
     struct json *root = json_of("j");

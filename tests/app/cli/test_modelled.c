@@ -37,6 +37,27 @@ Test(modelled, times_are_marked_and_equal, .init = cli_folder_make, .fini = cli_
     cli_free(&b);
 }
 
+/* `duet lesson`: LeNet loses by DP, ResNet-50 gains by both and by DDP more, and BERT on two GPUs
+ * over PCIe gains by DDP only. */
+Test(modelled, lessons_three_models, .init = cli_folder_make, .fini = cli_folder_remove,
+     .timeout = 60) {
+    static const char *const rows[] = {"\nlenet        2", "\nresnet50     4", "\nbert-base    2"};
+    double dp[3], ddp[3], ms;
+    struct cli c;
+    cli_run(&c, "lesson");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    for (int i = 0; i < 3; i++) {
+        const char *row = strstr(c.out, rows[i]);
+        cr_assert(row && sscanf(row + strlen(rows[i]), "%lf %lfx %lf %lfx", &ms, &dp[i], &ms,
+                                &ddp[i]) == 4,
+                  "%s: %s", rows[i], c.out);
+        cr_expect(ddp[i] > dp[i], "%s", row);
+    }
+    cr_expect(dp[0] < 1 && dp[1] > 2 && ddp[1] > 3 && dp[2] < 1 && ddp[2] > 1, "%s", c.out);
+    cli_free(&c);
+    expect_refused("lesson --model lenet", "duet lesson takes none");
+}
+
 Test(modelled, a_machine_of_ones_own, .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c;
     write_file("mine", "link slow gbs 1 us 5\nmachine mine gpus 2\njoin gpu0-1 hub slow # a hub\n"

@@ -1,0 +1,161 @@
+/* See costs.h, and `duet lesson`. The emulated devices share the memory of one machine, where DP's
+ * star through device 0 costs next to nothing. On GPUs it is what DP is known for: a small model
+ * loses by DP, a large one gains, and one with many parameters and few samples gains by DDP only.
+ * docs/pictures/speed_up.py draws what `duet lesson` prints. */
+#include "cli/estimate/costs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/estimate/ways.h"
+#include "clock/choice.h"
+#include "clock/trust.h"
+#include "report/text.h"
+#include "train/estimate/modelled.h"
+#include "train/estimate/need.h"
+
+enum { MACHINES = 2, DEMO_GPUS = 4 };
+
+/* Either a global batch, as in the chapter, or one for each GPU. */
+struct subject {
+    const char *model;
+    int batch, batch_per_gpu, side; /* side: of a picture; 0: the model's own samples */
+};
+static const struct subject subjects[] = {
+    {"lenet", 256, 0, 28}, {"resnet50", 0, 32, 224}, {"bert-base", 0, 4, 0}};
+enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+
+static struct run_config config_of(const struct subject *s, int gpus) {
+    struct run_config c;
+    run_config_default(&c);
+    snprintf(c.model.name, sizeof c.model.name, "%s", s->model);
+    snprintf(c.data.name, sizeof c.data.name, "random");
+    if (s->side)
+        c.model.options.sample = (struct sample_shape){s->side > 28 ? 3 : 1, s->side, s->side};
+    if (s->side > 28) c.model.options.classes = 1000;
+    c.devices = gpus;
+    c.batch_size = s->batch ? s->batch : s->batch_per_gpu * gpus;
+    c.dry = 1;
+    return c;
+}
+
+/* One way on all machines: the run is written down once. */
+static int time_way(struct run_config *c, int way, const struct clock_choice *choice,
+                    double ms[MACHINES]) {
+    struct modelled m = {.record = NULL};
+    struct clock_result *result = calloc(1, sizeof *result);
+    int code = result ? OK : fail(ERR_MEMORY, "lesson: no host memory");
+    way_apply(way, c);
+    if (!code) code = modelled_open(&m, c);
+    for (int i = 0; !code && i < MACHINES; i++) {
+        struct clock_config clock = clock_chosen(choice, 0, i);
+        code = modelled_time(&m, &clock, result, NULL);
+        ms[i] = (double)result->step_ns * 1e-6;
+    }
+    modelled_close(&m);
+    free(result);
+    return code;
+}
+
+static void print_head(const struct clock_choice *choice) {
+    struct clock_config clock = clock_chosen(choice, 0, 0);
+    struct text text = {.used = 0};
+    int rows;
+    text_add(&text,
+             "A step on V100s, as an eager PyTorch program would take it: modelled, +-%.0f %% "
+             "(docs/clock.md), measured on no GPU. speed: samples a second over those of one GPU.",
+             trust_error(&clock, &rows));
+    text_wrap(stdout, text_width(stdout), 0, 0, text.words);
+    printf("modelled                  over PCIe 3               over NVLink\n"
+           "model     GPUs  DP ms speed DDP ms speed  DP ms speed DDP ms speed\n");
+}
+
+/* many, one: the same training on many GPUs and on one, whose batches may differ. */
+static int show_row(const struct run_config *many, const double one_ms[MACHINES], int one_batch,
+                    const struct clock_choice *choice) {
+    double ms[2][MACHINES];
+    struct run_config dp = *many, ddp = *many;
+    CHECK(time_way(&dp, WAY_DP, choice, ms[0]));
+    CHECK(time_way(&ddp, WAY_DDP, choice, ms[1]));
+    printf("%-10.10s%4d", many->model.name, many->devices);
+    for (int i = 0; i < MACHINES; i++)
+        for (int way = 0; way < 2; way++)
+            printf(" %6.2f %4.2fx", ms[way][i],
+                   one_ms[i] / ms[way][i] * many->batch_size / one_batch);
+    printf("\n");
+    fflush(stdout);
+    return OK;
+}
+
+/* batch: whether the samples are those of one GPU or of all. */
+static int time_one(struct run_config one, const char *batch, const struct clock_choice *choice,
+                    double ms[MACHINES]) {
+    CHECK(time_way(&one, WAY_SINGLE, choice, ms));
+    printf("%-10.10s%4d %6.2f ms, %d samples %s\n", one.model.name, 1, ms[0], one.batch_size,
+           batch);
+    return OK;
+}
+
+/* On 1 GPU and on least, 2 least ... most. */
+static int show_subject(const struct subject *s, int least, int most,
+                        const struct clock_choice *choice) {
+    const struct run_config one = config_of(s, 1);
+    double ms[MACHINES];
+    CHECK(time_one(one, s->batch ? "in all" : "a GPU", choice, ms));
+    for (int gpus = least; gpus <= most; gpus *= 2) {
+        const struct run_config many = config_of(s, gpus);
+        CHECK(show_row(&many, ms, one.batch_size, choice));
+    }
+    return OK;
+}
+
+static int choose(struct clock_choice *choice) {
+    static const struct clock_words words = {
+        .gpu = "v100", .machine = "pc-pcie3,nvlink-4", .host = CLOCK_PYTORCH};
+    return clock_choose(choice, &words);
+}
+
+int costs_of_demo(const struct run_config *demo) {
+    struct clock_choice choice = {.hardware = NULL};
+    struct run_config c = *demo, one;
+    double ms[MACHINES];
+    int can, code;
+    snprintf(c.device, sizeof c.device, "cpu");
+    c.virtual_devices = VIRTUAL_DEFAULT;
+    c.device_memory_count = 0;
+    if (c.batch_size < DEMO_GPUS) return OK;
+    CHECK(need_outline(&c, &one, &can));
+    if (!can) return OK;
+    c = one;
+    one.devices = 1;
+    c.devices = DEMO_GPUS;
+    code = choose(&choice);
+    printf("\n");
+    if (!code) print_head(&choice);
+    if (!code) code = time_one(one, "in all", &choice, ms);
+    if (!code) code = show_row(&c, ms, one.batch_size, &choice);
+    if (!code) code = show_subject(&subjects[1], DEMO_GPUS, DEMO_GPUS, &choice);
+    clock_choice_free(&choice);
+    return code;
+}
+
+int command_lesson(int argc, char **argv, const struct duet_model *own) {
+    struct clock_choice choice = {.hardware = NULL};
+    (void)own;
+    if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
+        return printf("usage: duet lesson\n\nPrints what DP and DDP would cost on real GPUs: "
+                      "a model that loses by DP,\none that gains by both, one that gains by DDP "
+                      "(docs/lessons/lesson.md).\n"),
+               0;
+    if (argc)
+        return report_error(fail(ERR_USAGE, "unknown option: %s: duet lesson takes none", argv[0]));
+    int code = choose(&choice);
+    if (!code) print_head(&choice);
+    for (int i = 0; !code && i < SUBJECTS; i++)
+        code = show_subject(&subjects[i], 2, 4, &choice);
+    clock_choice_free(&choice);
+    return report_error(code);
+}
