@@ -1,6 +1,6 @@
 /* GPUs that cannot reach each other's memory, on the emulated runtime: which executor `auto` takes
- * and what it says, ranks that die or stop while a call is staged in host memory, accounts, the
- * values at the start of DDP; and the command itself. (Bits: test_cuda.c.) */
+ * and what it says, ranks that die or stop while a call is staged in host memory, accounts, and
+ * the values at the start of DDP. (Bits: test_cuda.c. Commands: cuda/test_emulated_matrix.c.) */
 #include "tests/allreduce/cuda.h"
 #include "tests/allreduce/lose.h"
 
@@ -12,9 +12,6 @@ Test(allreduce_cuda_staged, needs_the_emulated_runtime, .timeout = 10) {
 #include <limits.h>
 
 #include "ddp/setup.h"
-#include "tests/app/cli/data.h"
-#include "tests/app/cli/run.h"
-#include "tests/harness/text.h"
 
 static const char NO_NCCL[] = "/no/such/libnccl.so";
 
@@ -183,41 +180,4 @@ Test(allreduce_cuda_staged, every_rank_starts_with_the_values_of_rank_0, .timeou
 
 /* ---- the command ---- */
 
-static void compare_is_equal(int ranks) {
-    struct cli c;
-    cli_run(&c,
-            "compare --data-dir d --device cuda --model mlp --steps 3 --batch-size 16 "
-            "--devices %d --json j.json",
-            ranks);
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_assert_not_null(strstr(c.out, "DDP = single: identical to the bit after 3 steps"), "%s",
-                       c.out);
-    cr_assert(says(c.out, "rank 0's GPU cannot reach rank 1's"), "%s", c.out);
-    cli_free(&c);
-    char *json = cli_read("j.json", NULL);
-    cr_assert_not_null(strstr(json, "rank 0's GPU cannot reach rank 1's"), "%s", json);
-    free(json);
-}
-
-Test(allreduce_cuda_staged, the_command_trains_with_equal_bits_and_says_why, .timeout = 240,
-     .init = cli_folder_make, .fini = cli_folder_remove) {
-    out_of_reach(2);
-    put_data(64, 8);
-    compare_is_equal(2);
-    compare_is_equal(4);
-}
-
-Test(allreduce_cuda_staged, train_runs_by_name_and_by_nccl, .timeout = 240, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
-    char nccl[2 * PATH_MAX];
-    out_of_reach(2);
-    put_data(64, 8);
-    cli_well("train --mode ddp --data-dir d --device cuda --model mlp --steps 2 "
-             "--batch-size 16 --devices 2 --allreduce ring");
-    snprintf(nccl, sizeof nccl, "%s/" BUILD_DIR "/tests/stand_ins/fake_cuda_libraries/fake_nccl.so",
-             cli_root_path);
-    setenv("DUET_NCCL", nccl, 1);
-    cli_well("train --mode ddp --data-dir d --device cuda --model mlp --steps 2 "
-             "--batch-size 16 --devices 2 --allreduce nccl");
-}
 #endif

@@ -295,24 +295,6 @@ Test(ddp, all_ranks_start_from_rank_0s_values, .timeout = 60) {
     judge_free(&judge);
 }
 
-/* The promise of the trainer: no bit depends on how many real devices share the virtual ones. */
-Test(ddp, the_same_virtual_devices_on_any_number_of_ranks, .timeout = 60) {
-    static const int worlds[] = {1, 2, 4};
-    uint64_t hashes[STEPS_MOST][2 * PARAMS_MOST];
-    for (int i = 0; i < 3; i++) {
-        struct job job = job_default();
-        job.v = 4;
-        job.world = worlds[i];
-        job.last_batch = 5;
-        run_job_well(&job);
-        expect_replicas_equal(&job);
-        if (i == 0) memcpy(hashes, job.out[0].hashes, sizeof hashes);
-        cr_assert(!memcmp(hashes, job.out[0].hashes, sizeof hashes), "%d ranks differ from one",
-                  job.world);
-        job_end(&job);
-    }
-}
-
 /* A device that runs everything as late as it may shows each missing wait, because the reader finds
  * old bytes: the optimizer without the allreduce (late), the allreduce without the gradient (late,
  * with the communication stream first), rank 0 without a peer that is busy elsewhere. */

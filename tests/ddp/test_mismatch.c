@@ -49,24 +49,6 @@ Test(ddp_mismatch, another_count, .timeout = 60) {
     }
 }
 
-static int run_a_step_less(void *context) {
-    struct job job = *(const struct job *)context;
-    if (atoi(getenv("RANK")) == 1) job.steps--;
-    return run_rank(&job);
-}
-
-/* Rank 1 goes on to the end of its work while its peers are in the last step. */
-Test(ddp_mismatch, a_step_less, .timeout = 60) {
-    for (int debug = 0; debug < 2; debug++) {
-        struct job job = job_default();
-        job.debug = debug;
-        run_badly(&job, run_a_step_less, 20);
-        expect_both(error_message(), "Rank 1 is running collective: BARRIER (end of allreduce)",
-                    "Rank 0 is running collective: ALLREDUCE bucket 0 step 2, ");
-        job_end(&job);
-    }
-}
-
 /* A right job gives the same bits where all ranks meet before each collective. */
 Test(ddp_mismatch, debugging_changes_no_bit, .timeout = 60) {
     static uint64_t hashes[STEPS_MOST][2 * PARAMS_MOST];

@@ -65,8 +65,6 @@ int optimizer_check(const struct optimizer_config *c) {
         return fail(ERR_USAGE, "rho: %g: Invalid rho value: give 0 to 1", c->rho);
     if (!sgd && !(c->epsilon >= 0 && isfinite(c->epsilon)))
         return fail(ERR_USAGE, "epsilon: %g: Invalid epsilon value: give at least 0", c->epsilon);
-    if (!(c->max_norm >= 0 && isfinite(c->max_norm)))
-        return fail(ERR_USAGE, "max_norm: %g: give a number of at least 0", c->max_norm);
     if (!sgd && !adadelta && !(c->beta1 >= 0 && c->beta1 < 1))
         return fail(ERR_USAGE,
                     "beta1: %g: Invalid beta parameter at index 0: give at least 0 and less than 1",
@@ -90,7 +88,6 @@ int optimizer_init(struct optimizer *o, const struct param_set *set,
     o->config.groups = 0;
     for (int g = 0; g < config->groups; g++)
         CHECK(optimizer_add_group(o, set, &config->group[g]));
-    if (config->max_norm > 0) CHECK(grad_clip_prepare(&o->clip, set));
     if (!o->each || !set->grad_count) return OK;
     size_t count = set->grad_count * (size_t)o->each;
     CHECK(device_alloc(set->device, (void **)&o->state, count * sizeof(float), MEM_OPTIMIZER));
@@ -101,7 +98,6 @@ int optimizer_init(struct optimizer *o, const struct param_set *set,
 
 void optimizer_free(struct optimizer *o) {
     if (!o) return;
-    grad_clip_free(&o->clip);
     if (o->device) device_free(o->device, o->state);
     if (o->device) device_free(o->device, o->blocks);
     free(o->missed);
@@ -156,13 +152,8 @@ static int update(struct optimizer *o, struct param_set *set, const struct param
     return launch(device_compute(set->device), op, &args);
 }
 
-static int clip(struct optimizer *o, const struct param_set *set) {
-    return o->config.max_norm > 0 ? grad_clip(&o->clip, set, o->config.max_norm) : OK;
-}
-
 int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step) {
     const struct param *first = NULL, *last = NULL;
-    CHECK(clip(o, set));
     for (int i = set->count - 1; i >= 0; i--) { /* values lie in reverse order of registration */
         const struct param *p = &set->param[i];
         if (!param_trains(p)) continue;
@@ -184,7 +175,6 @@ static int write_schedule(struct optimizer *o, int group, struct step_block *ste
 int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_block *step,
                         const char *used, const struct step_block *now) {
     int64_t written[OPTIMIZER_GROUPS + 1] = {0}; /* the missed updates that each block is for */
-    CHECK(clip(o, set));
     for (int i = set->count - 1; i >= 0; i--) {
         if (!param_trains(&set->param[i])) continue;
         if (!used[i]) {

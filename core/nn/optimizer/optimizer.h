@@ -21,7 +21,6 @@
 #ifndef NN_OPTIMIZER_H
 #define NN_OPTIMIZER_H
 
-#include "nn/optimizer/clip.h"
 #include "nn/param.h"
 
 #ifdef __cplusplus
@@ -58,7 +57,6 @@ struct optimizer_config {
     double rho;          /* adadelta */
     double beta1, beta2; /* adam, adamw */
     double epsilon;      /* adadelta, adam, adamw */
-    double max_norm;     /* above 0: gradients are clipped by it before each update (clip.h) */
     int groups;          /* beside the one that takes all others */
     struct param_group group[OPTIMIZER_GROUPS];
 };
@@ -79,8 +77,7 @@ struct optimizer {
     int64_t *missed; /* [parameters of the set] updates that each was left out of; owned */
     char *group_of;  /* [parameters] 0, or one more than the place in config.group; owned */
     double rate[OPTIMIZER_GROUPS]; /* learning rate of each group now; < 0: that of the step */
-    struct grad_clip clip;
-    struct step_block *blocks; /* device memory: [groups] what their updates read; or NULL */
+    struct step_block *blocks;     /* device memory: [groups] what their updates read; or NULL */
 };
 
 /* Allocates and zeroes the state on the set's device. ERR_USAGE: a group of config takes none. */
@@ -100,8 +97,7 @@ struct step_block optimizer_block_of_group(const struct optimizer *o, int g,
 /* Enqueues what the groups read in the step of `now`. Before its update; not to be recorded. */
 int optimizer_write_groups(struct optimizer *o, const struct step_block *now);
 
-/* Enqueues the update of each parameter that is not frozen by its gradient, on the compute stream;
- * with config.max_norm the gradients are clipped first, and stay so.
+/* Enqueues the update of each parameter that is not frozen by its gradient, on the compute stream.
  * The learning rate and whatever else optimizer_schedule fills in are read from *step, in device
  * memory. */
 int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step);

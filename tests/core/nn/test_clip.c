@@ -1,11 +1,10 @@
-/* Clipping has the same bits wherever the gradients lie, frozen parameters take no part, and an
- * optimizer with max_norm does what clipping and an optimizer without it do. (PyTorch's numbers:
- * tests/core/nn/test_parts.c.) */
+/* Clipping has the same bits wherever the gradients lie, and frozen parameters take no part.
+ * (PyTorch's numbers: core/nn/test_parts.c.) */
 #include <math.h>
 
 #include "base/random.h"
 #include "device/clip.h"
-#include "nn/optimizer/optimizer.h"
+#include "nn/optimizer/clip.h"
 #include "tests/core/device/shared.h"
 
 enum { PARAMS = 4, MOST = 40000, TRAINED = 3 };
@@ -68,45 +67,5 @@ Test(clip, has_the_same_bits_wherever_gradients_lie, .timeout = 60) {
         grad_clip_free(&clip);
         param_set_free(&set);
         device_close(d);
-    }
-}
-
-/* After three updates: clipped by the optimizer (0), before it (1), or not at all (2). */
-static void train(int who, int used_alone, float *values) {
-    struct device *d = test_open(DEVICE_HOST, 0);
-    struct optimizer_config config = optimizer_default(OPTIMIZER_SGD);
-    struct param_set set;
-    struct optimizer o;
-    struct grad_clip clip = {0};
-    struct step_block *step = (struct step_block *)test_floats(d, 64);
-    char used[PARAMS] = {1, 1, 1, 1};
-    double norm;
-    config.momentum = 0.9;
-    if (!who) config.max_norm = 0.5;
-    MUST(param_set_init(&set, d, specs, PARAMS));
-    MUST(optimizer_init(&o, &set, &config));
-    for (int s = 0; s < 3; s++) {
-        struct step_block block = {.row = 0};
-        optimizer_schedule(&block, &config, 0.25, s);
-        MUST(stream_write(device_compute(d), step, &block, sizeof block));
-        set_gradients(&set, s + 1, &norm);
-        if (who == 1) MUST(grad_clip(&clip, &set, 0.5));
-        MUST(used_alone ? optimizer_step_used(&o, &set, step, used, &block)
-                        : optimizer_step(&o, &set, step));
-    }
-    read_all(&set, 0, values);
-    grad_clip_free(&clip);
-    optimizer_free(&o), param_set_free(&set);
-    device_free(d, step);
-    device_close(d);
-}
-
-Test(clip, an_optimizer_clips_before_each_update, .timeout = 60) {
-    static float values[3][PARAMS * MOST];
-    for (int used = 0; used < 2; used++) {
-        for (int who = 0; who < 3; who++)
-            train(who, used, values[who]);
-        cr_assert(!memcmp(values[0], values[1], sizeof values[0]), "another clipping");
-        cr_assert(memcmp(values[0], values[2], sizeof values[0]), "no clipping");
     }
 }

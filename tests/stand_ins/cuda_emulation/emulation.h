@@ -307,14 +307,11 @@ struct CUevent_st {
     atomic_uint magic;
     struct gpu *gpu;
     unsigned flags;
-    int foreign;               /* opened by a handle of another process */
-    struct event_state *state; /* own, or in a memfd if interprocess */
-    int fd;
+    struct event_state state;
     /* the capture that recorded it last, if one did, and on which stream; only compared */
     _Atomic(void *) captured_in;
     struct CUstream_st *captured_on;
     size_t captured_at; /* items of the branch in front of it */
-    struct event_state own;
     struct CUevent_st *next_all;
 };
 void event_run_record(const struct item *item);

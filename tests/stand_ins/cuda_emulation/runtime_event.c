@@ -2,15 +2,9 @@
  * that number. A wait takes the number of the most recent record at its call and lets its stream
  * wait until `done` has reached it. An event that was never recorded has 0 for both. An event is
  * recorded on one stream at a time: of two records under way at once the older one counts as done
- * with the newer.
- *
- * An interprocess event keeps the same numbers in a memfd, which another process maps. */
+ * with the newer. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,7 +17,7 @@ static int64_t gpu_clock_ns(void) { /* a time axis of its own, as a GPU's */
 }
 
 void event_run_record(const struct item *item) {
-    struct event_state *state = item->u.event.event->state;
+    struct event_state *state = &item->u.event.event->state;
     unsigned done = atomic_load_explicit(&state->done, memory_order_relaxed),
              number = item->u.event.number;
     atomic_store_explicit(&state->at_ns, gpu_clock_ns(), memory_order_relaxed);
@@ -46,7 +40,7 @@ static void wait_for(struct event_state *state, unsigned number, const struct gp
 }
 
 void event_run_wait(const struct item *item, const struct gpu *gpu) {
-    wait_for(item->u.event.event->state, item->u.event.number, gpu);
+    wait_for(&item->u.event.event->state, item->u.event.number, gpu);
 }
 
 static cudaEvent_t event_of(cudaEvent_t event) {
@@ -60,8 +54,6 @@ static cudaEvent_t new_event(unsigned flags) {
     atomic_init(&e->magic, EVENT_ALIVE);
     e->gpu = current_gpu();
     e->flags = flags;
-    e->state = &e->own;
-    e->fd = -1;
     return e;
 }
 
@@ -71,29 +63,12 @@ static void list(cudaEvent_t e) {
     }
 }
 
-static int map_state(cudaEvent_t e) {
-    void *map = mmap(NULL, sizeof *e->state, PROT_READ | PROT_WRITE, MAP_SHARED, e->fd, 0);
-    if (map == MAP_FAILED) return 0;
-    e->state = map;
-    return 1;
-}
-
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
     ENTER(enter_gpu());
-    unsigned known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
-    int shared = (flags & cudaEventInterprocess) != 0;
-    if (!out || flags & ~known || (shared && !(flags & cudaEventDisableTiming)))
-        return give(cudaErrorInvalidValue);
+    unsigned known = cudaEventBlockingSync | cudaEventDisableTiming;
+    if (!out || flags & ~known) return give(cudaErrorInvalidValue);
     cudaEvent_t e = new_event(flags);
     if (!e) return give(cudaErrorMemoryAllocation);
-    if (shared) {
-        e->fd = memfd_create("emulated CUDA event", MFD_CLOEXEC);
-        if (e->fd < 0 || ftruncate(e->fd, sizeof *e->state) || !map_state(e)) {
-            if (e->fd >= 0) close(e->fd);
-            free(e);
-            return give(cudaErrorMemoryAllocation);
-        }
-    }
     list(e);
     *out = e;
     return cudaSuccess;
@@ -109,7 +84,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
     cudaEvent_t e = event_of(handle);
     if (!e) return give(cudaErrorInvalidResourceHandle);
     atomic_store(&e->magic, 0);
-    if (e->fd >= 0) close(e->fd);
     return give(e->gpu->fault);
 }
 
@@ -118,7 +92,7 @@ struct item *event_record_item(cudaEvent_t e) {
     if (!item) return NULL;
     item->u.event.event = e;
     item->u.event.number =
-        atomic_fetch_add_explicit(&e->state->recorded, 1, memory_order_relaxed) + 1;
+        atomic_fetch_add_explicit(&e->state.recorded, 1, memory_order_relaxed) + 1;
     return item;
 }
 
@@ -165,7 +139,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
     if (!item) return give(cudaErrorMemoryAllocation);
     item->u.event.event = e;
     /* In a graph each launch takes it anew. */
-    item->u.event.number = atomic_load_explicit(&e->state->recorded, memory_order_relaxed);
+    item->u.event.number = atomic_load_explicit(&e->state.recorded, memory_order_relaxed);
     return give(stream_submit(s, item));
 }
 
@@ -182,7 +156,7 @@ static cudaError_t look(cudaEvent_t handle, cudaEvent_t *out) {
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
     cudaEvent_t e;
     ENTER(look(handle, &e));
-    if (!is_done(e->state, atomic_load_explicit(&e->state->recorded, memory_order_relaxed)))
+    if (!is_done(&e->state, atomic_load_explicit(&e->state.recorded, memory_order_relaxed)))
         return give(cudaErrorNotReady);
     return give(e->gpu->fault);
 }
@@ -190,7 +164,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     cudaEvent_t e;
     ENTER(look(handle, &e));
-    wait_for(e->state, atomic_load_explicit(&e->state->recorded, memory_order_relaxed), e->gpu);
+    wait_for(&e->state, atomic_load_explicit(&e->state.recorded, memory_order_relaxed), e->gpu);
     return give(e->gpu->fault);
 }
 
@@ -200,57 +174,11 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     if (!ms) return give(cudaErrorInvalidValue);
     for (int i = 0; i < 2; i++)
         if (!both[i] || both[i]->captured_in || both[i]->flags & cudaEventDisableTiming ||
-            !both[i]->state->recorded)
+            !both[i]->state.recorded)
             return give(cudaErrorInvalidResourceHandle);
     if (both[0]->gpu != both[1]->gpu) return give(cudaErrorInvalidResourceHandle);
     for (int i = 0; i < 2; i++)
-        if (!is_done(both[i]->state, both[i]->state->recorded)) return give(cudaErrorNotReady);
-    *ms = (float)((double)(both[1]->state->at_ns - both[0]->state->at_ns) / 1e6);
-    return cudaSuccess;
-}
-
-/* ---- between processes ---- */
-
-struct event_handle {
-    uint64_t magic, inode;
-    int32_t pid, fd, gpu, flags;
-};
-_Static_assert(sizeof(struct event_handle) <= sizeof(cudaIpcEventHandle_t),
-               "it travels as CUDA's handle");
-static const uint64_t HANDLE_MAGIC = 0x746e657665696c64;
-
-cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *out, cudaEvent_t handle) {
-    ENTER(enter_gpu());
-    cudaEvent_t e = event_of(handle);
-    struct stat stat;
-    if (!e || !out) return give(cudaErrorInvalidResourceHandle);
-    if (e->fd < 0 || e->foreign || fstat(e->fd, &stat)) return give(cudaErrorInvalidResourceHandle);
-    struct event_handle h = {HANDLE_MAGIC, (uint64_t)stat.st_ino, (int32_t)getpid(),
-                             e->fd,        e->gpu->number,        (int32_t)e->flags};
-    memset(out, 0, sizeof *out);
-    memcpy(out, &h, sizeof h);
-    return cudaSuccess;
-}
-
-cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *out, cudaIpcEventHandle_t handle) {
-    struct event_handle h;
-    struct stat stat;
-    char path[64];
-    ENTER(enter_gpu());
-    memcpy(&h, &handle, sizeof h);
-    if (!out || h.magic != HANDLE_MAGIC) return give(cudaErrorInvalidResourceHandle);
-    if (h.pid == (int32_t)getpid()) return give(cudaErrorDeviceUninitialized);
-    cudaEvent_t e = new_event((unsigned)h.flags);
-    if (!e) return give(cudaErrorMemoryAllocation);
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
-    e->foreign = 1;
-    e->fd = open(path, O_RDWR | O_CLOEXEC);
-    if (e->fd < 0 || fstat(e->fd, &stat) || (uint64_t)stat.st_ino != h.inode || !map_state(e)) {
-        if (e->fd >= 0) close(e->fd);
-        free(e);
-        return give(cudaErrorMapBufferObjectFailed);
-    }
-    list(e);
-    *out = e;
+        if (!is_done(&both[i]->state, both[i]->state.recorded)) return give(cudaErrorNotReady);
+    *ms = (float)((double)(both[1]->state.at_ns - both[0]->state.at_ns) / 1e6);
     return cudaSuccess;
 }

@@ -180,16 +180,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *out) {
     return give(error);
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t handle, enum cudaStreamCaptureStatus *status) {
-    ENTER(enter_gpu());
-    struct CUstream_st *s = stream_of(handle);
-    if (!s || !status) return give(cudaErrorInvalidResourceHandle);
-    *status = !s->capture           ? cudaStreamCaptureStatusNone
-              : s->capture->invalid ? cudaStreamCaptureStatusInvalidated
-                                    : cudaStreamCaptureStatusActive;
-    return cudaSuccess;
-}
-
 /* ---- graphs ---- */
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -248,7 +238,7 @@ static struct item *again(const struct item *item) {
     struct item *copy = item_copy(item);
     if (!copy) return NULL;
     struct event_state *state =
-        item->kind == ITEM_RECORD || item->kind == ITEM_WAIT ? item->u.event.event->state : NULL;
+        item->kind == ITEM_RECORD || item->kind == ITEM_WAIT ? &item->u.event.event->state : NULL;
     if (item->kind == ITEM_RECORD)
         copy->u.event.number =
             atomic_fetch_add_explicit(&state->recorded, 1, memory_order_relaxed) + 1;

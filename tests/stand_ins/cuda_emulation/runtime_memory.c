@@ -295,16 +295,6 @@ cudaError_t cudaHostUnregister(void *memory) {
     return cudaSuccess;
 }
 
-/* One address space: the GPU sees pinned memory where the host does. */
-cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned flags) {
-    struct emulated_allocation a;
-    ENTER(enter_gpu());
-    if (!out || flags || !memory_find(host, 1, &a) || is_on_device(a.kind))
-        return give(cudaErrorInvalidValue);
-    *out = host;
-    return cudaSuccess;
-}
-
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *memory) {
     struct emulated_allocation a;
     ENTER(enter_gpu());
