@@ -89,13 +89,15 @@ static void show(const struct run_record *dp, const struct run_record *ddp) {
     row("  Adam's two means", optimizer, 0, dp, ddp);
     row("bytes over links, a step", moved, 0, dp, ddp);
     row(*dp->modelled ? "modelled ms a step, busy" : "ms a step, busy", busy, 1, dp, ddp);
-    text_add(&text,
-             "DP gathers all outputs on device 0 and computes the loss, its gradient and the "
-             "optimizer there. In DDP each rank does that for its own samples: device 0's peak "
-             "changes by %s, that of each other by %s, since Adam's means and the buckets of "
-             "allreduce lie on every rank.",
-             signed_bytes(peak(ddp, 0) - peak(dp, 0), less),
-             signed_bytes(mean(ddp, peak, 1) - mean(dp, peak, 1), more));
+    text_add(
+        &text,
+        "Device 0 of DP holds %.1f times the memory of each other: DP gathers all outputs there "
+        "and computes the loss, its gradient and the optimizer. In DDP each rank does that for its "
+        "own samples: device 0's peak "
+        "changes by %s, that of each other by %s, since Adam's means and the buckets of "
+        "allreduce lie on every rank.",
+        peak(dp, 0) / mean(dp, peak, 1), signed_bytes(peak(ddp, 0) - peak(dp, 0), less),
+        signed_bytes(mean(ddp, peak, 1) - mean(dp, peak, 1), more));
     text_wrap(stdout, text_width(stdout), 0, 0, text.words);
 }
 

@@ -2,7 +2,8 @@
  * above its block. Rates are per direction. [sheet]: the vendor's data sheet; [ml-eng]:
  * github.com/stas00/ml-engineering at 744d01e; [rj]: github.com/ryujaehun/pytorch-gpu-benchmark at
  * 3f47a9e; [nccl]: NCCL 2.30 at 5067397c, src/graph/topo.h and tuning.cc; [fit]: fitted to the rows
- * with role f in clock/validation.c, and to no other. */
+ * with role f in clock/validation.c, and to no other. `reached` of a GPU that nobody measured here
+ * is that of a measured one of its generation, of the RTX 5090 that of the one before. */
 #include "clock/hardware.h"
 
 #include <stddef.h>
@@ -20,6 +21,12 @@ static const char *const table[] = {
     "gpu titan-rtx fp32 16.31 tensor 0 gbs 672 gib 24     # [rj]",
     "gpu rtx3090 fp32 35.58 tensor 35.6 gbs 936 gib 24 reached 0.60     # [sheet]",
     "gpu rtx4090 fp32 82.58 tensor 82.6 gbs 1008 gib 24 reached 0.69    # [sheet]",
+    /* TF32 of the next three: as fp32, as it is on the two above; [sheet] does not say it. */
+    "gpu rtx3060 fp32 12.7 tensor 12.7 gbs 360 gib 12 reached 0.60      # 12 GB [sheet]",
+    "gpu rtx4070 fp32 29.1 tensor 29.1 gbs 504 gib 12 reached 0.69      # [sheet]",
+    "gpu rtx5090 fp32 104.8 tensor 104.8 gbs 1792 gib 32 reached 0.69   # [sheet]",
+    "gpu l4 fp32 30.3 tensor 60 gbs 300 gib 24 reached 0.69             # [sheet]",
+    "gpu l40s fp32 91.6 tensor 183 gbs 864 gib 48 reached 0.69          # [sheet]",
     "gpu a10 fp32 31.2 tensor 62 gbs 600 gib 24 reached 0.70            # [sheet]",
     "gpu a6000 fp32 38.7 tensor 77 gbs 768 gib 48 reached 0.70          # [sheet]",
     "gpu a100-40 fp32 19.5 tensor 156 gbs 1555 gib 40 reached 0.70      # SXM [ml-eng]",

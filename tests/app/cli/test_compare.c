@@ -213,6 +213,8 @@ static void check_lesson(const char *out) {
     cr_expect(matches(out, "^Where DataParallel hurts: 2000 outputs, Adam, 4 devices"), "%s", out);
     cr_expect(matches(out, "^  gathered outputs, gradient +3\\.91 MiB +0 B +0 B$"), "%s", out);
     cr_expect(matches(out, "^  Adam's two means +12\\.9 MiB +0 B +12\\.9 MiB$"), "%s", out);
+    cr_expect(matches(out, "^Device 0 of DP holds 2\\.1 times the memory of each other"), "%s",
+              out);
     cr_expect(matches(out, "^ms a step, busy( +[0-9.]+){3}$"), "%s", out);
 }
 
