@@ -18,7 +18,64 @@
 
 #include "base/distance.h"
 #include "base/error.h"
-#include "doctor/sample.h"
+#include "doctor/check.h"
+#include "models/replica.h"
+
+/* ---- a model with initial values, and a batch of random pictures ---- */
+
+enum { MODELS = 3, MOST_PICTURES = 40 };
+
+static const uint64_t DEVICE_BYTES = (uint64_t)64 << 20; /* more than a step takes */
+struct sample {
+    struct model model;
+    float **values;           /* initial values, by parameter in registration order */
+    struct segments segments; /* two segments, which together are the batch */
+    size_t pixels_each;       /* pixels of one picture: C * H * W */
+    float *pixels;            /* [segments.n][C][H][W] */
+    int32_t labels[MOST_PICTURES];
+};
+
+/* The initial values are multiplied so that the scores of the classes differ. With LeNet's own
+ * initial values all classes have nearly the same probability whatever the picture is, and the loss
+ * would hardly depend on the first layers. */
+static const struct {
+    const char *name;
+    float factor; /* for the initial values */
+    struct sample_shape sample;
+    int classes;
+} models[MODELS] = {{"lenet", 10, {1, 28, 28}, 10},
+                    {"convnet", 1.5f, {1, 28, 28}, 10},
+                    {"complex", 3, {3, 9, 11}, 37}}; /* colours, odd sides, more classes */
+
+/* Opens model i, with values and pictures drawn from `seed`. */
+static int sample_open(struct sample *s, const struct doctor *d, int i, uint64_t seed) {
+    const struct model_options options = {
+        .dropout = -1, .sample = models[i].sample, .classes = models[i].classes};
+    int n = d->config.quick ? 9 : MOST_PICTURES - 3; /* segments that end inside a group of 16 */
+    struct rng rng;
+    CHECK(model_open(&s->model, models[i].name, &options));
+    CHECK(model_values_init(&s->model, seed, &s->values));
+    for (int p = 0; p < s->model.param_count; p++)
+        for (size_t k = 0; k < param_spec_count(&s->model.params[p]); k++)
+            s->values[p][k] *= models[i].factor;
+    s->pixels_each = (size_t)(s->model.channels * s->model.height * s->model.width);
+    s->pixels = malloc((size_t)n * s->pixels_each * sizeof(float));
+    if (!s->pixels) return fail(ERR_MEMORY, "doctor: no host memory for a batch: free some memory");
+    rng_seed(&rng, seed + 1);
+    rng_uniform(&rng, s->pixels, (size_t)n * s->pixels_each, 0, 1);
+    s->segments = (struct segments){2, n, {{0, n / 2 + 1}, {1, n - n / 2 - 1}}};
+    for (int k = 0; k < n; k++)
+        s->labels[k] = (int32_t)(rng_u32(&rng) % (uint32_t)s->model.classes);
+    return OK;
+}
+
+static void sample_free(struct sample *s) {
+    free(s->pixels);
+    model_values_free(s->values);
+    model_free(&s->model);
+}
+
+/* ---- the step ---- */
 
 /* Any float kernels keep this bound on the relative error of one step's loss. Duet's own sum in
  * double and are much closer. */
@@ -113,7 +170,7 @@ static int step_on(struct testbed *bed, struct device *device, struct batch batc
 
 static int step_by_the_reference(struct testbed *bed) {
     struct device_config config = {.kind = DEVICE_HOST,
-                                   .memory_bytes = SAMPLE_DEVICE_BYTES,
+                                   .memory_bytes = DEVICE_BYTES,
                                    .reference_math = 1,
                                    .timeout_s = bed->d->config.timeout / 2};
     struct device *device;
@@ -125,7 +182,7 @@ static int step_by_the_reference(struct testbed *bed) {
 
 static int steps_on_the_device(struct testbed *bed) {
     struct device *device;
-    CHECK(doctor_open(bed->d, 0, SAMPLE_DEVICE_BYTES, 1, &device));
+    CHECK(doctor_open(bed->d, 0, DEVICE_BYTES, 1, &device));
     int code = step_on(bed, device, whole_batch(bed), &bed->whole);
     for (int v = 0; v < 2 && !code; v++)
         code = step_on(bed, device, part_of(bed, v), &bed->part[v]);
@@ -207,9 +264,9 @@ static int one_batch(struct doctor *d, int model, int batch, int *done) {
 }
 
 int check_step(struct doctor *d, int first) {
-    for (int i = first; i < SAMPLE_MODELS; i++) {
+    for (int i = first; i < MODELS; i++) {
         int done = 0;
-        doctor_step(d, i, "%s: step of %s", doctor_kind_name(d), sample_name(i));
+        doctor_step(d, i, "%s: step of %s", doctor_kind_name(d), models[i].name);
         for (int batch = 0; !done; batch++)
             CHECK(one_batch(d, i, batch, &done));
     }
