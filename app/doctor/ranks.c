@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -43,7 +44,7 @@ void rank_task_free(struct rank_task *task) {
     munmap(task, sizeof(struct shared_task));
 }
 
-struct rank_task *rank_task_map(int fd) {
+static struct rank_task *rank_task_map(int fd) {
     struct stat about;
     if (fd < 0 || fstat(fd, &about) || about.st_size != sizeof(struct shared_task)) return NULL;
     struct shared_task *shared = map_shared(fd);
@@ -61,7 +62,7 @@ void rank_note(struct comm *comm, struct rank_task *task, int trial, enum findin
     finding->done = 1;
 }
 
-int rank_run(struct rank_task *task, int *reported) {
+static int rank_run(struct rank_task *task, int *reported) {
     struct progress progress = {.gpus = task->gpus};
     struct doctor d = {.config = task->config,
                        .progress = &progress,
@@ -103,4 +104,14 @@ int ranks_run(struct doctor *d, int world, struct rank_task *task) {
         launch.argv = argv;
     }
     return launch_ranks(&launch, &result);
+}
+
+/* The program of a rank: duet doctor-rank TASK_FD. */
+int doctor_rank_main(int argc, char **argv) {
+    struct rank_task *task = rank_task_map(argc == 1 ? atoi(argv[0]) : -1);
+    int reported = 0;
+    int code = task ? rank_run(task, &reported)
+                    : fail(ERR_USAGE, "doctor-rank: is started by duet itself: use duet doctor");
+    if (code && !reported) fprintf(stderr, "%s: %s\n", program_name(), error_message());
+    return error_exit_status(code);
 }

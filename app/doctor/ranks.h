@@ -3,9 +3,7 @@
  *
  * What the ranks are to do and what they find lies in one task, in a memfd that the check and all
  * ranks map. Each rank writes only its own entries, and has a struct progress of its own.
- *
- *     ranks.c      tasks; starting ranks; what every rank does first and last
- *     rank_main.c  the program of a rank: duet doctor-rank */
+ * ranks.c has tasks, starting ranks, and the program of a rank: duet doctor-rank. */
 #ifndef DOCTOR_RANKS_H
 #define DOCTOR_RANKS_H
 
@@ -33,10 +31,9 @@ struct rank_task {
     struct rank_finding found[RANK_TRIALS][MAX_DEVICES];
 };
 
-/* The work of a rank: collective.c. Every rank of a task calls it, with the job joined.
- * d->findings is NULL: a rank reports with rank_note. */
-typedef int rank_main(struct doctor *d, struct comm *comm, struct rank_task *task);
-rank_main allreduce_rank;
+/* The work of a rank: collective.c. Every rank of a task calls it, with the job joined. d->findings
+ * is NULL: a rank reports with rank_note. */
+int allreduce_rank(struct doctor *d, struct comm *comm, struct rank_task *task);
 
 /* A task filled in from d, without findings. NULL: no memory. */
 struct rank_task *rank_task_new(const struct doctor *d);
@@ -49,15 +46,6 @@ int ranks_run(struct doctor *d, int world, struct rank_task *task);
 /* Records what this rank found in a trial. */
 void rank_note(struct comm *comm, struct rank_task *task, int trial, enum finding_state state,
                const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-/* ---- for rank_main.c ---- */
-
-/* Maps the task behind an inherited descriptor. NULL: there is none. */
-struct rank_task *rank_task_map(int fd);
-
-/* Joins the job, does the work, and leaves. *reported: the launcher knows of the failure and hands
- * its text to the check. */
-int rank_run(struct rank_task *task, int *reported);
 
 #ifdef __cplusplus
 }
