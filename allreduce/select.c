@@ -128,9 +128,9 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
     }
     if (text && n == 1) snprintf(text, text_bytes, "one rank: only the scale is left to do");
     if (text && n > 1)
-        snprintf(text, text_bytes, "%s for %s over %d ranks (%s): expected us: %s%s",
+        snprintf(text, text_bytes, "%s for %s over %d ranks (%s): predicted us: %s%s",
                  allreduce_algorithm_name(best),
                  format_bytes(count * sizeof(float), size, sizeof size), n, link->name, costs,
-                 ordered_only ? "; ring and tree have another order of summing" : "");
+                 ordered_only ? "; ring and tree excluded: they add in another order" : "");
     return best;
 }

@@ -40,7 +40,8 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     const struct model *model = t->model;
     struct param *p = t->step.params->param;
     if (!device_is_dry(t->device)) {
-        tape_fail(t, fail(ERR_USAGE, "model described: it can be estimated alone: duet estimate"));
+        tape_fail(t,
+                  fail(ERR_USAGE, "model described: it works only with estimate: duet estimate"));
         return NULL;
     }
     const int shape[2] = {x->value.dims[0], model->classes};

@@ -13,7 +13,7 @@
     COMMAND(train, "train one way: --mode single, dp or ddp") \
     COMMAND(compare, "train all three ways from the same weights; proves that they agree") \
     COMMAND(profile, "where time and memory go: DP, DP with the loss in forward, DDP") \
-    COMMAND(estimate, "what memory and links would bear: profile's table by arithmetic") \
+    COMMAND(estimate, "predict memory and traffic, and with --gpu times, without running") \
     COMMAND(lesson, "what DP and DDP would cost on real GPUs: three models, modelled") \
     COMMAND(scale, "the same training on 1, 2, 4 and 8 devices, as a table") \
     COMMAND(report, "who waited for whom in a job that ran with DUET_TRACE") \

@@ -223,7 +223,7 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
     row_lane(file, "  allreduce, hidden", c, hidden_ms);
     row_lane(file, "  allreduce, exposed", c, exposed_ms);
     row_lane(file, "  waiting for the others", c, waiting_ms);
-    row_lane(file, "  without a core", c, no_core_ms);
+    row_lane(file, "  waiting for a core", c, no_core_ms);
     row_lane(file, "  idle", c, idle_ms);
 }
 
@@ -250,7 +250,7 @@ void busy_line(FILE *file, const struct run_record *run) {
     for (int i = 0; i < c.count; i++)
         count += add_busy(&text, count, mode_title(c.run[i]->mode), c.run[i]);
     if (!count) return;
-    text_add(&text, ", so the speed-ups are not those of the modes alone");
+    text_add(&text, ", so do not trust these speed-ups");
     text_wrap(file, text_width(file), 0, 2, text.words);
 }
 

@@ -274,8 +274,8 @@ static void which_is_faster(const struct page *page, const struct run_record *dp
     if (!a->step_median_ns || !b->step_median_ns) return; /* no times were measured */
     if (fabs(gain) <= spread)
         text_add(&text,
-                 "Neither is faster: the median step of DP takes %.2f ms and that of DDP %.2f, and "
-                 "the steps spread by %.2f.",
+                 "No clear winner: median steps are %.2f ms (DP) and %.2f ms (DDP), but steps vary "
+                 "by %.2f ms.",
                  (double)a->step_median_ns * 1e-6, (double)b->step_median_ns * 1e-6, spread * 1e-6);
     else
         text_add(&text, "%s is faster: its %s step takes %.2f ms, that of %s %.2f",

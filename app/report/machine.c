@@ -20,8 +20,8 @@ int add_busy(struct text *text, int before, const char *title, const struct run_
     double share = record_busy_machine(r);
     if (share < BUSY) return 0;
     text_add(text,
-             before ? ", %s for %.0f %%"
-                    : "the machine was busy: %s was without a core for %.0f %% of its time",
+             before ? ", %s %.0f %%"
+                    : "the machine was busy: %s waited for a CPU core %.0f %% of its time",
              title, 100 * share);
     return 1;
 }

@@ -223,7 +223,7 @@ static void time_rows(const struct table *t) {
             row(t, 2, phase_name(p), phase_time, p, print_ms);
     if (any(r, phase_time, PHASE_LOADER)) row(t, 2, "(loader)", phase_time, PHASE_LOADER, print_ms);
     if (any(r, wait_time, 0)) row(t, 2, "(waiting)", wait_time, 0, print_ms);
-    if (any(r, no_core_time, 0)) row(t, 2, "(without a core)", no_core_time, 0, print_ms);
+    if (any(r, no_core_time, 0)) row(t, 2, "(waiting for a core)", no_core_time, 0, print_ms);
     row(t, 2, "(idle)", idle_time, 0, print_ms);
     if (any(r, copy_time, 0)) row(t, 2, "(copy beside)", copy_time, 0, print_ms);
     if (any(r, hidden_time, 0)) row(t, 2, "(allreduce, hidden)", hidden_time, 0, print_ms);

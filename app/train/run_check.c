@@ -94,8 +94,8 @@ int run_config_check(const struct run_config *config) {
     CHECK(dataset_check(&data));
     if (!config->dry && !config->model.options.own && model_is_outline(config->model.name))
         return fail(ERR_USAGE,
-                    "--model: %s: it can be estimated alone: duet estimate --model %s; models that "
-                    "can be trained: duet --help",
+                    "--model: %s: it works only with estimate: duet estimate --model %s; models "
+                    "that can be trained: duet --help",
                     config->model.name, config->model.name);
     struct model_options options = run_model_options(config);
     CHECK(model_open(&model, config->model.name, &options));

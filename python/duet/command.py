@@ -198,5 +198,5 @@ def profile(model=None, **options):
 
 
 def estimate(model=None, **options):
-    """duet estimate: what memory and links would bear, without devices."""
+    """duet estimate: predict memory, traffic and with gpu= times, without running."""
     return run("estimate", model=model, **options)

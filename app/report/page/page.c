@@ -154,7 +154,7 @@ static int put_phases(FILE *file, const struct page *page) {
                       : first_run(page)->gpus
                           ? "wall times of the GPU"
                           : "CPU times of emulated devices; where these share "
-                            "cores, the time without a core stands beside them");
+                            "cores, the time spent waiting for a core stands beside them");
         CHECK(put_figure(file, page, draw_phases, 0, "Milliseconds a step, by phase."));
         phase_table(file, page);
     } else {

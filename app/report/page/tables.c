@@ -203,7 +203,7 @@ void phase_table(FILE *file, const struct page *page) {
     for (int k = 0; k < PHASE_COUNT; k++)
         if (any_time(page, k))
             snprintf(head + strlen(head), sizeof head - strlen(head), "|%s", time_name(k));
-    strcat(head, "|waiting|without a core|allreduce, all|allreduce, exposed|copies, beside");
+    strcat(head, "|waiting|waiting for a core|allreduce, all|allreduce, exposed|copies, beside");
     open_table(file, "milliseconds a step", head);
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;

@@ -26,7 +26,7 @@ double time_part(const struct run_record *run, int device, int key) {
 
 const char *time_name(int key) {
     return key == TIME_WAIT      ? "waiting"
-           : key == TIME_NO_CORE ? "without a core"
+           : key == TIME_NO_CORE ? "waiting for a core"
            : key == TIME_IDLE    ? "idle"
                                  : phase_name((enum phase)key);
 }

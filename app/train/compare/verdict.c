@@ -237,8 +237,8 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                     x);
         else
             fprintf(file,
-                    "%s %s %s: gradients in lock step at %d points:\n"
-                    "  relative L2 distance at most %.2g, bound %.2g\n",
+                    "%s %s %s: agree within rounding, judged at %d points:\n"
+                    "  gradients differ by at most %.2g (relative L2), allowed %.2g\n",
                     y, v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
         if (v->kind == VERDICT_BEYOND)
             fprintf(file, "  beyond the bound at step %d: the gradient of %s%s\n", v->step,

@@ -165,9 +165,10 @@ Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
                 data, table[i].args);
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", table[i].args, c.status, c.err);
         cr_expect(
-            matches(c.out,
-                    "^DDP ~ single: gradients in lock step at 4 points:\n  relative L2 distance at "
-                    "most [0-9.e-]+, bound 9e-05$"),
+            matches(
+                c.out,
+                "^DDP ~ single: agree within rounding, judged at 4 points:\n  gradients differ by "
+                "at most [0-9.e-]+ \\(relative L2\\), allowed 9e-05$"),
             "%s", c.out);
         char *text = unbroken(c.out);
         cr_expect(strstr(text, table[i].why) && strstr(text, table[i].dp), "%s: %s", table[i].args,

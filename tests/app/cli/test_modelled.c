@@ -113,7 +113,7 @@ Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_fol
     expect_refused("estimate --gpu v100 --link nvlink9", "did you mean nvlink");
     expect_refused("estimate --gpu v100 --link 0,5", "give GB/s and microseconds");
     expect_refused("estimate --gpu v100 --host tensorflow", "--host");
-    expect_refused("train --model resnet50", "it can be estimated alone");
+    expect_refused("train --model resnet50", "it works only with estimate");
     write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
     expect_refused("estimate --gpu v100 --machine ./negative", "negative:1: fp32");
     write_file("nothing", "machine m gpus 2\njoin gpu0 hub pcie3\njoin hub host memory\n");

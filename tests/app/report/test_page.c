@@ -140,8 +140,8 @@ Test(page, a_busy_machine_is_said, .timeout = 30) {
         runs[i].cores = 2;
     check_page(&page, "A step took", "the machine was busy");
     runs[2].device[1].no_core_ns = (int64_t)(runs[2].training_seconds * 0.4e9);
-    check_page(&page, "; the machine was busy: DDP was without a core for 40 % of its time.",
-               "single was without");
+    check_page(&page, "; the machine was busy: DDP waited for a CPU core 40 % of its time.",
+               "single waited");
     free_runs();
 }
 

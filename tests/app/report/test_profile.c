@@ -41,7 +41,7 @@ Test(profile, table, .timeout = 30) {
     has(text, "^ms a step, busy +6.000 +4.100 +4.200$");
     has(text, "^  optimizer +2.000 +- +-$");
     has(text, "^  \\(waiting\\) +0.500 +- +-$");
-    has(text, "^  \\(without a core\\) +0.200 +0.300 +0.400$");
+    has(text, "^  \\(waiting for a core\\) +0.200 +0.300 +0.400$");
     /* the rest of 200 ms */
     has(text, "^  \\(idle\\) +192.600 +195.600 +195.400$");
     has(text, "^busy share of a step +3 % +2 % +2 %$");
@@ -264,7 +264,7 @@ Test(profile, findings, .timeout = 30) {
     for (int d = 0; d < 4; d++)
         ddp.device[d].memory.at_peak[MEM_OPTIMIZER] = 0;
     text = one_line(text_of(findings, NULL));
-    has(text, "^Neither is faster: the median step of DP takes 8.40 ms and that of DDP 8.00");
+    has(text, "^No clear winner: median steps are 8.40 ms \\(DP\\) and 8.00 ms \\(DDP\\)");
     has(text, "with adam every device of DDP would hold 7.81 KiB more");
     free(text);
     /* modelled: steps have no spread, and GPU 0 and the others are compared */

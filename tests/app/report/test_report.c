@@ -17,8 +17,8 @@ static void busy_machine(struct run_record run[3]) {
     run[0].device[0].no_core_ns = 300000000, run[1].device[1].no_core_ns = 900000000;
     run[2].device[2].no_core_ns = 240000000;
     text = text_of(busy_line, run);
-    cr_expect_str_eq(text, "the machine was busy: single was without a core for 15 % of its time, "
-                           "DDP for 6\n  %, so the speed-ups are not those of the modes alone\n");
+    cr_expect_str_eq(text, "the machine was busy: single waited for a CPU core 15 % of its time, "
+                           "DDP 6 %, so\n  do not trust these speed-ups\n");
     free(text);
     run[0].device[0].no_core_ns = 90000000, run[2].device[2].no_core_ns = 190000000; /* below 5 % */
     text = text_of(busy_line, run);
@@ -88,7 +88,7 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^  allreduce, hidden +- +- +2.00 \\| 2.00$");
     has(text, "^  allreduce, exposed +- +- +1.00 \\| 1.00$");
     has(text, "^  waiting for the others +- +0.50 \\| - +1.50 \\| 1.50$");
-    has(text, "^  without a core +0.20 +0.20 \\| 0.30 +0.20 \\| 0.35$");
+    has(text, "^  waiting for a core +0.20 +0.20 \\| 0.30 +0.20 \\| 0.35$");
     /* idle: the rest of a step's wall time */
     has(text, "^  idle +193.10 +92.60 \\| 95.60 +391.60 \\| 394.00$");
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "scatter"), "%s", text);
