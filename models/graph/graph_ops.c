@@ -1,6 +1,6 @@
 /* The ops of a graph: what each is given, and the function of duet.h that it calls. To serve one
- * more, add its row and its function here, and say in python/duet/_export_ops.py or a
- * file beside it what of PyTorch it is. */
+ * more, add its row and its function here, and say in python/duet/export/lower/
+ * what of PyTorch it is. */
 #include <stdio.h>
 #include <string.h>
 

@@ -28,7 +28,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "python"), str(HERE.parent / "python")]
 import duet  # noqa: E402
 import nets  # noqa: E402
-from export import loss_and_gradients, read_tensors  # noqa: E402
+from export import SAMPLES, read_tensors  # noqa: E402
 
 NETS = ("resnet50", "mobilenet_v2", "vit_b_16", "densenet121", "convnext_tiny", "efficientnet_b0", "vgg16_bn",
         "shufflenet_v2", "transformer", "gpt2", "bert", "lstm", "frames", "space_and_time",
@@ -54,6 +54,29 @@ class WeightNorms(nn.Module):
 
 
 nets.NETS["weight_norms"] = WeightNorms, (2, 6, 6)
+
+
+def loss_and_gradients(name, net, dtype):
+    """Of the samples of --dataset random, as docs/models.md says that they are drawn."""
+    net = net.to(dtype).train()
+    torch.manual_seed(0)
+    x = nets.samples(name, SAMPLES)
+    x = x.to(dtype) if x.is_floating_point() else x
+    net.zero_grad()
+    state = torch.get_rng_state()
+    y = net(x)
+    torch.set_rng_state(state)
+    kind = nets.loss_of(name)
+    if kind == "cross-entropy":
+        loss = F.cross_entropy(y, torch.randint(0, y.shape[1], (SAMPLES, *y.shape[2:])))
+    else:
+        targets = torch.randn(y.shape)
+        targets = (targets > 0 if kind == "bce-with-logits" else targets).to(dtype)
+        loss = {"mse": F.mse_loss, "smooth-l1": F.smooth_l1_loss,
+                "bce-with-logits": F.binary_cross_entropy_with_logits}[kind](y, targets)
+    loss.backward()
+    return loss.item(), {name: (torch.zeros_like(p) if p.grad is None else p.grad).double().numpy()
+                         for name, p in net.named_parameters()}
 
 
 def make(name):

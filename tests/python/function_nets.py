@@ -65,34 +65,6 @@ class Chosen(nn.Module):
             1)[:, :1]
 
 
-class Computed(nn.Module):
-    """Tokens and places that are computed of whole numbers, below 0 too."""
-
-    def __init__(self):
-        super().__init__()
-        self.words, self.after = nn.Embedding(20, 8), nn.Embedding(21, 8)
-        self.scale, self.head = nn.Parameter(torch.randn(12 * 20, 1)), nn.Linear(8, 10)
-
-    def forward(self, tokens):
-        x, y, less = self.words(tokens).mean(1), tokens.flip(1), tokens - 9
-        places = torch.cat((
-            tokens.clamp(2, 9), torch.where(tokens > 3, tokens, 0), tokens // 5,
-            torch.maximum(tokens, y), torch.min(tokens + 3, y), (tokens * 31 + y) % 20,
-            less // 4 + 3, less % 5, less % -5 + 4, torch.fmod(less, 4) + 3,
-            torch.div(less, 4, rounding_mode="trunc") + 2, torch.div(less, -4,
-                                                                     rounding_mode="trunc").abs(),
-            (less / 2).long() + 4, (tokens * 41 / 41).floor().int(), (tokens / 7).ceil().long(),
-            (tokens >> 1) + (tokens & 7),
-            (less * less).clamp(max=19), less.relu(), tokens.masked_fill(y == 3, 7),
-            tokens.sort(1, descending=True)[0]), 1)
-        x = x + (self.words(places) * self.scale).mean(1) + self.after(tokens + 1).mean(1)
-        x = x + self.words(tokens.amax(1)) * self.words(tokens.min(1)[0]) * self.words(
-            tokens.gather(1, y[:, :1] * 2 % 12)).mean(1)
-        ends = torch.bucketize(tokens, torch.tensor([3, 9]), right=True) * 9
-        return self.head(x + x.gather(1, (x.argmax(1, keepdim=True) + 1) % 8) * self.words(
-            ends.scatter(1, (tokens[:, 2:4] + 5) % 12, 19)).mean(1))
-
-
 class Buckets(nn.Module):
     """Numbers that become tokens, rows that are sorted, and choices that pass their gradient on."""
 
@@ -248,42 +220,6 @@ class Draws(nn.Module):
 
 RANDOM = {"variational": (Variational, (3, 4, 4), "mse"), "noisy": (Noisy, (6,)),
           "draws": (Draws, (4096,), "mse")}  # of which PyTorch draws other numbers
-class SpatialTransformer(nn.Module):
-    """The net of PyTorch's tutorial, which samples its picture where it says; by all settings."""
-
-    def __init__(self):
-        super().__init__()
-        self.where, self.conv, self.head = nn.Linear(72, 6), nn.Conv2d(2, 3, 3), nn.Linear(48, 10)
-        with torch.no_grad():
-            self.where.weight.mul_(0.3)
-            self.where.bias.copy_(torch.tensor([1.0, 0, 0, 0, 1, 0]))
-
-    def forward(self, x):
-        theta, out = self.where(x.flatten(1)).view(-1, 2, 3), 0
-        for align, mode, padding in ((False, "bilinear", "zeros"), (True, "bilinear", "border"),
-                                     (True, "nearest", "zeros")):
-            grid = F.affine_grid(theta, x.size(), align_corners=align)
-            out = out + F.grid_sample(x, grid, mode, padding, align_corners=align)
-        return self.head(self.conv(out).flatten(1))
-
-
-class Scans(nn.Module):
-    """Products and sums along a dimension, diagonals, and functions of several lines."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.head = nn.Linear(5, 5), nn.Linear(5, 10)
-
-    def forward(self, x):
-        x = self.first(x)  # (N, 5, 5)
-        opaque = torch.sigmoid(x).cumprod(1) + x.logcumsumexp(2)
-        y = torch.logaddexp(x, opaque).sinh() * 0.1 + torch.hypot(x, opaque) - x.cosh() * 0.1
-        y = y.clamp(-x * x, opaque).clamp(torch.full((5,), 0.3, dtype=x.dtype), opaque - 1)
-        low, high = torch.aminmax(y.detach(), dim=2)  # no gradient in PyTorch 2.11
-        ends = x.diagonal(1, 1, 2).sum(1, True) + y[:, :3].diagonal(-1, 2, 1).mean(1, True)
-        return self.head(low + high + torch.einsum("nii->ni", y) + ends)
-
-
 class Corners(nn.Module):
     """What stands at a corner: branches that begin at 0, bounds that are reached, losses within."""
 
@@ -303,9 +239,8 @@ class Corners(nn.Module):
         return self.head(y) + share.mean(1, True)
 
 
-NETS = {"spatial_transformer": (SpatialTransformer, (2, 6, 6)), "scans": (Scans, (5, 5)),
-        "waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
-        "computed": (Computed, (12,)), "buckets": (Buckets, (9,)),
+NETS = {"waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
+        "buckets": (Buckets, (9,)),
         "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)), "bags": (Bags, (12,)),
         "states_aside": (StatesAside, (4, 6)), "whole_rotary": (WholeRotary, (12,))}
 if torch.__version__ >= "2.12":  # before, what is equal to a bound had all of the gradient

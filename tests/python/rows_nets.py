@@ -113,30 +113,6 @@ class ComputedWeights(nn.Module):
         return self.head(torch.cat([y, self.up(x).amax((2, 3))], 1))
 
 
-class Unfolded(nn.Module):
-    """Windows of pictures and of sequences, put back too; pools whose last window is cut off, or
-    divides by another number; sides that are resized without aliasing."""
-
-    def __init__(self):
-        super().__init__()
-        self.mix, self.head = nn.Linear(18, 18), nn.Linear(9, 10)
-        self.places = nn.Parameter(torch.randn(1, 2, 5, 5))
-
-    def forward(self, x):
-        x = x + F.interpolate(self.places, (9, 9), mode="bicubic", antialias=True)
-        cols = F.unfold(x, 3, padding=1, stride=2)  # (N, 18, 25)
-        y = F.fold(self.mix(cols.transpose(1, 2)).transpose(1, 2), (9, 9), 3, padding=1, stride=2)
-        y = F.avg_pool2d(y + x, 2, ceil_mode=True, count_include_pad=False)
-        z = F.avg_pool2d(x, (3, 2), (2, 3), padding=1, ceil_mode=True)
-        z = z + F.avg_pool2d(x, (3, 2), (2, 3), padding=1, ceil_mode=True, divisor_override=5)
-        rows = x.flatten(2).unfold(2, 6, 3)  # (N, 2, 26, 6)
-        down = F.interpolate(x, (4, 4), mode="bilinear", antialias=True)
-        down = down + F.interpolate(x, (4, 4), mode="nearest-exact")
-        one = F.avg_pool1d(x.flatten(2), 7, 4, 2, ceil_mode=True)
-        return self.head(torch.cat([y.amax((2, 3)), z.mean((2, 3)), rows.amax(3).mean(2),
-                                    down.mean((2, 3)), one.mean((1, 2), True).squeeze(2)], 1))
-
-
 class Written(nn.Module):
     """Parts of a tensor are written in place, and other parts read."""
 
@@ -256,34 +232,9 @@ class Video(nn.Module):
         return self.head(F.adaptive_avg_pool3d(F.max_pool3d(x, 2), 1).flatten(1))
 
 
-class Volumes(nn.Module):
-    """Convolutions of volumes with all their settings, norms, pools and changes of size."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Sequential(nn.Conv3d(2, 4, (3, 3, 2), stride=(1, 2, 1), padding=(1, 1, 0)),
-                                   nn.BatchNorm3d(4), nn.ReLU(inplace=True))
-        self.grouped = nn.Conv3d(4, 6, 2, stride=(2, 1, 1), dilation=(2, 1, 1), groups=2)
-        self.up = nn.ConvTranspose3d(6, 4, (2, 3, 2), stride=(2, 1, 1), padding=(0, 1, 0),
-                                     output_padding=(1, 0, 0), groups=2)
-        self.point, self.norm = nn.Conv3d(4, 4, 1, bias=False), nn.GroupNorm(2, 4)
-        self.head = nn.Linear(24, 10)
-
-    def forward(self, x):
-        x = self.first(x)  # (N, 4, 5, 4, 7)
-        y = F.max_pool3d(x, 2, stride=(2, 1, 2), padding=(1, 0, 1), ceil_mode=True)
-        z = F.avg_pool3d(x, (2, 2, 3), stride=(1, 2, 2), padding=(1, 0, 1))
-        up = self.up(torch.tanh(self.grouped(x)))
-        up = self.norm(self.point(F.interpolate(up, scale_factor=(1, 2, 1), mode="trilinear")))
-        parts = [F.adaptive_avg_pool3d(y, 1), F.adaptive_max_pool3d(z, (2, 1, 1)),
-                 F.adaptive_avg_pool3d(up, (2, 1, 1)),
-                 F.interpolate(x, (1, 1, 1), mode="nearest")]
-        return self.head(torch.cat([p.flatten(1) for p in parts], 1))
-
-
 NETS = {"last_words": (LastWords, (12,)), "experts": (Experts, (12,)),
-        "video": (Video, (2, 5, 8, 8)), "volumes": (Volumes, (2, 5, 8, 8)),
+        "video": (Video, (2, 5, 8, 8)),
         "frames": (Frames, (3, 2, 12, 12)), "pairs": (Pairs, (2, 8, 8)),
         "repeats": (Repeats, (4, 5)), "space_and_time": (SpaceAndTime, (3, 4, 8)),
-        "computed_weights": (ComputedWeights, (3, 8, 8)), "unfolded": (Unfolded, (2, 9, 9)),
+        "computed_weights": (ComputedWeights, (3, 8, 8)),
         "written": (Written, (4, 6)), "relative_places": (RelativePlaces, (10, 6))}

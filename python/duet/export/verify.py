@@ -19,10 +19,10 @@ import warnings
 
 import numpy
 
-from ._export_graph import ExportError
-from ._files import save_dataset
-from ._library import DuetError
-from .command import train
+from .._files import save_dataset
+from .._library import DuetError
+from ..command import train
+from .text import ExportError
 
 TIMES = 4  # as far from float64 as PyTorch's own float32
 # Where PyTorch's float32 is exact by chance, Duet may be off by the roundings of long sums: of the

@@ -1,0 +1,199 @@
+"""Writes a PyTorch model as a graph that `duet --model net.duet` trains: docs/models.md.
+
+    duet.export(model, (torch.randn(8, 3, 32, 32),), "net.duet")
+
+    trace.py        torch.export of the model in training mode
+    decompose.py    its ops as few kinds, without writing in place
+    passes.py       constants, what is needed, how large whole numbers are
+    lower/          each op as lines: interpreter.py goes through them
+    text.py         the values of the text, and the order of their axes
+    verify.py       runs the text and the model once, and compares
+
+Parameters, buffers and constants go into net.safetensors beside the text."""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+from .._files import write_tensors
+from .._library import DuetError, NoTorch, WrongArgument
+from ..command import estimate
+from ..model import describe, saved_bytes
+from .text import ExportError, text_of
+
+_WHY = {  # of words of PyTorch's what they mean
+    "data-dependent": ": what a model does may not depend on the numbers in a tensor, as the size "
+                      "of F.one_hot without num_classes does",
+    "Constraints violated": ": it works for one number of samples alone, as len(x) and "
+                            "torch.take_along_dim do: take x.shape[0], and gather"}
+
+
+def _otherwise(model, inputs):
+    """How to estimate a model that cannot be exported."""
+    from .trace import without_torchs_log
+    try:
+        with without_torchs_log():
+            return f"\nestimate it by its numbers: duet estimate {describe(model, *inputs)}"
+    except Exception:
+        return ""
+
+
+def _saves(torch, model, inputs):
+    """The line that says what autograd keeps, in bytes: of each sample, and of all together. None
+    where it cannot be told, as of a model that deepcopy does not take."""
+    samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
+    twice = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in inputs]
+    four = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in twice]
+    try:
+        two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
+    except Exception:
+        return []
+    each = (more - two) // (2 * samples)
+    return [f"saves {each} {max(0, two - 2 * samples * each)}"]
+
+
+def _weights_of(path):
+    """Where the command looks for the weights of a text."""
+    return path.with_name(path.name.removesuffix(".duet") + ".safetensors")
+
+
+def _check(path, text, stored, loss, verify):
+    """Before anything is written where it was asked for, the command reads the text, and it is run
+    beside the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = pathlib.Path(folder, "net.duet")
+        trial.write_text(text, encoding="utf-8")
+        write_tensors(_weights_of(trial), stored)
+        try:
+            estimate(model=trial, devices=1, batch_size=2, loss=loss, find_unused_parameters=True)
+        except DuetError as error:
+            why = str(error).replace(str(trial), str(path))
+            raise ExportError(f"duet.export: {why}") from None
+        verify(trial)
+
+
+_NUMBER = re.compile(r"(?:^|(?<=[ (]))%\d+(?=[,):])")
+
+
+def _used(lines, result, inputs, updates):
+    """The lines that the result is made of, numbered anew, and its name; and those of batch norms,
+    which keep statistics. All of them where an input is used by others alone."""
+    wanted, kept = {result.name, *(value for _, value in updates)}, []
+    for line in reversed(lines):
+        name, rest = line.split(":", 1)
+        if name in wanted or "= batch_norm(" in rest:
+            wanted.update(_NUMBER.findall(rest.split("  # ")[0]))
+            kept.append(line)
+    if not all(re.search(re.escape(x.name) + r"[,)]", " ".join(kept)) for x, _ in inputs):
+        kept = lines[::-1]
+    numbers = {line.split(":", 1)[0]: f"%{i}" for i, line in enumerate(reversed(kept), 1)}
+
+    def anew(line):
+        text, *comment = line.split("  # ", 1)
+        return "  # ".join((_NUMBER.sub(lambda name: numbers[name[0]], text), *comment))
+    ends = [f"update {name} = {numbers.get(value, value)}" for name, value in updates]
+    return [*map(anew, reversed(kept)), *ends, f"return {numbers.get(result.name, result.name)}"]
+
+
+def _text_of(torch, run, result, saves):
+    lines, tensors = ["duet 1"], {}
+    for value, node in run.inputs:
+        kind = f"f32{text_of(value.shape)}"
+        if not value.dtype.is_floating_point:
+            least, most = run.below[node]
+            kind = f"i64{text_of(value.shape)} below {least}" + (f" to {most}" if most > least
+                                                                 else "")
+        lines.append(f"input {value.name}: {kind}")
+    for name, p in run.model.named_parameters():
+        tensors[name] = p.reshape(tuple(p.shape) or 1)
+        frozen = "" if p.requires_grad else " frozen"
+        lines.append(f"parameter {name}: f32{text_of(list(tensors[name].shape))}{frozen}")
+    for name, tensor in run.frozen.items():
+        tensors[name] = tensor
+        lines.append(f"parameter {name}: f32{text_of(list(tensor.shape))} frozen")
+    for name, buffer in run.model.named_buffers():
+        base = name.removesuffix("num_batches_tracked") + "running_mean"
+        if name in run.buffers or base in run.buffers:
+            wide = not buffer.dtype.is_floating_point
+            lines.append(f"buffer {name}: {'i64' if wide else 'f32'}{text_of(list(buffer.shape))}")
+            tensors[name] = buffer.to(torch.int64 if wide else torch.float32)
+    body = _used(run.lines, result, run.inputs, run.updates)
+    words = set(re.findall(r"constant\.\d+", "\n".join(body)))
+    for name, tensor in run.constants.items():
+        if name in words:
+            lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
+            tensors[name] = tensor
+    return "\n".join([*lines, *saves, *body, ""]), tensors
+
+
+def _result_of(output):
+    from torch.utils import _pytree
+    return next(x for x in _pytree.tree_leaves(output) if hasattr(x, "dim"))
+
+
+def _progress(quiet, text):
+    """A line on a terminal that whatever comes next overwrites: tracing takes up to minutes."""
+    if not quiet and sys.stderr.isatty():
+        print(f"{text:<72}\r", end="", file=sys.stderr, flush=True)
+
+
+def export(model, example_inputs, path, quiet=False, verify=True):
+    """Writes `path`, a text, and beside it the weights, path with .safetensors in place of .duet.
+    A model in eval mode is traced in training mode; of one in training mode the layers in eval
+    mode stay so: a BatchNorm keeps its statistics. A model in half precision becomes float32, with
+    a warning. What has requires_grad=False stays frozen.
+    example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
+    names every op that Duet has not, with its module and the line of your source. Returns `path`.
+    Nothing of the model changes. quiet: no line of progress on a terminal. verify: runs the text
+    beside the model, whose loss and gradients it must have."""
+    try:
+        import torch
+    except ImportError:
+        raise NoTorch("export") from None
+    if isinstance(example_inputs, torch.Tensor):
+        example_inputs = (example_inputs,)
+    if not isinstance(model, torch.nn.Module):
+        raise WrongArgument(f"duet.export: {model!r} is no model: give a torch.nn.Module")
+    if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+        model = model.module
+    from .decompose import decompose
+    from .lower.interpreter import Interpreter
+    from .trace import in_float32, trace, without_torchs_log
+    from .verify import verify as verified
+    model, example_inputs = in_float32(model, example_inputs)
+    tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
+    if not tensors or any(not x.dim() or not x.shape[0] for x in tensors) or \
+            len({x.shape[0] for x in tensors}) > 1:
+        raise WrongArgument("duet.export: the inputs have no samples: give tensors whose first "
+                            "dimension counts them, the same number in each")
+    path = pathlib.Path(path)
+    _progress(quiet, f"duet.export: tracing {type(model).__name__} ...")
+    try:
+        traced, program = trace(model, example_inputs)
+        with without_torchs_log():
+            program = decompose(program)
+    except Exception as error:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        why = next((why for words, why in _WHY.items() if words in first[0]), "")
+        raise ExportError(f"duet.export: torch.export cannot trace {type(model).__name__}: "
+                          f"{first[0]}{why}{_otherwise(model, example_inputs)}") from error
+    _progress(quiet, "duet.export: writing its ops ...")
+    run = Interpreter(traced, program, tensors)
+    result = run.run()
+    if run.refusals:
+        raise ExportError("duet.export: " + "\n".join(dict.fromkeys(run.refusals)) +
+                          _otherwise(model, example_inputs))
+    _progress(quiet, "duet.export: computing it once, for what PyTorch saves ...")
+    text, stored = _text_of(torch, run, result, _saves(torch, model, example_inputs))
+    stored = {name: tensor.detach().cpu().numpy() for name, tensor in stored.items()}
+
+    def run_beside(trial):
+        if verify:
+            _progress(quiet, "duet.export: verifying ...")
+            verified(torch, model, _result_of, example_inputs, trial)
+    _check(path, text, stored, "cross-entropy" if len(result.shape) > 1 else "mse", run_beside)
+    write_tensors(_weights_of(path), stored)
+    path.write_text(text, encoding="utf-8")
+    _progress(quiet, "")
+    return path

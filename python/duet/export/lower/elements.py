@@ -1,0 +1,310 @@
+"""What is computed element by element: functions, arithmetic, comparisons, choices, random numbers.
+PyTorch's bool is a value of 1 and 0."""
+
+import math
+
+import torch
+
+from ..text import LEAST, Const, Value, require
+from . import lower
+
+aten = torch.ops.aten
+
+# ---- functions of one number
+
+
+def _line(op):
+    return lambda w, a, shape: w.line(op, next(iter(a.values())))
+
+
+for _name in ("relu", "tanh", "sigmoid", "exp", "log", "sqrt", "reciprocal", "abs", "silu",
+              "hardswish", "hardsigmoid", "erf", "sin", "cos", "floor", "ceil", "trunc", "relu6"):
+    lower(getattr(aten, _name))(_line(_name))
+
+_FORMULAS = {
+    aten.rsqrt: lambda w, x: w.line("reciprocal", w.line("sqrt", x)),
+    aten.neg: lambda w, x: w.times(x, -1),
+    aten.square: lambda w, x: w.mul(x, x),
+    aten.log1p: lambda w, x: w.line("log", w.plus(x, 1)),
+    aten.expm1: lambda w, x: w.plus(w.line("exp", x), -1),
+    aten.log2: lambda w, x: w.times(w.line("log", x), 1 / math.log(2)),
+    aten.log10: lambda w, x: w.times(w.line("log", x), 1 / math.log(10)),
+    aten.exp2: lambda w, x: w.line("exp", w.times(x, math.log(2))),
+    aten.tan: lambda w, x: w.mul(w.line("sin", x), w.line("reciprocal", w.line("cos", x))),
+    aten.frac: lambda w, x: w.sub(x, w.line("trunc", x)),
+    aten.sinh: lambda w, x: w.times(w.sub(w.line("exp", x), w.line("exp", w.times(x, -1))), .5),
+    aten.cosh: lambda w, x: w.times(w.add(w.line("exp", x), w.line("exp", w.times(x, -1))), .5),
+    aten.sign: lambda w, x: w.sub(w.line("above", x, number=0),
+                                  w.line("above", w.times(x, -1), number=0)),
+    aten.log_sigmoid: lambda w, x: w.times(w.line("softplus", w.times(x, -1)), -1),
+    aten.logical_not: lambda w, x: w.line("equal", x, number=0),
+    aten.alias: lambda w, x: x, aten.detach: lambda w, x: w.detach(x),
+}
+for _op, _formula in _FORMULAS.items():
+    lower(_op)(lambda w, a, shape, formula=_formula: formula(w, w.value(a.self)))
+
+
+@lower(aten.leaky_relu)
+def _(w, a, shape):
+    return w.line("leaky_relu", a.self, slope=a.negative_slope)
+
+
+@lower(aten.elu)
+def _(w, a, shape):
+    require(a.input_scale == 1, "a scaled input of ELU")
+    return w.times(w.line("elu", a.self, alpha=a.alpha), a.scale)
+
+
+@lower(aten.hardtanh)
+def _(w, a, shape):
+    return w.line("hardtanh", a.self, min=a.min_val, max=a.max_val)
+
+
+@lower(aten.gelu)
+def _(w, a, shape):
+    return w.line("gelu", a.self, tanh=int(a.approximate == "tanh"))
+
+
+@lower(aten.softplus)
+def _(w, a, shape):
+    require(a.threshold == 20 and a.beta > 0, "softplus with another threshold than 20")
+    return w.times(w.line("softplus", w.times(a.self, a.beta)), 1 / a.beta)
+
+
+@lower(aten.mish)
+def _(w, a, shape):
+    return w.mul(a.self, w.line("tanh", w.line("softplus", a.self)))
+
+
+@lower(aten.round)
+def _(w, a, shape):
+    require(not a.get("decimals"), "to decimals, which float32 has not")
+    return w.line("round", a.self)
+
+
+@lower(aten.prelu, aten._prelu_kernel)
+def _(w, a, shape):
+    """At 0 the slope is the weight."""
+    weight = w.value(a.weight)
+    if weight.rank == 1 and len(shape) > 1:
+        weight = w.view(weight, [1, *weight.shape, *[1] * (len(shape) - 2)])
+    return w.where(w.line("above", a.self, number=0), a.self, w.mul(a.self, weight))
+
+
+# ---- arithmetic
+
+def _scaled(w, x, alpha):
+    return x if alpha == 1 else x * alpha if isinstance(x, (int, float)) else w.times(x, alpha)
+
+
+@lower(aten.add)
+def _(w, a, shape):
+    for x, rows in ((a.self, a.other), (a.other, a.self)):
+        if isinstance(rows, Const) and isinstance(x, Value) and rows.is_place(1):
+            return w.value(x).but(offset=rows.rows_apart())
+    return w.add(a.self, _scaled(w, a.other, a.get("alpha", 1)))
+
+
+@lower(aten.sub)
+def _(w, a, shape):
+    return w.sub(a.self, _scaled(w, a.other, a.get("alpha", 1)))
+
+
+@lower(aten.rsub)
+def _(w, a, shape):
+    return w.sub(a.other, _scaled(w, a.self, a.get("alpha", 1)))
+
+
+@lower(aten.mul)
+def _(w, a, shape):
+    return w.mul(a.self, a.other)
+
+
+def is_whole(x):
+    return isinstance(x, int) or not x.dtype.is_floating_point
+
+
+@lower(aten.div, aten.floor_divide)
+def div(w, a, shape):
+    """By a number a product with its inverse; what is rounded is divided exactly."""
+    number, mode = w.number(a.other), a.get("rounding_mode")
+    if "rounding_mode" not in a:
+        mode = "floor" if "floor_divide" in w.op else None
+    if mode:
+        require(number, "division that rounds, by what is no number other than 0")
+        x = a.self
+        if mode == "trunc":
+            x = w.sub(x, w.line("fmod", x, number=number))
+        return w.line("floor_divide", x, number=number)
+    if number is not None:
+        y = w.times(a.self, 1 / number)
+        if isinstance(a.self, Value) and is_whole(a.self) and number.is_integer():
+            w.quotients[y.name] = a.self, number
+        return y
+    if isinstance(a.other, Const):
+        below = Const([1 / t for t in a.other.of], a.other.shape)
+        return w.mul(a.self, below)
+    return w.mul(a.self, w.line("reciprocal", a.other))
+
+
+def rounds(op, divide):
+    """Of whole numbers x / number, which may fall short by a rounding, the exact quotient."""
+    def run(w, a, shape):
+        x, number = w.quotients.get(getattr(a.self, "name", None), (None, None))
+        return w.line(op, a.self) if x is None else divide(w, x, number)
+    return run
+
+
+lower(aten.ceil)(rounds("ceil", lambda w, x, n: w.times(w.line("floor_divide", x, number=-n), -1)))
+to_zero = rounds("trunc", lambda w, x, n: w.line("floor_divide", w.sub(
+    x, w.line("fmod", x, number=n)), number=n))
+lower(aten.trunc)(to_zero)
+
+
+def _modulo(op):
+    def run(w, a, shape):
+        number = w.number(a.other)
+        require(number and math.isfinite(number), "by what is no number other than 0")
+        return w.line(op, a.self, number=number)
+    return run
+
+
+lower(aten.remainder)(_modulo("remainder"))
+lower(aten.fmod)(_modulo("fmod"))
+
+
+@lower(aten.pow)
+def _(w, a, shape):
+    power, base = w.number(a.exponent), w.number(a.self)
+    if base is not None and base > 0:
+        require(not is_whole(a.exponent), "to a power that is computed, which float32 rounds")
+        return w.line("exp", w.times(a.exponent, math.log(base)))
+    require(power is not None and base is None, "to a power that is no number")
+    if power in (0.5, 1, 2):
+        return w.line("sqrt", a.self) if power == 0.5 else a.self if power == 1 else \
+            w.mul(a.self, a.self)
+    return w.line("pow", a.self, exponent=power)
+
+
+@lower(aten.bitwise_right_shift, aten.__rshift__, aten.bitwise_left_shift, aten.__lshift__)
+def _(w, a, shape):
+    number = w.number(a.other)
+    require(number is not None and 0 <= number <= 24, "by what is no number from 0 to 24")
+    op = "floor_divide" if "right" in w.op or "rshift" in w.op else "multiply_number"
+    return w.line(op, a.self, number=2 ** int(number))
+
+
+# ---- comparisons
+
+def _finite(w, x):
+    """Of infinities the difference would be none."""
+    if isinstance(x, Const):
+        return Const([t.clamp(LEAST, -LEAST) if t.is_floating_point() else t for t in x.of],
+                     x.shape)
+    return w.line("clamp", x, min=LEAST, max=-LEAST) if x.dtype.is_floating_point else x
+
+
+def compare(w, op, a, b, swap=False, negate=False):
+    """a OP b: equal, or above. swap: b OP a; negate: not."""
+    number, first = w.number(b), w.number(a)
+    if number is not None or first is not None:
+        x = w.value(a if number is not None else b)
+        number, swap = (number, swap) if number is not None else (first, not swap)
+        if swap and op == "above":
+            x, number = w.times(x, -1), -number
+    else:
+        a, b = (b, a) if swap else (a, b)
+        x, number = w.both("subtract", _finite(w, a), _finite(w, b)), 0
+    y = w.line(op, x, number=number)
+    return w.line("equal", y, number=0) if negate else y
+
+
+for _name, _how in {"eq": ("equal",), "ne": ("equal", False, True), "gt": ("above",),
+                    "lt": ("above", True), "ge": ("above", True, True),
+                    "le": ("above", False, True)}.items():
+    lower(getattr(aten, _name))(
+        lambda w, a, shape, how=_how: compare(w, how[0], a.self, a.other, *how[1:]))
+
+
+def _is_bool(x):
+    return isinstance(x, bool) or getattr(x, "dtype", None) is torch.bool
+
+
+def truth(w, x):
+    return x if _is_bool(x) else compare(w, "equal", x, 0, negate=True)
+
+
+@lower(aten.bitwise_not)
+def _(w, a, shape):
+    require(_is_bool(a.self), "it works on bits, not on bool")
+    return w.line("equal", a.self, number=0)
+
+
+@lower(aten.bitwise_and, aten.logical_and, aten.__and__)
+def _(w, a, shape):
+    """Of whole numbers & 2^n - 1 is what the division by 2^n leaves."""
+    number = w.number(a.other)
+    if "logical" not in w.op and not _is_bool(a.self):
+        require(number is not None and number >= 0 and math.log2(number + 1).is_integer(),
+                "it works on bits, not on bool")
+        return w.line("remainder", a.self, number=number + 1)
+    return w.mul(truth(w, a.self), truth(w, a.other))
+
+
+@lower(aten.bitwise_or, aten.logical_or, aten.__or__)
+def _(w, a, shape):
+    require("logical" in w.op or _is_bool(a.self), "it works on bits, not on bool")
+    return w.line("above", w.add(truth(w, a.self), truth(w, a.other)), number=0)
+
+
+@lower(aten.bitwise_xor, aten.logical_xor, aten.__xor__)
+def _(w, a, shape):
+    require("logical" in w.op or _is_bool(a.self), "it works on bits, not on bool")
+    return w.line("equal", w.add(truth(w, a.self), truth(w, a.other)), number=1)
+
+
+# ---- choices
+
+@lower(aten.where)
+def _(w, a, shape):
+    require("self" in a, "without two operands to choose from")
+    return w.where(a.condition, a.self, a.other)
+
+
+@lower(aten.masked_fill)
+def _(w, a, shape):
+    return w.where(a.mask, a.value, a.self)
+
+
+@lower(aten.maximum)
+def _(w, a, shape):
+    return maximum(w, a.self, a.other)
+
+
+@lower(aten.minimum)
+def _(w, a, shape):
+    return minimum(w, a.self, a.other)
+
+
+def maximum(w, x, y):
+    """Of equal operands each gets half of the gradient."""
+    half = w.times(w.add(x, y), 0.5)
+    return w.where(compare(w, "equal", x, y), half, w.where(compare(w, "above", x, y), x, y))
+
+
+def minimum(w, x, y):
+    return w.times(maximum(w, w.times(x, -1), w.times(y, -1)), -1)
+
+
+@lower(aten.clamp, aten.clamp_min, aten.clamp_max)
+def _(w, a, shape):
+    bounds = {name: a[name] for name in ("min", "max") if a.get(name) is not None}
+    numbers = {name: bound for name, bound in bounds.items() if isinstance(bound, (int, float))}
+    if len(numbers) == len(bounds):
+        if len(numbers) == 2:
+            numbers["min"] = min(numbers.values())
+        return w.line("clamp", a.self, **numbers)
+    x = a.self
+    for name, bound in bounds.items():
+        x = (maximum if name == "min" else minimum)(w, x, bound)
+    return x

@@ -1,0 +1,333 @@
+"""What is taken from places, and put there: places that are constants, and computed ones."""
+
+import math
+
+import torch
+
+from ..passes import name_of
+from ..text import Const, N, Value, require
+from . import lower
+from .elements import compare
+from .shapes import merged, narrow
+
+aten = torch.ops.aten
+
+
+def taken(w, x, dim, places):
+    """x.index_select(dim, places), of constant places."""
+    x, count = w.value(x), int(x.shape[dim])
+    require(not isinstance(x.shape[dim], N), "it picks samples")
+    places = torch.where(places < 0, places + count, places)
+    require(bool(((places >= 0) & (places < count)).all()), f"its indices are outside of 0 to "
+                                                            f"{count - 1}")
+    first, length = int(places[0]), len(places)
+    if places.equal(torch.arange(first, first + length)):
+        return narrow(w, x, dim, first, length)
+    shape = [*x.shape[:dim], length, *x.shape[dim + 1:]]
+    if not x.dims[dim]:
+        return x.but(shape=shape)
+    x = x if len(x.dims[dim]) == 1 else merged(w, x, dim)
+    axis = x.dims[dim][0]
+    index = w.constant(places.reshape([length] + [1] * (len(x.axes) - 1 - axis)))
+    axes = [length if i == axis else n for i, n in enumerate(x.axes)]
+    wide = [N(1), *(length if i == axis else 1 for i in range(1, len(axes)))]
+    if x.shared:
+        index = w.emit("reshape", [index], wide, shared=True)
+    else:
+        index = w.emit("expand", [index], wide)
+    name = w.emit("gather", [x, index], axes, shared=x.shared, dim=axis)
+    return x.but(name=name, axes=axes, shape=shape)
+
+
+def rows_of(w, table, index, padding=-1):
+    """Rows of a parameter, or of a constant."""
+    index, width = w.lifted(index), math.prod(map(int, table.shape[1:]))
+    settings = {} if padding is None or padding < 0 else {"padding_idx": padding}
+    axes = [*index.axes, width]
+    if len(table.shape) < 2:  # each number beside its place, which is another's or not
+        rows = int(table.shape[0])
+        one = index.but(shape=[*index.shape, 1], dims=[*index.dims, []])
+        hits = compare(w, "equal", one, w.constant(torch.arange(rows)))
+        from .reductions import reduce
+        return reduce(w, "sum", w.mul(hits, table), [len(index.shape)])
+    name = w.emit("embedding", [index, w.parameter(table, "table")], axes, **settings)
+    y = Value(name, axes, [*index.shape, width], [*index.dims, [len(axes) - 1]
+                                                  if width != 1 else []], dtype=torch.float32)
+    return w.view(y, [*index.shape, *table.shape[1:]])
+
+
+@lower(aten.embedding)
+def _(w, a, shape):
+    require(not a.get("scale_grad_by_freq") and not a.get("sparse"),
+            "scale_grad_by_freq or sparse")
+    w.places("indices", int(a.weight.shape[0]), "tokens", "rows")
+    w.parameter(a.weight, "weight")
+    return rows_of(w, a.weight, a.indices, a.get("padding_idx", -1))
+
+
+@lower(aten.one_hot)
+def _(w, a, shape):
+    require(a.num_classes > 0, "without the number of classes")
+    w.places("self", a.num_classes, "numbers", "classes")
+    x = w.value(a.self)
+    x = x.but(shape=[*x.shape, 1], dims=[*x.dims, []])
+    return compare(w, "equal", x, w.constant(torch.arange(a.num_classes)))
+
+
+def at_places(w, x, dim, index, shape):
+    """gather: both are one rank; in other dimensions x is cut to the index."""
+    x, index = w.lifted(x), w.lifted(index)
+    require(not isinstance(x.shape[dim], N) and not isinstance(index.shape[dim], N),
+            "it picks samples")
+    for d in range(len(shape)):
+        if d != dim and x.shape[d] != shape[d] and x.shape[d] != 1:
+            x = narrow(w, x, d, 0, shape[d])
+    if not x.dims[dim]:
+        return x.but(shape=shape)
+    x, index = (merged(w, v, dim) if len(v.dims[dim]) > 1 else v for v in
+                (x, w.dense(index, only=[dim])))
+    names, axes, dims, (place,) = w.beside([x, index], shape, skip=[dim])
+    axes[place] = int(index.shape[dim])
+    y = w.emit("gather", names, axes, dim=place)
+    return Value(y, axes, shape, dims, dtype=x.dtype)
+
+
+@lower(aten.gather)
+def _(w, a, shape):
+    dim = a.dim % len(shape)
+    if isinstance(a.self, Const) and a.self.number is not None:
+        return Const(a.self.of, shape) if a.self.rank == 0 else w.value(a.self).but(
+            shape=shape, dims=[[] for _ in shape])
+    w.places("index", int(a.self.shape[dim]), "indices", "places")
+    if len(shape) == 1 and isinstance(shape[0], N) and not isinstance(a.self.shape[0], N):
+        return rows_of(w, w.value(a.self), a.index)
+    return at_places(w, a.self, dim, a.index, shape)
+
+
+@lower(aten.index_select)
+def _(w, a, shape):
+    return _indexed(w, a.self, [None] * (a.dim % len(a.self.shape)) + [a.index], shape)
+
+
+@lower(aten.index)
+def _(w, a, shape):
+    return _indexed(w, a.self, list(a.indices), shape)
+
+
+def _long(index):
+    return index if index is None or getattr(index, "dtype", None) is not torch.bool else \
+        Const([index.tensor.nonzero().flatten()], []) if index.rank == 1 else None
+
+
+def _indexed(w, x, indices, shape):
+    given = [d for d, i in enumerate(indices) if i is not None]
+    require(all(i is None or not (isinstance(i, Value) and i.dtype is torch.bool)
+                for i in indices), "of as many places as a mask has: its size is not known")
+    first, x = given[0], w.value(x)
+    if isinstance(indices[first], Const) and isinstance(x.shape[first], N) and \
+            indices[first].of[0].dtype is not torch.bool:
+        require(first == 0 and indices[0].is_place() and len(given) == len(indices),
+                "its places depend on the number of samples")
+        return _of_each_sample(w, x, indices, shape)
+    constant = all(isinstance(indices[d], Const) for d in given)
+    require(given == list(range(first, first + len(given))), "of dimensions that are apart")
+    if constant:
+        places = [i.alike() for i in indices[first:]]
+        require(all(p.dtype is not torch.bool or p.dim() == 1 for p in places), "of a mask")
+        places = [p.nonzero().flatten() if p.dtype is torch.bool else p for p in places]
+        flat = _flat(x.shape[first:first + len(given)], places)
+        x = w.view(x, [*x.shape[:first], math.prod(x.shape[first:first + len(given)]),
+                       *x.shape[first + len(given):]]) if len(given) > 1 else x
+        return w.view(taken(w, x, first, flat.flatten()), shape)
+    if first == 0 and len(given) == 1 and x.of_samples and 0 in x.dims[0] and \
+            indices[0].offset == int(x.shape[0]):
+        return _of_each_sample(w, w.view(x, [N(1), int(x.shape[0]), *x.shape[1:]]),
+                               [None, indices[0]], shape, w.given["indices"])
+    require(first == 0 and not x.of_samples, "it picks samples")
+    sizes = [int(n) for n in x.shape[:len(given)]]
+    if len(given) > 1:
+        index = _flat(sizes, [w.plus(i, 0) if isinstance(i, Value) else i for i in indices], w)
+        x = w.view(x, [math.prod(sizes), *x.shape[len(given):]])
+    else:
+        index = _from_the_end(w, indices[0], w.given["indices"][0] if "indices" in w.given else
+                              w.given["index"], sizes[0])
+    if x.rank == 1 or w.is_parameter(x):
+        return w.view(rows_of(w, x, index), shape)
+    return _rows_of_computed(w, x, index, shape)
+
+
+def _rows_of_computed(w, x, index, shape):
+    """Of a table that is computed each sample has its copy."""
+    index = w.value(index)
+    flat = w.view(x, [int(x.shape[0]), math.prod(map(int, x.shape[1:]))])
+    count = math.prod(int(n) for n in index.shape if not isinstance(n, N))
+    index = w.view(index, [*(n for n in index.shape if isinstance(n, N)), count, 1])
+    to = [*index.shape[:-1], flat.shape[1]]
+    flat = flat.but(shape=[*([1] * (len(to) - 2)), *flat.shape],
+                    dims=[*([[]] * (len(to) - 2)), *flat.dims])
+    return w.view(at_places(w, flat, len(to) - 2, index, to), shape)
+
+
+def _flat(sizes, places, w=None):
+    out = places[0]
+    for size, place in zip(sizes[1:], places[1:]):
+        if w:
+            out = w.add(w.times(w.value(out), int(size)), place)
+        else:
+            out = torch.where(out < 0, out + sizes[0], out) * int(size) + \
+                torch.where(place < 0, place + int(size), place)
+    return out
+
+
+def _from_the_end(w, index, node, count):
+    """An index below 0 counts from the end, as PyTorch's operator [] has it."""
+    low, high = w.ranges.get(node) or (0, 0)
+    if isinstance(index, Value) and -count <= low < 0 and high < count:
+        return w.line("remainder", index, number=count)
+    w.check(node, count, "indices", "rows")
+    return index
+
+
+def _of_each_sample(w, x, indices, shape, nodes=None):
+    """x[torch.arange(N), i, ..]: of each sample one place of these dimensions, or several."""
+    rest = indices[1:]
+    if not rest:
+        return w.view(x, shape)
+    nodes = nodes or w.given["indices"][1:]
+    sizes = [int(n) for n in x.shape[1:1 + len(rest)]]
+    rest = [_from_the_end(w, i, node, n) for i, node, n in zip(rest, nodes, sizes)]
+    if all(isinstance(i, Const) for i in rest):
+        flat = _flat(sizes, [i.alike() for i in rest])
+        x = w.view(x, [x.shape[0], math.prod(sizes), *x.shape[1 + len(rest):]])
+        return w.view(taken(w, x, 1, flat.flatten()), shape)
+    index = _flat(sizes, rest, w)
+    behind = x.shape[1 + len(rest):]
+    x = w.view(x, [x.shape[0], math.prod(sizes), *behind])
+    count = math.prod(map(int, shape[:len(shape) - len(behind)]))
+    index = w.view(index, [N(1), count, *[1] * len(behind)])
+    return w.view(at_places(w, x, 1, index, [N(1), count, *behind]), shape)
+
+
+# ---- what is put at places
+
+def put(w, x, dim, places, value, shape):
+    """x with a value at the places of dimension dim that a constant names."""
+    count = int(shape[dim])
+    places = places.flatten() % count
+    require(not isinstance(shape[dim], N), "it writes into some of the samples")
+    require(len(places.unique()) == len(places), "of several values for one place")
+    there = torch.zeros(count, dtype=torch.bool).index_fill(0, places, True)
+    there = w.constant(there.reshape([-1 if d == dim else 1 for d in range(len(shape))]))
+    if w.number(value) is None:
+        where = torch.zeros(count, dtype=torch.int64)
+        where[places] = torch.arange(len(places))
+        part = [len(places) if d == dim else n for d, n in enumerate(shape)]
+        value = w.value(value)
+        value = value.but(shape=part, dims=[[] for _ in range(len(part) - value.rank)] +
+                          value.dims)
+        value = taken(w, value, dim, where)
+    return w.where(there, value, x)
+
+
+@lower(aten.index_put)
+def _(w, a, shape):
+    """At places of a dimension that a constant names; or, of a mask, a number where it is true."""
+    given = [d for d, i in enumerate(a.indices) if i is not None]
+    mask = a.indices[given[0]]
+    require(not a.get("accumulate") and len(given) == 1, "at places that are computed")
+    value = a["values"]
+    if isinstance(value, Const) and value.number is not None:
+        value = value.number
+    if isinstance(mask, Const) and mask.dtype is not torch.bool and mask.rank == 1:
+        return put(w, a.self, given[0], mask.alike(), value, shape)
+    require(given == [0] and mask.dtype is torch.bool, "at places that are computed")
+    require(w.number(value) is not None, "its values are no number")
+    mask = w.value(mask)
+    more = len(shape) - mask.rank
+    return w.where(mask.but(shape=mask.shape + [1] * more, dims=mask.dims + [[]] * more), value,
+                   a.self)
+
+
+def _sums(w, index, src, dim, shape):
+    """What lies in src for each place, added up."""
+    require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
+            "into a part of other dimensions")
+    index, src = (w.lifted(w.dense(w.value(v), only=[dim])) for v in (index, src))
+    index, src = (merged(w, v, dim) if len(v.dims[dim]) > 1 else v for v in (index, src))
+    names, axes, dims, (place,) = w.beside([index, src], list(index.shape), skip=[dim])
+    axes[place] = int(shape[dim])
+    y = w.emit("scatter_add", names, axes, dim=place, size=int(shape[dim]))
+    return Value(y, axes, shape, dims, dtype=torch.float32)
+
+
+@lower(aten.scatter_add)
+def added(w, a, shape):
+    dim = a.dim % len(shape)
+    require(not isinstance(shape[dim], N), "it adds to other samples")
+    w.places("index", int(shape[dim]), "indices", "places")
+    sums = _sums(w, a.index, a.src, dim, shape)
+    zero = isinstance(a.self, Const) and a.self.number == 0
+    return sums if zero else w.add(a.self, sums)
+
+
+@lower(aten.scatter_reduce)
+def _(w, a, shape):
+    require(a.reduce == "sum" and a.get("include_self", True),
+            f"of {a.reduce}: sum alone is served")
+    return added(w, a, shape)
+
+
+@lower(aten.index_add)
+def _(w, a, shape):
+    dim = a.dim % len(shape)
+    require(isinstance(a.index, Const), "at places that are computed")
+    index = Const([a.index.alike().reshape([-1] + [1] * (len(shape) - dim - 1))],
+                  [a.index.shape[0]] + [1] * (len(shape) - dim - 1))
+    src = w.value(a.source)
+    index = w.value(index)
+    index = index.but(shape=src.shape, dims=[[] for _ in range(src.rank - index.rank)] + index.dims)
+    return w.add(a.self, w.times(_sums(w, index, src, dim, shape), a.get("alpha", 1)))
+
+
+@lower(aten._embedding_bag)
+def _(w, a, shape):
+    """Of bags of one size, as a matrix of tokens has them: its rows are joined, and offsets begin
+    one in each."""
+    starts, tokens = a.offsets, w.value(a.indices)
+    size = int(starts.of[0][1]) if isinstance(starts, Const) and len(starts.of) > 1 else 0
+    require(size and isinstance(tokens.shape[0], N) and int(tokens.shape[0]) == size and
+            not a.get("include_last_offset"), "of bags of other sizes")
+    require(a.get("per_sample_weights") is None and a.get("padding_idx", -1) in (None, -1),
+            "with weights for each token, or a token that is left out")
+    w.places("indices", int(a.weight.shape[0]), "tokens", "rows")
+    from .reductions import largest, reduce, squeezed
+    rows = rows_of(w, a.weight, w.view(tokens, [N(1), size]))
+    if a.get("mode", 0) == 2:
+        return [squeezed(largest(w, rows, [1]), [1]), None, None, None]
+    return [reduce(w, "mean" if a.get("mode", 0) else "sum", rows, [1]), None, None, None]
+
+
+@lower(aten.scatter)
+def _(w, a, shape):
+    """Each place beside all indices: where it is one of them it has the value."""
+    dim, value = a.dim % len(shape), a.get("value", a.get("src"))
+    require(not isinstance(shape[dim], N), "it puts samples in other places")
+    require(not a.get("reduce"), "with a reduce")
+    w.places("index", int(shape[dim]), "indices", "places")
+    index = w.value(a.index)
+    if int(index.shape[dim]) == 1:
+        require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
+                "into a part of other dimensions")
+        places = torch.arange(int(shape[dim])).reshape([-1] + [1] * (len(shape) - dim - 1))
+        return w.where(compare(w, "equal", index, w.constant(places)), value, a.self)
+    number = value.number if isinstance(value, Const) else w.number(value)
+    node = w.given["index"]
+    distinct = name_of(node) == "getitem" and name_of(node.args[0]) in ("topk", "sort")
+    require(number is not None or distinct and list(value.shape) == list(index.shape),
+            "of several values in a row, of which places may be the same")
+    if number is None:
+        number = _sums(w, index, value, dim, shape)
+    ones = w.value(Const([torch.ones(1)], index.shape)).but(shape=index.shape,
+                                                            dims=[[] for _ in index.shape])
+    some = _sums(w, w.dense(index), ones, dim, shape)
+    return w.where(w.line("above", some, number=0), number, a.self)

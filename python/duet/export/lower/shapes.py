@@ -1,0 +1,385 @@
+"""Views, parts and sizes. What moves or splits a dimension writes no line by itself: values.py."""
+
+import math
+
+import torch
+
+from ..text import LEAST, Const, N, Value, require
+from . import lower
+from .reductions import along, squeezed
+
+aten = torch.ops.aten
+
+
+@lower(aten.view, aten.reshape, aten._unsafe_view, aten.flatten, aten.unflatten)
+def _(w, a, shape):
+    return w.view(w.value(a.self), shape)
+
+
+@lower(aten.clone, aten._to_copy, aten.lift_fresh_copy)
+def _(w, a, shape):
+    """Also a change of type: numbers become whole towards 0, and a bool is what is not 0."""
+    from .elements import to_zero, truth
+    kind = a.get("dtype")
+    if kind is torch.bool:
+        return truth(w, a.self)
+    if kind in (torch.int64, torch.int32) and a.self.dtype.is_floating_point:
+        return w.detach(to_zero(w, a, shape))
+    return a.self
+
+
+@lower(aten.permute)
+def _(w, a, shape):
+    x = w.value(a.self)
+    order = [d % x.rank for d in a.dims]
+    return x.but(shape=shape, dims=[x.dims[d] for d in order])
+
+
+@lower(aten.transpose)
+def _(w, a, shape):
+    x = w.value(a.self)
+    dims, i, j = list(x.dims), a.dim0 % x.rank, a.dim1 % x.rank
+    dims[i], dims[j] = dims[j], dims[i]
+    return x.but(shape=shape, dims=dims)
+
+
+@lower(aten.unsqueeze)
+def _(w, a, shape):
+    x = w.value(a.self)
+    at = a.dim % (x.rank + 1)
+    return x.but(shape=shape, dims=[*x.dims[:at], [], *x.dims[at:]])
+
+
+@lower(aten.squeeze)
+def _(w, a, shape):
+    x = w.value(a.self)
+    dims = a.get("dim", range(x.rank))
+    dims = [d % x.rank for d in ([dims] if isinstance(dims, int) else dims)]
+    return squeezed(x, [d for d in dims if x.shape[d] == 1])
+
+
+@lower(aten.expand)
+def _(w, a, shape):
+    """A new size of what has size 1 is no axis."""
+    x = w.value(a.self)
+    return x.but(shape=shape, dims=[[] for _ in range(len(shape) - x.rank)] + x.dims)
+
+
+@lower(aten.repeat)
+def _(w, a, shape):
+    x = w.value(a.self)
+    x = x.but(shape=[1] * (len(a.repeats) - x.rank) + x.shape,
+              dims=[[] for _ in range(len(a.repeats) - x.rank)] + x.dims)
+    wide = [n for pair in zip(w.sizes(a.repeats), x.shape) for n in pair]
+    dims = [group for axes in x.dims for group in ([], axes)]
+    return w.view(x.but(shape=wide, dims=dims), shape)
+
+
+@lower(aten.copy)
+def _(w, a, shape):
+    x = w.value(a.src)
+    return x.but(shape=shape, dims=[[] for _ in range(len(shape) - x.rank)] + x.dims)
+
+
+def filled(number, shape):
+    return Const([torch.tensor(number)], shape)
+
+
+@lower(aten.full_like, aten.fill, aten.full, aten.new_full)
+def _(w, a, shape):
+    number = w.number(a.get("fill_value", a.get("value")))
+    require(number is not None, "its value is no number")
+    return filled(number, shape)
+
+
+@lower(aten.zeros_like, aten.ones_like, aten.empty_like, aten.new_zeros, aten.new_ones, aten.zeros,
+       aten.ones, aten.empty, aten.new_empty)
+def _(w, a, shape):
+    return filled(float("ones" in w.op), shape)
+
+
+@lower(aten.diagonal)
+def _(w, a, shape):
+    """Of the two dimensions joined every so many-th."""
+    from .indices import taken
+    x = w.value(a.self)
+    i, j = a.get("dim1", 0) % x.rank, a.get("dim2", 1) % x.rank
+    order = [d for d in range(x.rank) if d not in (i, j)] + [i, j]
+    x = x.but(shape=[x.shape[d] for d in order], dims=[x.dims[d] for d in order])
+    rows, columns, off = *x.shape[-2:], a.get("offset", 0)
+    places = torch.arange(int(rows) * int(columns)).reshape(int(rows), int(columns)).diagonal(off)
+    x = w.view(x, [*x.shape[:-2], int(rows) * int(columns)])
+    return taken(w, x, x.rank - 1, places)
+
+
+@lower(aten.unfold)
+def _(w, a, shape):
+    from .indices import taken
+    x, dim = w.value(a.self), a.dimension % len(a.self.shape)
+    places = torch.arange(int(x.shape[dim])).unfold(0, a.size, a.step)
+    x = taken(w, x, dim, places.flatten())
+    x = w.view(x, [*x.shape[:dim], *places.shape, *x.shape[dim + 1:]])
+    order = [d for d in range(x.rank) if d != dim + 1] + [dim + 1]
+    return x.but(shape=shape, dims=[x.dims[d] for d in order])
+
+
+# ---- parts
+
+def narrow(w, x, dim, start, length):
+    size = x.shape[dim]
+    if not isinstance(size, N) and length == size:
+        return x
+    shape = [*x.shape[:dim], length, *x.shape[dim + 1:]]
+    if not x.dims[dim]:  # its numbers repeat
+        return x.but(shape=shape)
+    axes = x.dims[dim]
+    if 0 in axes:
+        return _of_several_rows(w, x, dim, start, length, shape)
+    if len(axes) > 1:  # joined, if it cannot be told of the first of its axes alone
+        inner = math.prod(x.axes[i] for i in axes[1:])
+        if start % inner or length % inner:
+            x = merged(w, x, dim)
+            return narrow(w, x, dim, start, length)
+        start, length = start // inner, length // inner
+    new = [length if i == axes[0] else n for i, n in enumerate(x.axes)]
+    name = w.emit("narrow", [x], new, shared=x.shared, dim=axes[0], start=start, length=length)
+    return x.but(name=name, axes=new, shape=shape)
+
+
+def _of_several_rows(w, x, dim, start, length, shape):
+    """Of kN rows, one sample's behind another's or all first rows first, those of some k."""
+    axes, size = x.dims[dim], int(x.shape[dim])
+    require(isinstance(length, N) and size > 1 and axes[0] != 0 and isinstance(start, (int, N)) and
+            (isinstance(start, N) or start == 0), "it takes some of the samples: give dim, without "
+                                                  "that of the samples")
+    first, inner = axes[0], math.prod(x.axes[i] for i in axes[1:])
+    require(int(start) % inner == 0 and int(length) % inner == 0, "it takes some of the samples")
+    count = int(length) // inner
+    new = [count if i == first else n for i, n in enumerate(x.axes)]
+    name = w.emit("narrow", [x], new, dim=first, start=int(start) // inner, length=count)
+    return x.but(name=name, axes=new, shape=shape)
+
+
+def merged(w, x, dim):
+    """x with one axis for a dimension."""
+    name, x, before = w.last(x, dim)
+    return w.result(name, x, before, [dim], [x.shape[dim]])
+
+
+@lower(aten.select)
+def _(w, a, shape):
+    x = w.value(a.self)
+    dim = a.dim % x.rank
+    require(0 not in x.dims[dim] or int(x.shape[dim]) > 1,
+            "it takes one of the samples: give dim, without that of the samples")
+    index = a.index if a.index >= 0 else a.index + int(x.shape[dim])
+    return squeezed(narrow(w, x, dim, index, 1), [dim])
+
+
+@lower(aten.slice)
+def _(w, a, shape):
+    x = w.value(a.self)
+    dim, size, step = a.get("dim", 0) % x.rank, x.shape[a.get("dim", 0) % x.rank], a.get("step", 1)
+    if shape[dim] == size and step == 1:
+        return x
+    if 0 in [int(n) for n in shape]:
+        return Const([torch.empty(0)], shape)
+    start, stop = (w.sizes([n])[0] if n is not None else None for n in (a.get("start"),
+                                                                        a.get("end")))
+    if isinstance(size, N):
+        start = start or 0
+        if int(start) < 0:
+            start = N(int(size) + int(start))
+        return narrow(w, x, dim, start, shape[dim])
+    start, stop, step = slice(start, stop, step).indices(int(size))
+    if step == 1:
+        return narrow(w, x, dim, start, shape[dim])
+    from .indices import taken
+    return taken(w, x, dim, torch.arange(start, stop, step))
+
+
+@lower(aten.split_with_sizes)
+def _(w, a, shape):
+    x, at, out = w.value(a.self), 0, []
+    dim = a.get("dim", 0) % x.rank
+    for to in shape:
+        start = N(at) if isinstance(to[dim], N) and at else at
+        out.append(narrow(w, x, dim, start, to[dim]))
+        at += int(to[dim])
+    return out
+
+
+@lower(aten.cat)
+def _(w, a, shape):
+    given = [w.value(x) for x in a.tensors if 0 not in [int(n) for n in x.shape]]
+    dim = a.get("dim", 0) % len(shape)
+    return cat(w, given, dim, shape)
+
+
+def cat(w, given, dim, shape):
+    if len(given) == 1:
+        return given[0]
+    if isinstance(shape[dim], N):
+        return _of_samples(w, given, dim, shape)
+    needed = [d for d in range(len(shape)) if d == dim or any(x.dims[d] for x in given)]
+    like = next((x for x in given if x.of_samples), None)
+    given = [w.dense(x, needed, like) for x in given]
+    given = [merged(w, x, dim) if len(x.dims[dim]) > 1 else x for x in given]
+    names, axes, dims, (place,) = w.beside(given, shape, skip=[dim])
+    sizes = [[*axes[:place], int(x.shape[dim]), *axes[place + 1:]] for x in given]
+    axes[place], shared = int(shape[dim]), all(x.shared for x in given)
+    return Value(_cat(w, names, sizes, place, shared), axes, shape, dims, shared, given[0].dtype)
+
+
+def _cat(w, names, axes, dim, shared):
+    """Of more than a line takes the first are one."""
+    while len(names) > 1:
+        first, sizes = names[:64], axes[:64]
+        joined = [*sizes[0][:dim], sum(s[dim] for s in sizes), *sizes[0][dim + 1:]]
+        names = [w.emit("cat", first, joined, shared=shared, dim=dim), *names[64:]]
+        axes = [joined, *axes[64:]]
+    return names[0]
+
+
+def _of_samples(w, given, dim, shape):
+    """Samples behind samples, as the two sides of a pair: each sample has a row more."""
+    given = [w.dense(x) for x in given]
+    require(all(0 in x.dims[dim] and int(x.shape[dim]) == 1 for x in given),
+            "it joins some of the samples")
+    wide = [x.but(shape=[*x.shape[:dim], 1, *x.shape[dim:]],
+                  dims=[*x.dims[:dim], [], *x.dims[dim:]]) for x in given]
+    y = cat(w, wide, dim, [*shape[:dim], len(given), N(1), *shape[dim + 1:]])
+    return y.but(shape=shape, dims=[*y.dims[:dim], y.dims[dim] + y.dims[dim + 1],
+                                    *y.dims[dim + 2:]])
+
+
+@lower(aten.slice_scatter)
+def _(w, a, shape):
+    """x before, what is written, and x behind."""
+    dim, size = a.get("dim", 0) % len(shape), shape[a.get("dim", 0) % len(shape)]
+    start, stop = a.get("start") or 0, a.get("end")
+    if isinstance(size, N) or (start == 0 and (stop is None or stop >= int(size)) and
+                               a.get("step", 1) == 1):
+        require(start == 0 and a.src.shape[dim] == size, "it writes into some of the samples")
+        return a.src
+    start, stop, step = slice(start, stop, a.get("step", 1)).indices(int(size))
+    x, y, parts = w.value(a.self), w.value(a.src), []
+    if step > 1:
+        from .indices import put
+        return put(w, x, dim, torch.arange(start, stop, step), y, shape)
+    for part, first, length in ((x, 0, start), (y, 0, stop - start), (x, stop, int(size) - stop)):
+        if length:
+            parts.append(narrow(w, part, dim, first, length))
+    return cat(w, parts, dim, shape)
+
+
+@lower(aten.flip)
+def _(w, a, shape):
+    from .indices import taken
+    x = w.value(a.self)
+    for d in a.dims:
+        x = taken(w, x, d % x.rank, torch.arange(int(x.shape[d]) - 1, -1, -1))
+    return x
+
+
+@lower(aten.roll)
+def _(w, a, shape):
+    x = w.value(a.self)
+    require(a.get("dims"), "it rolls the samples: give dims")
+    for d, shift in zip(a.dims, a.shifts):
+        d, size = d % x.rank, int(x.shape[d])
+        shift %= size
+        if shift:
+            parts = [narrow(w, x, d, size - shift, shift), narrow(w, x, d, 0, size - shift)]
+            x = cat(w, parts, d, x.shape)
+    return x
+
+
+# ---- sizes
+
+@lower(aten.constant_pad_nd)
+def _(w, a, shape):
+    return padded(w, w.value(a.self), a.pad, float(a.get("value") or 0))
+
+
+def padded(w, x, pad, value=0.0):
+    """Two sides at a time, as those of a picture's rows."""
+    value = min(max(value, LEAST), -LEAST)
+    for i in range(0, len(pad) // 2, 2):
+        sides = [*pad[2 * i:2 * i + 4], 0, 0][:4]
+        dims = [d for d in (x.rank - 2 - i, x.rank - 1 - i) if d >= 0]
+        if not any(sides):
+            continue
+        require(not isinstance(x.shape[dims[-1]], N) and
+                (not any(sides[2:]) or not isinstance(x.shape[dims[0]], N)),
+                "padding of the samples")
+        if len(dims) < 2 or isinstance(x.shape[dims[0]], N):
+            dims = dims[-1:]
+        name, x, before = w.last(x, *dims)
+        size = [1] * (2 - len(dims)) + [int(x.shape[d]) for d in dims]
+        to = [size[0] + sides[2] + sides[3], size[1] + sides[0] + sides[1]]
+        planes = math.prod(x.axes[k] for k in before)
+        y = w.emit("reshape", [name], [N(1), planes, *size])
+        y = w.emit("pad2d", [y], [N(1), planes, *to], sides=sides, value=value)
+        y = w.emit("reshape", [y], [N(1), *(x.axes[k] for k in before), *to[2 - len(dims):]])
+        x = w.result(y, x, before, dims, to[2 - len(dims):])
+    return x
+
+
+@lower(aten.reflection_pad1d, aten.reflection_pad2d, aten.replication_pad1d,
+       aten.replication_pad2d)
+def _(w, a, shape):
+    from .indices import taken
+    x, mode = w.value(a.self), "reflect" if "reflection" in w.op else "replicate"
+    for i in range(len(a.padding) // 2):
+        dim = x.rank - 1 - i
+        row = torch.arange(float(x.shape[dim]))[None, None]
+        places = torch.nn.functional.pad(row, a.padding[2 * i:2 * i + 2], mode=mode)
+        x = taken(w, x, dim, places[0, 0].long())
+    return x
+
+
+def _resized(name, mode, antialias=False):
+    """Each side by itself, by the weights that PyTorch gives to a row of unit vectors."""
+    def run(w, a, shape):
+        x, sides = w.value(a.get("input", a.get("self"))), len(shape) - 2
+        scales = a.get("scale_factors") or [None] * sides
+        for i in range(sides):
+            dim, scale = len(shape) - 1 - i, scales[sides - 1 - i]
+            size, eye = int(x.shape[dim]), torch.eye(int(x.shape[dim])).double()
+            options = {} if "nearest" in mode else {"align_corners": a.align_corners}
+            if mode == "bicubic" or antialias:
+                options.update(mode=mode if mode == "bicubic" else "bilinear", antialias=antialias)
+                eye = eye.reshape(size, 1, 1, size).repeat(1, 1, 4, 1)
+                options["size" if scale is None else "scale_factor"] = \
+                    (4, shape[dim]) if scale is None else (1., scale)
+                rows = torch.nn.functional.interpolate(eye, **options)[:, 0, 0]
+            else:
+                options["size" if scale is None else "scale_factor"] = \
+                    int(shape[dim]) if scale is None else scale
+                rows = torch.nn.functional.interpolate(eye[:, None], mode=mode, **options)[:, 0]
+            x = along(w, x, dim, rows)
+        return x
+    lower(getattr(aten, name))(run)
+
+
+for _sides, _linear in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
+    _resized(f"upsample_nearest{_sides}d", "nearest")
+    _resized(f"_upsample_nearest_exact{_sides}d", "nearest-exact")
+    _resized(f"upsample_{_linear}{_sides}d", "linear")
+_resized("upsample_bicubic2d", "bicubic")
+_resized("_upsample_bilinear2d_aa", "linear", True)
+_resized("_upsample_bicubic2d_aa", "bicubic", True)
+
+
+@lower(aten.pixel_shuffle)
+def _(w, a, shape):
+    x, r = w.value(a.self), a.upscale_factor
+    *front, c, h, v = x.shape
+    x = w.view(x, [*front, c // (r * r), r, r, h, v])
+    n = len(front)
+    order = [*range(n + 1), n + 3, n + 1, n + 4, n + 2]
+    x = x.but(shape=[x.shape[d] for d in order], dims=[x.dims[d] for d in order])
+    return w.view(x, shape)
+
+

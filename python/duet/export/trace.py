@@ -1,0 +1,151 @@
+"""torch.export of a model in training mode, whose first dimensions are the samples."""
+
+import contextlib
+import inspect
+import io
+import logging
+import sys
+import warnings
+
+import torch
+
+from .text import ExportError
+from .verify import copied
+
+_TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a constant
+_SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # numbers of samples for which guards hold
+
+
+@contextlib.contextmanager
+def without_torchs_log():
+    """What a tracer cannot do is told by its exception, in one line; PyTorch logs its stack, and
+    prints what it has traced."""
+    logs = [logging.getLogger(f"torch.{name}") for name in
+            ("_subclasses.fake_tensor", "fx.experimental.symbolic_shapes")]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+        sys.stderr.write(printed.getvalue())
+    finally:
+        for log, level in zip(logs, levels):
+            log.setLevel(level)
+
+
+def in_float32(model, inputs):
+    """Of a model in half precision a copy in float32, which holds each of its numbers."""
+    halves = {x.dtype for x in (*model.parameters(), *model.buffers())
+              if x.dtype in (torch.float16, torch.bfloat16)}
+    if not halves:
+        return model, inputs
+    warnings.warn(f"duet.export: the model is in {', '.join(sorted(map(str, halves)))}: its "
+                  "weights are taken as float32, in which Duet computes", stacklevel=3)
+    return copied(torch, model).float(), tuple(
+        x.float() if isinstance(x, torch.Tensor) and x.dtype in halves else x for x in inputs)
+
+
+def _of_three_dimensions(module, given, result):
+    """torch.export of PyTorch 2.11 says that the last states of nn.LSTM are (layers, 1, N, width),
+    which they are nowhere else (pytorch/pytorch#151200)."""
+    y, states = result
+    return y, tuple(s.squeeze(1) if s.dim() == 4 else s for s in states)
+
+
+def _for_a_trace(model):
+    """What a trace needs of a copy of the model: training mode; of transformers no cache beside the
+    result, and experts as matrices that are looked up, as which they are the same numbers."""
+    for config in {id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values():
+        for name, found, wanted in (("use_cache", True, False), (
+                "_experts_implementation_internal", "grouped_mm", "batched_mm")):
+            if getattr(config, name, None) == found:
+                setattr(config, name, wanted)
+    for module in model.modules():
+        # The mean of all batches needs their number, which a trace has not: Duet's word is -1.
+        if getattr(module, "momentum", 0) is None and \
+                isinstance(module, torch.nn.modules.batchnorm._NormBase):
+            module.momentum = -1.0
+        if isinstance(module, torch.nn.LSTM) and type(module).forward is torch.nn.LSTM.forward:
+            module.register_forward_hook(_of_three_dimensions, prepend=True)
+    if not model.training:  # else its layers stay as they are: what is frozen is seen
+        model.train()
+
+
+@without_torchs_log()
+def trace(model, inputs):
+    """The copy of the model that is traced, and the program."""
+    pairs = [torch.cat([x] * _TRACED_WITH) if isinstance(x, torch.Tensor) and x.dim() and
+             x.shape[0] < _TRACED_WITH else x for x in inputs]
+    pairs = [x.clone() if any(x is other for other in pairs[:i]) and isinstance(x, torch.Tensor)
+             else x for i, x in enumerate(pairs)]  # a tensor given twice is two inputs
+    dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) and x.dim()
+                    else None for x in pairs)
+    varargs = any(p.kind is p.VAR_POSITIONAL
+                  for p in inspect.signature(model.forward).parameters.values())
+    refuse_hooks(model)
+    refuse_shared_memory(model)
+    traced = copied(torch, model)
+    kept = {name: b.clone() for name, b in traced.named_buffers()}
+    _for_a_trace(traced)
+    program = torch.export.export(traced, tuple(pairs), strict=False,
+                                  dynamic_shapes=(dynamic,) if varargs else dynamic)
+    _refuse_guards(program)
+    for name, b in traced.named_buffers():
+        b.data.copy_(kept[name])
+    return traced, program
+
+
+# ---- what neither a trace nor a run beside the model (verify.py) would find out
+
+def refuse_hooks(model):
+    """Those of parameters, which a copy has not."""
+    for name, p in model.named_parameters():
+        if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
+            raise ExportError(f"a hook on the backward of {name}: its gradients are not those of "
+                              "what forward computes")
+
+
+def _span(tensor):
+    first = tensor.storage_offset() * tensor.element_size()
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1
+    return tensor.untyped_storage().data_ptr(), first, first + last * tensor.element_size()
+
+
+def refuse_shared_memory(model):
+    """A tie is one Parameter at two places. Two tensors over one memory would each be another's
+    constant, or two parameters that go apart."""
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    for path, module in model.named_modules():
+        named.update({f"{path}.{name}".lstrip("."): x for name, x in vars(module).items()
+                      if isinstance(x, torch.Tensor)})
+    spans = [(*_span(x), name, x.requires_grad and x.is_leaf) for name, x in named.items()
+             if x.layout is torch.strided and x.numel() and x.device.type != "meta"]
+    last = None
+    for span in sorted(spans, key=lambda s: s[:3]):
+        if last and span[0] and span[0] == last[0] and span[1] < last[2] and (span[4] or last[4]):
+            raise ExportError(f"{last[3]} and {span[3]} lie in one memory and are two tensors, "
+                              "which Duet would train apart: tie them as one Parameter (a.weight = "
+                              "b.weight), or give one a clone()")
+        if not last or span[0] != last[0] or span[2] > last[2]:
+            last = span
+
+
+def _refuse_guards(program):
+    """Branches by the number of samples, of which the trace has one side. PyTorch's own choose
+    between ways to the same numbers."""
+    sizes = [n for node in program.graph.nodes if node.op == "placeholder" and
+             isinstance(x := node.meta.get("val"), torch.Tensor) for n in x.shape
+             if isinstance(n, torch.SymInt)]
+    for guard in sizes[0].node.shape_env.guards if sizes else ():
+        place = getattr(getattr(guard, "sloc", None), "framework_loc", None)
+        symbols = guard.expr.free_symbols
+        if "/torch/" in getattr(place, "filename", "/torch/") or len(symbols) != 1:
+            continue
+        samples = symbols.pop()
+        if not all(guard.expr.subs(samples, n) for n in _SAMPLES):
+            text = str(guard.expr).replace(str(samples), "x.shape[0]")
+            raise ExportError(f"{place.filename}:{place.lineno}: what forward does depends on the "
+                              f"number of samples, of which the example has {text}")
