@@ -109,7 +109,9 @@ programs: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES) $(FAKE_LIBRARIES)
 # Pages that are made, not kept: two of --report, and the lesson as a sheet to print.
 docs: $(B)/duet
 	@scripts/make_docs.sh $(B)
-.PHONY: docs check lint gpu-check gpu-check-programs programs
+sheet:
+	@scripts/make_docs.sh $(B) sheet
+.PHONY: docs sheet check lint gpu-check gpu-check-programs programs
 
 # make soak [T=60]: random kills for T seconds.
 soak: $(B)/duet $(patsubst %,$(B)/tests/%,app/cli/test_random_kills app/cli/test_stop \

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# The work of `make docs`: scripts/make_docs.sh BUILD_DIR
+# The work of `make docs` and `make sheet`: scripts/make_docs.sh BUILD_DIR [sheet]
 #
 # Makes in BUILD_DIR/docs what is made from the program or from a page and is therefore not kept:
 #
 #     wide.html, resnet18.html        two pages of --report, whose times are those of this machine
-#     lesson.html, answers.html       the lesson and its answers, to print on A4
+#     lesson.html, answers.html       the lesson and its answers, to print on A4; with `sheet` only
+#                                     these, in a second
 #
 # Says what came out, and ends as a stage of .ci/run does.
 set -u
 root=$(realpath "$(dirname "$0")/..")
-build=$(realpath "$1")
+mkdir -p "$1"
+build=$(realpath "$1") only=${2:-}
 made=0 failed=0
 mkdir -p "$build/docs"
 work=$(mktemp -d)
@@ -36,6 +38,18 @@ keep() { # PAGE
     fi
 }
 
+# A page to print stands alone, so it holds its pictures.
+inline_pictures() {
+    local line picture
+    while IFS= read -r line; do
+        if [[ $line =~ src=\"\.\./(pictures/[a-z_/]+\.svg)\" ]]; then
+            picture=$(base64 -w0 "$root/docs/${BASH_REMATCH[1]}")
+            line=${line/"../${BASH_REMATCH[1]}"/data:image/svg+xml;base64,$picture}
+        fi
+        printf '%s\n' "$line"
+    done
+}
+
 sheet() { # NAME
     {
         cat <<'END'
@@ -48,26 +62,29 @@ h1 { font-size: 17pt } h2 { font-size: 12.5pt; margin-top: 6mm; break-after: avo
 pre { font: 8.2pt/1.25 "Liberation Mono", monospace; background: #f2f4f7; padding: 2mm;
       break-inside: avoid; white-space: pre-wrap }
 code { font-family: "Liberation Mono", monospace; font-size: .92em }
-p, li { break-inside: avoid } a { color: inherit; text-decoration: none }
+img { width: 100% } p, li { break-inside: avoid } a { color: inherit; text-decoration: none }
 </style><title>
 END
         sed -n '1s/^# //p' "$root/docs/lessons/$1.md"
         echo '</title></head><body>'
-        cmark-gfm -e table "$root/docs/lessons/$1.md"
+        cmark-gfm -e table "$root/docs/lessons/$1.md" | inline_pictures
         echo '</body></html>'
     } >"$work/$1.html"
     keep "$1.html"
 }
 
-report wide.html compare --model wide --devices 4 --device-memory 48M --steps 20 ||
-    failed=$((failed + 1))
-report resnet18.html compare --model resnet18 --dataset synthetic --samples 512 --batch-size 64 \
-    --devices 4 --steps 4 || failed=$((failed + 1))
+if [[ $only != sheet ]]; then
+    report wide.html compare --model wide --devices 4 --device-memory 48M --steps 20 ||
+        failed=$((failed + 1))
+    report resnet18.html compare --model resnet18 --dataset synthetic --samples 512 \
+        --batch-size 64 --devices 4 --steps 4 || failed=$((failed + 1))
+fi
 if command -v cmark-gfm >/dev/null; then
     sheet lesson
     sheet answers
 else
-    echo "make docs: no sheet of the lesson: install cmark-gfm"
+    echo "make sheet: no sheet of the lesson: install cmark-gfm"
+    [[ $only != sheet ]] || failed=1
 fi
 echo "$made passed, $failed failed"
 ((failed == 0))
