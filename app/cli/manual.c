@@ -125,14 +125,14 @@ static int print_names(const struct option *option) {
 
 /* Behind `run` come its own options; what is no option is a program, or a word for it. */
 static void complete_run(void) {
-    printf("    case $before in\n    --nproc-per-node) words=\"gpu cpu auto\" ;;\n    ");
+    printf("    case $before in\n    ");
     for (const struct option *option = launch_options; option->name; option++)
-        if (option->value && strcmp(option->name, "--nproc-per-node")) printf("%s|", option->name);
+        if (option->value) printf("%s|", option->name);
     printf("-) return ;;\n    *) words=\"--help ");
     for (const struct option *option = launch_options; option->name; option++)
         printf("%s ", option->name);
     printf("\" ;;\n    esac\n"
-           "    [[ $word == -* || $before == --nproc-per-node ]] || {\n"
+           "    [[ $word == -* ]] || {\n"
            "      COMPREPLY=($(compgen -f -c -- \"$word\")); return\n    }\n");
 }
 

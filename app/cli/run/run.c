@@ -3,7 +3,6 @@
 #include "cli/run/run.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,10 +13,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/error.h"
 #include "base/program_name.h"
-#include "base/text/parse.h"
 #include "base/text/plain.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
@@ -25,7 +22,6 @@
 #include "cli/run/left_over.h"
 #include "cli/run/lines.h"
 #include "comm/launch.h"
-#include "device/device.h"
 #include "report/text.h"
 
 struct words {
@@ -37,27 +33,6 @@ struct words {
 };
 
 /* ---- the command line ---- */
-
-static int read_ranks(const struct option *option, const char *text, void *target) {
-    struct words *w = target;
-    int gpus = 0, wants_gpu = !strcmp(text, "gpu"), is_auto = !strcmp(text, "auto");
-    if (!wants_gpu && !is_auto && strcmp(text, "cpu")) {
-        if (text[0] == '-' || text[0] == '+' || isdigit((unsigned char)text[0]))
-            return parse_int(option->name, text, 1, MAX_DEVICES, &w->ranks);
-        return fail(ERR_USAGE,
-                    "%s: Unsupported nproc_per_node value: %s: give 1 to %d, gpu, cpu or auto",
-                    option->name, text, MAX_DEVICES);
-    }
-    int code = wants_gpu || is_auto ? device_probe(DEVICE_CUDA, &gpus) : OK;
-    if (wants_gpu && code)
-        return fail(ERR_USAGE,
-                    "%s: gpu: there is none to use, as duet devices says: give a number, cpu or "
-                    "auto",
-                    option->name);
-    w->ranks = gpus && !code ? gpus : usable_cores();
-    if (w->ranks > MAX_DEVICES) w->ranks = MAX_DEVICES;
-    return OK;
-}
 
 /* All addresses of 127.0.0.0/8 are this machine: jobs that are given different ones never meet. */
 static int read_address(const struct option *option, const char *text, void *target) {
@@ -80,10 +55,8 @@ static int read_one_machine(const struct option *option, const char *text, void 
 
 #define AT(member) OPTION_AT(struct words, member)
 const struct option launch_options[] = {
-    {"--nproc-per-node", "N",
-     "the number of ranks, 1 to 64 (default 1); gpu: one for each GPU; cpu: one for each core; "
-     "auto: gpu where there is one, else cpu",
-     read_ranks, AT(ranks), NO_LIMITS, ALWAYS},
+    {"--nproc-per-node", "N", "the number of ranks, 1 to 64 (default 1)", read_int, AT(ranks), 1,
+     MAX_DEVICES, ALWAYS},
     {"--tee", "0..3",
      "begin each line that a rank prints with its rank: 1 of stdout, 2 of stderr, 3 of both",
      read_int, AT(tee), 0, 3, ALWAYS},

@@ -59,7 +59,6 @@ Test(cli_manual, bash_completes, .timeout = 60, .init = cli_folder_make,
         {"duet train --devi", "--device --devices --device-memory"},
         {"duet train --epochs 1", ""},
         {"duet run --master", "--master-port --master-addr"},
-        {"duet run --nproc-per-node c", "cpu"},
         {"duet run --tee 1", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
