@@ -14,10 +14,13 @@ docs/python.md tells all of it.
 
 from ._files import save_dataset
 from ._library import DuetError
+from ._signature import called
 from .command import Record, Result, compare, estimate, profile, run, train
 from .convert import convert
-from .export import ExportError, export
+from .export import ExportError, export as _export
 from .model import describe
+
+export = called(_export)
 
 __all__ = ["DuetError", "ExportError", "Record", "Result", "compare", "convert", "describe",
            "estimate", "export", "profile", "run", "save_dataset", "train"]

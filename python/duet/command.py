@@ -95,7 +95,7 @@ def _with_a_file(subcommand, options, folder):
         raise WrongArgument(f"model={type(model).__name__}(...): give an example batch, as "
                             "inputs=torch.randn(8, 3), with which it is exported, or a file of "
                             "duet.export")
-    from .export import export
+    from . import export
     runs = subcommand != "estimate"
     return {**({"dataset": "random"} if runs else {}), **options, "model": export(
         model, inputs, pathlib.Path(folder, "model.duet"), verify=runs)}
@@ -182,21 +182,21 @@ def run(subcommand, *, progress=True, **options):
                       page.read_text() if page.exists() else None)
 
 
-def train(model=None, **options):
+def train(model=None, inputs=None, **options):
     """duet train: one run, in the mode that `mode` names."""
-    return run("train", model=model, **options)
+    return run("train", model=model, inputs=inputs, **options)
 
 
-def compare(model=None, **options):
+def compare(model=None, inputs=None, **options):
     """duet compare: the same training as single, DP and DDP; proves that they agree."""
-    return run("compare", model=model, **options)
+    return run("compare", model=model, inputs=inputs, **options)
 
 
-def profile(model=None, **options):
+def profile(model=None, inputs=None, **options):
     """duet profile: where time and memory go."""
-    return run("profile", model=model, **options)
+    return run("profile", model=model, inputs=inputs, **options)
 
 
-def estimate(model=None, **options):
+def estimate(model=None, inputs=None, **options):
     """duet estimate: predict memory, traffic and with gpu= times, without running."""
-    return run("estimate", model=model, **options)
+    return run("estimate", model=model, inputs=inputs, **options)

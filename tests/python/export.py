@@ -2,6 +2,7 @@
 float64 (refusals.py has what must fail there), and trained by the command in all modes. Needs
 torch."""
 
+import dataclasses
 import pathlib
 import re
 import subprocess
@@ -93,6 +94,46 @@ class RunningMeans(Written):
         for key, want in net.named_buffers():
             off = numpy.abs(after[key] - want.numpy()).max()
             self.assertLessEqual(off, 1e-6 * max(1, want.abs().max()), key)  # float32's roundings
+
+
+class Called(Written):
+    """Models as they are called: by names, with labels, with more inputs than forward names."""
+
+    def test_by_names_and_with_an_output_that_has_names(self):
+        @dataclasses.dataclass
+        class Output:
+            loss: object
+            logits: torch.Tensor
+            hidden: torch.Tensor
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(6, 3)
+
+            def forward(self, x, shift=None, mask=None, labels=None):
+                x = x * mask + (0 if shift is None else shift)
+                y = self.head(x)
+                return Output(None if labels is None else F.cross_entropy(y, labels), y, x)
+        inputs = {"mask": torch.ones(4, 6), "x": torch.randn(4, 6), "labels": torch.ones(4)}
+        text = duet.export(Net(), inputs, self.folder / "net.duet").read_text()
+        self.assertRegex(text, r"input %x: .*\ninput %mask: ")
+        result = duet.compare(Net(), inputs, samples=8, batch_size=4, steps=2, devices=2,
+                              progress=False)
+        self.assertIn("identical to the bit", result.output)
+        with self.assertRaisesRegex(ValueError, "takes no input y by place: there are x, shift, "):
+            duet.export(Net(), {"y": torch.ones(4, 6)}, self.folder / "net.duet")
+
+    def test_more_inputs_than_forward_names(self):
+        class Net(nn.Linear):
+            def forward(self, x, *more):
+                for one in more:
+                    x = x * one
+                return super().forward(x)
+        for count in (1, 2, 3):
+            text = duet.export(Net(6, 3), tuple(torch.randn(4, 6) for _ in range(count)),
+                               self.folder / "net.duet").read_text()
+            self.assertEqual(text.count("input %"), count)
 
 
 class Drawn(Written):

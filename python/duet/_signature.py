@@ -1,0 +1,58 @@
+"""duet.export of models as they are called: inputs by the names of forward, `*more` of them, labels
+among them, and outputs that have names."""
+
+import dataclasses
+import functools
+import inspect
+
+from ._library import WrongArgument
+
+
+def _by_place(model, names, defaults, inputs):
+    """In forward's order; without labels, since the loss is Duet's own."""
+    given = {name: x for name, x in inputs.items() if name != "labels"}
+    strange = sorted(given.keys() - set(names))
+    if strange:
+        raise WrongArgument(f"duet.export: {type(model).__name__} takes no input {strange[0]} by "
+                            f"place: there are {', '.join(names)}")
+    last = max((names.index(name) for name in given), default=-1)
+    return tuple(given.get(*one) for one in list(zip(names, defaults))[:last + 1])
+
+
+def _result_of(output):
+    """The logits of an output that has names, or the one tensor in it."""
+    if dataclasses.is_dataclass(output) and not hasattr(output, "values"):
+        output = vars(output)
+    if hasattr(output, "values") and hasattr(output, "get"):
+        tensors = tuple(x for x in output.values() if hasattr(x, "dim"))
+        output = output.get("logits", tensors[0] if len(tensors) == 1 else tensors)
+    return output
+
+
+def called(export):
+    """export, of which the inputs may be a dict too. Inside, forward has a place for each."""
+    @functools.wraps(export)
+    def of_calls(model, example_inputs, *arguments, **options):
+        kind, several = type(model), isinstance(example_inputs, tuple)
+        parameters = inspect.signature(getattr(model, "forward", export)).parameters.values()
+        by_name = hasattr(example_inputs, "items")
+        if not hasattr(model, "forward") or not by_name and all(
+                p.kind is not p.VAR_POSITIONAL for p in parameters):
+            return export(model, example_inputs, *arguments, **options)
+        places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        names, defaults = [p.name for p in places], [p.default for p in places]
+        given = _by_place(model, names, defaults, example_inputs) if by_name else \
+            example_inputs if several else (example_inputs,)
+        names = ["self", *names, *(f"more_{i}" for i in range(len(given)))][:len(given) + 1]
+
+        def forward(self, *x):
+            return _result_of(kind.forward(self, *x))
+        forward.__signature__ = inspect.Signature([inspect.Parameter(
+            name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
+        model.__class__ = type(kind.__name__, (kind,), {"forward": forward,
+                                                        "__module__": kind.__module__})
+        try:
+            return export(model, given, *arguments, **options)
+        finally:
+            model.__class__ = kind
+    return of_calls
