@@ -184,7 +184,7 @@ def _to_zero(i, number):
 
 def _divided(a, x, y):
     how = _to_zero if a.get("rounding_mode") == "trunc" else operator.floordiv
-    require(y[0] == y[-1] != 0, "division by what is no number")
+    require(y[0] == y[-1] != 0, "by what is no number other than 0")
     return [how(i, y[0]) for i in x]
 
 
@@ -314,7 +314,7 @@ def _range(node, ends, constants):
         return given[0]
     if name == "div" and not a.get("rounding_mode"):
         x = given[0]
-        require(given[1][0] == given[1][-1] != 0, "division by what is no number")
+        require(given[1][0] == given[1][-1] != 0, "by what is no number other than 0")
         return [i // given[1][0] for i in x] + [-(-i // given[1][0]) for i in x]
     if name not in _RANGES:
         return None

@@ -134,6 +134,7 @@ def div(w, a, shape):
         require(number, "division that rounds, by what is no number other than 0")
         x = a.self
         if mode == "trunc":
+            require(number.is_integer(), "rounding towards 0 by other than a whole number")
             x = w.sub(x, w.line("fmod", x, number=number))
         return w.line("floor_divide", x, number=number)
     if number is not None:
