@@ -33,7 +33,7 @@ static struct job recorded_job(int graph) {
     return job;
 }
 
-static void run_well(struct job *job, int (*entry)(void *)) {
+static void run_job(struct job *job, int (*entry)(void *)) {
     struct launch_result result;
     cr_assert_eq(job_run(job, entry, &result), OK, "%s", error_message());
 }
@@ -42,8 +42,8 @@ static void run_well(struct job *job, int (*entry)(void *)) {
 static void same_either_way(int no_overlap, int (*entry)(void *)) {
     struct job plain = recorded_job(0), recorded = recorded_job(1);
     plain.config.no_overlap = recorded.config.no_overlap = no_overlap;
-    run_well(&plain, entry);
-    run_well(&recorded, entry);
+    run_job(&plain, entry);
+    run_job(&recorded, entry);
     for (int r = 0; r < 2; r++)
         for (int s = 0; s < STEPS; s++)
             cr_expect_arr_eq(plain.out[r].hashes[s], recorded.out[r].hashes[s],
