@@ -237,9 +237,11 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                     x);
         else
             fprintf(file,
-                    "%s %s %s: agree within rounding, judged at %d points:\n"
+                    "%s %s %s: %s, judged at %d point%s:\n"
                     "  gradients differ by at most %.2g (relative L2), allowed %.2g\n",
-                    y, v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
+                    y, v->kind == VERDICT_WITHIN ? "~" : "!=", x,
+                    v->kind == VERDICT_WITHIN ? "agree within rounding" : "differ beyond rounding",
+                    v->steps, v->steps == 1 ? "" : "s", v->worst, v->bound);
         if (v->kind == VERDICT_BEYOND)
             fprintf(file, "  beyond the bound at step %d: the gradient of %s%s\n", v->step,
                     PLAIN(b->names[v->parameter]),

@@ -146,7 +146,7 @@ Test(verdict, not_promised, .timeout = 30) {
     cr_assert(v.bits_apart_at == 1 && v.loss_apart_at == 2 && fabs(v.final_loss_gap - 0.5) < 1e-12);
     v.kind = VERDICT_WITHIN, v.worst = 1e-6, v.bound = 9e-5;
     char *text = printed(&v, &single, &ddp);
-    cr_assert(strstr(text, "DDP ~ single") && strstr(text, "bound 9e-05") &&
+    cr_assert(strstr(text, "DDP ~ single") && strstr(text, "allowed 9e-05") &&
                   strstr(text, "ring over 4 devices") && strstr(text, "bits apart since step 1") &&
                   strstr(text, "since step 2"),
               "%s", text);
