@@ -145,7 +145,6 @@ class Refusals(unittest.TestCase):
     def test_writing_in_place(self):
         for tried in (cleared_aside, clamped_aside, added_aside):
             self.refused(Net(tried), "gradient of first.bias is .* at or behind")
-        self.refused(Net(into_a_buffer), "forward keeps something from one batch to the next")
         self.refused(Net(into_a_parameter), "it writes into first.bias, a tensor of the model")
         self.refused(Net(into_a_sample), "one of the samples")
 
@@ -163,6 +162,10 @@ class Refusals(unittest.TestCase):
                          .repeat(1, 2)), "depend on the number of samples", torch.randn(3, 4),
                      torch.ones(3, 1, dtype=int))
         self.refused(Net(lambda net, x: x * x.shape[0]), "computes with the number of samples")
+
+    def test_a_buffer_that_each_batch_updates_is_written(self):
+        self.assertIn("\nupdate seen = %2\n", duet.export(
+            Net(into_a_buffer), torch.randn(3, 4), self.path).read_text())
 
     def test_what_a_trace_does_not_see(self):
         for tried, how, says in (

@@ -88,7 +88,7 @@ def _mode(torch, dtype):
 class _Run:
     """Forward and backward of a copy of the model: loss, gradients, outputs of its modules."""
 
-    def __init__(self, torch, model, result_of, dtype, before, inputs):
+    def __init__(self, torch, model, result_of, dtype, before, inputs, updated=()):
         def typed(x):
             return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
         model, self.outputs = copied(torch, model).cpu(), {}
@@ -105,8 +105,11 @@ class _Run:
         torch.set_default_dtype(dtype)
         try:
             with _mode(torch, dtype), torch.enable_grad():
+                kept = {name: model.get_buffer(name).clone() for name in updated}
                 for batch in before:
                     model(*map(typed, batch))
+                for name, numbers in kept.items():  # the text updates these itself
+                    model.get_buffer(name).data.copy_(numbers)
                 for path, module in model.named_modules():
                     module.register_forward_hook(functools.partial(self._keep, torch, path))
                 model.zero_grad()
@@ -193,6 +196,7 @@ class _Verification:
         self.torch, self.model, self.result_of, self.path = torch, model, result_of, path
         self.text, self.most = re.sub(r"((?:= dropout(?:2d)?\(.*\bp|dropout_p)=)[^,)]+", r"\g<1>0",
                                       path.read_text(encoding="utf-8")), 0.0
+        self.updated = re.findall(r"^update (\S+) =", self.text, re.M)
         path.write_text(self.text, encoding="utf-8")  # dropout draws other masks in PyTorch
         self.inputs = [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in inputs]
         tensors = [x for x in self.inputs if isinstance(x, torch.Tensor)]
@@ -205,13 +209,15 @@ class _Verification:
         inputs = [_batch(torch, x, samples, seed and seed + 7 * i)
                   for i, x in enumerate(self.inputs)]
         try:
-            near = _Run(torch, self.model, self.result_of, torch.float32, before, inputs)
+            near = _Run(torch, self.model, self.result_of, torch.float32, before, inputs,
+                        self.updated)
         except Exception as error:
             if seed:  # numbers that the model does not take
                 return self.both(before, samples)
             raise ExportError(f"duet.export: forward of {samples} samples: {error}") from None
         try:
-            exact = _Run(torch, self.model, self.result_of, torch.float64, before, inputs)
+            exact = _Run(torch, self.model, self.result_of, torch.float64, before, inputs,
+                         self.updated)
         except Exception:  # an op of float32 alone
             exact, near = near, None
         numbers = exact.loss, *map(_norm, exact.gradients.values())
