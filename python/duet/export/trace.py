@@ -86,7 +86,13 @@ def trace(model, inputs):
     varargs = any(p.kind is p.VAR_POSITIONAL
                   for p in inspect.signature(model.forward).parameters.values())
     refuse_hooks(model)
-    refuse_shared_memory(model)
+    try:
+        refuse_shared_memory(model)
+    except ExportError:  # unless forward makes it anew, as spectral_norm does its weight
+        used = copied(torch, model)
+        with torch.no_grad():
+            used(*inputs)
+        refuse_shared_memory(used)
     traced = copied(torch, model)
     kept = {name: b.clone() for name, b in traced.named_buffers()}
     _for_a_trace(traced)
