@@ -167,6 +167,11 @@ class Refusals(unittest.TestCase):
         self.assertIn("\nupdate seen = %2\n", duet.export(
             Net(into_a_buffer), torch.randn(3, 4), self.path).read_text())
 
+    def test_a_weight_that_forward_makes_anew_is_written(self):
+        net = torch.nn.utils.spectral_norm(torch.nn.Linear(4, 3))
+        text = duet.export(net, torch.randn(3, 4), self.path).read_text()
+        self.assertIn("\nupdate weight_u = ", text)
+
     def test_what_a_trace_does_not_see(self):
         for tried, how, says in (
                 (counts, {"count": 0}, "for a second batch its loss .*: forward keeps something"),

@@ -86,13 +86,7 @@ def trace(model, inputs):
     varargs = any(p.kind is p.VAR_POSITIONAL
                   for p in inspect.signature(model.forward).parameters.values())
     refuse_hooks(model)
-    try:
-        refuse_shared_memory(model)
-    except ExportError:  # unless forward makes it anew, as spectral_norm does its weight
-        used = copied(torch, model)
-        with torch.no_grad():
-            used(*inputs)
-        refuse_shared_memory(used)
+    refuse_shared_memory(model, inputs)
     traced = copied(torch, model)
     kept = {name: b.clone() for name, b in traced.named_buffers()}
     _for_a_trace(traced)
@@ -120,13 +114,29 @@ def _span(tensor):
     return tensor.untyped_storage().data_ptr(), first, first + last * tensor.element_size()
 
 
-def refuse_shared_memory(model):
+def _attributes(model):
+    """Tensors that are neither parameters nor buffers."""
+    return {f"{path}.{name}".lstrip("."): x for path, module in model.named_modules()
+            for name, x in vars(module).items() if isinstance(x, torch.Tensor)}
+
+
+def _made_anew(model, inputs):
+    """Attributes that forward makes before it reads them, as spectral_norm does its weight."""
+    used = copied(torch, model)
+    before = _attributes(used)
+    with torch.no_grad():
+        used(*inputs)
+    return {name for name, x in _attributes(used).items() if x is not before.get(name)}
+
+
+def refuse_shared_memory(model, inputs):
     """A tie is one Parameter at two places. Two tensors over one memory would each be another's
     constant, or two parameters that go apart."""
-    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    for path, module in model.named_modules():
-        named.update({f"{path}.{name}".lstrip("."): x for name, x in vars(module).items()
-                      if isinstance(x, torch.Tensor)})
+    attributes = _attributes(model)
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers()), **attributes}
+    if attributes:
+        for name in _made_anew(model, inputs):
+            named.pop(name, None)
     spans = [(*_span(x), name, x.requires_grad and x.is_leaf) for name, x in named.items()
              if x.layout is torch.strided and x.numel() and x.device.type != "meta"]
     last = None
