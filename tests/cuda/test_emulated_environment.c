@@ -1,6 +1,6 @@
 /* What lies around a program that uses CUDA, on the emulated runtime: variables that other programs
  * leave in a shell, GPUs that take one process at a time, MPS, processes of different users and
- * containers. Each has its line, and a row of the doctor. */
+ * containers. Each has its line. */
 #include <sched.h>
 
 #include "device/device.h"
@@ -52,7 +52,6 @@ Test(emulated_environment, one_hardware_queue, .timeout = 120) {
 Test(emulated_environment, too_few_queues_are_not_taken, .timeout = 60) {
     set_gpus(1);
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
-    doctor_says("hardware queues", FINDING_OK, "MAX_CONNECTIONS=1 is too few for");
     const char *variable = "CUDA_DEVICE_MAX_CONNECTIONS", *asked[] = {"1", "7", "8", "16"},
                *taken[] = {"32", "32", "8", "16"};
     int count;
@@ -79,7 +78,6 @@ Test(emulated_environment, launches_that_wait, .timeout = 120, .init = cli_folde
                   "one line: %s", c.err);
         cli_free(&c);
     }
-    doctor_says("launches", FINDING_OFF, "CUDA_LAUNCH_BLOCKING=1: a launch waits");
 }
 
 /* ---- compute mode and MPS ---- */
@@ -105,7 +103,7 @@ Test(emulated_environment, one_process_at_a_time, .timeout = 120, .init = cli_fo
               c.out);
     free(all);
     cli_free(&c);
-    doctor_says("compute mode", FINDING_OFF, "GPUs 0 take one process at a time");
+    doctor_says("cuda(0): device", FINDING_OK, "one process at a time: ranks cannot share it");
     set_gpus(2);
     cli_well("train %s --mode ddp --devices 2 --quiet", TINY);
 }
@@ -124,15 +122,10 @@ Test(emulated_environment, mps, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     set_up(1);
     say_how_ranks_share("so do their steps: MPS, which nvidia-cuda-mps-control -d starts");
-    doctor_says("MPS", FINDING_NOT_HERE, "no daemon: the ranks of a GPU take turns");
     setenv("EMULATED_COMPUTE_MODE", "exclusive", 1); /* as NVIDIA advises for MPS */
     setenv("CUDA_MPS_PIPE_DIRECTORY", "pipe", 1);
-    doctor_says("compute mode", FINDING_OFF, "start MPS");
-    doctor_says("MPS", FINDING_OFF, "CUDA_MPS_PIPE_DIRECTORY=pipe: no daemon is there");
     cr_assert_eq(mkdir("pipe", 0700), 0);
     fclose(fopen("pipe/control", "w"));
-    doctor_says("compute mode", FINDING_OK, "GPUs 0 take one process at a time: that of MPS");
-    doctor_says("MPS", FINDING_OK, "pipe/control: ranks that share a GPU run at once");
     setenv("EMULATED_CUDA_FAULT", "driver:mps", 1);
     cli_fails(2,
               "cudaErrorMpsConnectionFailed|the MPS daemon of pipe does not serve this process|"
