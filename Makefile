@@ -14,7 +14,7 @@
 #     SAN=thread        a sanitizer build, in build/san-thread; also SAN=address,undefined
 #     CC=clang          another compiler; CFLAGS=... are added last, so they win
 #     WERROR=1          warnings are errors, as in .ci/run
-#     CUDA=             builds without CUDA, as if there were no nvcc
+#     CUDA=1            builds for GPUs on a machine without one; CUDA= never builds for GPUs
 #     EMULATION=1       all of CUDA's files on the CPU, in build/emulation: mk/emulation.mk
 VERSION := $(shell sed -n 's/^.define DUET_VERSION "\(.*\)"/\1/p' duet/core.h)
 PREFIX  ?= /usr/local

@@ -10,14 +10,22 @@ CUDA_FOLDERS := core/device/cuda core/device/cuda/kernels scatter_gather/cuda al
 CUDA_FOUND := $(if $(EMULATION),$(shell scripts/find_cuda.sh headers),\
               $(if $(SAN),,$(shell scripts/find_cuda.sh)))
 cuda_word = $(patsubst $(1)=%,%,$(filter $(1)=%,$(CUDA_FOUND)))
-CUDA   := $(call cuda_word,version)
+# nvcc takes longer than all the rest together, so CUDA is built where a GPU is (/dev/dxg: WSL), or
+# where CUDA=1 asks for it. The emulation is asked for by its own word.
+GPU_HERE := $(wildcard /dev/nvidiactl /dev/nvidia[0-9]* /dev/dxg)
+CUDA   := $(if $(EMULATION)$(GPU_HERE),$(call cuda_word,version))
+ifneq ($(and $(CUDA),$(if $(call cuda_word,version),,absent)),)
+$(error CUDA=$(CUDA): $(if $(SAN),a sanitizer build goes without CUDA,no nvcc with the static \
+runtime of CUDA 12 or newer was found: scripts/find_cuda.sh says where it looks))
+endif
 CUBLAS := $(call cuda_word,cublas)
 NCCL   := $(call cuda_word,nccl)
 CUDA_LIB := $(call cuda_word,lib)
 
 # How CUDA is used in this build, for the line that `make` prints.
 CUDA_USE := $(strip $(if $(EMULATION),emulated,$(if $(SAN),sanitizer,\
-            $(if $(CUDA),hardware,$(if $(filter command%,$(origin CUDA)),given,absent)))))
+            $(if $(CUDA),hardware,$(if $(filter command%,$(origin CUDA)),given,\
+            $(if $(call cuda_word,version),no_gpu,absent))))))
 
 CUDA_ALL := $(wildcard $(CUDA_FOLDERS:=/*.c) $(CUDA_FOLDERS:=/*.cu))
 CUDA_LEFT_OUT := %/cuda/absent.c %/library_blas$(if $(CUBLAS),_absent).c \

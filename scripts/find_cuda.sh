@@ -41,6 +41,9 @@ report() { # USE WORD...
     sanitizer) echo "cuda:      not used: under a sanitizer devices are emulated" ;;
     hardware) echo "cuda:      found $version ($nvcc)" ;;
     given) echo "cuda:      not used: CUDA= was given" ;;
+    no_gpu)
+        echo "cuda:      found $version ($nvcc), not used: this machine has no GPU (CUDA=1 uses it)"
+        ;;
     *)
         if [[ -n $old ]]; then
             echo "cuda:      nvcc $old ($nvcc): too old: CUDA $oldest.0 or newer is needed:" \

@@ -46,7 +46,9 @@ mkdir -p "$out" || stop "$out: cannot be made: give OUT=DIR"
 
 # Without Criterion, whose tests compute-sanitizer cannot run.
 build() {
-    make -j"$(nproc)" B="$B" ${emulated:+EMULATION=1} HAVE_CRITERION= all gpu-check-programs
+    local how=CUDA=1
+    [[ -n $emulated ]] && how=EMULATION=1
+    make -j"$(nproc)" B="$B" $how HAVE_CRITERION= all gpu-check-programs
 }
 
 # Status 3: something is off. Emulated runs leave out the libraries of CUDA.

@@ -8,11 +8,13 @@
 #      before it touches memory: here() of core/device/cuda/kernels/launch.h
 #   4. `make CUDA=` builds a program that says it has no CUDA, with exit status 2
 #
+# What knows nothing of CUDA is compiled the same in all builds, so both take it from BUILD_DIR.
 # Without nvcc only 3 and 4 are done. The last line is `N passed, N failed`. Exit status 1 on any
 # failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
+with=$build/with-cuda without=$build/without-cuda
 passed=0 failed=0
 check() { # NAME COMMAND...
     local name=$1
@@ -25,10 +27,10 @@ check() { # NAME COMMAND...
 # First looks for what has to be there, since a file that is missing lacks libcuda too.
 no_driver_needed() {
     local needed
-    needed=$(readelf -d "$build/duet") && grep -q 'NEEDED.*libc\.so' <<<"$needed" &&
+    needed=$(readelf -d "$with/duet") && grep -q 'NEEDED.*libc\.so' <<<"$needed" &&
         ! grep -q 'NEEDED.*libcuda\.so' <<<"$needed"
 }
-starts() { CUDA_VISIBLE_DEVICES= "$build/duet" devices | grep -q '^cuda  *none: device cuda: '; }
+starts() { CUDA_VISIBLE_DEVICES= "$with/duet" devices | grep -q '^cuda  *none: device cuda: '; }
 # Prints kernels without here(). The step block's is launched in the plain way.
 kernels_that_do_not_wait() {
     awk 'FNR == 1 || /^ *static __global__/ { if (name) print name; name = "" }
@@ -39,26 +41,27 @@ kernels_that_do_not_wait() {
 }
 own_names() {
     local names
-    names=$(nm --defined-only "$build/libduet.o" | awk '$2 ~ /^[A-TV-Z]$/ { print $3 }')
+    names=$(nm --defined-only "$with/libduet.o" | awk '$2 ~ /^[A-TV-Z]$/ { print $3 }')
     [[ -n $names ]] && ! grep -vq '^duet_' <<<"$names"
 }
 refuses() {
     local status
-    CUDA_VISIBLE_DEVICES= build/without-cuda/duet train --device cuda --dataset synthetic \
+    CUDA_VISIBLE_DEVICES= "$without/duet" train --device cuda --dataset synthetic \
         --steps 1 2>&1 | grep -q 'not built into this program'
     status=("${PIPESTATUS[@]}")
     [[ ${status[0]} == 2 && ${status[1]} == 0 ]]
 }
 
 if [[ $(scripts/find_cuda.sh) == *version=* ]]; then
+    make -j"$(nproc)" CUDA=1 H="$build" B="$with" "$with/duet" "$with/libduet.a" >/dev/null ||
+        echo "make CUDA=1 failed"
     check "no driver needed to start" no_driver_needed
     check "starts with no GPU" starts
     check "libduet.a shows duet_* alone" own_names
 fi
 waits=$(kernels_that_do_not_wait)
 check "kernels wait for the one in front of them: $waits" [ -z "$waits" ]
-# What knows nothing of CUDA is compiled the same in both builds.
-make -j"$(nproc)" CUDA= H="$build" B=build/without-cuda build/without-cuda/duet >/dev/null ||
+make -j"$(nproc)" CUDA= H="$build" B="$without" "$without/duet" >/dev/null ||
     echo "make CUDA= failed"
 check "a build without CUDA refuses it" refuses
 echo "$passed passed, $failed failed"
