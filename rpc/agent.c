@@ -15,19 +15,18 @@ enum { THREADS = 16, FLUSH_MS = 2000 };
 /* ---- in the hands of the program ---- */
 
 int duet_rpc_take_device(duet_rpc *rpc, duet_device *device) {
-    struct device_lock *l = rpc && device ? lock_of(rpc, device) : NULL;
-    if (!l) return fail(ERR_USAGE, "rpc: take device: no %s was given", rpc ? "device" : "worker");
-    const struct device_lock *mine = lock_of_thread(rpc);
+    if (!rpc || !device)
+        return fail(ERR_USAGE, "rpc: take device: no %s was given", rpc ? "device" : "worker");
+    const duet_device *mine = device_of_thread(rpc);
     if (mine)
         return fail(ERR_USAGE, "rpc: take device: this thread has %s already: it may have one",
-                    duet_device_name(mine->device));
-    device_lock_take(l);
+                    duet_device_name(mine));
+    device_take(rpc, device);
     return OK;
 }
 
 void duet_rpc_give_device(duet_rpc *rpc, duet_device *device) {
-    struct device_lock *l = rpc && device ? lock_of(rpc, device) : NULL;
-    if (l && device_lock_is_mine(l)) device_lock_give(l);
+    if (rpc && device && device_of_thread(rpc) == device) device_give(rpc, device);
 }
 
 /* ---- the beginning ---- */
@@ -46,11 +45,13 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     cond_open(&rpc->changed);
     cond_open(&rpc->ended);
     cond_open(&rpc->control_wakes);
+    cond_open(&rpc->turn);
     pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS);
     rpc->life =
         (struct life){.self = rpc->rank, .emit = life_emit, .free = life_free, .context = rpc};
     for (int r = 0; r < MOST_WORKERS; r++)
         rpc->peers[r] = (struct peer){.rpc = rpc, .rank = r};
+    rpc->absent = rpc->world - 1;
     struct peer *self = &rpc->peers[rpc->rank];
     self->state = PEER_HERE;
     memcpy(self->name, rpc->name, sizeof self->name);
@@ -81,13 +82,11 @@ static void free_worker(duet_rpc *rpc) {
         next = f->next;
         free(f);
     }
-    for (int i = 0; i < rpc->lock_count; i++)
-        device_lock_close(&rpc->locks[i]);
     pthread_cond_destroy(&rpc->changed);
     pthread_cond_destroy(&rpc->ended);
     pthread_cond_destroy(&rpc->control_wakes);
+    pthread_cond_destroy(&rpc->turn);
     pthread_mutex_lock(&rpc->lock);
-    rpc->lock_count = 0;
     rpc->over = 1;
     unlock_or_end(rpc);
 }
@@ -97,8 +96,6 @@ static int start_worker(duet_rpc *rpc, const struct duet_rpc_options *o) {
     int error = thread_start(&rpc->control, control_thread, rpc);
     if (error) return fail_errno(ERR_FAILED, error, "rpc: init: thread");
     rpc->controlled = 1;
-    /* Nobody begins before all are there: the first call may lead to others between any two. */
-    CHECK(call_sync(rpc, &(struct outgoing){.function = "duet.begin"}, NULL));
     return rpc->device ? duet_rpc_take_device(rpc, rpc->device) : OK;
 }
 
@@ -108,9 +105,8 @@ static int find_place(duet_rpc *rpc, int rank, int world_size, int beyond) {
     const char *advice = "use duet_spawn or duet run, or give rank and world_size";
     if (rank < 0 || world_size <= 0)
         CHECK(beyond ? read_place_anywhere(&place, advice) : read_place(&place, advice));
-    int in_world = place.world >= 1 && place.world <= MOST_WORKERS;
-    if (in_world && place.rank >= place.world) tell_wrong_rank(rpc, place.rank, place.world);
-    if (!in_world || place.rank < 0 || place.rank >= place.world)
+    if (place.world < 1 || place.world > MOST_WORKERS || place.rank < 0 ||
+        place.rank >= place.world)
         return fail(ERR_USAGE, "rpc: rank %d of %d workers: give 0 to n - 1 of 1 to %d", place.rank,
                     place.world, MOST_WORKERS);
     rpc->rank = place.rank;
@@ -173,12 +169,12 @@ static int leave_together(duet_rpc *rpc, double timeout_s) {
     int64_t deadline = timeout_s > 0 ? now_ns() + time_of(timeout_s, 0) : 0;
     const struct outgoing leave = {.function = "duet.leave",
                                    .timeout_s = timeout_s > 0 ? timeout_s : -1};
-    struct pause pause = pause_begin(rpc);
+    duet_device *paused = pause_begin(rpc);
     int code = wait_idle(rpc, 1, deadline);
     if (!code) code = all_stay(rpc);
     if (!code) code = call_sync(rpc, &leave, NULL);
     CHECK_KEEP(wait_idle(rpc, 0, deadline), code);
-    pause_end(rpc, pause);
+    pause_end(rpc, paused);
     return code;
 }
 

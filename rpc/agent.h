@@ -2,7 +2,7 @@
  *
  *     links.h         sockets: how messages travel      message.h  messages, checked
  *     wire.h          values as bytes                   values.c   values from and to bytes
- *     proof.h         who may come in                   pool.h     threads, device locks
+ *     proof.h         who may come in                   pool.h     threads
  *     lifetime.h      the protocol of references        control.c  deadlines, pings, deaths
  *     agent.c         beginning and end                 rendezvous.c  how workers find each other
  *     worker.c        what all of these need: ids, waiting, devices, the way to other workers
@@ -13,8 +13,8 @@
  *     rref.c          references, the proxies
  *     autograd.h      backward through calls, in files of its own
  *
- * Locks, in the order in which they are taken: a device lock; `lock` of the worker; that of the
- * pool or of the links. Threads: the program's; the pool's, which run functions; two of each link,
+ * Locks, in the order in which they are taken: a device; `lock` of the worker; that of the pool or
+ * of the links. Threads: the program's; the pool's, which run functions; two of each link,
  * which deliver answers and control messages and never run what a user wrote; and `control`, which
  * looks after deadlines. */
 #ifndef RPC_AGENT_H
@@ -35,7 +35,6 @@ struct autograd;
 
 enum { SECRET_BYTES = 512 };
 
-enum meeting { AT_START, AT_END, MEETINGS };
 enum peer_state { PEER_ABSENT, PEER_HERE, PEER_LEFT, PEER_GONE };
 
 struct peer {
@@ -96,10 +95,19 @@ struct owner {
 
 struct duet_rref {
     duet_rpc *rpc;
-    uint64_t id, number; /* number: what its owner confirms where a call from here makes it; 0 */
+    uint64_t id;
     int owner, refs;
     char type[NAME_BYTES];
     struct duet_future *created; /* of remote(): the call that makes the value; NULL: none */
+};
+
+/* Who has a device: threads, in the order in which they come. Each has at most one, and gives it
+ * away before it waits for another worker, so no two threads wait for each other. */
+struct turns {
+    duet_device *device;
+    uint64_t next, serving; /* as in a shop: who comes draws a number */
+    pthread_t holder;
+    int held;
 };
 
 struct duet_rpc {
@@ -122,15 +130,16 @@ struct duet_rpc {
     int pending_count;
     uint64_t ids; /* the last counter of an id */
     struct pool pool;
-    struct device_lock locks[DUET_MAX_DEVICES];
-    int lock_count;
+    struct turns turns[DUET_MAX_DEVICES];
+    pthread_cond_t turn; /* somebody has given a device away */
     pthread_t control;
     pthread_cond_t control_wakes;
     int64_t control_at; /* when it wakes by itself */
     int controlled, stop;
-    int serving;             /* calls that run here now */
-    int leaving;             /* those among them that wait for the end */
-    uint64_t came[MEETINGS]; /* at rank 0: the workers that wait there, or have */
+    int absent;    /* workers that have not come yet: no call runs before all have */
+    int serving;   /* calls that run here now */
+    int leaving;   /* those among them that wait for the end */
+    uint64_t came; /* at rank 0: the workers that wait for the end, or have */
     struct life life;
     struct owner *owners;
     int rrefs;   /* references that the program has */
@@ -171,13 +180,11 @@ void unlock_or_end(duet_rpc *rpc);
 /* ---- waiting ----
  * Around every wait for another worker: gives the device of this thread away, and lets the pool
  * start another thread in place of this one. Not under the lock. */
-struct pause {
-    struct device_lock *lock; /* NULL: this thread had none */
-};
-struct pause pause_begin(duet_rpc *rpc);
-void pause_end(duet_rpc *rpc, struct pause pause);
-struct device_lock *lock_of(duet_rpc *rpc, const duet_device *device);
-struct device_lock *lock_of_thread(duet_rpc *rpc); /* NULL: this thread has none */
+duet_device *pause_begin(duet_rpc *rpc); /* the device; NULL: this thread had none */
+void pause_end(duet_rpc *rpc, duet_device *device);
+void device_take(duet_rpc *rpc, duet_device *device); /* both: NULL is fine */
+void device_give(duet_rpc *rpc, duet_device *device);
+duet_device *device_of_thread(duet_rpc *rpc); /* NULL: this thread has none */
 
 /* Waits on `changed` until the deadline (0: none), under the lock. ERR_TIMEOUT without a text. */
 int wait_changed(duet_rpc *rpc, int64_t deadline);
@@ -186,7 +193,6 @@ int wait_changed(duet_rpc *rpc, int64_t deadline);
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* and the secret */
 /* Until all workers have a good hello of all others. */
 int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o);
-void tell_wrong_rank(duet_rpc *rpc, int rank, int world);
 
 /* ---- peers ---- */
 int find_worker(const duet_rpc *rpc, const char *name, int *rank);
@@ -222,10 +228,11 @@ struct outgoing {
     const struct duet_rpc_value *args;
     int count;
     double timeout_s;
-    uint64_t self, rref, context, pass; /* as in struct message */
-    struct duet_rref *held, *makes;     /* of `self`; of `rref` */
-    struct remote_op *op;               /* the call of a pass, whose path and vars these are */
-    const struct path *path;            /* NULL: the call is in no context */
+    uint64_t self, rref, pass;      /* as in struct message */
+    duet_autograd_context *context; /* NULL: the call is in none */
+    struct duet_rref *held;         /* of `self` */
+    struct remote_op *op;           /* the call of a pass, whose path and vars these are */
+    const struct path *path;        /* NULL: the call is of no pass */
     struct var_list *vars;
 };
 /* What duet_rpc_sync and its like are given; ERR_USAGE where it cannot be. */
@@ -277,7 +284,7 @@ struct owner *owner_find(duet_rpc *rpc, uint64_t rref); /* under the lock */
 struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type);
 /* The value exists, or this error says why it does not. */
 void owner_ready(duet_rpc *rpc, uint64_t rref, int code);
-int owner_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owner **out);
+int owner_wait(duet_rpc *rpc, uint64_t rref, struct owner **out);
 void owner_free_all(duet_rpc *rpc);
 void life_emit(void *context, int to, const struct life_message *m);
 void life_free(void *context, uint64_t rref);

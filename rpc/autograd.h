@@ -108,7 +108,8 @@ duet_autograd_context *context_find(duet_rpc *rpc, uint64_t id);
 duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int from, int only_known);
 void context_leave(duet_autograd_context *c);
 void context_end(duet_rpc *rpc, uint64_t id, int from); /* the message of one who has called */
-void context_send_end(duet_autograd_context *c, int to);
+/* A call in it goes to this worker, whose future keeps it. ERR_USAGE: it has ended. */
+int context_call(duet_autograd_context *c, int to);
 void contexts_of_dead(duet_rpc *rpc, int rank);
 void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
 

@@ -2,10 +2,10 @@
  * first call on that carries their id, and end everywhere.
  *
  * The end follows the calls: the creator tells the workers that it has called in the context, and
- * each tells those that it has called. A call and the word of the end go in one stream, and where a
- * context has ended while a call was being written, the word goes again behind the call
- * (remote_op.c). So each call has an end behind it, and a worker forgets the context for good. A
- * context whose creator or caller has died ends as well. While a call runs in it, it stays. */
+ * each tells those that it has called. A call and the word of the end go in one stream, and the
+ * context notes whom a call goes to in the moment in which it is sent. So each call has an end
+ * behind it, and a worker forgets the context for good. A context whose creator or caller has died
+ * ends as well. While a call runs in it, it stays. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,13 +40,12 @@ static void free_context(void *context) {
     while (c->passes || c->parts) {
         struct autograd *p = c->passes;
         duet_device *device = p ? p->device : (duet_device *)c->parts->device;
-        struct device_lock *l = lock_of(c->rpc, device);
-        int take = l && !device_lock_is_mine(l);
-        if (take) device_lock_take(l);
+        const int take = device_of_thread(c->rpc) != device;
+        if (take) device_take(c->rpc, device);
         if (p) c->passes = p->next;
         if (p) pass_free(p);
         if (!p) grad_sums_free(c, device);
-        if (take) device_lock_give(l);
+        if (take) device_give(c->rpc, device);
     }
     free(c);
 }
@@ -68,14 +67,10 @@ static void free_unused(duet_autograd_context *c) {
     c->users = 1;
 }
 
-void context_send_end(duet_autograd_context *c, int to) {
-    if (to != c->rpc->rank)
-        tell_peer(c->rpc, to, &(struct message){.kind = MESSAGE_CONTEXT_END, .context = c->id});
-}
-
 static void end_context(duet_autograd_context *c) {
     for (int r = 0; r < c->rpc->world && !c->ended; r++)
-        if (c->called & bit_of(r)) context_send_end(c, r);
+        if (c->called & bit_of(r) && r != c->rpc->rank)
+            tell_peer(c->rpc, r, &(struct message){.kind = MESSAGE_CONTEXT_END, .context = c->id});
     c->ended = 1;
     free_unused(c);
 }
@@ -110,6 +105,13 @@ duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int from, int o
     return c;
 }
 
+int context_call(duet_autograd_context *c, int to) {
+    if (c->ended) return fail(ERR_USAGE, "autograd: the context has ended");
+    c->called |= bit_of(to);
+    c->users++;
+    return OK;
+}
+
 void context_leave(duet_autograd_context *c) {
     c->users--;
     free_unused(c);
@@ -129,12 +131,12 @@ int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
     return *out ? OK : fail(ERR_MEMORY, "autograd: no host memory for a context");
 }
 
-static int is_all_on(const duet_autograd_context *c, const struct device_lock *l) {
-    int all = l != NULL;
+static int is_all_on(const duet_autograd_context *c, const duet_device *device) {
+    int all = device != NULL;
     for (const struct autograd *p = c->passes; p && all; p = p->next)
-        all = p->device == l->device;
+        all = p->device == device;
     for (const struct grad_part *p = c->parts; p && all; p = p->next)
-        all = (duet_device *)p->device == l->device;
+        all = (duet_device *)p->device == device;
     return all;
 }
 
@@ -142,7 +144,7 @@ static int is_all_on(const duet_autograd_context *c, const struct device_lock *l
 void duet_autograd_context_free(duet_autograd_context *c) {
     if (!c) return;
     pthread_mutex_t *lock = &c->rpc->lock;
-    const struct device_lock *mine = lock_of_thread(c->rpc);
+    const duet_device *mine = device_of_thread(c->rpc);
     pthread_mutex_lock(lock);
     int here = c->users == 1 && is_all_on(c, mine);
     if (!here) c->users--;

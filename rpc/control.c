@@ -41,6 +41,9 @@ static void serve_message(void *context) {
     struct message *m = context;
     duet_rpc *rpc = m->rpc;
     pthread_mutex_lock(&rpc->lock);
+    while (rpc->absent &&
+           !rpc->stop) /* it may lead to a call to one of them; init has a deadline */
+        wait_changed(rpc, 0);
     int stop = rpc->stop; /* nobody waits for the answer any more */
     pthread_mutex_unlock(&rpc->lock);
     if (!stop) serve_call(rpc, m);
@@ -73,7 +76,7 @@ static void take_call(duet_rpc *rpc, struct message *m, int code) {
     if (!code) code = set_aside(rpc, m);
     if (code) snprintf(m->why, sizeof m->why, "%s", error_message());
     m->wrong = code;
-    if (m->rref && m->from != rpc->rank) life_made(&rpc->life, m->rref, m->from);
+    if (m->rref && m->from != rpc->rank) life_count(&rpc->life, m->rref, m->from);
     rpc->serving++;
     if (pool_run(&rpc->pool, serve_message, m)) end_call(rpc, m);
 }

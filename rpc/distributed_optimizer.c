@@ -54,6 +54,25 @@ static int choose(struct optimizers *o, duet_params *params, int i,
     return OK;
 }
 
+/* The device of the first parameter is that of the object, and is taken. */
+static int choose_arg(duet_rpc_call *call, int i, struct optimizers *o,
+                      const struct duet_optimizer_options *options) {
+    struct owner *at;
+    const duet_rref *r = duet_rpc_arg_rref(call, i);
+    CHECK(duet_rpc_call_error(call));
+    CHECK(owner_wait(call->rpc, r->id, &at));
+    if (!at->params)
+        return fail(ERR_USAGE,
+                    "optimizer: argument %d refers to no parameter: use duet_rref_create_param", i);
+    if (!call->device) device_take(call->rpc, call->device = at->device);
+    if (at->device != call->device)
+        return fail(ERR_USAGE,
+                    "optimizer: the parameters of worker '%s' lie on two devices: make an "
+                    "optimizer for each",
+                    call->rpc->name);
+    return choose(o, at->params, at->param, options);
+}
+
 /* duet.Optimizer(name, options, reference...): the constructor. The options are those of the same
  * library there, with the name as a text. All parameters lie on one device,
  * which the object's end takes. */
@@ -69,36 +88,15 @@ int serve_optimizer(duet_rpc_call *call, void *context) {
     options.name = name;
     struct optimizers *o = calloc(1, sizeof *o);
     int code = o ? OK : fail(ERR_MEMORY, "optimizer: no host memory");
-    struct device_lock *l = NULL;
-    for (int i = 2; !code && i < duet_rpc_arg_count(call); i++) {
-        struct owner *at = NULL;
-        duet_rref *r = duet_rpc_arg_rref(call, i);
-        code = r ? owner_wait(call->rpc, r->id, 0, &at) : duet_rpc_call_error(call);
-        if (!code && !at->params)
-            code = fail(ERR_USAGE,
-                        "optimizer: argument %d refers to no parameter: use "
-                        "duet_rref_create_param",
-                        i);
-        if (code) break;
-        if (!call->device) {
-            call->device = at->device;
-            l = lock_of(call->rpc, call->device);
-            if (l) device_lock_take(l);
-        }
-        code = at->device == call->device
-                   ? choose(o, at->params, at->param, &options)
-                   : fail(ERR_USAGE,
-                          "optimizer: the parameters of worker '%s' lie on two devices: "
-                          "make an optimizer for each",
-                          call->rpc->name);
-    }
+    for (int i = 2; !code && i < duet_rpc_arg_count(call); i++)
+        code = choose_arg(call, i, o, &options);
     if (code && o) optimizers_free(o);
-    if (l) device_lock_give(l);
+    device_give(call->rpc, call->device);
     return code ? code : duet_rpc_return_object(call, o, optimizers_free);
 }
 
 /* The optimizer is shown parameters whose gradients are those of the context. */
-static int step_local(struct local *l, void *context) {
+static int step_local(struct local *l, duet_autograd_context *context) {
     struct grad_part *sum;
     struct duet_params shadow;
     CHECK(grad_sums_fold(context, l->params, &sum));
@@ -114,28 +112,18 @@ static int step_local(struct local *l, void *context) {
     return code;
 }
 
-/* Locals of one owner, on its device, one call at a time. */
-static int for_locals(duet_rpc_call *call, int (*run)(struct local *l, void *argument),
-                      void *argument) {
-    struct optimizers *o = duet_rpc_self(call);
-    struct device_lock *l = lock_of(call->rpc, call->self->device);
-    if (l) device_lock_take(l);
-    int code = OK;
-    for (struct local *at = o->locals; at && !code; at = at->next)
-        code = run(at, argument);
-    if (l) device_lock_give(l);
-    return code;
-}
-
 int serve_optimizer_step(duet_rpc_call *call, void *context) {
     (void)context;
-    uint64_t id = (uint64_t)duet_rpc_arg_int(call, 0);
+    int code = OK;
+    const struct optimizers *o = duet_rpc_self(call);
+    const uint64_t id = (uint64_t)duet_rpc_arg_int(call, 0);
     CHECK(duet_rpc_call_error(call));
     pthread_mutex_lock(&call->rpc->lock);
     duet_autograd_context *c = context_enter(call->rpc, id, call->from, 1);
     pthread_mutex_unlock(&call->rpc->lock);
     if (!c) return OK; /* backward did not come here: no parameter has a gradient */
-    int code = for_locals(call, step_local, c);
+    for (struct local *l = o->locals; l && !code; l = l->next)
+        code = step_local(l, c);
     pthread_mutex_lock(&call->rpc->lock);
     context_leave(c);
     pthread_mutex_unlock(&call->rpc->lock);
@@ -197,25 +185,21 @@ void duet_distributed_optimizer_free(duet_distributed_optimizer *o) {
 }
 
 /* At all owners at once; the first error in their order. */
-static int call_all(duet_distributed_optimizer *o, const char *method, struct duet_rpc_value arg) {
+int duet_distributed_optimizer_step(duet_distributed_optimizer *o, duet_autograd_context *c) {
     duet_future *f[MOST_WORKERS] = {NULL};
     int code = OK, n = 0;
-    while (n < o->count && !code) {
+    if (!o || !c)
+        return fail(ERR_USAGE, "optimizer: step: no %s was given", o ? "context" : "optimizer");
+    const struct duet_rpc_value id = duet_rpc_int((int64_t)c->id);
+    for (; n < o->count && !code; n += !code) {
         struct outgoing call;
-        code = to_owner(&call, o->at[n], method, 0);
-        call.args = &arg;
+        code = to_owner(&call, o->at[n], "duet.Optimizer.step", 0);
+        call.args = &id;
         call.count = 1;
         if (!code) code = call_begin(&f[n], o->rpc, &call);
-        n += !code;
     }
     if (n) CHECK_KEEP(duet_future_wait_all(f, n), code);
     while (n--)
         duet_future_free(f[n]);
     return code;
-}
-
-int duet_distributed_optimizer_step(duet_distributed_optimizer *o, duet_autograd_context *c) {
-    if (!o || !c)
-        return fail(ERR_USAGE, "optimizer: step: no %s was given", o ? "context" : "optimizer");
-    return call_all(o, "duet.Optimizer.step", duet_rpc_int((int64_t)c->id));
 }

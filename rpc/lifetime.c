@@ -61,16 +61,7 @@ void life_count(struct life *l, uint64_t rref, int worker) {
     if (o && !(l->gone >> worker & 1)) o->count[worker]++;
 }
 
-void life_made(struct life *l, uint64_t rref, int worker) {
-    life_count(l, rref, worker);
-    emit(l, worker, LIFE_HELD, rref, worker);
-}
-
 /* ---- at the others ---- */
-
-uint64_t life_make(struct life *l, int owner) {
-    return ++l->asked[owner];
-}
 
 uint64_t life_ask(struct life *l, int owner, uint64_t rref, int worker) {
     uint64_t number = ++l->asked[owner];

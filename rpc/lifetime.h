@@ -12,7 +12,7 @@
  *                                          owner -> A: HELD
  *                                          now A may send it, since C is counted
  *     C releases one                       C -> owner: DROP
- *     A makes an object by a remote call   the call is a HOLD for A, and HELD answers it
+ *     A makes an object by a remote call   the owner counts A's when the call comes
  *
  * So whoever gets a reference is counted before it has it, and no count ever ends too early. A HOLD
  * comes behind the call that makes its object, in the same stream, so a third worker never asks the
@@ -57,12 +57,8 @@ void life_close(struct life *l);
 void life_hold(struct life *l, uint64_t rref); /* makes the entry where there is none */
 void life_release(struct life *l, uint64_t rref);
 void life_count(struct life *l, uint64_t rref, int worker); /* one more of this worker's */
-/* A remote call of `worker` has come, which makes the object; life_hold was called. */
-void life_made(struct life *l, uint64_t rref, int worker);
 
 /* ---- at the others ---- */
-/* A remote call goes to the owner, which life_made will confirm. Returns the number to wait for. */
-uint64_t life_make(struct life *l, int owner);
 /* Asks the owner to count one of worker's. Returns the number to wait for. */
 uint64_t life_ask(struct life *l, int owner, uint64_t rref, int worker);
 int life_confirmed(const struct life *l, int owner, uint64_t number);

@@ -40,35 +40,21 @@ struct links {
 
 /* ---- threads: nobody joins them, and links_close waits until there is none ---- */
 
-struct thread {
-    struct links *all;
-    void (*run)(struct links *all, struct link *link);
-    struct link *link;
-};
-
-static void *run_thread(void *argument) {
-    const struct thread t = *(struct thread *)argument;
-    free(argument);
-    t.run(t.all, t.link);
-    pthread_mutex_lock(&t.all->lock);
-    t.all->threads--;
-    pthread_cond_broadcast(&t.all->changed);
-    pthread_mutex_unlock(&t.all->lock);
+static void *thread_ends(struct links *all) {
+    pthread_mutex_lock(&all->lock);
+    all->threads--;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
     return NULL;
 }
 
-static int start_thread(struct links *all, void (*run)(struct links *all, struct link *link),
-                        struct link *link) {
-    struct thread *t = malloc(sizeof *t);
+static int start_thread(struct links *all, void *(*run)(void *argument), void *argument) {
     pthread_t thread;
-    if (!t) return fail(ERR_MEMORY, "rpc: no host memory");
-    *t = (struct thread){all, run, link};
     pthread_mutex_lock(&all->lock);
-    int error = thread_start(&thread, run_thread, t);
+    int error = thread_start(&thread, run, argument);
     all->threads += !error;
     pthread_mutex_unlock(&all->lock);
     if (!error) return pthread_detach(thread);
-    free(t);
     return fail_errno(ERR_FAILED, error, "rpc: a thread for links");
 }
 
@@ -247,7 +233,9 @@ void link_send(struct link *l, struct frame *f) {
 }
 
 /* The thread of a link that is open. */
-static void read_frames(struct links *all, struct link *l) {
+static void *read_frames(void *link) {
+    struct link *l = link;
+    struct links *all = l->all;
     const struct link_events *events = &all->events;
     pthread_t writer;
     int writes = !thread_start(&writer, write_frames, l);
@@ -263,15 +251,17 @@ static void read_frames(struct links *all, struct link *l) {
     if (writes) pthread_join(writer, NULL);
     if (!stop) events->on_gone(events->context, l->user);
     link_end(l);
+    return thread_ends(all);
 }
 
 /* ---- the door ---- */
 
-static void take_in(struct links *all, struct link *l) {
-    if (link_open(l))
-        link_end(l);
-    else
-        read_frames(all, l);
+static void *take_in(void *link) {
+    struct link *l = link;
+    struct links *all = l->all;
+    if (!link_open(l)) return read_frames(l);
+    link_end(l);
+    return thread_ends(all);
 }
 
 /* Where there are more strangers than `most` the oldest makes room: as a rule it has gone when this
@@ -304,8 +294,8 @@ static void accept_one(struct links *all) {
     cut_oldest(all, code ? -1 : MOST_STRANGERS);
 }
 
-static void keep_door(struct links *all, struct link *none) {
-    (void)none;
+static void *keep_door(void *links) {
+    struct links *all = links;
     for (int open = 1; open;) {
         struct pollfd polled = {.fd = all->listener, .events = POLLIN};
         if (poll(&polled, 1, -1) > 0 && !(open = !(polled.revents & ~POLLIN))) break;
@@ -315,6 +305,7 @@ static void keep_door(struct links *all, struct link *none) {
     close(all->listener);
     all->listener = -1;
     pthread_mutex_unlock(&all->lock);
+    return thread_ends(all);
 }
 
 int links_listen(struct links *all, const char *address) {
@@ -328,7 +319,7 @@ int links_listen(struct links *all, const char *address) {
     pthread_mutex_lock(&all->lock);
     all->listener = fd;
     pthread_mutex_unlock(&all->lock);
-    return start_thread(all, keep_door, NULL);
+    return start_thread(all, keep_door, all);
 }
 
 int links_dial(struct links *all, const char *address, int listen_too) {

@@ -27,7 +27,7 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, in
                         .timeout = (uint64_t)timeout,
                         .self = o->self,
                         .rref = o->rref,
-                        .context = o->context,
+                        .context = o->context ? o->context->id : 0,
                         .pass = o->pass,
                         .text = o->function};
     if (o->path) m.path = *o->path;
@@ -41,9 +41,11 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, in
 }
 
 /* Puts the future into the table. ERR_PEER: the worker is gone. Under the lock. */
-static int await_answer(duet_rpc *rpc, struct duet_future *f) {
+static int await_answer(duet_rpc *rpc, struct duet_future *f, duet_autograd_context *context) {
     if (rpc->stop) return fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function);
     if (rpc->peers[f->to].state != PEER_HERE) return peer_error(rpc, f->to, f->function);
+    if (context) CHECK(context_call(context, f->to));
+    f->context = context;
     f->next = rpc->pending;
     rpc->pending = f;
     rpc->pending_count++;
@@ -54,12 +56,11 @@ static int await_answer(duet_rpc *rpc, struct duet_future *f) {
     return OK;
 }
 
-/* Under one lock, so that what is asked of the owner and what is sent have one order. */
+/* Under one lock, so that the end of the context comes behind the call. */
 static int send_call(duet_rpc *rpc, struct duet_future *f, const struct outgoing *o,
                      struct frame *frame) {
     pthread_mutex_lock(&rpc->lock);
-    int code = await_answer(rpc, f), away = o->to != rpc->rank;
-    if (!code && o->makes && away) o->makes->number = life_make(&rpc->life, o->to);
+    int code = await_answer(rpc, f, o->context), away = o->to != rpc->rank;
     if (!code && away) send_frame(rpc, o->to, frame);
     pthread_mutex_unlock(&rpc->lock);
     if (!code && !away) send_frame(rpc, o->to, frame);
@@ -201,12 +202,12 @@ void future_wait(struct duet_future *f) {
     int done = f->done;
     pthread_mutex_unlock(&rpc->lock);
     if (done) return;
-    struct pause pause = pause_begin(rpc);
+    duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
     while (!f->done) /* its deadline, the worker's death and the end of this worker end it */
         timed_wait(&f->ended, &rpc->lock, 0);
     pthread_mutex_unlock(&rpc->lock);
-    pause_end(rpc, pause);
+    pause_end(rpc, paused);
 }
 
 /* The result of an answer, made on this thread. */

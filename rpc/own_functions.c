@@ -30,67 +30,54 @@ static int run_wait(duet_rpc_call *call, void *context) {
     return OK;
 }
 
-/* ---- the beginning and the end of all ---- */
+/* ---- the end of all ---- */
 
-static const char *name_of(enum meeting at) {
-    return at == AT_END ? "shutdown" : "init";
-}
-
-static int has_come(const duet_rpc *rpc, enum meeting at, int rank) {
-    return (int)(rpc->came[at] >> rank & 1);
+static int has_come(const duet_rpc *rpc, int rank) {
+    return (int)(rpc->came >> rank & 1);
 }
 
 /* Who has not come yet. */
-static int name_missing(const duet_rpc *rpc, enum meeting at) {
+static int name_missing(const duet_rpc *rpc) {
     char names[256] = "";
     for (int r = 0; r < rpc->world; r++)
-        if (!has_come(rpc, at, r))
+        if (!has_come(rpc, r))
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s'%.100s'",
                      names[0] ? ", " : "", rpc->peers[r].name);
-    return fail(ERR_TIMEOUT, "%s: worker %s did not come in time", name_of(at), names);
+    return fail(ERR_TIMEOUT, "shutdown: worker %s did not come in time", names);
 }
 
 /* 1: all have come; *code: one cannot come any more, or it has died while it waited. */
-static int all_came(const duet_rpc *rpc, enum meeting at, int *code) {
+static int all_came(const duet_rpc *rpc, int *code) {
     int all = 1;
     for (int r = 0; r < rpc->world; r++)
-        all &= has_come(rpc, at, r);
-    int ended = all ? -1 : first_to_end(rpc, rpc->came[at]);
-    if (ended >= 0) *code = peer_error(rpc, ended, name_of(at));
+        all &= has_come(rpc, r);
+    int ended = all ? -1 : first_to_end(rpc, rpc->came);
+    if (ended >= 0) *code = peer_error(rpc, ended, "shutdown");
     return all;
 }
 
 /* At rank 0: until all workers have come, or the caller is about to give up. */
-static int wait_for_all(duet_rpc_call *call, enum meeting at) {
-    duet_rpc *rpc = call->rpc;
-    int code = OK;
-    struct pause pause = pause_begin(rpc);
-    pthread_mutex_lock(&rpc->lock);
-    rpc->came[at] |= (uint64_t)1 << call->from;
-    rpc->leaving += at == AT_END;
-    pthread_cond_broadcast(&rpc->changed);
-    pthread_cond_broadcast(&rpc->ended);
-    for (int late = 0; !all_came(rpc, at, &code) && !code && !rpc->stop;) {
-        if (rpc->peers[call->from].state != PEER_HERE) /* nobody waits for the answer */
-            code = peer_error(rpc, call->from, name_of(at));
-        else if (late)
-            code = name_missing(rpc, at);
-        if (!late) late = wait_changed(rpc, call->deadline) != OK;
-    }
-    rpc->leaving -= at == AT_END;
-    pthread_mutex_unlock(&rpc->lock);
-    pause_end(rpc, pause);
-    return code;
-}
-
-static int run_begin(duet_rpc_call *call, void *context) {
-    (void)context;
-    return wait_for_all(call, AT_START);
-}
-
 static int run_leave(duet_rpc_call *call, void *context) {
     (void)context;
-    return wait_for_all(call, AT_END);
+    duet_rpc *rpc = call->rpc;
+    int code = OK;
+    duet_device *paused = pause_begin(rpc);
+    pthread_mutex_lock(&rpc->lock);
+    rpc->came |= (uint64_t)1 << call->from;
+    rpc->leaving++;
+    pthread_cond_broadcast(&rpc->changed);
+    pthread_cond_broadcast(&rpc->ended);
+    for (int late = 0; !all_came(rpc, &code) && !code && !rpc->stop;) {
+        if (rpc->peers[call->from].state != PEER_HERE) /* nobody waits for the answer */
+            code = peer_error(rpc, call->from, "shutdown");
+        else if (late)
+            code = name_missing(rpc);
+        if (!late) late = wait_changed(rpc, call->deadline) != OK;
+    }
+    rpc->leaving--;
+    pthread_mutex_unlock(&rpc->lock);
+    pause_end(rpc, paused);
+    return code;
 }
 
 /* ---- what each needs ---- */
@@ -103,7 +90,6 @@ static const struct own {
     enum needs needs;
 } own_functions[] = {{"duet.to_here", run_to_here, OF_VALUE},
                      {"duet.wait", run_wait, OF_VALUE},
-                     {"duet.begin", run_begin, OF_RANK_0},
                      {"duet.leave", run_leave, OF_RANK_0},
                      {"duet.backward", serve_backward, OF_PASS},
                      {"duet.Optimizer", serve_optimizer, MAKES_OBJECT},
@@ -128,6 +114,7 @@ int own_function(duet_rpc_call *call, const struct message *m) {
         !has_needs(call, own_functions[i].needs))
         return fail(ERR_USAGE, "the library does not call it like this");
     call->run = own_functions[i].run;
-    if (call->run == run_to_here) call->device = call->self->device;
+    if (call->run == run_to_here || call->run == serve_optimizer_step)
+        call->device = call->self->device;
     return OK;
 }

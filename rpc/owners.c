@@ -35,37 +35,22 @@ void owner_ready(duet_rpc *rpc, uint64_t rref, int code) {
 
 /* Waits until the function that makes the value has ended. Whoever calls it has a reference, here
  * or elsewhere, so the entry stays. */
-int owner_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owner **out) {
-    int code = OK, waited = 0;
-    struct pause pause = {NULL};
+int owner_wait(duet_rpc *rpc, uint64_t rref, struct owner **out) {
+    int code = OK;
+    struct owner *o;
+    duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
-    struct owner *o = owner_find(rpc, rref);
-    while (o && !o->ready && !code && !rpc->stop) {
-        int64_t until =
-            o->deadline && (!deadline || o->deadline < deadline) ? o->deadline : deadline;
-        if (!waited) {
-            pthread_mutex_unlock(&rpc->lock);
-            pause = pause_begin(rpc);
-            pthread_mutex_lock(&rpc->lock);
-            waited = 1;
-        } else {
-            code = wait_changed(rpc, until);
-        }
-        o = owner_find(rpc, rref);
-    }
-    int ready = o && o->ready;
+    while ((o = owner_find(rpc, rref)) && !o->ready && !code && !rpc->stop)
+        code = wait_changed(rpc, o->deadline);
     if (!o)
         code = fail(ERR_USAGE, "the object of this reference is gone");
-    else if (ready)
+    else if (o->ready)
         code = failures_end(&o->failed);
-    else if (code)
-        code = o->deadline && now_ns() >= o->deadline
-                   ? fail(ERR_TIMEOUT, CREATION_TIMED_OUT)
-                   : fail(ERR_TIMEOUT, "the object of this reference is still being made");
     else
-        code = fail(ERR_FAILED, "this worker has been shut down");
+        code = code ? fail(ERR_TIMEOUT, CREATION_TIMED_OUT)
+                    : fail(ERR_FAILED, "this worker has been shut down");
     pthread_mutex_unlock(&rpc->lock);
-    if (waited) pause_end(rpc, pause);
+    pause_end(rpc, paused);
     *out = code ? NULL : o;
     return code;
 }
@@ -74,11 +59,10 @@ int owner_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owner **ou
 
 static void free_value(void *owner) {
     struct owner *o = owner;
-    struct device_lock *l = o->device ? lock_of(o->rpc, o->device) : NULL;
-    if (l) device_lock_take(l);
+    device_take(o->rpc, o->device);
     duet_rpc_value_free(&o->value);
     if (o->object && o->destroy) o->destroy(o->object);
-    if (l) device_lock_give(l);
+    device_give(o->rpc, o->device);
     free(o);
 }
 

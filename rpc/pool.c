@@ -1,9 +1,8 @@
-/* Threads and device locks: see pool.h.
+/* Threads: see pool.h.
  *
- * Three waits here have no deadline, since nobody could do anything with one. A thread without a
- * job waits for nobody: pool_close ends it. pool_close waits for jobs under way, whose own waits
- * for other workers have ended when it is called (rpc->stop). And a device lock is held by a thread
- * of this process that computes: it gives the device away before it waits for another worker. */
+ * Two waits here have no deadline, since nobody could do anything with one. A thread without a job
+ * waits for nobody: pool_close ends it. pool_close waits for jobs under way, whose own waits for
+ * other workers have ended when it is called (rpc->stop). */
 #include "rpc/pool.h"
 
 #include <stdlib.h>
@@ -132,44 +131,6 @@ void pool_close(struct pool *p) {
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->ended);
-}
-
-/* ---- devices ---- */
-
-void device_lock_open(struct device_lock *l, duet_device *device) {
-    *l = (struct device_lock){.device = device};
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->turn, NULL);
-}
-
-void device_lock_take(struct device_lock *l) {
-    pthread_mutex_lock(&l->lock);
-    uint64_t number = l->next++;
-    while (l->serving != number)
-        pthread_cond_wait(&l->turn, &l->lock);
-    l->held = 1;
-    l->holder = pthread_self();
-    pthread_mutex_unlock(&l->lock);
-}
-
-void device_lock_give(struct device_lock *l) {
-    pthread_mutex_lock(&l->lock);
-    l->held = 0;
-    l->serving++;
-    pthread_cond_broadcast(&l->turn);
-    pthread_mutex_unlock(&l->lock);
-}
-
-int device_lock_is_mine(struct device_lock *l) {
-    pthread_mutex_lock(&l->lock);
-    int mine = l->held && pthread_equal(l->holder, pthread_self());
-    pthread_mutex_unlock(&l->lock);
-    return mine;
-}
-
-void device_lock_close(struct device_lock *l) {
-    pthread_cond_destroy(&l->turn);
-    pthread_mutex_destroy(&l->lock);
 }
 
 /* ---- waiting ---- */

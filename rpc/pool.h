@@ -1,13 +1,11 @@
-/* The pool of threads that run calls, and who may use a device.
+/* The pool of threads that run calls.
  *
  * A thread that waits for another worker does not count: where all others are busy, a new one takes
  * the next call meanwhile. So calls may go back and forth to any depth, and the number of threads
  * that compute stays at `limit`.
  *
  *     pool_pause ... wait ... pool_resume
- *
- * A device lock is given in the order of coming. Each thread has at most one, and gives it away
- * before it waits for another worker, so no two threads wait for each other. */
+ */
 #ifndef RPC_POOL_H
 #define RPC_POOL_H
 
@@ -39,20 +37,6 @@ void pool_resume(struct pool *pool);
 int pool_has_this_thread(const struct pool *pool);
 int pool_threads(struct pool *pool);
 void pool_close(struct pool *pool); /* waits for the jobs under way and runs the others itself */
-
-struct device_lock {
-    duet_device *device;
-    pthread_mutex_t lock;
-    pthread_cond_t turn;
-    uint64_t next, serving; /* as in a shop: who comes draws a number */
-    pthread_t holder;
-    int held;
-};
-void device_lock_open(struct device_lock *l, duet_device *device);
-void device_lock_take(struct device_lock *l);
-void device_lock_give(struct device_lock *l);
-int device_lock_is_mine(struct device_lock *l); /* does the calling thread have it? */
-void device_lock_close(struct device_lock *l);
 
 /* Until the deadline; 0: a second at most, all waits stand in loops. ERR_TIMEOUT without a text. */
 int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);

@@ -60,14 +60,14 @@ static int owner_is_here(duet_rpc *rpc, const duet_rref *r) {
 
 /* Until its owner has confirmed what was asked of it, or is gone. */
 static int wait_confirmed(duet_rpc *rpc, const duet_rref *r, uint64_t number) {
-    struct pause pause = pause_begin(rpc);
+    duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
     while (!life_confirmed(&rpc->life, r->owner, number) && !rpc->stop &&
            rpc->peers[r->owner].state == PEER_HERE)
         wait_changed(rpc, 0);
     int code = owner_is_here(rpc, r);
     pthread_mutex_unlock(&rpc->lock);
-    pause_end(rpc, pause);
+    pause_end(rpc, paused);
     return code;
 }
 

@@ -40,7 +40,7 @@ static int fire_backward(duet_tape *t, struct node *n) {
                                          .function = "duet.backward",
                                          .args = args,
                                          .count = 3,
-                                         .context = p->context->id,
+                                         .context = p->context,
                                          .pass = op->call});
 }
 
@@ -136,33 +136,6 @@ int remote_op_result(struct remote_op *op, struct duet_rpc_value *result) {
     return tape_error(t);
 }
 
-/* The context notes whom it has reached, and stays as long as the future. */
-static int hold_context(duet_autograd_context *c, int to) {
-    if (!c) return OK;
-    pthread_mutex_lock(&c->rpc->lock);
-    int ended = c->ended;
-    c->called |= (uint64_t)!ended << to;
-    c->users += !ended;
-    pthread_mutex_unlock(&c->rpc->lock);
-    return ended ? fail(ERR_USAGE, "autograd: the context has ended") : OK;
-}
-
-/* The context may have ended while the message was being written: that word has then overtaken the
- * call, which makes the context anew at the callee, and so it goes again. */
-static void end_behind_call(duet_autograd_context *c, int to) {
-    if (!c) return;
-    pthread_mutex_lock(&c->rpc->lock);
-    if (c->ended) context_send_end(c, to);
-    pthread_mutex_unlock(&c->rpc->lock);
-}
-
-static void release_context(duet_autograd_context *c) {
-    if (!c) return;
-    pthread_mutex_lock(&c->rpc->lock);
-    context_leave(c);
-    pthread_mutex_unlock(&c->rpc->lock);
-}
-
 /* The op of a call that is about to be made. */
 static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, struct path *path) {
     struct autograd *p = tape->remote;
@@ -181,21 +154,7 @@ static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, s
     o->op = op;
     o->vars = &op->sent;
     o->path = path;
-    return OK;
-}
-
-/* Makes the call in the pass's context. rref: not NULL: it is a remote one. */
-static int make_call(duet_future **out, duet_rref **rref, struct autograd *p, struct outgoing *o) {
-    o->context = p->context ? p->context->id : 0;
-    CHECK(hold_context(p->context, o->to));
-    int code = rref ? rref_remote(rref, p->rpc, o, o->function) : call_begin(out, p->rpc, o);
-    if (code) {
-        release_context(p->context);
-        return code;
-    }
-    if (rref) *out = (*rref)->created;
-    (*out)->context = p->context;
-    end_behind_call(p->context, o->to);
+    o->context = p->context;
     return OK;
 }
 
@@ -203,7 +162,7 @@ static int begin_op(duet_future **out, duet_tape *tape, struct outgoing *o) {
     struct remote_op *op;
     struct path path;
     CHECK(op_new(&op, tape, o, &path));
-    CHECK(make_call(out, NULL, op->pass, o));
+    CHECK(call_begin(out, op->pass->rpc, o));
     op->call = (*out)->id;
     int code = record_sent(op);
     if (code) {
@@ -215,8 +174,7 @@ static int begin_op(duet_future **out, duet_tape *tape, struct outgoing *o) {
 
 /* ---- in the hands of the program ---- */
 
-static int check_tape(duet_future **out, duet_tape *tape) {
-    CHECK_OUT(out);
+static int check_tape(const duet_tape *tape) {
     if (tape && tape->remote) return OK;
     return fail(ERR_USAGE, "autograd: call: give a tape of duet_autograd_pass or of "
                            "duet_autograd_call_pass");
@@ -235,7 +193,8 @@ static int finish_op(duet_future *f, int code, struct duet_rpc_value *result) {
 int duet_autograd_async(duet_future **out, duet_tape *tape, const char *to, const char *function,
                         const struct duet_rpc_value *args, int count, double timeout_s) {
     struct outgoing o;
-    CHECK(check_tape(out, tape));
+    CHECK_OUT(out);
+    CHECK(check_tape(tape));
     CHECK(check_call(&o, tape->remote->rpc, to, function, args, count, timeout_s));
     return begin_op(out, tape, &o);
 }
@@ -256,7 +215,7 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
     struct outgoing o;
     duet_future *f;
     if (result) *result = duet_rpc_none();
-    CHECK(check_tape(&f, tape));
+    CHECK(check_tape(tape));
     CHECK(method_of(rref, method, args, count, timeout_s, name, &o));
     int code = begin_op(&f, tape, &o);
     return finish_op(f, code, result);
@@ -265,17 +224,16 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
 /* Its nodes but those of `sent` are recorded when a value of it comes. */
 int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
                          const struct duet_rpc_value *args, int count, double timeout_s) {
-    duet_future *created;
     struct remote_op *op;
     struct outgoing o;
     struct path path;
-    CHECK(check_tape(&created, tape));
+    CHECK(check_tape(tape));
     CHECK_OUT(out);
     CHECK(check_call(&o, tape->remote->rpc, to, function, args, count, timeout_s));
     CHECK(op_new(&op, tape, &o, &path));
     o.op = NULL; /* what comes as the answer is no result */
-    CHECK(make_call(&created, out, op->pass, &o));
-    op->call = created->id;
+    CHECK(rref_remote(out, op->pass->rpc, &o, function));
+    op->call = (*out)->created->id;
     int code = record_sent(op);
     if (code) {
         duet_rref_free(*out);
@@ -297,7 +255,7 @@ int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
     const struct duet_rpc_value numbers = duet_rpc_int(1);
     duet_future *f;
     if (value) *value = duet_rpc_none();
-    CHECK(check_tape(&f, tape));
+    CHECK(check_tape(tape));
     if (!rref || !value)
         return fail(ERR_USAGE, "autograd: to_here: no %s was given", rref ? "place" : "reference");
     struct outgoing o;
@@ -309,8 +267,9 @@ int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
     }
     CHECK(duet_tape_error(tape));
     o.op = op;
+    o.context = op->pass->context;
     o.args = &numbers;
     o.count = 1;
-    int code = make_call(&f, NULL, op->pass, &o);
+    int code = call_begin(&f, op->pass->rpc, &o);
     return finish_op(f, code, value);
 }

@@ -38,6 +38,7 @@ static void *on_link(void *context, struct link *link, const struct hello *hello
     if (good) {
         peer->link = link;
         peer->state = PEER_HERE;
+        rpc->absent--;
         peer->heard = now_ns();
         snprintf(peer->name, sizeof peer->name, "%s", hello->name);
         snprintf(peer->place, sizeof peer->place, "%s", hello->place);
@@ -129,19 +130,14 @@ static int dial(duet_rpc *rpc, const char *address, int listen_too, int64_t dead
 
 static int all_here(duet_rpc *rpc, int64_t deadline) {
     char who[272] = "rank";
-    int left = 0, late = 0;
+    int late = 0;
     pthread_mutex_lock(&rpc->lock);
-    for (;;) {
-        left = 0;
-        for (int r = 0; r < rpc->world; r++)
-            left += rpc->peers[r].state == PEER_ABSENT;
-        if (!left || late || rpc->wrong[0]) break;
+    while (rpc->absent && !late && !rpc->wrong[0])
         late = wait_changed(rpc, deadline);
-    }
     for (int r = 0; r < rpc->world; r++)
         if (rpc->peers[r].state == PEER_ABSENT)
             snprintf(who + strlen(who), sizeof who - strlen(who), "%s%d", who[4] ? ", " : " ", r);
-    int code = verdict(rpc, left ? who : NULL);
+    int code = verdict(rpc, rpc->absent ? who : NULL);
     pthread_mutex_unlock(&rpc->lock);
     return code;
 }
@@ -234,30 +230,4 @@ int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o) {
     else
         CHECK(meet_inside(rpc, deadline));
     return all_here(rpc, deadline);
-}
-
-/* ---- a rank that is none ---- */
-
-static void *meet_nobody(void *context, struct link *link, const struct hello *hello) {
-    (void)context, (void)link, (void)hello;
-    return NULL;
-}
-static void hear_nothing(void *context, int proved) {
-    (void)context, (void)proved;
-}
-
-/* The others, as far as they wait already, hear of it by this hello, and need not wait for the
- * timeout. */
-void tell_wrong_rank(duet_rpc *rpc, int rank, int world) {
-    struct hello own = {.rank = rank, .world = world};
-    const struct link_events events = {.on_link = meet_nobody, .on_refused = hear_nothing};
-    char address[ADDRESS_BYTES];
-    snprintf(own.name, sizeof own.name, "%s", rpc->name);
-    if (links_open(&rpc->links, &events, &own, rpc->beyond, rpc->secret)) return;
-    for (int r = 0; r < (rpc->beyond ? 1 : world); r++) {
-        name_inside(rpc, r, address);
-        if (rpc->beyond && name_beyond(NULL, address)) break;
-        links_dial(rpc->links, address, 0);
-    }
-    links_close(rpc->links);
 }

@@ -78,7 +78,7 @@ static int local_owner(duet_rref *r, const char *what, struct owner **o) {
     if (r->owner != r->rpc->rank)
         return fail(ERR_USAGE, "rpc: %s on worker '%s': the owner is '%s': use duet_rref_to_here",
                     what, r->rpc->name, r->rpc->peers[r->owner].name);
-    return owner_wait(r->rpc, r->id, 0, o);
+    return owner_wait(r->rpc, r->id, o);
 }
 
 int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
@@ -121,7 +121,7 @@ int duet_rref_wait(duet_rref *r, double timeout_s) {
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type) {
     pthread_mutex_lock(&rpc->lock);
     const uint64_t id = o->rref = new_id(rpc);
-    duet_rref *r = o->makes = rref_new(rpc, id, o->to, type);
+    duet_rref *r = rref_new(rpc, id, o->to, type);
     if (r && o->to == rpc->rank) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
     int code = r ? call_begin(&r->created, rpc, o) : fail(ERR_MEMORY, "rpc: no host memory");

@@ -136,13 +136,13 @@ static int run_function(duet_rpc_call *call, struct message *m) {
 
 /* Finds all that the call needs, and runs it on its device. */
 static int serve_on_device(duet_rpc_call *call, struct message *m) {
-    if (m->self) CHECK(owner_wait(call->rpc, m->self, 0, &call->self));
+    if (m->self) CHECK(owner_wait(call->rpc, m->self, &call->self));
     CHECK(find_pass(call, m));
     CHECK(strncmp(m->text, "duet.", 5) ? user_function(call, m) : own_function(call, m));
-    struct device_lock *l = lock_of(call->rpc, call->device);
-    if (l) device_lock_take(l);
+    duet_device *device = call->device;
+    device_take(call->rpc, device);
     int code = is_late(m) ? fail(ERR_TIMEOUT, "its caller has given up") : run_function(call, m);
-    if (l) device_lock_give(l);
+    device_give(call->rpc, device);
     return code;
 }
 

@@ -15,38 +15,55 @@ int wait_changed(duet_rpc *rpc, int64_t deadline) {
     return timed_wait(&rpc->changed, &rpc->lock, deadline);
 }
 
-struct device_lock *lock_of(duet_rpc *rpc, const duet_device *device) {
-    struct device_lock *found = NULL;
+static struct turns *turns_of(duet_rpc *rpc, duet_device *device) {
+    struct turns *t = rpc->turns;
+    while (t->device && t->device != device && t < rpc->turns + DUET_MAX_DEVICES - 1)
+        t++;
+    t->device = device;
+    return t;
+}
+
+void device_take(duet_rpc *rpc, duet_device *device) {
+    if (!device) return;
     pthread_mutex_lock(&rpc->lock);
-    for (int i = 0; device && i < rpc->lock_count && !found; i++)
-        if (rpc->locks[i].device == device) found = &rpc->locks[i];
-    if (device && !found && rpc->lock_count < DUET_MAX_DEVICES) {
-        found = &rpc->locks[rpc->lock_count++];
-        device_lock_open(found, (duet_device *)device);
-    }
+    struct turns *t = turns_of(rpc, device);
+    for (uint64_t number = t->next++; t->serving != number;)
+        timed_wait(&rpc->turn, &rpc->lock, 0);
+    t->held = 1;
+    t->holder = pthread_self();
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+void device_give(duet_rpc *rpc, duet_device *device) {
+    if (!device) return;
+    pthread_mutex_lock(&rpc->lock);
+    struct turns *t = turns_of(rpc, device);
+    t->held = 0;
+    t->serving++;
+    pthread_cond_broadcast(&rpc->turn);
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+duet_device *device_of_thread(duet_rpc *rpc) {
+    duet_device *found = NULL;
+    pthread_mutex_lock(&rpc->lock);
+    for (int i = 0; i < DUET_MAX_DEVICES && rpc->turns[i].device && !found; i++)
+        if (rpc->turns[i].held && pthread_equal(rpc->turns[i].holder, pthread_self()))
+            found = rpc->turns[i].device;
     pthread_mutex_unlock(&rpc->lock);
     return found;
 }
 
-struct device_lock *lock_of_thread(duet_rpc *rpc) {
-    struct device_lock *found = NULL;
-    pthread_mutex_lock(&rpc->lock);
-    for (int i = 0; i < rpc->lock_count && !found; i++)
-        if (device_lock_is_mine(&rpc->locks[i])) found = &rpc->locks[i];
-    pthread_mutex_unlock(&rpc->lock);
-    return found;
-}
-
-struct pause pause_begin(duet_rpc *rpc) {
-    struct pause pause = {lock_of_thread(rpc)};
-    if (pause.lock) device_lock_give(pause.lock);
+duet_device *pause_begin(duet_rpc *rpc) {
+    duet_device *device = device_of_thread(rpc);
+    device_give(rpc, device);
     pool_pause(&rpc->pool);
-    return pause;
+    return device;
 }
 
-void pause_end(duet_rpc *rpc, struct pause pause) {
+void pause_end(duet_rpc *rpc, duet_device *device) {
     pool_resume(&rpc->pool);
-    if (pause.lock) device_lock_take(pause.lock);
+    device_take(rpc, device);
 }
 
 /* ---- the other workers ---- */

@@ -20,7 +20,7 @@ static void *end_it(void *context) {
     return NULL;
 }
 
-/* The call to w2 takes long to write. */
+/* The call to w2 takes long to write, so the end comes before it is sent, or behind it. */
 FUNCTION(overtaken) {
     enum { BYTES = 16 << 20 };
     duet_tape *t;
@@ -52,7 +52,7 @@ static void overtake(struct worker *w) {
     none_left(w);
 }
 
-Test(contexts, an_end_that_overtakes_a_call_comes_again, .timeout = 60) {
+Test(contexts, an_end_never_overtakes_a_call, .timeout = 60) {
     WORKERS(3, overtake, ends);
 }
 

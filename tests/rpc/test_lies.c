@@ -73,7 +73,7 @@ static void put_value(struct wire_out *w, int depth) {
 static void draw_call(struct message *m) {
     static const char *const names[] = {
         "echo",          "Thing",          "Thing.add",          "nosuch",
-        "duet.to_here",  "duet.wait",      "duet.leave",         "duet.begin",
+        "duet.to_here",  "duet.wait",      "duet.leave",         "duet.nosuch",
         "duet.backward", "duet.Optimizer", "duet.Optimizer.step"};
     const uint64_t mine = (uint64_t)1 << ID_BITS;
     m->text = names[draw(sizeof names / sizeof *names)];
@@ -134,14 +134,6 @@ static void gone(void *context, void *user) {
     (void)context, (void)user;
 }
 
-static void begin_at(struct link *to) {
-    struct wire_out w = {0};
-    message_begin(&w, &(struct message){.kind = MESSAGE_CALL, .call = 1, .text = "duet.begin"});
-    wire_put_u8(&w, DUET_RPC_LIST);
-    wire_put_u32(&w, 0);
-    link_send(to, message_end(&w));
-}
-
 static int lies(const char *variable, int otherwise) {
     const char *text = getenv(variable);
     return text ? atoi(text) : otherwise;
@@ -162,7 +154,6 @@ static int liar(void) {
     while (!__atomic_load_n(&reached[0], __ATOMIC_ACQUIRE) ||
            !__atomic_load_n(&reached[2], __ATOMIC_ACQUIRE))
         usleep(1000);
-    begin_at(reached[0]);
     state = 88172645463325252u + (uint64_t)lies("DUET_SEED", 1);
     for (int i = lies("DUET_LIES", 300); i > 0; i--) {
         lie(reached[draw(2) ? 0 : 2]);
