@@ -76,10 +76,9 @@ static int gather_to_tape(struct duet_data_parallel *m, duet_tape *t, struct ten
 
 int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
                            const char *kept) {
-    int went_back = m->in_forward && m->shares; /* straight on, in the part of forward */
-    enum roots from = m->roots;
+    int went_back = m->in_forward; /* straight on, in the part of forward */
     CHECK(data_parallel_begin_backward(m, grads, count));
-    if (from == OUTPUTS) CHECK(data_parallel_scatter_grads(m, grads, count));
+    if (!went_back) CHECK(data_parallel_scatter_grads(m, grads, count));
     CHECK(data_parallel_save_sums(m, kept)); /* of the passes before */
     if (!went_back) CHECK(dp_on_all_devices(&m->dp, PHASE_BACKWARD, data_parallel_backward_on));
     if (m->shares && m->shares->more_passes) return OK;
@@ -124,8 +123,7 @@ static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x
     if (rows) rows->keeps_grad = 1; /* the replicas' streams read it */
     m->output[0].on_tape = rows;
     if (pass == DUET_TRAIN) {
-        m->passes.of_next = 1; /* a pass that no tape counts begins an update of its own */
-        m->roots = OUTPUTS;
+        m->can_go_back = 1;
         const struct node node = {.backward = backward, .y = rows, .context = m};
         CHECK(tape_node(t, &node));
     }

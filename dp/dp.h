@@ -30,9 +30,6 @@ struct pieces {
     int lent[MAX_DEVICES];                 /* 1: the memory is another's */
 };
 
-/* What backward can start from. */
-enum roots { NO_ROOTS, OUTPUTS, LOSSES };
-
 /* One output of forward, on all devices. Thread r writes [r]. */
 struct output {
     duet_var *root[MAX_DEVICES];     /* on tape[r]: PLAIN, or a loss */
@@ -47,12 +44,11 @@ struct output {
 
 /* Backward passes whose gradients are added up. */
 struct passes {
-    int of_update, done, of_next; /* as in struct duet_tape, where no tape counts them */
-    const duet_tape *tape;        /* that counted the last one done; NULL: none */
-    int64_t update;               /* as in struct duet_tape: the update of that one */
-    float *sums;                  /* of the passes before, on device 0, owned; NULL: never needed */
-    unsigned zeroed;              /* as in struct duet_params, when the last of them was done */
-    char *has_grad;               /* [parameters] 1: it had a part in one of them; owned */
+    const duet_tape *tape; /* that counted the last one done; NULL: none */
+    int64_t update;        /* as in struct duet_tape: the update of that one */
+    float *sums;           /* of the passes before, on device 0, owned; NULL: never needed */
+    unsigned zeroed;       /* as in struct duet_params, when the last of them was done */
+    char *has_grad;        /* [parameters] 1: it had a part in one of them; owned */
 };
 
 /* What the command's replicas (models/replica.h) bring. Rows are cut into these shares, not by
@@ -72,6 +68,7 @@ struct duet_data_parallel {
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context); /* or: */
     void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
                           void *context);
+    /* In the replicas; of the command alone. */
     duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
     void (*warn)(const char *text, void *context);
     void *context;
@@ -92,8 +89,8 @@ struct duet_data_parallel {
     struct pieces x[MOST_INPUTS], y;          /* x[0] has the samples */
     duet_var *leaf[MOST_INPUTS][MAX_DEVICES]; /* [i][r], on tape[r]: x[i]; NULL: it is not float */
     struct output output[MOST_OUTPUTS];
-    enum roots roots;   /* after a forward in training */
-    int in_forward;     /* 1: of duet_data_parallel_loss */
+    int can_go_back;    /* 1: behind a forward in training */
+    int in_forward;     /* 1: the replicas compute the loss, with `loss` */
     int has_input_grad; /* 1: behind a backward, until the next forward */
 };
 
@@ -177,9 +174,6 @@ int data_parallel_check_grads(struct duet_data_parallel *m, const duet_tensor *c
 int data_parallel_scatter_grads(struct duet_data_parallel *m, const duet_tensor *const *grads,
                                 int count);
 
-/* PyTorch's warning where the outputs of replicas are scalars, once. */
-void data_parallel_warn_of_scalars(struct duet_data_parallel *m);
-
 /* ---- program_dim.c: m->dim is in front where rows are cut and gathered; 0: nothing to do ---- */
 
 /* The shape with m->dim in front, or with back 1, of one that has it there, as it was. */
@@ -205,14 +199,8 @@ int data_parallel_turn_back(const struct duet_data_parallel *m, duet_tensor **te
 
 /* ---- program_passes.c ---- */
 
-/* A forward in training begins. */
-void data_parallel_begin_pass(struct duet_data_parallel *m);
-
-/* Which gradients on device 0 are of passes before this one of its update, and stay in the sum:
- * [parameters] 1: this one is; NULL: none. */
-const char *data_parallel_kept(const struct duet_data_parallel *m);
-
-/* The same where the tape t counts the passes. */
+/* Which gradients on device 0 are of passes before this one of its update, which the tape t counts,
+ * and stay in the sum: [parameters] 1: this one is; NULL: none. */
 const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t);
 
 /* Around a backward, which overwrites the gradients on device 0: saves those that are kept, and

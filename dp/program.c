@@ -13,7 +13,6 @@ static int keep_loss(struct duet_data_parallel *m, struct output *o, int r, duet
     o->root[r] = y;
     o->is_loss[r] = 1;
     o->rows[r] = 1;
-    if (m->shares) return OK; /* it is in their logs */
     CHECK(tape_loss_reduction(y, &o->how[r]));
     if (o->how[r] == REDUCE_NONE)
         return fail(ERR_USAGE, "DataParallel: a loss with DUET_NONE: give it DUET_MEAN or "
@@ -28,8 +27,8 @@ static int keep_output(struct duet_data_parallel *m, struct output *o, int r, du
     if (y->value.dtype != DTYPE_F32) {
         if (m->forward_multi) return keep_loss(m, o, r, y);
         return fail(ERR_USAGE,
-                    "DataParallel: forward has returned a loss: return the output, or give a loss "
-                    "function and call duet_data_parallel_loss");
+                    "DataParallel: forward has returned a loss: return the output, or give "
+                    "forward_multi");
     }
     CHECK(data_parallel_check_dim(m, &y->value));
     o->root[r] = data_parallel_turn_var(m, m->tape[r], to_plain(m->tape[r], y), 0);
@@ -39,22 +38,15 @@ static int keep_output(struct duet_data_parallel *m, struct output *o, int r, du
     return OK;
 }
 
-static int back_from_loss(struct duet_data_parallel *m, int r) {
-    stream_set_phase(m->tape[r]->stream, PHASE_BACKWARD, m->dp.step);
-    return duet_backward(m->tape[r], m->output[0].root[r], NULL);
-}
-
-/* The loss in forward. */
+/* The loss in forward, which goes to the logs of the command's replica. */
 static int compute_loss(struct duet_data_parallel *m, int r, duet_var *y) {
     struct duet_tape *t = m->tape[r];
-    if (!y) return fail(ERR_USAGE, "DataParallel: the forward function has returned NULL");
-    t->inside_forward = 1;
     duet_var *loss = m->loss(t, y, &m->y.part[r], m->context);
-    t->inside_forward = 0;
     CHECK(duet_tape_error(t));
-    if (!loss) return fail(ERR_USAGE, "DataParallel: the loss function has returned NULL");
-    CHECK(keep_loss(m, &m->output[0], r, loss));
-    return m->shares && m->pass == DUET_TRAIN ? back_from_loss(m, r) : OK;
+    m->output[0].root[r] = loss;
+    if (m->pass != DUET_TRAIN) return OK;
+    stream_set_phase(t->stream, PHASE_BACKWARD, m->dp.step);
+    return duet_backward(t, loss, NULL);
 }
 
 /* The program's function, from the replica's rows of the inputs to its outputs. */
@@ -125,12 +117,6 @@ void data_parallel_mark_on_tape(duet_tape *t, const struct duet_params *params) 
         if (params->has_grad[i]) t->fired[i] = 1, t->has_grad[i] = 1;
 }
 
-static int gather_losses(struct duet_data_parallel *m, duet_tensor **losses) {
-    data_parallel_warn_of_scalars(m);
-    return duet_tensor_create(losses, (duet_device *)m->dp.group.device[m->dp.output_device],
-                              DUET_F64, 1, &m->used, m->output[0].loss);
-}
-
 /* ---- the calls ---- */
 
 static int check_input(const struct duet_data_parallel *m, const char *what, const duet_tensor *x) {
@@ -168,7 +154,7 @@ static int check_inputs(const struct duet_data_parallel *m, const duet_tensor *c
 int data_parallel_begin(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                         const duet_tensor *y, int outputs, enum duet_pass pass,
                         struct dp_rows *rows) {
-    m->roots = NO_ROOTS;
+    m->can_go_back = 0;
     m->output[0].on_tape = NULL;
     m->has_input_grad = 0;
     CHECK(dp_begin(&m->dp, m->shares ? m->shares->step : NO_STEP, pass == DUET_TRAIN));
@@ -178,20 +164,17 @@ int data_parallel_begin(struct duet_data_parallel *m, const duet_tensor *const *
     m->pass = pass;
     m->in_forward = y != NULL;
     CHECK(data_parallel_take(m, x, inputs, y, rows));
-    if (pass == DUET_TRAIN) data_parallel_begin_pass(m);
     return OK;
 }
 
 int data_parallel_begin_backward(struct duet_data_parallel *m, const duet_tensor *const *grads,
                                  int count) {
-    if (m->roots == NO_ROOTS)
+    if (!m->can_go_back)
         return fail(ERR_USAGE,
                     "DataParallel: backward without a forward in DUET_TRAIN since the last one");
     CHECK(dp_begin(&m->dp, m->shares ? m->shares->step : NO_STEP, 1));
-    if (m->roots == LOSSES && (count || grads))
-        return fail(ERR_USAGE, "DataParallel: %d gradients for losses: give NULL and 0", count);
-    if (m->roots == OUTPUTS) CHECK(data_parallel_check_grads(m, grads, count));
-    m->roots = NO_ROOTS;
+    if (!m->in_forward) CHECK(data_parallel_check_grads(m, grads, count));
+    m->can_go_back = 0;
     return OK;
 }
 
@@ -209,29 +192,12 @@ int duet_data_parallel_forward(duet_data_parallel *m, duet_tensor *const *inputs
                                 output_count, pass));
     for (int i = 0; i < output_count && !code; i++)
         code = data_parallel_gather(m, &m->output[i], &outputs[i]);
-    if (!code && pass == DUET_TRAIN) m->roots = OUTPUTS;
+    if (!code && pass == DUET_TRAIN) m->can_go_back = 1;
     for (int i = 0; i < output_count && code; i++) {
         duet_tensor_free(outputs[i]);
         outputs[i] = NULL;
     }
     return code;
-}
-
-int duet_data_parallel_loss(duet_data_parallel *m, const duet_tensor *x, const duet_tensor *y,
-                            duet_tensor **losses, enum duet_pass pass) {
-    CHECK_OUT(losses);
-    if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
-    if (!m->loss)
-        return fail(ERR_USAGE, "DataParallel: made without a loss function: give one in options");
-    CHECK(check_input(m, "x", x));
-    CHECK(check_input(m, "y", y));
-    if (y->t.dims[0] != x->t.dims[0])
-        return fail(ERR_USAGE, "DataParallel: %d rows of y for %d samples: give one for each",
-                    y->t.dims[0], x->t.dims[0]);
-    CHECK(data_parallel_forward(m, &x, 1, y, 1, pass));
-    CHECK(gather_losses(m, losses));
-    if (pass == DUET_TRAIN) m->roots = LOSSES;
-    return OK;
 }
 
 /* ---- backward ---- */
@@ -251,13 +217,11 @@ static int backward_from_outputs(struct duet_data_parallel *m, int r) {
 
 int data_parallel_backward_on(void *context, int r) {
     struct duet_data_parallel *m = context;
-    if (r < m->used && m->in_forward) return back_from_loss(m, r);
     if (r < m->used) return backward_from_outputs(m, r);
     return param_set_zero_unused(&m->params[r]->set, NULL);
 }
 
 int duet_data_parallel_backward(duet_data_parallel *m, duet_tensor *const *grads, int count) {
     if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
-    return data_parallel_backward(m, (const duet_tensor *const *)grads, count,
-                                  data_parallel_kept(m));
+    return data_parallel_backward(m, (const duet_tensor *const *)grads, count, NULL);
 }

@@ -26,12 +26,9 @@ static int check_devices(duet_device *const *devices, int n) {
 }
 
 static int check_options(const struct duet_data_parallel_options *o) {
-    if (o->dim < -MAX_RANK || o->dim >= MAX_RANK || (o->dim && o->loss))
-        return fail(ERR_USAGE, "DataParallel: dim %d: give %d to %d%s", o->dim, -MAX_RANK,
-                    MAX_RANK - 1, o->loss ? "; with a loss function 0 alone" : "");
-    if (o->forward_multi && o->loss)
-        return fail(ERR_USAGE, "DataParallel: a loss function beside a forward function of several "
-                               "outputs: make the loss one of them");
+    if (o->dim < -MAX_RANK || o->dim >= MAX_RANK)
+        return fail(ERR_USAGE, "DataParallel: dim %d: give %d to %d", o->dim, -MAX_RANK,
+                    MAX_RANK - 1);
     if (!(o->timeout_s >= 0 && o->timeout_s <= 1e6))
         return fail(ERR_USAGE, "DataParallel: timeout_s %g: give seconds, or 0 for %g",
                     o->timeout_s, (double)DP_TIMEOUT_S);
@@ -102,13 +99,11 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
     m->used = n;
     m->forward = forward;
     m->forward_multi = o->forward_multi;
-    m->loss = o->loss;
     m->warn = o->warn;
     m->context = context;
     m->params[0] = params;
     m->input_grad = o->input_grad;
     m->dim = o->dim;
-    m->passes.of_update = 1;
     int code = build(m, device, n, o);
     if (code)
         duet_data_parallel_free(m);
@@ -123,7 +118,6 @@ int data_parallel_around(struct duet_data_parallel **out, struct dp_config *conf
     if (!m) return fail(ERR_MEMORY, "DataParallel: no host memory");
     m->used = config->devices;
     m->shares = shares;
-    m->passes.of_update = 1;
     for (int r = 0; r < config->devices; r++) {
         m->params[r] = config->params[r];
         m->tape[r] = tapes[r];

@@ -12,8 +12,6 @@
 
 #include "dp/dp.h"
 
-enum { MOST_PASSES = 1 << 20 };
-
 /* ---- several passes ---- */
 
 /* Where the sums lie during a backward. */
@@ -24,28 +22,8 @@ static int make_sums(struct duet_data_parallel *m) {
                         MEM_GRADS);
 }
 
-int duet_data_parallel_accumulate(duet_data_parallel *m, int passes) {
-    if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
-    if (passes < 1 || passes > MOST_PASSES)
-        return fail(ERR_USAGE, "accumulate: %d passes: give 1 to %d", passes, (int)MOST_PASSES);
-    if (passes > 1) CHECK(make_sums(m));
-    m->passes.of_next = passes;
-    return OK;
-}
-
-void data_parallel_begin_pass(struct duet_data_parallel *m) {
-    struct passes *p = &m->passes;
-    if (p->done == p->of_update || p->of_next) p->done = 0;
-    if (p->of_next) p->of_update = p->of_next;
-    p->of_next = 0;
-}
-
 static int is_zeroed(const struct duet_data_parallel *m) {
     return m->passes.zeroed != m->params[0]->zeroed;
-}
-
-const char *data_parallel_kept(const struct duet_data_parallel *m) {
-    return m->passes.done && !is_zeroed(m) ? m->passes.has_grad : NULL;
 }
 
 /* A tape that was begun with the parameters knows what all its passes have left in them. Of others
@@ -90,26 +68,15 @@ static void mark_used(struct duet_data_parallel *m) {
     memcpy(m->params[0]->has_grad, has_grad, (size_t)count);
 }
 
-/* The losses of the replicas are means over their samples; the gradient is that of their mean. */
-static int divide(struct duet_data_parallel *m) {
-    duet_params *params = m->params[0];
-    for (int i = 0; m->used > 1 && i < params->set.count; i++)
-        if (duet_params_grad(params, i))
-            CHECK(duet_tensor_scale(duet_params_grad(params, i), 1.0f / (float)m->used));
-    return OK;
-}
-
 int data_parallel_add_sums(struct duet_data_parallel *m, const char *kept) {
     struct param_set *set = &m->params[0]->set;
     struct passes *p = &m->passes;
     const struct tensor grads = whole(m, set->grads);
     struct op_args add = {.in = {grads, whole(m, p->sums)}, .out[0] = grads};
-    if (m->in_forward && !m->shares) CHECK(divide(m));
     m->has_input_grad = m->input_grad;
     if (kept) CHECK(launch(device_compute(set->device), OP_ADD_FORWARD, &add));
     mark_used(m);
     p->zeroed = m->params[0]->zeroed;
-    p->done++;
     p->tape = NULL;
     return OK;
 }

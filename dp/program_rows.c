@@ -130,7 +130,7 @@ static struct tensor gathered(const struct duet_data_parallel *m, const struct o
     return whole;
 }
 
-void data_parallel_warn_of_scalars(struct duet_data_parallel *m) {
+static void warn_of_scalars(struct duet_data_parallel *m) {
     if (m->dp.count > 1 && !m->warned_of_scalars)
         data_parallel_warn(m, "Was asked to gather along dimension 0, but all input tensors were "
                               "scalars; will instead unsqueeze and return a vector.");
@@ -184,7 +184,7 @@ int data_parallel_shape(struct duet_data_parallel *m, struct output *o, struct t
                         "DataParallel: output %d is a loss in replica %d alone: give "
                         "the same in all",
                         (int)(o - m->output), o->is_loss[r] ? r : 0);
-    if (are_scalars(m, o)) data_parallel_warn_of_scalars(m);
+    if (are_scalars(m, o)) warn_of_scalars(m);
     *whole = gathered(m, o);
     return OK;
 }

@@ -159,7 +159,6 @@ duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, const struct d
 duet_var *duet_pad2d(duet_tape *tape, duet_var *x, int left, int right, int top, int bottom,
                      double value);
 duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
-duet_var *duet_adaptive_max_pool2d(duet_tape *tape, duet_var *x, int height, int width);
 duet_var *duet_detach(duet_tape *tape, duet_var *x);
 duet_var *duet_flatten(duet_tape *tape, duet_var *x);
 duet_var *duet_reshape(duet_tape *tape, duet_var *x, int rank, const int *shape);

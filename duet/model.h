@@ -105,11 +105,10 @@ void duet_module_freeze(duet_module *module, const char *name);
 /* The elements of parameter i; 0: there is none. */
 size_t duet_module_count(const duet_module *module, int i);
 
-/* Says that the model cannot be made for these samples or classes; `why` ends the error text. The
- * second does so where the picture is lower or narrower than `side`. After the first failure the
- * functions above do nothing and return -1, so describe needs no checks. */
+/* Says that the model cannot be made for these samples or classes; `why` ends the error text.
+ * After the first failure the functions above do nothing and return -1, so describe needs no
+ * checks. */
 void duet_module_refuse(duet_module *module, const char *why);
-void duet_module_needs_pixels(duet_module *module, int side);
 
 /* In forward: layer number `layer` of x; relu of that; and relu of that plus `residual`. The latter
  * two take one pass where the layer is a batch_norm. */

@@ -55,21 +55,18 @@ struct duet_replica {
 };
 
 struct duet_data_parallel_options {
-    int output_device; /* gathers outputs or losses: its place in devices[0 .. n) */
+    int output_device; /* gathers outputs and losses: its place in devices[0 .. n) */
     uint64_t seed;     /* of dropout */
     int input_grad;    /* 1: backward also computes the gradient with respect to x */
     /* Inputs are cut, and outputs gathered, along this dimension: 1 for x (L,N,H), a sequence
      * first. Every input and output has it, and x is float; 4 bytes an element for the others. A
-     * copy with it in front, and one back, are made on both sides. Not with `loss`. */
+     * copy with it in front, and one back, are made on both sides. */
     int dim;
     double timeout_s; /* how long a replica may take for forward or backward; 0: 300 */
-    /* forward(*args) that returns a tuple, in place of `forward` and `loss`, which are NULL. It
-     * stores each of its outputs: a float var, or a loss with DUET_MEAN or DUET_SUM. */
+    /* forward(*args) that returns a tuple, in place of `forward`, which is NULL. It stores each
+     * of its outputs: a float var, or a loss with DUET_MEAN or DUET_SUM. */
     void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
                           void *context);
-    /* For duet_data_parallel_loss: the loss of a replica, with DUET_MEAN or DUET_SUM, from the
-     * output of forward and the replica's rows of y. NULL: that function is not used. */
-    duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
     /* Is given PyTorch's warnings, and one where the driver advertises P2P between the GPUs that
      * moves no bytes; a line each. NULL: they go to stderr. */
     void (*warn)(const char *text, void *context);
@@ -124,24 +121,11 @@ duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const
 int duet_data_parallel_forward(duet_data_parallel *dp, duet_tensor *const *inputs, int input_count,
                                duet_tensor **outputs, int output_count, enum duet_pass pass);
 
-/* The same with the loss in forward. y: labels or targets of the N samples, on devices[0]; it must
- * live as long as x. *losses is a new tensor, double (R), on the output device: the loss of each of
- * the R replicas that had samples, the mean or the sum over its own. */
-int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const duet_tensor *y,
-                            duet_tensor **losses, enum duet_pass pass);
-
 /* Once after each of these forwards with DUET_TRAIN. Overwrites the gradients of params; a
- * parameter that took no part gets zeros. After duet_data_parallel_forward: `count` is the number
- * of outputs, and grads[i] the gradient with respect to outputs[i], of its shape and on its device,
- * which is only read; NULL: nothing depends on that output. After duet_data_parallel_loss: NULL and
- * 0, and backward starts from the mean of the R losses, as losses.mean().backward() does. That
- * weighs replicas alike, not samples. */
+ * parameter that took no part gets zeros. `count` is the number of outputs, and grads[i] the
+ * gradient with respect to outputs[i], of its shape and on its device, which is only read; NULL:
+ * nothing depends on that output. */
 int duet_data_parallel_backward(duet_data_parallel *dp, duet_tensor *const *grads, int count);
-
-/* From the next forward with DUET_TRAIN on, the gradients of `passes` backwards are added up: each
- * leaves the sum so far, as PyTorch's does, until duet_zero_grad. 1, as at first: each overwrites
- * them. More than 1 takes as much memory as the parameters on devices[0]. */
-int duet_data_parallel_accumulate(duet_data_parallel *dp, int passes);
 
 /* With input_grad, between a backward and the next forward: the gradient of that backward with
  * respect to inputs[i], a float one (x is input 0), a new tensor of its shape on devices[0]. Rows
@@ -182,16 +166,7 @@ duet_var *duet_var_all_gather(duet_tape *tape, duet_group *group, duet_var *x);
  * From duet_device_profile(device, 1) on an emulated device notes when each of its operations and
  * copies ran; with 0 it forgets them and notes no more. Both wait for the device. DUET_USAGE: the
  * device is a GPU, of which only the command keeps a timeline (--trace). */
-struct duet_span {
-    const char *name;  /* "linear forward", "copy peer"; the device's, until its next operation */
-    double start, end; /* by the clock of duet_time */
-    int waiting;       /* 1: the device only waited, for another one */
-};
 int duet_device_profile(duet_device *device, int on);
-
-/* Waits, stores the first `most` of its spans in spans[0 .. most), in the order of their starts,
- * and their number in *count, which may be larger. spans may be NULL where most is 0. */
-int duet_device_spans(duet_device *device, struct duet_span *spans, int most, int *count);
 
 /* Waits, and writes the spans of all these devices, 1 to DUET_MAX_DEVICES, as a file that
  * `duet report FILE` draws: a lane for each device, and the bubble between them. */

@@ -173,9 +173,6 @@ int duet_rpc_rank(const duet_rpc *rpc, const char *name);
 const char *duet_rpc_name(const duet_rpc *rpc, int rank);
 int duet_rpc_world_size(const duet_rpc *rpc);
 
-/* Registers a function later. Calls that come before it are refused. */
-int duet_rpc_register(duet_rpc *rpc, const struct duet_rpc_function *function);
-
 /* Threads. A worker calls duet_rpc_* from any thread. The thread that calls duet_rpc_init has the
  * device of the options to itself, as a function has while it runs, and so a handler never meets
  * it there. Whoever waits for another worker gives the device away until the answer is there:

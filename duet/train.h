@@ -76,7 +76,7 @@ int duet_sgd(duet_params *params, double lr, int batch_size);
 
 /* zero_grad: all gradients become 0, and count as PyTorch's None (see duet_optimizer_step). A
  * training step does not need it, since duet_backward overwrites them. It drops what the passes of
- * duet_tape_accumulate and of duet_data_parallel_accumulate have added up so far. */
+ * duet_tape_accumulate have added up so far. */
 int duet_zero_grad(duet_params *params);
 
 /* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), where
@@ -355,9 +355,6 @@ void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double
  * is at least its smallest number, high - 1 at most its largest. Both get the same numbers. */
 int duet_rng_integers(duet_rng *rng, enum duet_type type, void *x, size_t count, int64_t low,
                       int64_t high);
-
-/* order[0 .. n) = torch.randperm(n), for n below 214748364. */
-int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
  * the hidden state have their samples in dimension 1. Beside it stands `rows`, the same arithmetic
  * without the chain: all steps at once. docs/lessons/recurrent.md says what to see.
  *
- *     ./shared_rnn                           launches for 1, 2 and 4 devices
+ *     ./shared_rnn                           its losses on 1, 2 and 4 devices
  *     ./shared_rnn COMMAND ...               the network as the model of a command of duet
  *     NETWORK=rows ./shared_rnn COMMAND ...  the other one */
 #include <stdio.h>
@@ -64,18 +64,7 @@ static const struct duet_model rnn = {"rnn", .describe = describe, .forward = rn
                                rows = {"rows", .describe = describe, .forward = rows_forward},
                                head = {"head", .describe = describe_head, .forward = rnn_forward};
 
-/* What a device launched since its profile began; its copies are not counted. */
-static int count_launches(duet_device *device, int *launches) {
-    static struct duet_span spans[1 << 12];
-    int code, count;
-    if ((code = duet_device_spans(device, spans, 1 << 12, &count))) return code;
-    *launches = 0;
-    for (int i = 0; i < count && i < 1 << 12; i++)
-        *launches += !spans[i].waiting && strncmp(spans[i].name, "copy", 4) != 0;
-    return 0;
-}
-
-/* Three steps on n devices; prints the losses, and the launches of the last step. */
+/* Three steps on n devices; prints the losses. */
 static int train(int n) {
     duet_device *devices[MOST] = {NULL};
     duet_params *params = NULL, *last = NULL;
@@ -85,7 +74,7 @@ static int train(int n) {
     const struct duet_data_parallel_options along_samples = {.dim = 1};
     static float numbers[L * N * WIDTH];
     int32_t labels[N];
-    int code, launches[MOST], all = 0;
+    int code;
     double loss;
     for (int i = 0; i < L * N * WIDTH; i++)
         numbers[i] = (float)((i * 37 + i / 11) % 101) / 50 - 1;
@@ -101,10 +90,6 @@ static int train(int n) {
     TRY(duet_tensor_create(&y, devices[0], DUET_I32, 1, (int[]){N}, labels));
     printf("%d device%s:", n, n > 1 ? "s" : "");
     for (int step = 0; step < 3; step++) {
-        for (int d = 0; d < n; d++) { /* forgets what it noted, and begins again */
-            TRY(duet_device_profile(devices[d], 0));
-            TRY(duet_device_profile(devices[d], 1));
-        }
         TRY(duet_tape_begin(tape, last, N, DUET_TRAIN));
         duet_var *h = duet_data_parallel_call(tape, model, x); /* (1,N,HIDDEN), along dim 1 */
         if (step == 0 && h) TRY(duet_var_value(&state, tape, h));
@@ -116,14 +101,8 @@ static int train(int n) {
         TRY(duet_loss_read(tape, l, &loss, NULL));
         printf(" loss %.5f", loss / N);
     }
-    for (int d = 0; d < n; d++) {
-        TRY(count_launches(devices[d], &launches[d]));
-        all += launches[d];
-    }
-    printf("\n  hidden state (%d,%d,%d)", duet_tensor_dim(state, 0), duet_tensor_dim(state, 1),
+    printf("\n  hidden state (%d,%d,%d)\n", duet_tensor_dim(state, 0), duet_tensor_dim(state, 1),
            duet_tensor_dim(state, 2));
-    printf("; launches a step: %d on device %d, %d in all, of %d samples\n", launches[n - 1], n - 1,
-           all, N / n);
 out:
     if (code) fprintf(stderr, "shared_rnn: %s\n", duet_error());
     duet_tensor_free(x), duet_tensor_free(y), duet_tensor_free(state), duet_tape_free(tape);

@@ -20,7 +20,7 @@ enum { SMALLEST = 6 }; /* the side of a picture of which the pool leaves one pix
 static void describe(duet_module *m, void *context) {
     (void)context;
     const int *in = duet_module_sample(m);
-    duet_module_needs_pixels(m, SMALLEST);
+    module_needs_pixels(m, SMALLEST);
     duet_module_conv2d(m, "cn1", in[0], 16, 3, 1, 0, 1);
     duet_module_conv2d(m, "cn2", 16, 32, 3, 1, 0, 1);
     duet_module_dropout2d(m, "dp1", 0.10);

@@ -23,7 +23,7 @@ static void describe(duet_module *m, void *context) {
     const int *in = duet_module_sample(m), classes = duet_module_classes(m);
     const int left = 50 * side_left(in[1]) * side_left(in[2]);
     const struct duet_init randn = {DUET_NORMAL, 0, 0.01f}, zeros = {DUET_CONSTANT, 0, 0};
-    duet_module_needs_pixels(m, SMALLEST);
+    module_needs_pixels(m, SMALLEST);
     duet_module_parameter(m, "W1", 4, (int[]){20, in[0], 3, 3}, randn);
     duet_module_parameter(m, "b1", 1, (int[]){20}, zeros);
     duet_module_parameter(m, "W2", 4, (int[]){50, 20, 5, 5}, randn);

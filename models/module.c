@@ -40,7 +40,7 @@ void duet_module_refuse(duet_module *module, const char *why) {
                              sample_shape_text(&s, text), why ? why : "it cannot take them"));
 }
 
-void duet_module_needs_pixels(duet_module *module, int side) {
+void module_needs_pixels(duet_module *module, int side) {
     if (stuck(module)) return;
     struct model *model = model_of(module);
     char why[80];

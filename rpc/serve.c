@@ -44,11 +44,6 @@ int add_function(duet_rpc *rpc, const struct duet_rpc_function *f) {
     return fail(ERR_USAGE, "rpc: function '%s': there is one of this name already", f->name);
 }
 
-int duet_rpc_register(duet_rpc *rpc, const struct duet_rpc_function *function) {
-    if (!rpc) return fail(ERR_USAGE, "rpc: register: no worker was given");
-    return add_function(rpc, function);
-}
-
 static const struct function *find_function(duet_rpc *rpc, const char *name, size_t length) {
     pthread_mutex_lock(&rpc->lock);
     const struct function *f = rpc->functions;

@@ -197,7 +197,7 @@ static int losses_in_forward(struct dp_strategy *d) {
                                   .borrowed = 1};
     CHECK(data_parallel_forward(d->model, &inputs, 1, &y, 1,
                                 d->training ? DUET_TRAIN : DUET_EVALUATE));
-    d->model->roots = d->training ? LOSSES : NO_ROOTS;
+    d->model->can_go_back = d->training;
     return dp_at_output(&d->model->dp, gather_losses, d);
 }
 

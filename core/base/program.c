@@ -83,12 +83,3 @@ int duet_rng_integers(duet_rng *rng, enum duet_type type, void *x, size_t count,
     }
     return OK;
 }
-
-int duet_rng_permutation(duet_rng *rng, int32_t *order, int n) {
-    if (n < 0 || n >= RNG_PERMUTATION_LIMIT)
-        return fail(ERR_USAGE, "permutation of %d: give 0 to %d", n, RNG_PERMUTATION_LIMIT - 1);
-    if (!rng || (!order && n))
-        return fail(ERR_USAGE, "permutation: no %s given", rng ? "memory was" : "engine was");
-    rng_permutation(&rng->engine, order, n);
-    return OK;
-}

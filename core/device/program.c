@@ -141,20 +141,6 @@ int duet_device_profile(duet_device *device, int on) {
     return OK;
 }
 
-int duet_device_spans(duet_device *device, struct duet_span *spans, int most, int *count) {
-    if (!device || !count || most < 0 || (most && !spans))
-        return fail(ERR_USAGE, "device spans: no %s was given",
-                    !device ? "device" : "place for the result");
-    struct stream *stream = device_compute(device_of(device));
-    CHECK(stream_sync(stream));
-    const struct span_log *log = stream_spans(stream);
-    *count = (int)log->count;
-    for (int i = 0; i < most && i < *count; i++)
-        spans[i] = (struct duet_span){log->spans[i].name, (double)log->spans[i].start_ns * 1e-9,
-                                      (double)log->spans[i].end_ns * 1e-9, log->spans[i].waiting};
-    return OK;
-}
-
 static void write_spans(struct json_writer *w, int d, const struct span_log *log) {
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];

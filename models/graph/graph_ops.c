@@ -102,14 +102,14 @@ static duet_var *run_avg_pool2d(struct graph_run *r, const struct graph_node *n)
     return duet_avg_pool2d(r->tape, value(r, n, 0), height, &how);
 }
 
-#define OF_ADAPTIVE(NAME)                                                          \
+#define OF_ADAPTIVE(NAME, CALL)                                                    \
     static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
         int size[2];                                                               \
         list(n, 0, 2, size);                                                       \
-        return duet_##NAME(r->tape, value(r, n, 0), size[0], size[1]);             \
+        return CALL(r->tape, value(r, n, 0), size[0], size[1]);                    \
     }
-OF_ADAPTIVE(adaptive_avg_pool2d)
-OF_ADAPTIVE(adaptive_max_pool2d)
+OF_ADAPTIVE(adaptive_avg_pool2d, duet_adaptive_avg_pool2d)
+OF_ADAPTIVE(adaptive_max_pool2d, tape_adaptive_max_pool2d)
 
 static duet_var *run_pad2d(struct graph_run *r, const struct graph_node *n) {
     int side[4];

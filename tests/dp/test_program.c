@@ -1,4 +1,4 @@
-/* duet_data_parallel: outputs, gradients and losses are those of the same chunks on one device,
+/* duet_data_parallel: outputs and gradients are those of the same chunks on one device,
  * whatever the number of devices, with uneven and empty chunks; failures in replicas. */
 #include <math.h>
 
@@ -14,22 +14,18 @@ static int begins(int r, int samples, int n) {
     return at < samples ? at : samples;
 }
 
-/* One chunk on device 0, with the sum of the losses of its samples, each weighed by `weight`, or
- * with the reduction of the world where weight is 0. */
-static double pass_alone(struct world *w, int from, int count, float weight, float *output,
-                         float grads[PARAMS][LARGEST]) {
-    duet_tensor *x = samples(w, from, count), *y = labels(w, 0, from, count), *value, *each = NULL;
+/* One chunk on device 0, with the losses of its samples, each weighed by `weight`. */
+static void pass_alone(struct world *w, int from, int count, float weight, float *output,
+                       float grads[PARAMS][LARGEST]) {
+    duet_tensor *x = samples(w, from, count), *y = labels(w, 0, from, count), *value, *each;
     float weights[SAMPLES];
-    double sum;
     MUST(duet_tape_begin(w->tape, w->alone, count, DUET_TRAIN));
     duet_var *scores = forward(w->tape, duet_input(w->tape, x), &w->wrong);
-    enum duet_reduction r = weight > 0 ? DUET_NONE : w->wrong.reduction;
-    duet_var *loss = duet_cross_entropy(w->tape, scores, y, r, NULL);
+    duet_var *losses = duet_cross_entropy(w->tape, scores, y, DUET_NONE, NULL);
     for (int i = 0; i < count; i++)
         weights[i] = weight;
     MUST(duet_tensor_create(&each, w->devices[0], DUET_F32, 1, &count, weights));
-    MUST(duet_backward(w->tape, loss, weight > 0 ? each : NULL));
-    MUST(duet_loss_read(w->tape, loss, &sum, NULL));
+    MUST(duet_backward(w->tape, losses, each));
     MUST(duet_var_value(&value, w->tape, scores));
     if (output) MUST(duet_tensor_read(value, output));
     read_grads(w->alone, grads);
@@ -37,18 +33,15 @@ static double pass_alone(struct world *w, int from, int count, float weight, flo
     duet_tensor_free(y);
     duet_tensor_free(value);
     duet_tensor_free(each);
-    return sum;
 }
 
 /* The gradients of all chunks, a device without samples having zeros, added in fold order. */
 static float chunk_grads[DEVICES][PARAMS][LARGEST];
-static void fold_chunks(struct world *w, int n_samples, float weight, double *losses) {
+static void fold_chunks(struct world *w, int n_samples, float weight) {
     memset(chunk_grads, 0, sizeof chunk_grads);
     for (int r = 0; r < w->n; r++) {
         int from = begins(r, n_samples, w->n), count = begins(r + 1, n_samples, w->n) - from;
-        if (!count) continue;
-        double sum = pass_alone(w, from, count, weight, NULL, chunk_grads[r]);
-        if (losses) losses[r] = w->wrong.reduction == DUET_MEAN ? sum / count : sum;
+        if (count) pass_alone(w, from, count, weight, NULL, chunk_grads[r]);
     }
     for (int left = w->n; left > 1; left = (left + 1) / 2)
         for (int to = 0, half = (left + 1) / 2; to + half < left; to++)
@@ -103,7 +96,7 @@ static void compare_step(struct world *w, step_function *step, int output_device
     double size = 0;
     step(w, output_device, n_samples, out);
     pass_alone(w, 0, n_samples, weight, want, whole);
-    fold_chunks(w, n_samples, weight, NULL);
+    fold_chunks(w, n_samples, weight);
     cr_assert_eq(memcmp(out, want, (size_t)(n_samples * CLASSES) * sizeof *out), 0, "outputs");
     for (int i = 0; i < PARAMS; i++) {
         size_t count = duet_tensor_count(duet_params_grad(w->params, i));
@@ -137,57 +130,19 @@ Test(api_data_parallel, steps_are_those_of_one_device, .timeout = 60) {
         }
 }
 
-/* ---- the loss in forward ---- */
-
-static void compare_losses(struct world *w, int output_device, int n_samples) {
-    duet_tensor *x = samples(w, 0, n_samples), *y = labels(w, 0, 0, n_samples), *losses;
-    double want[DEVICES], vector[DEVICES];
-    MUST(duet_data_parallel_loss(w->dp, x, y, &losses, DUET_TRAIN));
-    MUST(duet_data_parallel_backward(w->dp, NULL, 0));
-    int used = w->dp->used;
-    cr_assert_eq(duet_tensor_rank(losses), 1);
-    cr_assert_eq(duet_tensor_dim(losses, 0), used);
-    cr_assert_eq(duet_tensor_device(losses), w->devices[output_device]);
-    MUST(duet_tensor_read(losses, vector));
-    read_grads(w->params, got);
-    fold_chunks(w, n_samples, 0, want);
-    for (int r = 0; r < used; r++)
-        cr_assert(vector[r] == want[r] && want[r] > 0, "%g is not %g", vector[r], want[r]);
-    for (int i = 0; i < PARAMS; i++)
-        for (size_t k = 0; k < duet_tensor_count(duet_params_grad(w->params, i)); k++)
-            cr_assert(got[i][k] == chunk_grads[0][i][k] * (1.0f / (float)used));
-    duet_tensor_free(x);
-    duet_tensor_free(y);
-    duet_tensor_free(losses);
-}
-
-Test(api_data_parallel, losses_are_a_vector_and_weigh_alike, .timeout = 60) {
-    for (int kind = 0; kind < API_KINDS; kind++) {
-        struct world w;
-        open_world(&w, api_kinds[kind], 4, 3);
-        compare_losses(&w, 3, 8);
-        compare_losses(&w, 3, 10); /* 3 3 3 1 */
-        compare_losses(&w, 3, 9);  /* 3 3 3 0 */
-        w.wrong.reduction = DUET_SUM;
-        compare_losses(&w, 3, 9);
-        cr_assert_eq(w.wrong.warnings, 1, "%d warnings", w.wrong.warnings);
-        close_world(&w);
-    }
-}
-
 /* ---- failures and misuse ---- */
 
 Test(api_data_parallel, a_failure_names_its_replica, .timeout = 60) {
     struct world w;
     duet_tensor *out = NULL;
     open_world(&w, "cpu", 4, 0);
-    duet_tensor *x = samples(&w, 0, 10), *y = labels(&w, 0, 0, 10);
+    duet_tensor *x = samples(&w, 0, 10);
     w.wrong = (struct wrong){.samples = 1, .how = BAD_LAYER};
     cr_assert_neq(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN), DUET_OK);
     MUST_SAY("Caught RuntimeError in replica 3 on device 3. ");
     cr_assert_null(out);
     w.wrong.samples = 3; /* replicas 0, 1 and 2 */
-    cr_assert_neq(duet_data_parallel_loss(w.dp, x, y, &out, DUET_TRAIN), DUET_OK);
+    cr_assert_neq(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN), DUET_OK);
     MUST_SAY("Caught RuntimeError in replica 0 on device 0. ");
     w.wrong.how = NOTHING;
     cr_assert(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN));
@@ -195,11 +150,9 @@ Test(api_data_parallel, a_failure_names_its_replica, .timeout = 60) {
     w.wrong = (struct wrong){.samples = 1, .how = OTHER_SHAPE};
     cr_assert_neq(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN), DUET_OK);
     MUST_SAY("Gather got an input of invalid size: got [1, 70], but expected [1, 3]");
-    w.wrong = (struct wrong){.reduction = DUET_NONE};
-    MUST_FAIL(duet_data_parallel_loss(w.dp, x, y, &out, DUET_TRAIN), DUET_USAGE, "DUET_NONE");
     MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "without a forward");
     w.wrong = (struct wrong){0};
     compare_step(&w, tape_step, 0, 10); /* none of this has done harm */
-    duet_tensor_free(x), duet_tensor_free(y);
+    duet_tensor_free(x);
     close_world(&w);
 }

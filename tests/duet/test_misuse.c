@@ -103,7 +103,6 @@ Test(misuse, layers, .timeout = 60) {
     VAR(duet_max_pool2d(T(), O(x), I(side), bad(1) ? &minus_pool : &pool));
     VAR(duet_pad2d(T(), O(x), I(0), I(0), I(0), I(0), R(0)));
     VAR(duet_adaptive_avg_pool2d(T(), O(x), I(1), I(1)));
-    VAR(duet_adaptive_max_pool2d(T(), O(x), I(1), I(1)));
     VAR(duet_dropout(T(), O(x), R(0.5)));
     VAR(duet_dropout2d(T(), O(x), R(0.5)));
     close_all();

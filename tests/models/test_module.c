@@ -2,6 +2,7 @@
  * mistake of a program is one line that names it. */
 #include "base/error.h"
 #include "duet.h"
+#include "models/models.h"
 #include "models/replica.h"
 #include "nn/params/params.h"
 #include "nn/tape/tape_internal.h"
@@ -128,7 +129,7 @@ static void describe_badly(duet_module *m, void *context) {
     case 5: duet_module_conv2d(m, "a", 3, 3, 3, 0, 0, 1); break;
     case 6: duet_module_dropout(m, "a", 1.5); break;
     case 7: duet_module_refuse(m, "it takes sounds alone"); break;
-    case 8: duet_module_needs_pixels(m, 9); break;
+    case 8: module_needs_pixels(m, 9); break;
     case 9: break;
     case 10: duet_module_linear(m, "a", 100000, 100000, 1); break;
     case 11: duet_module_linear(m, "module.a", 3, 3, 1); break;

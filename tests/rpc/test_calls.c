@@ -184,10 +184,6 @@ static void wrong(struct worker *w) {
     GOOD(duet_rpc_async(&late, r, "w1", "nap", DUET_ARGS(duet_rpc_number(0.1)), -1));
     GOOD(duet_future_wait(late, &got)); /* behind the one that nobody waits for any more */
     duet_future_free(late);
-    struct duet_rpc_function own = {"duet.x", add, NULL, NULL};
-    FAILS(DUET_USAGE, duet_rpc_register(r, &own), "the library's");
-    own.name = "add";
-    FAILS(DUET_USAGE, duet_rpc_register(r, &own), "one of this name");
 }
 
 Test(calls, say_what_is_wrong, .timeout = 30) {

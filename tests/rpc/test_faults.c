@@ -166,7 +166,6 @@ static void call_own(struct worker *w) {
     static const char *const own[] = {"duet.to_here", "duet.leave", "duet.Optimizer",
                                       "duet.nothing"};
     duet_autograd_context *c;
-    struct duet_rpc_function f = {"duet.mine", nap, NULL, NULL};
     duet_tape *t;
     duet_future *future;
     duet_rref *r;
@@ -183,7 +182,6 @@ static void call_own(struct worker *w) {
         REFUSED(duet_autograd_remote(&r, t, to, name, DUET_NO_ARGS, 0));
     }
     REFUSED(duet_rref_create_object(&r, w->rpc, "duet.Optimizer", c, NULL));
-    REFUSED(duet_rpc_register(w->rpc, &f));
     duet_autograd_context_free(c);
 }
 

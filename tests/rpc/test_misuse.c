@@ -55,10 +55,6 @@ static void calls(duet_rpc *rpc) {
     NOTHING(duet_rpc_rank(O(rpc), "me") && mutated && duet_rpc_rank(NULL, "me") != -1);
     NOTHING(duet_rpc_name(O(rpc), I(0)));
     SAFE(duet_rpc_world_size(O(rpc)));
-    BAD(duet_rpc_register(rpc, NULL));
-    BAD(duet_rpc_register(NULL, &(struct duet_rpc_function){.name = "other", .run = add}));
-    BAD(duet_rpc_register(rpc, &(struct duet_rpc_function){.name = NULL, .run = add}));
-    BAD(duet_rpc_register(rpc, &(struct duet_rpc_function){.name = "other", .run = NULL}));
     BAD(duet_rpc_take_device(NULL, NULL));
     BAD(duet_rpc_take_device(rpc, NULL));
     SAFE(duet_rpc_give_device(NULL, NULL));
@@ -129,6 +125,25 @@ static void gradients(duet_rpc *rpc) {
     SAFE(duet_autograd_context_free(O(c)));
 }
 
+/* Functions that no worker can have. */
+static void functions_of_init(void) {
+    static const struct {
+        struct duet_rpc_function function;
+        const char *words;
+    } wrong[] = {{{.name = NULL, .run = add}, "give a function, and a name"},
+                 {{.name = "a b", .run = add}, "give a function, and a name"},
+                 {{.name = "other", .run = NULL}, "give a function, and a name"},
+                 {{.name = "duet.x", .run = add}, "the library's"},
+                 {{.name = "add", .run = add}, "one of this name"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const struct duet_rpc_function two[] = {{.name = "add", .run = add}, wrong[i].function};
+        duet_rpc *rpc = NULL;
+        const struct duet_rpc_options how = {.functions = two, .function_count = 2};
+        MUST_FAIL(duet_rpc_init(&rpc, "me", 0, 1, &how), DUET_USAGE, wrong[i].words);
+        cr_assert_null(rpc);
+    }
+}
+
 Test(misuse, remote_calls, .timeout = 60) {
     open_all();
     const struct duet_rpc_function functions[] = {{.name = "add", .run = add},
@@ -141,6 +156,7 @@ Test(misuse, remote_calls, .timeout = 60) {
     BAD(duet_rpc_init(&rpc, NULL, 0, 1, &how));
     BAD(duet_rpc_init(&rpc, "me", 9, 1, &how));
     BAD(duet_rpc_init(&rpc, "me", 0, INT_MAX, &how));
+    functions_of_init();
     MUST(duet_rpc_init(&rpc, "me", 0, 1, &how));
     values();
     calls(rpc);

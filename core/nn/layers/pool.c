@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
 /* What the maxima were taken of. A picture with margins that went back is made again of the one
@@ -235,7 +236,7 @@ duet_var *duet_adaptive_avg_pool2d(duet_tape *t, duet_var *x, int height, int wi
 }
 
 /* Its kernels take plain tensors alone. */
-duet_var *duet_adaptive_max_pool2d(duet_tape *t, duet_var *x, int height, int width) {
+duet_var *tape_adaptive_max_pool2d(duet_tape *t, duet_var *x, int height, int width) {
     if (refuse_adaptive(t, "adaptive_max_pool2d", x, height, width)) return NULL;
     if (!(x = to_plain(t, x))) return NULL;
     return adaptive_pool(t, x, height, width, "adaptive_max_pool2d", OP_MAX_POOL_FORWARD,

@@ -50,7 +50,7 @@ OF_X(avg_pool, duet_avg_pool2d(t, x, 3, &(struct duet_pool){.stride = {2, 2}, .p
 OF_X(max_pool, duet_max_pool2d(t, x, 3, &(struct duet_pool){.stride = {2, 2}, .padding = {1, 1}}))
 OF_X(adaptive_avg_pool, duet_adaptive_avg_pool2d(t, x, 2, 2))
 OF_X(adaptive_avg_pool_1, duet_adaptive_avg_pool2d(t, x, 1, 1))
-OF_X(adaptive_max_pool, duet_adaptive_max_pool2d(t, x, 2, 2))
+OF_X(adaptive_max_pool, tape_adaptive_max_pool2d(t, x, 2, 2))
 OF_X(pad, duet_pad2d(t, x, 1, 1, 1, 1, 0))
 OF_X(flatten, duet_flatten(t, x))
 OF_X(dropout, duet_dropout(t, x, 0.5))

@@ -242,24 +242,6 @@ Test(api_no_grad, replicas_leave_alone_what_none_has_used, .timeout = 60) {
             replicas_pass(dp, &b);
             MUST(step_both(&b, uses[b.step]));
         }
-        /* Of two passes that are added up only the first uses it: it has a gradient. */
-        MUST(duet_data_parallel_accumulate(dp, 2));
-        for (b.step = 2; b.step < 4; b.step++)
-            replicas_pass(dp, &b);
-        MUST(step_both(&b, 1));
-        /* The same, but zero_grad drops the first one's sums: only the second is left. */
-        float alone[WEIGHTS], left[WEIGHTS];
-        b.step = 2;
-        replicas_pass(dp, &b);
-        MUST(duet_zero_grad(b.params));
-        b.step = 3;
-        replicas_pass(dp, &b);
-        MUST(duet_tensor_read(duet_params_grad(b.params, W), left));
-        MUST(step_both(&b, 0));
-        MUST(duet_data_parallel_accumulate(dp, 1));
-        replicas_pass(dp, &b);
-        MUST(duet_tensor_read(duet_params_grad(b.params, W), alone));
-        cr_assert_arr_eq(left, alone, sizeof alone);
         duet_data_parallel_free(dp);
         close_bed(&b);
         duet_devices_close(devices, 2);
