@@ -129,6 +129,18 @@ static int keep_what_there_is(struct run_files *files, const struct comparison *
     return failures_end(&all);
 }
 
+/* What a stranger can quote: the same model, device 0's load, and the speed-up on GPUs. */
+static int in_short(const struct comparison *c, const double held[2]) {
+    int is_equal =
+        c->verdict[MODE_DP].kind == VERDICT_EQUAL && c->verdict[MODE_DDP].kind == VERDICT_EQUAL;
+    printf("\n");
+    if (c->judged[MODE_DP] && c->judged[MODE_DDP])
+        printf("DP and DDP train the same model as one device, %s: %d steps.\n",
+               is_equal ? "to the bit" : "within rounding", c->run[MODE_DDP].steps);
+    lesson_answer_print(held);
+    return costs_of_demo(&c->config);
+}
+
 static int run(struct run_config *config, int chapter) {
     struct comparison *comparison = NULL; /* three records: too large for a small stack */
     struct run_files files = {.report = {.made = 0}};
@@ -151,13 +163,14 @@ static int run(struct run_config *config, int chapter) {
         if (!comparison->run[mode].devices) continue;
         chapter_line(stdout, &comparison->run[mode]);
     }
+    double held[2] = {0, 0}; /* of the lesson */
     struct failures all = {0};
     failures_add(&all, code);
-    if (chapter && !code) failures_add(&all, lesson_run(config, &result));
-    if (chapter && !code) failures_add(&all, costs_of_demo(config));
+    if (chapter && !code) failures_add(&all, lesson_run(config, held, &result));
     failures_add(&all, write_files(&files, comparison, command, NULL)); /* also if models differ */
     code = failures_end(&all);
     if (chapter && !code) next_commands(config->model.options.own);
+    if (chapter && !code) code = in_short(comparison, held);
 done:
     run_files_abandon(&files);
     if (comparison) comparison_free(comparison);

@@ -10,24 +10,11 @@
 #include "base/program_name.h"
 #include "models/model_file.h"
 
-/* 1: a shell that is given the name alone finds this very file. */
-static int is_found(const char *name, const char *self) {
-    char path[PATH_MAX], full[PATH_MAX];
-    const char *folders = getenv("PATH");
-    for (const char *at = folders ? folders : ""; *at;) {
-        size_t length = strcspn(at, ":");
-        snprintf(path, sizeof path, "%.*s/%s", (int)length, at, name);
-        if (!access(path, X_OK)) return realpath(path, full) && !strcmp(full, self);
-        at += length + (at[length] == ':');
-    }
-    return 0;
-}
-
-/* "duet" where PATH leads to it, else its path, from this folder if it lies below. */
+/* The path of this program, from this folder if it lies below. */
 static const char *call_of_self(char text[PATH_MAX]) {
     char here[PATH_MAX], self[PATH_MAX] = "";
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0 || is_found(program_name(), self)) return program_name();
+    if (length <= 0) return program_name();
     size_t below = getcwd(here, sizeof here) ? strlen(here) : 0;
     int is_below = below && !strncmp(self, here, below) && self[below] == '/';
     snprintf(text, PATH_MAX, "%s", is_below ? self + below + 1 : self);
@@ -45,12 +32,9 @@ void next_commands(const struct duet_model *own) {
                "    %s collective --ranks 4 --pictures pictures\n",
                duet);
     if (file) name = file->path;
-    printf("  what each device would hold and move: nothing runs\n"
+    printf("  what each device would hold and move, computed without a run\n"
            "    %s estimate --devices 4%s%s\n"
            "  where the time goes, as a page for the browser\n"
            "    %s profile --steps 20%s%s --report page.html\n",
            duet, option, name, duet, file ? option : "", file ? name : "");
-    if ((own && !file) || duet == program_name()) return;
-    printf("`make install` makes it `duet` everywhere. `make install PREFIX=FOLDER` needs\n"
-           "PATH=FOLDER/bin:$PATH, and PKG_CONFIG_PATH=FOLDER/lib/pkgconfig for programs.\n");
 }

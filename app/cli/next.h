@@ -4,9 +4,8 @@
 
 struct duet_model;
 
-/* Prints two or three commands as they work from this folder, and how the program gets onto PATH
- * where it is not yet. own: the model of the run, a program's or that of a file; NULL: one of
- * Duet's. */
+/* Prints two or three commands as they work from this folder. own: the model of the run, a
+ * program's or that of a file; NULL: one of Duet's. */
 void next_commands(const struct duet_model *own);
 
 #endif

@@ -59,69 +59,56 @@ static void row_bytes(FILE *file, const char *name, const struct columns *c,
     table_row(file, c->width, name, text, c->count);
 }
 
-static void row_phase(FILE *file, const struct columns *c, int phase) {
-    char text[RUNS][TABLE_CELL], name[64];
-    int any = 0;
-    for (int i = 0; i < c->count; i++) {
-        const struct run_record *r = c->run[i];
-        double first = record_per_step(r, (double)r->device[0].phase_ns[phase]) * 1e-6, rest = 0;
-        for (int d = 1; d < r->devices; d++)
-            rest +=
-                record_per_step(r, (double)r->device[d].phase_ns[phase]) * 1e-6 / (r->devices - 1);
-        any |= first > 0 || rest > 0;
-        if (first <= 0 && rest <= 0)
-            snprintf(text[i], sizeof text[i], "-");
-        else if (r->devices < 2)
-            snprintf(text[i], sizeof text[i], "%.2f", first);
-        else
-            snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
-    }
-    snprintf(name, sizeof name, "  %s", phase_name(phase));
-    if (any) table_row(file, c->width, name, text, c->count);
+static double phase_ms(const struct run_record *r, const struct device_record *d, int phase) {
+    return record_per_step(r, (double)d->phase_ns[phase]) * 1e-6;
 }
 
 /* Time beside the phases of the compute lane. In DDP the communication lane works beside it, hidden
  * as long as the compute lane is busy, and the compute lane may wait for it. In DP device 0's
  * thread waits for the other threads when its own share is done. */
-static double hidden_ms(const struct run_record *r, const struct device_record *d) {
+static double hidden_ms(const struct run_record *r, const struct device_record *d, int none) {
+    (void)none;
     return record_per_step(r, (double)(d->comm_ns - d->exposed_ns)) * 1e-6;
 }
 
-static double exposed_ms(const struct run_record *r, const struct device_record *d) {
+static double exposed_ms(const struct run_record *r, const struct device_record *d, int none) {
+    (void)none;
     return record_per_step(r, (double)d->exposed_ns) * 1e-6;
 }
 
-static double copy_ms(const struct run_record *r, const struct device_record *d) {
+static double copy_ms(const struct run_record *r, const struct device_record *d, int none) {
+    (void)none;
     return record_per_step(r, (double)d->copy_ns) * 1e-6;
 }
 
-static double waiting_ms(const struct run_record *r, const struct device_record *d) {
+static double waiting_ms(const struct run_record *r, const struct device_record *d, int none) {
+    (void)none;
     return record_per_step(r, (double)d->wait_ns) * 1e-6;
 }
 
 /* Emulated devices that share cores: the time in which a kernel of this device had none. */
-static double no_core_ms(const struct run_record *r, const struct device_record *d) {
+static double no_core_ms(const struct run_record *r, const struct device_record *d, int none) {
+    (void)none;
     return record_per_step(r, (double)d->no_core_ns) * 1e-6;
 }
 
 /* The rest of a step's wall time. */
-static double idle_ms(const struct run_record *r, const struct device_record *d) {
+static double idle_ms(const struct run_record *r, const struct device_record *d, int none) {
+    (void)none;
     return record_per_step(r, record_idle_ns(r, (int)(d - r->device))) * 1e-6;
 }
 
-static void row_lane(FILE *file, const char *name, const struct columns *c,
-                     double (*value)(const struct run_record *, const struct device_record *)) {
-    char text[RUNS][TABLE_CELL];
+/* "device 0 | mean of the others" in ms, by `value` of the phase; `always`: also rows of dashes. */
+static void row_ms(FILE *file, const char *name, const struct columns *c, int phase, int always,
+                   double (*value)(const struct run_record *, const struct device_record *, int)) {
+    char text[RUNS][TABLE_CELL], indented[64];
+    int any = always;
     for (int i = 0; i < c->count; i++) {
         const struct run_record *r = c->run[i];
-        double first = 0, rest = 0;
-        for (int d = 0; d < r->devices; d++) {
-            double ms = value(r, &r->device[d]);
-            if (d == 0)
-                first = ms;
-            else
-                rest += ms / (r->devices - 1);
-        }
+        double first = value(r, &r->device[0], phase), rest = 0;
+        for (int d = 1; d < r->devices; d++)
+            rest += value(r, &r->device[d], phase) / (r->devices - 1);
+        any |= first > 0 || rest > 0;
         if (first <= 0 && rest <= 0)
             snprintf(text[i], sizeof text[i], "-");
         else if (r->devices < 2)
@@ -133,7 +120,8 @@ static void row_lane(FILE *file, const char *name, const struct columns *c,
         else
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
-    table_row(file, c->width, name, text, c->count);
+    snprintf(indented, sizeof indented, "  %s", name);
+    if (any) table_row(file, c->width, indented, text, c->count);
 }
 
 /* A row whose value for each run `r` is printed with a format. */
@@ -201,7 +189,7 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
     ROW(*c->run[0]->modelled ? "seconds an epoch, modelled"
         : extrapolated       ? "seconds an epoch, extrapolated"
                              : "seconds an epoch",
-        "%.2f", record_seconds_per_epoch(r));
+        "%.*f", seconds_digits(record_seconds_per_epoch(r)), record_seconds_per_epoch(r));
     ROW("images/s", "%.*f", rate_digits(record_images_per_second(r)), record_images_per_second(r));
     ROW(over, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
     accuracy_row(file, c);
@@ -218,13 +206,14 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
               *c->run[0]->modelled ? "modelled ms a step: device 0 | mean of the others"
                                    : "ms a step: device 0 | mean of the others");
     for (int p = PHASE_LOADER; p < PHASE_COUNT; p++)
-        if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, c, p);
-    row_lane(file, "  copy of the next batch, beside", c, copy_ms);
-    row_lane(file, "  allreduce, hidden", c, hidden_ms);
-    row_lane(file, "  allreduce, exposed", c, exposed_ms);
-    row_lane(file, "  waiting for the others", c, waiting_ms);
-    row_lane(file, "  waiting for a core", c, no_core_ms);
-    row_lane(file, "  idle", c, idle_ms);
+        if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE)
+            row_ms(file, phase_name(p), c, p, 0, phase_ms);
+    row_ms(file, "copy of the next batch, beside", c, 0, 1, copy_ms);
+    row_ms(file, "allreduce, hidden", c, 0, 1, hidden_ms);
+    row_ms(file, "allreduce, exposed", c, 0, 1, exposed_ms);
+    row_ms(file, "waiting for the others", c, 0, 1, waiting_ms);
+    row_ms(file, "waiting for a core", c, 0, 1, no_core_ms);
+    row_ms(file, "idle", c, 0, 1, idle_ms);
 }
 
 void compare_table(FILE *file, int width, const struct run_record *run) {
@@ -290,11 +279,11 @@ void allreduce_lines(FILE *file, const struct run_record *ddp) {
 }
 
 void chapter_line(FILE *file, const struct run_record *r) {
-    double accuracy = record_last_accuracy(r);
+    double accuracy = record_last_accuracy(r), seconds = record_seconds_per_epoch(r);
     struct text text = {.used = 0};
     text_add(&text, "%-6s ", mode_title(r->mode));
     if (accuracy >= 0) text_add(&text, "test acc: %.2f, ", accuracy);
-    text_add(&text, "%.1f sec/epoch on [", record_seconds_per_epoch(r));
+    text_add(&text, "%.*f sec/epoch on [", seconds_digits(seconds), seconds);
     for (int d = 0; d < r->devices; d++)
         text_add(&text, "%s%s(%d)", d ? ", " : "", r->kind, d);
     text_add(&text, "]");

@@ -83,6 +83,14 @@ int rate_digits(double per_second) {
     return per_second <= 0 || per_second >= 10 ? 0 : per_second >= 1 ? 1 : 2;
 }
 
+int seconds_digits(double seconds) {
+    static const double below[] = {0.09995, 0.9995, 9.995, 99.95};
+    int digits = 4;
+    for (int i = 0; i < 4 && seconds >= below[i]; i++)
+        digits--;
+    return digits;
+}
+
 double record_idle_ns(const struct run_record *record, int device) {
     const struct device_record *d = &record->device[device];
     double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF] + d->no_core_ns);

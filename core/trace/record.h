@@ -178,6 +178,8 @@ double record_per_step(const struct run_record *record, double total);
 double record_images_per_second(const struct run_record *record);
 /* Digits behind the point with which a rate is shown: 21808, 9.4, 0.36. */
 int rate_digits(double per_second);
+/* The same for seconds, of which three digits are shown: 131, 13.1, 4.64, 0.202. */
+int seconds_digits(double seconds);
 /* What is left of the training time of a device when its phases, its waits, proof and the time that
  * it waited for a core are taken off, in ns. In DP the others sleep until device 0 needs them. */
 double record_idle_ns(const struct run_record *record, int device);

@@ -4,7 +4,6 @@
 Writes speed_up.svg beside this file: 16:9, for a projector. The columns of PCIe are drawn.
 """
 import os
-import re
 import subprocess
 import sys
 
@@ -19,10 +18,13 @@ def speed_ups():
     out = subprocess.check_output([sys.argv[1], "lesson"], text=True)
     models, batch = {}, {}
     for line in out.splitlines():
-        if found := re.match(r"(\S+) +1 +\S+ ms, (\d+ samples .*)", line):
-            models[found[1]], batch[found[1]] = [(1, 1.0, 1.0)], found[2]
-        elif (words := line.split()) and words[0] in models:
-            models[words[0]].append((int(words[1]), float(words[3][:-1]), float(words[5][:-1])))
+        words = line.split()
+        if line.endswith("on one GPU"):
+            models[words[0]], batch[words[0]] = [(1, 1.0, 1.0)], f"{words[2]} samples in all"
+        elif words and words[0] in models:
+            models[words[0]].append((int(words[1]), float(words[7][:-1]), float(words[8][:-1])))
+            if not batch[words[0]].startswith(f"{words[2]} "):
+                batch[words[0]] = batch[words[0]].replace("in all", "per GPU")
     return models, batch
 
 

@@ -17,7 +17,7 @@
 #include "train/estimate/modelled.h"
 #include "train/estimate/need.h"
 
-enum { MACHINES = 2, DEMO_GPUS = 4 };
+enum { MACHINES = 2, MOST_GPUS = 4 };
 
 /* Either a global batch, as in the chapter, or one for each GPU. */
 struct subject {
@@ -62,52 +62,40 @@ static int time_way(struct run_config *c, int way, const struct clock_choice *ch
 
 static void print_head(const struct clock_choice *choice) {
     struct clock_config clock = clock_chosen(choice, 0, 0);
-    struct text text = {.used = 0};
     int rows;
-    text_add(&text,
-             "A step on V100s, as an eager PyTorch program would take it: modelled, +-%.0f %% "
-             "(docs/clock.md), measured on no GPU. speed: samples a second over those of one GPU.",
-             trust_error(&clock, &rows));
-    text_wrap(stdout, text_width(stdout), 0, 0, text.words);
-    printf("modelled                  over PCIe 3               over NVLink\n"
-           "model     GPUs  DP ms speed DDP ms speed  DP ms speed DDP ms speed\n");
+    printf("Eager PyTorch on V100s: modelled, +-%.0f %% (docs/clock.md); no GPU was measured.\n"
+           "                             ms per step              speed-up over one GPU\n"
+           "                      over PCIe 3   over NVLink   over PCIe 3   over NVLink\n"
+           "model      GPUs batch     DP    DDP     DP    DDP     DP    DDP     DP    DDP\n",
+           trust_error(&clock, &rows));
 }
 
 /* many, one: the same training on many GPUs and on one, whose batches may differ. */
-static int show_row(const struct run_config *many, const double one_ms[MACHINES], int one_batch,
+static int show_row(struct run_config one, const struct run_config *many,
                     const struct clock_choice *choice) {
-    double ms[2][MACHINES];
-    struct run_config dp = *many, ddp = *many;
-    CHECK(time_way(&dp, WAY_DP, choice, ms[0]));
-    CHECK(time_way(&ddp, WAY_DDP, choice, ms[1]));
-    printf("%-10.10s%4d", many->model.name, many->devices);
+    static const int ways[2] = {WAY_DP, WAY_DDP};
+    double one_ms[MACHINES], ms[2][MACHINES];
+    CHECK(time_way(&one, WAY_SINGLE, choice, one_ms));
+    printf("%-10.10s%5d%6d", many->model.name, many->devices, many->batch_size);
+    if (many->devices == 1) return printf(" %6.2f on one GPU\n", one_ms[0]), OK;
+    for (int way = 0; way < 2; way++) {
+        struct run_config c = *many;
+        CHECK(time_way(&c, ways[way], choice, ms[way]));
+    }
+    for (int i = 0; i < MACHINES; i++)
+        printf(" %6.2f %6.2f", ms[0][i], ms[1][i]);
     for (int i = 0; i < MACHINES; i++)
         for (int way = 0; way < 2; way++)
-            printf(" %6.2f %4.2fx", ms[way][i],
-                   one_ms[i] / ms[way][i] * many->batch_size / one_batch);
+            printf(" %5.2fx", one_ms[i] / ms[way][i] * many->batch_size / one.batch_size);
     printf("\n");
-    fflush(stdout);
-    return OK;
+    return fflush(stdout), OK;
 }
 
-/* batch: whether the samples are those of one GPU or of all. */
-static int time_one(struct run_config one, const char *batch, const struct clock_choice *choice,
-                    double ms[MACHINES]) {
-    CHECK(time_way(&one, WAY_SINGLE, choice, ms));
-    printf("%-10.10s%4d %6.2f ms, %d samples %s\n", one.model.name, 1, ms[0], one.batch_size,
-           batch);
-    return OK;
-}
-
-/* On 1 GPU and on least, 2 least ... most. */
-static int show_subject(const struct subject *s, int least, int most,
-                        const struct clock_choice *choice) {
-    const struct run_config one = config_of(s, 1);
-    double ms[MACHINES];
-    CHECK(time_one(one, s->batch ? "in all" : "a GPU", choice, ms));
-    for (int gpus = least; gpus <= most; gpus *= 2) {
+/* On least, 2 least ... MOST_GPUS. */
+static int show_subject(const struct subject *s, int least, const struct clock_choice *choice) {
+    for (int gpus = least; gpus <= MOST_GPUS; gpus *= 2) {
         const struct run_config many = config_of(s, gpus);
-        CHECK(show_row(&many, ms, one.batch_size, choice));
+        CHECK(show_row(config_of(s, 1), &many, choice));
     }
     return OK;
 }
@@ -118,26 +106,28 @@ static int choose(struct clock_choice *choice) {
     return clock_choose(choice, &words);
 }
 
-int costs_of_demo(const struct run_config *demo) {
-    struct clock_choice choice = {.hardware = NULL};
-    struct run_config c = *demo, one;
-    double ms[MACHINES];
-    int can, code;
+/* The demo's own model, where it can be estimated, and then the large ones. */
+static int show_demo(const struct run_config *demo, const struct clock_choice *choice) {
+    struct run_config c = *demo, one, many;
+    int can;
     snprintf(c.device, sizeof c.device, "cpu");
     c.virtual_devices = VIRTUAL_DEFAULT;
     c.device_memory_count = 0;
-    if (c.batch_size < DEMO_GPUS) return OK;
     CHECK(need_outline(&c, &one, &can));
-    if (!can) return OK;
-    c = one;
+    many = one;
     one.devices = 1;
-    c.devices = DEMO_GPUS;
-    code = choose(&choice);
-    printf("\n");
-    if (!code) print_head(&choice);
-    if (!code) code = time_one(one, "in all", &choice, ms);
-    if (!code) code = show_row(&c, ms, one.batch_size, &choice);
-    if (!code) code = show_subject(&subjects[1], DEMO_GPUS, DEMO_GPUS, &choice);
+    many.devices = MOST_GPUS;
+    print_head(choice);
+    if (can && c.batch_size >= MOST_GPUS) CHECK(show_row(one, &many, choice));
+    for (int i = 1; i < SUBJECTS; i++)
+        CHECK(show_subject(&subjects[i], MOST_GPUS, choice));
+    return OK;
+}
+
+int costs_of_demo(const struct run_config *demo) {
+    struct clock_choice choice = {.hardware = NULL};
+    int code = choose(&choice);
+    if (!code) code = show_demo(demo, &choice);
     clock_choice_free(&choice);
     return code;
 }
@@ -155,7 +145,7 @@ int command_lesson(int argc, char **argv, const struct duet_model *own) {
     int code = choose(&choice);
     if (!code) print_head(&choice);
     for (int i = 0; !code && i < SUBJECTS; i++)
-        code = show_subject(&subjects[i], 2, 4, &choice);
+        code = show_subject(&subjects[i], 1, &choice);
     clock_choice_free(&choice);
     return report_error(code);
 }

@@ -11,6 +11,9 @@ enum { PICTURES = 900, BATCH = 125 };
 #define PART_OF_AN_EPOCH                                                               \
     ",[ \n]+extrapolated[ \n]+from[ \n]+3[ \n]+steps[ \n]+\\(an[ \n]+epoch[ \n]+has[ " \
     "\n]+[0-9]+\\)$"
+#define ON_TWO                                                          \
+    " +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), " \
+    "cpu\\(1\\)\\]" PART_OF_AN_EPOCH
 
 static const char *const ROWS[] = {
     "^ +single +DP x %d +DDP x %d$",
@@ -208,41 +211,42 @@ Test(cli_compare, not_finite, .timeout = 120, .init = cli_folder_make, .fini = c
     cli_free(&c);
 }
 
+static void check_lines(const char *out, const char *const *lines, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        cr_expect(matches(out, lines[i]), "%s: %s", lines[i], out);
+}
+
 /* Behind its lines the demo profiles a wide head, whose memory follows from its sizes: outputs and
  * their gradient 2 x 256 x 2000 floats, Adam's means 2 x 1690576. */
 static void check_lesson(const char *out) {
-    cr_expect(matches(out, "^Where DataParallel hurts: 2000 outputs, Adam, 4 devices"), "%s", out);
-    cr_expect(matches(out, "^  gathered outputs, gradient +3\\.91 MiB +0 B +0 B$"), "%s", out);
-    cr_expect(matches(out, "^  Adam's two means +12\\.9 MiB +0 B +12\\.9 MiB$"), "%s", out);
-    cr_expect(matches(out, "^Device 0 of DP holds 2\\.1 times the memory of each other"), "%s",
-              out);
-    cr_expect(matches(out, "^ms a step, busy( +[0-9.]+){3}$"), "%s", out);
+    static const char *const lines[] = {
+        "^Where DataParallel hurts: 2000 outputs, Adam, 4 devices",
+        "^  gathered outputs, gradient +3\\.91 MiB +0 B +0 B$",
+        "^  Adam's two means +12\\.9 MiB +0 B +12\\.9 MiB$",
+        "^ms per step, busy( +[0-9.]+){3}$",
+        "^DP and DDP train the same model as one device, to the bit: 3 steps",
+        "^With 2000 outputs and Adam, device 0 of DP holds 2\\.1 times the memory",
+        "^resnet50 +4 +128( +[0-9.]+){4}( +[0-9.]+x){4}$"};
+    check_lines(out, lines, sizeof lines / sizeof *lines);
 }
 
 /* The demo ends with the line of the chapter for each mode, and says that it trains for less. */
 Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const begin[] = {
+        "^d2l.*: lenet, at most 3 steps of 1 epoch instead\n  of the chapter's 10 \\(--epochs 10",
+        "^single +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on "
+        "\\[cpu\\(0\\)\\]" PART_OF_AN_EPOCH,
+        "^DP" ON_TWO,
+        "^DDP" ON_TWO,
+        "^DDP = single: identical to the bit after 3 steps",
+        "^    /.*duet collective --ranks 4 --pictures pictures$"};
     const char *data = few_pictures(PICTURES);
     struct cli c;
     cli_run(&c, "demo %s --epochs 1 --steps 3 --json j", data);
     cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
-    cr_expect(matches(c.out, "^d2l.*: lenet, at most 3 steps of 1 epoch instead\n  of the "
-                             "chapter's 10 \\(--epochs 10"),
-              "%s", c.out);
-    cr_expect(matches(c.out, "^single +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on "
-                             "\\[cpu\\(0\\)\\]" PART_OF_AN_EPOCH),
-              "%s", c.out);
-    cr_expect(matches(c.out, "^DP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), "
-                             "cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
-              "%s", c.out);
-    cr_expect(matches(c.out, "^DDP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), "
-                             "cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
-              "%s", c.out);
-    cr_expect(matches(c.out, "^DDP = single: identical to the bit after 3 steps"), "%s", c.out);
+    check_lines(c.out, begin, sizeof begin / sizeof *begin);
     check_rows(c.out, 2);
     check_lesson(c.out);
-    cr_expect(matches(c.out, "^resnet50 +4( +[0-9.]+ [0-9.]+x){4}$"), "%s", c.out);
-    cr_expect(matches(c.out, "^    /.*duet collective --ranks 4 --pictures pictures$"), "%s",
-              c.out);
     struct json *root = json_of("j");
     cr_assert_eq(json_int(root, "ddp/steps"), 3);
     json_free(root);
@@ -253,9 +257,9 @@ Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
     cli_run(&c, "demo --data-dir d --devices 3");
     unsetenv("CUDA_VISIBLE_DEVICES");
     cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(matches(c.out, "^Where DataParallel hurts: 2000 outputs, Adam, 3 devices"), "%s",
-              c.out);
-    cr_expect(matches(c.out, "^d2l.*: lenet, 3 epochs instead of the chapter's 10"), "%s", c.out);
+    cr_expect(matches(c.out, "^Where DataParallel hurts: 2000 outputs, Adam, 3 devices") &&
+                  matches(c.out, "^d2l.*: lenet, 3 epochs instead of the chapter's 10"),
+              "%s", c.out);
     cr_expect(matches(c.out, "^DDP .* on \\[cpu\\(0\\), cpu\\(1\\), cpu\\(2\\)\\]$") &&
                   matches(c.out, "^seconds an epoch( +[0-9.]+){3}$"),
               "whole epochs, nothing is extrapolated: %s", c.out);

@@ -292,6 +292,7 @@ Test(record, sums, .timeout = 30) {
     r.steps_per_epoch = 3; /* --drop-last: an epoch has 78 pictures */
     cr_assert_float_eq(record_seconds_per_epoch(&r), 4.5, 1e-12, "two steps of three in 3 s");
     cr_assert_float_eq(record_images_per_second(&r), 52 / 3.0, 1e-12);
+    cr_assert(seconds_digits(131) == 0 && seconds_digits(9.996) == 1 && seconds_digits(.2) == 3);
     cr_assert(rate_digits(21808) == 0 && rate_digits(9.4) == 1 && rate_digits(0.36) == 2);
     cr_assert_eq(record_last_accuracy(&r), -1);
     r = (struct run_record){.devices = 1};
