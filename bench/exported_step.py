@@ -167,7 +167,7 @@ def main():
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, 1 thread each, milliseconds of a step")
-    print(f"{'net':<16} {'batch':>5} {'export s':>9} {'PyTorch ms':>12} {'Duet ms':>9} {'of it':>8}")
+    print(f"{'net':<16} batch  export s   PyTorch ms   Duet ms    of it")
     with tempfile.TemporaryDirectory() as folder:
         for name in options.names:
             measure(name, folder, options.rounds, options.steps)
