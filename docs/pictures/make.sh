@@ -3,8 +3,8 @@
 #
 # Times in them are those of the machine, but for modelled ones. The commands run in an empty
 # folder, because a page shows its command line, which should name no path. chromium takes the
-# pictures of a page. sampler.py draws what `duet sampler` prints. dp_and_ddp.svg
-# and lenet/splits.svg are kept as they are.
+# pictures of a page. sampler.py draws what `duet sampler` prints. dp_and_ddp.svg,
+# dp_moves.svg and lenet/splits.svg are kept as they are.
 set -eu
 duet=$(realpath "${1:-build/duet}")
 docs=$(realpath "$(dirname "$0")/..")
@@ -23,7 +23,7 @@ pictures() { # FOLDER NAMES -- COMMAND...: keeps these of the pictures
     for name in "${names[@]}"; do cp "$folder/$name" "$docs/pictures/$folder/$name"; done
 }
 
-pictures wide timeline traffic-dp traffic-ddp collective moves-dp -- \
+pictures wide timeline traffic-dp traffic-ddp collective -- \
     compare --model wide --devices 4 --steps 40 --allreduce ring --quiet
 pictures wide_head memory phases -- profile --optimizer adam --steps 12
 pictures batch_norm loss -- \

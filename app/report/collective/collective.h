@@ -7,8 +7,7 @@
  *       rank 1 --chunk 1--> rank 2 +        rank 3 --chunk 3--> rank 0 +
  *
  * All is made from the plans that run (allreduce/plan.h). DataParallel's own collectives have no
- * plans: they are copies and additions that the leading device enqueues (scatter_gather/). The page
- * of a run draws them from plans that say the same (collective_dp.c). */
+ * plans: they are copies and additions that the leading device enqueues (scatter_gather/). */
 #ifndef REPORT_COLLECTIVE_COLLECTIVE_H
 #define REPORT_COLLECTIVE_COLLECTIVE_H
 
@@ -69,11 +68,5 @@ void collective_print_bytes(FILE *file, const struct drawing *c);
 /* Writes all of it into the open object; docs/json.md names the fields. ERR_FAILED, ERR_MEMORY: as
  * collective_print. */
 int collective_json(struct json_writer *w, const struct drawing *c);
-
-/* The plan of one device for one of DataParallel's collectives over `count` floats: what the device
- * `leader` enqueues, and what the others do in it. Both reduces are led by device 0. ERR_MEMORY. */
-enum dp_collective { DP_SCATTER, DP_GATHER, DP_BROADCAST, DP_REDUCE, DP_REDUCE_SHARDED, DP_KINDS };
-int dp_plan(struct plan *plan, enum dp_collective kind, int n, int leader, int device,
-            size_t count);
 
 #endif

@@ -1,11 +1,10 @@
-/* The section of collectives: what DP moves in a step, and how DDP sums its largest bucket, each
- * with a figure and a table of its moves. */
+/* The section of collectives: how DDP sums its largest bucket, in a figure and a table of its
+ * moves. */
 #include <inttypes.h>
 
 #include "base/error.h"
 #include "report/pictures/collective.h"
 #include "report/page/html.h"
-#include "report/pictures/moves.h"
 #include "report/page/tables.h"
 #include "report/text.h"
 
@@ -14,55 +13,6 @@ static void open_part(FILE *file, const struct page_run *run) {
     html_text(file, run->title);
     fprintf(file, "</h3>\n");
 }
-
-/* ---- DP ---- */
-
-/* The bytes of each move, by the device whose stream moves them. */
-static void moves_table(FILE *file, const struct page *page, int i) {
-    const struct run_record *r = page->run[i].run;
-    struct dp_move moves[MOST_DP_MOVES];
-    struct text summary = {.used = 0};
-    int count = dp_moves_of(r, moves);
-    text_add(&summary, "%s: what each move brings over links, a step", page->run[i].title);
-    open_table(file, summary.words, "move|of what|enqueued by device|bytes a step");
-    for (int k = 0; k < count; k++)
-        for (int d = 0; d < r->devices; d++) {
-            double bytes = (double)r->device[d].phase_bytes[moves[k].phase];
-            char words[32];
-            if (!(bytes > 0)) continue;
-            fprintf(file, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%d</td><td>",
-                    dp_move_name(&moves[k]), moves[k].what, d);
-            html_text(file, bytes_words(record_per_step(r, bytes), words));
-            fprintf(file, "</td></tr>\n");
-        }
-    close_table(file);
-}
-
-/* What device 0 sends and takes in the first run of DP. Another one moves the same, but for the
- * outputs. */
-static int put_moves(FILE *file, const struct page *page, int first) {
-    open_part(file, &page->run[first]);
-    put_paragraph(file, "",
-                  "What DataParallel moves in every step, in this order. Bytes were counted. "
-                  "Copies of one hop are enqueued one after another on one device's stream.");
-    CHECK(put_figure(file, page, draw_moves, first,
-                     "What each device (row) holds, part by part (column), in the strength of the "
-                     "device that it came from; in reduce a stripe is the term of a device, and a "
-                     "full cell is the sum of all. What a hop wrote is underlined."));
-    for (int i = first; i < page->count; i++) {
-        if (!has_moves(page, i)) continue;
-        if (i > first)
-            put_paragraph(file, "",
-                          "%s moves the same, but gathers a loss of each device in place of the "
-                          "outputs, and sends back no gradient of them.",
-                          page->run[i].title);
-        moves_table(file, page, i);
-    }
-    fprintf(file, "</div>\n");
-    return OK;
-}
-
-/* ---- DDP ---- */
 
 /* A table of thousands of rows helps nobody. */
 enum { MOST_MOVES = 200 };
@@ -125,12 +75,7 @@ static int put_allreduce(FILE *file, const struct page *page) {
 }
 
 int collectives_content(FILE *file, const struct page *page) {
-    int first = 0;
-    while (first < page->count && !has_moves(page, first))
-        first++;
-    if (first < page->count) CHECK(put_moves(file, page, first));
-    if (has_collective(page)) CHECK(put_allreduce(file, page));
-    if (first == page->count && !has_collective(page))
-        put_paragraph(file, "", "No run of DP or DDP over several devices was measured.");
+    if (has_collective(page)) return put_allreduce(file, page);
+    put_paragraph(file, "", "No run of DDP over several devices was measured.");
     return OK;
 }

@@ -9,7 +9,7 @@
  *     page.c       the document: its sections in order
  *     words.c      the verdict in three sentences
  *     tables.c, about.c         the numbers under pictures; command line, machine, versions
- *     collectives_section.c     what DP and DDP move, hop by hop
+ *     collectives_section.c     how DDP sums a bucket, hop by hop
  *     drawing_page.c            the page of duet collective
  *     page.css, page.js: as they are, inside the page
  *

@@ -16,7 +16,6 @@ draw_function draw_loss;       /* of all runs */
 draw_function draw_accuracy;   /* of all runs that evaluated */
 draw_function draw_links;      /* one run: what moved over each link, as arrows */
 draw_function draw_collective; /* the run of DDP: its allreduce, hop by hop */
-draw_function draw_moves;      /* one run of DP: what it moves, before and after each move */
 
 /* 1 if there is something to draw. */
 int has_timeline(const struct page *page);
@@ -25,7 +24,6 @@ int has_chart(const struct page *page, int accuracy); /* one point is none */
 int has_traffic(const struct page *page, int index);
 int index_of_ddp(const struct page *page); /* of its run with a record; -1: none */
 int has_collective(const struct page *page);
-int has_moves(const struct page *page, int index);
 int has_phases(const struct page *page);
 
 /* The colour of a run. */

@@ -14,27 +14,22 @@ static const struct {
                 {"accuracy.svg", draw_accuracy}, {"collective.svg", draw_collective}};
 enum { PICTURES = sizeof pictures / sizeof *pictures };
 
-/* Of each run on several devices. */
-static const struct {
-    const char *name;
-    draw_function *draw;
-} of_run[] = {{"traffic", draw_links}, {"moves", draw_moves}};
+/* Of each run on several devices: its links. */
 static const char *const modes[] = {"dp", "dp-loss-in-forward", "ddp"};
-enum { OF_RUN = sizeof of_run / sizeof *of_run, MODES = sizeof modes / sizeof *modes };
+enum { MODES = sizeof modes / sizeof *modes };
 
-_Static_assert(PAGE_PICTURES == PICTURES + OF_RUN * MODES, "as many names as pictures");
+_Static_assert(PAGE_PICTURES == PICTURES + MODES, "as many names as pictures");
 
-static void name_of_run(char name[PICTURE_NAME], int picture, const char *mode) {
-    snprintf(name, PICTURE_NAME, "%s-%s.svg", of_run[picture].name, mode);
+static void name_traffic(char name[PICTURE_NAME], const char *mode) {
+    snprintf(name, PICTURE_NAME, "traffic-%s.svg", mode);
 }
 
 int page_picture_names(char names[PAGE_PICTURES][PICTURE_NAME]) {
     int count = 0;
     for (int i = 0; i < PICTURES; i++)
         snprintf(names[count++], PICTURE_NAME, "%s", pictures[i].name);
-    for (int i = 0; i < OF_RUN; i++)
-        for (int m = 0; m < MODES; m++)
-            name_of_run(names[count++], i, modes[m]);
+    for (int m = 0; m < MODES; m++)
+        name_traffic(names[count++], modes[m]);
     return count;
 }
 
@@ -70,11 +65,8 @@ static void put_traffic(struct writer *w) {
     for (int i = 0; i < w->page->count; i++) {
         const struct run_record *run = w->page->run[i].run;
         if (!run || run->devices < 2 || !has_traffic(w->page, i)) continue;
-        for (int k = 0; k < OF_RUN; k++) {
-            name_of_run(name, k, mode_of(run));
-            if (of_run[k].draw != draw_moves || has_moves(w->page, i))
-                put_picture(w, name, of_run[k].draw, i);
-        }
+        name_traffic(name, mode_of(run));
+        put_picture(w, name, draw_links, i);
     }
 }
 

@@ -2,7 +2,7 @@
  *
  *     svg_*.c      a picture each; draw.h names them
  *     picture.c    rectangles, lines and text as SVG; palette.c the colours
- *     strip.c      collectives frame by frame; moves.c what DP moves in a step
+ *     strip.c      collectives frame by frame
  *     window.c     which steps the timeline shows; how much of a bucket's time is exposed */
 #ifndef REPORT_PICTURES_RUNS_H
 #define REPORT_PICTURES_RUNS_H
@@ -40,7 +40,7 @@ struct picture_files {
     int (*close)(void *context);
     void *context;
 };
-enum { PAGE_PICTURES = 12, PICTURE_NAME = 40 };
+enum { PAGE_PICTURES = 9, PICTURE_NAME = 40 };
 int page_pictures(const struct page *page, const struct picture_files *files);
 
 /* The names of all pictures that a page may have; returns their number. */

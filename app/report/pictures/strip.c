@@ -10,9 +10,9 @@
 static const double STRIP_HEAD = 2.7;
 
 struct strip strip_of(const struct picture *p, const struct hops *hops,
-                      const struct hops_state *state, const struct dp_move *move) {
-    double width = hops->chunk_count > 8 ? 1.2 : move || hops->hops > 3 ? 2.4 : 3.4;
-    return (struct strip){hops, state, move, width * p->font, 1.5 * p->font};
+                      const struct hops_state *state) {
+    double width = hops->chunk_count > 8 ? 1.2 : hops->hops > 3 ? 2.4 : 3.4;
+    return (struct strip){hops, state, width * p->font, 1.5 * p->font};
 }
 
 double strip_frame_width(const struct picture *p, const struct strip *s) {
@@ -32,16 +32,15 @@ static int layer_of_changes(const struct strip *s) {
 
 static void draw_cell(struct picture *p, const struct strip *s, double x, double y, uint64_t terms,
                       int changed, int layer) {
-    int n = s->hops->n, whole = s->move && dp_move_copies(s->move), r = layer - LAYER_RANKS;
+    int n = s->hops->n, r = layer - LAYER_RANKS;
     double stripe = (s->cell - 2) / n;
     if (layer == LAYER_EMPTY) {
-        if (terms != rank_all(n) && !(whole && terms)) /* else nothing of it would be seen */
+        if (terms != rank_all(n)) /* else nothing of it would be seen */
             picture_box(p, x, y, s->cell - 2, s->row - 2, SHADE_RAISED, NULL);
     } else if (layer == layer_of_changes(s)) {
         if (changed) picture_box(p, x, y + s->row - 2, s->cell - 2, 2, SHADE_TEXT, NULL);
     } else if (terms >> r & 1) {
-        picture_box(p, whole ? x : x + r * stripe, y, whole ? s->cell - 2 : stripe + 0.2,
-                    s->row - 2, shade_of_rank(r), NULL);
+        picture_box(p, x + r * stripe, y, stripe + 0.2, s->row - 2, shade_of_rank(r), NULL);
     }
 }
 
@@ -76,7 +75,6 @@ static void draw_moves_of(struct picture *p, const struct strip *s, int hop, dou
 /* "Hop 2 of 6: chunk 3 from rank 0 to 1, ...", of many moves the first ones. */
 static void add_words(struct text *text, const struct strip *s, int hop) {
     const struct hops *h = s->hops;
-    const char *end = s->move ? "device" : "rank", *what = s->move ? "part" : "chunk";
     int moves = 0;
     if (hop)
         text_add(text, "Hop %d of %d: ", hop, h->hops);
@@ -88,8 +86,8 @@ static void add_words(struct text *text, const struct strip *s, int hop) {
         if (m->hop != hop || m->from == m->to || ++moves > 4) continue;
         if (moves > 1) text_add(text, ", ");
         if (h->chunk_count > 1 && hops_chunks_of(h, m, &first, &last))
-            text_add(text, first == last ? "%s %d " : "%ss %d to %d ", what, first, last);
-        text_add(text, "from %s %d to %d", end, m->from, m->to);
+            text_add(text, first == last ? "chunk %d " : "chunks %d to %d ", first, last);
+        text_add(text, "from rank %d to %d", m->from, m->to);
     }
     if (moves > 4) text_add(text, " and %d more", moves - 4);
     if (moves) text_add(text, ".");
@@ -100,11 +98,6 @@ void strip_frame(struct picture *p, const struct strip *s, int hop, const char *
     const struct hops *h = s->hops;
     double f = p->font;
     struct text said = {.used = 0};
-    if (s->move) {
-        text_add(&said, "%s: %s. ", dp_move_name(s->move), s->move->what);
-        const char *sentence = !hop ? s->move->before : s->move->after[hop > 1];
-        if (sentence) text_add(&said, "%s ", sentence);
-    }
     add_words(&said, s, hop);
     picture_frame_begin(p, x - 4, y - 4,
                         fmax(strip_frame_width(p, s), picture_text_width(p, head)) + 8,
@@ -121,7 +114,6 @@ void strip_frame(struct picture *p, const struct strip *s, int hop, const char *
         for (int cell = 0; cell < h->n * h->chunk_count; cell++) {
             int r = cell / h->chunk_count, c = cell % h->chunk_count;
             uint64_t terms = hops_state_terms(s->state, r, c);
-            if (s->move) terms = dp_move_terms(s->move, c, terms);
             draw_cell(p, s, x + 1.6 * f + c * s->cell, y + r * s->row, terms,
                       hop && is_written(h, hop, r, c), layer);
         }
@@ -129,11 +121,11 @@ void strip_frame(struct picture *p, const struct strip *s, int hop, const char *
     picture_frame_end(p);
 }
 
-double strip_key(struct picture *p, double y, int n, const char *name, int draw) {
+double strip_key(struct picture *p, double y, int n, int draw) {
     struct key_item items[STRIP_RANKS];
     char names[STRIP_RANKS][32];
     for (int r = 0; r < n; r++) {
-        snprintf(names[r], sizeof names[r], "%s %d", name, r);
+        snprintf(names[r], sizeof names[r], "term of rank %d", r);
         items[r] = (struct key_item){shade_of_rank(r), names[r], 0};
     }
     return picture_key(p, y, items, n, draw);

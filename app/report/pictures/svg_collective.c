@@ -27,17 +27,17 @@ static void draw_many(struct picture *p, const char *title, const struct hops *h
 static int draw_strip(struct picture *p, const char *title, const struct hops *h,
                       struct hops_state *state) {
     double f = p->font, gap = 1.5 * f;
-    struct strip s = strip_of(p, h, state, NULL);
+    struct strip s = strip_of(p, h, state);
     double width = strip_frame_width(p, &s) + gap, height = strip_frame_height(p, &s) + gap;
     int columns = (int)((p->width + gap) / width);
     if (columns < 1) columns = 1;
     if (columns > h->hops + 1) columns = h->hops + 1;
     int rows = (h->hops + columns) / columns;
-    double key = strip_key(p, 0, h->n, "term of rank", 0), top = key + 1.9 * f;
+    double key = strip_key(p, 0, h->n, 0), top = key + 1.9 * f;
     p->height = top + rows * height;
     picture_open(p, "collective", title,
                  "What the data of each rank holds before the collective and after each hop.");
-    strip_key(p, 0, h->n, "term of rank", 1);
+    strip_key(p, 0, h->n, 1);
     picture_text(p, 0, key + 0.9 * f, ANCHOR_START, SHADE_QUIET,
                  "row: rank; column: chunk; arrow: who sends a chunk to whom");
     int code = OK;

@@ -1,7 +1,6 @@
 /* What `duet collective` draws, judged from outside. The JSON is replayed by an interpreter that
  * knows nothing but what docs/json.md says, and must give the right result in every rank; the bytes
- * are counted anew from it and held to the textbook; DataParallel's drawings are held to the bytes
- * that its real collectives count. */
+ * are counted anew from it and held to the textbook. */
 #include "tests/app/cli/json.h"
 
 #include "report/collective/collective.h"
