@@ -1,6 +1,7 @@
 /* Strips of still pictures, as a comic has them: what each device's data holds before a collective
  * and after each hop. A row is a device, a column a chunk of the data; a cell has a stripe for each
- * device whose term it holds, and is full where the sum is complete. Arrows say who sends a chunk to whom. */
+ * device whose term it holds, and is full where the sum is complete. Arrows say who sends a chunk
+ * to whom. */
 #ifndef REPORT_PICTURES_STRIP_H
 #define REPORT_PICTURES_STRIP_H
 
