@@ -143,51 +143,74 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
 
 /* ---- the end ---- */
 
-/* Waits until nothing is under way here; leaving 1: but the calls that wait for the end. */
-static int wait_idle(duet_rpc *rpc, int leaving, int64_t deadline) {
+/* Waits until nothing is under way here. */
+static int wait_idle(duet_rpc *rpc, int64_t deadline) {
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
-    while (!code && (rpc->pending_count || rpc->serving > (leaving ? rpc->leaving : 0)))
+    while (!code && (rpc->pending_count || rpc->serving))
         code = timed_wait(&rpc->ended, &rpc->lock, deadline);
     pthread_mutex_unlock(&rpc->lock);
     return code ? fail(ERR_TIMEOUT, "rpc: shutdown: calls are still under way") : OK;
 }
 
-/* One that has left already does not come to the end of all. */
-static int all_stay(duet_rpc *rpc) {
+static void tell_all(duet_rpc *rpc, enum message_kind kind, int code) {
+    for (int r = 0; r < rpc->world; r++)
+        if (r != rpc->rank)
+            tell_peer(rpc, r, &(struct message){.kind = kind, .code = (uint64_t)code});
+}
+
+/* Who has not come to the end. */
+static int name_missing(const duet_rpc *rpc) {
+    char names[256] = "";
+    for (int r = 0; r < rpc->world; r++)
+        if (!(rpc->came >> r & 1))
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s'%.100s'",
+                     names[0] ? ", " : "", rpc->peers[r].name);
+    return fail(ERR_TIMEOUT, "rpc: shutdown: worker %s did not come in time", names);
+}
+
+/* Says that this worker waits for the end, unless somebody has ended, and waits until all do, or
+ * one cannot come any more: it has died, or left before. */
+static int wait_all_came(duet_rpc *rpc, int64_t deadline) {
+    const uint64_t all = ~(uint64_t)0 >> (MOST_WORKERS - rpc->world);
+    int code = OK, late = 0;
     pthread_mutex_lock(&rpc->lock);
-    int rank = first_to_end(rpc, 0);
-    int code = rank < 0 ? OK : peer_error(rpc, rank, "shutdown");
+    int ended = first_to_end(rpc, 0);
+    if (ended < 0) tell_all(rpc, MESSAGE_LEAVE, OK);
+    rpc->came |= (uint64_t)1 << rpc->rank;
+    while (ended < 0 && rpc->came != all && !code) {
+        if (late)
+            code = name_missing(rpc);
+        else
+            late = wait_changed(rpc, deadline) != OK;
+        ended = first_to_end(rpc, rpc->came);
+    }
+    if (ended >= 0) code = peer_error(rpc, ended, "shutdown");
     pthread_mutex_unlock(&rpc->lock);
     return code;
 }
 
-/* Waits until this worker has nothing under way, and then for all others: rank 0 answers when all
- * have come, or when one cannot come any more (own_functions.c), and goes when its answers are
- * out. */
+/* Each says that it waits for the end when it has nothing under way, and serves calls of the others
+ * until all have said so. What a call leads to that nobody waits for may end later still. */
 static int leave_together(duet_rpc *rpc, double timeout_s) {
     int64_t deadline = timeout_s > 0 ? now_ns() + time_of(timeout_s, 0) : 0;
-    const struct outgoing leave = {.function = "duet.leave",
-                                   .timeout_s = timeout_s > 0 ? timeout_s : -1};
     duet_device *paused = pause_begin(rpc);
-    int code = wait_idle(rpc, 1, deadline);
-    if (!code) code = all_stay(rpc);
-    if (!code) code = call_sync(rpc, &leave, NULL);
-    CHECK_KEEP(wait_idle(rpc, 0, deadline), code);
+    int code = wait_idle(rpc, deadline);
+    if (!code) code = wait_all_came(rpc, deadline);
+    CHECK_KEEP(wait_idle(rpc, deadline), code);
     pause_end(rpc, paused);
     return code;
 }
 
-/* Rank 0 stays until all others have said goodbye: they have its answers then. What a socket has
- * taken may still be on its way. */
+/* Until all others have said goodbye: they have all words of this one then. What a socket has taken
+ * may still be on its way. */
 static void wait_goodbyes(duet_rpc *rpc) {
-    int64_t deadline = deadline_after(FLUSH_MS * 1e-3);
-    int here = rpc->rank == 0, late = 0;
+    const int64_t deadline = deadline_after(FLUSH_MS * 1e-3);
     pthread_mutex_lock(&rpc->lock);
-    while (here && !late) {
+    for (int here = 1, late = 0; here && !late;) {
         here = 0;
-        for (int r = 1; r < rpc->world; r++)
-            here |= rpc->peers[r].state == PEER_HERE;
+        for (int r = 0; r < rpc->world; r++)
+            here |= r != rpc->rank && rpc->peers[r].state == PEER_HERE;
         if (here) late = wait_changed(rpc, deadline);
     }
     pthread_mutex_unlock(&rpc->lock);
@@ -202,10 +225,7 @@ int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
     *at = NULL;
     int code = graceful ? leave_together(rpc, timeout_s) : OK;
     if (rpc->device) duet_rpc_give_device(rpc, rpc->device);
-    for (int r = 0; r < rpc->world; r++) {
-        if (r != rpc->rank)
-            tell_peer(rpc, r, &(struct message){.kind = MESSAGE_BYE, .code = (uint64_t)code});
-    }
+    tell_all(rpc, MESSAGE_BYE, code);
     links_flush(rpc->links, FLUSH_MS);
     const struct failures kept = failures_of(code);
     if (graceful && !code) wait_goodbyes(rpc);

@@ -62,7 +62,6 @@ struct duet_future {
     duet_rpc *rpc;
     uint64_t id;
     int to, refs, done, code;
-    int has_then; /* 1: duet_future_then was called */
     char function[NAME_BYTES];
     char text[ERROR_BYTES];  /* of code */
     struct message *answer;  /* NULL: none, or taken */
@@ -72,8 +71,7 @@ struct duet_future {
     void *then_context;
     struct remote_op *op;           /* rpc/autograd.h: the call is one of a pass; NULL: it is not */
     duet_autograd_context *context; /* that it holds; NULL: none */
-    struct duet_rref *held;   /* the reference whose method is called: it lives until the answer */
-    struct duet_future *next; /* in its list */
+    struct duet_future *next;       /* in its list */
 };
 
 /* The value behind a reference, at its owner. */
@@ -121,7 +119,7 @@ struct duet_rpc {
     int placed; /* 1: rank 0 has said where each worker listens */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, references, the end: rare things, told to all who wait */
-    pthread_cond_t ended;   /* a call from here or to here, or it waits for the end: for shutdown */
+    pthread_cond_t ended;   /* a call from here or to here has: for shutdown */
     struct peer peers[MOST_WORKERS];
     char wrong[ERROR_BYTES]; /* why init must fail; "": nothing */
     char hint[ERROR_BYTES];  /* what may be why somebody has not come; "": nothing */
@@ -138,8 +136,7 @@ struct duet_rpc {
     int controlled, stop;
     int absent;    /* workers that have not come yet: no call runs before all have */
     int serving;   /* calls that run here now */
-    int leaving;   /* those among them that wait for the end */
-    uint64_t came; /* at rank 0: the workers that wait for the end, or have */
+    uint64_t came; /* the workers that wait for the end of all, a bit each */
     struct life life;
     struct owner *owners;
     int rrefs;   /* references that the program has */
@@ -230,7 +227,6 @@ struct outgoing {
     double timeout_s;
     uint64_t self, rref, pass;      /* as in struct message */
     duet_autograd_context *context; /* NULL: the call is in none */
-    struct duet_rref *held;         /* of `self` */
     struct remote_op *op;           /* the call of a pass, whose path and vars these are */
     const struct path *path;        /* NULL: the call is of no pass */
     struct var_list *vars;
@@ -264,9 +260,8 @@ void serve_call(duet_rpc *rpc, struct message *m);
 int add_function(duet_rpc *rpc, const struct duet_rpc_function *f);
 /* ERR_USAGE: the name is the library's: what the user calls may not begin with "duet.". */
 int user_name_check(const char *name);
-/* own_functions.c: finds a function of the library, and checks that the call has what it needs. */
-int own_function(duet_rpc_call *call, const struct message *m);
-int run_to_here(duet_rpc_call *call, void *context);
+/* own_functions.c: a function of the library, where the call has what that needs. */
+void own_function(duet_rpc_call *call, const char *name);
 
 /* ---- values ---- */
 /* Writes a value, which `depth` lists are around. */

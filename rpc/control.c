@@ -99,6 +99,10 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
             rpc, peer, PEER_GONE,
             "it has given this worker up, which had said nothing for too long: was it stopped?");
         break;
+    case MESSAGE_LEAVE:
+        rpc->came |= (uint64_t)1 << peer->rank;
+        pthread_cond_broadcast(&rpc->changed);
+        break;
     case MESSAGE_BYE:
         peer->followed = m->code == ERR_PEER;
         peer_ends(rpc, peer, PEER_LEFT, "it has left");

@@ -49,9 +49,8 @@ int duet_future_done(duet_future *f) {
 int duet_future_then(duet_future *f, void (*run)(void *context, int code), void *context) {
     if (!f || !run) return fail(ERR_USAGE, "rpc: then: no %s was given", f ? "function" : "future");
     pthread_mutex_lock(&f->rpc->lock);
-    int code = f->has_then ? fail(ERR_USAGE, "rpc: then: this future has one") : check_over(f);
+    int code = f->then ? fail(ERR_USAGE, "rpc: then: this future has one") : check_over(f);
     if (!code) {
-        f->has_then = 1;
         f->then = run;
         f->then_context = context;
         if (f->done) future_start_then(f);

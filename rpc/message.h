@@ -1,13 +1,12 @@
-/* Messages: what one worker says to another. On the wire a message is a header and the fields of
- * its kind, one behind the other:
+/* Messages: what one worker says to another:
  *
- *     magic (4) | version (2) | kind (2) | bytes of the whole (8) || field | field | ...
+ *     magic (4) | version (2) | kind (2) | bytes of the whole (8) || fields | text | value
  *
- * One table in message.c says which fields a kind has and what each may be. The writer, the reader
- * and the check go through it. This is the one place where what came over a link is checked:
- * message_read looks at every number, name and length before anything uses it, so all that comes
- * behind it may index by them. What depends on the state of the worker, as whether an object
- * exists, is asked of that state. A fuzzer drives it (tests/fuzz/fuzz_rpc.c). */
+ * All kinds have the same fields, and 0 in those that they make no use of. This is the one place
+ * where what came over a link is checked: message_read looks at every number, name and length
+ * before anything uses it, so all that comes behind it may index by them. What depends on the state
+ * of the worker, as whether an object exists, is asked of that state. A fuzzer drives it
+ * (tests/fuzz/fuzz_rpc.c). */
 #ifndef RPC_MESSAGE_H
 #define RPC_MESSAGE_H
 
@@ -29,6 +28,7 @@ enum message_kind {
     MESSAGE_CONTEXT_END, /* of autograd: rpc/context.c */
     MESSAGE_PLACES,      /* of rank 0: where each worker listens (rendezvous.c) */
     MESSAGE_PING,        /* "I am here" */
+    MESSAGE_LEAVE,       /* the worker waits for the end of all */
     MESSAGE_BYE,         /* the worker ends as planned, or by this error of its shutdown */
     MESSAGE_GIVEN_UP,    /* "you have said nothing for too long": the sender takes no more of it */
     MESSAGE_KINDS
@@ -58,7 +58,7 @@ struct path {
 struct message {
     enum message_kind kind;
     int from;
-    /* fields */
+    /* the fields, as they travel */
     uint64_t call;          /* the id of a call, which its answer repeats */
     uint64_t timeout;       /* of a call: nanoseconds until its caller gives up; 0: never */
     uint64_t code;          /* of an answer */
@@ -66,8 +66,8 @@ struct message {
     uint64_t rref;          /* CALL: the reference that its result becomes, or 0 */
     uint64_t worker;        /* HOLD: for whom */
     uint64_t context, pass; /* of autograd; 0: none. pass: the one that duet.backward goes over */
-    const char *text;       /* CALL: the function; ANSWER: of the error; PLACES: with spaces */
     struct path path;       /* CALL: where a pass of it would stand */
+    const char *text;       /* CALL: the function; ANSWER: of the error; PLACES: with spaces */
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
     /* what has come */
     struct frame *frame; /* owned; all texts point into it */

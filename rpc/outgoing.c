@@ -51,7 +51,6 @@ static int await_answer(duet_rpc *rpc, struct duet_future *f, duet_autograd_cont
     rpc->pending_count++;
     rpc->futures++;
     f->refs++;
-    if (f->held) f->held->refs++;
     if (f->deadline && f->deadline < rpc->control_at) pthread_cond_signal(&rpc->control_wakes);
     return OK;
 }
@@ -79,13 +78,8 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
     struct duet_future *f = calloc(1, sizeof *f);
     if (!f) return fail(ERR_MEMORY, "rpc: no host memory");
     pthread_mutex_lock(&rpc->lock);
-    *f = (struct duet_future){.rpc = rpc,
-                              .id = new_id(rpc),
-                              .to = o->to,
-                              .refs = 1,
-                              .held = o->held,
-                              .op = o->op,
-                              .began = now_ns()};
+    *f = (struct duet_future){
+        .rpc = rpc, .id = new_id(rpc), .to = o->to, .refs = 1, .op = o->op, .began = now_ns()};
     pthread_mutex_unlock(&rpc->lock);
     cond_open(&f->ended);
     snprintf(f->function, sizeof f->function, "%s", o->function);
@@ -138,11 +132,8 @@ static void future_end(struct duet_future *f, int code) {
     future_start_then(f);
     pthread_cond_broadcast(&f->ended);
     pthread_cond_broadcast(&rpc->ended);
-    duet_rref *held = f->held;
-    f->held = NULL;
     if (freed) refuse_answer(f);
     future_drop(f);
-    if (held) rref_drop(held);
 }
 
 /* The caller has the lock. */

@@ -38,16 +38,10 @@ static void call_thread(struct pool *p) {
         pthread_detach(thread);
 }
 
-static struct job *first_job(struct pool *p) {
+static void run_first(struct pool *p) {
     struct job *job = p->first;
-    if (!job) return NULL;
-    p->first = job->next;
-    if (!p->first) p->last = NULL;
+    if (!(p->first = job->next)) p->last = NULL;
     p->queued--;
-    return job;
-}
-
-static void run_job(struct pool *p, struct job *job) {
     pthread_mutex_unlock(&p->lock);
     job->run(job->context);
     free(job);
@@ -61,9 +55,8 @@ static void *thread_of_pool(void *argument) {
     pool_of_thread = p;
     pthread_mutex_lock(&p->lock);
     while (!p->stop && p->count - p->waiting <= p->limit) {
-        struct job *job = first_job(p);
-        if (job) {
-            run_job(p, job);
+        if (p->first) {
+            run_first(p);
         } else {
             p->idle++;
             pthread_cond_wait(&p->work, &p->lock);
@@ -125,8 +118,8 @@ void pool_close(struct pool *p) {
     pthread_cond_broadcast(&p->work);
     while (p->count)
         pthread_cond_wait(&p->ended, &p->lock);
-    for (struct job *job; (job = first_job(p));) /* what ends values and contexts must be done */
-        run_job(p, job);
+    while (p->first) /* what ends values and contexts must be done */
+        run_first(p);
     pthread_mutex_unlock(&p->lock);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->work);

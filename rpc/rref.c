@@ -91,7 +91,7 @@ int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
 
 int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s) {
     *o = (struct outgoing){
-        .to = r->owner, .function = function, .self = r->id, .held = r, .timeout_s = timeout_s};
+        .to = r->owner, .function = function, .self = r->id, .timeout_s = timeout_s};
     pthread_mutex_lock(&r->rpc->lock);
     int late = r->created && r->created->code == ERR_TIMEOUT;
     pthread_mutex_unlock(&r->rpc->lock);

@@ -133,7 +133,10 @@ static int run_function(duet_rpc_call *call, struct message *m) {
 static int serve_on_device(duet_rpc_call *call, struct message *m) {
     if (m->self) CHECK(owner_wait(call->rpc, m->self, &call->self));
     CHECK(find_pass(call, m));
-    CHECK(strncmp(m->text, "duet.", 5) ? user_function(call, m) : own_function(call, m));
+    if (strncmp(m->text, "duet.", 5))
+        CHECK(user_function(call, m));
+    else
+        own_function(call, m->text);
     duet_device *device = call->device;
     device_take(call->rpc, device);
     int code = is_late(m) ? fail(ERR_TIMEOUT, "its caller has given up") : run_function(call, m);

@@ -58,6 +58,8 @@ FUNCTION(layer_new) {
 /* x, x and a constant: a result may be an argument, twice, beside other things. */
 FUNCTION(mirror) {
     duet_tape *t;
+    FAILS(DUET_USAGE, duet_autograd_pass(&t, autograd_context_of(call), NULL, ROWS),
+          "worker 'w0' has created this context");
     int code = duet_autograd_call_pass(&t, call, NULL, ROWS);
     if (code) return code;
     duet_var *x = duet_autograd_arg(t, call, 0);
@@ -173,7 +175,7 @@ static inline void all_bye(struct worker *w) {
 }
 
 /* No worker knows of a context any more, at the latest after a few messages. */
-static void none_left(struct worker *w) {
+static inline void none_left(struct worker *w) {
     for (int r = 0; r < w->n; r++) {
         struct duet_rpc_value left = {.integer = 1};
         for (int i = 0; i < 300 && left.integer; i++) {

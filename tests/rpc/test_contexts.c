@@ -1,59 +1,28 @@
-/* Contexts end everywhere, also where the end comes at a bad time. */
+/* What contexts have to do with a duet_ddp, and with the end of the worker. */
 #include "tests/rpc/matrix.h"
 
-static void pass_of_another(duet_rpc_call *call) {
+/* Its creator's word of the end comes while the function runs: what it calls then would be told of
+ * no end. */
+FUNCTION(late) {
     duet_tape *t;
-    FAILS(DUET_USAGE, duet_autograd_pass(&t, autograd_context_of(call), NULL, ROWS),
-          "worker 'w0' has created this context");
-}
-
-/* As soon as the context notes that it calls w2, its creator's word comes that it has ended. */
-static void *end_it(void *context) {
-    duet_autograd_context *c = context;
-    duet_rpc *rpc = c->rpc;
-    for (int called = 0; !called;) {
-        pthread_mutex_lock(&rpc->lock);
-        called = c->called != 0;
-        pthread_mutex_unlock(&rpc->lock);
-    }
-    end_comes(rpc, 0, c->id);
-    return NULL;
-}
-
-/* The call to w2 takes long to write, so the end comes before it is sent, or behind it. */
-FUNCTION(overtaken) {
-    enum { BYTES = 16 << 20 };
-    duet_tape *t;
-    pthread_t thread;
-    char *bytes = calloc(BYTES, 1);
-    pass_of_another(call);
     GOOD(duet_autograd_call_pass(&t, call, NULL, ROWS));
-    MUST(!pthread_create(&thread, NULL, end_it, autograd_context_of(call)));
-    int code =
-        duet_autograd_sync(t, "w2", "contexts", DUET_ARGS(duet_rpc_bytes(bytes, BYTES)), 0, NULL);
-    pthread_join(thread, NULL);
-    free(bytes);
-    return code;
+    end_comes(duet_rpc_of_call(call), 0, autograd_context_of(call)->id);
+    FAILS(DUET_USAGE, duet_autograd_sync(t, "w2", "late", DUET_NO_ARGS, 0, NULL), "has ended");
+    return DUET_OK;
 }
 
-static const struct duet_rpc_function ends[] = {{"overtaken", overtaken, NULL, NULL},
-                                                {"contexts", contexts, NULL, NULL}};
-
-static void overtake(struct worker *w) {
+static void end_early(struct worker *w) {
+    const struct pass p = w->rank ? (struct pass){0} : begin_pass(w, X);
     if (w->rank) return;
-    for (int i = 0; i < 4; i++) {
-        duet_autograd_context *c;
-        duet_tape *t;
-        GOOD(duet_autograd_context_create(&c, w->rpc));
-        GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
-        GOOD(duet_autograd_sync(t, "w1", "overtaken", DUET_NO_ARGS, 0, NULL));
-        duet_autograd_context_free(c);
-    }
+    GOOD(duet_autograd_sync(p.tape, "w1", "late", DUET_NO_ARGS, 0, NULL));
+    duet_autograd_context_free(p.context);
     none_left(w);
 }
 
-Test(contexts, an_end_never_overtakes_a_call, .timeout = 60) {
-    WORKERS(3, overtake, ends);
+Test(contexts, nothing_is_called_in_one_that_has_ended, .timeout = 60) {
+    static const struct duet_rpc_function ends[] = {{"late", late, NULL, NULL},
+                                                    {"contexts", contexts, NULL, NULL}};
+    WORKERS(3, end_early, ends);
 }
 
 /* ---- parameters with a duet_ddp ---- */

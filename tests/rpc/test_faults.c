@@ -1,10 +1,5 @@
 /* Workers that die, stop, leave early or never come, calls that are late and values too large: each
  * ends in one line that names what is wrong. */
-#include <stddef.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-
-#include "rpc/proof.h"
 #include "tests/rpc/functions.h"
 
 FUNCTION(size) {
@@ -251,50 +246,4 @@ Test(faults, init_names_who_is_missing_or_twice, .timeout = 30) {
         cr_expect_eq(status_of(p[r]), 0);
     cr_expect_lt(duet_time() - began, 15, "init has waited for its timeout");
     refused(0, 1, "no good", 1, "worker name 'no good'");
-}
-
-/* Says something to every socket of this job that listens. Returns how many it reached. */
-static int say_junk_to_all(void) {
-    char line[256], own[64], job[32], name[100];
-    int reached = 0;
-    FILE *sockets = fopen("/proc/net/unix", "r");
-    proof_name(job, sizeof job, getenv("DUET_RPC_SECRET"));
-    snprintf(own, sizeof own, "@duet-rpc-%u-%s-", (unsigned)geteuid(), job);
-    while (sockets && fgets(line, sizeof line, sockets)) {
-        char *at = strstr(line, own), junk[4096] = "let me in";
-        if (!at || sscanf(at + 1, "%99s", name) != 1) continue;
-        struct sockaddr_un to = {.sun_family = AF_UNIX};
-        memcpy(to.sun_path + 1, name, strlen(name));
-        socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-        int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (!connect(s, (struct sockaddr *)&to, bytes)) {
-            ssize_t sent = send(s, junk, sizeof junk, MSG_NOSIGNAL);
-            while (sent > 0 && recv(s, junk, sizeof junk, 0) > 0) /* the hello, and then the end */
-                ;
-            reached++;
-        }
-        close(s);
-    }
-    fclose(sockets);
-    return reached;
-}
-
-static void only_call(struct worker *w) {
-    if (w->rank == 0) GOOD(duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0, NULL));
-    MUST(say_junk_to_all() == 0); /* when all have come, nobody listens any more */
-    GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
-}
-
-/* While a worker waits for the other, somebody knocks who is none. */
-Test(faults, a_stranger_is_cut_off, .timeout = 30) {
-    pid_t p[2];
-    HAVE_COMMON;
-    set_secret();
-    for (int r = 0; r < 2; r++) {
-        p[r] = start_one(r, 2, only_call);
-        while (r == 0 && !say_junk_to_all())
-            usleep(1000);
-    }
-    cr_expect_eq(status_of(p[0]), 0);
-    cr_expect_eq(status_of(p[1]), 0);
 }

@@ -89,9 +89,9 @@ static void draw_call(struct message *m) {
 
 static void lie(struct link *to) {
     static const enum message_kind kinds[] = {
-        MESSAGE_CALL,   MESSAGE_CALL, MESSAGE_CALL,   MESSAGE_CALL,       MESSAGE_CALL,
-        MESSAGE_ANSWER, MESSAGE_HOLD, MESSAGE_HELD,   MESSAGE_DROP,       MESSAGE_PING,
-        MESSAGE_HOLD,   MESSAGE_DROP, MESSAGE_PLACES, MESSAGE_CONTEXT_END};
+        MESSAGE_CALL,   MESSAGE_CALL, MESSAGE_CALL,   MESSAGE_CALL,        MESSAGE_CALL,
+        MESSAGE_ANSWER, MESSAGE_HOLD, MESSAGE_HELD,   MESSAGE_DROP,        MESSAGE_PING,
+        MESSAGE_HOLD,   MESSAGE_DROP, MESSAGE_PLACES, MESSAGE_CONTEXT_END, MESSAGE_LEAVE};
     struct wire_out w = {0};
     struct message m = {.kind = kinds[draw(sizeof kinds / sizeof *kinds)],
                         .code = draw(3) ? 0 : number(),

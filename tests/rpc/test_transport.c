@@ -104,8 +104,23 @@ static void workers(int n, void (*body)(struct worker *w)) {
         cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
 }
 
+/* When all have come nobody listens any more; the door may take its time to shut. */
+static void knock_in_vain(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)job.port),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    for (int i = 0, in = 1; in; i++) {
+        int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        in = !connect(s, (struct sockaddr *)&at, sizeof at);
+        close(s);
+        MUST(i < 1000);
+        usleep(1000);
+    }
+}
+
 static void talk_and_end(struct worker *w) {
     talk(w);
+    knock_in_vain();
     GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
 }
 
