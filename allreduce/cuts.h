@@ -8,7 +8,7 @@
  * which every range has whole or not at all. */
 struct cuts {
     uint64_t *at; /* owned */
-    size_t count, capacity;
+    int count, capacity;
 };
 int cuts_add(struct cuts *cuts, uint64_t offset, uint64_t length); /* ERR_MEMORY */
 void cuts_sort(struct cuts *cuts);                                 /* each place once */

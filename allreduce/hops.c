@@ -10,6 +10,7 @@
 #include "allreduce/cuts.h"
 #include "allreduce/reference.h"
 #include "base/error.h"
+#include "base/grow.h"
 
 _Static_assert((int)HOP_OUTPUT == (int)PLAN_OUTPUT && (int)HOP_SUM == (int)PLAN_BUFFERS,
                "the buffers of a plan come first");
@@ -54,7 +55,7 @@ static struct touched *touched_at(const struct builder *b, struct place p, uint6
     const struct cuts *cuts = &b->cuts[p.buffer];
     size_t first = cuts_find(cuts, p.offset);
     *stretches = cuts_find(cuts, p.offset + count) - first;
-    return b->touched[p.buffer] + (size_t)p.rank * cuts->count + first;
+    return b->touched[p.buffer] + (size_t)p.rank * (size_t)cuts->count + first;
 }
 
 static int hop_of_read(const struct builder *b, struct place from, uint64_t count, int hop) {
@@ -102,13 +103,7 @@ static int append(struct hops *h, const struct hop_move *move) {
     if (h->move_count == HOPS_MOST_MOVES)
         return fail(ERR_USAGE, "hops: more than %d moves: give fewer bytes or ranks",
                     HOPS_MOST_MOVES);
-    if (h->move_count == h->move_capacity) {
-        int capacity = h->move_capacity ? 2 * h->move_capacity : 64;
-        struct hop_move *moves = realloc(h->moves, (size_t)capacity * sizeof *moves);
-        if (!moves) return fail(ERR_MEMORY, "hops: no host memory for %d moves", capacity);
-        h->moves = moves;
-        h->move_capacity = capacity;
-    }
+    CHECK(list_grow("hops", &h->moves, h->move_count, &h->move_capacity, sizeof *move));
     h->moves[h->move_count++] = *move;
     return OK;
 }
@@ -245,7 +240,7 @@ static int builder_init(struct builder *b) {
     b->poster = calloc((size_t)b->n, sizeof *b->poster);
     for (int k = 0; k < BUFFERS; k++) {
         cuts_sort(&b->cuts[k]);
-        b->touched[k] = calloc((size_t)b->n * b->cuts[k].count + 1, sizeof *b->touched[k]);
+        b->touched[k] = calloc((size_t)b->n * (size_t)b->cuts[k].count + 1, sizeof *b->touched[k]);
     }
     for (int k = 0; k < BUFFERS; k++)
         if (!b->poster || !b->touched[k])

@@ -6,17 +6,12 @@
 
 #include "allreduce/cuts.h"
 #include "base/error.h"
+#include "base/grow.h"
 
 /* ---- cuts ---- */
 
 static int add_place(struct cuts *cuts, uint64_t place) {
-    if (cuts->count == cuts->capacity) {
-        size_t capacity = cuts->capacity ? 2 * cuts->capacity : 64;
-        uint64_t *at = realloc(cuts->at, capacity * sizeof *at);
-        if (!at) return fail(ERR_MEMORY, "hops: no host memory for %zu cuts: free some", capacity);
-        cuts->at = at;
-        cuts->capacity = capacity;
-    }
+    CHECK(list_grow("hops", &cuts->at, cuts->count, &cuts->capacity, sizeof place));
     cuts->at[cuts->count++] = place;
     return OK;
 }
@@ -32,15 +27,15 @@ static int compare_places(const void *left, const void *right) {
 }
 
 void cuts_sort(struct cuts *cuts) {
-    size_t kept = 0;
-    if (cuts->count) qsort(cuts->at, cuts->count, sizeof *cuts->at, compare_places);
-    for (size_t i = 0; i < cuts->count; i++)
+    int kept = 0;
+    if (cuts->count) qsort(cuts->at, (size_t)cuts->count, sizeof *cuts->at, compare_places);
+    for (int i = 0; i < cuts->count; i++)
         if (kept == 0 || cuts->at[i] != cuts->at[kept - 1]) cuts->at[kept++] = cuts->at[i];
     cuts->count = kept;
 }
 
 size_t cuts_find(const struct cuts *cuts, uint64_t place) {
-    size_t low = 0, high = cuts->count;
+    size_t low = 0, high = (size_t)cuts->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (cuts->at[middle] < place)
@@ -106,10 +101,10 @@ static int cut_chunks(struct hops *hops, struct cuts *cuts) {
         if (m->to_buffer == hops->result) CHECK(cuts_add(cuts, m->to_offset, m->count));
     }
     cuts_sort(cuts);
-    hops->chunk_count = (int)cuts->count - 1;
-    hops->chunks = calloc(cuts->count, sizeof *hops->chunks);
+    hops->chunk_count = cuts->count - 1;
+    hops->chunks = calloc((size_t)cuts->count, sizeof *hops->chunks);
     if (!hops->chunks)
-        return fail(ERR_MEMORY, "hops: no host memory for %zu chunks: free some", cuts->count);
+        return fail(ERR_MEMORY, "hops: no host memory for %d chunks: free some", cuts->count);
     for (int c = 0; c < hops->chunk_count; c++)
         hops->chunks[c] = (struct hop_chunk){cuts->at[c], cuts->at[c + 1] - cuts->at[c]};
     return OK;

@@ -5,12 +5,14 @@
 
 #include "allreduce/hops.h"
 #include "base/error.h"
+#include "base/grow.h"
 
 /* One buffer of one rank in runs of elements that hold the same terms. Run i begins at at[i] and
  * ends where the next one begins; the last one, without terms, has no end. */
 struct runs {
     uint64_t *at, *terms; /* owned */
-    size_t count, capacity;
+    size_t count;
+    int room;
 };
 
 struct hops_state {
@@ -22,14 +24,9 @@ struct hops_state {
 /* ---- runs ---- */
 
 static int grow(struct runs *r) {
-    size_t capacity = r->capacity ? 2 * r->capacity : 8;
-    uint64_t *at = realloc(r->at, capacity * sizeof *at);
-    if (at) r->at = at;
-    uint64_t *terms = realloc(r->terms, capacity * sizeof *terms);
-    if (terms) r->terms = terms;
-    if (!at || !terms) return fail(ERR_MEMORY, "hops: no host memory for %zu runs", capacity);
-    r->capacity = capacity;
-    return OK;
+    int room = r->room;
+    CHECK(list_grow("hops", &r->at, (int)r->count, &room, sizeof *r->at));
+    return list_grow("hops", &r->terms, (int)r->count, &r->room, sizeof *r->terms);
 }
 
 /* The run that holds the element at `place`. */
@@ -50,7 +47,7 @@ static int cut(struct runs *r, uint64_t place, size_t *index) {
     size_t i = run_of(r, place);
     *index = i;
     if (r->at[i] == place) return OK;
-    if (r->count == r->capacity) CHECK(grow(r));
+    CHECK(grow(r));
     *index = ++i;
     memmove(r->at + i + 1, r->at + i, (r->count - i) * sizeof *r->at);
     memmove(r->terms + i + 1, r->terms + i, (r->count - i) * sizeof *r->terms);

@@ -1,9 +1,8 @@
 /* Cutting ranges, making steps and appending them: see steps.h. */
 #include "allreduce/plans/steps.h"
 
-#include <stdlib.h>
-
 #include "base/error.h"
+#include "base/grow.h"
 
 /* ---- ranges ---- */
 
@@ -89,19 +88,10 @@ void post(struct plan_step *step, uint64_t ranks, enum plan_flag kind, size_t ep
     step->post_epoch = (uint32_t)epoch;
 }
 
-static int grow(struct plan *plan) {
-    int capacity = plan->step_capacity ? 2 * plan->step_capacity : 16;
-    struct plan_step *steps = realloc(plan->steps, (size_t)capacity * sizeof *steps);
-    if (!steps)
-        return fail(ERR_MEMORY, "allreduce plan: no host memory for %d steps: use larger slices",
-                    capacity);
-    plan->steps = steps;
-    plan->step_capacity = capacity;
-    return OK;
-}
-
 void add_step(struct plan *plan, struct plan_step step) {
-    if (!plan->error && plan->step_count == plan->step_capacity) plan->error = grow(plan);
+    if (!plan->error)
+        plan->error = list_grow("allreduce plan", &plan->steps, plan->step_count,
+                                &plan->step_capacity, sizeof step);
     if (!plan->error) plan->steps[plan->step_count++] = step;
 }
 

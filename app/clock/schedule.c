@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/grow.h"
 
 enum { MOST_OBJECTS = 16 }; /* of collectives, on each rank */
 
@@ -44,13 +45,8 @@ static struct program *own(struct schedule *s, int rank) {
 }
 
 static struct scheduled *append(struct schedule *s, struct program *p, const struct scheduled *e) {
-    if (p->count == p->capacity) {
-        int more = p->capacity ? 2 * p->capacity : 256;
-        struct scheduled *larger = realloc(p->list, (size_t)more * sizeof *larger);
-        if (!larger) return s->failed = 1, NULL;
-        p->list = larger;
-        p->capacity = more;
-    }
+    if (list_grow("schedule", &p->list, p->count, &p->capacity, sizeof *e))
+        return s->failed = 1, NULL;
     p->list[p->count] = *e;
     if (p->open >= 0) { /* a part is of its group's phase */
         p->list[p->open].parts++;

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/grow.h"
+
 static void advance(struct transfers *t, int64_t now) {
     for (int i = 0; i < t->count; i++)
         t->list[i].bytes -= t->list[i].rate * (double)(now - t->since);
@@ -25,20 +27,14 @@ void transfers_share(struct transfers *t, int64_t now) {
 }
 
 static int grow(struct transfers *t) {
-    int more = t->room ? 2 * t->room : 16;
-    struct transfer *list = realloc(t->list, (size_t)more * sizeof *list);
-    if (list) t->list = list;
-    const struct net_way **way = realloc(t->way, (size_t)more * sizeof *way);
-    if (way) t->way = way;
-    double *rate = realloc(t->rate, (size_t)more * sizeof *rate);
-    if (rate) t->rate = rate;
-    if (!list || !way || !rate) return 0;
-    t->room = more;
-    return 1;
+    int ways = t->room, rates = t->room;
+    return !list_grow("clock", &t->way, t->count, &ways, sizeof *t->way) &&
+           !list_grow("clock", &t->rate, t->count, &rates, sizeof *t->rate) &&
+           !list_grow("clock", &t->list, t->count, &t->room, sizeof *t->list);
 }
 
 int transfers_begin(struct transfers *t, int64_t now, const struct transfer *one) {
-    if (t->count == t->room && !grow(t)) return 0;
+    if (!grow(t)) return 0;
     advance(t, now);
     t->list[t->count] = *one;
     t->list[t->count].rate = 0;
