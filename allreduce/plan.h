@@ -39,7 +39,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/limits.h"
+#include "base/fold.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -220,6 +220,11 @@ void plan_free(struct plan *plan); /* NULL and zeroed are fine */
  * elements of rank 0 go to all. The scale of a call plays no part. */
 int plan_build_all_gather(struct plan *plan, int n, int rank, size_t blocks, size_t block);
 int plan_build_broadcast(struct plan *plan, int n, int rank, size_t count);
+
+/* The order in which ring or tree adds element `at` of `count` over n >= 2 ranks: *piece is from
+ * there to where the order may be another. ERR_FAILED: of another algorithm. */
+int plan_order(enum allreduce_algorithm algorithm, int n, size_t count, size_t at,
+               struct sum_piece *piece);
 
 /* The other ranks whose memory a step of `rank` loads from, and stores to: sets of ranks. What a
  * step moves over links is `length` floats for each of them. */

@@ -97,6 +97,39 @@ void bucket_plan_reverse(struct bucket_plan *plan) {
         plan->bucket_of[plan->order[i]] = buckets - 1 - plan->bucket_of[plan->order[i]];
 }
 
+int buckets_of(struct bucket_plan *plan, const struct param_set *params, const int *order,
+               int find_unused, const uint64_t limits[2]) {
+    const uint64_t no_limit = BUCKET_NO_LIMIT;
+    size_t room = (size_t)params->count + 1;
+    uint64_t *bytes = malloc(room * sizeof *bytes);
+    int code = OK, *first = malloc(room * sizeof *first);
+    if (!bytes || !first)
+        CHECK_GOTO(fail(ERR_MEMORY, "ddp: sizes of %d parameters: the host is out of memory",
+                        params->count),
+                   code, done);
+    for (int i = 0, at = 0; i < params->count; i++) {
+        bytes[i] = params->param[i].count * sizeof(float);
+        if (param_trains(&params->param[i]))
+            first[find_unused ? at++ : params->trained - 1 - at++] = i;
+    }
+    bucket_plan_free(plan);
+    int cut = order || find_unused;
+    CHECK_GOTO(bucket_plan_init(plan, bytes, params->count, order ? order : first, params->trained,
+                                cut ? limits : &no_limit, cut ? 2 : 1),
+               code, done);
+    if (find_unused) bucket_plan_reverse(plan);
+    for (int i = 0; i < params->count && !code; i++)
+        if (param_trains(&params->param[i]) != (plan->bucket_of[i] >= 0))
+            code = fail(ERR_FAILED,
+                        "buckets: parameter %d: an order has all that are trained, and "
+                        "no other",
+                        i);
+done:
+    free(bytes);
+    free(first);
+    return code;
+}
+
 void bucket_plan_free(struct bucket_plan *plan) {
     free(plan->order);
     free(plan->bucket_of);

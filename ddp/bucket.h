@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "nn/param.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -51,6 +53,15 @@ int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]);
  * `order` names one twice. ERR_MEMORY: the host's. */
 int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, int params, const int *order,
                      int count, const uint64_t *limits, int limit_count);
+
+/* The buckets of these parameters, in place of those that *plan had. order[trained]: in which their
+ * gradients become ready; NULL: nobody knows yet. Then there is one bucket, in the order in which
+ * the arena is laid out at first: the last parameter comes first. With find_unused, and order NULL,
+ * a step need not show the order of any other, so the buckets are cut at once and stay: the
+ * parameters are walked as they were registered, and what was registered last is reduced first. */
+int buckets_of(struct bucket_plan *plan, const struct param_set *params, const int *order,
+               int find_unused, const uint64_t limits[2]);
+
 /* Turns the order and the list of buckets around: what was walked last comes first. */
 void bucket_plan_reverse(struct bucket_plan *plan);
 void bucket_plan_free(struct bucket_plan *plan); /* zeroed is fine; it owns no gradients */

@@ -45,59 +45,29 @@ int ddp_ended(struct duet_ddp *ddp, int code) {
 
 /* ---- buckets ---- */
 
-static int plan_buckets(struct duet_ddp *ddp, const int *order, const uint64_t *limits,
-                        int limit_count) {
-    const struct param_set *params = ddp->params;
-    uint64_t *bytes = malloc((size_t)params->count * sizeof *bytes);
-    if (!bytes)
-        return fail(ERR_MEMORY, "ddp: sizes of %d parameters: the host is out of memory",
-                    params->count);
-    for (int i = 0; i < params->count; i++)
-        bytes[i] = params->param[i].count * sizeof(float);
-    bucket_plan_free(&ddp->plan);
-    int code = bucket_plan_init(&ddp->plan, bytes, params->count, order, params->trained, limits,
-                                limit_count);
-    free(bytes);
-    return code;
-}
-
 int ddp_make_events(struct duet_ddp *ddp) {
     for (; ddp->events < ddp->plan.bucket_count; ddp->events++)
         CHECK(event_create(ddp->device, &ddp->ready[ddp->events]));
     return OK;
 }
 
-/* One bucket with everything, in the order in which the gradient arena is laid out at first: the
- * last parameter comes first. With find_unused a step need not show the order of any other, so
- * the buckets are cut at once and stay: the parameters are walked as they were registered, and what
- * was registered last is reduced first. */
-int ddp_plan_first_step(struct duet_ddp *ddp) {
-    uint64_t no_limit = BUCKET_NO_LIMIT;
-    const struct param_set *params = ddp->params;
-    for (int i = 0, at = 0; i < params->count; i++)
-        if (param_trains(&params->param[i]))
-            ddp->ready_order[ddp->config.find_unused ? at++ : params->trained - 1 - at++] = i;
-    if (ddp->config.find_unused) {
-        CHECK(plan_buckets(ddp, ddp->ready_order, ddp->limits, 2));
-        bucket_plan_reverse(&ddp->plan);
-        return OK;
-    }
-    return plan_buckets(ddp, ddp->ready_order, &no_limit, 1);
+/* The buckets for good: the gradients move to the order in which they become ready. */
+int ddp_plan_in_order(struct duet_ddp *ddp, const int *order) {
+    CHECK(buckets_of(&ddp->plan, ddp->params, order, 0, ddp->limits));
+    CHECK(ddp_make_events(ddp));
+    CHECK(param_set_relayout_grads(ddp->params, ddp->plan.order));
+    ddp->rebuilt = 1;
+    return OK;
 }
 
 /* Rank 0's ready order becomes everybody's. The sync comes first, for two reasons: the gradients
  * are about to get other addresses; and a rank that may wait outside of its streams, as the
  * broadcast does, must have nothing left in them that a peer needs. */
 static int rebuild(struct duet_ddp *ddp) {
-    struct param_set *params = ddp->params;
     CHECK(stream_sync(device_compute(ddp->device)));
     CHECK(group_announce(ddp->group, "DDP: order of buckets"));
-    CHECK(ddp_broadcast_order(ddp->comm, ddp->ready_order, params->trained));
-    CHECK(plan_buckets(ddp, ddp->ready_order, ddp->limits, 2));
-    CHECK(ddp_make_events(ddp));
-    CHECK(param_set_relayout_grads(params, ddp->plan.order));
-    ddp->rebuilt = 1;
-    return OK;
+    CHECK(ddp_broadcast_order(ddp->comm, ddp->ready_order, ddp->params->trained));
+    return ddp_plan_in_order(ddp, ddp->ready_order);
 }
 
 /* A bucket in the gradient arena, where its parameters lie one behind the other, each padded with
@@ -320,6 +290,13 @@ int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step) {
 
 const struct bucket_plan *ddp_buckets(const struct duet_ddp *ddp) {
     return &ddp->plan;
+}
+
+const int *ddp_ready_order(const struct duet_ddp *ddp) {
+    if (ddp->config.find_unused) return NULL;
+    return ddp->rebuilt                                ? ddp->plan.order
+           : ddp->ready_count == ddp->plan.param_count ? ddp->ready_order
+                                                       : NULL;
 }
 
 enum allreduce_algorithm ddp_algorithm(const struct duet_ddp *ddp, size_t count, char *text,

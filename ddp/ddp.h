@@ -76,7 +76,9 @@ struct ddp_config {
     enum duet_join join;
     int own_buffers;       /* 1: rank 0's buffers are not broadcast before each forward */
     int buffers_each_pass; /* 1: they are also where the pass before has only accumulated */
-    int no_overlap; /* 1: no allreduce before backward has ended, to see what the overlap gains */
+    const int *order; /* [trained] the order in which the gradients become ready, where it is known
+                         before the first step; read by ddp_init, alike on all ranks. NULL: not */
+    int no_overlap;   /* 1: no allreduce before backward has ended, to see what the overlap gains */
 };
 /* Sizes not given, auto within the fold order, summed, overlapped. */
 struct ddp_config ddp_config_default(void);
@@ -135,6 +137,10 @@ int ddp_found_unused(const struct duet_ddp *ddp);
 
 /* The buckets in force. Owned by the ddp; valid until the next begin. */
 const struct bucket_plan *ddp_buckets(const struct duet_ddp *ddp);
+
+/* The order [trained] of config.order, behind a step on rank 0; NULL: the buckets never follow it.
+ * Owned by the ddp; valid until the next begin. */
+const int *ddp_ready_order(const struct duet_ddp *ddp);
 
 /* The algorithm that a bucket of `count` elements takes; `text` becomes one line that says why. */
 enum allreduce_algorithm ddp_algorithm(const struct duet_ddp *ddp, size_t count, char *text,

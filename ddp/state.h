@@ -54,9 +54,11 @@ struct duet_ddp {
 /* Every public function and every hook ends with it: a failure becomes that of the job. */
 int ddp_ended(struct duet_ddp *ddp, int code);
 
-/* The buckets of the first step, and an event for each bucket. */
-int ddp_plan_first_step(struct duet_ddp *ddp);
+/* An event for each bucket. */
 int ddp_make_events(struct duet_ddp *ddp);
+
+/* The buckets behind the first step, cut from this order. It enqueues zeros into the gradients. */
+int ddp_plan_in_order(struct duet_ddp *ddp, const int *order);
 
 /* The ends of a step: counters set back, and buckets rebuilt in the second step; and the wait for
  * the last allreduce. Between the two ddp_gradient_ready counts each gradient. */

@@ -16,14 +16,15 @@ extern "C" {
 enum { DP_TIMEOUT_S = 300 };
 
 struct dp_config {
-    int devices;                  /* W */
-    struct device *const *device; /* borrowed; device[0] leads; DP uses their compute streams */
-    duet_params *const *params;   /* [W], borrowed: those of device 0 count */
-    int output_device;            /* PyTorch's: outputs are gathered there; 0 .. W-1 */
-    int sharded_reduce;           /* 1: device d adds up shard d of the gradients (shards.h) */
-    void *context;                /* of the parts */
-    double timeout_s;             /* for a replica to come back; 0: DP_TIMEOUT_S */
-    int spans;                    /* 1: the waits of device 0's thread are logged */
+    int devices;                   /* W */
+    struct device *const *device;  /* borrowed; device[0] leads; DP uses their compute streams */
+    duet_params *const *params;    /* [W], borrowed: those of device 0 count */
+    int output_device;             /* PyTorch's: outputs are gathered there; 0 .. W-1 */
+    int sharded_reduce;            /* 1: device d adds up shard d of the gradients (shards.h) */
+    const struct sum_pieces *sums; /* borrowed: as in struct reduce_plan */
+    void *context;                 /* of the parts */
+    double timeout_s;              /* for a replica to come back; 0: DP_TIMEOUT_S */
+    int spans;                     /* 1: the waits of device 0's thread are logged */
 };
 
 struct dp {

@@ -30,7 +30,7 @@ static int find_groups(struct dp *dp) {
     return coalesce_params(set, 0, COALESCE_BYTES, dp->groups, &dp->group_count);
 }
 
-static int init_reduce(struct dp *dp) {
+static int init_reduce(struct dp *dp, const struct sum_pieces *sums) {
     float *grads[MAX_DEVICES];
     size_t most = 0;
     for (int r = 0; r < dp->count; r++)
@@ -39,8 +39,8 @@ static int init_reduce(struct dp *dp) {
         if (most < dp->grad_groups[g].count) most = dp->grad_groups[g].count;
     if (dp->sharded)
         return sharded_reduce_init(&dp->shards, &dp->group, grads, dp->grad_groups,
-                                   dp->grad_group_count);
-    return reduce_plan_init(&dp->reduce, &dp->group, 0, grads, most);
+                                   dp->grad_group_count, sums);
+    return reduce_plan_init(&dp->reduce, &dp->group, 0, grads, most, sums);
 }
 
 static int build(struct dp *dp, const struct dp_config *c) {
@@ -49,7 +49,7 @@ static int build(struct dp *dp, const struct dp_config *c) {
         CHECK(device_group_ready(&dp->group, r)); /* new parameters have enqueued zeros */
     dp->params[0]->in_use = 1;
     CHECK(find_groups(dp));
-    CHECK(init_reduce(dp));
+    CHECK(init_reduce(dp, c->sums));
     return workers_init(&dp->workers, c->devices, c->timeout_s > 0 ? c->timeout_s : DP_TIMEOUT_S);
 }
 

@@ -15,9 +15,11 @@ void recorded_init(struct recorded *r, struct device *device, const duet_tape *t
     r->on = wanted && device_can_record(device) && !device_config(device)->spans;
 }
 
-/* Both versions only grow, so their sum changes whenever one of them does. */
+/* The versions only grow, so their sum changes whenever one of them does. */
 static uint64_t version_now(const struct recorded *r) {
-    return tape_arena_version(r->tape) + (r->params ? r->params->layout_version : 0);
+    const struct sum_pieces *sums = r->params ? r->params->sums : NULL;
+    return tape_arena_version(r->tape) + (r->params ? r->params->layout_version : 0) +
+           (sums ? sums->version : 0);
 }
 
 static void drop(struct recorded_step *step) {

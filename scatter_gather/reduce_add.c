@@ -3,12 +3,13 @@
  *
  *     n = 4:   (g0 + g2) + (g1 + g3)          n = 5:   ((g0 + g3) + g2) + (g1 + g4)
  *
- * A single device folds the same n segments in the same order, so both train the same bits.
+ * or in the order of an allreduce (struct reduce_plan). A single device adds the same n segments in
+ * the same order, so both train the same bits.
  *
  * The sum of an element needs nothing but the n values of that element, so it is made tile by
- * tile: a few hundred elements of one device are loaded, those of the next are added as
- * fold_schedule says, and only the result is written. Each of the n arenas is read once, and no
- * whole array of partial sums ever exists.
+ * tile: a few hundred elements of one device are loaded, those of others are added to them, and
+ * only the result is written. Each of the n arenas is read once, and no whole array of partial sums
+ * ever exists.
  *
  * The root reads the others' memory while it adds (remote loads, charged r -> root). It may
  * overwrite its own arena in place, because a tile of it is read before it is written, and
@@ -22,17 +23,17 @@
 #include "device/scheduled.h"
 #include "scatter_gather/reduce_executor.h"
 
-enum { TILE = 512 }; /* elements: 2 KiB a buffer */
+enum { TILE = 256 }; /* elements: 1 KiB for each device */
 
 int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, int root,
-                     float *const *arenas, size_t most) {
+                     float *const *arenas, size_t most, const struct sum_pieces *sums) {
     memset(plan, 0, sizeof *plan);
+    plan->sums = sums;
     plan->group = group;
     plan->root = root;
     plan->most = most;
     for (int r = 0; r < group->count; r++)
         plan->arena[r] = arenas[r];
-    plan->step_count = fold_schedule(group->count, plan->steps, &plan->buffers);
     int cuda = device_config(group->device[0])->kind == DEVICE_CUDA;
     plan->executor = cuda ? cuda_reduce_executor : &host_reduce_executor;
     int code = plan->executor->open ? plan->executor->open(plan) : OK;
@@ -57,51 +58,61 @@ static void add_tile(float *restrict to, const float *restrict from, size_t m) {
             to[i] += from[i];
 }
 
-void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count) {
-    float tile[FOLD_MAX_BUFFERS][TILE];
-    for (size_t done = 0; done < count; done += TILE) {
-        size_t m = count - done < TILE ? count - done : TILE;
-        for (int s = 0; s < plan->step_count; s++) {
-            const struct fold_step *step = &plan->steps[s];
-            float *to = tile[step->to];
-            if (step->add) {
-                add_tile(to, tile[step->from], m);
-            } else {
-                memcpy(to, plan->arena[step->term] + first + done, m * sizeof(float));
-            }
+void reduce_add_piece(const struct reduce_plan *plan, const struct sum_piece *piece) {
+    const float *term[MAX_DEVICES]; /* where each is: in its arena, or in a tile with its sum */
+    float tile[MAX_DEVICES][TILE];
+    for (size_t done = 0; done < piece->count; done += TILE) {
+        size_t m = piece->count - done < TILE ? piece->count - done : TILE;
+        for (int r = 0; r < piece->order.n; r++)
+            term[r] = plan->arena[r] + piece->first + done;
+        for (int k = 0; k < piece->order.n - 1; k++) {
+            const struct addition *add = &piece->order.add[k];
+            float *to = tile[add->to];
+            if (term[add->to] != to) term[add->to] = memcpy(to, term[add->to], m * sizeof(float));
+            add_tile(to, term[add->from], m);
         }
-        memcpy(plan->arena[plan->root] + first + done, tile[0], m * sizeof(float));
+        memcpy(plan->arena[plan->root] + piece->first + done, term[0], m * sizeof(float));
     }
 }
 
 struct reduce_call {
     const struct reduce_plan *plan;
-    struct param_range range;
+    struct sum_piece piece;
 };
 
-/* Adds one range. The root's stream calls it when its turn comes. */
+/* Adds one piece. The root's stream calls it when its turn comes. */
 static int reduce_step(void *args) {
     const struct reduce_call *call = args;
     struct device_group *group = call->plan->group;
     struct device *root = group->device[call->plan->root];
-    if (!device_is_dry(root)) reduce_add_range(call->plan, call->range.first, call->range.count);
+    const size_t count = call->piece.count;
+    if (!device_is_dry(root)) reduce_add_piece(call->plan, &call->piece);
     for (int r = 0; r < group->count; r++)
         if (group->device[r] != root) {
             int from = device_index(group->device[r]), to = device_index(root);
-            traffic_add(device_traffic_mutable(root), from, to, call->range.count * sizeof(float));
-            scheduled_move(root, from, to, call->range.count * sizeof(float), 0);
+            traffic_add(device_traffic_mutable(root), from, to, count * sizeof(float));
+            scheduled_move(root, from, to, count * sizeof(float), 0);
         }
     return OK;
 }
 
-static int host_add(const struct reduce_plan *plan, struct param_range range) {
-    struct reduce_call call = {plan, range};
-    uint64_t bytes = (uint64_t)(plan->group->count - 1) * range.count * sizeof(float);
+static int host_add(const struct reduce_plan *plan, const struct sum_piece *piece) {
+    struct reduce_call call = {plan, *piece};
+    uint64_t bytes = (uint64_t)(plan->group->count - 1) * piece->count * sizeof(float);
     return stream_call_host(device_compute(plan->group->device[plan->root]), "reduce add", bytes,
                             reduce_step, &call, sizeof call);
 }
 
 const struct reduce_executor host_reduce_executor = {.add = host_add};
+
+static int add_pieces(const struct reduce_plan *plan, struct param_range range) {
+    struct sum_piece piece = {range.first, range.count, fold_order(plan->group->count)};
+    if (!plan->sums) return plan->executor->add(plan, &piece);
+    for (int i = 0; i < plan->sums->count; i++)
+        if (sum_piece_in(&plan->sums->piece[i], range.first, range.count, &piece))
+            CHECK(plan->executor->add(plan, &piece));
+    return OK;
+}
 
 int reduce_add_one(const struct reduce_plan *plan, struct param_range range) {
     if (range.count > plan->most)
@@ -114,7 +125,7 @@ int reduce_add_one(const struct reduce_plan *plan, struct param_range range) {
     ends.destinations = (uint64_t)1 << device_index(plan->group->device[plan->root]);
     struct stream *stream = device_compute(plan->group->device[plan->root]);
     stream_set_ends(stream, &ends);
-    int code = plan->executor->add(plan, range);
+    int code = add_pieces(plan, range);
     stream_set_ends(stream, NULL);
     return code;
 }

@@ -17,9 +17,9 @@ struct reduce_executor {
      * a failure. NULL: nothing to prepare. */
     int (*open)(struct reduce_plan *plan);
 
-    /* Enqueues one range on the root's compute stream, and charges what crosses devices:
-     * range.count floats for each r -> root. Called with range.count > 0, n > 1. */
-    int (*add)(const struct reduce_plan *plan, struct param_range range);
+    /* Enqueues one piece on the root's compute stream, and charges what crosses devices:
+     * piece->count floats for each r -> root. Called with count > 0, n > 1. */
+    int (*add)(const struct reduce_plan *plan, const struct sum_piece *piece);
 };
 
 extern const struct reduce_executor host_reduce_executor;

@@ -4,7 +4,7 @@
  *     scatter                lead -> all   rows of a tensor, sizes[r] of them to device r
  *     gather                 all -> lead   the way back
  *     broadcast_coalesced    lead -> all   the same values to each, in groups of 10 MiB
- *     reduce_add_coalesced   all -> 0      the sum in fold order (base/fold.h)
+ *     reduce_add_coalesced   all -> 0      the sum in fold order (base/fold.h), or in another
  *
  * A step scatters the batch, its labels and dL/dy, gathers the outputs, broadcasts the
  * parameters and reduces the gradients. shards.h has the reduce in which every device adds up a
@@ -53,34 +53,37 @@ struct reduce_plan {
     int root;                   /* the device that adds, on its compute stream */
     float *arena[MAX_DEVICES];  /* of each device, borrowed; arena[root] takes the sum */
 
-    struct fold_step steps[2 * MAX_DEVICES]; /* the fold of one tile, depth first */
-    int step_count, buffers;
+    /* Orders of summing, in elements of the arenas, read as a call is enqueued; borrowed. NULL: the
+     * fold order. */
+    const struct sum_pieces *sums;
 
     const struct reduce_executor *executor; /* reduce_executor.h: by the kind of the devices */
     size_t most; /* elements of the largest range that may be asked for */
-    float
-        *staging[MAX_DEVICES]; /* [r]: `most` elements on the root's GPU, which cannot read GPU r */
+    /* [r]: `most` elements on the root's GPU, which cannot read GPU r, or adds there in an order
+     * of `sums` */
+    float *staging[MAX_DEVICES];
 };
 
-/* Makes a plan for ranges of up to `most` elements. Allocates staging (MEM_COMM on the root) only
- * where GPUs do not reach each other. On failure the plan is zeroed. */
+/* Makes a plan for ranges of up to `most` elements; sums: as above. Allocates staging (MEM_COMM on
+ * the root) only where GPUs do not reach each other, or with sums. On failure the plan is
+ * zeroed. */
 int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, int root,
-                     float *const *arenas, size_t most);
+                     float *const *arenas, size_t most, const struct sum_pieces *sums);
 
 /* A zeroed plan is fine. The stream must be done with the plan. */
 void reduce_plan_free(struct reduce_plan *plan);
 
-/* arena[root] = the sum of all arenas in fold order, range by range. The other arenas are only
- * read. The root must be the leading device. ERR_FAILED: a range is larger than `most`. */
+/* arena[root] = the sum of all arenas in the order of the plan, range by range. The other arenas
+ * are only read. The root must be the leading device. ERR_FAILED: a range is larger than `most`. */
 int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups,
                          int group_count);
 
 /* Enqueues one range on the root's compute stream, without any event. */
 int reduce_add_one(const struct reduce_plan *plan, struct param_range range);
 
-/* The arithmetic of one range alone, without streams and devices: at once, on the calling thread,
- * arena[root][first .. first + count) = the sum of all arenas there. */
-void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count);
+/* The arithmetic of one piece alone, without streams and devices: at once, on the calling thread,
+ * arena[root] = the sum of all arenas there. */
+void reduce_add_piece(const struct reduce_plan *plan, const struct sum_piece *piece);
 
 #ifdef __cplusplus
 }

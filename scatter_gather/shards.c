@@ -28,7 +28,8 @@ static size_t largest_shard(const struct sharded_reduce *s, int d) {
 }
 
 int sharded_reduce_init(struct sharded_reduce *s, struct device_group *group, float *const *arenas,
-                        const struct param_range *ranges, int range_count) {
+                        const struct param_range *ranges, int range_count,
+                        const struct sum_pieces *sums) {
     int code = OK;
     memset(s, 0, sizeof *s);
     s->group = group;
@@ -40,7 +41,7 @@ int sharded_reduce_init(struct sharded_reduce *s, struct device_group *group, fl
     for (int d = 0; d < group->count; d++) {
         size_t most = largest_shard(s, d);
         if (!most) continue;
-        CHECK_GOTO(reduce_plan_init(&s->plan[d], group, d, arenas, most), code, failed);
+        CHECK_GOTO(reduce_plan_init(&s->plan[d], group, d, arenas, most, sums), code, failed);
         CHECK_GOTO(event_create(group->device[d], &s->summed[d]), code, failed);
     }
     return OK;

@@ -44,9 +44,10 @@ struct sharded_reduce {
 struct param_range shard_of(struct param_range range, int n, int d);
 
 /* Makes the plans of all devices; on a failure everything is freed. The ranges and arenas must stay
- * as long as the group. */
+ * as long as the group; sums: as in struct reduce_plan. */
 int sharded_reduce_init(struct sharded_reduce *s, struct device_group *group, float *const *arenas,
-                        const struct param_range *ranges, int range_count);
+                        const struct param_range *ranges, int range_count,
+                        const struct sum_pieces *sums);
 /* The streams must be done with it. Zeroed is fine. */
 void sharded_reduce_free(struct sharded_reduce *s);
 

@@ -119,7 +119,7 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
 static int profile(const struct run_config *config, struct ways *ways, int width,
                    struct atomic_file *max_batch, struct job_result *result) {
     struct run_config base = *config;
-    base.spans = base.unremarked = 1;
+    base.spans = base.unremarked = base.fold_elsewhere = 1;
     base.evaluate = 0;
     base.stoppable = run_writes_results(config);
     if (!base.steps) base.steps = DEFAULT_STEPS;

@@ -83,7 +83,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     config.stoppable = 1;
     CHECK_GOTO(record_new(&record), code, done);
     describe(&config);
-    code = job_run(&config, NULL, 0, record, &result);
+    code = job_run(&config, record, &result);
     if (code && !result.unwritten && !result.stopped) goto done;
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
     warn_of_run(NULL, record);

@@ -1,12 +1,11 @@
 /* Jobs: see job.h. The launcher writes a memfd that every rank reads:
  *
- *     [struct run_config][uint64_t count][count floats: the initial parameters; count may be 0]
- *     [where --model is a file: its path, a zero byte, its text]
+ *     [struct run_config][where --model is a file: its path, a zero byte, its text]
  *
  * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes to a second
  * memfd how the run went:
  *
- *     [struct job_head][its `floats`: parameters and gradients for lock step][the record, as JSON]
+ *     [struct job_head][its `floats`: gradients for lock step][the record, as JSON]
  *
  * For --trace each rank appends its spans to a third one, as structs. */
 #include "train/job.h"
@@ -131,10 +130,8 @@ static int say_stopped(const struct run_record *record, int signal) {
                 done, done == 1 ? "" : "s");
 }
 
-int job_run(const struct run_config *config, const float *initial, size_t initial_count,
-            struct run_record *record, struct job_result *result) {
+int job_run(const struct run_config *config, struct run_record *record, struct job_result *result) {
     int code = OK, fds[JOB_FDS] = {-1, -1, -1}, fd_count = JOB_FILES;
-    uint64_t count = initial ? initial_count : 0;
     struct run_config stamped = *config;
     stamped.started_ns = now_ns();
     memset(result, 0, sizeof *result);
@@ -148,8 +145,6 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     if (fcntl(fds[JOB_SPANS], F_SETFL, O_APPEND))
         CHECK_GOTO(fail_system(errno, "job: spans: fcntl"), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &stamped, sizeof stamped), code, done);
-    CHECK_GOTO(write_all(fds[JOB_CONFIG], &count, sizeof count), code, done);
-    CHECK_GOTO(write_all(fds[JOB_CONFIG], initial, count * sizeof *initial), code, done);
     const struct model_file *file = model_file_of(config->model.options.own);
     if (file)
         CHECK_GOTO(write_all(fds[JOB_CONFIG], file->path, strlen(file->path) + 1), code, done);
@@ -182,7 +177,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     if (launched.stopped) code = OK;
     if (!code) code = read_record(fds[JOB_RECORD], record, &unwritten);
     if (!code && record) code = read_spans(fds[JOB_SPANS], record);
-    if (!code && record && *config->clock.gpu && !config->part.dump_grads)
+    if (!code && record && *config->clock.gpu && !config->dump_grads)
         code = retime_record(config, record);
     result->unwritten = !code && unwritten.code;
     result->stopped = !code && launched.stopped;
@@ -201,7 +196,7 @@ done:
 
 int job_run_titled(const char *title, const struct run_config *config, struct run_record *record,
                    struct job_result *result) {
-    int code = job_run(config, NULL, 0, record, result);
+    int code = job_run(config, record, result);
     return code ? fail(code, "%s: %s", title, error_message()) : OK;
 }
 
@@ -256,24 +251,20 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
                     int *told, int *in_use) {
     void *data = NULL;
     size_t bytes;
-    uint64_t count;
     struct run_config config;
     struct run_record *record = NULL;
     struct comm *comm = NULL;
     struct model_file *file = NULL;
     struct failures unwritten = {0};
     CHECK(map_all(config_fd, &data, &bytes));
-    if (bytes < sizeof config + sizeof count)
+    if (bytes < sizeof config)
         return fail(ERR_USAGE, "job: no configuration: start it with duet train");
     memcpy(&config, data, sizeof config);
     /* Ctrl-C goes to the launcher and to the ranks alike; the launcher then asks them to stop. When
      * a terminal is closed it ends the job, and a rank that puts a file in place finishes that. */
     if (config.stoppable) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    memcpy(&count, (char *)data + sizeof config, sizeof count);
-    const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
-    size_t used = sizeof config + sizeof count + (size_t)count * sizeof *initial;
-    int code = read_file_model(&file, (char *)data + used, bytes - used);
+    int code = read_file_model(&file, (char *)data + sizeof config, bytes - sizeof config);
     config.model.options.own = file ? file->model : own; /* the launcher's address means nothing */
     if (code) goto done;
     struct comm_options options = {.timeout_s = config.timeout};
@@ -281,9 +272,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     *told = comm_open_was_reported(code);
     if (code) goto done;
     CHECK_GOTO(record_new(&record), code, done);
-    CHECK_GOTO(
-        trainer_run(&config, comm, count ? initial : NULL, count, record, &unwritten, in_use), code,
-        done);
+    CHECK_GOTO(trainer_run(&config, comm, record, &unwritten, in_use), code, done);
     if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, record, &unwritten), code, done);
     CHECK_GOTO(write_spans(spans_fd, &record->kept), code, done);
 done:

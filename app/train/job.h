@@ -19,12 +19,9 @@ struct job_result {
 };
 
 /* Runs config as a job and waits for its end.
- *     initial  NULL: the parameters start as config says. Otherwise they start from these
- *              initial_count floats: all tensors in registration order, row-major.
- *     record   NULL: not wanted. Otherwise the job's record; record_free it.
- * On failure the error text is the root cause and result->exit_status that of the failing rank. */
-int job_run(const struct run_config *config, const float *initial, size_t initial_count,
-            struct run_record *record, struct job_result *result);
+ * record: NULL: not wanted; otherwise the job's; record_free it. On failure the error text is the
+ * root cause and result->exit_status that of the failing rank. */
+int job_run(const struct run_config *config, struct run_record *record, struct job_result *result);
 
 /* job_run for one of several runs: the error text begins with `title`, "DP: rank 0: ...". */
 int job_run_titled(const char *title, const struct run_config *config, struct run_record *record,

@@ -42,10 +42,12 @@ void remarks_print(const struct session *s, const struct progress *p) {
         printf("%-6s no graph: a step of %s may differ from the step before\n", title,
                PLAIN(r->model));
     show_gathered(r, title);
-    if (r->bits_promised) return;
     struct text text = {.used = 0};
-    text_add(&text, "%-6s equal bits are not promised: %s", title, r->why_not);
-    text_wrap(stdout, TEXT_USUAL, 0, 7, text.words);
+    if (!r->bits_promised)
+        text_add(&text, "%-6s equal bits are not promised: %s", title, r->why_not);
+    else if (*r->sum_order)
+        text_add(&text, "%-6s gradients are added in the order of %s", title, r->sum_order);
+    if (text.used) text_wrap(stdout, TEXT_USUAL, 0, 7, text.words);
 }
 
 void remarks_warn_of_gpus(const struct session *s) {

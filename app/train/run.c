@@ -33,7 +33,6 @@ void run_config_default(struct run_config *config) {
         .ddp.bucket_cap_mb = -1,
         .timeout = 300,
         .evaluate = 1,
-        .part.snapshots = {-1},
         .clock = {.host = CLOCK_PYTORCH},
         .started_ns = now_ns(),
     };

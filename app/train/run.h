@@ -73,17 +73,10 @@ struct run_paths {
     char tensorboard[PATH_BYTES]; /* the folder of this run's event file (train/files/curves.h) */
 };
 
-/* One step from the middle of a run (train/compare/lockstep.h). */
-struct run_part {
-    int first_step; /* begin at this step, with the data order as if the steps before had run */
-    int snapshots[MAX_SNAPSHOTS]; /* record the parameters before these steps; -1 ends the list */
-    int dump_grads;               /* record the reduced gradients of the last step */
-};
-
 struct run_config {
     enum run_mode mode;
     char device[16];     /* auto, cpu or cuda */
-    int devices;         /* W; a single run uses one of them */
+    int devices;         /* W; a single run uses one of them, and adds up as DDP would on W */
     int virtual_devices; /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W (compare: in all modes) */
     /* Bytes of each device, one number for all of them, or none: device_default_memory. */
     uint64_t device_memory[MAX_DEVICES];
@@ -98,7 +91,6 @@ struct run_config {
     struct run_dp dp;
     struct run_ddp ddp;
     struct run_paths files;
-    struct run_part part;
 
     int epochs;
     int steps;            /* in all; 0: as many as the epochs have */
@@ -113,6 +105,7 @@ struct run_config {
     int warned;         /* 1: no warnings at the start: --quiet, or an earlier job gave them */
     int stoppable;      /* SIGINT and SIGTERM end it after a step, so that it has a record */
     int64_t started_ns; /* now_ns when it was asked for: first_step_seconds counts from it */
+    int dump_grads;     /* compare: the reduced gradients of the last step come into the record */
     int hashes;         /* compare: parameters and gradients are hashed at every step */
     int spans;          /* compare, profile: time is recorded by phase */
     int evaluate;       /* test accuracy after each epoch */
@@ -120,6 +113,7 @@ struct run_config {
     int details;        /* profile, estimate: every row of the tables */
     int find_max_batch; /* profile, estimate: the largest batch that fits, not tables */
     int late;           /* tests: devices of kind host-late */
+    int fold_elsewhere; /* profile: single and DP add in the fold order, whatever DDP does */
 
     struct clock_words clock;  /* the hardware whose modelled times it gets (estimate/retime.h) */
     int dry;                   /* dry devices and no data: train/estimate/estimate.h */

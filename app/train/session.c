@@ -25,17 +25,9 @@ enum { CHECK_OPERANDS = 0 };
 /* Where no size is given a dry device is larger than anything that a run asks for. */
 static const uint64_t DRY_MEMORY = 1ull << 48;
 
-static int open_values(struct session *s, const float *initial, size_t initial_count) {
+static int open_values(struct session *s) {
     const struct run_config *c = s->config;
     if (c->dry) return OK; /* nobody reads them */
-    if (initial) {
-        if (initial_count != model_count(&s->model))
-            return fail(ERR_FAILED, "initial parameters: %zu numbers: model %s has %zu",
-                        initial_count, s->model.name, model_count(&s->model));
-        CHECK(model_values_alloc(&s->model, &s->values));
-        memcpy(s->values[0], initial, initial_count * sizeof *initial);
-        return OK;
-    }
     const char *from = run_weights(c);
     if (from) {
         CHECK(model_values_load(&s->model, from, &s->values, &s->halves));
@@ -288,10 +280,27 @@ static void describe(struct session *s) {
     snprintf(r->loss, sizeof r->loss, "%s", loss_name(s->model.loss));
     r->duplicates = loader_duplicates(s->train_loader);
     r->bits_promised = bits_promised(c, r->why_not, sizeof r->why_not);
+    bits_order_text(c, r->sum_order);
+}
+
+struct ddp_config session_ddp_config(const struct session *s) {
+    struct ddp_config ddp = ddp_config_default();
+    ddp.bucket_cap_mb = s->config->ddp.bucket_cap_mb;
+    ddp.find_unused = s->config->ddp.find_unused;
+    ddp.order = s->ready_order;
+    return ddp;
+}
+
+int session_open_sums(struct session *s) {
+    struct ddp_config ddp = session_ddp_config(s);
+    ddp.algorithm = bits_order(s->config);
+    if (ddp.algorithm == ALLREDUCE_AUTO) return OK;
+    return sums_init(&s->sums, &ddp, s->config->devices, s->replicas[0]->params,
+                     s->replicas[0]->tape);
 }
 
 int session_open(struct session *s, const struct run_config *config, struct comm *comm,
-                 const float *initial, size_t initial_count, struct run_record *record) {
+                 struct run_record *record) {
     static const struct strategy *const strategies[MODE_COUNT] = {&strategy_single, &strategy_dp,
                                                                   &strategy_ddp};
     enum device_kind kind;
@@ -309,8 +318,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->output_device = config->mode == MODE_DP ? config->dp.output_device : 0;
     CHECK(open_data_and_model(s));
     s->model.collective_inside = s->model.sync_bn && s->ranks > 1;
-    s->first_step = config->part.first_step;
-    if (!*config->files.resume) CHECK(open_values(s, initial, initial_count));
+    if (!*config->files.resume) CHECK(open_values(s));
     CHECK(open_devices(s, kind, physical));
     if (*config->files.resume) CHECK(resume_open(s));
     CHECK(put_data_on_device(s, kind));
@@ -357,6 +365,8 @@ int session_close(struct session *s) {
     dataset_free(&s->test_set);
     model_values_free(s->values);
     free(s->buffers);
+    free(s->ready_order);
+    sums_free(&s->sums);
     for (int d = 0; d < MAX_DEVICES; d++)
         step_times_free(&s->step_times[d]);
     safetensors_close(&s->checkpoint);

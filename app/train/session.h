@@ -5,6 +5,7 @@
 
 #include "comm/comm.h"
 #include "data/loader.h"
+#include "ddp/sums.h"
 #include "base/files/safetensors.h"
 #include "models/replica.h"
 #include "trace/record.h"
@@ -46,8 +47,9 @@ struct session {
     float **values;     /* initial parameters, in host memory */
     const char *halves; /* "F16" or "BF16", as the file of weights has them; NULL: it has none */
     void *buffers;      /* initial buffers of a file, in host memory; NULL: those of the model */
-    int first_step;     /* where the run begins: config->first_step, or the step of a checkpoint */
+    int first_step;     /* where the run begins: 0, or the step of a checkpoint */
     struct safetensors checkpoint; /* of --resume; open while the session is being opened */
+    int *ready_order;              /* of a checkpoint, owned; NULL: it has none */
 
     struct dataset train_set, test_set;
     int data_on_device; /* 1: the sets are on device[0] too, and batches are made there */
@@ -64,6 +66,7 @@ struct session {
     void *state;                           /* the strategy's own */
     struct replica *replicas[MAX_DEVICES]; /* [device_count]; [0] updates the parameters */
     int output_device; /* replicas[output_device] has the logs of losses and hits */
+    struct sums sums;  /* zeroed: gradients are added in the fold order, or by DDP */
     struct run_record *record;
     int step;              /* the pass being worked on, as its spans number it */
     struct span_log loads; /* the spans in which the loader was waited for (LANE_HOST) */
@@ -76,13 +79,17 @@ struct session {
     struct step_times step_times[MAX_DEVICES]; /* of this process's devices, by device of the run */
 };
 
-/* Opens data, model, devices and strategy. *s must be zeroed. `initial`: initial_count parameters
- * to start from, or NULL. session_close takes half-built sessions. It returns 1; or 0 where the
- * strategy has lost a thread: then nothing more is freed, and s itself and comm must stay until the
- * process ends. */
+/* Opens data, model, devices and strategy. *s must be zeroed. session_close takes half-built
+ * sessions. It returns 1; or 0 where the strategy has lost a thread: then nothing more is freed,
+ * and s itself and comm must stay until the process ends. */
 int session_open(struct session *s, const struct run_config *config, struct comm *comm,
-                 const float *initial, size_t initial_count, struct run_record *record);
+                 struct run_record *record);
 int session_close(struct session *s);
+
+/* What buckets follow from. And for the strategies single and dp, around replicas[0]: s->sums, in
+ * whose order they add; nothing where that is the fold order. */
+struct ddp_config session_ddp_config(const struct session *s);
+int session_open_sums(struct session *s);
 
 /* Asked after a failure. 1: a trial of P2P hangs (device_is_stuck), or this process is alone and
  * one of its GPUs does not end its work.

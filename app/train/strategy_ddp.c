@@ -22,13 +22,11 @@ static int ddp_strategy_open(struct session *s) {
     struct replica_config config =
         session_replica_config(s, batch_capacity(&s->split, s->largest_batch, 1));
     s->replicas[0] = &d->replica;
-    struct ddp_config ddp = ddp_config_default();
-    ddp.bucket_cap_mb = c->ddp.bucket_cap_mb;
+    struct ddp_config ddp = session_ddp_config(s);
     ddp.any_order = !s->virtual_devices;
     ddp.no_overlap = c->ddp.no_overlap;
     ddp.own_buffers = c->ddp.no_broadcast_buffers;
     ddp.buffers_each_pass = 1;
-    ddp.find_unused = c->ddp.find_unused;
     /* a step of several passes takes an empty batch as any other */
     if (c->data.join && c->update.passes == 1) ddp.join = DUET_JOIN;
     config.graph &= !c->ddp.find_unused; /* what a step enqueues may change */

@@ -207,6 +207,7 @@ static int dp_strategy_step(struct session *s, const struct step_block *step,
                             const struct batch *batch) {
     struct dp_strategy *d = s->state;
     duet_var *loss;
+    if (!step->add_grads) CHECK(sums_begin_update(&s->sums));
     CHECK(begin(d, step, batch, 1));
     if (d->own_loss) {
         CHECK(losses_in_forward(d));
@@ -285,6 +286,7 @@ static int init_model(struct dp_strategy *d, const struct session *s) {
                                .params = params,
                                .output_device = d->output,
                                .sharded_reduce = c->dp.sharded_reduce,
+                               .sums = sums_pieces(&s->sums),
                                .timeout_s =
                                    (c->timeout > 0 ? c->timeout : DP_TIMEOUT_S) + JOIN_GRACE_S,
                                .spans = device_config(s->device[0])->spans};
@@ -336,6 +338,7 @@ static int dp_strategy_open(struct session *s) {
     d->own_loss = s->config->dp.loss_in_forward || s->devices == 1;
     for (int r = 0; r < s->devices; r++)
         CHECK(init_replica(d, s, r));
+    CHECK(session_open_sums(s));
     CHECK(init_loss(d, s));
     CHECK(init_model(d, s));
     CHECK(lend_memory(d, s));

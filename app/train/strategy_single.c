@@ -12,12 +12,15 @@ static int single_open(struct session *s) {
     struct replica_config config = session_replica_config(s, capacity);
     CHECK(replica_init(r, s->device[0], &s->model, &config, s->values));
     s->replicas[0] = r;
+    CHECK(session_open_sums(s));
+    r->params->set.sums = sums_pieces(&s->sums);
     return OK;
 }
 
 static int single_step(struct session *s, const struct step_block *step,
                        const struct batch *batch) {
     struct replica *r = s->state;
+    if (!step->add_grads) CHECK(sums_begin_update(&s->sums));
     CHECK(replica_write_step(r, step));
     CHECK(replica_load(r, batch));
     return replica_step(r, &batch->segments);

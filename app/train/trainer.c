@@ -25,7 +25,6 @@
 #include "train/progress.h"
 #include "train/remarks.h"
 #include "train/session.h"
-#include "train/snapshot.h"
 #include "train/step_log.h"
 
 struct loop {
@@ -39,7 +38,6 @@ struct loop {
     int last_step;                    /* the run ends before this step */
     int logged;                       /* steps enqueued since the logs were read */
     struct logged_step log[LOG_ROWS]; /* [logged] what they were */
-    int snapshot;                     /* index of the next entry of config->snapshots */
     struct optimizer_config update;
     int64_t epoch_start_ns;
 };
@@ -81,7 +79,6 @@ static int one_step(struct loop *l, int batch) {
     struct logged_step logged = {.passes = left < most ? left : most};
     logged.samples = loader_samples(s->train_loader, batch, logged.passes);
     logged.divisor = weight_of(s, s->train_loader, batch, logged.passes);
-    CHECK(snapshot_if_due(s, l->step, &l->snapshot));
     for (int pass = 0; pass < logged.passes; pass++) {
         struct step_block step = {.seed = s->config->seed,
                                   .step = (uint64_t)l->step * (uint64_t)most + (uint64_t)pass,
@@ -89,8 +86,7 @@ static int one_step(struct loop *l, int batch) {
                                   .row = l->logged * most + pass,
                                   .add_grads = pass > 0,
                                   .more_passes = pass + 1 < logged.passes};
-        optimizer_schedule(&step, &l->update, l->s->config->update.lr,
-                           l->step - s->config->part.first_step);
+        optimizer_schedule(&step, &l->update, l->s->config->update.lr, l->step);
         int last = step.more_passes ? 0 : l->step + 1 == l->last_step;
         CHECK(one_pass(l, &step, !last && batch + pass + 1 < loader_steps(s->train_loader)));
     }
@@ -291,13 +287,25 @@ static int start_resumed(struct loop *l, int per_epoch) {
     return add_epoch(l, (l->step - 1) / per_epoch);
 }
 
+/* The reduced gradients of the last step, where they are asked for. */
+static int record_grads(struct session *s) {
+    struct run_record *r = s->record;
+    if (!s->config->dump_grads || !session_leads(s)) return OK;
+    float *to = r->grads = malloc(r->parameter_count * sizeof *to);
+    if (!to) return fail(ERR_MEMORY, "run record: no host memory");
+    for (int i = 0; i < s->model.param_count; i++) {
+        CHECK(param_read_grad(&s->replicas[0]->params->set, i, to));
+        to += s->replicas[0]->params->set.param[i].count;
+    }
+    return OK;
+}
+
 static int run_loop(struct loop *l) {
     struct session *s = l->s;
     const struct run_config *c = s->config;
     int per_epoch = session_steps(s);
     int64_t all = (int64_t)per_epoch * c->epochs;
-    int64_t last =
-        c->steps && c->steps + c->part.first_step < all ? c->steps + c->part.first_step : all;
+    int64_t last = c->steps && c->steps < all ? c->steps : all;
     l->step = s->first_step;
     l->last_step = last > INT32_MAX - 1 ? INT32_MAX - 1 : (int)last;
     l->update = run_optimizer(c);
@@ -317,7 +325,7 @@ static int run_loop(struct loop *l) {
         if (l->step > before) CHECK(add_epoch(l, epoch));
     }
     if (l->step > s->first_step) CHECK(checkpoint_take(l->checkpoint, l->step, 1));
-    CHECK(snapshot_grads(s));
+    CHECK(record_grads(s));
     CHECK(step_log_final(s));
     if (s->strategy->describe) s->strategy->describe(s);
     remarks_print(s, &l->progress);
@@ -338,9 +346,8 @@ static int close_all(struct loop *l, int code) {
     return closed;
 }
 
-int trainer_run(const struct run_config *config, struct comm *comm, const float *initial,
-                size_t initial_count, struct run_record *record, struct failures *unwritten,
-                int *in_use) {
+int trainer_run(const struct run_config *config, struct comm *comm, struct run_record *record,
+                struct failures *unwritten, int *in_use) {
     int code = OK;
     *in_use = 0;
     /* not on the stack: it may have to outlive this call */
@@ -348,7 +355,7 @@ int trainer_run(const struct run_config *config, struct comm *comm, const float 
     struct loop loop = {.s = session};
     if (!session) return fail(ERR_MEMORY, "trainer: no host memory");
     if (!comm || comm_rank(comm) == 0) CHECK_GOTO(outputs_open(&loop.outputs, config), code, done);
-    CHECK_GOTO(session_open(session, config, comm, initial, initial_count, record), code, done);
+    CHECK_GOTO(session_open(session, config, comm, record), code, done);
     CHECK_GOTO(checkpoint_init(&loop.checkpoint, session), code, done);
     CHECK_GOTO(run_loop(&loop), code, done);
     /* without a step the old files are worth more */

@@ -13,6 +13,14 @@ float fold_sum_float(float *x, int n) {
     return n > 0 ? x[0] : 0;
 }
 
+struct sum_order fold_order(int n) {
+    struct sum_order order = {.n = n};
+    int count = 0;
+    for (struct fold f = fold_begin(n); fold_next(&f);)
+        order.add[count++] = (struct addition){(uint8_t)f.to, (uint8_t)f.from};
+    return order;
+}
+
 int fold_fits(int virtual_devices, int devices) {
     if (devices < 1 || virtual_devices < 1 || virtual_devices % devices) return 0;
     int segments = virtual_devices / devices;

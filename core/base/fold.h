@@ -19,6 +19,9 @@
 #ifndef BASE_FOLD_H
 #define BASE_FOLD_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "base/limits.h"
 
 #ifdef __cplusplus
@@ -39,10 +42,17 @@ static inline int fold_half(int n) {
 struct fold {
     int to, from;
     int n, half; /* terms before and after the present halving */
+    int least;   /* terms at which it ends */
 };
 
 static inline struct fold fold_begin(int n) {
-    struct fold f = {-1, 0, n, fold_half(n)};
+    struct fold f = {-1, 0, n, fold_half(n), 1};
+    return f;
+}
+
+/* The beginning of a fold of n terms: its halvings until no more than `least` are left. */
+static inline struct fold fold_down(int n, int least) {
+    struct fold f = {-1, 0, n, fold_half(n), least};
     return f;
 }
 
@@ -54,7 +64,41 @@ static inline int fold_next(struct fold *f) {
         f->to = 0;
     }
     f->from = f->to + f->half;
-    return f->n > 1;
+    return f->n > f->least;
+}
+
+/* Another order, as that of a ring allreduce (plan_order in allreduce/plan.h): n - 1 additions in
+ * place, which leave the sum in x[0] as a fold does. For a partial sum always stands at its lowest
+ * term, since a + b has the bits of b + a. */
+struct sum_order {
+    int n;
+    struct addition {
+        uint8_t to, from; /* x[to] += x[from]; to < from */
+    } add[MAX_DEVICES - 1];
+};
+struct sum_order fold_order(int n); /* the fold, so written */
+
+/* Elements [first, first + count) of arrays, which are added in this order; and a list of pieces
+ * that together are whole arrays. */
+struct sum_piece {
+    size_t first, count;
+    struct sum_order order;
+};
+struct sum_pieces {
+    struct sum_piece *piece; /* [count], owned by whoever made it */
+    int count, room;
+    unsigned version; /* grows when they change */
+};
+
+/* *part: what of the piece lies in [first, first + count). Returns 0 where nothing does. */
+static inline int sum_piece_in(const struct sum_piece *piece, size_t first, size_t count,
+                               struct sum_piece *part) {
+    size_t end = piece->first + piece->count;
+    *part = *piece;
+    if (part->first < first) part->first = first;
+    if (end > first + count) end = first + count;
+    part->count = end > part->first ? end - part->first : 0;
+    return part->count > 0;
 }
 
 /* The sum of x[0..n) in fold order; 0 for n = 0. x is overwritten. */

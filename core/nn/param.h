@@ -13,6 +13,7 @@
 #ifndef NN_PARAM_H
 #define NN_PARAM_H
 
+#include "base/fold.h"
 #include "device/device.h"
 
 #ifdef __cplusplus
@@ -73,6 +74,9 @@ struct param_set {
     size_t total_count;      /* elements of all parameters, pads not counted */
     int trained;             /* parameters that are not frozen */
     uint64_t layout_version; /* grows when the gradients get other addresses */
+    /* In which order the gradients of segments are added, in elements of the value arena; borrowed.
+     * NULL: the fold order. */
+    const struct sum_pieces *sums;
 };
 
 /* Lays out both arenas on `device` and enqueues zeros into them on its compute stream. */

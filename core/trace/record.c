@@ -21,8 +21,6 @@ void record_free(struct run_record *record) {
         free(record->hashes[d]);
         free(record->final_hashes[d]);
     }
-    for (int k = 0; k < MAX_SNAPSHOTS; k++)
-        free(record->snapshots[k]);
     free(record->grads);
     free(record->traffic);
     span_log_free(&record->kept);

@@ -55,7 +55,7 @@ struct device_record {
  * take 3 MiB per device and give a trace file of 7 MB. */
 enum { TRACE_STEPS = 1000 };
 enum { REPORT_STEPS = 100 }; /* for --report and --pictures, which show few of them */
-enum { MAX_SNAPSHOTS = 8 };  /* snapshots of all parameters in one run */
+enum { SUM_ORDER_BYTES = 96 };
 
 struct run_record {
     /* ---- what ran ---- */
@@ -82,10 +82,11 @@ struct run_record {
     int virtual_devices; /* V; 0: off */
     int bits_promised;   /* 1: the rules of docs/design.md section 2 promise equal bits */
     char why_not[160];   /* where bits_promised is 0: the reason */
-    int batch_size;      /* the global batch of one pass */
-    int passes;          /* batches that make one update (--no-sync-steps); 1 as a rule */
-    int epochs;          /* as asked for; epoch_count has those that ran */
-    int parameters;      /* parameter tensors, the length of names */
+    char sum_order[SUM_ORDER_BYTES]; /* whose order gradients are added in; "": the fold order */
+    int batch_size;                  /* the global batch of one pass */
+    int passes;             /* batches that make one update (--no-sync-steps); 1 as a rule */
+    int epochs;             /* as asked for; epoch_count has those that ran */
+    int parameters;         /* parameter tensors, the length of names */
     size_t parameter_count; /* elements of all parameters together */
     size_t trainable_count; /* of those that are not frozen */
     char optimizer[16];
@@ -150,11 +151,8 @@ struct run_record {
     /* per device [parameters + buffers]: values and buffers after the last step */
     uint64_t *final_hashes[MAX_DEVICES];
 
-    /* Lock step: snapshots[k] holds all parameters before step snapshot_step[k], and grads all
-     * gradients after the last step's reduction; NULL: not asked for. Each has parameter_count
-     * floats: the tensors in registration order, row-major. */
-    int snapshot_count, snapshot_step[MAX_SNAPSHOTS];
-    float *snapshots[MAX_SNAPSHOTS];
+    /* Lock step: all gradients after the last step's reduction, [parameter_count]: the tensors in
+     * registration order, row-major; NULL: not asked for. */
     float *grads;
 };
 

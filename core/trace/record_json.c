@@ -287,6 +287,7 @@ static const struct field run_fields[] = {
     {"virtual_devices",    &FIELD_INT,    AT(virtual_devices)},
     {"bits_promised",      &FIELD_YES_NO, AT(bits_promised)},
     {"bits_not_promised_because", &FIELD_TEXT, AT(why_not)},
+    {"sum_order",          &FIELD_TEXT,   AT(sum_order)},
     {"batch_size",         &FIELD_INT,    AT(batch_size)},
     {"no_sync_steps",      &FIELD_INT,    AT(passes)},
     {"epochs",             &FIELD_INT,    AT(epochs)},

@@ -51,7 +51,7 @@ static int read_hex(const struct json *item, const char *key, size_t bytes, void
     return OK;
 }
 
-/* ---- hashes, steps of snapshots ---- */
+/* ---- hashes ---- */
 
 /* One string of bytes for each device; null for a device that was not hashed. */
 static void write_hashes(const struct field *f, const struct run_record *r, struct json_writer *w,
@@ -104,32 +104,13 @@ static int read_final_hashes(const struct field *f, void *object, const struct j
     return read_hashes(f, object, item, final_bytes(object));
 }
 
-static void write_snapshot_steps(const struct field *f, const void *object, struct json_writer *w) {
-    const struct run_record *r = object;
-    json_array(w, f->key);
-    for (int k = 0; k < r->snapshot_count; k++)
-        json_integer(w, NULL, r->snapshot_step[k]);
-    json_close(w);
-}
-
-static int read_snapshot_steps(const struct field *f, void *object, const struct json *item) {
-    struct run_record *r = object;
-    const struct json *one = item ? item->child : NULL;
-    (void)f;
-    for (; one && r->snapshot_count < MAX_SNAPSHOTS; one = one->next)
-        r->snapshot_step[r->snapshot_count++] = (int)one->integer;
-    return OK;
-}
-
 static const struct field_type STEP_HASHES = {write_step_hashes, read_step_hashes};
 static const struct field_type FINAL_HASHES = {write_final_hashes, read_final_hashes};
-static const struct field_type SNAPSHOTS = {write_snapshot_steps, read_snapshot_steps};
 
 #define AT(member) FIELD_AT(struct run_record, member), 0
 static const struct field proof_fields[] = {
     {"hashes", &STEP_HASHES, AT(hashes)},
     {"final_hashes", &FINAL_HASHES, AT(final_hashes)},
-    {"snapshots", &SNAPSHOTS, AT(snapshot_step)},
 };
 
 void record_proof_write(const struct run_record *r, struct json_writer *w) {
@@ -140,34 +121,26 @@ int record_proof_read(struct run_record *r, const struct json *object) {
     return fields_read(proof_fields, FIELD_COUNT(proof_fields), r, object);
 }
 
-/* ---- parameters and gradients, as bytes ---- */
+/* ---- gradients, as bytes ---- */
 
 uint64_t record_floats(const struct run_record *r) {
-    return (uint64_t)(r->snapshot_count + (r->grads != NULL)) * r->parameter_count;
+    return r->grads ? r->parameter_count : 0;
 }
 
 void record_floats_write(const struct run_record *r, FILE *file) {
-    for (int k = 0; k < r->snapshot_count; k++)
-        fwrite(r->snapshots[k], sizeof(float), r->parameter_count, file);
     if (r->grads) fwrite(r->grads, sizeof(float), r->parameter_count, file);
-}
-
-static int copy_floats(float **to, const float *from, size_t count) {
-    *to = malloc(count * sizeof **to);
-    if (!*to) return fail(ERR_MEMORY, "run record: no host memory");
-    memcpy(*to, from, count * sizeof **to);
-    return OK;
 }
 
 int record_floats_read(struct run_record *r, const float *floats, uint64_t count) {
     size_t each = r->parameter_count;
-    uint64_t sets = each ? count / each : 0, snapshots = (uint64_t)r->snapshot_count;
-    if (sets * each != count || (each && sets != snapshots && sets != snapshots + 1))
+    if (count && count != each)
         return fail(ERR_FAILED,
-                    "run record: %llu floats for %d snapshots of %zu parameters: it was written by "
+                    "run record: %llu floats for gradients of %zu parameters: it was written by "
                     "another version",
-                    (unsigned long long)count, r->snapshot_count, each);
-    for (uint64_t k = 0; k < sets; k++)
-        CHECK(copy_floats(k < snapshots ? &r->snapshots[k] : &r->grads, floats + k * each, each));
+                    (unsigned long long)count, each);
+    if (!count) return OK;
+    if (!(r->grads = malloc(each * sizeof *r->grads)))
+        return fail(ERR_MEMORY, "run record: no host memory");
+    memcpy(r->grads, floats, each * sizeof *r->grads);
     return OK;
 }

@@ -1,9 +1,8 @@
-/* The part of a run record that only the verdict needs: hashes, snapshots and gradients. There are
- * many of them and they must come back to the bit. In JSON each array of hashes is one string of
- * hexadecimal digits, in the machine's byte order. Snapshots and gradients have as many numbers as
- * the model has parameters, millions in ResNet-18, and writing them as text would take longer than
- * the steps they come from. So JSON has the steps of the snapshots alone, and the numbers travel as
- * bytes. */
+/* The part of a run record that only the verdict needs: hashes and gradients. There are many of
+ * them and they must come back to the bit. In JSON each array of hashes is one string of
+ * hexadecimal digits, in the machine's byte order. Gradients have as many numbers as the model has
+ * parameters, millions in ResNet-18, and writing them as text would take longer than the step they
+ * come from. So they travel as bytes. */
 #ifndef TRACE_RECORD_PROOF_H
 #define TRACE_RECORD_PROOF_H
 
@@ -20,8 +19,8 @@ void record_proof_write(const struct run_record *record, struct json_writer *w);
  * NULL. ERR_FAILED: a string of another length, or not hexadecimal; ERR_MEMORY. */
 int record_proof_read(struct run_record *record, const struct json *object);
 
-/* The snapshots, one after another, and then the gradients where there are any: how many floats
- * there are, and the floats. Errors of writing stay in `file`. */
+/* The gradients, where there are any: how many floats there are, and the floats. Errors of writing
+ * stay in `file`. */
 uint64_t record_floats(const struct run_record *record);
 void record_floats_write(const struct run_record *record, FILE *file);
 

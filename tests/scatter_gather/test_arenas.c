@@ -44,13 +44,39 @@ static void check_staging(struct bed *bed, const struct reduce_plan *plan, struc
     }
 }
 
+/* Two pieces, each a chain that begins at another device. */
+static struct sum_pieces chains(int n, size_t count, struct sum_piece piece[2]) {
+    const size_t half = count / 2;
+    for (int p = 0; p < 2; p++) {
+        piece[p] = (struct sum_piece){p * half, p ? count - half : half, {.n = n}};
+        for (int k = 1, at = n - 1 - p; k < n; k++) {
+            int next = (n - 1 - p + k) % n, low = next < at ? next : at;
+            piece[p].order.add[k - 1] =
+                (struct addition){(uint8_t)low, (uint8_t)(next < at ? at : next)};
+            at = low;
+        }
+    }
+    return (struct sum_pieces){.piece = piece, .count = 2};
+}
+
+/* x[0] becomes the sum in the order of the pieces. */
+static void add_in_order(float *const *x, const struct sum_pieces *sums) {
+    for (int p = 0; p < sums->count; p++)
+        for (int k = 0; k < sums->piece[p].order.n - 1; k++)
+            for (size_t i = 0; i < sums->piece[p].count; i++)
+                x[sums->piece[p].order.add[k].to][sums->piece[p].first + i] +=
+                    x[sums->piece[p].order.add[k].from][sums->piece[p].first + i];
+}
+
 static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_bytes, int upwards) {
     int n = bed->n;
     size_t bytes = count * sizeof(float), moved = 0;
     float *host[MOST_DEVICES], *got = malloc(bytes + 1), *arenas[MOST_DEVICES];
     struct param_range groups[64];
     struct reduce_plan plan;
-    int group_count = cut(count, limit_bytes, groups);
+    int group_count = cut(count, limit_bytes, groups), other = n > 2 && upwards;
+    struct sum_piece pieces[2];
+    const struct sum_pieces sums = chains(n, count, pieces);
     for (int g = 0; g < group_count; g++)
         moved += groups[g].count * sizeof(float);
     cr_assert_eq(moved, bytes, "the pieces have no gaps");
@@ -64,7 +90,8 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
         put(bed, r, arenas[r], host[r], bytes);
 
     all(bed, device_group_ready);
-    cr_assert_eq(reduce_plan_init(&plan, &bed->group, 0, arenas, count), OK, "%s", error_message());
+    cr_assert_eq(reduce_plan_init(&plan, &bed->group, 0, arenas, count, other ? &sums : NULL), OK,
+                 "%s", error_message());
     cr_assert_eq(reduce_add_coalesced(&plan, groups, group_count), OK, "%s", error_message());
     all(bed, device_group_follow);
     /* unchanged, and then overwritten: device 0 must have read it before */
@@ -79,8 +106,11 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
         put(bed, r, arenas[r], host[0], bytes);
         cr_assert_eq(stream_sync(device_compute(bed->device[r])), OK);
     }
-    if (group_count > 0) check_staging(bed, &plan, groups[group_count - 1], host, got);
-    fold_arrays(host, n, count);
+    if (group_count > 0 && !other) check_staging(bed, &plan, groups[group_count - 1], host, got);
+    if (other)
+        add_in_order(host, &sums);
+    else
+        fold_arrays(host, n, count);
     get(bed, 0, got, arenas[0], bytes);
     cr_assert(memcmp(got, host[0], bytes) == 0, "reduce over %d of %zu: other bits", n, count);
     uint64_t want[MOST_DEVICES][MOST_DEVICES] = {{0}};
@@ -180,10 +210,10 @@ Test(scatter_gather, the_order_shows_in_the_bits, .timeout = 30) {
     struct reduce_plan plan;
     /* the arithmetic alone: the arrays need not lie in its memory */
     make_bed(&bed, N, DEVICE_HOST, 1);
-    cr_assert_eq(reduce_plan_init(&plan, &bed.group, 0, arenas, COUNT), OK);
+    cr_assert_eq(reduce_plan_init(&plan, &bed.group, 0, arenas, COUNT, NULL), OK);
     float outside = x[0][COUNT - 1];
     x[0][0] = -0.0f, x[1][0] = x[2][0] = x[3][0] = 0.0f;
-    reduce_add_range(&plan, 0, COUNT - 1);
+    reduce_add_piece(&plan, &(struct sum_piece){0, COUNT - 1, fold_order(N)});
     cr_assert(!signbit(x[0][0]), "-0 + 0 is +0");
     cr_assert(memcmp(x[0] + 1, tree[0] + 1, (COUNT - 2) * sizeof(float)) == 0);
     cr_assert_eq(x[0][COUNT - 1], outside, "nothing beyond the range is touched");

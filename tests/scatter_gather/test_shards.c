@@ -39,12 +39,19 @@ static void reduce_and_compare(int n, enum device_kind kind, int upwards) {
     static float host[8][COUNT], want[COUNT], got[COUNT];
     float *arenas[8];
     struct sharded_reduce shards;
+    /* 1: the first half in the fold order, the second one term after another */
+    const int other = n > 2 && upwards == (kind != DEVICE_CUDA);
+    struct sum_piece piece[2] = {{0, COUNT / 2, fold_order(n)}, {COUNT / 2, COUNT / 2, {.n = n}}};
+    const struct sum_pieces sums = {.piece = piece, .count = 2};
+    for (int k = 1; k < n; k++)
+        piece[1].order.add[k - 1] = (struct addition){0, (uint8_t)k};
     for (int r = 0; r < n; r++) {
         fill_random(host[r], COUNT, (uint64_t)r + 5);
         arenas[r] = alloc(&bed, r, sizeof host[r]);
     }
-    cr_assert_eq(sharded_reduce_init(&shards, &bed.group, arenas, ranges, RANGES), OK, "%s",
-                 error_message());
+    cr_assert_eq(
+        sharded_reduce_init(&shards, &bed.group, arenas, ranges, RANGES, other ? &sums : NULL), OK,
+        "%s", error_message());
     for (int round = 0; round < 2; round++) {
         memcpy(want, host[0], sizeof want);
         for (int i = 0; i < RANGES; i++)
@@ -52,8 +59,9 @@ static void reduce_and_compare(int n, enum device_kind kind, int upwards) {
                 float terms[8];
                 for (int r = 0; r < n; r++)
                     terms[r] = host[r][e];
-                for (struct fold f = fold_begin(n); fold_next(&f);)
-                    terms[f.to] += terms[f.from];
+                const struct sum_order *order = &piece[other && e >= COUNT / 2].order;
+                for (int k = 0; k < n - 1; k++)
+                    terms[order->add[k].to] += terms[order->add[k].from];
                 want[e] = terms[0];
             }
         for (int r = 0; r < n; r++)

@@ -22,7 +22,7 @@ static int by_estimate(void *context, const struct run_config *config, struct ru
 
 static int by_job(void *context, const struct run_config *config, struct run_record *record) {
     struct job_result *result = context;
-    int code = job_run(config, NULL, 0, record, result);
+    int code = job_run(config, record, result);
     return result->signal ? fail(ERR_FAILED, "%s", error_message()) : code; /* no further run */
 }
 

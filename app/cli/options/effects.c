@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "train/compare/bits.h"
 
 /* ---- by command ---- */
 
@@ -98,7 +99,10 @@ static int holds(const struct asked *asked, unsigned condition) {
     const struct run_config *c = asked->config;
     switch (condition) {
     /* One device is what single has, so whoever asks for one is not deceived. */
-    case ON_SEVERAL_DEVICES: return asked->modes != 1U << MODE_SINGLE || c->devices == 1;
+    case ON_SEVERAL_DEVICES:
+        return asked->modes != 1U << MODE_SINGLE || c->devices == 1 ||
+               bits_order(c) != ALLREDUCE_AUTO;
+    case ADDS_AS_DDP: return asked->modes & IN_DDP || bits_order(c) != ALLREDUCE_AUTO;
     case ON_GPUS: return strcmp(c->device, "cpu") != 0;
     case WITH_RESNET: return !strcmp(c->model.name, "resnet18");
     case OF_MADE_DATA: return is_made(c);
@@ -144,6 +148,10 @@ static const struct {
     const char *why, *give;                                /* give NULL: leave one out */
 } texts[] = {
     {ON_SEVERAL_DEVICES, "in mode ", mode_word, "it trains on one device", "--mode dp or ddp"},
+    {ADDS_AS_DDP, "in mode ", mode_word,
+     "it belongs to DDP, whose sums other modes follow where they are those of ring or tree over 3 "
+     "or more --devices, which --virtual-devices fits",
+     "--mode ddp"},
     {ON_GPUS, "on device ", kind_name, "it belongs to GPUs", "--device cuda"},
     {WITH_MLP, "with model ", model_name, "it belongs to mlp", "--model mlp"},
     {WITH_DROPOUT, "with model ", model_name, "it has no dropout", "--model convnet"},

@@ -52,7 +52,8 @@ enum condition {
     WITHOUT_RESUME = 1 << 14,
     WITHOUT_SPANS = 1 << 15, /* what takes times by phase: steps are no graphs then */
     BESIDE_GPU = 1 << 16,
-    WITH_NORMS = 1 << 17
+    WITH_NORMS = 1 << 17,
+    ADDS_AS_DDP = 1 << 18 /* or it is DDP */
 };
 
 /* What the command is about to do. */

@@ -201,14 +201,16 @@ const struct option run_options[] = {
      read_choice, AT(dp.sharded_reduce), NO_LIMITS,
      BY_ALL, IN_DP, 0},
     {"--allreduce", "NAME",
-     "ddp: " ALLREDUCE_WORDS " (default auto)", read_algorithm,
+     "ddp: " ALLREDUCE_WORDS " (default auto). single, dp: ring or tree, to add gradients in the "
+     "order of ddp over so many --devices, for the same bits",
+     read_algorithm,
      NO_MEMBER, NO_LIMITS,
-     OFTEN | BY_ALL, IN_DDP, 0},
+     OFTEN | BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
     {"--bucket-cap-mb", "X",
      "ddp: the size of a bucket of gradients in MiB, of the first too (default 25, the first 1; "
      "with model wide 1)",
      read_number, AT(ddp.bucket_cap_mb), 1e-6, 1e6,
-     BY_ALL, IN_DDP, 0},
+     BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
     {"--no-broadcast-buffers", NULL,
      "ddp: each rank keeps its own running statistics; default: rank 0's go to all before each "
      "forward",
@@ -225,7 +227,7 @@ const struct option run_options[] = {
      "ddp: look in every step for parameters that have no part in the loss, so that a step may "
      "leave some out (--model branches does)",
      read_on, AT(ddp.find_unused), NO_LIMITS,
-     BY_ALL, IN_DDP, 0},
+     BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
     OPTION_HEADING("times by the modelled clock (docs/clock.md)"),
     {"--gpu", "NAME",
      "the times of such GPUs, of those that duet devices --gpus lists, in place of measured ones. "

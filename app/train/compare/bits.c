@@ -4,8 +4,8 @@
 #include "train/compare/bits.h"
 
 #include <stdio.h>
+#include <string.h>
 
-#include "allreduce/plan.h"
 #include "base/fold.h"
 
 /* `auto` chooses among the algorithms that keep the fold order. Over two devices there is one order
@@ -14,8 +14,29 @@ static int adds_in_its_own_order(const struct run_config *config,
                                  enum allreduce_algorithm *algorithm) {
     *algorithm = ALLREDUCE_AUTO;
     allreduce_algorithm_parse(config->ddp.allreduce, algorithm);
-    return config->mode == MODE_DDP && config->devices > 2 && *algorithm != ALLREDUCE_AUTO &&
+    return config->devices > 2 && *algorithm != ALLREDUCE_AUTO &&
            !allreduce_keeps_order(*algorithm);
+}
+
+enum allreduce_algorithm bits_order(const struct run_config *config) {
+    int v = run_virtual_devices(config), follows = config->mode == MODE_DDP;
+    enum allreduce_algorithm algorithm;
+    follows |= !config->fold_elsewhere && !config->dry;
+    if (!follows || !adds_in_its_own_order(config, &algorithm) || !allreduce_has_plan(algorithm) ||
+        v == VIRTUAL_OFF || !fold_fits(v, config->devices))
+        return ALLREDUCE_AUTO;
+    return algorithm;
+}
+
+void bits_order_text(const struct run_config *config, char text[SUM_ORDER_BYTES]) {
+    enum allreduce_algorithm algorithm = bits_order(config);
+    char cap[32] = "";
+    *text = 0;
+    if (algorithm == ALLREDUCE_AUTO) return;
+    if (config->ddp.bucket_cap_mb >= 0)
+        snprintf(cap, sizeof cap, ", buckets of %.6g MiB", config->ddp.bucket_cap_mb);
+    snprintf(text, SUM_ORDER_BYTES, "%s over %d devices%s%s", allreduce_algorithm_name(algorithm),
+             config->devices, cap, config->ddp.find_unused ? ", cut at once" : "");
 }
 
 int bits_promised(const struct run_config *config, char *why_not, size_t bytes) {
@@ -31,7 +52,8 @@ int bits_promised(const struct run_config *config, char *why_not, size_t bytes) 
                  "%d virtual devices on %d devices: %d a device is no power of two, so sums "
                  "associate differently",
                  v, w, v / w);
-    else if (adds_in_its_own_order(config, &algorithm))
+    else if (config->mode == MODE_DDP && adds_in_its_own_order(config, &algorithm) &&
+             !allreduce_has_plan(algorithm))
         snprintf(why_not, bytes, "%s over %d devices adds in an order of its own",
                  allreduce_algorithm_name(algorithm), w);
     return !*why_not;
@@ -51,6 +73,12 @@ int bits_promised_between(const struct run_record *a, const struct run_record *b
             why_not, bytes,
             "%d batches an update against %d: a kernel sums the samples of one batch at a time",
             a->passes, b->passes);
+        return 0;
+    }
+    if (strcmp(a->sum_order, b->sum_order)) {
+        const char *first = *a->sum_order ? a->sum_order : "fold order";
+        snprintf(why_not, bytes, "gradients added in the order of %s against %s",
+                 *b->sum_order ? b->sum_order : "the fold", first);
         return 0;
     }
     if (a->virtual_devices == b->virtual_devices) return 1;

@@ -5,45 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/batch.h"
-#include "data/sampler.h"
-#include "train/compare/bits.h"
 #include "train/compare/lockstep.h"
 #include "train/shared_data.h"
-
-/* 1 if equal bits are not promised for some mode: then lock step needs snapshots of the single
- * run. */
-static int needs_lockstep(const struct run_config *config) {
-    struct run_config one = *config;
-    char why_not[160];
-    int needed = 0;
-    for (one.mode = 0; one.mode < MODE_COUNT; one.mode++)
-        needed |= !bits_promised(&one, why_not, sizeof why_not);
-    return needed;
-}
-
-/* Chooses the steps of the single run at which lock step compares. How many there are follows from
- * the data set's files. With virtual devices off DDP pads an epoch that the other modes do not pad,
- * so its last batch is another one and the steps of later epochs may be shifted. Then only steps
- * before the end of the first epoch do the same work in all modes. */
-static int choose_points(const struct run_config *config, int points[MAX_SNAPSHOTS]) {
-    struct dataset set;
-    int v = config->virtual_devices;
-    CHECK(run_open_set(config, &set, 1));
-    struct order order = {.count = set.count,
-                          .replicas = v ? v : 1,
-                          .end = config->data.join        ? ORDER_EXACT
-                                 : config->data.drop_last ? ORDER_CUT
-                                                          : ORDER_PAD};
-    dataset_free(&set);
-    int per_epoch = batch_count(order_length(&order), config->batch_size, config->data.drop_last);
-    per_epoch = (per_epoch + config->update.passes - 1) / config->update.passes;
-    int64_t all = (int64_t)per_epoch * config->epochs;
-    if (!v && !config->data.join && order.count % config->devices) all = per_epoch - 1;
-    if (config->steps && config->steps < all) all = config->steps;
-    lockstep_points(all < INT32_MAX ? (int)all : INT32_MAX, points);
-    return OK;
-}
 
 const char *compare_leaves_out(const struct run_config *config, enum run_mode mode) {
     if (mode != MODE_DP || !config->model.options.sync_bn) return NULL;
@@ -58,7 +21,7 @@ static int judge(struct comparison *c, enum run_mode mode, struct job_result *re
     if (c->judged[mode]) return OK;
     struct run_config config = c->config;
     config.mode = mode;
-    CHECK(lockstep_check(&config, &c->run[c->reference], c->reference_steps, v, result));
+    CHECK(lockstep_check(&config, &c->run[c->reference], &c->reference_step, v, result));
     c->judged[mode] = 1;
     return OK;
 }
@@ -119,14 +82,12 @@ static enum run_mode next_reference(const struct run_config *config, enum run_mo
 }
 
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
-    int points[MAX_SNAPSHOTS];
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
     c->config = *config;
     if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
     CHECK(check_norms(&c->config, result));
     CHECK(shared_data_open(&c->config));
-    CHECK(choose_points(&c->config, points));
     CHECK(job_try_nccl(&c->config, result));
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
         struct run_config one = c->config;
@@ -135,8 +96,6 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         one.hashes = one.spans = 1;
         one.stoppable = run_writes_results(config);
         CHECK(run_config_of_several(&one, config, mode_name(mode)));
-        if (mode == c->reference && needs_lockstep(&c->config))
-            memcpy(one.part.snapshots, points, sizeof points);
         int code = job_run_titled(mode_title(mode), &one, &c->run[mode], result);
         if (code == ERR_MEMORY && !result->signal) {
             snprintf(c->full[mode], sizeof c->full[mode], "%s", error_message());
@@ -166,7 +125,6 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
 void comparison_free(struct comparison *c) {
     for (int mode = 0; mode < MODE_COUNT; mode++)
         record_free(&c->run[mode]);
-    for (int k = 0; k < MAX_SNAPSHOTS; k++)
-        record_delete(c->reference_steps[k]);
+    record_delete(c->reference_step);
     shared_data_close(&c->config);
 }

@@ -1,5 +1,5 @@
-/* Each point is two jobs of one step, the reference's and the other mode's, started from the
- * snapshot. The reference's is made once for all modes. */
+/* Two jobs of one step, the reference's and the other mode's. The reference's is made once for all
+ * modes. */
 #include "train/compare/lockstep.h"
 
 #include <math.h>
@@ -8,27 +8,19 @@
 #include "base/distance.h"
 #include "base/error.h"
 
-void lockstep_points(int steps, int points[MAX_SNAPSHOTS]) {
-    int wanted[] = {0, steps / 4, steps / 2, steps - 1}, n = 0;
-    for (int i = 0; steps > 0 && i < 4; i++)
-        if (n == 0 || wanted[i] > points[n - 1]) points[n++] = wanted[i];
-    points[n] = -1;
-}
-
-static int one_step(const struct run_config *config, enum run_mode mode,
-                    const struct run_record *single, int k, struct run_record *out,
+static int one_step(const struct run_config *config, enum run_mode mode, struct run_record **out,
                     struct job_result *result) {
     struct run_config one = *config;
     one.mode = mode;
-    one.part.first_step = single->snapshot_step[k];
     one.steps = 1;
     one.hashes = one.spans = one.evaluate = 0;
-    one.part.dump_grads = one.quiet = one.warned = 1;
-    one.part.snapshots[0] = -1;
+    one.dump_grads = one.quiet = one.warned = 1;
     one.model.options.dropout = 0;
-    *one.model.init_from = 0;
     run_config_without_files(&one);
-    return job_run(&one, single->snapshots[k], single->parameter_count, out, result);
+    CHECK(record_new(out));
+    int code = job_run(&one, *out, result);
+    if (code) record_delete(*out), *out = NULL;
+    return code;
 }
 
 static double norm(const float *x, size_t count) {
@@ -48,13 +40,12 @@ static double distance(const float *a, const float *b, size_t count, double leas
     return isfinite(apart) ? sqrt(apart) / least : INFINITY;
 }
 
-static int compare_point(const struct run_config *config, const struct run_record *single, int k,
-                         const struct run_record *a, const struct run_record *b,
-                         struct verdict *v) {
+static int compare_step(const struct run_config *config, const struct run_record *a,
+                        const struct run_record *b, struct verdict *v) {
     struct model_options options = config->model.options;
     struct model model;
-    options.sample = (struct sample_shape){single->channels, single->height, single->width};
-    options.classes = single->classes;
+    options.sample = (struct sample_shape){a->channels, a->height, a->width};
+    options.classes = a->classes;
     CHECK(model_open(&model, config->model.name, &options));
     size_t offset = 0;
     double least =
@@ -66,37 +57,30 @@ static int compare_point(const struct run_config *config, const struct run_recor
         offset += count;
         if (d <= v->worst) continue;
         v->worst = d;
-        v->step = single->snapshot_step[k];
         v->parameter = p;
     }
     model_free(&model);
     return OK;
 }
 
-static int reference_step(const struct run_config *config, const struct run_record *reference,
-                          int k, struct run_record **step, struct job_result *result) {
-    if (*step) return OK;
-    CHECK(record_new(step));
-    int code = one_step(config, reference->mode, reference, k, *step, result);
-    if (!code) return OK;
-    record_delete(*step);
-    *step = NULL;
-    return code;
+/* Without virtual devices DDP pads an epoch that the other modes do not pad, so the last batch is
+ * another one. */
+static int same_work(const struct run_config *config, const struct run_record *reference) {
+    return config->virtual_devices != VIRTUAL_OFF || config->data.join ||
+           reference->steps_per_epoch > 1 || reference->train_samples % config->devices == 0;
 }
 
 int lockstep_check(const struct run_config *config, const struct run_record *reference,
-                   struct run_record **steps, struct verdict *v, struct job_result *result) {
-    v->worst = 0;
+                   struct run_record **step, struct verdict *v, struct job_result *result) {
+    struct run_record *other = NULL;
+    v->worst = v->step = v->device = 0;
     v->bound = LOCKSTEP_BOUND;
-    v->steps = reference->snapshot_count;
+    v->steps = same_work(config, reference);
     v->in_gradient = 1;
-    v->device = 0;
-    for (int k = 0; k < reference->snapshot_count; k++) {
-        struct run_record *other;
-        CHECK(reference_step(config, reference, k, &steps[k], result));
-        CHECK(record_new(&other));
-        int code = one_step(config, config->mode, reference, k, other, result);
-        if (!code) code = compare_point(config, reference, k, steps[k], other, v);
+    if (v->steps) {
+        if (!*step) CHECK(one_step(config, reference->mode, step, result));
+        CHECK(one_step(config, config->mode, &other, result));
+        int code = compare_step(config, *step, other, v);
         record_delete(other);
         CHECK(code);
     }

@@ -1,8 +1,7 @@
-/* Lock step: where equal bits are not promised, two modes are compared one step at a time. From the
- * same parameters, those of the reference run before some of its steps, each mode takes one step,
- * and their gradients must agree within a bound. The reference is single, where that fits. Over a
+/* Lock step: where equal bits are not promised, two modes are compared in their first step. From
+ * the same parameters each takes one step, and their gradients must agree within a bound. Over a
  * whole run no bound would hold: SGD turns a difference in the last bit into 10 percent of the loss
- * within 30 steps. */
+ * within 30 steps. --init-from begins with parameters that are trained. */
 #ifndef TRAIN_COMPARE_LOCKSTEP_H
 #define TRAIN_COMPARE_LOCKSTEP_H
 
@@ -21,16 +20,11 @@
 #define LOCKSTEP_BOUND_NORM 3e-2
 #define LOCKSTEP_LEAST_SHARE 1e-2
 
-/* Chooses steps below `steps` at which to compare, the first and the last among them; -1 ends
- * the list. */
-void lockstep_points(int steps, int points[MAX_SNAPSHOTS]);
-
-/* Compares config's mode with that of `reference` at every snapshot of it, and sets kind, worst,
- * bound, steps, step and parameter of *v. Gradients that are not finite are beyond any bound.
- * Dropout is turned off, because its masks belong to virtual devices, and those may differ.
- * steps[MAX_SNAPSHOTS]: the steps of the reference, which serve all modes: NULL at first, made
- * where they are not there yet, and freed by the caller. */
+/* Compares config's mode with that of `reference`, and sets kind, worst, bound, steps and parameter
+ * of *v. Gradients that are not finite are beyond any bound. Dropout is turned off, because its
+ * masks belong to virtual devices, and those may differ. *step: that of the reference, which serves
+ * all modes: NULL at first, made where it is not there yet, and freed by the caller. */
 int lockstep_check(const struct run_config *config, const struct run_record *reference,
-                   struct run_record **steps, struct verdict *v, struct job_result *result);
+                   struct run_record **step, struct verdict *v, struct job_result *result);
 
 #endif

@@ -221,6 +221,12 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                 y, x, v->steps, v->steps == 1 ? "" : "s",
                 b->buffers && !b->buffers_apart ? ", buffer" : "",
                 b->buffers && b->buffers_apart ? ";\n  buffers of device 0" : "");
+        if (*b->sum_order)
+            text_add(&text,
+                     "gradients are added in the order of %s, for which one device holds those of "
+                     "a parameter of all segments at once",
+                     b->sum_order);
+        if (*b->sum_order) text_wrap(file, TEXT_USUAL, 2, 2, text.words);
         return;
     case VERDICT_DIFFERENT:
         text_add(&text, "%s != %s: first difference%s%s", y,
@@ -237,13 +243,13 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                     x);
         else
             fprintf(file,
-                    "%s %s %s: %s, judged at %d point%s:\n"
+                    "%s %s %s: %s in the first step:\n"
                     "  gradients differ by at most %.2g (relative L2), allowed %.2g\n",
                     y, v->kind == VERDICT_WITHIN ? "~" : "!=", x,
                     v->kind == VERDICT_WITHIN ? "agree within rounding" : "differ beyond rounding",
-                    v->steps, v->steps == 1 ? "" : "s", v->worst, v->bound);
+                    v->worst, v->bound);
         if (v->kind == VERDICT_BEYOND)
-            fprintf(file, "  beyond the bound at step %d: the gradient of %s%s\n", v->step,
+            fprintf(file, "  beyond the bound: the gradient of %s%s\n",
                     PLAIN(b->names[v->parameter]),
                     isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
         if (v->kind == VERDICT_BEYOND) print_unreduced(file, b);

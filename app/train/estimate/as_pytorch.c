@@ -216,7 +216,7 @@ static int64_t described_bytes(const struct run_config *config) {
 static int open_count(struct count *c, const struct run_config *dry, struct run_record *record) {
     const struct graph *g = graph_of(dry->model.options.own);
     int graph = g && !strcmp(dry->model.name, g->model.name) && g->pytorch_sample >= 0;
-    CHECK(session_open(c->session, dry, NULL, NULL, 0, record));
+    CHECK(session_open(c->session, dry, NULL, record));
     c->replica = c->session->replicas[0];
     c->known = graph ? g->pytorch_sample : described_bytes(dry);
     c->known_once = graph ? g->pytorch_shared : 0;

@@ -85,7 +85,7 @@ static int run_rank(const struct run_config *config, int rank, int ranks,
     struct failures unwritten = {0};
     int in_use = 0;
     if (config->mode == MODE_DDP) CHECK(comm_imagine(&comm, rank, ranks));
-    int code = trainer_run(config, comm, NULL, 0, record, &unwritten, &in_use);
+    int code = trainer_run(config, comm, record, &unwritten, &in_use);
     if (!in_use) comm_close(comm);
     if (code && ranks > 1) return fail(code, "rank %d: %s", rank, error_message());
     return code;

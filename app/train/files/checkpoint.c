@@ -15,12 +15,13 @@
 #include "base/files/safetensors.h"
 #include "base/program_name.h"
 #include "base/worker.h"
+#include "ddp/ddp.h"
 #include "nn/optimizer/optimizer_items.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
 #include "train/files/settings.h"
 
-enum { OWN_PAIRS = 4 };
+enum { OWN_PAIRS = 4, ORDER_PAIRS = 2 };
 
 struct checkpoint {
     struct session *s;
@@ -32,8 +33,9 @@ struct checkpoint {
     void *buffers;
     struct optimizer_items state;
     struct setting settings[SETTINGS_MOST];
-    struct safetensors_pair about[OWN_PAIRS + SETTINGS_MOST];
-    int pairs;
+    struct safetensors_pair about[OWN_PAIRS + SETTINGS_MOST + ORDER_PAIRS];
+    int pairs;                                     /* without those of the order */
+    char sum_order[SUM_ORDER_BYTES], *ready_order; /* owned; NULL: not known */
     char step_text[16];
 
     struct worker *worker;
@@ -60,6 +62,9 @@ static void describe(struct checkpoint *c) {
     for (int i = OWN_PAIRS; i < c->pairs; i++)
         c->about[i] = (struct safetensors_pair){c->settings[i - OWN_PAIRS].name,
                                                 c->settings[i - OWN_PAIRS].text};
+    bits_order_text(c->s->config, c->sum_order);
+    if (*c->sum_order)
+        c->about[c->pairs++] = (struct safetensors_pair){ORDER_OF_SUMS, c->sum_order};
 }
 
 static int allocate(struct checkpoint *c) {
@@ -85,7 +90,7 @@ static int write_file(void *argument) {
                                       .more = c->state.items,
                                       .more_count = c->state.count,
                                       .about = c->about,
-                                      .pairs = c->pairs};
+                                      .pairs = c->pairs + (c->ready_order != NULL)};
     int code = atomic_open(&file, c->s->config->files.checkpoint);
     file.disposable = !c->last;
     if (!code) code = model_state_save(&c->s->model, &file, &state);
@@ -135,6 +140,23 @@ static void join(struct checkpoint *c) {
 
 /* ---- training ---- */
 
+/* In the order of an allreduce a run that is resumed goes on with the buckets of this one. */
+static int write_ready_order(struct checkpoint *c) {
+    const struct grad_reducer *ddp = c->replica->params->reducer;
+    const int *order = !*c->sum_order ? NULL
+                       : ddp          ? ddp_ready_order(ddp->context)
+                                      : sums_ready_order(&c->s->sums);
+    size_t bytes;
+    free(c->ready_order);
+    c->ready_order = NULL;
+    FILE *text = order ? open_memstream(&c->ready_order, &bytes) : NULL;
+    for (int i = 0; text && i < c->replica->params->set.trained; i++)
+        fprintf(text, "%d ", order[i]);
+    if (order && (!text || fclose(text))) return fail(ERR_MEMORY, "--checkpoint: no host memory");
+    c->about[c->pairs] = (struct safetensors_pair){READY_ORDER, c->ready_order};
+    return OK;
+}
+
 int checkpoint_take(struct checkpoint *c, int step, int last) {
     if (!c) return OK;
     struct replica *r = c->replica;
@@ -151,6 +173,7 @@ int checkpoint_take(struct checkpoint *c, int step, int last) {
     c->step = step;
     c->last = last;
     c->taken++;
+    CHECK(write_ready_order(c));
     snprintf(c->step_text, sizeof c->step_text, "%d", step);
     worker_start(c->worker, 1, "--checkpoint"); /* without a thread join writes the file */
     worker_give(c->worker, &c->task);
@@ -182,5 +205,6 @@ void checkpoint_free(struct checkpoint *c) {
     free(c->values);
     free(c->value);
     free(c->buffers);
+    free(c->ready_order);
     free(c);
 }

@@ -53,6 +53,30 @@ static int check_settings(const struct session *s, const struct safetensors *fil
     return OK;
 }
 
+/* In whose order gradients are added decides bits in any mode. */
+static int check_order(const struct session *s, const struct safetensors *file) {
+    const char *theirs = safetensors_text(file, ORDER_OF_SUMS);
+    char mine[SUM_ORDER_BYTES];
+    bits_order_text(s->config, mine);
+    if (!strcmp(theirs ? theirs : "", mine)) return OK;
+    return fail(ERR_USAGE,
+                "--allreduce: sums in the order of %s: the checkpoint %s was written with %.95s: "
+                "give that, or start anew from its weights with --init-from",
+                *mine ? mine : "the fold", file->path, theirs ? theirs : "the fold");
+}
+
+/* Buckets are then cut in it; what is no order of the parameters is refused there. */
+static int read_ready_order(struct session *s, const struct safetensors *file) {
+    const char *text = safetensors_text(file, READY_ORDER);
+    int count = s->model.param_count, used;
+    if (!text) return OK;
+    s->ready_order = calloc((size_t)count + 1, sizeof *s->ready_order);
+    if (!s->ready_order) return fail(ERR_MEMORY, "--resume: no host memory");
+    for (int i = 0; i < count && sscanf(text, "%d %n", &s->ready_order[i], &used) == 1; i++)
+        text += used;
+    return OK;
+}
+
 static int read_step(struct session *s, const struct safetensors *file) {
     const char *text = safetensors_text(file, "step");
     int64_t step = 0;
@@ -78,6 +102,8 @@ int resume_open(struct session *s) {
     CHECK(safetensors_open(&s->checkpoint, s->config->files.resume));
     CHECK(check_version(file));
     CHECK(check_settings(s, file));
+    CHECK(check_order(s, file));
+    CHECK(read_ready_order(s, file));
     CHECK(read_step(s, file));
     CHECK(model_values_read(&s->model, file, &s->values));
     return model_buffers_read(&s->model, file, &s->buffers);

@@ -8,8 +8,9 @@
  *                                 acc_delta, exp_avg or exp_avg_sq, as PyTorch calls it
  *     optimizer.step              I64 [parameters]: how often each parameter was updated
  *     __metadata__                duet_checkpoint: the version of this list; step: the steps done;
- *                                 bits_promised: 1 where other modes have the same bits; and each
- *                                 setting of train/files/settings.h under its flag
+ *                                 bits_promised: 1 where other modes have the same bits; sum_order
+ *                                 and ready_order: how they add, where it is not the fold order;
+ *                                 and each setting of train/files/settings.h under its flag
  *
  * The step is the whole position: the sampler's order follows from seed and epoch, dropout from
  * seed and step. */
@@ -19,6 +20,8 @@
 #include "train/session.h"
 
 #define CHECKPOINT_VERSION "1"
+#define ORDER_OF_SUMS "sum_order" /* bits_order_text; none: the fold order */
+#define READY_ORDER "ready_order" /* ddp_ready_order, the numbers of parameters; none: unknown */
 
 /* Before data, model and devices are opened: is the file of --resume a checkpoint, that of
  * --init-from a safetensors file, and can that of --checkpoint be written? */

@@ -16,6 +16,9 @@
  * A value of parameters (rows.c) keeps one buffer for each segment, too, and never folds them: each
  * is the gradient of a row of the var that it is made of.
  *
+ * And it holds where segments are added in another order than that of the fold (param_set.sums):
+ * each piece of a parameter has an order of its own, so all terms must be there.
+ *
  * Of a frozen parameter nothing is kept. Where only one of a layer's two is frozen, the kernel
  * still writes both gradients, one of them into memory that nobody reads. */
 #include "base/error.h"
@@ -131,12 +134,37 @@ static int keep_use(duet_tape *t, enum op op, struct node *n) {
     return step_arena_release(&t->arena, first, t->arena.number);
 }
 
-/* Folds the kept gradients of one parameter level by level. The sum comes to its gradient. */
-static int fold_kept(duet_tape *t, struct param *p) {
-    for (struct fold f = fold_begin(t->segments.count); fold_next(&f);) {
+/* `count` elements of a gradient. */
+static struct tensor part_of(const struct tensor *grad, size_t first, size_t count) {
+    return tensor_plain((float *)grad->data + first, DTYPE_F32, 1, &(int){(int)count});
+}
+
+/* Adds what the first halvings have left, piece by piece in the order of each. */
+static int add_in_order(duet_tape *t, const struct param *p, const struct sum_pieces *sums) {
+    struct sum_piece piece;
+    for (int i = 0; i < sums->count; i++) {
+        if (!sum_piece_in(&sums->piece[i], p->value_offset, p->count, &piece)) continue;
+        for (int k = 0; k < piece.order.n - 1; k++) {
+            const struct addition *add = &piece.order.add[k];
+            struct tensor to = segment_grad(t, p, add->to), from = segment_grad(t, p, add->from);
+            to = part_of(&to, piece.first - p->value_offset, piece.count);
+            from = part_of(&from, piece.first - p->value_offset, piece.count);
+            CHECK(tape_add(t, &from, &to));
+        }
+    }
+    return OK;
+}
+
+/* Adds the kept gradients of one parameter: folds them level by level, to the end or until there is
+ * one for each term of another order. The sum comes to its gradient. */
+static int add_kept(duet_tape *t, struct param *p) {
+    const struct sum_pieces *sums = t->step.params->sums;
+    for (struct fold f = fold_down(t->segments.count, sums ? sums->piece[0].order.n : 1);
+         fold_next(&f);) {
         struct tensor to = segment_grad(t, p, f.to), from = segment_grad(t, p, f.from);
         CHECK(tape_add(t, &from, &to));
     }
+    if (sums) CHECK(add_in_order(t, p, sums));
     struct tensor sum = segment_grad(t, p, 0);
     if (sum.data == p->grad.data) return OK;
     return copy_peer(t->stream, t->device, p->grad.data, t->device, sum.data, tensor_bytes(&sum));
@@ -162,7 +190,7 @@ static int complete(duet_tape *t, struct param *p, int kept) {
     if (p->from)
         CHECK(rows_done(t, p));
     else if (kept)
-        CHECK(fold_kept(t, p));
+        CHECK(add_kept(t, p));
     CHECK(step_arena_drop(&t->arena, use->segment_grads));
     return p->from ? OK : fire(t, p->index);
 }
@@ -171,7 +199,7 @@ int tape_complete_kept(duet_tape *t) {
     struct param_set *set = t->step.params;
     for (int i = 0; set && t->step.add_grads && !t->step.more_passes && i < set->count; i++) {
         if (!t->has_grad[i] || t->use[i].total) continue;
-        CHECK(fold_kept(t, &set->param[i]));
+        CHECK(add_kept(t, &set->param[i]));
         CHECK(fire(t, i));
     }
     return OK;
@@ -183,7 +211,8 @@ static int is_once(const duet_tape *t, const struct param *p) {
 }
 
 int tape_weight_grads(duet_tape *t, enum op op, struct node *n) {
-    int once = is_once(t, n->w) && is_once(t, n->b) && !tape_accumulates(t);
+    int once = is_once(t, n->w) && is_once(t, n->b) && !tape_accumulates(t) &&
+               !(t->step.params && t->step.params->sums);
     if (!param_trains(n->w) && !param_trains(n->b)) return OK;
     scheduled_additions(t->stream, param_trains(n->w) + param_trains(n->b));
     CHECK(once ? fold_once(t, op, n) : keep_use(t, op, n));

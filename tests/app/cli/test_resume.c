@@ -41,10 +41,11 @@ struct part {
 };
 
 /* Trains once without a break and once in these parts, and compares. */
-static void in_parts(const char *options, const struct part *parts, int count) {
+static void in_parts_of(const char *whole, const char *options, const struct part *parts,
+                        int count) {
     char resume[32] = "";
     cr_assert_eq(system("rm -f part.csv"), 0);
-    cli_well("train --mode single %s --quiet --save one --log-loss one.csv --json one.json",
+    cli_well("train --mode %s %s --quiet --save one --log-loss one.csv --json one.json", whole,
              of_mode("single", options));
     for (int i = 0; i < count; i++) {
         char until[32] = "";
@@ -60,6 +61,10 @@ static void in_parts(const char *options, const struct part *parts, int count) {
     cr_expect(cli_same_file("one.csv", "part.csv"), "%s, %s: other losses", options, parts[1].way);
     cr_expect(last_accuracy("one.json") == last_accuracy("two.json"), "%s: other accuracy",
               options);
+}
+
+static void in_parts(const char *options, const struct part *parts, int count) {
+    in_parts_of("single", options, parts, count);
 }
 
 /* Ten batches an epoch, the last of which is cut; three epochs. The first part ends within an
@@ -110,6 +115,20 @@ Test(cli_resume, accumulated_gradients, .timeout = 300, .init = cli_folder_make,
     in_parts("--data-dir d --batch-size 11 --epochs 3 --virtual-devices 4 --no-sync-steps 4 "
              "--model mlp --optimizer adam --lr 0.01",
              parts, 4);
+}
+
+/* In the order of a ring buckets go on as they were cut, also after the first step, when nobody has
+ * cut them yet. Another order is refused. */
+Test(cli_resume, ring, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+#define AS_RING " --devices 4 --allreduce ring --bucket-cap-mb 0.01"
+    static const struct part parts[] = {
+        {"ddp" AS_RING, 1}, {"single" AS_RING, 12}, {"dp" AS_RING, 20}, {"ddp" AS_RING, 0}};
+    const char *options = "--data-dir d --batch-size 11 --epochs 3 --virtual-devices 4 --model mlp "
+                          "--mlp-hidden 20 --optimizer adam --lr 0.01";
+    put_data(103, 20);
+    in_parts_of("single" AS_RING, options, parts, 4);
+    cli_fails(2, "--allreduce: |written with ring over 4 devices, buckets of 0.01 MiB",
+              "train %s --resume ck --epochs 4", options);
 }
 
 /* A parameter that was left out of updates counts its own, and its means stay. */

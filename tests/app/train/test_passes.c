@@ -28,8 +28,7 @@ static struct run_config config_of(int batch_size, int passes) {
 static void run(const struct run_config *config, struct run_record *record) {
     struct failures unwritten = {0};
     int in_use;
-    cr_assert_eq(trainer_run(config, NULL, NULL, 0, record, &unwritten, &in_use), OK, "%s",
-                 error_message());
+    cr_assert_eq(trainer_run(config, NULL, record, &unwritten, &in_use), OK, "%s", error_message());
 }
 
 /* 208 samples: updates of 64, 64, 64 and 16 samples, whose batches are 4, 4, 4 and 1. */

@@ -36,7 +36,7 @@ static void open_session(struct session *s, struct run_config *config, struct ru
     config->timeout = 0.1; /* DP gives its threads 5 s more */
     snprintf(config->device, sizeof config->device, "cpu");
     snprintf(config->data.folder, sizeof config->data.folder, "d");
-    cr_assert_eq(session_open(s, config, NULL, NULL, 0, record), OK, "%s", error_message());
+    cr_assert_eq(session_open(s, config, NULL, record), OK, "%s", error_message());
 }
 
 Test(session, a_lost_thread_keeps_what_it_uses, .timeout = 60, .init = cli_folder_make,
@@ -103,7 +103,7 @@ static struct run_config adam_config(enum run_mode mode) {
 static void train_by_hand(const struct run_config *config, struct run_record *record,
                           struct session *s) {
     struct batch *batch;
-    cr_assert_eq(session_open(s, config, NULL, NULL, 0, record), OK, "%s", error_message());
+    cr_assert_eq(session_open(s, config, NULL, record), OK, "%s", error_message());
     for (int i = 0; i < 6; i++) {
         struct step_block step = {.step = (uint64_t)i, .weight = 1.0f / 8};
         optimizer_schedule(&step, &s->replicas[0]->config.update, 0.01, i);
@@ -129,7 +129,7 @@ Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make
         int in_use;
         train_by_hand(&config, &by_hand, &s);
         snprintf(config.files.save, sizeof config.files.save, "w");
-        cr_assert_eq(trainer_run(&config, NULL, NULL, 0, &record, &unwritten, &in_use), OK, "%s",
+        cr_assert_eq(trainer_run(&config, NULL, &record, &unwritten, &in_use), OK, "%s",
                      error_message());
         cr_assert_eq(model_values_load(&s.model, "w", &want, NULL), OK, "%s", error_message());
         for (int p = 0; p < s.model.param_count; p++) {
@@ -159,7 +159,7 @@ static int one_rank(void *context) {
     int in_use, code = comm_open(&comm, NULL);
     if (code) return 1;
     make_different(&config, comm_rank(comm));
-    code = trainer_run(&config, comm, NULL, 0, &record, &unwritten, &in_use);
+    code = trainer_run(&config, comm, &record, &unwritten, &in_use);
     comm_abort(comm, code, error_message());
     comm_close(comm);
     record_free(&record);

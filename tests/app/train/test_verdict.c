@@ -136,7 +136,7 @@ Test(verdict, not_promised, .timeout = 30) {
     struct run_record single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
     struct verdict v;
     ddp.bits_promised = 0;
-    snprintf(ddp.why_not, sizeof ddp.why_not, "ring over 4 devices adds in an order of its own");
+    snprintf(ddp.why_not, sizeof ddp.why_not, "nccl over 4 devices adds in an order of its own");
     cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
     cr_assert(v.bits_apart_at == -1 && v.loss_apart_at == -1 && v.final_loss_gap == 0);
     for (int d = 0; d < DEVICES; d++)
@@ -147,13 +147,13 @@ Test(verdict, not_promised, .timeout = 30) {
     v.kind = VERDICT_WITHIN, v.worst = 1e-6, v.bound = 9e-5;
     char *text = printed(&v, &single, &ddp);
     cr_assert(strstr(text, "DDP ~ single") && strstr(text, "allowed 9e-05") &&
-                  strstr(text, "ring over 4 devices") && strstr(text, "bits apart since step 1") &&
+                  strstr(text, "nccl over 4 devices") && strstr(text, "bits apart since step 1") &&
                   strstr(text, "since step 2"),
               "%s", text);
     v.kind = VERDICT_BEYOND, v.worst = 0.02, v.step = 1, v.parameter = 2;
     text = printed(&v, &single, &ddp);
-    cr_assert(strstr(text, "DDP != single") && strstr(text, "step 1: the gradient of W2"), "%s",
-              text);
+    cr_assert(strstr(text, "DDP != single") && strstr(text, "beyond the bound: the gradient of W2"),
+              "%s", text);
     v.kind = VERDICT_WITHIN, v.steps = 0;
     cr_assert(
         strstr(printed(&v, &single, &ddp), "DDP ? single: no step of the two is the same work"));
@@ -174,6 +174,9 @@ Test(verdict, not_promised, .timeout = 30) {
     ddp.virtual_devices = 2;
     cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
     cr_assert(strstr(v.why_not, "4 virtual devices against 2"), "%s", v.why_not);
+    strcpy(ddp.sum_order, "tree over 4 devices");
+    cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
+    cr_assert(strstr(v.why_not, "tree over 4 devices against fold order"), "%s", v.why_not);
     record_free(&single), record_free(&ddp);
 }
 

@@ -51,8 +51,7 @@ static struct run_record make(void) {
                            .training_seconds = 12.25,
                            .first_step_seconds = 0.75,
                            .images = INT64_MAX,
-                           .snapshot_count = 2,
-                           .snapshot_step = {3, 8}};
+                           .sum_order = "ring over 4 devices"};
     r.mode = MODE_DDP, strcpy(r.model, "lenet"), strcpy(r.dataset, "synthetic"),
     strcpy(r.kind, "cpu"), strcpy(r.algorithm, "tree");
     strcpy(r.why_not, "\"quoted\", with a comma"), strcpy(r.choice, "tree: asked for");
@@ -92,8 +91,6 @@ static struct run_record make(void) {
     r.traffic = calloc(1, sizeof *r.traffic);
     traffic_add(r.traffic, LINK_HOST, 0, 1ull << 60), traffic_add(r.traffic, 1, LINK_HOST, 3);
     traffic_add(r.traffic, 0, 1, 4096);
-    for (int k = 0; k < 2; k++)
-        fill(r.snapshots[k] = malloc(COUNT * 4), COUNT * 4, (unsigned)k + 40);
     fill(r.grads = malloc(COUNT * 4), COUNT * 4, 50);
     return r;
 }
@@ -117,7 +114,7 @@ static int read_back(const char *text, size_t bytes, struct run_record *r) {
     return code;
 }
 
-/* Parameters and gradients go beside the text. */
+/* Gradients go beside the text. */
 static float *floats_of(const struct run_record *r, size_t *count) {
     char *bytes;
     FILE *f = open_memstream(&bytes, count);
@@ -154,7 +151,7 @@ Test(record, round_trip, .timeout = 30) {
     char *text = written(&a, 1, &bytes);
     float *floats = floats_of(&a, &count);
     cr_assert_eq(read_back(text, bytes, &b), OK, "%s", error_message());
-    cr_assert(!b.grads && !b.snapshots[0]);
+    cr_assert(!b.grads);
     cr_assert_eq(record_floats_read(&b, floats, count), OK, "%s", error_message());
     char *again = written(&b, 1, &again_bytes);
     cr_assert_eq(bytes, again_bytes);
@@ -167,14 +164,12 @@ Test(record, round_trip, .timeout = 30) {
         cr_assert_arr_eq(a.final_hashes[d], b.final_hashes[d], PARAMETERS * 8);
     }
     cr_assert_arr_eq(a.traffic, b.traffic, sizeof *a.traffic);
-    for (int k = 0; k < 2; k++)
-        cr_assert_arr_eq(a.snapshots[k], b.snapshots[k], COUNT * 4);
     cr_assert_arr_eq(a.grads, b.grads, COUNT * 4);
     cr_assert_arr_eq(a.losses, b.losses, 2 * sizeof *a.losses);
     cr_assert(isnan(b.losses[2]) && isnan(b.losses[3]),
               "JSON knows no infinity: both read as not a number");
     cr_assert(b.losses[4] == 0 && signbit(b.losses[4]));
-    cr_assert(b.snapshot_count == 2 && b.snapshot_step[0] == 3 && b.snapshot_step[1] == 8);
+    cr_assert_str_eq(b.sum_order, a.sum_order);
     cr_assert(b.epoch_seconds[1] == 6.25 && b.accuracy[0] == 0.5 && b.accuracy[1] == -1 &&
               b.epoch_count == 2 && b.epoch_lr[0] == 0.1 && b.epoch_lr[1] == 0.04);
     cr_assert(b.valid_loss[0] == 0.7 && isnan(b.valid_loss[1]) &&
@@ -199,23 +194,22 @@ Test(record, round_trip, .timeout = 30) {
     record_free(&a), record_free(&b), record_free(&b), record_free(NULL);
 }
 
-/* Snapshots without gradients, and counts that do not fit. */
+/* A record without gradients, and counts that do not fit. */
 Test(record, floats, .timeout = 30) {
     struct run_record a = make(), b;
     size_t bytes, count;
     char *text = written(&a, 1, &bytes);
     float *floats = floats_of(&a, &count);
-    const size_t wrong[] = {0, COUNT, 2 * COUNT + 1, 3 * COUNT - 1, 4 * COUNT};
-    cr_assert_eq(count, 3 * COUNT);
+    const size_t wrong[] = {1, COUNT - 1, COUNT + 1, 2 * COUNT};
+    cr_assert_eq(count, COUNT);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         cr_assert_eq(read_back(text, bytes, &b), OK, "%s", error_message());
         cr_assert_eq(record_floats_read(&b, floats, wrong[i]), ERR_FAILED, "%zu", wrong[i]);
         record_free(&b);
     }
     cr_assert_eq(read_back(text, bytes, &b), OK, "%s", error_message());
-    cr_assert_eq(record_floats_read(&b, floats, 2 * COUNT), OK, "%s", error_message());
-    cr_assert_arr_eq(a.snapshots[1], b.snapshots[1], COUNT * 4);
-    cr_assert(!b.grads && record_floats(&b) == 2 * COUNT);
+    cr_assert_eq(record_floats_read(&b, floats, 0), OK, "%s", error_message());
+    cr_assert(!b.grads && record_floats(&b) == 0);
     free(text), free(floats);
     record_free(&a), record_free(&b);
 }
@@ -228,7 +222,7 @@ Test(record, without_proof, .timeout = 30) {
     cr_assert_eq(read_back(text, bytes, &b), OK, "%s", error_message());
     for (int d = 0; d < DEVICES; d++)
         cr_assert(!b.hashes[d] && !b.final_hashes[d]);
-    cr_assert(b.snapshot_count == 0 && !b.grads);
+    cr_assert(!b.grads);
     free(text);
     record_free(&a), record_free(&b);
 }

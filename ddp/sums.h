@@ -1,0 +1,43 @@
+/* The order in which DDP adds the gradients of its ranks, for who holds them all in one process: a
+ * device that trains alone, and DataParallel. They take the buckets that DDP would have, and the
+ * allreduce's own order in each (plan_order), so ring and tree have the bits of all modes, too.
+ *
+ *     gradients  ...  W3             W2       b2   W1 ...    as the parameters were registered
+ *     buckets    | W3  b2 | W2  W1 ... |                     as they became ready
+ *     pieces     chunks of buckets, cut where a parameter begins, in their places above
+ *
+ * Buckets follow from the parameters and one order. In the first step there is one; for the second
+ * they are cut in the order in which the gradients became ready, which the hook of the tape says
+ * here as it says it to DDP. Integers only. */
+#ifndef DDP_SUMS_H
+#define DDP_SUMS_H
+
+#include "ddp/ddp.h"
+
+struct sums {
+    struct sum_pieces pieces; /* in elements of the value arena; who adds borrows it */
+    struct param_set *params; /* borrowed */
+    duet_tape *tape;          /* borrowed */
+    struct ddp_config config; /* with an algorithm that does not keep the fold order */
+    int ranks;
+    uint64_t limits[2];
+    struct bucket_plan plan;
+    int *ready, ready_count, rebuilt;
+};
+
+/* For a ddp of so many ranks. It becomes the hook of the tape, whose passes are those of `params`.
+ * On failure *s is zeroed. */
+int sums_init(struct sums *s, const struct ddp_config *config, int ranks, duet_params *params,
+              duet_tape *tape);
+void sums_free(struct sums *s); /* zeroed is fine, here and below */
+
+/* For who adds; NULL: the fold order. */
+const struct sum_pieces *sums_pieces(const struct sums *s);
+
+/* Before the first pass of an update. */
+int sums_begin_update(struct sums *s);
+
+/* As ddp_ready_order. */
+const int *sums_ready_order(const struct sums *s);
+
+#endif
