@@ -81,18 +81,18 @@ static void row(const char *name, measure *value, int is_time, const struct run_
 
 static void show(const struct run_record *dp, const struct run_record *ddp) {
     struct text text = {.used = 0};
-    char heads[3][TABLE_CELL] = {"DP device 0", "DP each other", "DDP each rank"};
+    char heads[3][TABLE_CELL] = {"DP device 0", "DP others", "DDP each rank"};
     char less[32], more[32];
     table_row(stdout, text_width(stdout), "", heads, 3);
     row("memory at its peak", peak, 0, dp, ddp);
     row("  gathered outputs, gradient", outputs, 0, dp, ddp);
-    row("  Adam's two means", optimizer, 0, dp, ddp);
+    row("  Adam's two moments", optimizer, 0, dp, ddp);
     row("bytes over links, per step", moved, 0, dp, ddp);
-    row(*dp->modelled ? "modelled ms per step, busy" : "ms per step, busy", busy, 1, dp, ddp);
+    row(*dp->modelled ? "modelled busy ms per step" : "busy ms per step", busy, 1, dp, ddp);
     text_add(&text,
              "DP gathers all outputs on device 0 and computes the loss, its gradient and the "
              "update there. In DDP each rank does so for its own samples: device 0's peak changes "
-             "by %s, that of each other by %s, since every rank holds Adam's means and the buckets "
+             "by %s, that of the others by %s: every rank holds Adam's moments and the buckets "
              "of allreduce.",
              signed_bytes(peak(ddp, 0) - peak(dp, 0), less),
              signed_bytes(mean(ddp, peak, 1) - mean(dp, peak, 1), more));

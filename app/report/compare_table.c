@@ -186,9 +186,9 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
     }
     table_row(file, c->width, "", head, c->count);
     table_rule(file, c->width, c->count);
-    ROW(*c->run[0]->modelled ? "seconds an epoch, modelled"
-        : extrapolated       ? "seconds an epoch, extrapolated"
-                             : "seconds an epoch",
+    ROW(*c->run[0]->modelled ? "seconds per epoch, modelled"
+        : extrapolated       ? "seconds per epoch, extrapolated"
+                             : "seconds per epoch",
         "%.*f", seconds_digits(record_seconds_per_epoch(r)), record_seconds_per_epoch(r));
     ROW("images/s", "%.*f", rate_digits(record_images_per_second(r)), record_images_per_second(r));
     ROW(over, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
@@ -196,23 +196,23 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
     valid_loss_row(file, c);
     ROW("last loss", "%.9g", r->steps ? r->losses[r->steps - 1] : 0);
     row_bytes(file, "peak memory, device 0", c, peak, 0, 0);
-    row_bytes(file, "peak memory, each other", c, peak, 1, 0);
-    row_bytes(file, "bytes into device 0, a step", c, bytes_in, 0, 1);
-    row_bytes(file, "bytes out of device 0", c, bytes_out, 0, 1);
-    row_bytes(file, "bytes into each other", c, bytes_in, 1, 1);
-    row_bytes(file, "bytes out of each other", c, bytes_out, 1, 1);
+    row_bytes(file, "peak memory, other devices", c, peak, 1, 0);
+    row_bytes(file, "bytes per step: into device 0", c, bytes_in, 0, 1);
+    row_bytes(file, "  out of device 0", c, bytes_out, 0, 1);
+    row_bytes(file, "  into each other device", c, bytes_in, 1, 1);
+    row_bytes(file, "  out of each other device", c, bytes_out, 1, 1);
     table_rule(file, c->width, c->count);
     text_wrap(file, c->width, 0, 2,
-              *c->run[0]->modelled ? "modelled ms a step: device 0 | mean of the others"
-                                   : "ms a step: device 0 | mean of the others");
+              *c->run[0]->modelled ? "modelled ms per step: device 0 | mean of the others"
+                                   : "ms per step: device 0 | mean of the others");
     for (int p = PHASE_LOADER; p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE)
             row_ms(file, phase_name(p), c, p, 0, phase_ms);
-    row_ms(file, "copy of the next batch, beside", c, 0, 1, copy_ms);
+    row_ms(file, "copy of the next batch", c, 0, 1, copy_ms);
     row_ms(file, "allreduce, hidden", c, 0, 1, hidden_ms);
     row_ms(file, "allreduce, exposed", c, 0, 1, exposed_ms);
     row_ms(file, "waiting for the others", c, 0, 1, waiting_ms);
-    row_ms(file, "waiting for a core", c, 0, 1, no_core_ms);
+    row_ms(file, "waiting for a CPU core", c, 0, 1, no_core_ms);
     row_ms(file, "idle", c, 0, 1, idle_ms);
 }
 
@@ -259,7 +259,7 @@ void batch_line(FILE *file, const struct run_record *run) {
     if (first->passes > 1) text_add(&text, "%d batches an update; ", first->passes);
     text_add(&text, "%s, learning rate %g", first->optimizer, first->lr);
     if (first->virtual_devices)
-        text_add(&text, "; %d virtual devices, %d duplicates an epoch", first->virtual_devices,
+        text_add(&text, "; %d virtual devices, %d duplicates per epoch", first->virtual_devices,
                  first->duplicates);
     else
         text_add(&text, "; virtual devices off");
@@ -289,7 +289,7 @@ void chapter_line(FILE *file, const struct run_record *r) {
     text_add(&text, "]");
     if (*r->modelled) text_add(&text, ", modelled: %s", r->modelled);
     if (record_extrapolated(r))
-        text_add(&text, ", extrapolated from %d steps (an epoch has %d)", r->steps,
+        text_add(&text, ", extrapolated from %d steps of %d per epoch", r->steps,
                  r->steps_per_epoch);
     text_wrap(file, text_width(file), 0, 7, text.words);
 }

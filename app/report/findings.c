@@ -64,6 +64,14 @@ static enum part part_of_time(int phase) {
     }
 }
 
+/* The part that weighs most: the first to be named. */
+static int largest_part(const double part[PARTS]) {
+    int most = 0;
+    for (int i = 1; i < PARTS; i++)
+        if (fabs(part[i]) > fabs(part[most])) most = i;
+    return most;
+}
+
 static void memory_excess(const struct page *page, const struct run_record *dp) {
     double part[PARTS] = {0}, all = peak_of(dp, 0) - mean_peak_of_others(dp);
     struct text text = {.used = 0};
@@ -76,15 +84,17 @@ static void memory_excess(const struct page *page, const struct run_record *dp) 
         part[part_of_memory(c)] += (double)dp->device[0].memory.at_peak[c] - rest;
     }
     if (fabs(all) < 0.5)
-        text_add(&text, "At its peak device 0 of DP holds as much as the others on average");
+        text_add(&text, "At its peak, device 0 of DP holds as much as the others on average");
     else
-        text_add(&text, "At its peak device 0 of DP holds %s %s than the others on average",
+        text_add(&text, "At its peak, device 0 of DP holds %s %s than the others on average",
                  bytes_words(fabs(all), bytes), all > 0 ? "more" : "less");
-    for (int i = 0; i < PARTS; i++) {
-        if (fabs(part[i]) < 0.5) continue;
+    for (int n = 0; n < PARTS; n++) {
+        int i = largest_part(part);
+        if (fabs(part[i]) < 0.5) break;
         text_add(&text, "%s %s %s", causes++ ? "," : ":", part_names[i],
                  signed_bytes(part[i], bytes));
         if (all >= 1) text_add(&text, " (%.0f %%)", 100 * part[i] / all);
+        part[i] = 0;
     }
     text_add(&text, ".");
     sentence(page, &text);
@@ -101,19 +111,16 @@ static void time_excess(const struct page *page, const struct run_record *dp) {
         all += list[i].amount;
     }
     if (all <= 0) {
-        text_add(&text, "In time, device 0 of DP exceeds the others in no phase by more than the "
-                        "spread of the steps.");
+        text_add(&text, "In no phase does device 0 of DP take longer than the others by more than "
+                        "the spread of the steps.");
         sentence(page, &text);
         return;
     }
-    text_add(&text,
-             "It is busy for %.3f ms a step with what the others do not do or do in less time:",
-             all * 1e-6);
-    for (int i = 0; i < PARTS; i++)
-        if (part[i] > 0)
-            text_add(&text, "%s %s %.3f (%.0f %%)", causes++ ? "," : "",
-                     i == PART_REST ? "the rest (replicate, forward, backward)" : part_names[i],
-                     part[i] * 1e-6, 100 * part[i] / all);
+    text_add(&text, "Device 0 of DP works %.3f ms longer per step than the others:", all * 1e-6);
+    for (int i; part[i = largest_part(part)] > 0; part[i] = 0)
+        text_add(&text, "%s %s %.3f ms (%.0f %%)", causes++ ? "," : "",
+                 i == PART_REST ? "the rest (replicate, forward, backward)" : part_names[i],
+                 part[i] * 1e-6, 100 * part[i] / all);
     text_add(&text, ".");
     sentence(page, &text);
 }
@@ -140,17 +147,19 @@ static void loss_in_forward(const struct page *page, const struct run_record *dp
     struct text text = {.used = 0};
     char memory[32], moved[32];
     double ns;
-    text_add(&text,
-             "The loss in forward changes device 0's peak by %s, its link bytes by %s a step",
-             signed_bytes(peak_of(other, 0) - peak_of(dp, 0), memory),
-             signed_bytes(link_bytes(other, 0) - link_bytes(dp, 0), moved));
+    text_add(
+        &text,
+        "With the loss in forward, device 0's peak changes by %s and its traffic by %s per step",
+        signed_bytes(peak_of(other, 0) - peak_of(dp, 0), memory),
+        signed_bytes(link_bytes(other, 0) - link_bytes(dp, 0), moved));
     if (dp->computed)
         text_add(&text, ".");
     else if (outputs_saved(dp, other, &ns))
-        text_add(&text, " and its median time in gather, loss and scatter_grad by %+.3f ms.",
+        text_add(&text, "; its median time in gather, loss and scatter_grad changes by %+.3f ms.",
                  -ns * 1e-6);
     else
-        text_add(&text, "; its time in gather, loss and scatter_grad stays within the spread.");
+        text_add(&text,
+                 "; its time in gather, loss and scatter_grad changes by no more than the spread.");
     sentence(page, &text);
 }
 
@@ -161,18 +170,26 @@ static double mean_link_bytes_of_others(const struct run_record *r) {
     return sum / (r->devices - 1);
 }
 
+/* "3.57 MiB less", "as much". */
+static char *more_or_less(double bytes, char text[48]) {
+    char amount[32];
+    if (fabs(bytes) < 0.5) return strcpy(text, "as much");
+    snprintf(text, 48, "%s %s", bytes_words(fabs(bytes), amount), bytes > 0 ? "more" : "less");
+    return text;
+}
+
 static void ddp_saves(const struct page *page, const struct run_record *dp,
                       const struct run_record *ddp) {
     struct text text = {.used = 0};
-    char first[32], others[32], moved[32], moved_others[32];
+    char first[48], others[48], moved[48], moved_others[48];
     text_add(
         &text,
-        "DDP in place of DP changes the peak of device 0 by %s and of each other by %s, and "
-        "the link bytes of a step of device 0 by %s and of each other by %s.",
-        signed_bytes(peak_of(ddp, 0) - peak_of(dp, 0), first),
-        signed_bytes(mean_peak_of_others(ddp) - mean_peak_of_others(dp), others),
-        signed_bytes(link_bytes(ddp, 0) - link_bytes(dp, 0), moved),
-        signed_bytes(mean_link_bytes_of_others(ddp) - mean_link_bytes_of_others(dp), moved_others));
+        "With DDP instead of DP, device 0 holds %s and moves %s per step; every other device "
+        "holds %s and moves %s.",
+        more_or_less(peak_of(ddp, 0) - peak_of(dp, 0), first),
+        more_or_less(link_bytes(ddp, 0) - link_bytes(dp, 0), moved),
+        more_or_less(mean_peak_of_others(ddp) - mean_peak_of_others(dp), others),
+        more_or_less(mean_link_bytes_of_others(ddp) - mean_link_bytes_of_others(dp), moved_others));
     sentence(page, &text);
 }
 
@@ -189,17 +206,17 @@ static void ddp_does_not_save(const struct page *page, const struct run_record *
     struct text text = {.used = 0};
     char one[32], all[32], first[32];
     double state = held_by_all(ddp, MEM_OPTIMIZER);
-    text_add(&text, "DDP does not save parameters and gradients: every device holds them");
+    text_add(&text, "In DDP every device holds all parameters and gradients");
     if (state > 0) {
-        text_add(&text, ", and the state of %s as well: %s on each, %s in all", ddp->optimizer,
+        text_add(&text, ", and the state of %s: %s on each, %s in all", ddp->optimizer,
                  bytes_words(state / ddp->devices, one), bytes_words(state, all));
         if (dp)
-            text_add(&text, ", where DP holds %s on device 0 alone",
+            text_add(&text, "; DP holds %s of it, on device 0 only",
                      bytes_words(held_by_all(dp, MEM_OPTIMIZER), first));
     } else {
         text_add(&text,
-                 ". %s keeps no state; with adam every device of DDP would hold %s more, and of DP "
-                 "device 0 alone (computed: 8 bytes for each of %zu parameters)",
+                 ". %s keeps no state; adam would add %s on every device in DDP, and on device 0 "
+                 "only in DP (computed: 8 bytes for each of %zu parameters)",
                  ddp->optimizer, bytes_words(8 * (double)ddp->trainable_count, one),
                  ddp->trainable_count);
     }
@@ -252,11 +269,12 @@ static double mean_wait(const struct run_record *r) {
 
 /* Why it is faster: the times that only the other one has. */
 static void why(struct text *text, const struct run_record *dp, const struct run_record *ddp) {
-    text_add(text,
-             " In DP device 0 works %.3f ms a step while the others sleep, and then waits %.3f for "
-             "them; in DDP a rank waits %.3f for allreduce.",
-             alone_ns(dp) * 1e-6, record_per_step(dp, (double)dp->device[0].wait_ns) * 1e-6,
-             mean_wait(ddp) * 1e-6);
+    text_add(
+        text,
+        " In DP device 0 works %.3f ms per step while the others sleep, and then waits %.3f ms "
+        "for them; in DDP a rank waits %.3f ms for allreduce.",
+        alone_ns(dp) * 1e-6, record_per_step(dp, (double)dp->device[0].wait_ns) * 1e-6,
+        mean_wait(ddp) * 1e-6);
 }
 
 /* Three steps have two lengths, from start to start: fewer have no spread, so a difference between
@@ -278,20 +296,25 @@ static void which_is_faster(const struct page *page, const struct run_record *dp
                  "by %.2f ms.",
                  (double)a->step_median_ns * 1e-6, (double)b->step_median_ns * 1e-6, spread * 1e-6);
     else
-        text_add(&text, "%s is faster: its %s step takes %.2f ms, that of %s %.2f",
+        text_add(&text, "%s is faster: its %s step takes %.2f ms, that of %s %.2f ms",
                  gain > 0 ? "DDP" : "DP", modelled ? "modelled" : "median",
                  (double)(gain > 0 ? b : a)->step_median_ns * 1e-6, gain > 0 ? "DP" : "DDP",
                  (double)(gain > 0 ? a : b)->step_median_ns * 1e-6);
     if (fabs(gain) > spread && modelled) text_add(&text, ".");
-    if (fabs(gain) > spread && !modelled) text_add(&text, " (spread %.2f).", spread * 1e-6);
+    if (fabs(gain) > spread && !modelled) text_add(&text, " (spread %.2f ms).", spread * 1e-6);
     int shared = record_shared(dp), is_shared = shared && dp->devices > shared;
     if (page->details || !is_shared) why(&text, dp, ddp);
     sentence(page, &text);
-    if (!is_shared || dp->gpus) return;
     text = (struct text){.used = 0};
+    if (add_busy(&text, add_busy(&text, 0, "DP", dp), "DDP", ddp) || text.used) {
+        text_add(&text, ": do not trust these times.");
+        sentence(page, &text);
+        text = (struct text){.used = 0};
+    }
+    if (!is_shared || dp->gpus) return;
     text_add(&text,
-             "But %d devices share %d core%s. If each had one and never waited, a step would take "
-             "%.2f ms in DP and %.2f in DDP (computed from busy times).",
+             "But %d devices share %d core%s. With a core each and no waiting, a step would take "
+             "%.2f ms in DP and %.2f ms in DDP (computed from busy times).",
              dp->devices, shared, shared > 1 ? "s" : "", step_of_own_cores(dp) * 1e-6,
              step_of_own_cores(ddp) * 1e-6);
     sentence(page, &text);
@@ -310,8 +333,8 @@ void profile_findings(FILE *file, int width, const struct profiled *runs) {
         return;
     }
     text_wrap(file, width, 0, 2,
-              (dp ? dp : ddp)->computed ? "what that means (all of it computed)"
-                                        : "what that means");
+              (dp ? dp : ddp)->computed ? "what this means (all of it computed)"
+                                        : "what this means");
     if (dp) {
         memory_excess(&page, dp);
         beside_pytorch_sentence(file, width, &runs->dp_beside, runs->details);

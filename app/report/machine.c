@@ -1,6 +1,8 @@
 /* The machine of a run in words: see machine.h. */
 #include "report/machine.h"
 
+#include <string.h>
+
 #include "report/excess.h"
 
 /* Two runs of the same training differ in speed by a few parts in a hundred also where nobody else
@@ -41,12 +43,21 @@ void add_load(struct text *text, const struct run_record *dp, const struct run_r
     if (!dp || !*dp->modelled || dp->devices < 2 || dp->training_seconds <= 0) return;
     int n = profile_excess(dp, EXCESS_TIME, list);
     double step_ns = record_per_step(dp, dp->training_seconds * 1e9);
-    text_add(text, "GPU 0 is busy %.0f %% of a step of DP, the others %.0f %%",
+    double idle_ns = record_per_step(dp, record_idle_ns(dp, 0));
+    int digits = step_ns < 10e6 ? 3 : 1;
+    text_add(text, "In DP, GPU 0 is busy for %.0f %% of a step, the others for %.0f %%",
              busy_percent(dp, 0, 0), busy_percent(dp, 1, dp->devices - 1));
+    if (idle_ns > (n ? list[0].amount : 0) && idle_ns > WORTH_A_WORD * step_ns)
+        text_add(text, "; GPU 0 waits %.*f of %.*f ms for kernels to be launched%s", digits,
+                 idle_ns * 1e-6, digits, step_ns * 1e-6,
+                 strstr(dp->modelled, "pytorch") && !strstr(dp->modelled, "gil=off")
+                     ? ", since one Python thread at a time launches for all GPUs"
+                     : "");
     for (int i = 0; i < n && i < MOST_CAUSES && list[i].amount > WORTH_A_WORD * step_ns; i++)
-        text_add(text, "%s %s %.*f ms", i ? "," : ":", list[i].name, step_ns < 10e6 ? 3 : 1,
+        text_add(text, "%s %s %.*f ms", i ? "," : "; GPU 0 works longer by", list[i].name, digits,
                  list[i].amount * 1e-6);
     if (ddp && *ddp->modelled && ddp->training_seconds > 0)
-        text_add(text, "; in DDP they are busy %.0f %%", busy_percent(ddp, 0, ddp->devices - 1));
+        text_add(text, "; in DDP, the GPUs are busy for %.0f %%",
+                 busy_percent(ddp, 0, ddp->devices - 1));
     text_add(text, ".");
 }

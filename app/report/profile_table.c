@@ -199,15 +199,15 @@ static void all_memory_rows(const struct table *t) {
         const struct ledger *m = &t->run->device[d].memory;
         equal &= !memcmp(m->now, m->at_peak, sizeof m->now);
     }
-    memory_rows(t, equal ? "memory, now and peak" : "memory at its peak", peak);
+    memory_rows(t, equal ? "memory, now and at peak" : "memory at its peak", peak);
     if (!equal && t->details) memory_rows(t, "memory now", now);
 }
 
 static void byte_rows(const struct table *t) {
-    row(t, 0, "bytes in, a step", link_bytes, 0, print_bytes);
-    row(t, 0, "bytes out, a step", link_bytes, 1, print_bytes);
+    row(t, 0, "bytes in per step", link_bytes, 0, print_bytes);
+    row(t, 0, "bytes out per step", link_bytes, 1, print_bytes);
     if (!t->details) return;
-    fprintf(t->file, "moved by own streams\n");
+    fprintf(t->file, "moved by its streams\n");
     for (int p = 0; p < PHASE_COUNT; p++)
         if (is_of_training(p) && any(t->run, phase_bytes, p))
             row(t, 2, phase_name(p), phase_bytes, p, print_bytes);
@@ -217,19 +217,19 @@ static void byte_rows(const struct table *t) {
  * time. */
 static void time_rows(const struct table *t) {
     const struct run_record *r = t->run;
-    row(t, 0, "ms a step, busy", busy_time, 0, print_ms);
+    row(t, 0, "busy ms per step", busy_time, 0, print_ms);
     for (int p = 0; p < PHASE_COUNT; p++)
         if (is_of_training(p) && any(r, phase_time, p))
             row(t, 2, phase_name(p), phase_time, p, print_ms);
     if (any(r, phase_time, PHASE_LOADER)) row(t, 2, "(loader)", phase_time, PHASE_LOADER, print_ms);
     if (any(r, wait_time, 0)) row(t, 2, "(waiting)", wait_time, 0, print_ms);
-    if (any(r, no_core_time, 0)) row(t, 2, "(waiting for a core)", no_core_time, 0, print_ms);
+    if (any(r, no_core_time, 0)) row(t, 2, "(no free CPU core)", no_core_time, 0, print_ms);
     row(t, 2, "(idle)", idle_time, 0, print_ms);
-    if (any(r, copy_time, 0)) row(t, 2, "(copy beside)", copy_time, 0, print_ms);
+    if (any(r, copy_time, 0)) row(t, 2, "(copy, meanwhile)", copy_time, 0, print_ms);
     if (any(r, hidden_time, 0)) row(t, 2, "(allreduce, hidden)", hidden_time, 0, print_ms);
     if (any(r, exposed_time, 0)) row(t, 2, "(allreduce, exposed)", exposed_time, 0, print_ms);
     row(t, 0, "busy share of a step", busy_share, 0, print_share);
-    if (t->details) row(t, 0, "kernels a step", kernels, 0, print_count);
+    if (t->details) row(t, 0, "kernels per step", kernels, 0, print_count);
 }
 
 static void tables(FILE *file, int width, const struct run_record *r, int details) {
@@ -243,7 +243,7 @@ static void tables(FILE *file, int width, const struct run_record *r, int detail
         all_memory_rows(&t);
         byte_rows(&t);
         if (r->computed && !strcmp(r->model, "described")) continue; /* nobody knows its kernels */
-        if (r->computed && details) row(&t, 0, "kernels a step", kernels, 0, print_count);
+        if (r->computed && details) row(&t, 0, "kernels per step", kernels, 0, print_count);
         if (!r->computed) time_rows(&t);
     }
 }
@@ -255,13 +255,13 @@ static void tables(FILE *file, int width, const struct run_record *r, int detail
 static void loader_line(FILE *file, int width, const struct run_record *r) {
     const struct device_record *d = &r->device[0];
     struct text text = {.used = 0};
-    text_add(&text, "data: disk %.2f s, once", r->data_seconds);
+    text_add(&text, "data: read from disk in %.2f s, once", r->data_seconds);
     if (r->data_on_device)
-        text_add(&text, "; the data set lies on the device, which makes the batches");
+        text_add(&text, "; the device holds the data set and makes the batches");
     else
         text_add(&text,
-                 "; ms a step: host %.3f, %s %.3f, device %.3f (%.3f of it beside the kernels); "
-                 "waited for %.3f",
+                 "; ms per step: host %.3f, %s %.3f, device %.3f (%.3f of it while kernels run), "
+                 "waiting %.3f",
                  record_per_step(r, (double)d->host_ns) * 1e-6, r->pinned ? "pinned" : "not pinned",
                  record_per_step(r, (double)d->pinned_ns) * 1e-6,
                  record_per_step(r, (double)(d->copy_ns + d->phase_ns[PHASE_INPUT])) * 1e-6,
@@ -273,7 +273,7 @@ static void loader_line(FILE *file, int width, const struct run_record *r) {
 static void imbalance_lines(FILE *file, int width, const struct run_record *r) {
     if (r->devices < 2) return;
     struct text text = {.used = 0};
-    text_add(&text, "imbalance, most over mean (and least over most):");
+    text_add(&text, "imbalance, largest / mean (and smallest / largest):");
     for (int load = 0; load < (r->computed ? LOAD_BUSY : LOAD_COUNT); load++) {
         struct imbalance i = imbalance_of(r, load);
         text_add(&text, "%s %s %.2f (%.0f %%%s", load ? "," : "", i.name, i.max_to_mean,
@@ -296,7 +296,7 @@ static int excess_text(const struct excess *e, char text[64]) {
 }
 
 static void excess_line(FILE *file, int width, const struct run_record *r, int kind) {
-    static const char *const heads[] = {"memory at peak:", "link bytes a step:", "ms a step:"};
+    static const char *const heads[] = {"memory at peak:", "link bytes per step:", "ms per step:"};
     struct excess list[EXCESS_MAX];
     struct text text = {.used = 0};
     int n = profile_excess(r, kind, list), causes = 0, within = 0;
@@ -326,7 +326,7 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
     if (shared && run->devices > shared && !run->computed)
         text_add(&text, " on %d %s%s", shared, run->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
     text_add(&text, ", global batch %d", run->batch_size);
-    if (run->passes > 1) text_add(&text, " x %d batches a step", run->passes);
+    if (run->passes > 1) text_add(&text, " x %d batches per step", run->passes);
     text_add(&text, ", mean of %d step%s", run->steps, run->steps == 1 ? "" : "s");
     if (run->computed)
         text_add(&text, ", computed");
@@ -340,7 +340,7 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
     if (!run->computed && !*run->modelled) loader_line(file, width, run);
     imbalance_lines(file, width, run);
     if (run->computed && run->devices < 2) return;
-    text_wrap(file, width, 0, 2, "device 0 over the mean of the others, largest first:");
+    text_wrap(file, width, 0, 2, "device 0 minus the mean of the others, largest first:");
     for (int kind = EXCESS_MEMORY; kind <= (run->computed ? EXCESS_TRAFFIC : EXCESS_TIME); kind++)
         excess_line(file, width, run, kind);
 }

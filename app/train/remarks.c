@@ -33,7 +33,7 @@ void remarks_print(const struct session *s, const struct progress *p) {
                run_weights(s->config));
     if (!p->shown || s->config->hashes) return;
     if (r->duplicates)
-        printf("%-6s %d duplicates an epoch: the order is padded to a multiple of %d\n", title,
+        printf("%-6s %d duplicates per epoch: the order is padded to a multiple of %d\n", title,
                r->duplicates, split_replicas(&s->split));
     if (s->model.collective_inside && s->gpus && !s->config->no_graph)
         printf("%-6s no graph: forward and backward of %s hold a collective\n", title,

@@ -155,7 +155,7 @@ static int put_phases(FILE *file, const struct page *page) {
                           ? "wall times of the GPU"
                           : "CPU times of emulated devices; where these share "
                             "cores, the time spent waiting for a core stands beside them");
-        CHECK(put_figure(file, page, draw_phases, 0, "Milliseconds a step, by phase."));
+        CHECK(put_figure(file, page, draw_phases, 0, "Milliseconds per step, by phase."));
         phase_table(file, page);
     } else {
         put_paragraph(file, "", "No times by phase were measured.");

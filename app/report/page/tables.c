@@ -204,7 +204,7 @@ void phase_table(FILE *file, const struct page *page) {
         if (any_time(page, k))
             snprintf(head + strlen(head), sizeof head - strlen(head), "|%s", time_name(k));
     strcat(head, "|waiting|waiting for a core|allreduce, all|allreduce, exposed|copies, beside");
-    open_table(file, "milliseconds a step", head);
+    open_table(file, "milliseconds per step", head);
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
         for (int d = 0; r && r->timed && r->steps && d < r->devices; d++) {
@@ -254,7 +254,7 @@ static void traffic_row(FILE *file, const struct page *page, int i, int a, int b
 }
 
 void traffic_table(FILE *file, const struct page *page) {
-    open_table(file, "bytes a step over each link", "run|from|to|bytes a step");
+    open_table(file, "bytes per step over each link", "run|from|to|bytes per step");
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
         for (int a = 0; r && r->traffic && a < LINK_COUNT; a++)

@@ -78,7 +78,7 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     double dx = b->x - a->x, dy = b->y - a->y, length = hypot(dx, dy), r = l->radius;
     char words[32], tip[96];
     if (!(bytes > 0) || length <= 2 * r) return;
-    snprintf(tip, sizeof tip, "device %d to device %d: %s a step", from, to,
+    snprintf(tip, sizeof tip, "device %d to device %d: %s per step", from, to,
              bytes_words(bytes, words));
     double bend = 0.12, ux = dx / length, uy = dy / length;
     /* The arrow leaves its end a little to the left, so that two of opposite directions part. */
@@ -121,13 +121,13 @@ static void say_below(struct picture *p, const struct links *l, double y) {
     char a[32], b[32];
     for (int d = 0; d < r->devices; d++)
         in += bytes_over(r, LINK_HOST, d), out += bytes_over(r, d, LINK_HOST);
-    picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "host, a step: %s from, %s to",
+    picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "per step: %s from host memory, %s to it",
                  bytes_words(in, a), bytes_words(out, b));
     if (l->labels) return;
     picture_text(p, 0, y - 1.4 * p->font, ANCHOR_START, SHADE_TEXT,
-                 l->arrows > MOST_ARROWS ? "%d links, not drawn: at most %s a step"
-                 : l->even               ? "each of %d arrows: %s a step"
-                                         : "%d arrows: at most %s a step",
+                 l->arrows > MOST_ARROWS ? "%d links, not drawn: at most %s per step"
+                 : l->even               ? "each of %d arrows: %s per step"
+                                         : "%d arrows: at most %s per step",
                  l->arrows, bytes_words(l->most, a));
 }
 

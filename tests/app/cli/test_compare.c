@@ -8,27 +8,26 @@ enum { PICTURES = 900, BATCH = 125 };
     "identical to the bit after 6 steps\n  " \
     "\\(every loss, parameter and reduced gradient, every step, every device\\)$"
 
-#define PART_OF_AN_EPOCH                                                               \
-    ",[ \n]+extrapolated[ \n]+from[ \n]+3[ \n]+steps[ \n]+\\(an[ \n]+epoch[ \n]+has[ " \
-    "\n]+[0-9]+\\)$"
+#define PART_OF_AN_EPOCH \
+    ",[ \n]+extrapolated[ \n]+from[ \n]+3[ \n]+steps[ \n]+of[ \n]+[0-9]+[ \n]+per[ \n]+epoch$"
 #define ON_TWO                                                          \
     " +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), " \
     "cpu\\(1\\)\\]" PART_OF_AN_EPOCH
 
 static const char *const ROWS[] = {
     "^ +single +DP x %d +DDP x %d$",
-    "^seconds an epoch, extrapolated( +[0-9.]+){3}$",
+    "^seconds per epoch, extrapolated( +[0-9.]+){3}$",
     "^images/s( +[0-9]+){3}$",
     "^speed-up over single(, [0-9]+ cores?)? +1.00( +[0-9.]+){2}$",
     "^test accuracy( +[01]\\.[0-9]{4}){3}$",
     "^valid_loss( +[0-9.]+){3}$",
     "^last loss( +[0-9.]+){3}$",
     "^peak memory, device 0( +[0-9.]+ [KM]iB){3}$",
-    "^peak memory, each other +-( +[0-9.]+ [KM]iB){2}$",
-    "^bytes into device 0, a step( +[0-9.]+ ([KM]i)?B){3}$",
-    "^bytes out of device 0 +0 B( +[0-9.]+ ([KM]i)?B){2}$",
-    "^bytes into each other +-( +[0-9.]+ [KM]iB){2}$",
-    "^bytes out of each other +-( +[0-9.]+ [KM]iB){2}$",
+    "^peak memory, other devices +-( +[0-9.]+ [KM]iB){2}$",
+    "^bytes per step: into device 0( +[0-9.]+ ([KM]i)?B){3}$",
+    "^  out of device 0 +0 B( +[0-9.]+ ([KM]i)?B){2}$",
+    "^  into each other device +-( +[0-9.]+ [KM]iB){2}$",
+    "^  out of each other device +-( +[0-9.]+ [KM]iB){2}$",
     "^  forward",
     "^  backward",
     "^  scatter",
@@ -131,7 +130,7 @@ Test(cli_compare, identical, .timeout = 300, .init = cli_folder_make, .fini = cl
                       matches(c.out, "^DDP = single: " IDENTICAL),
                   "%s", c.out);
         cr_expect(matches(c.out, "^  sgd, learning rate 0.2; [234] virtual devices, "
-                                 "[0-9]+ duplicates an epoch$"),
+                                 "[0-9]+ duplicates per epoch$"),
                   "%s", c.out);
         char batch[64], file[8];
         static const char *const shares[] = {"62 or 63", "41 or 42", "31 or 32"};
@@ -247,8 +246,8 @@ static void check_lesson(const char *out) {
     static const char *const lines[] = {
         "^Where DataParallel hurts: 2000 outputs, Adam, 4 devices",
         "^  gathered outputs, gradient +3\\.91 MiB +0 B +0 B$",
-        "^  Adam's two means +12\\.9 MiB +0 B +12\\.9 MiB$",
-        "^ms per step, busy( +[0-9.]+){3}$",
+        "^  Adam's two moments +12\\.9 MiB +0 B +12\\.9 MiB$",
+        "^busy ms per step( +[0-9.]+){3}$",
         "^DP and DDP train the same model as one device, to the bit: 3 steps",
         "^With 2000 outputs and Adam, device 0 of DP holds 2\\.1 times the memory",
         "^resnet50 +4 +128( +[0-9.]+){4}( +[0-9.]+x){4}$"};
@@ -286,7 +285,7 @@ Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
                   matches(c.out, "^d2l.*: lenet, 3 epochs instead of the chapter's 10"),
               "%s", c.out);
     cr_expect(matches(c.out, "^DDP .* on \\[cpu\\(0\\), cpu\\(1\\), cpu\\(2\\)\\]$") &&
-                  matches(c.out, "^seconds an epoch( +[0-9.]+){3}$"),
+                  matches(c.out, "^seconds per epoch( +[0-9.]+){3}$"),
               "whole epochs, nothing is extrapolated: %s", c.out);
     cli_free(&c);
 }

@@ -170,7 +170,7 @@ Test(cli_estimate, says_that_it_is_computed, .timeout = 60, .init = cli_folder_m
                 "--dataset random --shape 3x224x224 --classes 1000 --device-memory 6600M");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect(strstr(c.out, "computed, not measured"), "%s", c.out);
-    cr_expect(strstr(c.out, "what that means (all of it computed)"), "%s", c.out);
+    cr_expect(strstr(c.out, "what this means (all of it computed)"), "%s", c.out);
     cr_expect(strstr(c.out, "single: does not fit"), "%s", c.out);
     cr_expect(strstr(c.out, "DDP: fits, with at most "), "%s", c.out);
     cr_expect(!strstr(c.out, "ms a step") && !strstr(c.out, "images/s"), "%s", c.out);

@@ -41,9 +41,9 @@ Test(cli_loading, the_profile_shows_the_stages, .timeout = 120, .init = cli_fold
     cli_run(&c, line, "a", "--workers 0");
     cr_assert_eq(c.status, 0, "%s", c.err);
     char *text = unbroken(c.out);
-    cr_expect(matches(text, "^data: disk [0-9.]+ s, once; ms a step: host [0-9.]+, pinned [0-9.]+, "
-                            "device [0-9.]+ .[0-9.]+ of it beside the kernels.; waited for "
-                            "[0-9.]+$"),
+    cr_expect(matches(text, "^data: read from disk in [0-9.]+ s, once; ms per step: host [0-9.]+, "
+                            "pinned [0-9.]+, device [0-9.]+ .[0-9.]+ of it while kernels run., "
+                            "waiting [0-9.]+$"),
               "%s", c.out);
     free(text);
     cr_expect_not_null(strstr(c.out, "  (loader) "), "the wait is a phase: %s", c.out);
@@ -68,7 +68,7 @@ Test(cli_loading, the_profile_shows_the_stages, .timeout = 120, .init = cli_fold
     cr_expect(c.status == 0 && strstr(c.out, "not pinned"), "%s%s", c.out, c.err);
     cli_free(&c);
     cli_run(&c, line, "b", "--data-on device");
-    cr_expect(c.status == 0 && strstr(c.out, "the data set lies on the device"), "%s%s", c.out,
+    cr_expect(c.status == 0 && strstr(c.out, "the device holds the data set"), "%s%s", c.out,
               c.err);
     cli_free(&c);
 }

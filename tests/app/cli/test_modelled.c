@@ -94,7 +94,7 @@ Test(modelled, a_timeline_of_the_step, .init = cli_folder_make, .fini = cli_fold
         text = cli_read(written[i], NULL);
         cr_expect(strstr(text, "modelled: 8 x v100, dgx1"), "%s", written[i]);
         cr_expect(i || (strstr(text, "Nothing was trained") && !strstr(text, "last loss") &&
-                        strstr(text, "GPU 0 is busy")));
+                        strstr(text, "GPU 0 is busy for")));
         free(text);
     }
     cli_free(&c);

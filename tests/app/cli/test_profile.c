@@ -27,7 +27,7 @@ static const struct json *device(const struct json *root, int run, int d) {
  * DDP all do. */
 static void check_numbers(const char *table, const struct json *root, int run) {
     static const char *const keys[] = {"busy_ns", "phase_ns/forward", "phase_ns/backward"};
-    static const char *const names[] = {"ms a step, busy", "  forward", "  backward"};
+    static const char *const names[] = {"busy ms per step", "  forward", "  backward"};
     for (int k = 0; k < 3; k++) {
         double sum = 0, first = (double)json_int(device(root, run, 0), keys[k]);
         for (int d = 1; d < DEVICES; d++)
@@ -123,7 +123,7 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
                   (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
     cr_expect_geq(json_int(device(root, 0, 0), "bytes_in"),
                   (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
-    cr_expect(matches(table[0], "^  link bytes a step: bytes (in|out) \\+[0-9.]+ [KM]iB, bytes "
+    cr_expect(matches(table[0], "^  link bytes per step: bytes (in|out) \\+[0-9.]+ [KM]iB, bytes "
                                 "(in|out) \\+[0-9.]+ [KM]iB$"),
               "%s", table[0]);
     /* DDP's ranks do the same work, and each has memory for collectives. */
@@ -134,9 +134,9 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
     cr_expect_gt(json_int(device(root, 2, 1), "comm_ns"), 0);
     cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"),
                  json_int(device(root, 2, 2), "memory_peak"));
-    cr_expect(strstr(c.out, "\nwhat that means\nAt its peak device 0 of DP holds ") &&
+    cr_expect(strstr(c.out, "\nwhat this means\nAt its peak, device 0 of DP holds ") &&
               strstr(c.out, "\nPyTorch's DataParallel would hold ") &&
-              strstr(c.out, "\nDDP does not save parameters and gradients"));
+              strstr(c.out, "\nIn DDP every device holds all parameters and gradients"));
     for (const char *line = c.out; *line; line = strchr(line, '\n') + 1)
         cr_expect_leq(strchr(line, '\n') - line, 80, "%.*s", (int)(strchr(line, '\n') - line),
                       line);

@@ -57,9 +57,9 @@ Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
     static const struct {
         const char *words, *remark;
     } with[] = {{"--mode dp --devices 7",
-                 "^DP +3 duplicates an epoch: the order is padded to a multiple of 7$"},
+                 "^DP +3 duplicates per epoch: the order is padded to a multiple of 7$"},
                 {"--mode ddp --devices 7",
-                 "^DDP +3 duplicates an epoch: the order is padded to a multiple of 7$"},
+                 "^DDP +3 duplicates per epoch: the order is padded to a multiple of 7$"},
                 {"--mode ddp --devices 2 --virtual-devices 6",
                  "^DDP +equal bits are not promised: 6 virtual devices on 2 "},
                 {"--mode ddp --devices 3 --allreduce ring",

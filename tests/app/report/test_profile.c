@@ -36,20 +36,20 @@ Test(profile, table, .timeout = 30) {
     has(text, "^memory at its peak +9 MiB +4 MiB +5 MiB$");
     has(text, "^  activations +7 MiB +2 MiB +3 MiB$");
     has(text, "^memory now +2 MiB +2 MiB +2 MiB$");
-    has(text, "^bytes in, a step +7 MiB +1 MiB +1 MiB$");
-    has(text, "^bytes out, a step +9 MiB +512 KiB +512 KiB$");
-    has(text, "^ms a step, busy +6.000 +4.100 +4.200$");
+    has(text, "^bytes in per step +7 MiB +1 MiB +1 MiB$");
+    has(text, "^bytes out per step +9 MiB +512 KiB +512 KiB$");
+    has(text, "^busy ms per step +6.000 +4.100 +4.200$");
     has(text, "^  optimizer +2.000 +- +-$");
     has(text, "^  \\(waiting\\) +0.500 +- +-$");
-    has(text, "^  \\(waiting for a core\\) +0.200 +0.300 +0.400$");
+    has(text, "^  \\(no free CPU core\\) +0.200 +0.300 +0.400$");
     /* the rest of 200 ms */
     has(text, "^  \\(idle\\) +192.600 +195.600 +195.400$");
     has(text, "^busy share of a step +3 % +2 % +2 %$");
     has(text, "memory at peak 1.50 \\(44 %,$");
     has(text, "^  below 75 %, most on device 0\\), bytes in 2.33 \\(14 %, below 75 %, most on");
     has(text, "^  memory at peak: activations \\+4.5 MiB$");
-    has(text, "^  link bytes a step: bytes out \\+8.5 MiB, bytes in \\+6 MiB$");
-    has(text, "^  ms a step: optimizer \\+2.000 \\(spread 0.000\\)$");
+    has(text, "^  link bytes per step: bytes out \\+8.5 MiB, bytes in \\+6 MiB$");
+    has(text, "^  ms per step: optimizer \\+2.000 \\(spread 0.000\\)$");
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "proof") && !strstr(text, "allreduce"),
               "%s", text);
     fits(text, 80);
@@ -57,7 +57,7 @@ Test(profile, table, .timeout = 30) {
     /* An excess that would be printed as zero is left out. */
     run.device[0].bytes_in = run.device[1].bytes_in + 4;
     text = text_of(profile, &run);
-    has(text, "^  link bytes a step: bytes out \\+8.5 MiB$");
+    has(text, "^  link bytes per step: bytes out \\+8.5 MiB$");
     free(text);
     record_free(&run);
     run = make(MODE_SINGLE, 1);
@@ -162,7 +162,7 @@ Test(profile, chance_is_no_cause, .timeout = 30) {
     cr_assert(list[1].within_spread && !strcmp(list[1].name, "forward"));
     char *text = text_of(profile, &run);
     has(text,
-        "^  ms a step: optimizer \\+2.000 \\(spread 0.000\\); within the spread of the steps:$");
+        "^  ms per step: optimizer \\+2.000 \\(spread 0.000\\); within the spread of the steps:$");
     has(text, "^    forward, loss$");
     free(text);
     record_free(&run);
@@ -235,23 +235,25 @@ Test(profile, findings, .timeout = 30) {
     one_line(text);
     has(text, "holds 5 MiB more than the others on average: outputs \\+3 MiB \\(60 %\\), "
               "optimizer \\+1 MiB \\(20 %\\), batch \\+1 MiB \\(20 %\\)\\.$");
+    has(text, "works 3.000 ms longer per step .*: optimizer 2.000 ms \\(67 %\\), outputs 1.000 ms "
+              "\\(33 %\\)\\.$");
+    has(text, "^With the loss in forward, device 0's peak changes by -3 MiB .* gather, loss and "
+              "scatter_grad changes by -1.000 ms\\.$");
     has(text,
-        "busy for 3.000 ms a step .* outputs 1.000 \\(33 %\\), optimizer 2.000 \\(67 %\\)\\.$");
-    has(text, "^The loss in forward changes device 0's peak by -3 MiB, .* gather, loss and "
-              "scatter_grad by -1.000 ms\\.$");
-    has(text, "^DDP in place of DP changes the peak of device 0 by -4 MiB and of each other by "
-              "\\+1 MiB");
-    has(text, "and the state of adam as well: 1 MiB on each, 4 MiB in all, where DP holds 1 MiB on "
-              "device 0 alone\\.$");
+        "^With DDP instead of DP, device 0 holds 4 MiB less .* other device holds 1 MiB more");
+    has(text,
+        "and the state of adam: 1 MiB on each, 4 MiB in all; DP holds 1 MiB of it, on device 0 "
+        "only\\.$");
     has(text,
         "^PyTorch's DataParallel would hold 4 MiB on device 0, 5 MiB less than Duet: .*batch "
         "-1 MiB \\(scattered from the host\\), outputs -3 MiB; later reduce_add_coalesced "
         "builds one more set of gradients there, 2 MiB in all; and 4 MiB on another at most, as "
         "much as Duet \\(computed; --as pytorch\\)\\.$");
     has(text, "^PyTorch's DDP would hold 4 MiB on each device, 1 MiB less than Duet: ");
-    has(text, "^DDP is faster: its median step takes 8.00 ms, that of DP 9.00 \\(spread 0.50\\)");
+    has(text,
+        "^DDP is faster: its median step takes 8.00 ms, that of DP 9.00 ms \\(spread 0.50 ms\\)");
     /* DP: 3 ms on device 0 alone, and the longest forward, 4.3 ms. DDP: 6 ms. */
-    has(text, "^But 4 devices share 2 cores. .* 7.30 ms in DP and 6.00 in DDP \\(computed");
+    has(text, "^But 4 devices share 2 cores. .* 7.30 ms in DP and 6.00 ms in DDP \\(computed");
     free(text);
     for (dp.computed = 0; dp.computed < 2; dp.computed++) {
         text = text_of(narrow_findings, NULL);
@@ -265,7 +267,7 @@ Test(profile, findings, .timeout = 30) {
         ddp.device[d].memory.at_peak[MEM_OPTIMIZER] = 0;
     text = one_line(text_of(findings, NULL));
     has(text, "^No clear winner: median steps are 8.40 ms \\(DP\\) and 8.00 ms \\(DDP\\)");
-    has(text, "with adam every device of DDP would hold 7.81 KiB more");
+    has(text, "adam would add 7.81 KiB on every device in DDP");
     free(text);
     /* modelled: steps have no spread, and GPU 0 and the others are compared */
     snprintf(dp.modelled, sizeof dp.modelled, "4 x v100");
@@ -273,9 +275,10 @@ Test(profile, findings, .timeout = 30) {
     first->step_spread_ns = ddp.device[0].step_spread_ns = 0;
     for (runs.details = 0; runs.details < 2; runs.details++) {
         text = one_line(text_of(findings, NULL));
-        has(text, "is faster: its modelled step takes 8.00 ms, that of D?P 8.40\\. ");
-        has(text, "^GPU 0 is busy [34] % of a step of DP, the others 2 %: optimizer 2.0 ms, gather "
-                  "1.0 ms; in DDP they are busy 2 %\\.$");
+        has(text, "is faster: its modelled step takes 8.00 ms, that of D?P 8.40 ms\\. ");
+        has(text, "^In DP, GPU 0 is busy for [34] % of a step, the others for 2 %; GPU 0 waits .* "
+                  "to be launched; GPU 0 works longer by optimizer 2.0 ms, "
+                  "gather 1.0 ms; in DDP, the GPUs are busy for 2 %\\.$");
         free(text);
     }
     runs = (struct profiled){.ddp = &ddp, .details = 1};

@@ -47,7 +47,7 @@ static void narrow_terminals(struct run_record run[3]) {
     has(text, "^images/s +625$");
     free(text);
     text = text_of(narrowest_table, run);
-    has(text, "^ +DDP x 3\n-{20}\nseconds an epoch,\n  extrapolated\n +8.00\nimages/s\n +625\n");
+    has(text, "^ +DDP x 3\n-{20}\nseconds per epoch,\n  extrapolated\n +8.00\nimages/s\n +625\n");
     has(text, "^speed-up over single\n +0.50\n");
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         cr_expect_leq(strlen(line), 20, "%s", line);
@@ -62,7 +62,7 @@ Test(report, compare_table, .timeout = 30) {
     /* whole epochs, except in DDP */
     run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS;
     char *head = text_of(usual_table, run);
-    has(head, "^seconds an epoch, extrapolated ");
+    has(head, "^seconds per epoch, extrapolated ");
     for (char *line = strtok(head, "\n"); line; line = strtok(NULL, "\n"))
         cr_expect_leq(strlen(line), 80, "%s", line);
     free(head);
@@ -71,24 +71,24 @@ Test(report, compare_table, .timeout = 30) {
     char *text = text_of(usual_table, run);
     has(text, "^ +single +DP x 2 +DDP x 3$");
     /* 2500 of 5003 images, in 2, 1 and 4 s */
-    has(text, "^seconds an epoch, extrapolated +4.00 +2.00 +8.00$");
+    has(text, "^seconds per epoch, extrapolated +4.00 +2.00 +8.00$");
     has(text, "^images/s +1250 +2500 +625$");
     has(text, "^speed-up over single +1.00 +2.00 +0.50$");
     has(text, "^test accuracy( +0.8432){3}$");
     has(text, "^valid_loss( +0.5){3}$");
     has(text, "^last loss( +0.123456789){3}$");
     has(text, "^peak memory, device 0( +9 MiB){3}$");
-    has(text, "^peak memory, each other +- +4 MiB +4.5 MiB$");
-    has(text, "^bytes into device 0, a step( +7 MiB){3}$");
-    has(text, "^bytes out of device 0( +9 MiB){3}$");
-    has(text, "^bytes into each other +- +1 MiB +1 MiB$");
-    has(text, "^bytes out of each other +- +512 KiB +512 KiB$");
+    has(text, "^peak memory, other devices +- +4 MiB +4.5 MiB$");
+    has(text, "^bytes per step: into device 0( +7 MiB){3}$");
+    has(text, "^  out of device 0( +9 MiB){3}$");
+    has(text, "^  into each other device +- +1 MiB +1 MiB$");
+    has(text, "^  out of each other device +- +512 KiB +512 KiB$");
     has(text, "^  forward +4.00 +4.00 \\| 4.10 +4.00 \\| 4.15$");
     has(text, "^  optimizer +2.00 +2.00 \\| 0.00 +2.00 \\| 0.00$");
     has(text, "^  allreduce, hidden +- +- +2.00 \\| 2.00$");
     has(text, "^  allreduce, exposed +- +- +1.00 \\| 1.00$");
     has(text, "^  waiting for the others +- +0.50 \\| - +1.50 \\| 1.50$");
-    has(text, "^  waiting for a core +0.20 +0.20 \\| 0.30 +0.20 \\| 0.35$");
+    has(text, "^  waiting for a CPU core +0.20 +0.20 \\| 0.30 +0.20 \\| 0.35$");
     /* idle: the rest of a step's wall time */
     has(text, "^  idle +193.10 +92.60 \\| 95.60 +391.60 \\| 394.00$");
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "scatter"), "%s", text);
@@ -100,7 +100,7 @@ Test(report, compare_table, .timeout = 30) {
         /* two whole epochs: the time they took, also where samples were left out */
         run[i].steps_per_epoch = 5;
     text = text_of(usual_table, run);
-    has(text, "^seconds an epoch +1.00 +0.50 +2.00$");
+    has(text, "^seconds per epoch +1.00 +0.500 +2.00$");
     has(text, "^test accuracy +0.8432 +- +0.8432$");
     has(text, "^valid_loss +0.5 +- +0.5$");
     free(text);
@@ -115,7 +115,7 @@ Test(report, lines, .timeout = 30) {
     run[2] = make(MODE_DDP, 2);
     char *text = text_of(batch_line, run);
     has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250$");
-    has(text, "^  adam, learning rate 0.125; 4 virtual devices, 3 duplicates an epoch$");
+    has(text, "^  adam, learning rate 0.125; 4 virtual devices, 3 duplicates per epoch$");
     free(text);
     run[0].virtual_devices = 0;
     text = text_of(batch_line, run);
@@ -150,12 +150,12 @@ Test(report, lines, .timeout = 30) {
     }
     text = text_of(chapter_line, &run[1]);
     cr_expect_str_eq(
-        text, "DP     test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)], extrapolated from 10\n"
-              "       steps (an epoch has 20)\n");
+        text, "DP     test acc: 0.84, 4.00 sec/epoch on [cpu(0), cpu(1)], extrapolated from 10\n"
+              "       steps of 20 per epoch\n");
     free(text);
     run[0].accuracy[0] = -1, run[0].steps_per_epoch = 10;
     text = text_of(chapter_line, run);
-    cr_expect_str_eq(text, "single 2.0 sec/epoch on [cpu(0)]\n");
+    cr_expect_str_eq(text, "single 2.00 sec/epoch on [cpu(0)]\n");
     free(text);
     for (int i = 0; i < 3; i++)
         record_free(&run[i]);
