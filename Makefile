@@ -8,6 +8,7 @@
 # make gpu-check [PARTS="build doctor"] [OUT=DIR]     what needs a GPU, in a quarter of an hour
 # make sheet      the sheet of the lesson and its answers, in build/docs
 # make docs       pages of --report and the sheet of the lesson, in build/docs
+# make bench-report [PYTHON=python3] [ROUNDS=3]        speed beside PyTorch, on one page
 # make bench | examples | data | install PREFIX=... DESTDIR=... | clean
 #
 #     V=1               shows the commands

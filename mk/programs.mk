@@ -28,4 +28,10 @@ $(MLP): $(B)/examples/mlp/%: examples/mlp/%.c $(wildcard examples/mlp/m*.? examp
 
 bench: found $(BENCHES)
 examples: $(EXAMPLES)
-.PHONY: bench examples
+
+# What the pages claim, beside the peers that are installed: one page with the machine's facts.
+PYTHON ?= python3
+bench-report: all bench examples
+	$(Q)$(PYTHON) bench/report.py $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	    --out '$(or $(OUT),$(B)/bench-report.md)'
+.PHONY: bench bench-report examples
