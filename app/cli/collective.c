@@ -15,9 +15,8 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
-#include "cli/results/results.h"
 #include "report/collective/collective.h"
-#include "report/page/drawing_page.h"
+#include "report/pictures/collective.h"
 #include "report/text.h"
 
 /* The most that is drawn: a plan grows with its data, and no drawing gets clearer by that. */
@@ -25,10 +24,10 @@ enum { MOST_BYTES = 256 << 20, USUAL_COUNT = 1 << 18, USUAL_RANKS = 4 };
 
 struct words {
     const char *algorithm;
-    const char *json, *report, *pictures; /* NULL: not asked for */
-    int64_t ranks, count;                 /* count -1: not given */
-    uint64_t bytes;                       /* NO_BYTES: not given */
-    const char *hops;                     /* NULL: all */
+    const char *pictures; /* NULL: not asked for */
+    int64_t ranks, count; /* count -1: not given */
+    uint64_t bytes;       /* NO_BYTES: not given */
+    const char *hops;     /* NULL: all */
     struct collective_view view;
 };
 #define NO_BYTES UINT64_MAX
@@ -47,12 +46,8 @@ static const struct option collective_options[] = {
      read_int, AT(view.rank), 0, MAX_DEVICES - 1, ALWAYS},
     {"--full", NULL, "all tables and steps, nothing left out, however long it gets", read_on,
      AT(view.full), NO_LIMITS, ALWAYS},
-    {"--report", "FILE", "write a page for a browser that plays the hops", read_word, AT(report),
-     NO_LIMITS, ALWAYS},
     {"--pictures", "DIR", "write its picture as SVG, and as PNG where rsvg-convert is installed",
      read_word, AT(pictures), NO_LIMITS, ALWAYS},
-    {"--json", "FILE", "write all of it as JSON; /dev/stdout is standard output", read_word,
-     AT(json), NO_LIMITS, ALWAYS},
     OPTION_END};
 
 static int help(void) {
@@ -117,7 +112,7 @@ static int read_hops(struct words *w, int hops) {
     return OK;
 }
 
-/* ---- the page and the picture ---- */
+/* ---- the picture ---- */
 
 /* Few programs for slides take SVG, and librsvg makes the best of it. Without it the SVG stands
  * alone, and a line says so. */
@@ -140,6 +135,18 @@ static int make_png(const char *svg) {
     return OK;
 }
 
+/* "allreduce by ring: 4 ranks, 4 chunks, 1 MiB in each". */
+static int draw_picture(struct picture *p, const struct drawing *d) {
+    struct text title = {.used = 0};
+    char size[32];
+    text_add(&title, "%s", d->what);
+    if (!strcmp(d->what, "allreduce")) text_add(&title, " by %s", d->word);
+    text_add(&title, ": %d rank%s, %d chunk%s, %s in each", d->n, d->n == 1 ? "" : "s",
+             d->hops.chunk_count, d->hops.chunk_count == 1 ? "" : "s",
+             bytes_words((double)d->count * sizeof(float), size));
+    return draw_hops(p, title.words, &d->hops);
+}
+
 static int write_picture(const char *folder, const struct drawing *c) {
     struct atomic_file file = {0};
     struct picture p = picture_of(NULL, PICTURE_SLIDE);
@@ -154,33 +161,16 @@ static int write_picture(const char *folder, const struct drawing *c) {
         return fail(ERR_FAILED, "--pictures: %s: the name is too long", folder);
     CHECK(atomic_open(&file, path));
     p.file = file.file;
-    int code = drawing_picture(&p, c);
+    int code = draw_picture(&p, c);
     if (!code) code = atomic_commit(&file);
     atomic_abandon(&file);
     return code ? code : make_png(path);
 }
 
-static int write_page(const char *path, const struct drawing *c) {
-    struct atomic_file file = {0};
-    CHECK(atomic_open(&file, path));
-    int code = drawing_page(file.file, c);
-    if (!code) code = atomic_commit(&file);
-    atomic_abandon(&file);
-    return code;
-}
-
-static int draw(const struct words *w, const struct drawing *c, struct atomic_file *json) {
-    struct json_writer j;
-    int code = collective_print(stdout, c, &w->view);
-    if (!code && w->json) {
-        fflush(stdout);
-        code = results_start(&j, json->file, "collective");
-        if (!code) code = collective_json(&j, c);
-        if (!code) code = results_end(&j, json);
-    }
-    if (!code && w->report) code = write_page(w->report, c);
-    if (!code && w->pictures) code = write_picture(w->pictures, c);
-    if (code || collective_is_equal(c)) return code;
+static int draw(const struct words *w, const struct drawing *c) {
+    CHECK(collective_print(stdout, c, &w->view));
+    if (w->pictures) CHECK(write_picture(w->pictures, c));
+    if (collective_is_equal(c)) return OK;
     return fail(ERR_CHECK,
                 "%s over %d ranks: the bytes of the plan are not those of the formula: "
                 "see the table",
@@ -188,7 +178,6 @@ static int draw(const struct words *w, const struct drawing *c, struct atomic_fi
 }
 
 static int make_and_draw(struct words *w) {
-    struct atomic_file json = {0};
     struct drawing c;
     const char *word;
     size_t count = 0;
@@ -200,9 +189,7 @@ static int make_and_draw(struct words *w) {
     CHECK(algorithm_of(w, count, &word));
     CHECK(collective_make(&c, word, (int)w->ranks, count));
     int code = read_hops(w, c.hops.hops);
-    if (!code && w->json) code = atomic_open(&json, w->json);
-    if (!code) code = draw(w, &c, &json);
-    atomic_abandon(&json);
+    if (!code) code = draw(w, &c);
     collective_free(&c);
     return code;
 }

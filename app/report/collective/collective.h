@@ -15,7 +15,6 @@
 
 #include "allreduce/formula.h"
 #include "allreduce/hops.h"
-#include "base/text/json.h"
 
 enum { COLLECTIVE_WORD = 24 }; /* bytes of a word, its end included */
 
@@ -64,9 +63,5 @@ int collective_print(FILE *file, const struct drawing *c, const struct collectiv
 void collective_print_steps(FILE *file, const struct drawing *c,
                             const struct collective_view *view);
 void collective_print_bytes(FILE *file, const struct drawing *c);
-
-/* Writes all of it into the open object; docs/json.md names the fields. ERR_FAILED, ERR_MEMORY: as
- * collective_print. */
-int collective_json(struct json_writer *w, const struct drawing *c);
 
 #endif

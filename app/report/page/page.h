@@ -10,7 +10,6 @@
  *     words.c      the verdict in three sentences
  *     tables.c, about.c         the numbers under pictures; command line, machine, versions
  *     collectives_section.c     how DDP sums a bucket, hop by hop
- *     drawing_page.c            the page of duet collective
  *     page.css, page.js: as they are, inside the page
  *
  * The pictures are those of report/pictures/. */

@@ -141,8 +141,6 @@ Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_mak
         {"estimate", "--gpu v100 --devices 1,2"},
         {"estimate", "--model simple --dataset random --device-memory 3M --find-max-batch"},
         {"scale", TINY " --devices 1,2"},
-        {"collective", "--algorithm naive --ranks 4 --count 64"},
-        {"collective", "--algorithm group-send --ranks 2 --count 64"},
         {"doctor", "--quick --device cpu --timeout 100"}};
     static struct page page;
     char path[PATH_MAX + 64];

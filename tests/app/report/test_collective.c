@@ -1,26 +1,12 @@
-/* What `duet collective` draws, judged from outside. The JSON is replayed by an interpreter that
- * knows nothing but what docs/json.md says, and must give the right result in every rank; the bytes
- * are counted anew from it and held to the textbook. */
-#include "tests/app/cli/json.h"
+/* What `duet collective` draws, judged from outside. Its moves are replayed by an interpreter that
+ * knows nothing but what allreduce/hops.h says, and must give the right result in every rank; the
+ * bytes are counted anew from them and held to the textbook. */
+#include "tests/harness/harness.h"
 
+#include <math.h>
+
+#include "base/error.h"
 #include "report/collective/collective.h"
-
-static struct json *json_of_collective(const struct drawing *c) {
-    char *text = NULL;
-    size_t bytes;
-    struct json *root = NULL;
-    struct json_writer w;
-    FILE *file = open_memstream(&text, &bytes);
-    json_start(&w, file);
-    json_object(&w, NULL);
-    cr_assert_eq(collective_json(&w, c), OK, "%s", error_message());
-    json_close(&w);
-    cr_assert_eq(json_finish(&w, "memory"), OK);
-    fclose(file);
-    cr_assert_eq(json_parse("memory", text, bytes, &root), OK, "%s", error_message());
-    free(text);
-    return root;
-}
 
 static void make(struct drawing *c, const char *word, int n, size_t count) {
     cr_assert_eq(collective_make(c, word, n, count), OK, "%s, %d ranks, %zu: %s", word, n, count,
@@ -30,51 +16,33 @@ static void make(struct drawing *c, const char *word, int n, size_t count) {
 /* ---- the interpreter ---- */
 
 enum { MOST = 8 };
-static const char *const buffers[] = {"data", "scratch", "input", "output", "sum"};
-enum { BUFFERS = 5, DATA = 0, INPUT = 2, OUTPUT = 3 };
 struct memory {
-    size_t size[BUFFERS];
-    double *of[BUFFERS][MOST];
+    double *of[HOP_BUFFERS][MOST];
 };
-
-static int buffer_of(const char *name) {
-    for (int b = 0; b < BUFFERS; b++)
-        if (!strcmp(name, buffers[b])) return b;
-    cr_assert(0, "there is no buffer %s", name);
-    return 0;
-}
 
 /* Whole numbers below 2^20: sums of them are exact. */
 static double term(int r, size_t i) {
     return (double)(((uint64_t)(r + 1) * 2654435761u + i * 40503u) >> 3 & 0xfffff);
 }
 
-static double *place(const struct memory *m, const struct json *move, const char *rank,
-                     const char *buffer, const char *offset) {
-    int b = buffer_of(json_text(move, buffer));
-    size_t at = (size_t)json_int(move, offset), count = (size_t)json_int(move, "count");
-    cr_assert(at + count <= m->size[b], "%zu + %zu of %zu in %s", at, count, m->size[b],
-              buffers[b]);
-    return m->of[b][json_int(move, rank)] + at;
+static double *place(const struct memory *m, const struct drawing *c, int buffer, int rank,
+                     uint64_t offset, uint64_t count) {
+    cr_assert_leq(offset + count, c->hops.sizes[buffer], "%s", hop_buffer_name(buffer));
+    return m->of[buffer][rank] + offset;
 }
 
 /* Carries out all moves, and counts the bytes that they bring into each rank. */
-static void replay(const struct json *root, struct memory *m, uint64_t *in, uint64_t *out) {
-    const struct json *hop = json_at(root, "hop_list")->child;
-    for (int number = 0; hop; hop = hop->next, number++) {
-        cr_assert_eq(json_int(hop, "hop"), number);
-        for (const struct json *move = json_at(hop, "moves")->child; move; move = move->next) {
-            const char *action = json_text(move, "action");
-            double *from = place(m, move, "from", "from_buffer", "from_offset"),
-                   *to = place(m, move, "to", "to_buffer", "to_offset");
-            int64_t count = json_int(move, "count");
-            cr_assert(json_int(move, "hop") == number && count > 0);
-            for (int64_t i = 0; i < count; i++)
-                to[i] = !strcmp(action, "reduce") ? to[i] + from[i] : from[i];
-            if (json_int(move, "from") == json_int(move, "to")) continue;
-            out[json_int(move, "from")] += (uint64_t)count * 4;
-            in[json_int(move, "to")] += (uint64_t)count * 4;
-        }
+static void replay(const struct drawing *c, struct memory *m, uint64_t *in, uint64_t *out) {
+    for (int k = 0; k < c->hops.move_count; k++) {
+        const struct hop_move *v = &c->hops.moves[k];
+        double *from = place(m, c, v->from_buffer, v->from, v->from_offset, v->count),
+               *to = place(m, c, v->to_buffer, v->to, v->to_offset, v->count);
+        cr_assert(v->count > 0 && v->hop <= c->hops.hops);
+        for (uint64_t i = 0; i < v->count; i++)
+            to[i] = v->action == HOP_REDUCE ? to[i] + from[i] : from[i];
+        if (v->from == v->to) continue;
+        out[v->from] += v->count * 4;
+        in[v->to] += v->count * 4;
     }
 }
 
@@ -117,46 +85,36 @@ static double wanted(const char *word, int n, int r, size_t count, size_t i) {
     return sum;
 }
 
-static void make_memory(struct memory *m, const struct json *root, int n, int input) {
-    for (int b = 0; b < BUFFERS; b++) {
-        char path[24];
-        snprintf(path, sizeof path, "sizes/%s", buffers[b]);
-        m->size[b] = (size_t)json_int(root, path);
-        for (int r = 0; r < n; r++) {
-            m->of[b][r] = new_memory(m->size[b]);
-            for (size_t i = 0; b == input && i < m->size[b]; i++)
+static void make_memory(struct memory *m, const struct drawing *c, int input) {
+    for (int b = 0; b < HOP_BUFFERS; b++)
+        for (int r = 0; r < c->n; r++) {
+            m->of[b][r] = new_memory(c->hops.sizes[b]);
+            for (size_t i = 0; b == input && i < c->hops.sizes[b]; i++)
                 m->of[b][r][i] = term(r, i);
         }
-    }
 }
 
 static void check_replay(const char *word, int n, size_t count) {
     struct drawing c;
+    struct memory m;
     uint64_t in[MOST] = {0}, out[MOST] = {0};
     make(&c, word, n, count);
-    struct json *root = json_of_collective(&c);
-    struct memory m;
-    int result = buffer_of(json_text(root, "result"));
-    make_memory(&m, root, n, result == OUTPUT ? INPUT : DATA);
-    replay(root, &m, in, out);
-    const struct json *x = json_at(root, "per_rank")->child;
-    for (int r = 0; r < n; r++, x = x->next) {
-        for (size_t i = 0; i < m.size[result]; i++) {
+    int result = (int)c.hops.result;
+    make_memory(&m, &c, result == HOP_OUTPUT ? HOP_INPUT : HOP_DATA);
+    replay(&c, &m, in, out);
+    for (int r = 0; r < n; r++) {
+        for (size_t i = 0; i < c.hops.sizes[result]; i++) {
             double got = m.of[result][r][i], want = wanted(word, n, r, count, i);
             cr_assert(got == want || (isnan(got) && isnan(want)),
                       "%s, %d ranks, %zu floats: rank %d, element %zu: %g for %g", word, n, count,
                       r, i, got, want);
         }
-        cr_assert_eq(json_int(x, "bytes_in"), (int64_t)in[r]);
-        cr_assert_eq(json_int(x, "bytes_out"), (int64_t)out[r]);
-        cr_assert_eq(json_int(x, "formula/bytes_in"), (int64_t)in[r], "%s, %d ranks, %zu", word, n,
-                     count);
-        cr_assert_eq(json_int(x, "formula/bytes_out"), (int64_t)out[r]);
-        cr_assert_eq(json_at(x, "steps")->count, c.plans[r].step_count);
-        for (int b = 0; b < BUFFERS; b++)
+        cr_assert(collective_in(&c, r) == in[r] && collective_out(&c, r) == out[r]);
+        cr_assert(c.formula[r].in == in[r] && c.formula[r].out == out[r], "%s, %d ranks, %zu", word,
+                  n, count);
+        for (int b = 0; b < HOP_BUFFERS; b++)
             free(m.of[b][r]);
     }
-    json_free(root);
     collective_free(&c);
 }
 
@@ -170,7 +128,7 @@ static int takes(const char *word, int n, size_t *count) {
 
 /* Every collective that can be drawn, up to 8 ranks, and sizes around the ends of chunks (16 n) and
  * of shares (n). */
-Test(report_collective, the_json_replayed_gives_the_result, .timeout = 60) {
+Test(report_collective, the_moves_replayed_give_the_result, .timeout = 60) {
     char word[COLLECTIVE_WORD];
     for (int n = 1; n <= (test_short() ? 5 : MOST); n++) {
         size_t chunks = (size_t)n * 16,
