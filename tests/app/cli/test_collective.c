@@ -1,5 +1,5 @@
-/* duet collective: the text that a student reads, what is left out of long ones, the file of
- * --json, and bad input. What is drawn is judged in tests/app/report/test_collective.c. */
+/* duet collective: the text that a student reads, what is left out of long ones, the picture,
+ * and bad input. What is drawn is judged in tests/app/report/test_collective.c. */
 #include "report/collective/collective.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
@@ -103,7 +103,8 @@ Test(cli_collective, long_ones_are_folded, .timeout = 60, .init = cli_folder_mak
     has_not("--ranks 16 --full --count 256", "...");
 }
 
-/* The picture names what it shows and has an arrow for each move. A PNG stands beside it where rsvg-convert is installed, and else a line says that it does not. */
+/* The picture names what it shows and has an arrow for each move. A PNG stands beside it where
+ * rsvg-convert is installed, and else a line says that it does not. */
 Test(cli_collective, picture, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c;
     cli_run(&c, "collective --ranks 3 --count 48 --pictures slides");
