@@ -278,7 +278,7 @@ static const struct graph_op ops[] = {
     {"reciprocal", "v", "", .one = duet_reciprocal},
     {"softmax", "v", "", .one = duet_softmax},
     {"log_softmax", "v", "", .one = duet_log_softmax},
-    {"dropout", "s", "p=0.5", .run = run_dropout},
+    {"dropout", "v", "p=0.5", .run = run_dropout},
     {"dropout2d", "s", "p=0.5", .run = run_dropout2d},
     {"rand", "", "", .run = run_random, .kind = RANDOM_UNIFORM},
     {"randn", "", "", .run = run_random, .kind = RANDOM_NORMAL},

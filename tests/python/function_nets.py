@@ -62,7 +62,35 @@ class Chosen(nn.Module):
         least = outputs.topk(3, dim=1, largest=False).values.mean(1)
         y = torch.cat((of_words, best, low, last, mixed, F.one_hot(chosen, 6).sum(1)), 1)
         return self.head(y) + of_token[:, :10] * least.prod(1, keepdim=True) + (1 + 0.1 * x).prod(
-            1)[:, :1]
+            1)[:, :1] + (x * (x > 0)).cumprod(1).mean((1, 2))[:, None]
+
+
+class Computed(nn.Module):
+    """Tokens and places that are computed of whole numbers, below 0 too."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.after = nn.Embedding(20, 8), nn.Embedding(21, 8)
+        self.scale, self.head = nn.Parameter(torch.randn(12 * 20, 1)), nn.Linear(8, 10)
+
+    def forward(self, tokens):
+        x, y, less = self.words(tokens).mean(1), tokens.flip(1), tokens - 9
+        places = torch.cat((
+            tokens.clamp(2, 9), torch.where(tokens > 3, tokens, 0), tokens // 5,
+            torch.maximum(tokens, y), torch.min(tokens + 3, y), (tokens * 31 + y) % 20,
+            less // 4 + 3, less % 5, less % -5 + 4, torch.fmod(less, 4) + 3,
+            torch.div(less, 4, rounding_mode="trunc") + 2, torch.div(less, -4,
+                                                                     rounding_mode="trunc").abs(),
+            (less / 2).long() + 4, (tokens * 41 / 41).floor().int(), (tokens / 7).ceil().long(),
+            (tokens >> 1) + (tokens & 7),
+            (less * less).clamp(max=19), less.relu(), tokens.masked_fill(y == 3, 7),
+            tokens.sort(1, descending=True)[0]), 1)
+        x = x + (self.words(places) * self.scale).mean(1) + self.after(tokens + 1).mean(1)
+        x = x + self.words(tokens.amax(1)) * self.words(tokens.min(1)[0]) * self.words(
+            tokens.gather(1, y[:, :1] * 2 % 12)).mean(1)
+        ends = torch.bucketize(tokens, torch.tensor([3, 9]), right=True) * 9
+        return self.head(x + x.gather(1, (x.argmax(1, keepdim=True) + 1) % 8) * self.words(
+            ends.scatter(1, (tokens[:, 2:4] + 5) % 12, 19)).mean(1))
 
 
 class Buckets(nn.Module):
@@ -240,7 +268,7 @@ class Corners(nn.Module):
 
 
 NETS = {"waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
-        "buckets": (Buckets, (9,)),
+        "computed": (Computed, (12,)), "buckets": (Buckets, (9,)),
         "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)), "bags": (Bags, (12,)),
         "states_aside": (StatesAside, (4, 6)), "whole_rotary": (WholeRotary, (12,))}
 if torch.__version__ >= "2.12":  # before, what is equal to a bound had all of the gradient

@@ -97,6 +97,7 @@ def _used(lines, result, inputs, updates):
 
 
 def _text_of(torch, run, result, saves):
+    from .trace import MARK
     lines, tensors = ["duet 1"], {}
     for value, node in run.inputs:
         kind = f"f32{text_of(value.shape)}"
@@ -124,7 +125,8 @@ def _text_of(torch, run, result, saves):
         if name in words:
             lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
             tensors[name] = tensor
-    return "\n".join([*lines, *saves, *body, ""]), tensors
+    return ("\n".join([*lines, *saves, *body, ""]).replace(MARK, ""),
+            {name.replace(MARK, ""): x for name, x in tensors.items()})
 
 
 def _result_of(output):
@@ -159,7 +161,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         model = model.module
     from .decompose import decompose
     from .lower.interpreter import Interpreter
-    from .trace import in_float32, trace, without_torchs_log
+    from .trace import MARK, in_float32, trace, without_torchs_log
     from .verify import verify as verified
     model, example_inputs = in_float32(model, example_inputs)
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
@@ -182,7 +184,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     run = Interpreter(traced, program, tensors)
     result = run.run()
     if run.refusals:
-        raise ExportError("duet.export: " + "\n".join(dict.fromkeys(run.refusals)) +
+        raise ExportError("duet.export: " + "\n".join(dict.fromkeys(run.refusals)).replace(MARK, "") +
                           _otherwise(model, example_inputs))
     _progress(quiet, "duet.export: computing it once, for what PyTorch saves ...")
     text, stored = _text_of(torch, run, result, _saves(torch, model, example_inputs))

@@ -70,6 +70,19 @@ class Axes:
         total = math.prod(int(n) for n in x.shape)
         return Value(name, axes, [N(total) if x.of_samples else total], [flat], x.shared, x.dtype)
 
+    def coarse(self, x):
+        """x with one axis for those that follow each other in its line and in a dimension."""
+        joined = {j for axes in x.dims for i, j in zip(axes, axes[1:]) if i and j == i + 1}
+        at, axes = {}, []
+        for i, size in enumerate(x.axes):
+            if i in joined:
+                axes[-1] *= size
+            else:
+                at[i] = len(axes)
+                axes.append(size)
+        return x.but(name=self.emit("reshape", [x], axes, shared=x.shared), axes=axes,
+                     dims=[[at[i] for i in group if i in at] for group in x.dims])
+
     def view(self, x, shape):
         """x.reshape(shape), of which each dimension takes axes of x, or a part of one."""
         if [n for n in shape if n != 1] == [n for n in x.shape if n != 1]:
@@ -77,6 +90,9 @@ class Axes:
             return x.but(shape=list(shape), dims=[[] if n == 1 else next(dims) for n in shape])
         x = self.dense(x)
         found = self._taken(x, shape)
+        if found and sum(map(len, found[1].values())) > 8:
+            x = self.coarse(x)
+            found = self._taken(x, shape)
         if found is None:
             x = self.joined(x)
             found = self._taken(x, shape)
@@ -87,7 +103,7 @@ class Axes:
             return x.but(shape=list(shape), dims=[[i for i, _ in axes] for axes in dims])
         at, axes = {}, []
         for i, size in enumerate(x.axes):
-            for k, part in enumerate(parts.get(i, [size])):
+            for k, part in enumerate(parts.get(i, [] if i else [size])):
                 at[i, k] = len(axes)
                 axes.append(part)
         name = self.emit("reshape", [x], axes, shared=x.shared)

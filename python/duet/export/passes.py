@@ -228,6 +228,7 @@ _RANGES = {
     "clamp_min": _clamped, "clamp_max": _clamped, "cumsum": _many, "sum": _many, "prod": _prod,
     "bitwise_right_shift": _both(operator.rshift), "__rshift__": _both(operator.rshift),
     "bitwise_left_shift": _both(operator.lshift), "__lshift__": _both(operator.lshift)}
+_ROUNDS = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round}
 _OF_ALL = _MOVES | {"amax", "amin", "max", "min", "topk", "sort", "scatter", "index_put",
                     "masked_fill", "slice_scatter"}
 
@@ -308,14 +309,15 @@ def _range(node, ends, constants):
     if name == "add" and any(x in constants and constants[x].is_place(1)
                              for x in node.args if isinstance(x, torch.fx.Node)):
         return next(pair for x, pair in zip(node.args, given) if x not in constants)
+    if name in ("max", "min") and len(given) == 2:
+        name += "imum"
+    if name in _ROUNDS or name == "_to_copy" and not val.dtype.is_floating_point:
+        return list(map(_ROUNDS.get(name, math.trunc), given[0]))
     if name in _OF_ALL:
         return [end for pair in given for end in pair]
-    if name in ("floor", "trunc", "ceil", "round"):
-        return given[0]
     if name == "div" and not a.get("rounding_mode"):
-        x = given[0]
         require(given[1][0] == given[1][-1] != 0, "by what is no number other than 0")
-        return [i // given[1][0] for i in x] + [-(-i // given[1][0]) for i in x]
+        return [i / given[1][0] for i in given[0]]
     if name not in _RANGES:
         return None
     source = node.args[0].meta.get("val") if isinstance(node.args[0], torch.fx.Node) else None
@@ -324,7 +326,8 @@ def _range(node, ends, constants):
         own = [n for n in val.shape if isinstance(n, int)]
         a["count"] = int(source.shape[a["dim"]]) if name == "cumsum" else \
             max(1, math.prod(total) // max(1, math.prod(own)))
-    found = _RANGES[name](a, *given)
+    square = name == "mul" and node.args[0] is node.args[1]
+    found = _powers(a, given[0], [2]) if square else _RANGES[name](a, *given)
     if val.dtype in (torch.int64, torch.int32) and name not in (
             "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "neg", "relu", "abs", "sign"):
         require(all(abs(end) <= _EXACT for pair in given for end in pair),

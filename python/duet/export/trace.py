@@ -12,6 +12,7 @@ import torch
 from .text import ExportError
 from .verify import copied
 
+MARK = "_of_the_model"  # behind a name that only the trace has
 _TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a constant
 _SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # numbers of samples for which guards hold
 
@@ -55,6 +56,16 @@ def _of_three_dimensions(module, given, result):
     return y, tuple(s.squeeze(1) if s.dim() == 4 else s for s in states)
 
 
+def _renamed(model):
+    """torch.fx has attributes of its own, as code, which its modules may not be named by."""
+    own = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+    parts = dict(model._modules)
+    taken = {name: name + MARK for name in parts if hasattr(own, name)}
+    model._modules.clear()
+    model._modules.update({taken.get(name, name): part for name, part in parts.items()})
+    vars(model).update({name: parts[name] for name in taken})
+
+
 def _for_a_trace(model):
     """What a trace needs of a copy of the model: training mode; of transformers no cache beside the
     result, and experts as matrices that are looked up, as which they are the same numbers."""
@@ -70,6 +81,7 @@ def _for_a_trace(model):
             module.momentum = -1.0
         if isinstance(module, torch.nn.LSTM) and type(module).forward is torch.nn.LSTM.forward:
             module.register_forward_hook(_of_three_dimensions, prepend=True)
+    _renamed(model)
     if not model.training:  # else its layers stay as they are: what is frozen is seen
         model.train()
 
@@ -88,13 +100,13 @@ def trace(model, inputs):
     refuse_hooks(model)
     refuse_shared_memory(model, inputs)
     traced = copied(torch, model)
-    kept = {name: b.clone() for name, b in traced.named_buffers()}
+    kept = [b.clone() for b in traced.buffers()]
     _for_a_trace(traced)
     program = torch.export.export(traced, tuple(pairs), strict=False,
                                   dynamic_shapes=(dynamic,) if varargs else dynamic)
     _refuse_guards(program)
-    for name, b in traced.named_buffers():
-        b.data.copy_(kept[name])
+    for b, before in zip(traced.buffers(), kept):
+        b.data.copy_(before)
     return traced, program
 
 

@@ -54,6 +54,9 @@ def matmul(w, x, y):
         return squeezed(z, [z.rank - 1])
     if y.rank == 2 and w.is_parameter(y) and not x.shared:
         return linear(w, x, swapped(y), None)
+    if x.rank > y.rank == 2 and x.shared and y.shared and x.dims[0]:
+        flat = w.view(x, [math.prod(x.shape[:-1]), x.shape[-1]])
+        return w.view(matmul(w, flat, y), [*x.shape[:-1], y.shape[1]])
     if x.rank == y.rank == 2 and x.shared and y.shared and all(x.dims[1]) and all(y.dims[0]):
         w.axes_of(x, 1)
         x, y = w.dense(x), w.dense(y)
@@ -85,15 +88,18 @@ def matmul(w, x, y):
     right = w.arranged(y, [batch[1], y.dims[-2], columns] if keys else [y.dims[-2], columns])
     sizes = [x.axes[i] for i in batch[0]]
     to = [math.prod(x.axes[i] for i in rows), math.prod(y.axes[i] for i in columns)]
-    z = w.emit("matmul", [left, right], [N(1), *([math.prod(sizes)] if keys else []), *to])
-    axes = [N(1), *sizes, *(x.axes[i] for i in rows), *(y.axes[i] for i in columns)]
-    z = w.emit("reshape", [z], axes) if len(axes) != len(to) + 1 + bool(keys) or \
-        axes[1:] != [*([math.prod(sizes)] if keys else []), *to] else z
+    lines = [N(1), *([math.prod(sizes)] if keys else []), *to]
+    z = w.emit("matmul", [left, right], lines)
+    axes, dims = [N(1), *sizes], []
     at = {key: i for i, key in enumerate(keys, 1)}
-    dims = [[0 if i == 0 else at[d, k] for k, i in enumerate(x.dims[d])] for d in range(rank - 2)]
-    n = 1 + len(keys)
-    dims.append([0 if i == 0 else n + rows.index(i) for i in x.dims[-2]])
-    dims.append([0 if i == 0 else n + len(rows) + columns.index(i) for i in y.dims[-1]])
+    for d in range(rank - 2):
+        dims.append([0 if i == 0 else at[d, k] for k, i in enumerate(x.dims[d])])
+    for v, d, own, size in ((x, -2, rows, to[0]), (y, -1, columns, to[1])):
+        parts = own if 0 in v.dims[d] else [None]  # else one axis, in the order of the dimension
+        dims.append([0 if i == 0 else len(axes) + own.index(i) for i in v.dims[d]]
+                    if 0 in v.dims[d] else [len(axes)])
+        axes += [size if i is None else v.axes[i] for i in parts]
+    z = z if axes == lines else w.emit("reshape", [z], axes)
     return Value(z, axes, shape, dims, dtype=torch.float32)
 
 

@@ -218,6 +218,20 @@ def _(w, a, shape):
     return along(w, x, dim, torch.ones(int(shape[dim]), int(shape[dim])).triu())
 
 
+@lower(aten.cumprod)
+def _(w, a, shape):
+    """Each product times that of as many places before it, of which there are twice as many in each
+    round."""
+    from .shapes import cat, narrow
+    x = w.dense(w.value(a.self), only=[a.dim % len(shape)])
+    dim, size, step = a.dim % x.rank, int(shape[a.dim % x.rank]), 1
+    while step < size:
+        first, rest = narrow(w, x, dim, 0, step), narrow(w, x, dim, step, size - step)
+        x = cat(w, [first, w.mul(rest, narrow(w, x, dim, 0, size - step))], dim, shape)
+        step *= 2
+    return x
+
+
 # ---- orders
 
 def order(w, x, dim, descending):
