@@ -239,7 +239,6 @@ class Refusals(unittest.TestCase):
                      torch.ones(3, 4) > 0)
 
     def test_what_each_sample_would_do_for_itself(self):
-        self.refused(Net(lambda net, x: x + F.dropout(net.first.bias, 0.5)), "without samples")
         self.refused(Net(samples_joined), "mixes samples")
         self.refused(Net(lambda net, x: x * x.prod()), "mixes samples")
 
@@ -390,6 +389,12 @@ class Refusals(unittest.TestCase):
         with unittest.mock.patch.dict(LOWERINGS, {"aten::relu": lambda w, a, shape: a.nothing}):
             self.refused(Net(lambda net, x: x.relu()),
                          r"aten.relu.* \(Net\), .*refusals.py:\d+: it cannot be written: KeyError")
+
+    def test_a_lowering_that_is_wrong_is_named(self):
+        with unittest.mock.patch.dict(LOWERINGS, {
+                "aten::tanh": lambda w, a, shape: w.line("sigmoid", a.self)}):
+            self.refused(Net(lambda net, x: (x.t().tanh() * x.t().sin()).t()),
+                         r"%2: f32\[N, 4\] = sigmoid\(%1\) is not what PyTorch has: a fault of")
 
     def test_weights_lie_where_the_command_looks(self):
         for name in ("net", "net.v1", "net.v1.duet"):

@@ -29,6 +29,7 @@ TIMES = 4  # as far from float64 as PyTorch's own float32
 # parameter's own gradient; and of all gradients, for one that is nothing but roundings.
 FLOOR, NOTHING = 1e-5, 1e-6
 ROUNDED = 2.0 ** -21  # of parameters, relative: some roundings of float32
+APART = 3e-5  # of a line's numbers, which differ by more than float32 rounds
 RATE = 2.0 ** 40  # a step with it says the gradient: (before - after) / RATE
 LARGE = 1 << 14  # numbers of a sample: of such, two are enough
 
@@ -202,8 +203,9 @@ class _Unverified(Exception):
 
 
 class _Verification:
-    def __init__(self, torch, model, result_of, inputs, path):
+    def __init__(self, torch, model, result_of, inputs, path, values):
         self.torch, self.model, self.result_of, self.path = torch, model, result_of, path
+        self.values = values
         self.text, self.most = re.sub(r"((?:= dropout(?:2d)?\(.*\bp|dropout_p)=)[^,)]+", r"\g<1>0",
                                       path.read_text(encoding="utf-8")), 0.0
         self.updated = re.findall(r"^update (\S+) =", self.text, re.M)
@@ -264,46 +266,60 @@ class _Verification:
 
     def told(self, what, differ, loss, exact, gradients, tensors):
         says = f"duet.export: the text is not the model: for {what} "
+        lines = self.text.splitlines()
+        at = {line.split(":")[0]: i for i, line in enumerate(lines) if line.startswith("%")}
+        values = self.values(tensors) if self.values else {}
+        right = values and self.off(lines, at[[*values][-1]], [*values.values()][-1], tensors)
+        for name, want in values.items() if right is not False else ():
+            if self.off(lines, at[name], want, tensors):
+                return f"{says}{lines[at[name]]} is not what PyTorch has: a fault of duet.export"
         if differ[0] == "the loss":
             return (f"{says}its loss is {loss:.7g}, PyTorch's {exact.loss:.7g}; the first to "
-                    f"differ: {self.first_line(exact, tensors)}: {_WHY[what]}")
+                    f"differ: {self.first_line(lines, at, exact, tensors)}: {_WHY[what]}")
         name = differ[-1]  # the last one: what is behind it has the right gradients
-        uses = [line for line in self.text.splitlines()
+        uses = [line for line in lines
                 if line.startswith("%") and re.search(rf"[ (]{re.escape(name)}[,)]", line)]
         return (f"{says}the gradient of {name} is {_norm(gradients.get(name, 0)):.4g}, PyTorch's "
                 f"{_norm(exact.gradients[name]):.4g}, at or behind {(uses or ['no line'])[-1]}: "
                 f"{_UNSEEN}")
 
-    def first_line(self, exact, tensors):
-        """The first line whose value is not the output of its module; those between it and the last
-        one that is."""
-        lines, trial = self.text.splitlines(), self.path.with_name("part.duet")
-        last = {line.split("  # ", 1)[1]: i for i, line in enumerate(lines)
-                if line.startswith("%") and "  # " in line}
-        equal = next(i for i, line in enumerate(lines) if line.startswith("%")) - 1
-        trial.with_suffix(".safetensors").write_bytes(
-            self.path.with_suffix(".safetensors").read_bytes())
-        for path, i in [*sorted(last.items(), key=lambda item: item[1]), ("", len(lines) - 2)]:
-            want, name = exact.outputs.get(path), lines[i].split(":")[0]
-            if want is None or f"[{', '.join(map(str, ['N', *want.shape[1:]]))}]" not in lines[i]:
-                continue
-            trial.write_text("\n".join([*lines[:i + 1], f"return {name}", ""]), encoding="utf-8")
-            target = _target_of(want.shape)
-            mean = float(((want - target) ** 2).mean())
-            try:
-                if abs(duets(trial, tensors, target, False)[0] - mean) <= 1e-4 * mean:
-                    equal = i
-                    continue
-            except DuetError:  # a part that no parameter is in
-                continue
-            return " .. ".join(dict.fromkeys((lines[equal + 1], lines[i])))
-        return lines[-2]
+    def off(self, lines, i, want, tensors):
+        """Is the value of line i another? None where it cannot be told."""
+        shape = ", ".join(map(str, ["N", *want.shape[1:]]))
+        if f": f32[{shape}] =" not in lines[i] or len(want) != len(tensors[0]) or \
+                not numpy.isfinite(want).all():
+            return None
+        trial, weights = self.path.with_name("part.duet"), self.path.with_suffix(".safetensors")
+        trial.with_suffix(".safetensors").write_bytes(weights.read_bytes())
+        trial.write_text("\n".join([*lines[:i + 1], f"return {lines[i].split(':')[0]}", ""]),
+                         encoding="utf-8")
+        want = want.astype("f4")
+        try:
+            mean = duets(trial, tensors, want, False)[0]
+        except DuetError:  # a part that no parameter is in
+            return None
+        return not mean ** 0.5 <= APART * _norm(want) / want.size ** 0.5
+
+    def first_line(self, lines, at, exact, tensors):
+        """The lines from behind the last output of a module that is right to the first that is
+        not."""
+        equal, end = min(at.values()) - 1, max(at.values())
+        last = {lines[i].split("  # ", 1)[1]: i for i in at.values() if "  # " in lines[i]}
+        for path, i in [*sorted(last.items(), key=lambda item: item[1]), ("", end)]:
+            if path in exact.outputs and i < end and \
+                    self.off(lines, i, exact.outputs[path], tensors) is False:
+                equal = i
+            elif path in exact.outputs and self.off(lines, i, exact.outputs[path], tensors):
+                end = i
+                break
+        return " .. ".join(dict.fromkeys((lines[equal + 1], lines[end])))
 
 
-def verify(torch, model, result_of, inputs, path):
+def verify(torch, model, result_of, inputs, path, values=None):
     """The text of `path` and the weights beside it are the model: else an ExportError says what is
-    not. Returns the largest difference, of what is allowed."""
-    verification, threads = _Verification(torch, model, result_of, inputs, path), None
+    not. Returns the largest difference, of what is allowed. values: the function that says what the
+    traced program has for each line."""
+    verification, threads = _Verification(torch, model, result_of, inputs, path, values), None
     python, of_numpy = random.getstate(), numpy.random.get_state()
     try:
         if not verification.large:  # threads that wait for one another would take longer

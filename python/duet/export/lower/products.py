@@ -54,7 +54,8 @@ def matmul(w, x, y):
         return squeezed(z, [z.rank - 1])
     if y.rank == 2 and w.is_parameter(y) and not x.shared:
         return linear(w, x, swapped(y), None)
-    if x.rank > y.rank == 2 and x.shared and y.shared and x.dims[0]:
+    if x.rank > y.rank == 2 and x.shared and y.shared and not any(
+            isinstance(n, N) for n in x.shape):
         flat = w.view(x, [math.prod(x.shape[:-1]), x.shape[-1]])
         return w.view(matmul(w, flat, y), [*x.shape[:-1], y.shape[1]])
     if x.rank == y.rank == 2 and x.shared and y.shared and all(x.dims[1]) and all(y.dims[0]):

@@ -79,7 +79,8 @@ def dropout(w, a, shape):
     x = a.get("input", a.get("self"))
     if a.train and a.p:
         x = w.dense(w.value(x))
-        require(x.of_samples or x.shared, "dropout of a tensor without samples: each sample would draw its own")
+        require(x.of_samples or x.shared,
+                "dropout of a tensor without samples: each sample would draw its own")
         x = w.line("dropout", x, once=False, p=a.p)
     return [x, None] if "native" in w.op else x
 
