@@ -186,7 +186,6 @@ class OwnData(Written):
         with self.assertRaisesRegex(duet.DuetError, "takes whole numbers from 0 to"):
             duet.train(**options)
 
-
     def test_columns_that_have_tables_of_their_own(self):
         class Columns(torch.nn.Module):
             def __init__(self):

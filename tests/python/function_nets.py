@@ -53,9 +53,7 @@ class Chosen(nn.Module):
         again = F.one_hot(torch.cat((hidden.argmax(1, keepdim=True), all_hidden.argmax(
             1, keepdim=True)), 1), 6).sum(1) + (all_hidden == all_hidden.amax(1, True))
         low = low + (ranks.softmax(1) * again[:, :3]).sum(1, True)
-        hashed = self.words((tokens * 7919 + 5) % 20).mean(1) + 0.01 * ((-tokens) // -2).sum(
-            1, keepdim=True)
-        weights, chosen = self.gate(h + 0.1 * hashed).topk(2, dim=1)
+        weights, chosen = self.gate(h).topk(2, dim=1)
         outputs = self.experts(h).view(-1, 6, 4)
         mixed = outputs.gather(1, chosen.unsqueeze(2).expand(-1, -1, 4))
         mixed = (mixed * weights.softmax(1).unsqueeze(2)).sum(1)
@@ -75,22 +73,19 @@ class Computed(nn.Module):
 
     def forward(self, tokens):
         x, y, less = self.words(tokens).mean(1), tokens.flip(1), tokens - 9
+        parts = [less.div(n, rounding_mode="trunc") for n in (4, -4)]
         places = torch.cat((
-            tokens.clamp(2, 9), torch.where(tokens > 3, tokens, 0), tokens // 5,
-            torch.maximum(tokens, y), torch.min(tokens + 3, y), (tokens * 31 + y) % 20,
-            less // 4 + 3, less % 5, less % -5 + 4, torch.fmod(less, 4) + 3,
-            torch.div(less, 4, rounding_mode="trunc") + 2, torch.div(less, -4,
-                                                                     rounding_mode="trunc").abs(),
+            tokens.clamp(2, 9), torch.where(tokens > 3, tokens, 0), tokens // 5, less // 4 + 3,
+            torch.maximum(tokens, y), torch.min(tokens + 3, y), (tokens * 31 + y) % 20, less % 5,
+            less % -5 + 4, torch.fmod(less, 4) + 3, parts[0] + 2, parts[1].abs(), less.relu(),
             (less / 2).long() + 4, (tokens * 41 / 41).floor().int(), (tokens / 7).ceil().long(),
-            (tokens >> 1) + (tokens & 7),
-            (less * less).clamp(max=19), less.relu(), tokens.masked_fill(y == 3, 7),
-            tokens.sort(1, descending=True)[0]), 1)
+            (tokens >> 1) + (tokens & 7), (less * less).clamp(max=19),
+            tokens.masked_fill(y == 3, 7), tokens.sort(1, descending=True)[0]), 1)
         x = x + (self.words(places) * self.scale).mean(1) + self.after(tokens + 1).mean(1)
-        x = x + self.words(tokens.amax(1)) * self.words(tokens.min(1)[0]) * self.words(
-            tokens.gather(1, y[:, :1] * 2 % 12)).mean(1)
+        x = x + self.words(tokens.amax(1)) * self.words(tokens.min(1)[0])
         ends = torch.bucketize(tokens, torch.tensor([3, 9]), right=True) * 9
         return self.head(x + x.gather(1, (x.argmax(1, keepdim=True) + 1) % 8) * self.words(
-            ends.scatter(1, (tokens[:, 2:4] + 5) % 12, 19)).mean(1))
+            ends.scatter(1, tokens.gather(1, y[:, :2] * 2 % 12) % 12, 19)).mean(1))
 
 
 class Buckets(nn.Module):
