@@ -103,27 +103,46 @@ static void list_gpus(void) {
     say_line(COLUMN, "for --allreduce nccl: %s", libraries);
 }
 
+/* What joins the GPUs of a machine as one buys it; "": the table of links says it. */
+static const char *machine_words(const char *name) {
+    static const char *const words[][2] = {
+        {"pc-pcie3", " on one PCIe 3 switch or CPU: a PC or a cheap server"},
+        {"pc-pcie4", " on one PCIe 4 switch or CPU: the default"},
+        {"pc-pcie3-2roots", ", 4 on each of two CPUs, PCIe 3"},
+        {"pc-pcie4-2roots", ", 4 on each of two CPUs, PCIe 4"},
+        {"nvlink-pair", " joined by an NVLink bridge"},
+        {"nvlink-4", ", each joined with each by NVLink 2: DGX Station, p3.8xlarge"},
+        {"dgx1", " in a mesh of NVLink 2: DGX-1, p3.16xlarge"},
+        {"dgx-a100", " on NVLink 3 through NVSwitch: DGX A100, p4d"},
+        {"dgx-h100", " on NVLink 4 through NVSwitch: DGX H100, p5"},
+        {"dgx-b200", " on NVLink 5 through NVSwitch: DGX B200"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(words[i][0], name)) return words[i][1];
+    return "";
+}
+
 /* --gpus: the table of hardware that duet estimate --gpu knows. */
 static int list_hardware(void) {
     struct hardware *h;
     CHECK(hardware_open(&h, NULL));
-    printf("GPUs                fp32     TF32    memory\n");
+    printf("GPUs: TFLOP/s in fp32, in TF32, memory\n");
     for (int i = 0; hardware_gpu(h, i); i++) {
         const struct gpu_spec *g = hardware_gpu(h, i);
         char tensor[32] = "-";
         if (g->tensor) snprintf(tensor, sizeof tensor, "%.1f", g->tensor);
-        printf("  %-12s %9.2f %8s %5.0f GB/s, %3.0f GiB   (TFLOP/s)\n", g->name, g->fp32, tensor,
-               g->gbs, g->gib);
+        printf("  %-12s %7.2f %7s %5.0f GB/s, %3.0f GiB\n", g->name, g->fp32, tensor, g->gbs,
+               g->gib);
     }
-    printf("\nlinks, GB/s in each direction and microseconds to begin\n");
+    printf("\nlinks: GB/s in each direction, and the microseconds before the first byte\n");
     for (int i = 0; hardware_link(h, i); i++)
         printf("  %-16s %7.2f %5.1f\n", hardware_link(h, i)->name, hardware_link(h, i)->gbs,
                hardware_link(h, i)->us);
-    printf("\nmachines\n");
+    printf("\nmachines: GPUs, and what joins them\n");
     for (int i = 0; hardware_machine(h, i); i++) {
         const struct machine *m = hardware_machine(h, i);
-        printf("  %-16s %d GPUs%s%s%s%s\n", m->name, m->gpus, *m->gpu ? ", calibrated for " : "",
-               m->gpu, *m->network.name ? ", nodes joined by " : "", m->network.name);
+        printf("  %-16s %d GPU%s%s%s%s%s%s\n", m->name, m->gpus, m->gpus > 1 ? "s" : "",
+               machine_words(m->name), *m->gpu ? ", of published times; with " : "", m->gpu,
+               *m->network.name ? "; nodes joined by " : "", m->network.name);
     }
     hardware_free(h);
     return OK;

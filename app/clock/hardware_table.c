@@ -28,6 +28,7 @@ static const char *const table[] = {
     "gpu l4 fp32 30.3 tensor 60 gbs 300 gib 24 reached 0.69             # [sheet]",
     "gpu l40s fp32 91.6 tensor 183 gbs 864 gib 48 reached 0.69          # [sheet]",
     "gpu a10 fp32 31.2 tensor 62 gbs 600 gib 24 reached 0.70            # [sheet]",
+    "gpu a10g fp32 35 tensor 35 gbs 600 gib 24 reached 0.70             # AWS's g5 [sheet]",
     "gpu a6000 fp32 38.7 tensor 77 gbs 768 gib 48 reached 0.70          # [sheet]",
     "gpu a100-40 fp32 19.5 tensor 156 gbs 1555 gib 40 reached 0.70      # SXM [ml-eng]",
     "gpu a100-80 fp32 19.5 tensor 156 gbs 2039 gib 80 reached 0.80      # SXM [ml-eng]",

@@ -3,7 +3,6 @@
  * modelled. */
 #include "cli/estimate/modelled.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/text/parse.h"
 #include "clock/trust.h"
 #include "cli/commands.h"
+#include "cli/estimate/figures.h"
 #include "cli/estimate/modelled_steps.h"
 #include "cli/estimate/ways.h"
 #include "cli/estimate/what_if.h"
@@ -22,7 +22,6 @@
 #include "report/text.h"
 #include "train/compare/compare.h"
 #include "train/estimate/estimate.h"
-#include "train/estimate/max_batch.h"
 #include "train/estimate/modelled.h"
 
 enum { MOST_COUNTS = 8 };
@@ -59,6 +58,7 @@ struct asked {
     struct run_config run; /* without the words of the clock */
     double measured_ms;    /* a step of one GPU; 0: not given */
     int unmeasured;        /* 1: the table has a row that nobody has measured the like of */
+    int full;              /* 1: the table has a row that does not fit the GPU's memory */
     struct modelled_steps steps;
     struct atomic_file json;
     struct json_writer writer; /* of json, where it is open */
@@ -106,8 +106,9 @@ static int read_asked(struct asked *a, const struct words *w) {
                 return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most that",
                             a->devices[i], a->choice.machine[k]->name, a->choice.machine[k]->gpus);
     if (a->run.as_pytorch)
-        return fail(ERR_USAGE, "--as: no effect beside --gpu, which asks for times: leave one out; "
-                               "--device-memory says what fits");
+        return fail(ERR_USAGE,
+                    "--as: no effect with --gpu, whose table shows what PyTorch would hold: "
+                    "leave it out");
     CHECK(modelled_steps_open(&a->steps, &w->files, a->choice.gpus * a->choice.machines));
     CHECK(estimate_prepare(&a->run));
     if (!*a->run.files.json) return OK;
@@ -126,107 +127,6 @@ static struct run_config config_of(const struct asked *a, int way, int devices) 
     if (way == WAY_SINGLE) c.dp.output_device = c.dp.sharded_reduce = 0; /* of DP alone */
     if (c.batch_per_device) c.batch_size = c.batch_per_device * devices;
     return c;
-}
-
-static double part(int64_t ns, int64_t of) {
-    return of ? 100.0 * (double)ns / (double)of : 0;
-}
-
-static uint64_t peak_of(const struct run_record *r) {
-    return record_peak(r, 0, r->devices - 1);
-}
-
-static int peak_with(const struct run_config *config, int batch, double *peak) {
-    struct run_config c = *config;
-    struct modelled m;
-    c.batch_size = batch;
-    int code = modelled_open(&m, &c);
-    *peak = code ? 0 : (double)peak_of(m.record);
-    modelled_close(&m);
-    return code;
-}
-
-static int by_estimate(void *context, const struct run_config *config, struct run_record *record) {
-    (void)context;
-    return estimate_run(config, record);
-}
-
-/* The largest global batch that fits the GPU's memory, as --find-max-batch says it. The search
- * begins where the memory at about this batch and at twice as much points to. 0: not even the
- * smallest; -1: not known. */
-static int largest_batch(const struct run_config *config, int devices, double gib) {
-    enum { GROUP = 16 }; /* emulated devices hold samples in groups */
-    const int unit = GROUP * devices, whole = (config->batch_size + unit - 1) / unit * unit;
-    struct run_config c = *config;
-    struct max_batch found;
-    double one, two;
-    if (peak_with(config, whole, &one) || peak_with(config, 2 * whole, &two) || two <= one)
-        return -1;
-    double fits = whole + (gib * 0x1p30 - one) / (two - one) * whole;
-    int guess = fits < unit ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits / unit * unit;
-    c.device_memory_count = 1;
-    c.device_memory[0] = (uint64_t)(gib * 0x1p30);
-    if (max_batch_find(&c, guess, by_estimate, NULL, &found)) return -1;
-    return found.next ? found.batch : guess; /* the data set has no more samples */
-}
-
-struct figures {
-    double ms, rate, speed_up, error; /* speed_up 0: there is no single run to compare with */
-    double busy, busy_others;         /* of a step, in per cent; others -1: there are none */
-    uint64_t memory;
-    int largest;
-};
-
-static struct figures figures_of(const struct run_config *c, const struct modelled *m,
-                                 const struct clock_config *clock, int way,
-                                 const struct clock_result *r, double *single_rate,
-                                 int *unmeasured) {
-    double ms = (double)r->step_ns * 1e-6;
-    int64_t others = 0;
-    int rows, passes = m->record->passes > 1 ? m->record->passes : 1;
-    struct figures f = {.ms = ms,
-                        .rate = (double)m->record->batch_size * passes / ms * 1e3,
-                        .error = trust_error(clock, &rows),
-                        .busy = part(r->busy_ns[0], r->step_ns),
-                        .busy_others = -1,
-                        .memory = peak_of(m->record),
-                        .largest = largest_batch(c, r->devices, clock->gpu->gib)};
-    for (int d = 1; d < r->devices; d++)
-        others += r->busy_ns[d];
-    *unmeasured |= !rows;
-    if (way == WAY_SINGLE) *single_rate = f.rate;
-    if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
-    if (r->devices > 1) f.busy_others = part(others / (r->devices - 1), r->step_ns);
-    return f;
-}
-
-static void print_row(const struct figures *f, int devices, int way, double gib) {
-    char memory[32], speed[16] = "-", busy[16] = "-", largest[16] = "-";
-    if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
-    if (f->busy_others >= 0) snprintf(busy, sizeof busy, "%.0f %%", f->busy_others);
-    if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
-    printf("%3d %-15s%8.2f +-%2.0f %% %8.0f %6s %4.0f %% %5s %8s%s%7s\n", devices,
-           way == WAY_LOSS_IN_FORWARD ? "DP, loss in fwd" : way_name(way), f->ms, f->error, f->rate,
-           speed, f->busy, busy, format_bytes(f->memory, memory, sizeof memory),
-           (double)f->memory > gib * 0x1p30 ? "!" : " ", largest);
-}
-
-static void write_row(struct json_writer *w, const struct figures *f, int devices, int way,
-                      const struct clock_config *clock) {
-    json_object(w, NULL);
-    json_string(w, "gpu", clock->gpu->name);
-    json_string(w, "machine", clock->machine->name);
-    json_string(w, "name", way_key(way));
-    json_integer(w, "devices", devices);
-    json_number(w, "ms_a_step", f->ms);
-    json_number(w, "expected_error_percent", f->error);
-    json_number(w, "samples_per_second", f->rate);
-    json_number(w, "speed_up", f->speed_up > 0 ? f->speed_up : NAN);
-    json_number(w, "busy_percent_device_0", f->busy);
-    json_number(w, "busy_percent_others", f->busy_others >= 0 ? f->busy_others : NAN);
-    json_integer(w, "memory_peak", (int64_t)f->memory);
-    json_number(w, "largest_batch", f->largest >= 0 ? f->largest : NAN);
-    json_close(w);
 }
 
 static void print_phases(const struct modelled *m, const struct clock_config *clock, int way,
@@ -256,9 +156,11 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
     if (!code) code = modelled_time(&m, clock, result, NULL);
     if (!code && phases) print_phases(&m, clock, way, result, text_width(stdout));
     if (!code && !phases) {
-        struct figures f = figures_of(&c, &m, clock, way, result, single_rate, &a->unmeasured);
-        print_row(&f, m.record->devices, way, clock->gpu->gib);
-        if (a->json.file) write_row(&a->writer, &f, m.record->devices, way, clock);
+        struct figures f = figures_of(&c, &m, clock, way, result, single_rate);
+        figures_print(&f);
+        a->full |= f.is_full;
+        a->unmeasured |= f.is_unmeasured;
+        if (a->json.file) figures_write(&a->writer, &f, clock);
     }
     if (!code && phases && modelled_steps_asked(&a->steps))
         code = modelled_steps_keep(&a->steps, &m, clock, way_name(way));
@@ -303,28 +205,22 @@ static void print_head(const struct asked *a, int width) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
             all &= trust_is_calibrated(&clock);
         }
-    snprintf(each, sizeof each, c->batch_per_device ? "%d samples a GPU" : "global batch %d",
+    snprintf(each, sizeof each, c->batch_per_device ? "%d samples per GPU" : "global batch %d",
              c->batch_per_device ? c->batch_per_device : c->batch_size);
     clock_add_what_if(&a->choice.what_if, changes, sizeof changes);
     text_add(&text, "modelled: ");
     add_names(&text, a);
-    text_add(&text,
-             ": %s, %s, host %s%s: times of the modelled clock (docs/clock.md), measured on no GPU",
-             c->model.name, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
+    text_add(
+        &text,
+        ": %s, %s, host %s%s: times of the modelled clock (docs/clock.md); no GPU was measured",
+        c->model.name, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
     if (c->model.options.params)
-        text_add(&text, "; transfers and the update alone, since the other kernels of a model that "
+        text_add(&text, "; only transfers and the update, since the other kernels of a model that "
                         "is described by numbers are not known");
     if (!all) text_add(&text, "; not calibrated for this GPU on this machine");
     if (copies_otherwise(a))
         text_add(&text, "; its published times are with --no-pin-memory --blocking-copies");
     text_wrap(stdout, width, 0, 2, text.words);
-}
-
-static void print_columns(void) {
-    printf("%-19s%8s %6s %8s %6s %6s %5s %8s %7s\n", "GPUs", "ms/step", "", "samples", "speed-",
-           "GPU 0", "other", "memory", "largest");
-    printf("%-19s%8s %6s %8s %6s %6s %5s %8s %7s\n", "", "modelled", "", "a second", "up", "busy",
-           "busy", "!: full", "batch");
 }
 
 /* --measured: the factor on kernels with which one GPU takes that time. */
@@ -346,7 +242,7 @@ static int show(struct asked *a) {
     struct clock_config first = clock_chosen(&a->choice, 0, 0);
     print_head(a, width);
     if (!several) CHECK(what_if_show(&last, &first, width));
-    print_columns();
+    figures_head();
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
@@ -360,8 +256,9 @@ static int show(struct asked *a) {
         }
     if (a->unmeasured)
         text_wrap(stdout, width, 0, 2,
-                  "+-50 %: nobody has published times of such a model in this mode on such a "
-                  "machine: expect a factor of 1.5");
+                  "+-50 %: no times of such a model in this mode on such a machine are published: "
+                  "expect a factor of 1.5");
+    if (a->full) text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory");
     CHECK(modelled_steps_write(&a->steps));
     if (!a->json.file) return OK;
     json_close(&a->writer);

@@ -312,7 +312,7 @@ Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_f
     expect_refused("--params 1M --shape 10 --outputs 2", "--outputs: '2': give the tokens");
     expect_refused("--params 1M --shape 10 --outputs 65536x65536", "at most 2^31 - 1");
     expect_refused("--as tf", "--as: 'tf'");
-    expect_refused("--as pytorch --gpu v100", "--as: no effect beside --gpu");
+    expect_refused("--as pytorch --gpu v100", "--as: no effect with --gpu");
     expect_refused("--link nvlink3", "--link: no effect without --gpu");
 }
 

@@ -142,6 +142,10 @@ Test(modelled, one_table, .init = cli_folder_make, .fini = cli_folder_remove) {
     int64_t one = json_int(json, "modelled/0/largest_batch");
     cr_expect(json_int(json, "modelled/4/largest_batch") > 2 * one);
     cr_expect(llabs(json_int(json, "modelled/3/largest_batch") - 2 * one) < one / 100);
+    /* DP's outputs lie on GPU 0 */
+    cr_expect(json_int(json, "modelled/1/memory_peak_device_0") >
+                  json_int(json, "modelled/1/memory_peak_others") &&
+              json_int(json, "modelled/1/memory_peak_device_0_pytorch") > 1 << 20);
     json_free(json);
     cli_free(&c);
 }

@@ -1,0 +1,138 @@
+/* A row of `duet estimate --gpu`: see figures.h. */
+#include "cli/estimate/figures.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "clock/trust.h"
+#include "cli/estimate/ways.h"
+#include "cli/options/run_options.h"
+#include "train/estimate/as_pytorch.h"
+#include "train/estimate/estimate.h"
+#include "train/estimate/max_batch.h"
+
+static double part(int64_t ns, int64_t of) {
+    return of ? 100.0 * (double)ns / (double)of : 0;
+}
+
+static uint64_t peak_of(const struct run_record *r) {
+    return record_peak(r, 0, r->devices - 1);
+}
+
+static int peak_with(const struct run_config *config, int batch, double *peak) {
+    struct run_config c = *config;
+    struct modelled m;
+    c.batch_size = batch;
+    int code = modelled_open(&m, &c);
+    *peak = code ? 0 : (double)peak_of(m.record);
+    modelled_close(&m);
+    return code;
+}
+
+static int by_estimate(void *context, const struct run_config *config, struct run_record *record) {
+    (void)context;
+    return estimate_run(config, record);
+}
+
+/* The largest global batch that fits the GPU's memory, as --find-max-batch says it. The search
+ * begins where the memory at about this batch and at twice as much points to. 0: not even the
+ * smallest; -1: not known. */
+static int largest_batch(const struct run_config *config, int devices, double gib) {
+    enum { GROUP = 16 }; /* emulated devices hold samples in groups */
+    const int unit = GROUP * devices, whole = (config->batch_size + unit - 1) / unit * unit;
+    struct run_config c = *config;
+    struct max_batch found;
+    double one, two;
+    if (peak_with(config, whole, &one) || peak_with(config, 2 * whole, &two) || two <= one)
+        return -1;
+    double fits = whole + (gib * 0x1p30 - one) / (two - one) * whole;
+    int guess = fits < unit ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits / unit * unit;
+    c.device_memory_count = 1;
+    c.device_memory[0] = (uint64_t)(gib * 0x1p30);
+    if (max_batch_find(&c, guess, by_estimate, NULL, &found)) return -1;
+    return found.next ? found.batch : guess; /* the data set has no more samples */
+}
+
+/* GPU 0's peak where PyTorch trains like this. -1: not known. */
+static double peak_in_pytorch(const struct run_config *config) {
+    struct run_config c = *config;
+    struct as_pytorch *held = calloc(1, sizeof *held);
+    c.data.join = 0; /* it does not matter to what PyTorch holds, nor does the allreduce */
+    snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
+    double peak = held && !as_pytorch(&c, held) ? (double)held->device[0].total_peak : -1;
+    free(held);
+    return peak > 0 ? peak : -1;
+}
+
+struct figures figures_of(const struct run_config *c, const struct modelled *m,
+                          const struct clock_config *clock, int way, const struct clock_result *r,
+                          double *single_rate) {
+    double ms = (double)r->step_ns * 1e-6;
+    int64_t others = 0;
+    int rows, passes = m->record->passes > 1 ? m->record->passes : 1;
+    struct figures f = {.way = way,
+                        .devices = m->record->devices,
+                        .ms = ms,
+                        .rate = (double)m->record->batch_size * passes / ms * 1e3,
+                        .error = trust_error(clock, &rows),
+                        .busy = part(r->busy_ns[0], r->step_ns),
+                        .busy_others = -1,
+                        .first = (double)record_peak(m->record, 0, 0),
+                        .others = -1,
+                        .pytorch = peak_in_pytorch(c),
+                        .largest = largest_batch(c, r->devices, clock->gpu->gib)};
+    for (int d = 1; d < r->devices; d++)
+        others += r->busy_ns[d];
+    f.is_unmeasured = !rows;
+    if (way == WAY_SINGLE) *single_rate = f.rate;
+    if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
+    if (r->devices > 1) f.busy_others = part(others / (r->devices - 1), r->step_ns);
+    if (r->devices > 1) f.others = (double)record_peak(m->record, 1, r->devices - 1);
+    f.is_full = fmax(f.first, f.others) > clock->gpu->gib * 0x1p30;
+    return f;
+}
+
+static char *gib_words(double bytes, char text[16]) {
+    snprintf(text, 16, bytes < 0 ? "-" : "%.2f", bytes / 0x1p30);
+    return text;
+}
+
+void figures_print(const struct figures *f) {
+    char speed[16] = "-", others[16], pytorch[16], largest[16] = "-";
+    if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
+    if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
+    printf("%3d %-15s%9.2f +-%2.0f %%%9.0f %6s %6.2f%s%6s %7s %7s\n", f->devices,
+           f->way == WAY_LOSS_IN_FORWARD ? "DP, loss in fwd" : way_name(f->way), f->ms, f->error,
+           f->rate, speed, f->first / 0x1p30, f->is_full ? "!" : " ", gib_words(f->others, others),
+           gib_words(f->pytorch, pytorch), largest);
+}
+
+void figures_write(struct json_writer *w, const struct figures *f,
+                   const struct clock_config *clock) {
+    json_object(w, NULL);
+    json_string(w, "gpu", clock->gpu->name);
+    json_string(w, "machine", clock->machine->name);
+    json_string(w, "name", way_key(f->way));
+    json_integer(w, "devices", f->devices);
+    json_number(w, "ms_a_step", f->ms);
+    json_number(w, "expected_error_percent", f->error);
+    json_number(w, "samples_per_second", f->rate);
+    json_number(w, "speed_up", f->speed_up > 0 ? f->speed_up : NAN);
+    json_number(w, "busy_percent_device_0", f->busy);
+    json_number(w, "busy_percent_others", f->busy_others >= 0 ? f->busy_others : NAN);
+    json_integer(w, "memory_peak", (int64_t)fmax(f->first, f->others));
+    json_integer(w, "memory_peak_device_0", (int64_t)f->first);
+    json_number(w, "memory_peak_others", f->others >= 0 ? f->others : NAN);
+    json_number(w, "memory_peak_device_0_pytorch", f->pytorch >= 0 ? f->pytorch : NAN);
+    json_number(w, "largest_batch", f->largest >= 0 ? f->largest : NAN);
+    json_close(w);
+}
+
+void figures_head(void) {
+    printf("%-19s%9s %6s%9s %6s %13s %7s %7s\n", "GPUs", "ms per", "", "samples", "speed-",
+           "Duet, GiB", "PyTorch", "largest");
+    printf("%-19s%9s %6s%9s %6s %6s %6s %7s %7s\n", "", "step", "error", "/second", "up", "GPU 0",
+           "others", "GPU 0", "batch");
+}

@@ -1,0 +1,30 @@
+/* A row of `duet estimate --gpu`: what one way would take and hold on so many GPUs. */
+#ifndef CLI_ESTIMATE_FIGURES_H
+#define CLI_ESTIMATE_FIGURES_H
+
+#include "base/text/json.h"
+#include "train/estimate/modelled.h"
+
+struct figures {
+    int way, devices;
+    double ms, rate, speed_up, error; /* speed_up 0: there is no single run to compare with */
+    double busy, busy_others;         /* of a step, in per cent; others -1: there are none */
+    double first, others, pytorch; /* peaks of memory in bytes: GPU 0, the fullest other, and GPU 0
+                                    * where PyTorch trains; -1: there are none, or not known */
+    int largest;                   /* batch; 0: none; -1: not known */
+    int is_full;                   /* it does not fit the GPU's memory */
+    int is_unmeasured;             /* nobody has measured the like of it */
+};
+
+/* single_rate: samples per second on one GPU, which the row of single sets. */
+struct figures figures_of(const struct run_config *c, const struct modelled *m,
+                          const struct clock_config *clock, int way, const struct clock_result *r,
+                          double *single_rate);
+
+/* The headings, and a row of the table; the same as an object of --json. */
+void figures_head(void);
+void figures_print(const struct figures *f);
+void figures_write(struct json_writer *w, const struct figures *f,
+                   const struct clock_config *clock);
+
+#endif
