@@ -106,16 +106,16 @@ static void list_gpus(void) {
 /* What joins the GPUs of a machine as one buys it; "": the table of links says it. */
 static const char *machine_words(const char *name) {
     static const char *const words[][2] = {
-        {"pc-pcie3", " on one PCIe 3 switch or CPU: a PC or a cheap server"},
-        {"pc-pcie4", " on one PCIe 4 switch or CPU: the default"},
+        {"pc-pcie3", " on PCIe 3: a PC or a simple server"},
+        {"pc-pcie4", " on PCIe 4: the default"},
         {"pc-pcie3-2roots", ", 4 on each of two CPUs, PCIe 3"},
         {"pc-pcie4-2roots", ", 4 on each of two CPUs, PCIe 4"},
         {"nvlink-pair", " joined by an NVLink bridge"},
-        {"nvlink-4", ", each joined with each by NVLink 2: DGX Station, p3.8xlarge"},
-        {"dgx1", " in a mesh of NVLink 2: DGX-1, p3.16xlarge"},
-        {"dgx-a100", " on NVLink 3 through NVSwitch: DGX A100, p4d"},
-        {"dgx-h100", " on NVLink 4 through NVSwitch: DGX H100, p5"},
-        {"dgx-b200", " on NVLink 5 through NVSwitch: DGX B200"}};
+        {"nvlink-4", " joined in pairs by NVLink 2: DGX Station, p3.8xlarge"},
+        {"dgx1", " in a mesh of NVLink 2: DGX-1, p3.16xl"},
+        {"dgx-a100", " on NVLink 3 switches: DGX A100, p4d"},
+        {"dgx-h100", " on NVLink 4 switches: DGX H100, p5"},
+        {"dgx-b200", " on NVLink 5 switches: DGX B200"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strcmp(words[i][0], name)) return words[i][1];
     return "";
@@ -141,8 +141,8 @@ static int list_hardware(void) {
     for (int i = 0; hardware_machine(h, i); i++) {
         const struct machine *m = hardware_machine(h, i);
         printf("  %-16s %d GPU%s%s%s%s%s%s\n", m->name, m->gpus, m->gpus > 1 ? "s" : "",
-               machine_words(m->name), *m->gpu ? ", of published times; with " : "", m->gpu,
-               *m->network.name ? "; nodes joined by " : "", m->network.name);
+               machine_words(m->name), *m->gpu ? ", calibrated for " : "", m->gpu,
+               *m->network.name ? "; network " : "", m->network.name);
     }
     hardware_free(h);
     return OK;
