@@ -9,6 +9,7 @@
 #include "device/visible.h"
 #include "report/table.h"
 #include "report/text.h"
+#include "report/values.h"
 #include "train/estimate/retime.h"
 #include "train/shared_data.h"
 
@@ -41,61 +42,45 @@ static void settings(struct run_config *config, const struct run_config *demo) {
 
 /* ---- the table ---- */
 
-typedef double measure(const struct run_record *run, int device);
-
-static double peak(const struct run_record *r, int d) {
-    return (double)r->device[d].memory.total_peak;
-}
-static double outputs(const struct run_record *r, int d) {
-    return (double)r->device[d].memory.at_peak[MEM_GATHERED];
-}
-static double optimizer(const struct run_record *r, int d) {
-    return (double)r->device[d].memory.at_peak[MEM_OPTIMIZER];
-}
-static double moved(const struct run_record *r, int d) {
-    return record_per_step(r, (double)(r->device[d].bytes_in + r->device[d].bytes_out));
-}
-static double busy(const struct run_record *r, int d) {
-    return record_per_step(r, (double)r->device[d].busy_ns);
-}
-
-static double mean(const struct run_record *r, measure *value, int first) {
-    double sum = 0;
-    for (int d = first; d < r->devices; d++)
-        sum += value(r, d);
-    return sum / (r->devices - first);
-}
-
-static void row(const char *name, measure *value, int is_time, const struct run_record *dp,
-                const struct run_record *ddp) {
-    const double of[3] = {value(dp, 0), mean(dp, value, 1), mean(ddp, value, 0)};
-    char cells[3][TABLE_CELL];
+static void row(struct table *t, const char *name, enum value value, int cause,
+                const struct run_record *dp, const struct run_record *ddp) {
+    const double of[3] = {device_value(dp, 0, value, cause), others_value(dp, value, cause),
+                          mean_value(ddp, 0, ddp->devices, value, cause)};
+    struct table_row *row = table_add(t, ROW_VALUES, name);
     for (int i = 0; i < 3; i++) {
-        if (is_time)
-            snprintf(cells[i], TABLE_CELL, "%.1f", of[i] * 1e-6);
+        if (value == VALUE_BUSY)
+            snprintf(row->cell[i], TABLE_CELL, "%.1f", of[i] * 1e-6);
         else
-            bytes_words(of[i], cells[i]);
+            bytes_words(of[i], row->cell[i]);
     }
-    table_row(stdout, text_width(stdout), name, cells, 3);
+}
+
+static double peak(const struct run_record *r) {
+    return device_value(r, 0, VALUE_PEAK, MEM_CAUSE_COUNT);
+}
+
+static double others_peak(const struct run_record *r) {
+    return others_value(r, VALUE_PEAK, MEM_CAUSE_COUNT);
 }
 
 static void show(const struct run_record *dp, const struct run_record *ddp) {
     struct text text = {.used = 0};
-    char heads[3][TABLE_CELL] = {"DP device 0", "DP others", "DDP each rank"};
+    struct table t = {.columns = 3, .head = {"DP device 0", "DP others", "DDP each rank"}};
     char less[32], more[32];
-    table_row(stdout, text_width(stdout), "", heads, 3);
-    row("memory at its peak", peak, 0, dp, ddp);
-    row("  gathered outputs, gradient", outputs, 0, dp, ddp);
-    row("  Adam's two moments", optimizer, 0, dp, ddp);
-    row("bytes over links, per step", moved, 0, dp, ddp);
-    row(*dp->modelled ? "modelled busy ms per step" : "busy ms per step", busy, 1, dp, ddp);
+    row(&t, "memory at its peak", VALUE_PEAK, MEM_CAUSE_COUNT, dp, ddp);
+    row(&t, "  gathered outputs, gradient", VALUE_PEAK, MEM_GATHERED, dp, ddp);
+    row(&t, "  Adam's two moments", VALUE_PEAK, MEM_OPTIMIZER, dp, ddp);
+    row(&t, "bytes over links, per step", VALUE_LINKS, 0, dp, ddp);
+    row(&t, *dp->modelled ? "modelled busy ms per step" : "busy ms per step", VALUE_BUSY, 0, dp,
+        ddp);
+    table_print(stdout, text_width(stdout), &t);
     text_add(&text,
              "DP gathers all outputs on device 0 and computes the loss, its gradient and the "
              "update there. In DDP each rank does so for its own samples: device 0's peak changes "
              "by %s, that of the others by %s: every rank holds Adam's moments and the buckets "
              "of allreduce.",
-             signed_bytes(peak(ddp, 0) - peak(dp, 0), less),
-             signed_bytes(mean(ddp, peak, 1) - mean(dp, peak, 1), more));
+             signed_bytes(peak(ddp) - peak(dp), less),
+             signed_bytes(others_peak(ddp) - others_peak(dp), more));
     text_wrap(stdout, text_width(stdout), 0, 0, text.words);
 }
 
@@ -139,7 +124,7 @@ int lesson_run(const struct run_config *demo, double held[2], struct job_result 
     int code = *config.clock.gpu ? retime_check(&config) : OK;
     if (!code) code = shared_data_open(&config);
     if (!code) code = runs(&config, &two[0], &two[1], result);
-    if (!code) held[0] = peak(&two[0], 0), held[1] = mean(&two[0], peak, 1);
+    if (!code) held[0] = peak(&two[0]), held[1] = others_peak(&two[0]);
     shared_data_close(&config);
     record_free(&two[0]);
     record_free(&two[1]);

@@ -6,15 +6,14 @@
 #include <string.h>
 
 #include "report/machine.h"
-#include "report/table.h"
 #include "report/text.h"
+#include "report/values.h"
 
 enum { RUNS = MODE_COUNT };
 
-/* The runs that took place, in the order of the modes; the first is single's. In a narrow terminal
- * those that have room, and below them the next. */
+/* The runs that took place, in the order of the modes; the first is single's. */
 struct columns {
-    int count, width; /* width: of the table */
+    int count;
     const struct run_record *run[RUNS];
 };
 
@@ -25,211 +24,127 @@ static struct columns columns_of(const struct run_record *run) {
     return c;
 }
 
-/* The mean over all devices but device 0; 0 where there is none. */
-static double mean_of_others(const struct run_record *r,
-                             double (*value)(const struct device_record *)) {
-    double sum = 0;
-    for (int d = 1; d < r->devices; d++)
-        sum += value(&r->device[d]);
-    return r->devices > 1 ? sum / (r->devices - 1) : 0;
-}
-
-static double peak(const struct device_record *d) {
-    return (double)d->memory.total_peak;
-}
-static double bytes_in(const struct device_record *d) {
-    return (double)d->bytes_in;
-}
-static double bytes_out(const struct device_record *d) {
-    return (double)d->bytes_out;
-}
-
-static void row_bytes(FILE *file, const char *name, const struct columns *c,
-                      double (*value)(const struct device_record *), int rest, int each_step) {
-    char text[RUNS][TABLE_CELL];
-    for (int i = 0; i < c->count; i++) {
-        const struct run_record *r = c->run[i];
-        double bytes = rest ? mean_of_others(r, value) : value(&r->device[0]);
-        if (rest && r->devices < 2)
-            snprintf(text[i], sizeof text[i], "-");
-        else
-            format_bytes((uint64_t)((each_step ? record_per_step(r, bytes) : bytes) + 0.5), text[i],
-                         sizeof text[i]);
-    }
-    table_row(file, c->width, name, text, c->count);
-}
-
-static double phase_ms(const struct run_record *r, const struct device_record *d, int phase) {
-    return record_per_step(r, (double)d->phase_ns[phase]) * 1e-6;
-}
-
-/* Time beside the phases of the compute lane. In DDP the communication lane works beside it, hidden
- * as long as the compute lane is busy, and the compute lane may wait for it. In DP device 0's
- * thread waits for the other threads when its own share is done. */
-static double hidden_ms(const struct run_record *r, const struct device_record *d, int none) {
-    (void)none;
-    return record_per_step(r, (double)(d->comm_ns - d->exposed_ns)) * 1e-6;
-}
-
-static double exposed_ms(const struct run_record *r, const struct device_record *d, int none) {
-    (void)none;
-    return record_per_step(r, (double)d->exposed_ns) * 1e-6;
-}
-
-static double copy_ms(const struct run_record *r, const struct device_record *d, int none) {
-    (void)none;
-    return record_per_step(r, (double)d->copy_ns) * 1e-6;
-}
-
-static double waiting_ms(const struct run_record *r, const struct device_record *d, int none) {
-    (void)none;
-    return record_per_step(r, (double)d->wait_ns) * 1e-6;
-}
-
-/* Emulated devices that share cores: the time in which a kernel of this device had none. */
-static double no_core_ms(const struct run_record *r, const struct device_record *d, int none) {
-    (void)none;
-    return record_per_step(r, (double)d->no_core_ns) * 1e-6;
-}
-
-/* The rest of a step's wall time. */
-static double idle_ms(const struct run_record *r, const struct device_record *d, int none) {
-    (void)none;
-    return record_per_step(r, record_idle_ns(r, (int)(d - r->device))) * 1e-6;
-}
-
-/* "device 0 | mean of the others" in ms, by `value` of the phase; `always`: also rows of dashes. */
-static void row_ms(FILE *file, const char *name, const struct columns *c, int phase, int always,
-                   double (*value)(const struct run_record *, const struct device_record *, int)) {
-    char text[RUNS][TABLE_CELL], indented[64];
-    int any = always;
-    for (int i = 0; i < c->count; i++) {
-        const struct run_record *r = c->run[i];
-        double first = value(r, &r->device[0], phase), rest = 0;
-        for (int d = 1; d < r->devices; d++)
-            rest += value(r, &r->device[d], phase) / (r->devices - 1);
-        any |= first > 0 || rest > 0;
-        if (first <= 0 && rest <= 0)
-            snprintf(text[i], sizeof text[i], "-");
-        else if (r->devices < 2)
-            snprintf(text[i], sizeof text[i], "%.2f", first);
-        /* In DP waiting is measured on device 0 alone; that of the others is part of their idle
-         * time. */
-        else if (value == waiting_ms && r->mode == MODE_DP)
-            snprintf(text[i], sizeof text[i], "%.2f | -", first);
-        else
-            snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
-    }
-    snprintf(indented, sizeof indented, "  %s", name);
-    if (any) table_row(file, c->width, indented, text, c->count);
-}
+/* ---- rows of runs side by side ---- */
 
 /* A row whose value for each run `r` is printed with a format. */
-#define ROW(name, ...)                                      \
-    do {                                                    \
-        char text[RUNS][TABLE_CELL];                        \
-        for (int i = 0; i < c->count; i++) {                \
-            const struct run_record *r = c->run[i];         \
-            snprintf(text[i], sizeof text[i], __VA_ARGS__); \
-        }                                                   \
-        table_row(file, c->width, name, text, c->count);    \
+#define ROW(name, ...)                                                \
+    do {                                                              \
+        struct table_row *row = table_add(t, ROW_VALUES, name);       \
+        for (int i = 0; i < t->columns; i++) {                        \
+            const struct run_record *r = run[i];                      \
+            snprintf(row->cell[i], sizeof row->cell[i], __VA_ARGS__); \
+        }                                                             \
     } while (0)
 
-static void accuracy_row(FILE *file, const struct columns *c) {
-    char text[RUNS][TABLE_CELL];
-    int any = 0;
-    for (int i = 0; i < c->count; i++) {
-        double accuracy = record_last_accuracy(c->run[i]);
-        if (accuracy < 0)
-            snprintf(text[i], sizeof text[i], "-");
+/* `others`: the mean of all devices but device 0. */
+static void bytes_row(struct table *t, const char *name, const struct run_record *const *run,
+                      enum value value, int others) {
+    struct table_row *row = table_add(t, ROW_VALUES, name);
+    for (int i = 0; i < t->columns; i++) {
+        if (others && run[i]->devices < 2)
+            strcpy(row->cell[i], "-");
         else
-            snprintf(text[i], sizeof text[i], "%.4f", accuracy), any = 1;
+            bytes_words(others ? others_value(run[i], value, MEM_CAUSE_COUNT)
+                               : device_value(run[i], 0, value, MEM_CAUSE_COUNT),
+                        row->cell[i]);
     }
-    if (any) table_row(file, c->width, "test accuracy", text, c->count);
+}
+
+/* "device 0 | mean of the others" in ms. */
+static void ms_row(struct table *t, enum row_kind kind, const char *name,
+                   const struct run_record *const *run, enum value value, int phase) {
+    char indented[64];
+    snprintf(indented, sizeof indented, "  %s", name);
+    struct table_row *row = table_add(t, kind, indented);
+    for (int i = 0; i < t->columns; i++) {
+        char *text = row->cell[i];
+        double first = device_value(run[i], 0, value, phase) * 1e-6,
+               rest = others_value(run[i], value, phase) * 1e-6;
+        if (first <= 0 && rest <= 0)
+            strcpy(text, "-");
+        else if (run[i]->devices < 2)
+            snprintf(text, TABLE_CELL, "%.2f", first);
+        /* In DP waiting is measured on device 0 alone; that of the others is part of their idle
+         * time. */
+        else if (value == VALUE_WAIT && run[i]->mode == MODE_DP)
+            snprintf(text, TABLE_CELL, "%.2f | -", first);
+        else
+            snprintf(text, TABLE_CELL, "%.2f | %.2f", first, rest);
+    }
+}
+
+static void test_rows(struct table *t, const struct run_record *const *run) {
+    struct table_row *accuracy = table_add(t, ROW_WHERE_ANY, "test accuracy"),
+                     *loss = table_add(t, ROW_WHERE_ANY, "valid_loss");
+    for (int i = 0; i < t->columns; i++) {
+        double of = record_last_accuracy(run[i]);
+        snprintf(accuracy->cell[i], TABLE_CELL, of < 0 ? "-" : "%.4f", of);
+        snprintf(loss->cell[i], TABLE_CELL, of < 0 ? "-" : "%.9g", record_last_valid_loss(run[i]));
+    }
 }
 
 /* "speed-up over single, 2 cores": one that is measured on devices which share cores never stands
  * without them. */
-static void name_speed_up(const struct columns *all, char name[64]) {
-    int used = snprintf(name, 64, "speed-up over %s", mode_title(all->run[0]->mode));
-    for (int i = 0; i < all->count; i++) {
-        const struct run_record *r = all->run[i];
-        int shared = record_shared(r);
-        if (!shared || r->devices <= shared) continue;
-        snprintf(name + used, 64 - (size_t)used, ", %d %s%s", shared, r->gpus ? "GPU" : "core",
-                 shared > 1 ? "s" : "");
-        return;
+static void speed_up_row(struct table *t, const struct run_record *const *run) {
+    char name[64];
+    double first = record_images_per_second(run[0]); /* single, where it fits */
+    int used = snprintf(name, sizeof name, "speed-up over %s", mode_title(run[0]->mode));
+    for (int i = 0, told = 0; i < t->columns && !told; i++) {
+        int shared = record_shared(run[i]);
+        told = shared && run[i]->devices > shared;
+        if (told)
+            snprintf(name + used, sizeof name - (size_t)used, ", %d %s%s", shared,
+                     run[i]->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
     }
+    ROW(name, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
 }
 
-static void valid_loss_row(FILE *file, const struct columns *c) {
-    char text[RUNS][TABLE_CELL];
-    int any = 0;
-    for (int i = 0; i < c->count; i++) {
-        double loss = record_last_valid_loss(c->run[i]);
-        if (record_last_accuracy(c->run[i]) < 0)
-            snprintf(text[i], sizeof text[i], "-");
-        else
-            snprintf(text[i], sizeof text[i], "%.9g", loss), any = 1;
-    }
-    if (any) table_row(file, c->width, "valid_loss", text, c->count);
-}
-
-/* first: the images/s of the first run of all. */
-static void some_columns(FILE *file, const struct columns *c, const char *over, double first) {
-    char head[RUNS][TABLE_CELL];
-    int extrapolated = 0;
-    for (int i = 0; i < c->count; i++) {
-        snprintf(head[i], sizeof head[i], c->run[i]->mode ? "%s x %d" : "%s",
-                 mode_title(c->run[i]->mode), c->run[i]->devices);
-        extrapolated |= record_extrapolated(c->run[i]);
-    }
-    table_row(file, c->width, "", head, c->count);
-    table_rule(file, c->width, c->count);
-    ROW(*c->run[0]->modelled ? "seconds per epoch, modelled"
-        : extrapolated       ? "seconds per epoch, extrapolated"
-                             : "seconds per epoch",
-        "%.*f", seconds_digits(record_seconds_per_epoch(r)), record_seconds_per_epoch(r));
+void result_rows(struct table *t, const struct run_record *const *run, int speed_up) {
     ROW("images/s", "%.*f", rate_digits(record_images_per_second(r)), record_images_per_second(r));
-    ROW(over, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
-    accuracy_row(file, c);
-    valid_loss_row(file, c);
+    if (speed_up) speed_up_row(t, run);
+    test_rows(t, run);
     ROW("last loss", "%.9g", r->steps ? r->losses[r->steps - 1] : 0);
-    row_bytes(file, "peak memory, device 0", c, peak, 0, 0);
-    row_bytes(file, "peak memory, other devices", c, peak, 1, 0);
-    row_bytes(file, "bytes per step: into device 0", c, bytes_in, 0, 1);
-    row_bytes(file, "  out of device 0", c, bytes_out, 0, 1);
-    row_bytes(file, "  into each other device", c, bytes_in, 1, 1);
-    row_bytes(file, "  out of each other device", c, bytes_out, 1, 1);
-    table_rule(file, c->width, c->count);
-    text_wrap(file, c->width, 0, 2,
-              *c->run[0]->modelled ? "modelled ms per step: device 0 | mean of the others"
-                                   : "ms per step: device 0 | mean of the others");
+    bytes_row(t, "peak memory, device 0", run, VALUE_PEAK, 0);
+    bytes_row(t, "peak memory, other devices", run, VALUE_PEAK, 1);
+}
+
+static void time_rows(struct table *t, const struct run_record *const *run) {
+    table_add(t, ROW_NOTE,
+              *run[0]->modelled ? "modelled ms per step: device 0 | mean of the others"
+                                : "ms per step: device 0 | mean of the others");
     for (int p = PHASE_LOADER; p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE)
-            row_ms(file, phase_name(p), c, p, 0, phase_ms);
-    row_ms(file, "copy of the next batch", c, 0, 1, copy_ms);
-    row_ms(file, "allreduce, hidden", c, 0, 1, hidden_ms);
-    row_ms(file, "allreduce, exposed", c, 0, 1, exposed_ms);
-    row_ms(file, "waiting for the others", c, 0, 1, waiting_ms);
-    row_ms(file, "waiting for a CPU core", c, 0, 1, no_core_ms);
-    row_ms(file, "idle", c, 0, 1, idle_ms);
+            ms_row(t, ROW_WHERE_ANY, phase_name(p), run, VALUE_PHASE, p);
+    ms_row(t, ROW_VALUES, "copy of the next batch", run, VALUE_COPY, 0);
+    ms_row(t, ROW_VALUES, "allreduce, hidden", run, VALUE_HIDDEN, 0);
+    ms_row(t, ROW_VALUES, "allreduce, exposed", run, VALUE_EXPOSED, 0);
+    ms_row(t, ROW_VALUES, "waiting for the others", run, VALUE_WAIT, 0);
+    ms_row(t, ROW_VALUES, "waiting for a CPU core", run, VALUE_NO_CORE, 0);
+    ms_row(t, ROW_VALUES, "idle", run, VALUE_IDLE, 0);
 }
 
-void compare_table(FILE *file, int width, const struct run_record *run) {
-    const struct columns all = columns_of(run);
-    double first = record_images_per_second(all.run[0]); /* single, where it fits */
-    char over[64];
-    name_speed_up(&all, over);
-    for (int i = 0, n = table_columns(width); i < all.count; i += n) {
-        struct columns some = {.width = width};
-        while (some.count < n && i + some.count < all.count) {
-            some.run[some.count] = all.run[i + some.count];
-            some.count++;
-        }
-        if (i) fprintf(file, "\n");
-        some_columns(file, &some, over, first);
+void compare_table(FILE *file, int width, const struct run_record *records) {
+    const struct columns c = columns_of(records);
+    const struct run_record *const *run = c.run;
+    struct table table = {.columns = c.count}, *t = &table;
+    int extrapolated = 0;
+    for (int i = 0; i < c.count; i++) {
+        snprintf(t->head[i], TABLE_CELL, run[i]->mode ? "%s x %d" : "%s", mode_title(run[i]->mode),
+                 run[i]->devices);
+        extrapolated |= record_extrapolated(run[i]);
     }
+    table_add(t, ROW_NOTE, "");
+    ROW(*run[0]->modelled ? "seconds per epoch, modelled"
+        : extrapolated    ? "seconds per epoch, extrapolated"
+                          : "seconds per epoch",
+        "%.*f", seconds_digits(record_seconds_per_epoch(r)), record_seconds_per_epoch(r));
+    result_rows(t, run, 1);
+    bytes_row(t, "bytes per step: into device 0", run, VALUE_IN, 0);
+    bytes_row(t, "  out of device 0", run, VALUE_OUT, 0);
+    bytes_row(t, "  into each other device", run, VALUE_IN, 1);
+    bytes_row(t, "  out of each other device", run, VALUE_OUT, 1);
+    time_rows(t, run);
+    table_print(file, width, t);
 }
 
 void busy_line(FILE *file, const struct run_record *run) {

@@ -5,11 +5,16 @@
 
 #include <stdio.h>
 
+#include "report/table.h"
 #include "trace/record.h"
 
 /* Prints the table, `width` columns wide (report/text.h): in a narrow terminal the runs stand below
  * each other. run[MODE_COUNT]: by mode; a mode that was left out has 0 devices. */
 void compare_table(FILE *file, int width, const struct run_record *run);
+
+/* Adds what came of the runs, one for each of the table's columns: images/s, with `speed_up` those
+ * over the first run's, test accuracy, losses, and memory at the peak. */
+void result_rows(struct table *table, const struct run_record *const *run, int speed_up);
 
 /* Prints that the machine was busy, and in which runs (report/machine.h); nothing where it was not.
  * run[MODE_COUNT]: by mode. */

@@ -7,6 +7,7 @@
 #include "report/excess.h"
 #include "report/machine.h"
 #include "report/text.h"
+#include "report/values.h"
 
 struct page {
     FILE *file;
@@ -17,19 +18,16 @@ static void sentence(const struct page *page, const struct text *text) {
     text_wrap(page->file, page->width, 0, 2, text->words);
 }
 
-static double peak_of(const struct run_record *r, int device) {
-    return (double)r->device[device].memory.total_peak;
+static double peak_of(const struct run_record *r) {
+    return device_value(r, 0, VALUE_PEAK, MEM_CAUSE_COUNT);
 }
 
-static double mean_peak_of_others(const struct run_record *r) {
-    double sum = 0;
-    for (int d = 1; d < r->devices; d++)
-        sum += peak_of(r, d);
-    return sum / (r->devices - 1);
+static double peak_of_others(const struct run_record *r) {
+    return others_value(r, VALUE_PEAK, MEM_CAUSE_COUNT);
 }
 
-static double link_bytes(const struct run_record *r, int device) {
-    return record_per_step(r, (double)(r->device[device].bytes_in + r->device[device].bytes_out));
+static double link_bytes(const struct run_record *r) {
+    return device_value(r, 0, VALUE_LINKS, 0);
 }
 
 /* ---- device 0 of DP ---- */
@@ -73,15 +71,13 @@ static int largest_part(const double part[PARTS]) {
 }
 
 static void memory_excess(const struct page *page, const struct run_record *dp) {
-    double part[PARTS] = {0}, all = peak_of(dp, 0) - mean_peak_of_others(dp);
+    double part[PARTS] = {0}, all = peak_of(dp) - peak_of_others(dp);
     struct text text = {.used = 0};
     char bytes[32];
     int causes = 0;
     for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
-        double rest = 0;
-        for (int d = 1; d < dp->devices; d++)
-            rest += (double)dp->device[d].memory.at_peak[c] / (dp->devices - 1);
-        part[part_of_memory(c)] += (double)dp->device[0].memory.at_peak[c] - rest;
+        part[part_of_memory(c)] +=
+            device_value(dp, 0, VALUE_PEAK, c) - others_value(dp, VALUE_PEAK, c);
     }
     if (fabs(all) < 0.5)
         text_add(&text, "At its peak, device 0 of DP holds as much as the others on average");
@@ -150,8 +146,8 @@ static void loss_in_forward(const struct page *page, const struct run_record *dp
     text_add(
         &text,
         "With the loss in forward, device 0's peak changes by %s and its traffic by %s per step",
-        signed_bytes(peak_of(other, 0) - peak_of(dp, 0), memory),
-        signed_bytes(link_bytes(other, 0) - link_bytes(dp, 0), moved));
+        signed_bytes(peak_of(other) - peak_of(dp), memory),
+        signed_bytes(link_bytes(other) - link_bytes(dp), moved));
     if (dp->computed)
         text_add(&text, ".");
     else if (outputs_saved(dp, other, &ns))
@@ -161,13 +157,6 @@ static void loss_in_forward(const struct page *page, const struct run_record *dp
         text_add(&text,
                  "; its time in gather, loss and scatter_grad changes by no more than the spread.");
     sentence(page, &text);
-}
-
-static double mean_link_bytes_of_others(const struct run_record *r) {
-    double sum = 0;
-    for (int d = 1; d < r->devices; d++)
-        sum += link_bytes(r, d);
-    return sum / (r->devices - 1);
 }
 
 /* "3.57 MiB less", "as much". */
@@ -182,22 +171,19 @@ static void ddp_saves(const struct page *page, const struct run_record *dp,
                       const struct run_record *ddp) {
     struct text text = {.used = 0};
     char first[48], others[48], moved[48], moved_others[48];
-    text_add(
-        &text,
-        "With DDP instead of DP, device 0 holds %s and moves %s per step; every other device "
-        "holds %s and moves %s.",
-        more_or_less(peak_of(ddp, 0) - peak_of(dp, 0), first),
-        more_or_less(link_bytes(ddp, 0) - link_bytes(dp, 0), moved),
-        more_or_less(mean_peak_of_others(ddp) - mean_peak_of_others(dp), others),
-        more_or_less(mean_link_bytes_of_others(ddp) - mean_link_bytes_of_others(dp), moved_others));
+    text_add(&text,
+             "With DDP instead of DP, device 0 holds %s and moves %s per step; every other device "
+             "holds %s and moves %s.",
+             more_or_less(peak_of(ddp) - peak_of(dp), first),
+             more_or_less(link_bytes(ddp) - link_bytes(dp), moved),
+             more_or_less(peak_of_others(ddp) - peak_of_others(dp), others),
+             more_or_less(others_value(ddp, VALUE_LINKS, 0) - others_value(dp, VALUE_LINKS, 0),
+                          moved_others));
     sentence(page, &text);
 }
 
 static double held_by_all(const struct run_record *r, enum mem_cause cause) {
-    double sum = 0;
-    for (int d = 0; d < r->devices; d++)
-        sum += (double)r->device[d].memory.at_peak[cause];
-    return sum;
+    return r->devices * mean_value(r, 0, r->devices, VALUE_PEAK, cause);
 }
 
 /* What is not saved: each device of DDP holds what device 0 of DP does. */
@@ -260,21 +246,14 @@ static double step_of_own_cores(const struct run_record *r) {
     return record_per_step(r, most) + (r->mode == MODE_DP ? alone_ns(r) : 0);
 }
 
-static double mean_wait(const struct run_record *r) {
-    double sum = 0;
-    for (int d = 0; d < r->devices; d++)
-        sum += (double)r->device[d].wait_ns;
-    return record_per_step(r, sum / r->devices);
-}
-
 /* Why it is faster: the times that only the other one has. */
 static void why(struct text *text, const struct run_record *dp, const struct run_record *ddp) {
     text_add(
         text,
         " In DP device 0 works %.3f ms per step while the others sleep, and then waits %.3f ms "
         "for them; in DDP a rank waits %.3f ms for allreduce.",
-        alone_ns(dp) * 1e-6, record_per_step(dp, (double)dp->device[0].wait_ns) * 1e-6,
-        mean_wait(ddp) * 1e-6);
+        alone_ns(dp) * 1e-6, device_value(dp, 0, VALUE_WAIT, 0) * 1e-6,
+        mean_value(ddp, 0, ddp->devices, VALUE_WAIT, 0) * 1e-6);
 }
 
 /* Three steps have two lengths, from start to start: fewer have no spread, so a difference between

@@ -6,6 +6,7 @@
 
 #include "report/excess.h"
 #include "report/text.h"
+#include "report/values.h"
 
 enum { NAME = 26, CELL = 14 };
 static const double SAME = 0.01; /* devices that differ by less than this share a column */
@@ -44,7 +45,7 @@ static int groups_of(const struct run_record *r, struct group group[MAX_DEVICES]
 /* ---- rows ---- */
 
 /* What a table is printed with. */
-struct table {
+struct profile {
     FILE *file;
     int width;
     const struct run_record *run;
@@ -53,40 +54,25 @@ struct table {
     int columns;
 };
 
-/* A value of one device, for one cause or phase. */
-typedef double value_of(const struct run_record *, const struct device_record *, int key);
 /* Writes a value as it is printed. */
 typedef void print_value(double value, char cell[32]);
 
-static double mean_of(const struct run_record *r, const struct group *g, value_of *value, int key) {
-    double sum = 0;
-    for (int d = g->first; d <= g->last; d++)
-        sum += value(r, &r->device[d], key);
-    return sum / (g->last - g->first + 1);
-}
-
-static int any(const struct run_record *r, value_of *value, int key) {
-    for (int d = 0; d < r->devices; d++)
-        if (value(r, &r->device[d], key) != 0) return 1;
-    return 0;
-}
-
 /* Where a name and a value do not fit side by side, the value stands below the name. */
-static void print_name(const struct table *t, int indent, const char *name) {
+static void print_name(const struct profile *t, int indent, const char *name) {
     int narrow = t->width < NAME + CELL;
     fprintf(t->file, "%*s%-*s%s", indent, "", narrow ? 0 : NAME - indent, name, narrow ? "\n" : "");
 }
 
-static void print_cell(const struct table *t, const char *text) {
+static void print_cell(const struct profile *t, const char *text) {
     fprintf(t->file, "%*s", t->width < NAME + CELL ? t->width - 1 : CELL, text);
 }
 
-static void row(const struct table *t, int indent, const char *name, value_of *value, int key,
+static void row(const struct profile *t, int indent, const char *name, enum value value, int key,
                 print_value *print) {
     print_name(t, indent, name);
     for (int i = 0; i < t->columns; i++) {
         char cell[32];
-        double mean = mean_of(t->run, &t->group[i], value, key);
+        double mean = mean_value(t->run, t->group[i].first, t->group[i].last + 1, value, key);
         if (mean != 0 || !indent)
             print(mean, cell);
         else
@@ -109,62 +95,6 @@ static void print_count(double count, char cell[32]) {
     snprintf(cell, 32, "%.4g", count);
 }
 
-/* ---- values ---- */
-
-static double peak(const struct run_record *r, const struct device_record *d, int cause) {
-    (void)r;
-    return (double)(cause < MEM_CAUSE_COUNT ? d->memory.at_peak[cause] : d->memory.total_peak);
-}
-static double now(const struct run_record *r, const struct device_record *d, int cause) {
-    (void)r;
-    return (double)(cause < MEM_CAUSE_COUNT ? d->memory.now[cause] : d->memory.total);
-}
-static double link_bytes(const struct run_record *r, const struct device_record *d, int out) {
-    return record_per_step(r, (double)(out ? d->bytes_out : d->bytes_in));
-}
-static double phase_bytes(const struct run_record *r, const struct device_record *d, int phase) {
-    return record_per_step(r, (double)d->phase_bytes[phase]);
-}
-static double phase_time(const struct run_record *r, const struct device_record *d, int phase) {
-    return record_per_step(r, (double)d->phase_ns[phase]);
-}
-static double busy_time(const struct run_record *r, const struct device_record *d, int key) {
-    (void)key;
-    return record_per_step(r, (double)d->busy_ns);
-}
-static double hidden_time(const struct run_record *r, const struct device_record *d, int key) {
-    (void)key;
-    return record_per_step(r, (double)(d->comm_ns - d->exposed_ns));
-}
-static double exposed_time(const struct run_record *r, const struct device_record *d, int key) {
-    (void)key;
-    return record_per_step(r, (double)d->exposed_ns);
-}
-static double wait_time(const struct run_record *r, const struct device_record *d, int key) {
-    (void)key;
-    return record_per_step(r, (double)d->wait_ns);
-}
-static double no_core_time(const struct run_record *r, const struct device_record *d, int key) {
-    (void)key;
-    return record_per_step(r, (double)d->no_core_ns);
-}
-static double copy_time(const struct run_record *r, const struct device_record *d, int key) {
-    (void)key;
-    return record_per_step(r, (double)d->copy_ns);
-}
-static double idle_time(const struct run_record *r, const struct device_record *d, int key) {
-    (void)key;
-    return record_per_step(r, record_idle_ns(r, (int)(d - r->device)));
-}
-static double busy_share(const struct run_record *r, const struct device_record *d, int key) {
-    (void)key;
-    return r->training_seconds > 0 ? (double)d->busy_ns * 1e-9 / r->training_seconds : 0;
-}
-static double kernels(const struct run_record *r, const struct device_record *d, int key) {
-    (void)key;
-    return record_per_step(r, (double)d->kernels);
-}
-
 /* ---- the table ---- */
 
 static int is_of_training(int phase) {
@@ -172,7 +102,7 @@ static int is_of_training(int phase) {
            phase != PHASE_PROOF;
 }
 
-static void head(const struct table *t) {
+static void head(const struct profile *t) {
     print_name(t, 0, "");
     for (int i = 0; i < t->columns; i++) {
         char text[32];
@@ -186,50 +116,52 @@ static void head(const struct table *t) {
     fprintf(t->file, "\n");
 }
 
-static void memory_rows(const struct table *t, const char *name, value_of *value) {
+static void memory_rows(const struct profile *t, const char *name, enum value value) {
     row(t, 0, name, value, MEM_CAUSE_COUNT, print_bytes);
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        if (any(t->run, value, c)) row(t, 2, mem_cause_name(c), value, c, print_bytes);
+        if (any_value(t->run, value, c)) row(t, 2, mem_cause_name(c), value, c, print_bytes);
 }
 
 /* Where all devices still hold what they held at their peaks, one list says both. */
-static void all_memory_rows(const struct table *t) {
+static void all_memory_rows(const struct profile *t) {
     int equal = 1;
     for (int d = 0; d < t->run->devices; d++) {
         const struct ledger *m = &t->run->device[d].memory;
         equal &= !memcmp(m->now, m->at_peak, sizeof m->now);
     }
-    memory_rows(t, equal ? "memory, now and at peak" : "memory at its peak", peak);
-    if (!equal && t->details) memory_rows(t, "memory now", now);
+    memory_rows(t, equal ? "memory, now and at peak" : "memory at its peak", VALUE_PEAK);
+    if (!equal && t->details) memory_rows(t, "memory now", VALUE_NOW);
 }
 
-static void byte_rows(const struct table *t) {
-    row(t, 0, "bytes in per step", link_bytes, 0, print_bytes);
-    row(t, 0, "bytes out per step", link_bytes, 1, print_bytes);
+static void byte_rows(const struct profile *t) {
+    row(t, 0, "bytes in per step", VALUE_IN, 0, print_bytes);
+    row(t, 0, "bytes out per step", VALUE_OUT, 0, print_bytes);
     if (!t->details) return;
     fprintf(t->file, "moved by its streams\n");
     for (int p = 0; p < PHASE_COUNT; p++)
-        if (is_of_training(p) && any(t->run, phase_bytes, p))
-            row(t, 2, phase_name(p), phase_bytes, p, print_bytes);
+        if (is_of_training(p) && any_value(t->run, VALUE_MOVED, p))
+            row(t, 2, phase_name(p), VALUE_MOVED, p, print_bytes);
 }
 
 /* A device's waiting for DP is measured on device 0 alone; that of the others is in their idle
  * time. */
-static void time_rows(const struct table *t) {
+static void time_rows(const struct profile *t) {
     const struct run_record *r = t->run;
-    row(t, 0, "busy ms per step", busy_time, 0, print_ms);
+    row(t, 0, "busy ms per step", VALUE_BUSY, 0, print_ms);
     for (int p = 0; p < PHASE_COUNT; p++)
-        if (is_of_training(p) && any(r, phase_time, p))
-            row(t, 2, phase_name(p), phase_time, p, print_ms);
-    if (any(r, phase_time, PHASE_LOADER)) row(t, 2, "(loader)", phase_time, PHASE_LOADER, print_ms);
-    if (any(r, wait_time, 0)) row(t, 2, "(waiting)", wait_time, 0, print_ms);
-    if (any(r, no_core_time, 0)) row(t, 2, "(no free CPU core)", no_core_time, 0, print_ms);
-    row(t, 2, "(idle)", idle_time, 0, print_ms);
-    if (any(r, copy_time, 0)) row(t, 2, "(copy, meanwhile)", copy_time, 0, print_ms);
-    if (any(r, hidden_time, 0)) row(t, 2, "(allreduce, hidden)", hidden_time, 0, print_ms);
-    if (any(r, exposed_time, 0)) row(t, 2, "(allreduce, exposed)", exposed_time, 0, print_ms);
-    row(t, 0, "busy share of a step", busy_share, 0, print_share);
-    if (t->details) row(t, 0, "kernels per step", kernels, 0, print_count);
+        if (is_of_training(p) && any_value(r, VALUE_PHASE, p))
+            row(t, 2, phase_name(p), VALUE_PHASE, p, print_ms);
+    if (any_value(r, VALUE_PHASE, PHASE_LOADER))
+        row(t, 2, "(loader)", VALUE_PHASE, PHASE_LOADER, print_ms);
+    if (any_value(r, VALUE_WAIT, 0)) row(t, 2, "(waiting)", VALUE_WAIT, 0, print_ms);
+    if (any_value(r, VALUE_NO_CORE, 0)) row(t, 2, "(no free CPU core)", VALUE_NO_CORE, 0, print_ms);
+    row(t, 2, "(idle)", VALUE_IDLE, 0, print_ms);
+    if (any_value(r, VALUE_COPY, 0)) row(t, 2, "(copy, meanwhile)", VALUE_COPY, 0, print_ms);
+    if (any_value(r, VALUE_HIDDEN, 0)) row(t, 2, "(allreduce, hidden)", VALUE_HIDDEN, 0, print_ms);
+    if (any_value(r, VALUE_EXPOSED, 0))
+        row(t, 2, "(allreduce, exposed)", VALUE_EXPOSED, 0, print_ms);
+    row(t, 0, "busy share of a step", VALUE_BUSY_SHARE, 0, print_share);
+    if (t->details) row(t, 0, "kernels per step", VALUE_KERNELS, 0, print_count);
 }
 
 static void tables(FILE *file, int width, const struct run_record *r, int details) {
@@ -237,13 +169,13 @@ static void tables(FILE *file, int width, const struct run_record *r, int detail
     int count = groups_of(r, group), fit = (width - NAME) / CELL;
     if (fit < 1) fit = 1;
     for (int i = 0; i < count; i += fit) {
-        struct table t = {file, width, r, details, group + i, count - i < fit ? count - i : fit};
+        struct profile t = {file, width, r, details, group + i, count - i < fit ? count - i : fit};
         if (i) fprintf(file, "\n");
         head(&t);
         all_memory_rows(&t);
         byte_rows(&t);
         if (r->computed && !strcmp(r->model, "described")) continue; /* nobody knows its kernels */
-        if (r->computed && details) row(&t, 0, "kernels per step", kernels, 0, print_count);
+        if (r->computed && details) row(&t, 0, "kernels per step", VALUE_KERNELS, 0, print_count);
         if (!r->computed) time_rows(&t);
     }
 }

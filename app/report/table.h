@@ -1,4 +1,5 @@
-/* Plain text tables: a name column and value columns, right-aligned, no escape codes. */
+/* Tables: rows of a name and a value for each column, made once and printed as text, with the values
+ * right-aligned and no escape codes, or as HTML (page/html.h). */
 #ifndef REPORT_TABLE_H
 #define REPORT_TABLE_H
 
@@ -6,15 +7,34 @@
 
 /* Columns on paper: of the row's name, and of each value. With three values a row has 80. */
 enum { TABLE_NAME = 29, TABLE_VALUE = 16 };
+enum { TABLE_COLUMNS = 4, TABLE_ROWS = 48 };
 enum { TABLE_CELL = 32 }; /* bytes of a value's text, its end included */
 
-/* How many values fit into a row of a table that is `width` columns wide; at least 1. */
-int table_columns(int width);
+enum row_kind {
+    ROW_VALUES,
+    ROW_WHERE_ANY, /* as VALUES, but left out where each value is "-" */
+    ROW_NOTE       /* a rule, and below it the name alone; "": the rule */
+};
 
-/* Prints one row: `columns` values under each other's columns, right-aligned. Where it is wider
- * than `width`, the name has lines of its own, and each value one below it. */
-void table_row(FILE *file, int width, const char *name, char (*values)[TABLE_CELL], int columns);
-/* Prints a line of dashes as wide as such a row. */
-void table_rule(FILE *file, int width, int columns);
+struct table_row {
+    enum row_kind kind;
+    char name[64], cell[TABLE_COLUMNS][TABLE_CELL];
+};
+
+struct table {
+    int columns, rows;
+    char head[TABLE_COLUMNS][TABLE_CELL];
+    struct table_row row[TABLE_ROWS];
+};
+
+/* Adds a row without values, which the caller writes. It is there until the next call. */
+struct table_row *table_add(struct table *table, enum row_kind kind, const char *name);
+
+/* At most `width` columns wide: in a narrow terminal the columns that have room, and below them the
+ * next. Where not even one has, the name has lines of its own, and the value stands below it. */
+void table_print(FILE *file, int width, const struct table *table);
+
+/* 1: the row is shown in a table of the columns first .. end - 1. */
+int table_shows(const struct table_row *row, int first, int end);
 
 #endif

@@ -69,6 +69,34 @@ void close_table(FILE *file) {
     fprintf(file, "</tbody></table></div></details>\n");
 }
 
+void put_table(FILE *file, const char *label, const struct table *t) {
+    fprintf(file,
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">"
+            "<table class=\"summary\"><thead>",
+            label);
+    fprintf(file, "<tr><td></td>");
+    for (int i = 0; i < t->columns; i++) {
+        fprintf(file, "<th scope=\"col\">");
+        html_text(file, t->head[i]);
+        fprintf(file, "</th>");
+    }
+    fprintf(file, "</tr></thead><tbody>\n");
+    for (int k = 0; k < t->rows; k++) {
+        if (t->row[k].kind == ROW_NOTE || !table_shows(&t->row[k], 0, t->columns)) continue;
+        fprintf(file, "<tr><th scope=\"row\">");
+        html_text(file, t->row[k].name);
+        fprintf(file, "</th>");
+        for (int i = 0; i < t->columns; i++) {
+            const char *cell = t->row[k].cell[i];
+            fprintf(file, "<td>");
+            html_text(file, strcmp(cell, "-") ? cell : "\xe2\x80\x93");
+            fprintf(file, "</td>");
+        }
+        fprintf(file, "</tr>\n");
+    }
+    fprintf(file, "</tbody></table></div>\n");
+}
+
 int put_figure(FILE *file, const struct page *page, draw_function *draw, int index,
                const char *caption) {
     fprintf(file, "<figure>\n");

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "report/pictures/draw.h"
+#include "report/table.h"
 
 /* The start of a page up to its headline, which is its title, and the end with the script. Between
  * them is <main>. */
@@ -19,6 +20,9 @@ void put_paragraph(FILE *file, const char *css_class, const char *format, ...)
  * what is in it. head: the names of the columns, separated by '|'. */
 void open_table(FILE *file, const char *summary, const char *head);
 void close_table(FILE *file);
+
+/* A table whose columns are the runs; label: for those who do not see it. */
+void put_table(FILE *file, const char *label, const struct table *table);
 
 /* A figure with the picture in both forms, and `caption` below it. */
 int put_figure(FILE *file, const struct page *page, draw_function *draw, int index,

@@ -1,13 +1,14 @@
 /* The tables of a page: the numbers of its pictures. */
 #include "report/page/tables.h"
 
-#include <math.h>
 #include <inttypes.h>
 #include <string.h>
 
+#include "report/compare_table.h"
 #include "report/page/html.h"
 #include "report/pictures/times.h"
 #include "report/text.h"
+#include "report/values.h"
 
 /* Of devices first .. end - 1, which have one row. */
 static void put_head(FILE *file, const struct page *page, int i, int first, int end) {
@@ -23,125 +24,27 @@ static void put_bytes(FILE *file, uint64_t bytes) {
 
 /* ---- at the top: each run in a column ---- */
 
-static void cells(FILE *file, const char *name, const struct page *page,
-                  void (*put)(FILE *, const struct page *, int)) {
-    fprintf(file, "<tr><th scope=\"row\">%s</th>", name);
-    for (int i = 0; i < page->count; i++) {
-        if (!page->run[i].run) continue;
-        fprintf(file, "<td>");
-        put(file, page, i);
-        fprintf(file, "</td>");
-    }
-    fprintf(file, "</tr>\n");
-}
-
-static void put_devices(FILE *file, const struct page *page, int i) {
-    char words[32];
-    snprintf(words, sizeof words, "%d", page->run[i].run->devices);
-    html_text(file, words);
-}
-
-static void put_steps(FILE *file, const struct page *page, int i) {
-    char words[32];
-    snprintf(words, sizeof words, "%d", page->run[i].run->steps);
-    html_text(file, words);
-}
-
-static void put_step_time(FILE *file, const struct page *page, int i) {
-    const struct run_record *r = page->run[i].run;
-    char words[32];
-    if (!r->steps) {
-        fprintf(file, "\xe2\x80\x93");
-        return;
-    }
-    time_words(record_per_step(r, r->training_seconds * 1e9), words);
-    html_text(file, words);
-}
-
-static void put_speed(FILE *file, const struct page *page, int i) {
-    char words[32];
-    double speed = record_images_per_second(page->run[i].run);
-    snprintf(words, sizeof words, "%.0f", speed);
-    html_text(file, words);
-}
-
-static void put_loss(FILE *file, const struct page *page, int i) {
-    const struct run_record *r = page->run[i].run;
-    char words[32];
-    if (!r->steps) {
-        fprintf(file, "\xe2\x80\x93");
-        return;
-    }
-    snprintf(words, sizeof words, "%.6g", r->losses[r->steps - 1]);
-    html_text(file, words);
-}
-
-static void put_accuracy(FILE *file, const struct page *page, int i) {
-    const struct run_record *r = page->run[i].run;
-    double accuracy = record_last_accuracy(r);
-    char words[32];
-    if (accuracy < 0) {
-        fprintf(file, "\xe2\x80\x93");
-        return;
-    }
-    snprintf(words, sizeof words, "%.4f", accuracy);
-    html_text(file, words);
-}
-
-static void put_valid_loss(FILE *file, const struct page *page, int i) {
-    const struct run_record *r = page->run[i].run;
-    double loss = record_last_valid_loss(r);
-    char words[32];
-    if (isnan(loss)) {
-        fprintf(file, "\xe2\x80\x93");
-        return;
-    }
-    snprintf(words, sizeof words, "%.6g", loss);
-    html_text(file, words);
-}
-
-static void put_peak(FILE *file, const struct page *page, int i) {
-    char words[32];
-    uint64_t peak = page->run[i].run->device[0].memory.total_peak;
-    html_text(file, format_bytes(peak, words, sizeof words));
-}
-
-static void put_others_peak(FILE *file, const struct page *page, int i) {
-    const struct run_record *r = page->run[i].run;
-    char words[32];
-    int most = 1;
-    if (r->devices < 2) {
-        fprintf(file, "\xe2\x80\x93");
-        return;
-    }
-    for (int d = 2; d < r->devices; d++)
-        if (r->device[d].memory.total_peak > r->device[most].memory.total_peak) most = d;
-    uint64_t peak = r->device[most].memory.total_peak;
-    html_text(file, format_bytes(peak, words, sizeof words));
-}
-
 void summary_table(FILE *file, const struct page *page) {
-    fprintf(file, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"The runs\">"
-                  "<table class=\"summary\"><thead><tr><td></td>");
-    for (int i = 0; i < page->count; i++) {
-        if (!page->run[i].run) continue;
-        fprintf(file, "<th scope=\"col\">");
-        html_text(file, page->run[i].title);
-        fprintf(file, "</th>");
+    const struct run_record *run[TABLE_COLUMNS];
+    struct table table = {0}, *t = &table;
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run) {
+            snprintf(t->head[t->columns], TABLE_CELL, "%s", page->run[i].title);
+            run[t->columns++] = page->run[i].run;
+        }
+    struct table_row *devices = table_add(t, ROW_VALUES, "devices"),
+                     *steps = table_add(t, ROW_VALUES, "steps"),
+                     *time = table_add(t, ROW_WHERE_ANY, "time of a step");
+    for (int i = 0; i < t->columns; i++) {
+        snprintf(devices->cell[i], TABLE_CELL, "%d", run[i]->devices);
+        snprintf(steps->cell[i], TABLE_CELL, "%d", run[i]->steps);
+        if (run[i]->steps)
+            time_words(record_per_step(run[i], run[i]->training_seconds * 1e9), time->cell[i]);
+        else
+            strcpy(time->cell[i], "-");
     }
-    fprintf(file, "</tr></thead><tbody>\n");
-    cells(file, "devices", page, put_devices);
-    cells(file, "steps", page, put_steps);
-    cells(file, "time of a step", page, put_step_time);
-    cells(file, "images per second", page, put_speed);
-    if (!first_run(page)->computed) cells(file, "last loss", page, put_loss);
-    if (has_curves(page, 1)) {
-        cells(file, "test accuracy", page, put_accuracy);
-        cells(file, "valid_loss", page, put_valid_loss);
-    }
-    cells(file, "peak memory of device 0", page, put_peak);
-    cells(file, "largest peak of others", page, put_others_peak);
-    fprintf(file, "</tbody></table></div>\n");
+    result_rows(t, run, 0);
+    put_table(file, "The runs", t);
 }
 
 /* ---- below the pictures: each device in a row ---- */
@@ -186,8 +89,8 @@ void memory_table(FILE *file, const struct page *page) {
     close_table(file);
 }
 
-static void put_ms(FILE *file, const struct run_record *r, int64_t ns) {
-    double each = record_per_step(r, (double)ns) * 1e-6;
+static void put_ms(FILE *file, const struct run_record *r, int d, enum value value, int phase) {
+    double each = device_value(r, d, value, phase) * 1e-6;
     fprintf(file, each > 0 ? "<td>%.3f</td>" : "<td>\xe2\x80\x93</td>", each);
 }
 
@@ -210,12 +113,11 @@ void phase_table(FILE *file, const struct page *page) {
         for (int d = 0; r && r->timed && r->steps && d < r->devices; d++) {
             put_head(file, page, i, d, d + 1);
             for (int k = 0; k < PHASE_COUNT; k++)
-                if (any_time(page, k)) put_ms(file, r, r->device[d].phase_ns[k]);
-            put_ms(file, r, r->device[d].wait_ns);
-            put_ms(file, r, r->device[d].no_core_ns);
-            put_ms(file, r, r->device[d].comm_ns);
-            put_ms(file, r, r->device[d].exposed_ns);
-            put_ms(file, r, r->device[d].copy_ns);
+                if (any_time(page, k)) put_ms(file, r, d, VALUE_PHASE, k);
+            static const enum value beside[] = {VALUE_WAIT, VALUE_NO_CORE, VALUE_COMM,
+                                                VALUE_EXPOSED, VALUE_COPY};
+            for (int k = 0; k < 5; k++)
+                put_ms(file, r, d, beside[k], 0);
             fprintf(file, "</tr>\n");
         }
     }
