@@ -1,5 +1,5 @@
-/* Tables: rows of a name and a value for each column, made once and printed as text, with the values
- * right-aligned and no escape codes, or as HTML (page/html.h). */
+/* Tables: rows of a name and a value for each column, made once and printed as text, with the
+ * values right-aligned and no escape codes, or as HTML (page/html.h). */
 #ifndef REPORT_TABLE_H
 #define REPORT_TABLE_H
 
