@@ -38,7 +38,9 @@ static int64_t combine_integers(enum element_op op, int64_t a, int64_t b) {
     }
 }
 
-static float combine_floats(enum element_op op, float a, float b) {
+/* Of narrower elements, too: the sum or product of two floats, rounded to a float once more, is
+ * that of one float operation, since a double has more than twice their digits. */
+static double combine_floats(enum element_op op, double a, double b) {
     switch (op) {
     case ELEMENT_PRODUCT: return a * b;
     case ELEMENT_MIN: return a < b || a != a ? a : b;
@@ -47,33 +49,28 @@ static float combine_floats(enum element_op op, float a, float b) {
     }
 }
 
-static double combine_doubles(enum element_op op, double a, double b) {
-    switch (op) {
-    case ELEMENT_PRODUCT: return a * b;
-    case ELEMENT_MIN: return a < b || a != a ? a : b;
-    case ELEMENT_MAX: return a > b || a != a ? a : b;
-    default: return a + b;
-    }
-}
-
-/* Any element of at most 32 bits of float, as a float; and back. */
-static float get_float(enum element_type type, const void *from) {
-    uint16_t half;
+static double get_float(enum element_type type, const void *from) {
+    double wide;
     float x;
-    if (type == ELEMENT_F32) {
-        memcpy(&x, from, sizeof x);
-        return x;
-    }
-    memcpy(&half, from, sizeof half);
-    return type == ELEMENT_F16 ? float_of_f16(half) : float_of_bf16(half);
+    uint16_t half;
+    memcpy(type == ELEMENT_F64   ? (void *)&wide
+           : type == ELEMENT_F32 ? (void *)&x
+                                 : (void *)&half,
+           from, types[type].bytes);
+    return type == ELEMENT_F64   ? wide
+           : type == ELEMENT_F32 ? x
+           : type == ELEMENT_F16 ? float_of_f16(half)
+                                 : float_of_bf16(half);
 }
 
-static void put_float(enum element_type type, void *to, float x) {
-    uint16_t half = type == ELEMENT_F16 ? f16_of_float(x) : bf16_of_float(x);
-    if (type == ELEMENT_F32)
-        memcpy(to, &x, sizeof x);
-    else
-        memcpy(to, &half, sizeof half);
+static void put_float(enum element_type type, void *to, double wide) {
+    const float x = (float)wide;
+    const uint16_t half = type == ELEMENT_F16 ? f16_of_float(x) : bf16_of_float(x);
+    memcpy(to,
+           type == ELEMENT_F64   ? (const void *)&wide
+           : type == ELEMENT_F32 ? (const void *)&x
+                                 : (const void *)&half,
+           types[type].bytes);
 }
 
 static int64_t get_integer(enum element_type type, const void *from) {
@@ -94,35 +91,17 @@ static void put_integer(enum element_type type, void *to, int64_t x) {
 }
 
 void element_combine(struct arithmetic how, void *to, const void *a, const void *b) {
-    double x, y;
-    switch (how.type) {
-    case ELEMENT_F64:
-        memcpy(&x, a, sizeof x);
-        memcpy(&y, b, sizeof y);
-        x = combine_doubles(how.op, x, y);
-        memcpy(to, &x, sizeof x);
-        break;
-    case ELEMENT_I32:
-    case ELEMENT_I64:
-    case ELEMENT_U8:
-        put_integer(how.type, to,
-                    combine_integers(how.op, get_integer(how.type, a), get_integer(how.type, b)));
-        break;
-    default:
+    if (types[how.type].is_float)
         put_float(how.type, to,
                   combine_floats(how.op, get_float(how.type, a), get_float(how.type, b)));
-    }
+    else
+        put_integer(how.type, to,
+                    combine_integers(how.op, get_integer(how.type, a), get_integer(how.type, b)));
 }
 
 void element_scale(enum element_type type, void *to, const void *from, double scale) {
-    double x;
-    if (type == ELEMENT_F64) {
-        memcpy(&x, from, sizeof x);
-        x *= scale;
-        memcpy(to, &x, sizeof x);
-    } else if (!types[type].is_float || scale == 1) {
+    if (!types[type].is_float || scale == 1)
         memmove(to, from, types[type].bytes);
-    } else {
-        put_float(type, to, get_float(type, from) * (float)scale);
-    }
+    else
+        put_float(type, to, get_float(type, from) * (type == ELEMENT_F64 ? scale : (float)scale));
 }

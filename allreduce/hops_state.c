@@ -7,12 +7,13 @@
 #include "base/error.h"
 #include "base/grow.h"
 
-/* One buffer of one rank in runs of elements that hold the same terms. Run i begins at at[i] and
- * ends where the next one begins; the last one, without terms, has no end. */
+/* One buffer of one rank in runs of elements that hold the same terms. A run ends where the next
+ * one begins; the last one, without terms, has no end. */
 struct runs {
-    uint64_t *at, *terms; /* owned */
-    size_t count;
-    int room;
+    struct run {
+        uint64_t at, terms;
+    } * run; /* [count], owned */
+    int count, room;
 };
 
 struct hops_state {
@@ -24,17 +25,15 @@ struct hops_state {
 /* ---- runs ---- */
 
 static int grow(struct runs *r) {
-    int room = r->room;
-    CHECK(list_grow("hops", &r->at, (int)r->count, &room, sizeof *r->at));
-    return list_grow("hops", &r->terms, (int)r->count, &r->room, sizeof *r->terms);
+    return list_grow("hops", &r->run, r->count, &r->room, sizeof *r->run);
 }
 
 /* The run that holds the element at `place`. */
-static size_t run_of(const struct runs *r, uint64_t place) {
-    size_t low = 0, high = r->count;
+static int run_of(const struct runs *r, uint64_t place) {
+    int low = 0, high = r->count;
     while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (r->at[middle] <= place)
+        int middle = low + (high - low) / 2;
+        if (r->run[middle].at <= place)
             low = middle;
         else
             high = middle;
@@ -43,42 +42,38 @@ static size_t run_of(const struct runs *r, uint64_t place) {
 }
 
 /* Makes a run begin at `place`, and sets *index to it. */
-static int cut(struct runs *r, uint64_t place, size_t *index) {
-    size_t i = run_of(r, place);
+static int cut(struct runs *r, uint64_t place, int *index) {
+    int i = run_of(r, place);
     *index = i;
-    if (r->at[i] == place) return OK;
+    if (r->run[i].at == place) return OK;
     CHECK(grow(r));
     *index = ++i;
-    memmove(r->at + i + 1, r->at + i, (r->count - i) * sizeof *r->at);
-    memmove(r->terms + i + 1, r->terms + i, (r->count - i) * sizeof *r->terms);
-    r->at[i] = place;
-    r->terms[i] = r->terms[i - 1];
+    memmove(r->run + i + 1, r->run + i, (size_t)(r->count - i) * sizeof *r->run);
+    r->run[i] = (struct run){place, r->run[i - 1].terms};
     r->count++;
     return OK;
 }
 
 /* Puts `terms` into `count` elements from `place` on, or adds them to what lies there. */
 static int put(struct runs *r, uint64_t place, uint64_t count, uint64_t terms, int add) {
-    size_t first, end;
+    int first, end;
     CHECK(cut(r, place, &first));
     CHECK(cut(r, place + count, &end));
-    for (size_t i = first; i < end; i++) {
-        if (add && (!r->terms[i] || r->terms[i] & terms))
+    for (int i = first; i < end; i++) {
+        uint64_t *held = &r->run[i].terms;
+        if (add && (!*held || *held & terms))
             return fail(ERR_FAILED, "hops: a term is %s: a bug in the plan",
-                        r->terms[i] ? "added twice" : "added to nothing");
-        r->terms[i] = add ? r->terms[i] | terms : terms;
+                        *held ? "added twice" : "added to nothing");
+        *held = add ? *held | terms : terms;
     }
     return OK;
 }
 
 /* Runs that end where the next one holds the same are one run. */
 static void tidy(struct runs *r) {
-    size_t kept = 0;
-    for (size_t i = 0; i < r->count; i++) {
-        if (kept && r->terms[kept - 1] == r->terms[i]) continue;
-        r->at[kept] = r->at[i];
-        r->terms[kept++] = r->terms[i];
-    }
+    int kept = 0;
+    for (int i = 0; i < r->count; i++)
+        if (!kept || r->run[kept - 1].terms != r->run[i].terms) r->run[kept++] = r->run[i];
     r->count = kept;
 }
 
@@ -95,8 +90,7 @@ int hops_state_init(struct hops_state **out, const struct hops *hops) {
             struct runs *runs = &s->runs[r][b];
             code = grow(runs);
             if (code) break;
-            runs->at[0] = runs->terms[0] = 0;
-            runs->count = 1;
+            runs->run[runs->count++] = (struct run){0, 0};
             int is_input = b == (hops->result == HOP_OUTPUT ? HOP_INPUT : HOP_DATA);
             if (is_input && hops->sizes[b]) code = put(runs, 0, hops->sizes[b], rank_bit(r), 0);
         }
@@ -109,10 +103,8 @@ int hops_state_init(struct hops_state **out, const struct hops *hops) {
 void hops_state_free(struct hops_state *state) {
     if (!state) return;
     for (int r = 0; r < state->of->n; r++) {
-        for (int b = 0; b < HOP_BUFFERS; b++) {
-            free(state->runs[r][b].at);
-            free(state->runs[r][b].terms);
-        }
+        for (int b = 0; b < HOP_BUFFERS; b++)
+            free(state->runs[r][b].run);
     }
     free(state);
 }
@@ -123,9 +115,10 @@ static int carry_out(struct hops_state *s, const struct hop_move *m) {
     struct runs *from = &s->runs[m->from][m->from_buffer], *to = &s->runs[m->to][m->to_buffer];
     uint64_t end = m->from_offset + m->count;
     for (uint64_t at = m->from_offset; at < end;) {
-        size_t i = run_of(from, at);
-        uint64_t stop = i + 1 < from->count && from->at[i + 1] < end ? from->at[i + 1] : end;
-        uint64_t terms = from->terms[i];
+        int i = run_of(from, at);
+        uint64_t stop =
+            i + 1 < from->count && from->run[i + 1].at < end ? from->run[i + 1].at : end;
+        uint64_t terms = from->run[i].terms;
         if (!terms)
             return fail(ERR_FAILED, "hops: rank %d reads what holds nothing: a bug in the plan",
                         m->by);
@@ -148,7 +141,7 @@ uint64_t hops_state_terms(const struct hops_state *state, int rank, int chunk) {
     const struct runs *r = &state->runs[rank][state->of->result];
     const struct hop_chunk *c = &state->of->chunks[chunk];
     uint64_t terms = ~(uint64_t)0;
-    for (size_t i = run_of(r, c->offset); i < r->count && r->at[i] < c->offset + c->count; i++)
-        terms &= r->terms[i];
+    for (int i = run_of(r, c->offset); i < r->count && r->run[i].at < c->offset + c->count; i++)
+        terms &= r->run[i].terms;
     return terms;
 }

@@ -59,6 +59,7 @@ int sums_init(struct sums *s, const struct ddp_config *config, int ranks, duet_p
     s->tape = tape;
     s->ready = calloc((size_t)s->params->count + 1, sizeof *s->ready);
     int code = s->ready ? cut(s, config->order) : fail(ERR_MEMORY, "order of sums: no host memory");
+    s->in_force = &s->pieces;
     if (code)
         sums_free(s);
     else
@@ -71,10 +72,6 @@ void sums_free(struct sums *s) {
     free(s->pieces.piece);
     free(s->ready);
     *s = (struct sums){.params = NULL};
-}
-
-const struct sum_pieces *sums_pieces(const struct sums *s) {
-    return s->params ? &s->pieces : NULL;
 }
 
 int sums_begin_update(struct sums *s) {

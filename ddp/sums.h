@@ -15,10 +15,11 @@
 #include "ddp/ddp.h"
 
 struct sums {
-    struct sum_pieces pieces; /* in elements of the value arena; who adds borrows it */
-    struct param_set *params; /* borrowed */
-    duet_tape *tape;          /* borrowed */
-    struct ddp_config config; /* with an algorithm that does not keep the fold order */
+    struct sum_pieces pieces;          /* in elements of the value arena */
+    const struct sum_pieces *in_force; /* for who adds; NULL: the fold order */
+    struct param_set *params;          /* borrowed */
+    duet_tape *tape;                   /* borrowed */
+    struct ddp_config config;          /* with an algorithm that does not keep the fold order */
     int ranks;
     uint64_t limits[2];
     struct bucket_plan plan;
@@ -30,9 +31,6 @@ struct sums {
 int sums_init(struct sums *s, const struct ddp_config *config, int ranks, duet_params *params,
               duet_tape *tape);
 void sums_free(struct sums *s); /* zeroed is fine, here and below */
-
-/* For who adds; NULL: the fold order. */
-const struct sum_pieces *sums_pieces(const struct sums *s);
 
 /* Before the first pass of an update. */
 int sums_begin_update(struct sums *s);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+
 void life_close(struct life *l) {
     free(l->object);
     memset(l, 0, sizeof *l);
@@ -35,13 +37,7 @@ static void emit(struct life *l, int to, enum life_kind kind, uint64_t rref, int
 
 void life_hold(struct life *l, uint64_t rref) {
     struct life_object *o = find(l, rref);
-    if (!o && l->objects == l->room) {
-        int room = 2 * l->room + 8;
-        struct life_object *grown = realloc(l->object, (size_t)room * sizeof *grown);
-        if (!grown) return;
-        l->object = grown;
-        l->room = room;
-    }
+    if (!o && list_grow("rpc", &l->object, l->objects, &l->room, sizeof *o)) return;
     if (!o) {
         o = &l->object[l->objects++];
         *o = (struct life_object){.rref = rref};

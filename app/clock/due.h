@@ -3,8 +3,6 @@
 #ifndef CLOCK_DUE_H
 #define CLOCK_DUE_H
 
-#include <stddef.h>
-
 #include "clock/transfers.h"
 
 enum due_kind { DUE_THREAD, DUE_STREAM, DUE_END, DUE_BEGIN, DUE_TRANSFERS, DUE_SHARE };
@@ -21,7 +19,7 @@ struct due {
 /* A binary heap; zeroed it is empty. list is owned: free it. */
 struct due_heap {
     struct due *list; /* [count] */
-    size_t count, room;
+    int count, room;
     uint64_t order;
     int failed; /* 1: no host memory for one that was put in */
 };

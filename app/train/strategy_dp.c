@@ -286,7 +286,7 @@ static int init_model(struct dp_strategy *d, const struct session *s) {
                                .params = params,
                                .output_device = d->output,
                                .sharded_reduce = c->dp.sharded_reduce,
-                               .sums = sums_pieces(&s->sums),
+                               .sums = s->sums.in_force,
                                .timeout_s =
                                    (c->timeout > 0 ? c->timeout : DP_TIMEOUT_S) + JOIN_GRACE_S,
                                .spans = device_config(s->device[0])->spans};

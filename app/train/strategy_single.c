@@ -13,7 +13,7 @@ static int single_open(struct session *s) {
     CHECK(replica_init(r, s->device[0], &s->model, &config, s->values));
     s->replicas[0] = r;
     CHECK(session_open_sums(s));
-    r->params->set.sums = sums_pieces(&s->sums);
+    r->params->set.sums = s->sums.in_force;
     return OK;
 }
 

@@ -231,20 +231,16 @@ static int add_epoch(struct loop *l, int epoch) {
     struct run_record *r = l->s->record;
     double seconds = (double)(now_ns() - l->epoch_start_ns) * 1e-9, accuracy, valid_loss;
     int n = r->epoch_count;
-    double *times = realloc(r->epoch_seconds, (size_t)(n + 1) * sizeof *times);
-    if (times) r->epoch_seconds = times;
-    double *tests = realloc(r->accuracy, (size_t)(n + 1) * sizeof *tests);
-    if (tests) r->accuracy = tests;
-    double *valid = realloc(r->valid_loss, (size_t)(n + 1) * sizeof *valid);
-    if (valid) r->valid_loss = valid;
-    double *rates = realloc(r->epoch_lr, (size_t)(n + 1) * sizeof *rates);
-    if (rates) r->epoch_lr = rates;
-    if (!times || !tests || !valid || !rates) return fail(ERR_MEMORY, "run record: no host memory");
+    double **lists[] = {&r->epoch_seconds, &r->accuracy, &r->valid_loss, &r->epoch_lr};
+    for (int i = 0; i < 4; i++) {
+        double *longer = realloc(*lists[i], (size_t)(n + 1) * sizeof *longer);
+        if (!longer) return fail(ERR_MEMORY, "run record: no host memory");
+        *lists[i] = longer;
+    }
     r->training_seconds += seconds;
     CHECK(evaluate(l, &accuracy, &valid_loss));
-    times[n] = seconds;
-    tests[n] = accuracy, valid[n] = valid_loss;
-    rates[n] = l->s->config->update.lr;
+    r->epoch_seconds[n] = seconds, r->epoch_lr[n] = l->s->config->update.lr;
+    r->accuracy[n] = accuracy, r->valid_loss[n] = valid_loss;
     r->epoch_count = n + 1;
     CHECK(curves_epoch(&l->outputs.curves, l->s));
     if (session_leads(l->s) && r->steps)

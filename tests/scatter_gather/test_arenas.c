@@ -44,28 +44,20 @@ static void check_staging(struct bed *bed, const struct reduce_plan *plan, struc
     }
 }
 
-/* Two pieces, each a chain that begins at another device. */
-static struct sum_pieces chains(int n, size_t count, struct sum_piece piece[2]) {
-    const size_t half = count / 2;
+/* In halves: the first in the fold order, the second one term after another. x[0]: the sum. */
+static struct sum_pieces halves(int n, size_t count, struct sum_piece piece[2], float **x) {
     for (int p = 0; p < 2; p++) {
-        piece[p] = (struct sum_piece){p * half, p ? count - half : half, {.n = n}};
-        for (int k = 1, at = n - 1 - p; k < n; k++) {
-            int next = (n - 1 - p + k) % n, low = next < at ? next : at;
-            piece[p].order.add[k - 1] =
-                (struct addition){(uint8_t)low, (uint8_t)(next < at ? at : next)};
-            at = low;
+        struct sum_order *order = &piece[p].order;
+        piece[p] =
+            (struct sum_piece){p * (count / 2), p ? count - count / 2 : count / 2, fold_order(n)};
+        for (int k = 0; k < n - 1; k++) {
+            if (p) order->add[k] = (struct addition){0, (uint8_t)(k + 1)};
+            for (size_t i = 0; x && i < piece[p].count; i++)
+                x[order->add[k].to][piece[p].first + i] +=
+                    x[order->add[k].from][piece[p].first + i];
         }
     }
     return (struct sum_pieces){.piece = piece, .count = 2};
-}
-
-/* x[0] becomes the sum in the order of the pieces. */
-static void add_in_order(float *const *x, const struct sum_pieces *sums) {
-    for (int p = 0; p < sums->count; p++)
-        for (int k = 0; k < sums->piece[p].order.n - 1; k++)
-            for (size_t i = 0; i < sums->piece[p].count; i++)
-                x[sums->piece[p].order.add[k].to][sums->piece[p].first + i] +=
-                    x[sums->piece[p].order.add[k].from][sums->piece[p].first + i];
 }
 
 static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_bytes, int upwards) {
@@ -76,7 +68,7 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
     struct reduce_plan plan;
     int group_count = cut(count, limit_bytes, groups), other = n > 2 && upwards;
     struct sum_piece pieces[2];
-    const struct sum_pieces sums = chains(n, count, pieces);
+    const struct sum_pieces sums = halves(n, count, pieces, NULL);
     for (int g = 0; g < group_count; g++)
         moved += groups[g].count * sizeof(float);
     cr_assert_eq(moved, bytes, "the pieces have no gaps");
@@ -108,7 +100,7 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
     }
     if (group_count > 0 && !other) check_staging(bed, &plan, groups[group_count - 1], host, got);
     if (other)
-        add_in_order(host, &sums);
+        halves(n, count, pieces, host);
     else
         fold_arrays(host, n, count);
     get(bed, 0, got, arenas[0], bytes);

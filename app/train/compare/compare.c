@@ -21,7 +21,7 @@ static int judge(struct comparison *c, enum run_mode mode, struct job_result *re
     if (c->judged[mode]) return OK;
     struct run_config config = c->config;
     config.mode = mode;
-    CHECK(lockstep_check(&config, &c->run[c->reference], &c->reference_step, v, result));
+    CHECK(lockstep_check(&config, &c->run[c->reference], v, result));
     c->judged[mode] = 1;
     return OK;
 }
@@ -125,6 +125,5 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
 void comparison_free(struct comparison *c) {
     for (int mode = 0; mode < MODE_COUNT; mode++)
         record_free(&c->run[mode]);
-    record_delete(c->reference_step);
     shared_data_close(&c->config);
 }

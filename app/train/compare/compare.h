@@ -17,7 +17,6 @@ struct comparison {
     enum run_mode reference;
     struct verdict verdict[MODE_COUNT]; /* each mode against the reference, whose own is unused */
     int judged[MODE_COUNT];             /* 1: the verdict is there */
-    struct run_record *reference_step;  /* of lock step (train/compare/lockstep.h), owned */
     char full[MODE_COUNT]
              [ERROR_BYTES];       /* the error of a mode that did not fit its devices; or "" */
     struct need need[MODE_COUNT]; /* what such a mode would hold */

@@ -1,5 +1,4 @@
-/* Two jobs of one step, the reference's and the other mode's. The reference's is made once for all
- * modes. */
+/* Two jobs of one step, the reference's and the other mode's. */
 #include "train/compare/lockstep.h"
 
 #include <math.h>
@@ -71,19 +70,18 @@ static int same_work(const struct run_config *config, const struct run_record *r
 }
 
 int lockstep_check(const struct run_config *config, const struct run_record *reference,
-                   struct run_record **step, struct verdict *v, struct job_result *result) {
-    struct run_record *other = NULL;
+                   struct verdict *v, struct job_result *result) {
+    struct run_record *step = NULL, *other = NULL;
     v->worst = v->step = v->device = 0;
     v->bound = LOCKSTEP_BOUND;
     v->steps = same_work(config, reference);
     v->in_gradient = 1;
-    if (v->steps) {
-        if (!*step) CHECK(one_step(config, reference->mode, step, result));
-        CHECK(one_step(config, config->mode, &other, result));
-        int code = compare_step(config, *step, other, v);
-        record_delete(other);
-        CHECK(code);
-    }
+    int code = v->steps ? one_step(config, reference->mode, &step, result) : OK;
+    if (!code && v->steps) code = one_step(config, config->mode, &other, result);
+    if (!code && v->steps) code = compare_step(config, step, other, v);
+    record_delete(step);
+    record_delete(other);
+    CHECK(code);
     v->kind = v->worst <= v->bound ? VERDICT_WITHIN : VERDICT_BEYOND;
     return OK;
 }

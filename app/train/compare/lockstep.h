@@ -22,9 +22,8 @@
 
 /* Compares config's mode with that of `reference`, and sets kind, worst, bound, steps and parameter
  * of *v. Gradients that are not finite are beyond any bound. Dropout is turned off, because its
- * masks belong to virtual devices, and those may differ. *step: that of the reference, which serves
- * all modes: NULL at first, made where it is not there yet, and freed by the caller. */
+ * masks belong to virtual devices, and those may differ. */
 int lockstep_check(const struct run_config *config, const struct run_record *reference,
-                   struct run_record **step, struct verdict *v, struct job_result *result);
+                   struct verdict *v, struct job_result *result);
 
 #endif
