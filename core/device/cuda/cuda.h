@@ -212,10 +212,9 @@ static inline int cuda_use(const struct device *device) {
 void cuda_ask_for_queues(void);
 /* 1 if the daemon of MPS is there: processes that share a GPU then run at once and not in turns. */
 int cuda_mps_is_there(void);
-/* Why a driver refuses GPU number `gpu` to this process, and what to do; NULL: the error says
- * it. */
-const char *cuda_refusal(cudaError_t error, int gpu, char *text, size_t bytes);
-/* As cuda_use, for the first time: makes the context. ERR_FAILED in those words. */
+/* What to do where the driver refuses. */
+#define CUDA_ADVICE "docs/cuda.md says under \"Environment\" what to do, or " ADVICE_CPU
+/* As cuda_use, for the first time: makes the context. */
 int cuda_enter(struct cuda_device *device);
 
 /* ---- watch.c ---- */

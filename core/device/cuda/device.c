@@ -32,7 +32,6 @@ static int driver_missing(void) {
 }
 
 static int probe(int *count) {
-    char why[320];
     cuda_ask_for_queues();
     cudaError_t error = cudaGetDeviceCount(count);
     if (error != cudaSuccess) {
@@ -45,11 +44,9 @@ static int probe(int *count) {
         return fail(ERR_USAGE,
                     "device cuda: no GPU found (CUDA_VISIBLE_DEVICES may hide it): " ADVICE_CPU);
     }
-    if (error != cudaSuccess) {
-        const char *refusal = cuda_refusal(error, 0, why, sizeof why);
-        return fail(ERR_USAGE, "device cuda: %s: %s: " ADVICE_CPU, cudaGetErrorName(error),
-                    refusal ? refusal : cudaGetErrorString(error));
-    }
+    if (error != cudaSuccess)
+        return fail(ERR_USAGE, "device cuda: %s: %s: " CUDA_ADVICE, cudaGetErrorName(error),
+                    cudaGetErrorString(error));
     return OK;
 }
 

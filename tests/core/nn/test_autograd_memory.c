@@ -13,117 +13,74 @@ typedef duet_var *function(duet_tape *t, duet_var *x, const duet_tensor *answers
 enum { W8, B8, W6, B6, CONV, CONV_BIAS, GROUPS, LINEAR };
 static const int dims_23[] = {2, 3};
 
-#define OF_X(NAME, CALL)                                                           \
-    static duet_var *NAME(duet_tape *t, duet_var *x, const duet_tensor *answers) { \
-        (void)answers;                                                             \
-        return CALL;                                                               \
-    }
-OF_X(relu, duet_relu(t, x))
-OF_X(tanh_of, duet_tanh(t, x))
-OF_X(sigmoid, duet_sigmoid(t, x))
-OF_X(leaky_relu, duet_leaky_relu(t, x, 0.1))
-OF_X(elu, tape_elu(t, x, 1))
-OF_X(hardtanh, duet_clamp(t, x, -1, 1))
-OF_X(gelu, duet_gelu(t, x, DUET_GELU))
-OF_X(silu, duet_silu(t, x))
-OF_X(hardswish, tape_hardswish(t, x))
-OF_X(hardsigmoid, tape_hardsigmoid(t, x))
-OF_X(softplus, tape_softplus(t, x))
-OF_X(abs_of, duet_abs(t, x))
-OF_X(exp_of, duet_exp(t, x))
-OF_X(log_of, duet_log(t, x))
-OF_X(sqrt_of, duet_sqrt(t, x))
-OF_X(reciprocal, duet_reciprocal(t, x))
-OF_X(sin_of, tape_sin(t, x))
-OF_X(round_of, tape_round(t, x, ROUND_NEAREST))
-OF_X(remainder_of, tape_modulo(t, x, 3, MODULO_REMAINDER))
-OF_X(pow_of, duet_pow(t, x, 3))
-OF_X(multiply_number, duet_multiply_number(t, x, 2))
-OF_X(add_number, duet_add_number(t, x, 2))
-OF_X(add, duet_add(t, x, x))
-OF_X(subtract, duet_subtract(t, x, x))
-OF_X(multiply, duet_multiply(t, x, x))
-OF_X(matmul, duet_matmul(t, x, x))
-OF_X(sum, duet_sum(t, x, dims_23, 2, 0))
-OF_X(mean, duet_mean(t, x, dims_23, 2, 0))
-OF_X(avg_pool, duet_avg_pool2d(t, x, 3, &(struct duet_pool){.stride = {2, 2}, .padding = {1, 1}}))
-OF_X(max_pool, duet_max_pool2d(t, x, 3, &(struct duet_pool){.stride = {2, 2}, .padding = {1, 1}}))
-OF_X(adaptive_avg_pool, duet_adaptive_avg_pool2d(t, x, 2, 2))
-OF_X(adaptive_avg_pool_1, duet_adaptive_avg_pool2d(t, x, 1, 1))
-OF_X(adaptive_max_pool, tape_adaptive_max_pool2d(t, x, 2, 2))
-OF_X(pad, duet_pad2d(t, x, 1, 1, 1, 1, 0))
-OF_X(flatten, duet_flatten(t, x))
-OF_X(dropout, duet_dropout(t, x, 0.5))
-OF_X(dropout2d, duet_dropout2d(t, x, 0.5))
-OF_X(softmax, duet_softmax(t, x))
-OF_X(log_softmax, duet_log_softmax(t, x))
-OF_X(attention, duet_scaled_dot_product_attention(t, x, x, x, NULL))
-OF_X(layer_norm_of, duet_layer_norm(t, x, 1, (int[]){8}, W8, B8, 1e-5))
-OF_X(group_norm_of, duet_group_norm(t, x, 3, W6, B6, 1e-5))
-OF_X(batch_norm_of, duet_batch_norm(t, x, W6, B6, DUET_NO_BUFFERS, 1e-5, 0.1, 0))
-OF_X(conv2d, duet_conv2d(t, x, CONV, CONV_BIAS, NULL))
-OF_X(conv_groups, duet_conv2d(t, x, GROUPS, B6, &(struct duet_conv){{1, 1}, {0, 0}, {1, 1}, 3}))
-OF_X(linear, duet_linear(t, x, LINEAR, CONV_BIAS))
-OF_X(cross_entropy, duet_cross_entropy(t, x, answers, DUET_MEAN, NULL))
-OF_X(nll_loss, duet_nll_loss(t, x, answers, DUET_MEAN, NULL))
-OF_X(mse_loss, duet_mse_loss(t, x, answers, DUET_MEAN))
-
 enum answers { NO_ANSWERS, LABELS, TARGETS };
+// clang-format off
+#define EACH_OP(OP) \
+    OP(relu, NO_ANSWERS, duet_relu(t, x)) \
+    OP(tanh, NO_ANSWERS, duet_tanh(t, x)) \
+    OP(sigmoid, NO_ANSWERS, duet_sigmoid(t, x)) \
+    OP(leaky_relu, NO_ANSWERS, duet_leaky_relu(t, x, 0.1)) \
+    OP(elu, NO_ANSWERS, tape_elu(t, x, 1)) \
+    OP(hardtanh, NO_ANSWERS, duet_clamp(t, x, -1, 1)) \
+    OP(gelu, NO_ANSWERS, duet_gelu(t, x, DUET_GELU)) \
+    OP(silu, NO_ANSWERS, duet_silu(t, x)) \
+    OP(hardswish, NO_ANSWERS, tape_hardswish(t, x)) \
+    OP(hardsigmoid, NO_ANSWERS, tape_hardsigmoid(t, x)) \
+    OP(softplus, NO_ANSWERS, tape_softplus(t, x)) \
+    OP(abs, NO_ANSWERS, duet_abs(t, x)) \
+    OP(exp, NO_ANSWERS, duet_exp(t, x)) \
+    OP(log, NO_ANSWERS, duet_log(t, x)) \
+    OP(sqrt, NO_ANSWERS, duet_sqrt(t, x)) \
+    OP(reciprocal, NO_ANSWERS, duet_reciprocal(t, x)) \
+    OP(sin, NO_ANSWERS, tape_sin(t, x)) \
+    OP(round, NO_ANSWERS, tape_round(t, x, ROUND_NEAREST)) \
+    OP(remainder, NO_ANSWERS, tape_modulo(t, x, 3, MODULO_REMAINDER)) \
+    OP(pow, NO_ANSWERS, duet_pow(t, x, 3)) \
+    OP(multiply_number, NO_ANSWERS, duet_multiply_number(t, x, 2)) \
+    OP(add_number, NO_ANSWERS, duet_add_number(t, x, 2)) \
+    OP(add, NO_ANSWERS, duet_add(t, x, x)) \
+    OP(subtract, NO_ANSWERS, duet_subtract(t, x, x)) \
+    OP(multiply, NO_ANSWERS, duet_multiply(t, x, x)) \
+    OP(matmul, NO_ANSWERS, duet_matmul(t, x, x)) \
+    OP(sum, NO_ANSWERS, duet_sum(t, x, dims_23, 2, 0)) \
+    OP(mean, NO_ANSWERS, duet_mean(t, x, dims_23, 2, 0)) \
+    OP(avg_pool, NO_ANSWERS, duet_avg_pool2d(t, x, 3, &(struct duet_pool){.stride = {2, 2}, \
+        .padding = {1, 1}})) \
+    OP(max_pool, NO_ANSWERS, duet_max_pool2d(t, x, 3, &(struct duet_pool){.stride = {2, 2}, \
+        .padding = {1, 1}})) \
+    OP(adaptive_avg_pool, NO_ANSWERS, duet_adaptive_avg_pool2d(t, x, 2, 2)) \
+    OP(adaptive_avg_pool_1, NO_ANSWERS, duet_adaptive_avg_pool2d(t, x, 1, 1)) \
+    OP(adaptive_max_pool, NO_ANSWERS, tape_adaptive_max_pool2d(t, x, 2, 2)) \
+    OP(pad, NO_ANSWERS, duet_pad2d(t, x, 1, 1, 1, 1, 0)) \
+    OP(flatten, NO_ANSWERS, duet_flatten(t, x)) \
+    OP(dropout, NO_ANSWERS, duet_dropout(t, x, 0.5)) \
+    OP(dropout2d, NO_ANSWERS, duet_dropout2d(t, x, 0.5)) \
+    OP(softmax, NO_ANSWERS, duet_softmax(t, x)) \
+    OP(attention, NO_ANSWERS, duet_scaled_dot_product_attention(t, x, x, x, NULL)) \
+    OP(log_softmax, NO_ANSWERS, duet_log_softmax(t, x)) \
+    OP(layer_norm, NO_ANSWERS, duet_layer_norm(t, x, 1, (int[]){8}, W8, B8, 1e-5)) \
+    OP(group_norm, NO_ANSWERS, duet_group_norm(t, x, 3, W6, B6, 1e-5)) \
+    OP(batch_norm, NO_ANSWERS, duet_batch_norm(t, x, W6, B6, DUET_NO_BUFFERS, 1e-5, 0.1, 0)) \
+    OP(conv2d, NO_ANSWERS, duet_conv2d(t, x, CONV, CONV_BIAS, NULL)) \
+    OP(conv_groups, NO_ANSWERS, duet_conv2d(t, x, GROUPS, B6, &(struct duet_conv){{1, 1}, {0, 0}, \
+        {1, 1}, 3})) \
+    OP(linear, NO_ANSWERS, duet_linear(t, x, LINEAR, CONV_BIAS)) \
+    OP(cross_entropy, LABELS, duet_cross_entropy(t, x, answers, DUET_MEAN, NULL)) \
+    OP(nll_loss, LABELS, duet_nll_loss(t, x, answers, DUET_MEAN, NULL)) \
+    OP(mse_loss, TARGETS, duet_mse_loss(t, x, answers, DUET_MEAN))
+// clang-format on
+#define FUNCTION(NAME, ANSWERS, CALL)                                                   \
+    static duet_var *of_##NAME(duet_tape *t, duet_var *x, const duet_tensor *answers) { \
+        (void)answers;                                                                  \
+        return CALL;                                                                    \
+    }
+EACH_OP(FUNCTION)
+#define CASE(NAME, ANSWERS, CALL) {#NAME, of_##NAME, ANSWERS},
 static const struct op_case {
     const char *name;
     function *call;
     enum answers answers;
-} cases[] = {
-    {"relu", relu, NO_ANSWERS},
-    {"tanh", tanh_of, NO_ANSWERS},
-    {"sigmoid", sigmoid, NO_ANSWERS},
-    {"leaky_relu", leaky_relu, NO_ANSWERS},
-    {"elu", elu, NO_ANSWERS},
-    {"hardtanh", hardtanh, NO_ANSWERS},
-    {"gelu", gelu, NO_ANSWERS},
-    {"silu", silu, NO_ANSWERS},
-    {"hardswish", hardswish, NO_ANSWERS},
-    {"hardsigmoid", hardsigmoid, NO_ANSWERS},
-    {"softplus", softplus, NO_ANSWERS},
-    {"abs", abs_of, NO_ANSWERS},
-    {"exp", exp_of, NO_ANSWERS},
-    {"log", log_of, NO_ANSWERS},
-    {"sqrt", sqrt_of, NO_ANSWERS},
-    {"reciprocal", reciprocal, NO_ANSWERS},
-    {"sin", sin_of, NO_ANSWERS},
-    {"round", round_of, NO_ANSWERS},
-    {"remainder", remainder_of, NO_ANSWERS},
-    {"pow", pow_of, NO_ANSWERS},
-    {"multiply_number", multiply_number, NO_ANSWERS},
-    {"add_number", add_number, NO_ANSWERS},
-    {"add", add, NO_ANSWERS},
-    {"subtract", subtract, NO_ANSWERS},
-    {"multiply", multiply, NO_ANSWERS},
-    {"matmul", matmul, NO_ANSWERS},
-    {"sum", sum, NO_ANSWERS},
-    {"mean", mean, NO_ANSWERS},
-    {"avg_pool", avg_pool, NO_ANSWERS},
-    {"max_pool", max_pool, NO_ANSWERS},
-    {"adaptive_avg_pool", adaptive_avg_pool, NO_ANSWERS},
-    {"adaptive_avg_pool_1", adaptive_avg_pool_1, NO_ANSWERS},
-    {"adaptive_max_pool", adaptive_max_pool, NO_ANSWERS},
-    {"pad", pad, NO_ANSWERS},
-    {"flatten", flatten, NO_ANSWERS},
-    {"dropout", dropout, NO_ANSWERS},
-    {"dropout2d", dropout2d, NO_ANSWERS},
-    {"softmax", softmax, NO_ANSWERS},
-    {"attention", attention, NO_ANSWERS},
-    {"log_softmax", log_softmax, NO_ANSWERS},
-    {"layer_norm", layer_norm_of, NO_ANSWERS},
-    {"group_norm", group_norm_of, NO_ANSWERS},
-    {"batch_norm", batch_norm_of, NO_ANSWERS},
-    {"conv2d", conv2d, NO_ANSWERS},
-    {"conv_groups", conv_groups, NO_ANSWERS},
-    {"linear", linear, NO_ANSWERS},
-    {"cross_entropy", cross_entropy, LABELS},
-    {"nll_loss", nll_loss, LABELS},
-    {"mse_loss", mse_loss, TARGETS},
-};
+} cases[] = {EACH_OP(CASE)};
 
 /* What the rules say of one op of a result; behind the walk the gradient of the leaf is left. */
 static void count(const struct op_case *c, duet_device *device, duet_params *params) {

@@ -37,19 +37,12 @@
  *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
  *   EMULATED_CAPABILITY=n        compute capability, 10 * major + minor (90)
  *   EMULATED_COMPUTE_MODE=exclusive   one process at a time may use a GPU of EMULATED_MACHINE
- *   EMULATED_MPS=1               the processes of EMULATED_MACHINE share 120 hardware queues of a
- *                                GPU; each takes CUDA_DEVICE_MAX_CONNECTIONS of them (2) for itself
  *   CUDA_DEVICE_MAX_CONNECTIONS=n     below 8: the streams of a GPU share n hardware queues, as
  *                                runtime_queue.c says
  *   CUDA_LAUNCH_BLOCKING=1       a launch returns when its kernel has ended
  *   EMULATED_CUDA_QUEUE=n        items that may be under way on a stream (1024): a launch beyond
  *                                that waits; 0: no limit
  *   EMULATED_CUDA_LATE_US=n      every item of a stream starts n microseconds late
- *   EMULATED_START_MS=n          the first context of a process takes n ms, and as many again where
- *                                no other process of the machine has one (no persistence mode)
- *   EMULATED_SWITCH_US=n         a GPU that another process of EMULATED_MACHINE used last takes n
- *                                microseconds to change hands; /dev/shm/emulated-machine-NAME,
- *                                which says who that was, is left behind
  *   EMULATED_CUDA_GUARD=1        device memory is mapped only while an item runs: an access by the
  *                                host is a SIGSEGV
  *   EMULATED_CUDA_EXIT=waits     exit() waits for kernels, also for one that never ends
@@ -64,10 +57,7 @@
  *                                  export   cudaIpcGetMemHandle is refused
  *                                  call     whatever call of a GPU it is: cudaErrorUnknown
  *                                  driver:none  driver:old
- *                                  driver:mps      the MPS daemon does not answer
- *                                  driver:fabric   no fabric manager; driver:mixed: libcuda of
- *                                  another version; driver:compat: one newer than this GPU allows;
- *                                  driver:unknown: any other reason
+ *                                  driver:fabric   no fabric manager
  *                                  driver:values   there are no stream memory operations
  *                                  dependent:plain     launches that depend on the kernel in front
  *                                  dependent:recorded  are refused, or only in recordings
@@ -115,11 +105,9 @@ extern struct emulated {
     enum { PEER_NONE, PEER_ALL, PEER_PAIRS, PEER_CHAIN } peer; /* who reaches whom */
     enum { P2P_WORKS, P2P_LOST, P2P_STORES, P2P_WRONG, P2P_HANG } p2p;
     int multiprocessors, capability, guard, trace;
-    int mps_queues; /* of each process; 0: no MPS */
-    int exclusive;  /* a context is refused while another process has one */
-    int blocking;   /* launches wait for their kernels */
-    long start_ms, switch_us;
-    int queues; /* hardware queues of each GPU; 0: as many as there are streams */
+    int exclusive; /* a context is refused while another process has one */
+    int blocking;  /* launches wait for their kernels */
+    int queues;    /* hardware queues of each GPU; 0: as many as there are streams */
     long late_us, queue;
     char machine[32]; /* "": memory is counted for this process alone */
     int forked;       /* 1: a fork of a process that had called CUDA: every call fails here */
@@ -154,8 +142,6 @@ cudaError_t give(cudaError_t error); /* sets the thread's last error, returns `e
 
 struct gpu *current_gpu(void);
 cudaError_t context_open(struct gpu *gpu); /* runtime_context.c; once for each GPU */
-/* Before a piece of work: the GPU changes hands, if another process had it. */
-void context_switch(const struct gpu *gpu);
 
 /* Counts an event of kind `what` and says whether EMULATED_CUDA_FAULT wants it to fail. */
 int fault_now(const char *what);

@@ -86,12 +86,9 @@ static void read_environment(void) {
     emulated.exclusive = mode && !strcmp(mode, "exclusive");
     emulated.blocking = number("CUDA_LAUNCH_BLOCKING", 0) != 0;
     emulated.queues = (int)number("CUDA_DEVICE_MAX_CONNECTIONS", 0);
-    if (number("EMULATED_MPS", 0)) emulated.mps_queues = emulated.queues ? emulated.queues : 2;
     if (emulated.queues < 0 || emulated.queues >= 8) emulated.queues = 0;
     emulated.guard = number("EMULATED_CUDA_GUARD", 0) != 0;
     emulated.trace = number("EMULATED_CUDA_TRACE", 0) != 0;
-    emulated.start_ms = number("EMULATED_START_MS", 0);
-    emulated.switch_us = number("EMULATED_SWITCH_US", 0);
     emulated.late_us = number("EMULATED_CUDA_LATE_US", 0);
     emulated.queue = number("EMULATED_CUDA_QUEUE", 1024);
     if (getenv("EMULATED_MACHINE"))
@@ -135,23 +132,13 @@ int fault_now(const char *what) {
 
 /* ---- entering ---- */
 
-static const struct {
-    const char *word;
-    cudaError_t error;
-} refusals[] = {{"driver:mps", cudaErrorMpsConnectionFailed},
-                {"driver:fabric", cudaErrorSystemNotReady},
-                {"driver:mixed", cudaErrorSystemDriverMismatch},
-                {"driver:compat", cudaErrorCompatNotSupportedOnDevice},
-                {"driver:unknown", cudaErrorUnknown}};
-
 cudaError_t enter_driver(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_environment);
     if (emulated_self.on_stream) return cudaErrorNotPermitted; /* a host function of a stream */
     if (emulated.forked) return cudaErrorInitializationError;
     if (fault_set("driver:none") || fault_set("driver:old")) return cudaErrorInsufficientDriver;
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
-        if (fault_set(refusals[i].word)) return refusals[i].error;
+    if (fault_set("driver:fabric")) return cudaErrorSystemNotReady;
     return emulated.count ? cudaSuccess : cudaErrorNoDevice;
 }
 

@@ -65,13 +65,7 @@ static const struct {
     WORD(cudaErrorStreamCaptureWrongThread,
          "attempt to terminate a thread-local capture sequence from another thread"),
     WORD(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
-    WORD(cudaErrorMpsConnectionFailed, "MPS client failed to connect to the MPS control daemon"),
-    WORD(cudaErrorMpsMaxConnectionsReached, "MPS has no hardware connections left for this device"),
     WORD(cudaErrorSystemNotReady, "system not yet initialized"),
-    WORD(cudaErrorSystemDriverMismatch, "system has unsupported display driver / cuda driver "
-                                        "combination"),
-    WORD(cudaErrorCompatNotSupportedOnDevice,
-         "forward compatibility was attempted on non supported HW"),
     WORD(cudaErrorUnknown, "unknown error"),
 };
 

@@ -93,7 +93,6 @@ static void run(const struct CUstream_st *s, const struct item *item) {
         item->u.host.function(item->u.host.data);
         return;
     }
-    context_switch(gpu);
     guard_open();
     switch (item->kind) {
     case ITEM_KERNEL: kernel_run(item, gpu); break;
