@@ -4,8 +4,7 @@
  * find a GPU.
  *
  * A new option takes bits that are here, or a new condition, which gets its question and its words
- * in effects.c; tests/app/cli/test_options.c then wants a command in which the option is refused.
- * */
+ * in effects.c, and in tests/app/cli/test_options.c what makes it fail. */
 #ifndef CLI_OPTIONS_EFFECTS_H
 #define CLI_OPTIONS_EFFECTS_H
 

@@ -1,140 +1,176 @@
-/* An option without effect is refused. For every option of a run there is a row here: a command in
- * which it can have no effect, or the reason why it always may. So a new option without either
- * fails. */
+/* The options of a run, by the rows of their table: each takes a value of its kind, stands in the
+ * help of its commands, and is refused where it can have no effect. A new option needs no line
+ * here; a new condition does. */
+#include "base/error.h"
+#include "cli/options/effects.h"
 #include "cli/options/run_options.h"
 #include "tests/app/cli/run.h"
+#include "tests/app/cli/json.h"
 
-static const struct row {
-    const char *option;
-    /* A command in which the option has no effect, and what the refusal says, separated by '|'; or
-     * NULL, and the reason why there is no such command. */
-    const char *command, *words;
-} rows[] = {
-    {"--mode", "compare --mode ddp", "in duet compare|use duet train"},
-    {"--device", NULL, "every command runs on some device"},
-    {"--devices", "train --devices 4", "in mode single|it trains on one device|--mode dp or ddp"},
-    {"--virtual-devices", NULL, "every mode cuts its batch by it"},
-    {"--device-memory", NULL, "every device has memory"},
-    {"--model", NULL, "every run trains some model"},
-    {"--params", "train --params 1M", "in duet train|duet estimate"},
-    {"--buffers", "estimate --buffers 1K", "without --params|--params N"},
-    {"--activations", "estimate --activations 1M", "without --params|--params N"},
-    {"--outputs", "estimate --outputs 2x2", "without --params|--params N"},
-    {"--classes", NULL, "every data set may be given more classes than its labels show"},
-    {"--loss", NULL, "every model has a loss"},
-    {"--mlp-hidden", "train --model lenet --mlp-hidden 64",
-     "with model lenet|it belongs to mlp|--model mlp"},
-    {"--dropout", "train --mode ddp --model resnet18 --dropout 0.1",
-     "with model resnet18|no dropout|--model convnet"},
-    {"--init", "train --model lenet --init d2l", "with model lenet|--model resnet18"},
-    {"--sync-bn", "train --model lenet --sync-bn", "with model lenet|BatchNorm|--model resnet18"},
-    {"--init-from", "estimate --init-from w", "in duet estimate|nothing runs"},
-    {"--dataset", NULL, "every run needs data"},
-    {"--shape", "train --dataset mnist --shape 1x32x32",
-     "with data set mnist|--dataset synthetic or random"},
-    {"--samples", "compare --samples 100", "with data set fashion-mnist|--dataset synthetic"},
-    {"--data-dir", "train --dataset random --data-dir d", "with data set random|--dataset fashion"},
-    {"--data-on", NULL, "every data set lies somewhere"},
-    {"--no-shuffle", NULL, "every data set has an order"},
-    {"--drop-last", NULL, "only the files say whether the last batch is full"},
-    {"--workers", NULL, "where the device makes the batches, they still choose the samples"},
-    {"--no-pin-memory", "train --data-on device --no-pin-memory",
-     "with --data-on device|--data-on host"},
-    {"--blocking-copies", "compare --data-on=device --blocking-copies",
-     "with --data-on device|--data-on host"},
-    {"--epochs", NULL, "every run has epochs"},
-    {"--steps", NULL, "every run has steps"},
-    {"--batch-size", "profile --batch-size 8 --find-max-batch",
-     "beside --find-max-batch|leave one out"},
-    {"--batch-per-device", "estimate --batch-per-device 8 --find-max-batch",
-     "beside --find-max-batch|leave one out"},
-    {"--find-max-batch", "train --find-max-batch", "in duet train|use duet profile or estimate"},
-    {"--no-sync-steps", NULL, "every mode accumulates"},
-    {"--optimizer", NULL, "every run updates its parameters"},
-    {"--lr", NULL, "every optimizer has one"},
-    {"--momentum", "train --momentum 0.9 --optimizer adam", "with optimizer adam|--optimizer sgd"},
-    {"--weight-decay", NULL, "every optimizer has it"},
-    {"--seed", NULL, "every run draws its initial weights"},
-    {"--timeout", NULL, "every command waits for the processes that it starts"},
-    {"--loss-in-forward", "train --mode ddp --loss-in-forward",
-     "in mode ddp|DataParallel|--mode dp"},
-    {"--output-device", "train --mode ddp --output-device 0", "in mode ddp|--mode dp"},
-    {"--dp-reduce", "train --dp-reduce first", "in mode single|--mode dp"},
-    {"--allreduce", "train --mode dp --allreduce ring",
-     "in mode dp|it belongs to DDP|3 or more --devices"},
-    {"--bucket-cap-mb", "train --mode dp --bucket-cap-mb 1", "in mode dp|--mode ddp"},
-    {"--no-broadcast-buffers", "train --mode ddp --no-broadcast-buffers",
-     "with model lenet|no buffers|--model resnet18"},
-    {"--no-overlap", "train --mode dp --no-overlap", "in mode dp|--mode ddp"},
-    {"--join", NULL, "in every mode it uses each sample once"},
-    {"--find-unused-parameters", "train --find_unused_parameters", "in mode single|--mode ddp"},
-    {"--gpu", "estimate --find-max-batch --device-memory 1G --gpu v100", "beside --find-max-batch"},
-    {"--machine", "profile --machine dgx1", "without --gpu|--gpu NAME"},
-    {"--link", "profile --link pcie3", "without --gpu|--gpu NAME"},
-    {"--host", "train --host duet", "without --gpu|--gpu NAME"},
-    {"--what-if", "scale --what-if gil=off", "without --gpu|--gpu NAME"},
-    {"--cuda-math", "train --device cpu --cuda-math own", "on device cpu|GPUs|--device cuda"},
-    {"--tf32", "compare --device cpu --tf32", "on device cpu|GPUs|--device cuda"},
-    {"--no-graph", "train --device cpu --no-graph", "on device cpu|GPUs|--device cuda"},
-    {"--save", "profile --save w", "in duet profile|use duet train"},
-    {"--checkpoint", "compare --checkpoint c", "in duet compare|use duet train"},
-    {"--checkpoint-every", "train --checkpoint-every 2", "without --checkpoint|--checkpoint FILE"},
-    {"--resume", "profile --resume c", "in duet profile|use duet train"},
-    {"--log-loss", "scale --log-loss l", "in duet scale|use duet train"},
-    {"--json", NULL, "every command writes its results"},
-    {"--trace", "scale --trace t", "in duet scale|use duet train"},
-    {"--tensorboard", "profile --tensorboard d", "in duet profile|use duet train"},
-    {"--report", "scale --report r.html", "in duet scale|use duet train"},
-    {"--pictures", "scale --pictures d", "in duet scale|use duet train"},
-    {"--as", "train --as pytorch", "in duet train|use duet profile or estimate"},
-    {"--details", "train --details", "in duet train|use duet profile or estimate"},
-    {"--quiet", NULL, "every command prints"},
-};
-enum { ROWS = sizeof rows / sizeof *rows };
+static const struct {
+    unsigned bit;
+    const char *name;
+} commands[] = {{BY_TRAIN, "train"},     {BY_COMPARE, "compare"},   {BY_DEMO, "demo"},
+                {BY_PROFILE, "profile"}, {BY_ESTIMATE, "estimate"}, {BY_SCALE, "scale"}};
+enum { COMMANDS = sizeof commands / sizeof *commands };
 
-/* Commands that need an option more than one rule for. */
-static const struct row more[] = {
-    {"--no-graph", "profile --device auto --no-graph", "in duet profile"},
-    {"--no-graph", "train --device cuda --no-graph --trace t", "beside --trace"},
-    {"--no-graph", "train --device cuda --no-graph --report t", "beside --report"},
-    {"--no-graph", "train --device cuda --no-graph --pictures t", "beside --pictures"},
-    {"--loss-in-forward", "profile --loss-in-forward", "in duet profile|leave it out"},
-    {"--dp-reduce", "compare --model resnet18 --sync-bn --dp-reduce sharded", "beside --sync-bn"},
-    {"--no-broadcast-buffers", "train --mode dp --model resnet18 --no-broadcast-buffers",
-     "in mode dp"},
-    {"--init", "train --model resnet18 --init d2l --init-from w", "beside --init-from"},
-    {"--init", "train --model resnet18 --init d2l --resume c", "beside --resume"},
-    {"--log-loss", "demo --log-loss l", "in duet demo"},
-    {"--trace", "estimate --trace t", "in duet estimate|nothing runs"},
-    {"--tensorboard", "estimate --tensorboard d", "in duet estimate|nothing runs"},
-    {"--no-graph", "estimate --no-graph", "in duet estimate|nothing runs"},
-    {"--loss-in-forward", "estimate --loss-in-forward", "in duet estimate|leave it out"},
-};
-enum { MORE = sizeof more / sizeof *more };
-
-Test(cli_flags, each_has_a_rule_or_a_reason, .timeout = 60) {
-    int found = 0;
-    for (const struct option *option = run_options; option->help; option++) {
-        int i = 0;
-        if (!option->name) continue;
-        found++;
-        while (i < ROWS && strcmp(rows[i].option, option->name))
-            i++;
-        cr_expect(i < ROWS, "%s: give it a row: a command without effect, or a reason",
-                  option->name);
-    }
-    cr_expect_eq(found, ROWS, "%d options, %d rows", found, ROWS);
+/* A good value, made of what the row says of it. */
+static const char *value_of(const struct option *o, char text[32]) {
+    static const struct {
+        option_reader *reader;
+        const char *value;
+    } of[] = {{read_seed, "-1"},      {read_virtual, "off"},   {read_memory, "1.5G,64M"},
+              {read_params, "25.6M"}, {read_shape, "3x32x32"}, {read_hidden, "5,6"},
+              {read_outputs, "2x2"},  {read_algorithm, "ring"}};
+    int numbers = o->highest > o->lowest;
+    if (!o->value) return "";
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (o->read == of[i].reader) return of[i].value;
+    if (numbers)
+        snprintf(text, 32, "%.0f",
+                 o->lowest < 2 && o->highest >= 2 ? 2
+                 : o->highest < 2                 ? o->highest
+                                                  : o->lowest);
+    else
+        snprintf(text, 32, "%.*s", (int)strcspn(o->value, "|"), o->value);
+    return text;
 }
 
-Test(cli_flags, without_effect_they_are_refused, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
-    for (int i = 0; i < ROWS + MORE; i++) {
-        const struct row *row = i < ROWS ? &rows[i] : &more[i - ROWS];
-        char words[256];
-        if (!row->command) continue;
-        snprintf(words, sizeof words, "duet: %s: no effect|%s|leave", row->option, row->words);
-        cli_fails(2, words, "%s", row->command);
+/* Reads a command line as the command does. */
+static int parse(const char *command, int effects, const char *line) {
+    char text[256], *words[32], *save = NULL;
+    struct options o = {.command = command};
+    struct run_config config;
+    int n = 0;
+    snprintf(text, sizeof text, "%s", line);
+    for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save))
+        words[n++] = word;
+    run_config_default(&config);
+    return effects ? run_options_parse(&o, n, words, &config)
+                   : run_options_read(&o, n, words, &config);
+}
+
+static void refused(const char *command, const char *option, const char *line, const char *words) {
+    char all[256], *save = NULL;
+    snprintf(all, sizeof all, "%s: no effect|%s|leave", option, words);
+    cr_expect_eq(parse(command, 1, line), ERR_USAGE, "%s %s", command, line);
+    for (char *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
+        cr_expect(strstr(error_message(), word), "%s %s: no '%s' in: %s", command, line, word,
+                  error_message());
+}
+
+/* The parser stops at the first wrong word: where an option is taken, the error names the next. */
+Test(cli_flags, each_takes_a_value, .timeout = 60) {
+    for (const struct option *o = run_options; o->help; o++) {
+        char line[96], value[32];
+        if (!o->name) continue;
+        snprintf(line, sizeof line, "%s %s --no-such-flag", o->name, value_of(o, value));
+        cr_expect_eq(parse("train", 0, line), ERR_USAGE);
+        cr_expect(strstr(error_message(), "--no-such-flag"), "%s: %s", line, error_message());
+        if (!o->value) continue;
+        cr_expect_eq(parse("train", 0, o->name), ERR_USAGE, "%s without a value", o->name);
     }
+}
+
+/* Every option stands once in the help of its commands, and no other does. */
+Test(cli_flags, help_is_true, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    for (int k = 0; k < COMMANDS; k++) {
+        struct cli help;
+        int listed = 0, here = 0;
+        cli_run(&help, "%s --help --details", commands[k].name);
+        /* those of estimate --gpu alone, which test_modelled tries */
+        char *modelled = strstr(help.out, "\nwith --gpu:");
+        cr_expect_eq(!!modelled, commands[k].bit == BY_ESTIMATE);
+        if (modelled) *modelled = 0;
+        for (const char *p = help.out; (p = strstr(p, "\n  --")); p++)
+            listed++;
+        for (const struct option *o = run_options; o->help; o++) {
+            char line[64];
+            if (!o->name) continue;
+            snprintf(line, sizeof line, "^  %s[[ ]", o->name);
+            int is_here = matches(help.out, line), want = (o->commands & commands[k].bit) != 0;
+            here += is_here;
+            cr_expect(is_here >= want, "%s: not in the help of %s", o->name, commands[k].name);
+        }
+        if (commands[k].bit != BY_SCALE) /* whose own rows stand before some of these */
+            cr_expect_eq(listed, here, "%s: %d options, %d of the table", commands[k].name, listed,
+                         here);
+        cli_free(&help);
+    }
+}
+
+Test(cli_flags, refused_in_other_commands_and_modes, .timeout = 60) {
+    for (const struct option *o = run_options; o->help; o++) {
+        char line[96], value[32];
+        if (!o->name) continue;
+        for (int k = 0; k < COMMANDS; k++) {
+            char words[48];
+            if (o->commands & commands[k].bit) continue;
+            snprintf(line, sizeof line, "%s %s", o->name, value_of(o, value));
+            snprintf(words, sizeof words, "in duet %s:", commands[k].name);
+            refused(commands[k].name, o->name, line, words);
+        }
+        if (!o->modes) continue;
+        const char *other = o->modes == IN_DP ? "ddp" : "dp",
+                   *why = o->modes == IN_DP ? "DataParallel|--mode dp" : "belongs to DDP";
+        snprintf(line, sizeof line, "--mode %s %s %s", other, o->name, value_of(o, value));
+        refused("train", o->name, line, why);
+    }
+}
+
+/* For each condition what makes it fail, and the words of the refusal. */
+static const struct {
+    unsigned condition;
+    const char *line, *words;
+} failing[] = {
+    {ON_SEVERAL_DEVICES, "--mode single", "in mode single|it trains on one device|--mode dp"},
+    {ON_GPUS, "--device cpu", "on device cpu|GPUs|--device cuda"},
+    {WITH_MLP, "--model lenet", "with model lenet|it belongs to mlp|--model mlp"},
+    {WITH_DROPOUT, "--model resnet18", "with model resnet18|no dropout|--model convnet"},
+    {WITH_NORMS, "--model lenet", "with model lenet|BatchNorm|--model resnet18"},
+    {WITH_BUFFERS, "--model lenet", "with model lenet|no buffers|--model resnet18"},
+    {WITH_RESNET, "--model lenet", "with model lenet|--model resnet18"},
+    {OF_MADE_DATA, "--dataset mnist", "with data set mnist|--dataset synthetic or random"},
+    {OF_FILES, "--dataset random", "with data set random|--dataset fashion"},
+    {FROM_THE_HOST, "--data-on device", "with --data-on device|--data-on host"},
+    {BY_SGD, "--optimizer adam", "with optimizer adam|--optimizer sgd"},
+    {BESIDE_PARAMS, "", "without --params|--params N"},
+    {BESIDE_CHECKPOINT, "", "without --checkpoint|--checkpoint FILE"},
+    {WITHOUT_SEARCH, "--find-max-batch", "beside --find-max-batch|leave one out"},
+    {WITHOUT_INIT_FROM, "--model resnet18 --init-from w", "beside --init-from"},
+    {WITHOUT_RESUME, "--model resnet18 --resume c", "beside --resume"},
+    {WITHOUT_SPANS, "--device cuda --trace t", "beside --trace"},
+    {WITHOUT_SPANS, "--device cuda --report t", "beside --report"},
+    {WITHOUT_SPANS, "--device cuda --pictures t", "beside --pictures"},
+    {ADDS_AS_DDP, "--mode dp", "in mode dp|it belongs to DDP|3 or more --devices"},
+    {BESIDE_GPU, "", "without --gpu|--gpu NAME"}};
+enum { FAILING = sizeof failing / sizeof *failing };
+
+Test(cli_flags, refused_where_a_condition_fails, .timeout = 60) {
+    for (const struct option *o = run_options; o->help; o++) {
+        unsigned known = 0;
+        for (int i = 0; o->name && i < FAILING; i++) {
+            char line[160], value[32];
+            unsigned condition = failing[i].condition;
+            if (!(o->conditions & condition)) continue;
+            known |= condition;
+            int trains = (o->commands & BY_TRAIN) && condition != WITHOUT_SEARCH;
+            snprintf(line, sizeof line, "%s %s %s %s",
+                     trains && o->modes ? o->modes == IN_DP ? "--mode dp" : "--mode ddp" : "",
+                     failing[i].line, o->name, value_of(o, value));
+            refused(trains ? "train" : "estimate", o->name, line, failing[i].words);
+        }
+        cr_expect_eq(known, o->conditions, "%s: a condition has no row above", o->name);
+    }
+}
+
+/* What needs more than one rule: what commands that train in several modes leave out, and what the
+ * command says that to. */
+Test(cli_flags, refused_beside_others, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    refused("compare", "--dp-reduce", "--model resnet18 --sync-bn --dp-reduce sharded",
+            "beside --sync-bn");
+    cli_fails(2, "duet: --trace: no effect|in duet estimate|nothing runs", "estimate --trace t");
 }
 
 /* What may have an effect is not refused: the commands that train in all modes take what any of
