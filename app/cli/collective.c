@@ -14,6 +14,7 @@
 #include "base/text/parse.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
+#include "cli/results/png.h"
 #include "cli/options/parse.h"
 #include "report/collective/collective.h"
 #include "report/pictures/collective.h"
@@ -114,27 +115,6 @@ static int read_hops(struct words *w, int hops) {
 
 /* ---- the picture ---- */
 
-/* Few programs for slides take SVG, and librsvg makes the best of it. Without it the SVG stands
- * alone, and a line says so. */
-static int make_png(const char *svg) {
-    char png[PATH_MAX];
-    pid_t pid;
-    int status;
-    snprintf(png, sizeof png, "%.*s.png", (int)strlen(svg) - 4, svg);
-    const char *const words[] = {"rsvg-convert", "--width", "1920", "--output", png, svg, NULL};
-    if (posix_spawnp(&pid, words[0], NULL, NULL, (char *const *)words, environ)) {
-        fprintf(stderr,
-                "duet: %s: no PNG beside it: rsvg-convert is not installed (on Debian in "
-                "librsvg2-bin)\n",
-                svg);
-        return OK;
-    }
-    if (waitpid(pid, &status, 0) != pid || status)
-        return fail(ERR_FAILED, "--pictures: %s: rsvg-convert could not write it: status %d", png,
-                    status);
-    return OK;
-}
-
 /* "allreduce by ring: 4 ranks, 4 chunks, 1 MiB in each". */
 static int draw_picture(struct picture *p, const struct drawing *d) {
     struct text title = {.used = 0};
@@ -164,7 +144,10 @@ static int write_picture(const char *folder, const struct drawing *c) {
     int code = draw_picture(&p, c);
     if (!code) code = atomic_commit(&file);
     atomic_abandon(&file);
-    return code ? code : make_png(path);
+    int is_missing = 0;
+    if (!code) code = png_beside(path, &is_missing);
+    if (is_missing) fprintf(stderr, "duet: %s: " PNG_MISSING "\n", path);
+    return code;
 }
 
 static int draw(const struct words *w, const struct drawing *c) {

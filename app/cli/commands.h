@@ -11,15 +11,15 @@
 #define SUBCOMMANDS(COMMAND) \
     COMMAND(demo, "train LeNet as single, DP and DDP side by side, and compare") \
     COMMAND(train, "train one way: --mode single, dp or ddp") \
-    COMMAND(compare, "train all three ways from the same weights; proves that they agree") \
-    COMMAND(profile, "where time and memory go: DP, DP with the loss in forward, DDP") \
-    COMMAND(estimate, "predict memory and traffic, and with --gpu times, without running") \
-    COMMAND(lesson, "what DP and DDP would cost on real GPUs: three models, modelled") \
-    COMMAND(scale, "the same training on 1, 2, 4 and 8 devices, as a table") \
-    COMMAND(report, "who waited for whom in a job that ran with DUET_TRACE") \
-    COMMAND(sampler, "print DistributedSampler's indices of one rank") \
+    COMMAND(compare, "train all three ways from the same weights; check that they agree") \
+    COMMAND(profile, "measure where time and memory go in DP and in DDP") \
+    COMMAND(estimate, "predict memory and traffic, with --gpu also step times") \
+    COMMAND(lesson, "predict DP and DDP on real GPUs for three models") \
+    COMMAND(scale, "train on 1, 2, 4 and 8 devices, and print one table") \
+    COMMAND(report, "say who waited for whom in a job that ran with DUET_TRACE") \
+    COMMAND(sampler, "print the indices that DistributedSampler gives to one rank") \
     COMMAND(collective, "draw a collective from its plan, hop by hop") \
-    COMMAND(run, "start N copies of a program as the ranks of a job, as torchrun does") \
+    COMMAND(run, "start N copies of a program as the ranks of a job, like torchrun") \
     COMMAND(devices, "list the devices of this machine") \
     COMMAND(doctor, "check this machine: every device, operation and collective") \
     COMMAND(manual, "print the man page, or the completion of bash")

@@ -136,8 +136,8 @@ int command_lesson(int argc, char **argv, const struct duet_model *own) {
     struct clock_choice choice = {.hardware = NULL};
     (void)own;
     if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
-        return printf("usage: duet lesson\n\nPrints what DP and DDP would cost on real GPUs: "
-                      "a model that loses by DP,\none that gains by both, one that gains by DDP "
+        return printf("usage: duet lesson\n\nPredicts DP and DDP on real GPUs for three models: "
+                      "one gets slower with DP,\none gains from both, one gains from DDP only "
                       "(docs/lessons/lesson.md).\n"),
                0;
     if (argc)

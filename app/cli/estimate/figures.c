@@ -103,7 +103,7 @@ void figures_print(const struct figures *f) {
     char speed[16] = "-", others[16], pytorch[16], largest[16] = "-";
     if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
     if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
-    printf("%3d %-15s%9.2f +-%2.0f %%%9.0f %6s %6.2f%s%6s %7s %7s\n", f->devices,
+    printf("%3d %-15s%8.2f +-%2.0f %%%9.0f %6s %6.2f%s%6s %7s %7s\n", f->devices,
            f->way == WAY_LOSS_IN_FORWARD ? "DP, loss in fwd" : way_name(f->way), f->ms, f->error,
            f->rate, speed, f->first / 0x1p30, f->is_full ? "!" : " ", gib_words(f->others, others),
            gib_words(f->pytorch, pytorch), largest);
@@ -131,8 +131,8 @@ void figures_write(struct json_writer *w, const struct figures *f,
 }
 
 void figures_head(void) {
-    printf("%-19s%9s %6s%9s %6s %13s %7s %7s\n", "GPUs", "ms per", "", "samples", "speed-",
+    printf("%-19s%8s %6s%9s %6s %13s %7s %7s\n", "GPUs", "ms per", "", "samples", "speed-",
            "Duet, GiB", "PyTorch", "largest");
-    printf("%-19s%9s %6s%9s %6s %6s %6s %7s %7s\n", "", "step", "error", "/second", "up", "GPU 0",
+    printf("%-19s%8s %6s%9s %6s %6s %6s %7s %7s\n", "", "step", "error", "/second", "up", "GPU 0",
            "others", "GPU 0", "batch");
 }

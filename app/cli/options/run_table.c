@@ -30,56 +30,54 @@ const struct option run_options[] = {
      read_text, AT(device), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--devices", "N",
-     "the number of devices of dp and ddp (default 2); single uses one. Where there are fewer "
-     "GPUs, the devices share them",
+     "the number of devices of dp and ddp (default 2); single uses one. If there are fewer GPUs, "
+     "the devices share them",
      read_int, AT(devices), 1, MAX_DEVICES,
      OFTEN | BY_ALL, IN_ANY_MODE, ON_SEVERAL_DEVICES},
     {"--virtual-devices", "V|off",
-     "cut each batch for V virtual devices, a multiple of N, so that runs with the same V can give "
-     "the same bits in every mode (default: the number of devices; compare: N in every mode). off: "
-     "each mode cuts the batch by its own number of devices",
+     "split each batch into V parts, a multiple of the number of devices: runs with the same V "
+     "agree bit for bit in every mode (default: the number of devices; compare: that of dp and ddp "
+     "in every mode). off: split by the mode's own number of devices",
      read_virtual, AT(virtual_devices), 1, MAX_DEVICES,
      OFTEN | EVERYWHERE},
     {"--device-memory", "SIZE[,SIZE...]",
-     "the memory of each device, as 512M or 4G: at least 2M, rounded up to a multiple of 2M; or "
-     "that of device 0, device 1, ... (default: as `duet devices` says; cuda: a share of the GPU)",
+     "the memory of each device, such as 512M or 4G, rounded up to a multiple of 2M; or a list for "
+     "device 0, device 1, ... (default: see `duet devices`; cuda: a share of the GPU)",
      read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50,
      OFTEN | EVERYWHERE},
 
     OPTION_HEADING("model"),
     {"--model", "NAME|FILE",
-     "lenet (default), convnet, mlp, resnet18, simple, complex, wide or branches; or a file: any "
-     "model of PyTorch, written by duet.export. "
-     "estimate has torchvision-resnet18, resnet50, vgg16, gpt2-small, bert-base and more "
-     "(docs/models.md). profile, estimate: where neither model nor data are given, wide on 4 "
-     "devices",
+     "lenet (default), convnet, mlp, resnet18, simple, complex, wide or branches; or a file that "
+     "duet.export wrote of a PyTorch model. estimate also knows torchvision-resnet18, resnet50, "
+     "vgg16, gpt2-small, bert-base and more (docs/models.md). Without --model and --dataset, "
+     "profile and estimate use wide on 4 devices",
      read_model, AT(model.name), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--params", "N",
-     "estimate: a model that is not here, described by numbers: N parameters, as 25.6M or 1.1B, "
-     "with the sizes below",
+     "estimate: a model described by its sizes: N parameters, such as 25.6M or 1.1B, and the "
+     "options below",
      read_params, AT(model.options.params), 2, MOST_PARAMS,
      OFTEN | BY_ESTIMATE, IN_ANY_MODE, 0},
-    {"--buffers", "N", "estimate: elements of its buffers, as the running statistics (default 0)",
+    {"--buffers", "N", "estimate: elements of its buffers, such as running statistics (default 0)",
      read_count, AT(model.options.buffers), 0, MOST_PARAMS,
      BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
     {"--activations", "SIZE",
-     "estimate: what one sample leaves on the device for its backward pass, without parameters "
-     "and outputs, as 90M",
+     "estimate: what one sample keeps on the device for backward, without parameters and outputs, "
+     "such as 90M",
      read_bytes, AT(model.options.activation_bytes), 0, 0x1p50,
      OFTEN | BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
     {"--outputs", "TxK",
-     "estimate: a sample has T tokens and the output of each K classes, as 512x30522, in place of "
-     "--classes",
+     "estimate: a sample has T tokens with K classes each, such as 512x30522; instead of --classes",
      read_outputs, NO_MEMBER, NO_LIMITS,
      BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
     {"--classes", "K",
-     "the number of classes, or of numbers that other losses compare (default: 1 + the largest "
-     "label, at least 10; of synthetic and random data 10, with model wide 2000)",
+     "the number of outputs, one per class (default: 1 + the largest label, at least 10; for "
+     "synthetic and random data 10, for model wide 2000)",
      read_int, AT(model.options.classes), 1, MODEL_MAX_CLASSES,
      OFTEN | EVERYWHERE},
     {"--loss", "cross-entropy|mse|smooth-l1|bce-with-logits",
-     "what the outputs are compared with: labels (default cross-entropy) or targets",
+     "the loss: cross-entropy (default) compares with labels, the others with targets",
      read_choice, AT(model.options.loss), NO_LIMITS, EVERYWHERE},
     {"--mlp-hidden", "H1,H2,...",
      "the widths of the hidden layers of mlp (default 256; wide: 512,512)", read_hidden,
@@ -89,85 +87,89 @@ const struct option run_options[] = {
      AT(model.options.dropout), 0, 1,
      BY_ALL, IN_ANY_MODE, WITH_DROPOUT},
     {"--init", "default|d2l",
-     "initial weights. default: PyTorch's; d2l: those of the chapter, normal with deviation 0.01 "
-     "(resnet18 alone; lenet always has the chapter's)",
+     "initial weights. default: PyTorch's; d2l: the chapter's, normal with standard deviation 0.01 "
+     "(only resnet18; lenet always has the chapter's)",
      read_choice, AT(model.options.init_d2l), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, WITH_RESNET | WITHOUT_INIT_FROM | WITHOUT_RESUME},
     {"--sync-bn", NULL,
-     "every BatchNorm of the model is a SyncBatchNorm: normalised over the whole global batch "
-     "(single and ddp)",
+     "replace every BatchNorm by SyncBatchNorm, which normalises over the global batch (single and "
+     "ddp)",
      read_on, AT(model.options.sync_bn), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, WITH_NORMS},
     {"--init-from", "FILE",
-     "start from the weights in a safetensors file (of torch.save: python -m duet convert OLD NEW)",
+     "start from the weights in a safetensors file (python -m duet convert OLD NEW makes one from "
+     "a "
+     "file of torch.save)",
      read_text, AT(model.init_from), NO_LIMITS,
      BY_RUNS, IN_ANY_MODE, 0},
 
     OPTION_HEADING("data"),
     {"--dataset", "NAME|FILE",
-     "fashion-mnist, mnist, synthetic (drawn digits) or random: torch.randn samples with "
-     "torch.randint labels, by the seed of the run (default fashion-mnist; of wide: random; in a "
-     "program with data of its own: own); or a safetensors file with your tensors x and "
-     "y, and x_test and y_test for a test part (docs/models.md)",
+     "fashion-mnist, mnist, synthetic (drawn digits) or random (torch.randn samples, torch.randint "
+     "labels); or a safetensors file with your tensors x and y, and optionally x_test and y_test "
+     "(docs/models.md). Default: fashion-mnist; for wide random; own in a program that brings its "
+     "own data",
      read_text, AT(data.name), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--shape", "CxHxW|K",
-     "synthetic, random: the shape of a sample; K makes vectors (default 1x28x28; random: what the "
-     "model is made for, simple 10, complex 3x32x32)",
+     "synthetic, random: the shape of a sample; K: a vector (default 1x28x28; random: what the "
+     "model expects, for simple 10, for complex 3x32x32)",
      read_shape, NO_MEMBER, NO_LIMITS,
      BY_ALL, IN_ANY_MODE, OF_MADE_DATA},
     {"--samples", "N",
-     "synthetic, random: the number of samples for training (default 60000, random 6400)", read_int,
+     "synthetic, random: the number of training samples (default 60000, random 6400)", read_int,
      AT(data.samples), 1, MOST_SAMPLES,
      BY_ALL, IN_ANY_MODE, OF_MADE_DATA},
     {"--data-dir", "DIR",
-     "the folder with the four IDX files, plain or compressed (.gz), with pictures of any size and "
-     "any number of classes: the model follows them",
+     "the folder with the four IDX files, plain or .gz; the model adapts to their picture size and "
+     "number of classes",
      read_text, AT(data.folder), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, OF_FILES},
     {"--data-on", "auto|host|device",
-     "where the data set lies. device: the device makes the batches; auto: device on a GPU if the "
-     "data set fits into a quarter of its memory, else host (default)",
+     "where the data set is kept. device: in device memory, where batches are made; auto "
+     "(default): device on a GPU if the data set fits into a quarter of its memory, else host",
      read_text, AT(data.on), NO_LIMITS, EVERYWHERE},
-    {"--no-shuffle", NULL, "the order of the samples in the files", read_off, AT(data.shuffle),
+    {"--no-shuffle", NULL, "take the samples in the order of the files", read_off, AT(data.shuffle),
      NO_LIMITS, EVERYWHERE},
     {"--drop-last", NULL,
-     "leave samples out instead of using some twice; also leaves out a last batch that is not full",
+     "drop samples instead of using some twice, and drop an incomplete last batch",
      read_on, AT(data.drop_last), NO_LIMITS, EVERYWHERE},
     {"--workers", "N",
      "the number of threads that prepare batches; 0: the training thread does it (default 1)",
      read_int, AT(data.workers), 0, MOST_WORKERS, EVERYWHERE},
     {"--no-pin-memory", NULL,
-     "prepare batches in plain host memory, which devices copy by a detour", read_on,
+     "prepare batches in pageable host memory, which takes an extra copy", read_on,
      AT(data.no_pin_memory), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, FROM_THE_HOST},
     {"--blocking-copies", NULL,
-     "copy each batch to the device before its step, not beside the step before", read_on,
+     "copy each batch before its step instead of during the previous step", read_on,
      AT(data.blocking_copies), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, FROM_THE_HOST},
 
     OPTION_HEADING("training"),
     {"--epochs", "N", "the number of epochs (default 10; demo: 3)", read_int, AT(epochs), 1,
      MOST_EPOCHS, OFTEN | EVERYWHERE},
-    {"--steps", "N", "stop after N steps in all (profile: default 50)", read_int, AT(steps), 1,
+    {"--steps", "N", "stop after N steps in total (profile: default 50)", read_int, AT(steps), 1,
      INT32_MAX - 1, OFTEN | EVERYWHERE},
     {"--batch-per-device", "B",
-     "samples of each device's batch: the global batch is B times the number of devices",
+     "samples per device, as PyTorch's DDP programs count: the global batch is B times the number "
+     "of devices",
      read_int, AT(batch_per_device), 1, LARGEST_BATCH,
      BY_ALL, IN_ANY_MODE, WITHOUT_SEARCH},
-    {"--batch-size", "B", "samples of the GLOBAL batch, split over the devices (default 256)",
+    {"--batch-size", "B", "samples of the GLOBAL batch, split over the devices, also in ddp "
+     "(default 256)",
      read_int, AT(batch_size), 1, LARGEST_BATCH,
      OFTEN | BY_ALL, IN_ANY_MODE, WITHOUT_SEARCH},
     {"--find-max-batch", NULL,
-     "profile, estimate: find the largest global batch of each way that fits the given memory of a "
-     "device; profile confirms it by runs of that batch and of the next larger one",
+     "profile, estimate: find the largest global batch that fits --device-memory, for each way to "
+     "train; profile confirms it by running that batch and the next larger one",
      read_on, AT(find_max_batch), NO_LIMITS,
      OFTEN | BY_PROFILE | BY_ESTIMATE, IN_ANY_MODE, 0},
     {"--no-sync-steps", "K",
-     "accumulate the gradients of K batches before each update, as PyTorch's no_sync: ddp sums "
-     "over the ranks once in K batches (default 1)",
+     "accumulate the gradients of K batches before each update, like PyTorch's no_sync: ddp runs "
+     "allreduce once per K batches (default 1)",
      read_int, AT(update.passes), 1, MOST_PASSES, EVERYWHERE},
-    {"--optimizer", "sgd|adadelta|adam|adamw", "what updates the parameters (default sgd)",
+    {"--optimizer", "sgd|adadelta|adam|adamw", "the optimizer (default sgd)",
      read_choice, AT(update.optimizer), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--lr", "X", "the learning rate (default: sgd 0.2, adadelta 1, adam and adamw 0.001)",
@@ -176,12 +178,11 @@ const struct option run_options[] = {
      LARGEST_FLOAT,
      OFTEN | BY_ALL, IN_ANY_MODE, BY_SGD},
     {"--weight-decay", "X",
-     "weight decay, which is added to the gradient; adamw: which makes the weights smaller beside "
-     "it (default 0; adamw 0.01)",
+     "weight decay, added to the gradient; adamw: applied to the weights directly (default 0; "
+     "adamw 0.01)",
      read_number, AT(update.weight_decay), 0, LARGEST_FLOAT, EVERYWHERE},
     {"--seed", "S",
-     "the seed of the initial weights, the sampler and dropout, as torch.manual_seed takes it "
-     "(default 0)",
+     "the seed of initial weights, sampler and dropout, as for torch.manual_seed (default 0)",
      read_seed, AT(seed), NO_LIMITS, OFTEN | EVERYWHERE},
     {"--timeout", "SECONDS", "the deadline of every wait (default 300)", read_number, AT(timeout),
      0.01, 1e6, EVERYWHERE},
@@ -196,8 +197,8 @@ const struct option run_options[] = {
      AT(dp.output_device), 0, MAX_DEVICES - 1,
      BY_ALL, IN_DP, 0},
     {"--dp-reduce", "first|sharded",
-     "dp: who adds the gradients up. first: device 0 (default); sharded: the other devices, each a "
-     "part, and device 0 gets the sums",
+     "dp: which device sums the gradients. first: device 0 (default); sharded: each other device "
+     "sums a part and sends it to device 0",
      read_choice, AT(dp.sharded_reduce), NO_LIMITS,
      BY_ALL, IN_DP, 0},
     {"--allreduce", "NAME",
@@ -207,59 +208,62 @@ const struct option run_options[] = {
      NO_MEMBER, NO_LIMITS,
      OFTEN | BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
     {"--bucket-cap-mb", "X",
-     "ddp: the size of a bucket of gradients in MiB, of the first too (default 25, the first 1; "
-     "with model wide 1)",
+     "ddp: the size of a gradient bucket in MiB, also of the first (default 25, the first 1; for "
+     "model wide 1)",
      read_number, AT(ddp.bucket_cap_mb), 1e-6, 1e6,
      BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
     {"--no-broadcast-buffers", NULL,
-     "ddp: each rank keeps its own running statistics; default: rank 0's go to all before each "
-     "forward",
+     "ddp: each rank keeps its own running statistics; by default rank 0 broadcasts its own before "
+     "each forward",
      read_on, AT(ddp.no_broadcast_buffers), NO_LIMITS,
      BY_ALL, IN_DDP, WITH_BUFFERS},
-    {"--no-overlap", NULL, "ddp: allreduce after backward, not beside it",
+    {"--no-overlap", NULL, "ddp: run allreduce after backward instead of during it",
      read_on, AT(ddp.no_overlap), NO_LIMITS,
      BY_ALL, IN_DDP, 0},
     {"--join", NULL,
-     "use every sample once, so ranks may have different numbers of batches: those that have none "
-     "left shadow the others, and every sample weighs the same",
+     "use every sample exactly once: ranks that run out of batches keep taking part in the "
+     "collectives of the others, and every sample weighs the same",
      read_on, AT(data.join), NO_LIMITS, EVERYWHERE},
     {"--find-unused-parameters", NULL,
-     "ddp: look in every step for parameters that have no part in the loss, so that a step may "
-     "leave some out (--model branches does)",
+     "ddp: find the parameters that a step does not use, for models that leave some out (as "
+     "--model branches does)",
      read_on, AT(ddp.find_unused), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
     OPTION_HEADING("times by the modelled clock (docs/clock.md)"),
     {"--gpu", "NAME",
-     "the times of such GPUs, of those that duet devices --gpus lists, in place of measured ones. "
-     "estimate: one or several, with commas between",
+     "show the times predicted for this GPU instead of measured ones; `duet devices --gpus` lists "
+     "the names. estimate: also several, as v100,a100-40",
      read_text, AT(clock.gpu), NO_LIMITS,
      OFTEN | BY_ALL, IN_ANY_MODE, WITHOUT_SEARCH},
     {"--machine", "NAME|FILE",
-     "with --gpu: the machine that they are in (default pc-pcie4), or a file of your own",
+     "with --gpu: the machine that the GPUs are in (default pc-pcie4), or your own file",
      read_text, AT(clock.machine), NO_LIMITS,
      OFTEN | BY_ALL, IN_ANY_MODE, BESIDE_GPU},
-    {"--link", "NAME|GB/s,us", "with --gpu: GPUs around one switch, joined by this link", read_text,
+    {"--link", "NAME|GB/s,us", "with --gpu: instead of --machine, GPUs on one switch with this "
+     "link", read_text,
      AT(clock.link), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, BESIDE_GPU},
-    {"--host", "duet|pytorch", "with --gpu: who launches (default pytorch)", read_choice,
+    {"--host", "duet|pytorch", "with --gpu: the program that launches kernels (default pytorch)",
+     read_choice,
      AT(clock.host), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, BESIDE_GPU},
     {"--what-if", "KEY=X,...",
-     "with --gpu: link, launch, compute and memory, each with a factor, as link=2x,launch=0; and "
-     "gil=off",
+     "with --gpu: change link, launch, compute or memory by a factor, such as link=2x,launch=0, or "
+     "remove Python's lock by gil=off",
      read_text, AT(clock.what_if), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, BESIDE_GPU},
 
     OPTION_HEADING("GPUs"),
     {"--cuda-math", "own|library",
-     "who computes linear layers. own: Duet's kernels; library: cuBLAS (default own)",
+     "linear layers are computed by own: Duet's kernels (default), or library: cuBLAS",
      read_choice, AT(cuda_math), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, ON_GPUS},
-    {"--tf32", NULL, "products may round their inputs to tf32", read_on, AT(tf32), NO_LIMITS,
+    {"--tf32", NULL, "allow matrix products to round their inputs to tf32", read_on, AT(tf32),
+     NO_LIMITS,
      BY_ALL, IN_ANY_MODE, ON_GPUS},
     {"--no-graph", NULL,
-     "enqueue each kernel anew in every step instead of replaying a graph (mode dp, compare, "
-     "profile and runs with a trace always do)",
+     "launch each kernel in every step instead of replaying a CUDA graph (as mode dp, compare, "
+     "profile and runs with --trace always do)",
      read_on, AT(no_graph), NO_LIMITS,
      BY_TRAIN | BY_SCALE, IN_ANY_MODE, ON_GPUS | WITHOUT_SPANS},
 
@@ -267,27 +271,28 @@ const struct option run_options[] = {
     {"--save", "FILE", "train: write the weights at the end, as safetensors",
      read_text, AT(files.save), NO_LIMITS,
      OFTEN | BY_TRAIN, IN_ANY_MODE, 0},
-    {"--checkpoint", "FILE", "train: write all that is needed to go on, at the end, as safetensors",
+    {"--checkpoint", "FILE", "train: write a checkpoint at the end, as safetensors",
      read_text, AT(files.checkpoint), NO_LIMITS,
      BY_TRAIN, IN_ANY_MODE, 0},
     {"--checkpoint-every", "N", "and after every N steps",
      read_int, AT(files.checkpoint_every), 1, 1e9,
      BY_TRAIN, IN_ANY_MODE, BESIDE_CHECKPOINT},
-    {"--resume", "FILE", "train: go on from a checkpoint of the same options, with the same bits",
+    {"--resume", "FILE", "train: continue from a checkpoint of the same options, with the same "
+     "bits",
      read_text, AT(files.resume), NO_LIMITS,
      BY_TRAIN, IN_ANY_MODE, 0},
-    {"--log-loss", "FILE", "train: write step,epoch,loss of every step, as CSV", read_text,
+    {"--log-loss", "FILE", "train: write step, epoch and loss of every step as CSV", read_text,
      AT(files.log_loss), NO_LIMITS,
      BY_TRAIN, IN_ANY_MODE, 0},
     {"--json", "FILE", "write all results as JSON", read_text, AT(files.json), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--trace", "FILE",
-     "write a timeline of the first 1000 steps, which ui.perfetto.dev opens",
+     "write a timeline of the first 1000 steps, for ui.perfetto.dev",
      read_text, AT(files.trace), NO_LIMITS,
      BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
     {"--tensorboard", "DIR",
-     "write loss, accuracy, images/s and memory as TensorBoard's event files; commands that train "
-     "several times write a folder in DIR for each run",
+     "write loss, accuracy, images/s and memory as TensorBoard event files, one folder in DIR per "
+     "run",
      read_text, AT(files.tensorboard), NO_LIMITS,
      BY_RUNS_BUT(BY_PROFILE), IN_ANY_MODE, 0},
     {"--report", "FILE",
@@ -295,15 +300,16 @@ const struct option run_options[] = {
      AT(files.report), NO_LIMITS,
      OFTEN | BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
     {"--pictures", "DIR",
-     "write the pictures of that page into a folder, as SVG for slides",
+     "write the pictures of that page for slides, as SVG and, where rsvg-convert is installed, PNG",
      read_text, AT(files.pictures), NO_LIMITS,
      BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
     {"--as", "duet|pytorch",
-     "pytorch: what PyTorch's DataParallel and DDP would hold on each device, beside what Duet "
-     "holds (default duet)",
+     "pytorch: also show the memory that PyTorch's DataParallel and DDP would hold on each device "
+     "(default duet)",
      read_choice, AT(as_pytorch), NO_LIMITS,
      BY_PROFILE | BY_ESTIMATE, IN_ANY_MODE, WITHOUT_SEARCH},
-    {"--details", NULL, "profile, estimate: all ways, every row, and what each is more or less",
+    {"--details", NULL, "profile, estimate: show every way to train, every row, and the "
+     "differences",
      read_on, AT(details), NO_LIMITS,
      OFTEN | BY_PROFILE | BY_ESTIMATE, IN_ANY_MODE, 0},
     {"--quiet", NULL, "print no progress, and no warnings before training",

@@ -18,6 +18,7 @@ struct run_files {
     struct results_files results;
     struct atomic_file trace;
     struct report report;
+    const struct run_config *config;
 };
 
 /* Opens what config asks for. config must outlive *o. */

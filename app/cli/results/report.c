@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cli/results/png.h"
 #include "doctor/cuda/gpu.h"
 
 /* A picture that is being written. */
 struct pictures {
     const char *folder;
     struct atomic_file file;
+    int count, no_png; /* pictures that were written; 1: without PNG */
 };
 
 static int open_picture(void *context, const char *name, FILE **file) {
@@ -28,9 +30,12 @@ static int open_picture(void *context, const char *name, FILE **file) {
 
 static int close_picture(void *context) {
     struct pictures *p = context;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", p->file.name);
     int code = atomic_commit(&p->file);
     atomic_abandon(&p->file);
-    return code;
+    p->count += !code;
+    return code || p->no_png ? code : png_beside(path, &p->no_png);
 }
 
 /* Pictures that are there and cannot be replaced are noticed at once. The first is opened in any
@@ -78,6 +83,8 @@ static int write_pictures(struct report *r, const struct page *page) {
     if (!r->folder || !*r->folder) return OK;
     int code = page_pictures(page, &files);
     atomic_abandon(&pictures.file);
+    r->pictures = pictures.count;
+    r->no_png = pictures.no_png;
     return code;
 }
 

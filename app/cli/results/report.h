@@ -15,8 +15,9 @@
 
 struct report {
     struct atomic_file page;
-    const char *folder; /* of the pictures; "": none are asked for */
-    int made;           /* 1: the folder was made here */
+    const char *folder;   /* of the pictures; "": none are asked for */
+    int made;             /* 1: the folder was made here */
+    int pictures, no_png; /* how many were written; 1: as SVG only */
 };
 
 /* Opens the page, and makes the folder of the pictures where there is none and tries to write into
