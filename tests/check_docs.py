@@ -199,7 +199,7 @@ def made_short(command):
     if words[1] not in ("train", "compare", "profile", "scale"):
         return command
     short = {}
-    if words[1] != "scale" and "--find-max-batch" not in words:
+    if words[1] != "scale":
         short["--batch-size"] = "32"
     if "--dataset" not in words:
         short["--data-dir"] = "pictures"

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "cli/commands.h"
-#include "cli/estimate/max_batch.h"
 #include "cli/estimate/ways.h"
 #include "cli/estimate/what_if.h"
 #include "cli/options/run_options.h"
@@ -115,9 +114,8 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
                 way_name(full), "what was held, and what fits, stands above");
 }
 
-/* max_batch: where the batches that --find-max-batch finds are written. */
 static int profile(const struct run_config *config, struct ways *ways, int width,
-                   struct atomic_file *max_batch, struct job_result *result) {
+                   struct job_result *result) {
     struct run_config base = *config;
     base.spans = base.unremarked = base.fold_elsewhere = 1;
     base.evaluate = 0;
@@ -125,10 +123,7 @@ static int profile(const struct run_config *config, struct ways *ways, int width
     if (!base.steps) base.steps = DEFAULT_STEPS;
     run_config_without_files(&base);
     int code = shared_data_open(&base);
-    if (!code && base.find_max_batch)
-        code = max_batch_command("profile", &base, 1, max_batch, result);
-    else if (!code)
-        code = profile_ways(&base, ways, width, result);
+    if (!code) code = profile_ways(&base, ways, width, result);
     shared_data_close(&base);
     return code;
 }
@@ -151,8 +146,8 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     ways = ways_new();
     CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
     CHECK_GOTO(what_if_of_run(&config, width), code, done);
-    code = profile(&config, ways, width, &files.results.json, &result);
-    if (!config.find_max_batch) code = write_files(&files, &config, ways, code);
+    code = profile(&config, ways, width, &result);
+    code = write_files(&files, &config, ways, code);
 done:
     run_files_abandon(&files);
     ways_free(ways);

@@ -111,7 +111,6 @@ struct run_config {
     int evaluate;       /* test accuracy after each epoch */
     int as_pytorch;     /* profile, estimate: beside it what PyTorch would hold */
     int details;        /* profile, estimate: every row of the tables */
-    int find_max_batch; /* profile, estimate: the largest batch that fits, not tables */
     int late;           /* tests: devices of kind host-late */
     int fold_elsewhere; /* profile: single and DP add in the fold order, whatever DDP does */
 

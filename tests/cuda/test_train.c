@@ -296,26 +296,6 @@ Test(cuda_train, profile, .timeout = 300, .init = cli_folder_make, .fini = cli_f
     cli_free(&c);
 }
 
-/* On GPUs the largest batch is sought by runs alone: what they hold is not estimated. */
-Test(cuda_train, largest_batch, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
-    set_up(2, 1);
-    cli_well(
-        "profile --device cuda --devices 2 --virtual-devices 4 --model simple --dataset random "
-        "--classes 20000 --samples 16 --steps 2 --device-memory 68M --find-max-batch --json j");
-    struct json *j = json_of("j");
-    for (const struct json *m = json_at(j, "max_batch")->child; m; m = m->next) {
-        int64_t batch = json_int(m, "batch_size");
-        const struct json *next = json_at(m, "does_not_fit");
-        cr_expect(batch > 0 && batch % 4 == 0 && json_at(m, "measured")->integer);
-        cr_expect(next->kind == JSON_NULL ? batch == 16 : next->integer == batch + 4);
-        cr_expect(json_int(m, "memory_peak") > 64 << 20, "the workspace of a GPU counts");
-    }
-    cr_expect(json_at(j, "max_batch")->count == 3);
-    cr_expect(json_int(json_at(j, "max_batch")->child, "batch_size") < 16, "DP's gathered outputs");
-    json_free(j);
-}
-
 /* Where the program holds no code for a GPU the driver compiles the kernels, which takes a while:
  * one line says so, for each GPU and not for each device. On 10.3 code for 10.0 runs. */
 Test(cuda_train, says_that_the_kernels_are_compiled, .timeout = 60, .init = cli_folder_make,

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "cli/commands.h"
-#include "cli/estimate/max_batch.h"
 #include "cli/estimate/modelled.h"
 #include "cli/estimate/ways.h"
 #include "cli/options/run_options.h"
@@ -16,6 +15,7 @@
 #include "report/text.h"
 #include "train/compare/compare.h"
 #include "train/estimate/estimate.h"
+#include "train/estimate/max_batch.h"
 
 enum { DEFAULT_STEPS = 50 }; /* as of profile */
 
@@ -119,13 +119,33 @@ static void show_tables(const struct run_config *config, const struct ways *ways
     if (brief) printf("\n--details: single, DP with the loss in forward, all rows\n");
 }
 
+static int show_largest(const struct run_config *config, int width) {
+    struct text text = {.used = 0};
+    struct run_config c = *config;
+    text_add(&text, "The largest global batch that fits:");
+    for (int i = 0, n = 0; i < WAYS; i++) {
+        struct max_batch found;
+        way_apply(i, &c);
+        if (compare_leaves_out(config, c.mode)) continue;
+        CHECK(max_batch_find(&c, c.batch_size, &found));
+        text_add(&text, "%s %s %d%s", n++ ? ";" : "", way_name(i), found.batch,
+                 found.next ? "" : ", all samples");
+    }
+    text_add(&text, ".");
+    text_wrap(stdout, width, 0, 2, text.words);
+    return OK;
+}
+
 static int show(const struct run_config *config, struct ways *ways) {
     int width = text_width(stdout);
     int code = estimate_ways(config, ways, width);
     if (code && code != ERR_MEMORY) return code;
     CHECK(ways_count_as_pytorch(ways, config));
     show_needs(ways, width, config->details);
-    if (config->device_memory_count) ways_show_what_fits(ways, config, width);
+    if (config->device_memory_count) {
+        ways_show_what_fits(ways, config, width);
+        CHECK(show_largest(config, width));
+    }
     const struct profiled profiled = ways_profiled(ways, config->details);
     profile_findings(stdout, width, &profiled);
     show_tables(config, ways, width);
@@ -149,11 +169,6 @@ int command_estimate(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(run_config_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;
     CHECK_GOTO(results_open(&files, &config), code, done);
-    if (config.find_max_batch) {
-        struct job_result unused = {0};
-        code = max_batch_command("estimate", &config, 0, &files.json, &unused);
-        goto done;
-    }
     ways = ways_new();
     CHECK_GOTO(ways ? show(&config, ways) : ERR_MEMORY, code, done);
     struct estimated estimated = {&config, ways};

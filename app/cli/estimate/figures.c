@@ -10,7 +10,6 @@
 #include "cli/estimate/ways.h"
 #include "cli/options/run_options.h"
 #include "train/estimate/as_pytorch.h"
-#include "train/estimate/estimate.h"
 #include "train/estimate/max_batch.h"
 
 static double part(int64_t ns, int64_t of) {
@@ -31,12 +30,7 @@ static int peak_with(const struct run_config *config, int batch, double *peak) {
     return code;
 }
 
-static int by_estimate(void *context, const struct run_config *config, struct run_record *record) {
-    (void)context;
-    return estimate_run(config, record);
-}
-
-/* The largest global batch that fits the GPU's memory, as --find-max-batch says it. The search
+/* The largest global batch that fits the GPU's memory. The search
  * begins where the memory at about this batch and at twice as much points to. 0: not even the
  * smallest; -1: not known. */
 static int largest_batch(const struct run_config *config, int devices, double gib) {
@@ -51,7 +45,7 @@ static int largest_batch(const struct run_config *config, int devices, double gi
     int guess = fits < unit ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits / unit * unit;
     c.device_memory_count = 1;
     c.device_memory[0] = (uint64_t)(gib * 0x1p30);
-    if (max_batch_find(&c, guess, by_estimate, NULL, &found)) return -1;
+    if (max_batch_find(&c, guess, &found)) return -1;
     return found.next ? found.batch : guess; /* the data set has no more samples */
 }
 

@@ -111,7 +111,6 @@ static int holds(const struct asked *asked, unsigned condition) {
     case BY_SGD: return c->update.optimizer == OPTIMIZER_SGD;
     case BESIDE_PARAMS: return c->model.options.params > 0;
     case BESIDE_CHECKPOINT: return *c->files.checkpoint != 0;
-    case WITHOUT_SEARCH: return !c->find_max_batch;
     case WITHOUT_INIT_FROM: return !*c->model.init_from;
     case WITHOUT_RESUME: return !*c->files.resume;
     case WITHOUT_SPANS: return !run_keeps_spans(c);
@@ -169,8 +168,6 @@ static const struct {
      "--params N"},
     {BESIDE_CHECKPOINT, "without --checkpoint", NULL, "it says when that is written",
      "--checkpoint FILE"},
-    {WITHOUT_SEARCH, "beside --find-max-batch", NULL, "that tries batches, and shows no runs",
-     NULL},
     {WITHOUT_INIT_FROM, "beside --init-from", NULL, "the weights come from its file", NULL},
     {WITHOUT_RESUME, "beside --resume", NULL, "the weights come from its file", NULL},
     {WITHOUT_SPANS, "beside ", spans_option, "times are taken without graphs anyway", NULL},

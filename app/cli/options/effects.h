@@ -46,13 +46,12 @@ enum condition {
     BESIDE_PARAMS = 1 << 10,
     BESIDE_CHECKPOINT = 1 << 11,
     /* and what must not be given beside it */
-    WITHOUT_SEARCH = 1 << 12,
-    WITHOUT_INIT_FROM = 1 << 13,
-    WITHOUT_RESUME = 1 << 14,
-    WITHOUT_SPANS = 1 << 15, /* what takes times by phase: steps are no graphs then */
-    BESIDE_GPU = 1 << 16,
-    WITH_NORMS = 1 << 17,
-    ADDS_AS_DDP = 1 << 18 /* or it is DDP */
+    WITHOUT_INIT_FROM = 1 << 12,
+    WITHOUT_RESUME = 1 << 13,
+    WITHOUT_SPANS = 1 << 14, /* what takes times by phase: steps are no graphs then */
+    BESIDE_GPU = 1 << 15,
+    WITH_NORMS = 1 << 16,
+    ADDS_AS_DDP = 1 << 17 /* or it is DDP */
 };
 
 /* What the command is about to do. */

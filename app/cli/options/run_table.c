@@ -155,16 +155,11 @@ const struct option run_options[] = {
      "samples per device, as PyTorch's DDP programs count: the global batch is B times the number "
      "of devices",
      read_int, AT(batch_per_device), 1, LARGEST_BATCH,
-     BY_ALL, IN_ANY_MODE, WITHOUT_SEARCH},
+     EVERYWHERE},
     {"--batch-size", "B", "samples of the GLOBAL batch, split over the devices, also in ddp "
      "(default 256)",
      read_int, AT(batch_size), 1, LARGEST_BATCH,
-     OFTEN | BY_ALL, IN_ANY_MODE, WITHOUT_SEARCH},
-    {"--find-max-batch", NULL,
-     "profile, estimate: find the largest global batch that fits --device-memory, for each way to "
-     "train; profile confirms it by running that batch and the next larger one",
-     read_on, AT(find_max_batch), NO_LIMITS,
-     OFTEN | BY_PROFILE | BY_ESTIMATE, IN_ANY_MODE, 0},
+     OFTEN | EVERYWHERE},
     {"--no-sync-steps", "K",
      "accumulate the gradients of K batches before each update, like PyTorch's no_sync: ddp runs "
      "allreduce once per K batches (default 1)",
@@ -234,7 +229,7 @@ const struct option run_options[] = {
      "show the times predicted for this GPU instead of measured ones; `duet devices --gpus` lists "
      "the names. estimate: also several, as v100,a100-40",
      read_text, AT(clock.gpu), NO_LIMITS,
-     OFTEN | BY_ALL, IN_ANY_MODE, WITHOUT_SEARCH},
+     OFTEN | EVERYWHERE},
     {"--machine", "NAME|FILE",
      "with --gpu: the machine that the GPUs are in (default pc-pcie4), or your own file",
      read_text, AT(clock.machine), NO_LIMITS,
@@ -307,7 +302,7 @@ const struct option run_options[] = {
      "pytorch: also show the memory that PyTorch's DataParallel and DDP would hold on each device "
      "(default duet)",
      read_choice, AT(as_pytorch), NO_LIMITS,
-     BY_PROFILE | BY_ESTIMATE, IN_ANY_MODE, WITHOUT_SEARCH},
+     BY_PROFILE | BY_ESTIMATE, IN_ANY_MODE, 0},
     {"--details", NULL, "profile, estimate: show every way to train, every row, and the "
      "differences",
      read_on, AT(details), NO_LIMITS,

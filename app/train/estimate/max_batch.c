@@ -1,30 +1,19 @@
 /* The search: see max_batch.h. It works in multiples of the unit. */
 #include "train/estimate/max_batch.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "train/estimate/estimate.h"
 #include "train/shared_data.h"
 
 enum { LARGEST = 1 << 24 }; /* samples: the limit of --batch-size */
 
 struct search {
     const struct run_config *config;
-    max_batch_run *run;
-    void *context;
     struct max_batch *out;
     int good, bad; /* the largest known to fit, the smallest known not to */
 };
-
-/* Where it does not fit, the peak of the last run that did stays. */
-static void note(struct max_batch *out, const struct run_record *record) {
-    out->peak = 0;
-    for (int d = 0; d < record->devices; d++) {
-        if (record->device[d].memory.total_peak <= out->peak) continue;
-        out->peak = record->device[d].memory.total_peak;
-        out->device = d;
-    }
-}
 
 static int try_one(struct search *s, int n) {
     struct run_config c = *s->config;
@@ -34,15 +23,9 @@ static int try_one(struct search *s, int n) {
     c.batch_per_device = 0;
     if (!c.steps || c.steps > MAX_BATCH_STEPS) c.steps = MAX_BATCH_STEPS;
     c.data.workers = 0; /* so that no second batch comes too late to be held */
-    int code = s->run(s->context, &c, record);
-    s->out->tries++;
-    if (!code) {
-        note(s->out, record);
-        s->good = n;
-    } else if (code == ERR_MEMORY) {
-        snprintf(s->out->why, sizeof s->out->why, "%s", error_message());
-        s->bad = n;
-    }
+    int code = estimate_run(&c, record);
+    if (!code) s->good = n;
+    if (code == ERR_MEMORY) s->bad = n;
     record_delete(record);
     return code == ERR_MEMORY ? OK : code;
 }
@@ -59,9 +42,8 @@ static int search(struct search *s, int above, int guess) {
     return OK;
 }
 
-int max_batch_find(const struct run_config *config, int guess, max_batch_run *run, void *context,
-                   struct max_batch *out) {
-    struct search s = {.config = config, .run = run, .context = context, .out = out};
+int max_batch_find(const struct run_config *config, int guess, struct max_batch *out) {
+    struct search s = {.config = config, .out = out};
     struct dataset set;
     int v = run_virtual_devices(config), most;
     memset(out, 0, sizeof *out);

@@ -1,10 +1,8 @@
-/* The largest global batch that fits the memory of the devices: a search over runs of a few steps.
- * What a run is, is the caller's: an estimate, or a job on devices. */
+/* The largest global batch that fits the memory of the devices: a search over estimates of a few
+ * steps. */
 #ifndef TRAIN_ESTIMATE_MAX_BATCH_H
 #define TRAIN_ESTIMATE_MAX_BATCH_H
 
-#include "base/error.h"
-#include "trace/record.h"
 #include "train/run.h"
 
 /* Steps after which a run holds no more than before: a second batch lies on the device from the
@@ -12,27 +10,18 @@
  * rebuilt. A search takes so many, or --steps where those are fewer. */
 enum { MAX_BATCH_STEPS = 4 };
 
-/* Runs config. ERR_MEMORY: it does not fit; the text says why. Another code ends the search. */
-typedef int max_batch_run(void *context, const struct run_config *config,
-                          struct run_record *record);
-
 struct max_batch {
     int unit;    /* batches are multiples of it: every virtual device has as many samples */
     int batch;   /* the largest that fits, in samples; 0: not even one unit does */
     int next;    /* one unit more, which was tried and does not fit; 0: there are no more samples */
     int samples; /* of the data set: no batch is larger */
-    uint64_t peak;         /* bytes that the fullest device holds with it */
-    int device;            /* which one that is */
-    int tries;             /* runs that it took */
-    char why[ERROR_BYTES]; /* the error of `next` */
 };
 
-/* Searches for a way of config's mode; its batch size is of no account. guess: a batch to begin
- * with, where one is expected to be right (then it takes two runs); 0: none. Both `batch` and
- * `next` have been run when this returns OK. A larger batch is taken to hold more; a run with one
- * batch an epoch has no second batch on the way and holds less than that, which can make `batch`
- * not the only such place. */
-int max_batch_find(const struct run_config *config, int guess, max_batch_run *run, void *context,
-                   struct max_batch *out);
+/* Searches for a way of config's mode, which is dry; its batch size is of no account. guess: a
+ * batch to begin with, where one is expected to be right (then it takes two estimates); 0: none.
+ * Both `batch` and `next` have been tried when this returns OK. A larger batch is taken to hold
+ * more; a run with one batch an epoch has no second batch on the way and holds less than that,
+ * which can make `batch` not the only such place. */
+int max_batch_find(const struct run_config *config, int guess, struct max_batch *out);
 
 #endif

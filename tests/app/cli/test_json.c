@@ -139,7 +139,6 @@ Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_mak
         {"profile", TINY " --devices 2"},
         {"estimate", "--devices 2 --steps 2 --as pytorch"},
         {"estimate", "--gpu v100 --devices 1,2"},
-        {"estimate", "--model simple --dataset random --device-memory 3M --find-max-batch"},
         {"scale", TINY " --devices 1,2"},
         {"doctor", "--quick --device cpu --timeout 100"}};
     static struct page page;

@@ -136,7 +136,6 @@ static const struct {
     {BY_SGD, "--optimizer adam", "with optimizer adam|--optimizer sgd"},
     {BESIDE_PARAMS, "", "without --params|--params N"},
     {BESIDE_CHECKPOINT, "", "without --checkpoint|--checkpoint FILE"},
-    {WITHOUT_SEARCH, "--find-max-batch", "beside --find-max-batch|leave one out"},
     {WITHOUT_INIT_FROM, "--model resnet18 --init-from w", "beside --init-from"},
     {WITHOUT_RESUME, "--model resnet18 --resume c", "beside --resume"},
     {WITHOUT_SPANS, "--device cuda --trace t", "beside --trace"},
@@ -154,7 +153,7 @@ Test(cli_flags, refused_where_a_condition_fails, .timeout = 60) {
             unsigned condition = failing[i].condition;
             if (!(o->conditions & condition)) continue;
             known |= condition;
-            int trains = (o->commands & BY_TRAIN) && condition != WITHOUT_SEARCH;
+            int trains = (o->commands & BY_TRAIN) != 0;
             snprintf(line, sizeof line, "%s %s %s %s",
                      trains && o->modes ? o->modes == IN_DP ? "--mode dp" : "--mode ddp" : "",
                      failing[i].line, o->name, value_of(o, value));

@@ -36,7 +36,6 @@ Test(cli_widths, no_line_is_wider_than_80, .timeout = 120, .init = cli_folder_ma
         "estimate --gpu v100 --link nvlink3 --model resnet18",
         "estimate --details --devices 8 --params 25.6M --shape 3x224x224 --classes 1000 "
         "--activations 90M --device-memory 4G",
-        "estimate --find-max-batch --device-memory 64M",
         "scale --model lenet --devices 1,2 " TINY,
         "sampler --dataset-size 4 --world-size 2 --rank 0",
         "collective",
