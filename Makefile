@@ -6,8 +6,8 @@
 # make fuzz T=60  every parser on bytes that may be anything, for T seconds
 # make soak T=600 ranks and commands are killed at random moments, for T seconds
 # make gpu-check [PARTS="build doctor"] [OUT=DIR]     what needs a GPU, in a quarter of an hour
-# make sheet      the sheet of the lesson and its answers, in build/docs
-# make docs       pages of --report and the sheet of the lesson, in build/docs
+# make sheet      the worksheet of the lesson and its answers, in build/docs
+# make docs       pages of --report and the worksheet, in build/docs
 # make bench-report [PYTHON=python3] [ROUNDS=3]        speed beside PyTorch, on one page
 # make bench | examples | data | install PREFIX=... DESTDIR=... | clean
 #

@@ -4,8 +4,8 @@
 # Makes in BUILD_DIR/docs what is made from the program or from a page and is therefore not kept:
 #
 #     wide.html, resnet18.html        two pages of --report, whose times are those of this machine
-#     lesson.html, answers.html       the lesson and its answers, to print on A4; with `sheet` only
-#                                     these, in a second
+#     sheet.html, answers.html        the lesson's worksheet, two pages of A4, and its answers; with
+#                                     `sheet` only these, in a second
 #
 # Says what came out, and ends as a stage of .ci/run does.
 set -u
@@ -42,7 +42,7 @@ keep() { # PAGE
 inline_pictures() {
     local line picture
     while IFS= read -r line; do
-        if [[ $line =~ src=\"\.\./(pictures/[a-z_/]+\.svg)\" ]]; then
+        if [[ $line =~ src=\"\.\./(pictures/[a-z_/-]+\.svg)\" ]]; then
             picture=$(base64 -w0 "$root/docs/${BASH_REMATCH[1]}")
             line=${line/"../${BASH_REMATCH[1]}"/data:image/svg+xml;base64,$picture}
         fi
@@ -56,13 +56,14 @@ sheet() { # NAME
 <!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <style>
-@page { size: A4; margin: 18mm 16mm }
+@page { size: A4; margin: 14mm 16mm }
 body { font: 10.5pt/1.4 "Liberation Sans", Arial, sans-serif; max-width: 178mm; margin: 0 auto }
 h1 { font-size: 17pt } h2 { font-size: 12.5pt; margin-top: 6mm; break-after: avoid }
 pre { font: 8.2pt/1.25 "Liberation Mono", monospace; background: #f2f4f7; padding: 2mm;
       break-inside: avoid; white-space: pre-wrap }
 code { font-family: "Liberation Mono", monospace; font-size: .92em }
-img { width: 100% } p, li { break-inside: avoid } a { color: inherit; text-decoration: none }
+img { width: 49% } hr { border: 0; border-bottom: .3pt dotted #888; height: 10mm; margin: 0 }
+p { margin: 2.5mm 0 1mm } p, li { break-inside: avoid } a { color: inherit; text-decoration: none }
 </style><title>
 END
         sed -n '1s/^# //p' "$root/docs/lessons/$1.md"
@@ -80,10 +81,10 @@ if [[ $only != sheet ]]; then
         --batch-size 64 --devices 4 --steps 4 || failed=$((failed + 1))
 fi
 if command -v cmark-gfm >/dev/null; then
-    sheet lesson
+    sheet sheet
     sheet answers
 else
-    echo "make sheet: no sheet of the lesson: install cmark-gfm"
+    echo "make sheet: no worksheet: install cmark-gfm"
     [[ $only != sheet ]] || failed=1
 fi
 echo "$made passed, $failed failed"
