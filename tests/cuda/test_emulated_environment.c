@@ -49,8 +49,7 @@ Test(emulated_environment, one_hardware_queue, .timeout = 120) {
     kill_one(&job, 1, 3);
 }
 
-Test(emulated_environment, too_few_queues_are_not_taken, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_environment, too_few_queues_are_not_taken, 60) {
     set_gpus(1);
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
     const char *variable = "CUDA_DEVICE_MAX_CONNECTIONS", *asked[] = {"1", "7", "8", "16"},
@@ -70,8 +69,7 @@ Test(emulated_environment, too_few_queues_are_not_taken, .timeout = 60, .init = 
 
 /* ---- CUDA_LAUNCH_BLOCKING ---- */
 
-Test(emulated_environment, launches_that_wait, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_environment, launches_that_wait, 120) {
     struct cli c;
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
     for (int gpus = 1; gpus <= 2; gpus++) {
@@ -88,8 +86,7 @@ Test(emulated_environment, launches_that_wait, .timeout = 120, .init = cli_folde
 
 /* ---- compute mode ---- */
 
-Test(emulated_environment, one_process_at_a_time, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_environment, one_process_at_a_time, 120) {
     char machine[32];
     struct cli c;
     snprintf(machine, sizeof machine, "environment-%d", (int)getpid());
@@ -116,8 +113,7 @@ Test(emulated_environment, one_process_at_a_time, .timeout = 120, .init = cli_fo
 
 /* A process gets one instance, so ranks that are given the same list share its first. Where each
  * rank is given one of its own, they cannot reach each other's memory: host memory lies between. */
-Test(emulated_environment, instances_of_a_gpu, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_environment, instances_of_a_gpu, 120) {
     struct cli c;
     setenv("EMULATED_MIG", "2", 1);
     set_up(1);
@@ -149,8 +145,7 @@ Test(emulated_environment, instances_of_a_gpu, .timeout = 120, .init = cli_folde
 
 /* ---- a driver that does not start ---- */
 
-Test(emulated_environment, a_driver_that_does_not_start, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_environment, a_driver_that_does_not_start, 60) {
     set_up(1);
     setenv("EMULATED_CUDA_FAULT", "driver:fabric", 1);
     cli_fails(2, "cudaErrorSystemNotReady: |docs/cuda.md says under \"Environment\"|--device cpu",

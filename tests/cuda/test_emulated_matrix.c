@@ -76,8 +76,7 @@ static int is_chosen(int machine, int peers, int devices, int command) {
     return peers == (machine + devices) % PEERS && command == (machine / 2 + devices) % DEMO;
 }
 
-Test(emulated_matrix, every_machine_trains, .timeout = 7000, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_matrix, every_machine_trains, 7000) {
     setenv("DUET_NCCL", "/no/such/libnccl.so", 1);
     put_data(32, 8);
     for (int m = 0; m < MACHINES; m++)

@@ -42,8 +42,7 @@ static void goes_by_host(int ranks, const char *p2p, const char *options) {
     cli_free(&c);
 }
 
-Test(emulated_p2p, bytes_that_do_not_arrive, .timeout = 240, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_p2p, bytes_that_do_not_arrive, 240) {
     static const char *const ways[] = {"lost", "stores", "wrong"};
     struct cli c;
     for (int i = 0; i < 3; i++) {
@@ -58,8 +57,7 @@ Test(emulated_p2p, bytes_that_do_not_arrive, .timeout = 240, .init = cli_folder_
 }
 
 /* A library that believes the driver is told not to. */
-Test(emulated_p2p, nccl_does_without, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_p2p, nccl_does_without, 120) {
     char nccl[2 * PATH_MAX];
     struct cli c;
     set_up(2, "lost");
@@ -75,8 +73,7 @@ Test(emulated_p2p, nccl_does_without, .timeout = 120, .init = cli_folder_make,
 
 /* Nothing takes a hanging kernel from a GPU, so the job ends, in time and with the way out; also
  * where the driver waits for the kernel when the process ends. */
-Test(emulated_p2p, a_trial_that_hangs, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_p2p, a_trial_that_hangs, 120) {
     static const char *const modes[] = {"ddp", "dp"};
     set_up(2, "hang");
     setenv("EMULATED_CUDA_EXIT", "waits", 1);
@@ -97,7 +94,7 @@ Test(emulated_p2p, a_trial_that_hangs, .timeout = 120, .init = cli_folder_make,
 }
 
 /* Only GPUs that reach each other by what the driver says are tried. */
-Test(emulated_p2p, pairs, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(emulated_p2p, pairs, 120) {
     set_up(4, "lost");
     set_peers("pairs");
     goes_by_host(4, "pairs", "");
@@ -107,8 +104,7 @@ Test(emulated_p2p, pairs, .timeout = 120, .init = cli_folder_make, .fini = cli_f
 
 /* Each process sees one GPU, as under many schedulers, and cannot ask whether the other is within
  * reach. A program of duet.h then trains by host memory, with the same bits. */
-Test(emulated_p2p, a_gpu_of_its_own_for_each_process, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_p2p, a_gpu_of_its_own_for_each_process, 120) {
     struct cli c;
     FILE *script = fopen("one", "w");
     cr_assert_not_null(script);
@@ -130,8 +126,7 @@ Test(emulated_p2p, a_gpu_of_its_own_for_each_process, .timeout = 120, .init = cl
 }
 
 /* Programs of duet.h say it too: DDP by rank 0, DataParallel in its one process. */
-Test(emulated_p2p, programs_say_so, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_p2p, programs_say_so, 120) {
     static const char *const lines[] = {"run --nproc-per-node 2 %s/ddp_train mnist 1",
                                         "run --nproc-per-node 1 %s/dp_train 2 mnist 1"};
     static const char *const who[] = {"ranks 0 and 1", "cuda(0) and cuda(1)"};

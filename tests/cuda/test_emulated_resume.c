@@ -22,8 +22,7 @@ static void two_late_gpus(void) {
     put_data(37, 4);
 }
 
-Test(emulated_resume, in_parts, .timeout = 240, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_resume, in_parts, 240) {
     two_late_gpus();
     cli_well("train " RUN "--epochs 3 --save one --log-loss one.csv");
     cli_well("train --mode ddp " RUN "--epochs 3 --steps 3 --checkpoint ck --log-loss a.csv");
@@ -60,7 +59,7 @@ static void stops(const char *mode) {
     cr_expect(cli_same_file("one", "two"), "%s: other weights after --resume", mode);
 }
 
-Test(emulated_resume, sigint, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(emulated_resume, sigint, 240) {
     two_late_gpus();
     stops("ddp");
     if (!test_short()) stops("dp");

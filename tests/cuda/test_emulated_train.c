@@ -27,8 +27,7 @@ static void count_items(int steps, const char *const kinds[3], int count[3]) {
 
 /* Of 16 batches. Neither 5 nor 7 is a power of two, so both runs read the logs equally often. The
  * launch of a graph waits for the one before: there is a wait for each. */
-Test(emulated_train, a_step_is_one_graph_and_brings_no_copy, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(emulated_train, a_step_is_one_graph_and_brings_no_copy, 60) {
     static const char *const kinds[3] = {": copy\n", ": wait\n", "write_value"};
     int five[3], seven[3];
     put_data(64, 4);
@@ -42,8 +41,7 @@ Test(emulated_train, a_step_is_one_graph_and_brings_no_copy, .timeout = 60, .ini
 
 /* Recordings begin with step 2 or 3. Where they may not hold dependent launches, the steps before
  * them do; and where nothing may, nothing does. The losses are the same to the bit. */
-Test(emulated_train, dependent_launches_where_the_gpu_takes_them, .timeout = 60,
-     .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(emulated_train, dependent_launches_where_the_gpu_takes_them, 60) {
     static const char *const ways[][2] = {{"DUET_DEPENDENT_LAUNCH", "1"},
                                           {"EMULATED_CUDA_FAULT", "dependent:recorded"},
                                           {"EMULATED_CUDA_FAULT", "dependent:plain"},

@@ -133,9 +133,9 @@ static void run_row(const struct row *r) {
     }
 }
 
-#define ROW(name, ...)                                                                           \
-    Test(cuda_train, name, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) { \
-        run_row(&(struct row){__VA_ARGS__});                                                     \
+#define ROW(name, ...)                       \
+    CliTest(cuda_train, name, 300) {         \
+        run_row(&(struct row){__VA_ARGS__}); \
     }
 #define MLP "--data-dir d --model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 "
 #define SMALL "--data-dir d --model mlp --mlp-hidden 20 --batch-size 12 --epochs 3 "
@@ -186,8 +186,7 @@ ROW(batch_norm_by_device, 1, 1, TWO, NORM_RUN)
 
 /* auto takes a GPU where there is one. That devices share one is said once, by the process that
  * leads. */
-Test(cuda_train, auto_and_sharing, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train, auto_and_sharing, 120) {
     struct cli c;
     set_up(2, 1);
     cli_run(&c, "train --mode dp --devices 3 --device auto --data-dir d --model mlp --mlp-hidden 8 "
@@ -210,7 +209,7 @@ Test(cuda_train, auto_and_sharing, .timeout = 120, .init = cli_folder_make,
 
 /* compare on GPUs: the proof, and which devices they were; without graphs, which would hide the
  * phases. */
-Test(cuda_train, compare, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cuda_train, compare, 300) {
     static const char proof[] = " = single: identical to the bit after 14 steps";
     set_up(1, 1);
     struct cli c;
@@ -237,8 +236,7 @@ Test(cuda_train, compare, .timeout = 300, .init = cli_folder_make, .fini = cli_f
 }
 
 /* What NCCL cannot do is said before two modes have trained in vain. */
-Test(cuda_train, nccl_is_tried_first, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train, nccl_is_tried_first, 120) {
     static const char *const commands[] = {"compare", "profile"};
     set_up(1, 1);
     setenv("DUET_NCCL", "/nowhere/libnccl.so", 1);
@@ -259,7 +257,7 @@ Test(cuda_train, nccl_is_tried_first, .timeout = 120, .init = cli_folder_make,
 
 /* Graphs would hide the kernels: with a trace each is launched by itself, on the clock of its
  * device. */
-Test(cuda_train, trace, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cuda_train, trace, 300) {
     static const char *const modes[] = {"single", "dp", "ddp"}, *const titles[] = {"single", "DP",
                                                                                    "DDP"};
     set_up(2, 2);
@@ -278,7 +276,7 @@ Test(cuda_train, trace, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
     }
 }
 
-Test(cuda_train, profile, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cuda_train, profile, 300) {
     set_up(1, 1);
     struct cli c;
     cli_run(&c, "profile --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 "
@@ -298,8 +296,7 @@ Test(cuda_train, profile, .timeout = 300, .init = cli_folder_make, .fini = cli_f
 
 /* Where the program holds no code for a GPU the driver compiles the kernels, which takes a while:
  * one line says so, for each GPU and not for each device. On 10.3 code for 10.0 runs. */
-Test(cuda_train, says_that_the_kernels_are_compiled, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train, says_that_the_kernels_are_compiled, 60) {
     const char *line = "has compute capability 11.0: this program holds code for 8.0, 9.0";
     struct cli c;
     set_up(1, 1);

@@ -38,8 +38,7 @@ static void fails(const char *fault, int status, const char *words, const char *
 
 /* A kernel faults in the first steps, which are launched one by one, or in a replayed graph: the
  * step is named. */
-Test(cuda_train_fail, kernel_faults, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train_fail, kernel_faults, 120) {
     set_up();
     fails("launch:20", 1, "cudaErrorIllegalAddress|of step |CUDA_LAUNCH_BLOCKING=1 names",
           "--mode single");
@@ -50,8 +49,7 @@ Test(cuda_train_fail, kernel_faults, .timeout = 120, .init = cli_folder_make,
 
 /* A kernel that never ends, on a GPU that all devices share: nothing may wait for it without a
  * deadline. */
-Test(cuda_train_fail, kernel_hangs, .timeout = 240, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train_fail, kernel_hangs, 240) {
     set_up();
     fails("hang:20", 1, "cuda(0)|not done after", "--mode single");
     fails("hang:110", 1, "cuda(0)|not done after", "--mode single");
@@ -59,8 +57,7 @@ Test(cuda_train_fail, kernel_hangs, .timeout = 240, .init = cli_folder_make,
     fails("hang:40@0", 1, "rank ", "--mode ddp --devices 2");
 }
 
-Test(cuda_train_fail, no_memory, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train_fail, no_memory, 120) {
     set_up();
     fails("malloc:1", 1, "out of memory on device 0|GPU 0", "--mode single");
     fails("malloc:2", 1, "out of memory on device 1|GPU 0", "--mode dp --devices 2");
@@ -71,15 +68,13 @@ Test(cuda_train_fail, no_memory, .timeout = 120, .init = cli_folder_make,
           "--mode ddp --devices 2 --device-memory 66M --mlp-hidden 4000 --data-on host");
 }
 
-Test(cuda_train_fail, ipc_refused, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train_fail, ipc_refused, 120) {
     set_up();
     fails("ipc:1@1", 1, "rank 1|import of memory of device 0|container", "--mode ddp --devices 2");
     fails("export:1@0", 1, "rank 0|export of memory by CUDA IPC", "--mode ddp --devices 2");
 }
 
-Test(cuda_train_fail, no_driver, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train_fail, no_driver, 120) {
     set_up();
     fails("driver:none", 2, "no NVIDIA driver|--device cpu", "--mode dp --devices 2");
     fails("driver:old", 2, "driver is for CUDA|--device cpu", "--mode ddp --devices 2");
@@ -120,15 +115,13 @@ static void hit(int signal, const char *algorithm, int rank) {
     cli_free(&c);
 }
 
-Test(cuda_train_fail, rank_killed, .timeout = 240, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train_fail, rank_killed, 240) {
     set_up();
     hit(SIGKILL, "auto", 1);
     hit(SIGKILL, "ring", 0);
 }
 
-Test(cuda_train_fail, rank_stopped, .timeout = 240, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cuda_train_fail, rank_stopped, 240) {
     set_up();
     hit(SIGSTOP, "auto", 0);
     hit(SIGSTOP, "tree", 1);

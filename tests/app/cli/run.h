@@ -8,8 +8,8 @@
  * Each call demands that the command ends in time and leaves no process behind: the test adopts
  * orphans, so waitpid knows all of them. cli_start and cli_wait are the two halves of cli_run.
  * Devices are emulated also on a machine with a GPU, unless the words name others, and no data set
- * is looked for in the network. A test that uses this has .init = cli_folder_make and .fini =
- * cli_folder_remove. It runs in that folder, where golden/ is a link to tests/golden. */
+ * is looked for in the network. A test that uses this is a CliTest(suite, name, seconds). It runs
+ * in that folder, where golden/ is a link to tests/golden. */
 #ifndef TESTS_CLI_RUN_H
 #define TESTS_CLI_RUN_H
 
@@ -27,6 +27,9 @@
 
 #include "base/clock.h"
 #include "tests/harness/harness.h"
+
+#define CliTest(suite, name, seconds) \
+    Test(suite, name, .timeout = (seconds), .init = cli_folder_make, .fini = cli_folder_remove)
 
 /* A command that takes longer hangs, also under a sanitizer on a busy machine. */
 static const double CLI_SECONDS = 300;

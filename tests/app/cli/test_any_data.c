@@ -45,8 +45,7 @@ static void expect_shape(const char *file, int rows, int cols, int classes, int 
     json_free(j);
 }
 
-Test(cli_any_data, files_of_any_size_and_classes, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_any_data, files_of_any_size_and_classes, 300) {
     put_shape(31, 20, 33, 36);
     same_in_all_modes("--data-dir d --batch-size 14 --epochs 1 --lr 0.1");
     /* 20 x 33 -> 18 x 31 -> 9 x 15 -> 5 x 11 -> 2 x 5 */
@@ -65,8 +64,7 @@ Test(cli_any_data, files_of_any_size_and_classes, .timeout = 300, .init = cli_fo
 
 /* A model in a file may fit pictures of one size alone, which the head of their file says before
  * they are read; so flags that belong to some models are judged by it, too. */
-Test(cli_any_data, a_model_that_fits_these_files_alone, .timeout = 100, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_any_data, a_model_that_fits_these_files_alone, 100) {
     put_norm_model("m");
     put_shape(32, 9, 8, 9);
     cli_well("compare --data-dir d --model m --batch-size 16 --epochs 1 --quiet --sync-bn");
@@ -101,8 +99,7 @@ static void put_tensors(int last, int wide) {
     fclose(f);
 }
 
-Test(cli_any_data, a_file_of_tensors, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_any_data, a_file_of_tensors, 300) {
     put_tensors(2, 0);
     same_in_all_modes("--dataset own.safetensors --batch-size 14 --epochs 1 --model mlp "
                       "--mlp-hidden 20");
@@ -124,8 +121,7 @@ Test(cli_any_data, a_file_of_tensors, .timeout = 300, .init = cli_folder_make,
 }
 
 /* Labels of -100 count nothing, as in PyTorch, in every mode. */
-Test(cli_any_data, labels_that_are_ignored, .timeout = 100, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_any_data, labels_that_are_ignored, 100) {
 #define IGNORING "--dataset own.safetensors --batch-size 14 --epochs 1 --model mlp --mlp-hidden 20"
     put_tensors(2, 0);
     cli_well("train " IGNORING " --log-loss counted.csv --quiet");

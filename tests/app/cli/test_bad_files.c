@@ -24,7 +24,7 @@ static void good_again(void) {
     cli_well("train --mode ddp --data-dir d --batch-size 8 --steps 2 --quiet");
 }
 
-Test(cli_bad_files, pictures, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_bad_files, pictures, 300) {
     good_again();
     put_images("d/train-images-idx3-ubyte", 2051, TRAIN, TRAIN - 1);
     all_modes_fail("truncated|train-images-idx3-ubyte");
@@ -44,8 +44,7 @@ Test(cli_bad_files, pictures, .timeout = 300, .init = cli_folder_make, .fini = c
 
 /* Test pictures that are larger or smaller than those for training, or have as many pixels in
  * another shape. Read in their shape they would be read across rows or beyond their end. */
-Test(cli_bad_files, pictures_of_two_sizes, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_bad_files, pictures_of_two_sizes, 120) {
     static const int sizes[][2] = {{32, 32}, {14, 56}, {28, 27}};
     for (int i = 0; i < 3; i++) {
         char words[64];
@@ -58,7 +57,7 @@ Test(cli_bad_files, pictures_of_two_sizes, .timeout = 120, .init = cli_folder_ma
     cli_fails(2, "model lenet|1x13x28|at least 14 x 14", "train --data-dir d --batch-size 8");
 }
 
-Test(cli_bad_files, labels, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_bad_files, labels, 300) {
     good_again();
     put_labels("d/t10k-labels-idx1-ubyte", 2049, TEST, TEST,
                255); /* the training set has 10 classes, and so has the model */
@@ -72,7 +71,7 @@ Test(cli_bad_files, labels, .timeout = 300, .init = cli_folder_make, .fini = cli
     all_modes_fail("truncated|train-labels-idx1-ubyte");
 }
 
-Test(cli_bad_files, gzip, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_bad_files, gzip, 300) {
     put_data(TRAIN, TEST);
     if (system(
             "gzip d/train-images-idx3-ubyte && mv d/train-images-idx3-ubyte.gz whole && cp whole "
@@ -92,7 +91,7 @@ Test(cli_bad_files, gzip, .timeout = 300, .init = cli_folder_make, .fini = cli_f
     all_modes_fail("train-images-idx3-ubyte.gz|gzip");
 }
 
-Test(cli_bad_files, folders, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_bad_files, folders, 120) {
     static const char all_ways[] =
         "apt install dataset-fashion-mnist|make data|--data-dir|--dataset synthetic";
     cr_assert_eq(mkdir("d", 0777), 0);
@@ -107,8 +106,7 @@ Test(cli_bad_files, folders, .timeout = 120, .init = cli_folder_make, .fini = cl
 
 /* It is no error if the last batch has fewer samples than there are devices, or the data set fewer
  * than a batch. */
-Test(cli_bad_files, little_data_is_fine, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_bad_files, little_data_is_fine, 120) {
     put_data(TRAIN, TEST);
     for (int m = 0; m < 3; m++) {
         cli_well("train --mode %s %s --data-dir d --batch-size 23 --epochs 1 --quiet", MODES[m],
@@ -157,7 +155,7 @@ static void put_mlp(const char *first, const char *shape, const char *place) {
     put_weights(header, strlen(header), 3220);
 }
 
-Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_bad_files, weights, 300) {
     static const char good[] = "[1,784]", place[] = "[3136,3140]";
     put_mlp("fc1.weight", good, place);
     cli_well(

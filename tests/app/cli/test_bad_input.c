@@ -20,7 +20,7 @@ static void all_fail(const struct bad *table, size_t rows) {
 
 /* ---- words ---- */
 
-Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_bad_input, words, 300) {
     static const struct bad table[] = {
         {2, "unknown command|trian|did you mean train?", "trian"},
         {2, "unknown command|bench|--help", "bench"},
@@ -73,7 +73,7 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
     ALL_FAIL(table);
 }
 
-Test(cli_bad_input, numbers, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_bad_input, numbers, 300) {
     static const struct bad table[] = {
         {2, "--devices|'0'|1 to 64", "train --mode dp --devices 0"},
         {2, "--devices|'-1'|1 to 64", "train --mode ddp --devices -1"},
@@ -123,7 +123,7 @@ Test(cli_bad_input, numbers, .timeout = 300, .init = cli_folder_make, .fini = cl
 }
 
 /* A path of 512 bytes or more does not fit into the configuration. It must not be cut. */
-Test(cli_bad_input, long_path, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_bad_input, long_path, 60) {
     char path[601];
     memset(path, 'p', 600);
     path[600] = 0;
@@ -131,8 +131,7 @@ Test(cli_bad_input, long_path, .timeout = 60, .init = cli_folder_make, .fini = c
 }
 
 /* compare and profile refuse flags for files that they do not write. */
-Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_bad_input, outputs_of_train_alone, 60) {
     static const struct bad table[] = {
         {2, "--save|compare|duet train", "compare --dataset synthetic --steps 1 --save w"},
         {2, "--log-loss|compare|duet train", "compare --dataset synthetic --steps 1 --log-loss l"},
@@ -146,8 +145,7 @@ Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_ma
 }
 
 /* Two results must not go to the same file, however it is named and whether it exists or not. */
-Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_bad_input, one_file_for_two_outputs, 60) {
     cr_assert(!mkdir("sub", 0777) && !symlink(".", "here") && !symlink("old", "link"));
     cr_assert_eq(system("echo before >old; ln old hard"), 0);
     static const struct bad table[] = {
@@ -178,7 +176,7 @@ Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_
     cli_well("train --data-dir d --steps 1 --quiet --log-loss /dev/null --json /dev/null");
 }
 
-Test(cli_bad_input, sampler, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_bad_input, sampler, 60) {
     static const struct bad table[] = {
         {2, "--dataset-size|--world-size|--rank", "sampler"},
         {2, "--rank", "sampler --dataset-size 10 --world-size 2"},
@@ -208,8 +206,7 @@ Test(cli_bad_input, sampler, .timeout = 60, .init = cli_folder_make, .fini = cli
 
 /* ---- a device memory too small ---- */
 
-Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_bad_input, device_memory_too_small, 120) {
     put_data(300, 20);
     static const struct bad table[] = {
         {1, "out of memory on device 0|activations|8 MiB|--device-memory",
@@ -232,8 +229,7 @@ Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_
 
 /* ---- outputs that cannot be written ---- */
 
-Test(cli_bad_input, unwritable_output, .timeout = 240, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_bad_input, unwritable_output, 240) {
     put_data(300, 20);
     static const char *const modes[] = {"single", "dp", "ddp"}, *const flags[] = {"--save",
                                                                                   "--log-loss",

@@ -23,8 +23,7 @@ static void same_as_single(const char *mode, const char *run, const char *option
     cr_expect(cli_same_file("one", "two"), "%s %s: weights or buffers differ", mode, options);
 }
 
-Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_batch_norm, every_mode_ends_with_the_same_file, 300) {
     put_norm_model("small");
     cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss one.csv --save one");
     same_as_single("ddp --devices 2", SMALL_RUN, "");
@@ -34,8 +33,7 @@ Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init =
     same_as_single("ddp --devices 2", SMALL_RUN, "--no-broadcast-buffers");
 }
 
-Test(cli_batch_norm, resnet_ends_with_the_same_file, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_batch_norm, resnet_ends_with_the_same_file, 300) {
     if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
     cli_well("train --mode single " RUN " --epochs 1 --log-loss one.csv --save one");
     same_as_single("ddp --devices 2", RUN, "");
@@ -44,8 +42,7 @@ Test(cli_batch_norm, resnet_ends_with_the_same_file, .timeout = 300, .init = cli
 
 /* Not padded, the last batch of an epoch has 19 - 16 = 3 samples: the fourth rank has none and
  * shadows the others, buffers included. The last update of an epoch has one batch of the two. */
-Test(cli_batch_norm, uneven_inputs_and_accumulated_gradients, .timeout = 300,
-     .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_batch_norm, uneven_inputs_and_accumulated_gradients, 300) {
     put_norm_model("small");
     static const char *const modes[] = {"single", "ddp --devices 4", "dp --devices 4"};
     static const char *const ways[] = {"--join", "--no-sync-steps 2"};
@@ -62,8 +59,7 @@ Test(cli_batch_norm, uneven_inputs_and_accumulated_gradients, .timeout = 300,
         }
 }
 
-Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout = 300,
-     .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, 300) {
     put_norm_model("small");
     cli_well("train --mode single --sync-bn " SMALL_RUN
              " --epochs 1 --log-loss one.csv --save one");
@@ -75,8 +71,7 @@ Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout =
 
 /* Cut by its own devices each mode normalises other shares; synchronised it does not, but sums are
  * added in another order, and the biases in front of a norm have gradients of rounding alone. */
-Test(cli_batch_norm, without_virtual_devices, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_batch_norm, without_virtual_devices, 300) {
     put_norm_model("small");
     static const char line[] = "compare --devices 2 " SMALL_DATA
                                " --batch-size 8 --lr 0.05 --quiet --steps 1 --virtual-devices off";
@@ -88,8 +83,7 @@ Test(cli_batch_norm, without_virtual_devices, .timeout = 300, .init = cli_folder
     cli_free(&c);
 }
 
-Test(cli_batch_norm, the_proof_looks_at_buffers, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_batch_norm, the_proof_looks_at_buffers, 300) {
     put_norm_model("small");
     static const char *const options[] = {"", "--sync-bn"};
     struct cli c;
@@ -105,8 +99,7 @@ Test(cli_batch_norm, the_proof_looks_at_buffers, .timeout = 300, .init = cli_fol
 
 /* PyTorch's names, an I64 without dimensions, every tensor aligned; and evaluation by a file's
  * statistics is that of the run that wrote it. */
-Test(cli_batch_norm, a_file_holds_the_buffers, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_batch_norm, a_file_holds_the_buffers, 120) {
     if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
     struct safetensors s;
     int64_t batches;
@@ -135,8 +128,7 @@ Test(cli_batch_norm, a_file_holds_the_buffers, .timeout = 120, .init = cli_folde
 }
 
 /* Without running statistics too, as in PyTorch: the losses of two ranks are one process's. */
-Test(cli_batch_norm, synchronised_without_running_statistics, .timeout = 60,
-     .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_batch_norm, synchronised_without_running_statistics, 60) {
     put_net("small", "duet 1\n"
                      "input %x: f32[N, 6]\n"
                      "parameter fc.weight: f32[8, 6]\n"
@@ -159,8 +151,7 @@ Test(cli_batch_norm, synchronised_without_running_statistics, .timeout = 60,
               "train --mode ddp --no-broadcast-buffers %s", run);
 }
 
-Test(cli_batch_norm, what_is_refused, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_batch_norm, what_is_refused, 120) {
     static const struct {
         int status;
         const char *says, *command;

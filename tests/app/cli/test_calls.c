@@ -53,8 +53,7 @@ static void put_ranks(void) {
     end_rank(f);
 }
 
-Test(cli_calls, waits_of_each_rank, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_calls, waits_of_each_rank, 60) {
     struct cli c;
     put_ranks();
     cli_run(&c, "report c");
@@ -74,8 +73,7 @@ Test(cli_calls, waits_of_each_rank, .timeout = 60, .init = cli_folder_make,
 /* Rank 1 holds up rank 0 by 20 ms in 13 of 15 steps, rank 0 by 2 s in the first and by 1 ms in one
  * more; by 9 s in a call at the start, and by 1 s in three more; and by 10 us in the second bucket
  * of each step, so that it comes last in most of the calls. */
-Test(cli_calls, steps_tell_whom_to_blame, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_calls, steps_tell_whom_to_blame, 60) {
     struct cli c;
     for (int rank = 0; rank < 2; rank++) {
         FILE *f = begin_rank("c", "g", rank, 2);
@@ -109,8 +107,7 @@ Test(cli_calls, steps_tell_whom_to_blame, .timeout = 60, .init = cli_folder_make
 
 /* A name that a shell would take for a pattern, other files beside it, a group that made no call,
  * and a thousand calls. */
-Test(cli_calls, odd_names_and_counts, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_calls, odd_names_and_counts, 60) {
     struct cli c;
     FILE *f = begin_rank("[c]", "g", 0, 1);
     for (int i = 1; i <= 1234; i++)
@@ -138,8 +135,7 @@ static void run_traced(int ranks, const char *example) {
     cli_free(&c);
 }
 
-Test(cli_calls, ranks_leave_their_files, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_calls, ranks_leave_their_files, 60) {
     struct cli c;
     run_traced(4, "scatter");
     cli_run(&c, "report calls");
@@ -159,8 +155,7 @@ Test(cli_calls, ranks_leave_their_files, .timeout = 60, .init = cli_folder_make,
 }
 
 /* The buckets of a program's DDP: in each step all ranks begin the allreduce of each once. */
-Test(cli_calls, buckets_are_a_group_of_their_own, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_calls, buckets_are_a_group_of_their_own, 60) {
     struct cli c;
     run_traced(3, "mlp/ddp");
     cli_run(&c, "report calls");
@@ -177,8 +172,7 @@ Test(cli_calls, buckets_are_a_group_of_their_own, .timeout = 60, .init = cli_fol
     "{\"ph\": \"X\", \"name\": \"" name "\", \"ts\": " ts ", \"dur\": " dur \
     ", \"args\": {\"number\": 1, \"bytes\": 0}}]}"
 
-Test(cli_calls, wrong_files_are_refused, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_calls, wrong_files_are_refused, 60) {
     static const char *const wrong[][2] = {
         {"{\"schema\": 1}", "it holds no calls"},
         {OF("g", "3", "3") "]}", "its rank is none"},

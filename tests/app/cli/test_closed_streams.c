@@ -94,8 +94,7 @@ static void run_all_closed(const char *line) {
 
 #define SMALL " --device cpu --data-dir d --batch-size 30 --model mlp --steps 4"
 
-Test(cli_closed_streams, train, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_closed_streams, train, 300) {
     static const char *const files[] = {"w", "l", NULL};
     static const char *const modes[] = {"single", "dp", "ddp"};
     put_data(100, 20);
@@ -107,24 +106,21 @@ Test(cli_closed_streams, train, .timeout = 300, .init = cli_folder_make,
     }
 }
 
-Test(cli_closed_streams, compare_profile_and_demo, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_closed_streams, compare_profile_and_demo, 300) {
     put_data(100, 20);
     run_subsets("compare" SMALL " --json j", NULL, "j", 0);
     run_subsets("profile" SMALL " --json j --trace t", NULL, "t", 0);
     run_all_closed("demo" SMALL " --json j"); /* it compares and profiles */
 }
 
-Test(cli_closed_streams, doctor, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_closed_streams, doctor, 300) {
     if (test_short()) cr_skip_test("short form: a run of doctor takes ten seconds");
     run_all_closed("doctor --device cpu --quick --timeout 100 --json j");
 }
 
 /* These only print. What they print where descriptor 1 is open is always the same, but for
  * `devices`, which looks at the memory that is free. */
-Test(cli_closed_streams, commands_that_print, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_closed_streams, commands_that_print, 120) {
     static const char *const lines[] = {"devices",
                                         "sampler --dataset-size 100 --world-size 2 --rank 1",
                                         "--help", "train --help", "--version"};
@@ -142,8 +138,7 @@ Test(cli_closed_streams, commands_that_print, .timeout = 120, .init = cli_folder
 
 /* An error has no reader where descriptor 2 is closed. The status says it all the same, and the
  * text is in no file. */
-Test(cli_closed_streams, errors, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_closed_streams, errors, 120) {
     put_data(100, 20);
     for (int closed = 0; closed < SUBSETS; closed++) {
         if (!is_tried(closed, 1) && closed != 1 << 2) continue;

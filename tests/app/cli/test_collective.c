@@ -27,8 +27,7 @@ static void has_not(const char *words, const char *text) {
     cli_free(&c);
 }
 
-Test(cli_collective, the_ring_by_eye, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_collective, the_ring_by_eye, 60) {
     has("--algorithm ring --ranks 4 --count 256",
         "allreduce by ring, 4 ranks: 256 floats (1 KiB) in each, in 4 chunks: 6 hops\n");
     has("--ranks 4 --bytes 1K --full",
@@ -53,8 +52,7 @@ Test(cli_collective, the_ring_by_eye, .timeout = 60, .init = cli_folder_make,
         "  1                  592          592  equal     2(n-1)/n S = 533.3, uneven\n");
 }
 
-Test(cli_collective, other_collectives_by_eye, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_collective, other_collectives_by_eye, 60) {
     has("--algorithm naive --ranks 3 --count 64 --full",
         "hop 1 of 2\n"
         "  rank 1 --chunk 0--> rank 0 =           rank 2 --chunk 0--> rank 0 =\n"
@@ -76,8 +74,7 @@ Test(cli_collective, other_collectives_by_eye, .timeout = 60, .init = cli_folder
 }
 
 /* Every collective over 2, 8 and 64 ranks fits on a screen; what is left out is said. */
-Test(cli_collective, long_ones_are_folded, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_collective, long_ones_are_folded, 60) {
     char word[COLLECTIVE_WORD];
     for (int i = 0; collective_word(i, word); i++) {
         for (int n = 2; n <= 64; n += n < 8 ? 6 : 56) {
@@ -105,7 +102,7 @@ Test(cli_collective, long_ones_are_folded, .timeout = 60, .init = cli_folder_mak
 
 /* The picture names what it shows and has an arrow for each move. A PNG stands beside it where
  * rsvg-convert is installed, and else a line says that it does not. */
-Test(cli_collective, picture, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_collective, picture, 60) {
     struct cli c;
     cli_run(&c, "collective --ranks 3 --count 48 --pictures slides");
     cr_expect_eq(c.status, 0);
@@ -125,7 +122,7 @@ Test(cli_collective, picture, .timeout = 60, .init = cli_folder_make, .fini = cl
     cli_fails(1, "none/x", "collective --pictures none/x");
 }
 
-Test(cli_collective, bad_input, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_collective, bad_input, 60) {
     cli_fails(2, "did you mean naive?", "collective --algorithm nave");
     cli_fails(2, "--algorithm", "collective --algorithm nccl");
     cli_fails(2, "1 to 64", "collective --ranks 65");

@@ -116,7 +116,7 @@ static void check_json(const char *path, int devices) {
     json_free(root);
 }
 
-Test(cli_compare, identical, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_compare, identical, 300) {
     const char *data = few_pictures(PICTURES);
     for (int devices = test_short() ? 3 : 2; devices <= (test_short() ? 3 : 4); devices++) {
         struct cli c;
@@ -144,8 +144,7 @@ Test(cli_compare, identical, .timeout = 300, .init = cli_folder_make, .fini = cl
 }
 
 /* Ring and tree, which add in orders of their own: single and DP add so, too, and say so. */
-Test(cli_compare, orders_of_allreduces, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_compare, orders_of_allreduces, 300) {
     static const char *const table[][2] = {
         {"--devices 4 --allreduce ring", "ring over 4 devices"},
         {"--devices 5 --allreduce tree --model convnet --no-sync-steps 2", "tree over 5 devices"},
@@ -174,8 +173,7 @@ Test(cli_compare, orders_of_allreduces, .timeout = 300, .init = cli_folder_make,
 
 /* Where equal bits are not promised the output says how far apart gradients are in lock step, the
  * bound, and why. The comparison succeeds. */
-Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_compare, within_the_bound, 300) {
     if (test_short())
         cr_skip_test("slow kernels; train/test_compare checks in lock step with a small model");
     static const struct {
@@ -216,7 +214,7 @@ Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
 }
 
 /* Modes that diverge alike are identical, but that is no success: status 3, and since when. */
-Test(cli_compare, not_finite, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_compare, not_finite, 120) {
     struct cli c;
     put_data(60, 20);
     cli_run(&c, "compare --data-dir d --batch-size 20 --epochs 4 --lr 1e30 --json j");
@@ -255,7 +253,7 @@ static void check_lesson(const char *out) {
 }
 
 /* The demo ends with the line of the chapter for each mode, and says that it trains for less. */
-Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_compare, demo, 300) {
     static const char *const begin[] = {
         "^d2l.*: lenet, at most 3 steps of 1 epoch instead\n  of the chapter's 10 \\(--epochs 10",
         "^single +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on "

@@ -7,8 +7,7 @@ static const char COMMON[] = "--data-dir d --model mlp --batch-size 30 --epochs 
                              "--virtual-devices 4 --lr 0.3 --momentum 0.9 "
                              "--quiet";
 
-Test(cli_dp, every_way_writes_the_same_files, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_dp, every_way_writes_the_same_files, 120) {
     static const struct {
         int devices, output;
         const char *words, *reduce;
@@ -33,8 +32,7 @@ Test(cli_dp, every_way_writes_the_same_files, .timeout = 120, .init = cli_folder
 }
 
 /* Only the gradients differ between the two ways: S bytes into device 0 instead of 3 S. */
-Test(cli_dp, profile_shows_what_sharding_saves, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_dp, profile_shows_what_sharding_saves, 120) {
     struct cli c;
     put_data(103, 20);
     static const char line[] =
@@ -60,8 +58,7 @@ Test(cli_dp, profile_shows_what_sharding_saves, .timeout = 120, .init = cli_fold
 }
 
 /* One in 103 pictures is left for the last batch: one replica is used, and one loss is gathered. */
-Test(cli_dp, scalar_losses_are_gathered_as_a_vector, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_dp, scalar_losses_are_gathered_as_a_vector, 60) {
     static const char warning[] =
         "Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
         "unsqueeze and return a vector.";
@@ -98,8 +95,7 @@ Test(cli_dp, scalar_losses_are_gathered_as_a_vector, .timeout = 60, .init = cli_
     json_free(j);
 }
 
-Test(cli_dp, uneven_devices_are_told_of_once, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_dp, uneven_devices_are_told_of_once, 60) {
     static const char warning[] = "You may want to exclude GPU 1 which has less than 75% of the "
                                   "memory or cores of GPU 0: 32 MiB and 64 MiB";
     static const char *const commands[] = {"train --mode dp", "profile", "compare"};
@@ -126,7 +122,7 @@ Test(cli_dp, uneven_devices_are_told_of_once, .timeout = 60, .init = cli_folder_
               "--device-memory 64M,64M,2M --batch-size 48 --quiet");
 }
 
-Test(cli_dp, refused, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_dp, refused, 60) {
     static const struct {
         const char *words, *args;
     } bad[] = {

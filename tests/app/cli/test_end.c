@@ -73,17 +73,16 @@ static void hit_ranks(int signal) {
         }
 }
 
-Test(cli_end, rank_killed, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_end, rank_killed, 300) {
     hit_ranks(SIGKILL);
 }
-Test(cli_end, rank_stopped, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_end, rank_stopped, 300) {
     hit_ranks(SIGSTOP);
 }
 
 /* SIGINT and SIGTERM to the command end it with 128+n. After SIGKILL it prints nothing, and still
  * no process is left. */
-Test(cli_end, signals_to_the_command, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_end, signals_to_the_command, 300) {
     static const char *const commands[] = {"train --mode ddp --save w --log-loss l --json j",
                                            "compare --json j"};
     static const int signals[] = {SIGINT, SIGTERM, SIGKILL};
@@ -109,7 +108,7 @@ Test(cli_end, signals_to_the_command, .timeout = 300, .init = cli_folder_make,
 }
 
 /* A terminal sends SIGINT to the whole group, the command and all its ranks. */
-Test(cli_end, ctrl_c_to_all, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_end, ctrl_c_to_all, 120) {
     struct cli c;
     start_in(&c, TRAINING, "train --mode ddp --save w --log-loss l --json j", SIGINT);
     kill(-c.pid, SIGINT);
@@ -119,7 +118,7 @@ Test(cli_end, ctrl_c_to_all, .timeout = 120, .init = cli_folder_make, .fini = cl
 }
 
 /* Single and DP train in one process. SIGKILL: unfinished files have no name, so they vanish. */
-Test(cli_end, one_process, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_end, one_process, 120) {
     static const char *const modes[] = {"single", "dp"};
     for (int m = 0; m < 2; m++)
         for (int i = 0; i < 2; i++) {
@@ -141,7 +140,7 @@ Test(cli_end, one_process, .timeout = 120, .init = cli_folder_make, .fini = cli_
 /* A reader of the output that goes away, as head does, is no failure: the status is that of signal
  * 13, and there is no message. It is noticed when something is to be printed, so the reader gets
  * the progress as well. */
-Test(cli_end, reader_gone, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_end, reader_gone, 240) {
     static const struct {
         const char *command, *first;
     } table[] = {{"train --mode ddp --save w", "DDP: lenet"},

@@ -106,20 +106,19 @@ static const char *const sets[] = {
 };
 enum { SETS = sizeof sets / sizeof *sets };
 
-Test(cli_estimate, is_what_profile_measures, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, is_what_profile_measures, 120) {
     for (int i = 0; i < SETS; i += test_short() ? 3 : 1)
         check_ways(sets[i], 1);
 }
 
-Test(cli_estimate, of_sync_bn, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_estimate, of_sync_bn, 120) {
     check_ways("--dataset random --samples 8 --steps 2 --model resnet18 --shape 1x8x8 --devices 2 "
                "--batch-size 4 "
                "--sync-bn",
                0);
 }
 
-Test(cli_estimate, of_single, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_estimate, of_single, 60) {
     const char *words =
         SMALL "--model complex --batch-size 20 --virtual-devices 1 --optimizer adam";
     char timely[256];
@@ -132,8 +131,7 @@ Test(cli_estimate, of_single, .timeout = 60, .init = cli_folder_make, .fini = cl
 }
 
 /* Where a run asks for more than there is, the estimate says what the run says. */
-Test(cli_estimate, of_what_does_not_fit, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, of_what_does_not_fit, 60) {
     const char *words = "--model simple --dataset random --classes 20000 --devices 4 --steps 2 "
                         "--samples 512 --device-memory 48M";
     struct cli c;
@@ -150,8 +148,7 @@ Test(cli_estimate, of_what_does_not_fit, .timeout = 60, .init = cli_folder_make,
 }
 
 /* More devices than this machine could hold with this model: each of the fifteen others alike. */
-Test(cli_estimate, of_sixteen_devices, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, of_sixteen_devices, 60) {
     struct cli c;
     cli_run(&c, "estimate --model resnet18 --devices 16 --batch-size 512 --json e");
     cr_assert_eq(c.status, 0, "%s", c.err);
@@ -163,8 +160,7 @@ Test(cli_estimate, of_sixteen_devices, .timeout = 60, .init = cli_folder_make,
     json_free(root);
 }
 
-Test(cli_estimate, says_that_it_is_computed, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, says_that_it_is_computed, 60) {
     struct cli c;
     cli_run(&c, "estimate --details --devices 4 --optimizer adam --model resnet18 --batch-size 64 "
                 "--dataset random --shape 3x224x224 --classes 1000 --device-memory 6600M");
@@ -179,8 +175,7 @@ Test(cli_estimate, says_that_it_is_computed, .timeout = 60, .init = cli_folder_m
 
 /* A model of the house, described by its numbers: its two tensors have 100 elements each, as
  * the two pieces of 200. All that does not follow from its layers is the same. */
-Test(cli_estimate, of_a_described_model, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, of_a_described_model, 60) {
     static const char *const causes[] = {"params", "grads",           "optimizer",
                                          "input",  "gathered_output", "comm"};
     static const char *const ways[] = {"single", "dp", "dp_loss_in_forward", "ddp"};
@@ -215,7 +210,7 @@ Test(cli_estimate, of_a_described_model, .timeout = 60, .init = cli_folder_make,
 
 /* What PyTorch holds is the same whether Duet ran or not, and fits or does not where DP does. How
  * near it is to PyTorch: tests/app/train/test_as_pytorch.c. */
-Test(cli_estimate, as_pytorch, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_estimate, as_pytorch, 60) {
     static const char *const words = "--model simple --dataset random --classes 20000 --devices 4 "
                                      "--steps 2 --samples 512 --batch-size 64 --as pytorch";
     struct cli c;
@@ -243,8 +238,7 @@ Test(cli_estimate, as_pytorch, .timeout = 60, .init = cli_folder_make, .fini = c
 }
 
 /* So many outputs that no --classes says them: 512 tokens of 50257 classes, in floats. */
-Test(cli_estimate, of_outputs_by_token, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, of_outputs_by_token, 60) {
     struct json *j = output_of("estimate", "--params 124M --activations 1M --shape 512 --outputs "
                                            "512x50257 --devices 2 --batch-size 4 --steps 2");
     int64_t outputs = 4LL * 512 * 50257 * 4;
@@ -261,8 +255,7 @@ static void expect_refused(const char *words, const char *what) {
 }
 
 /* What a model takes is known where it is built. No head of a table stands before the error. */
-Test(cli_estimate, a_model_that_does_not_suit_its_samples, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, a_model_that_does_not_suit_its_samples, 60) {
     struct cli c;
     FILE *file = fopen("net.duet", "w");
     cr_assert_not_null(file);
@@ -279,8 +272,7 @@ Test(cli_estimate, a_model_that_does_not_suit_its_samples, .timeout = 60, .init 
 
 /* torchvision's nets have samples and classes of their own, and hold what the texts hold that
  * duet.export writes of them, with torch 2.15 and a batch of 64. */
-Test(cli_estimate, nets_of_torchvision, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, nets_of_torchvision, 60) {
     static const char *const names[] = {"torchvision-resnet18", "vgg16", "resnet50"};
     static const int64_t exported[] = {0, 5245224960, 5770108928};
     for (int i = 0; i < 3; i++) {
@@ -297,8 +289,7 @@ Test(cli_estimate, nets_of_torchvision, .timeout = 60, .init = cli_folder_make,
     }
 }
 
-Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, refuses_what_cannot_be_computed, 60) {
     expect_refused("--device cuda", "--device: cuda: emulated devices are counted");
     expect_refused("--allreduce nccl", "--allreduce: nccl: what it moves is not known");
     expect_refused("--join", "--join: a rank without samples");
@@ -318,8 +309,7 @@ Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_f
 
 /* Where neither a model nor data are named it is the model of the lessons: DP's outputs weigh on
  * device 0, and DDP has several buckets. */
-Test(cli_estimate, model_of_the_lessons, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_estimate, model_of_the_lessons, 60) {
     struct json *one = output_of("estimate", ""),
                 *lenet = output_of("estimate", "--dataset random"),
                 *uncut = output_of("estimate", "--model wide --bucket-cap-mb 2");

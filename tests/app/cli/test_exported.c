@@ -101,14 +101,12 @@ static void check_bits(const char *name, const char *device, int devices, int st
     cli_free(&c);
 }
 
-Test(cli_exported, steps_are_pytorchs, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_exported, steps_are_pytorchs, 120) {
     for (int i = 0; i < NETS; i++)
         check_step(names[i], "cpu");
 }
 
-Test(cli_exported, bits_are_equal, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_exported, bits_are_equal, 300) {
     for (int i = 0; i < NETS; i++) {
         struct model m;
         if (left_out(i)) continue;
@@ -123,8 +121,7 @@ Test(cli_exported, bits_are_equal, .timeout = 300, .init = cli_folder_make,
 }
 
 /* DEVICE_CUDA: other kernels, judged alike. */
-Test(cli_exported, gpus_compute_the_same, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_exported, gpus_compute_the_same, 300) {
     need_gpus(2);
     for (int i = 0; i < NETS; i++) {
         check_step(names[i], "cuda");

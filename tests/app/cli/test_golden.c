@@ -121,16 +121,14 @@ static void make_initial(const char *path) {
     model_free(&m);
 }
 
-Test(cli_golden, initial_weights, .timeout = 400, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_golden, initial_weights, 400) {
     make_initial("F");
     if (!has_fashion_mnist())
         cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
     check_point(0, "F");
 }
 
-Test(cli_golden, after_300_steps, .timeout = 400, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_golden, after_300_steps, 400) {
     if (!has_fashion_mnist())
         cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
     check_point(300, "golden/lenet_300.safetensors");

@@ -152,8 +152,7 @@ static void check_initial(const struct model *m) {
     model_values_free(values);
 }
 
-Test(cli_golden_resnet, one_step_and_two, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_golden_resnet, one_step_and_two, 600) {
     struct model m;
     if (!has_fashion_mnist())
         cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");

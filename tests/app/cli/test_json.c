@@ -127,8 +127,7 @@ static void look_at_file(struct page *page, const char *path, const char *comman
 
 #define TINY "--model mlp --mlp-hidden 4 --data-dir d --batch-size 8 --steps 2"
 
-Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_json, every_field_is_documented, 120) {
     static const char *const commands[][2] = {
         {"train", TINY " --mode dp --devices 2 --trace t"},
         {"train", "--mode ddp --devices 2 --model simple --dataset random --samples 16 --steps 1 "
@@ -160,8 +159,7 @@ Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_mak
 }
 
 /* A run that does not fit keeps its place in the list, with its error instead of its results. */
-Test(cli_json, what_does_not_fit, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_json, what_does_not_fit, 120) {
     struct cli c;
     cli_run(&c, "profile --model simple --dataset random --classes 20000 --samples 256 --devices 4 "
                 "--steps 1 --device-memory 48M --json j");

@@ -101,7 +101,7 @@ static void skip_under_sanitizers(void) {
 #endif
 }
 
-Test(cli_limits, file_size, .timeout = 200, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_limits, file_size, 200) {
     static const long sizes[] = {0, 1 << 10, 200 << 10, 1 << 20};
     char err[1024];
     skip_under_sanitizers();
@@ -118,7 +118,7 @@ Test(cli_limits, file_size, .timeout = 200, .init = cli_folder_make, .fini = cli
 }
 
 /* From a number on with which a program cannot even start, to one that is enough. */
-Test(cli_limits, open_files, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_limits, open_files, 300) {
     enum { LEAST = 4, MOST = 40 };
     char err[1024];
     put_data(100, 20);
@@ -143,7 +143,7 @@ static long megabytes_of(const char *file) {
 
 /* From far too little memory to enough. A thread that cannot be started for want of memory gets the
  * same errno as one too many: the error must not name only the other limit. */
-Test(cli_limits, memory, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_limits, memory, 300) {
     enum { LEAST_MB = 6, MOST_MB = 400 };
     const long program_mb = megabytes_of(cli_program) + 16; /* and its libraries */
     char err[1024];
@@ -166,7 +166,7 @@ Test(cli_limits, memory, .timeout = 300, .init = cli_folder_make, .fini = cli_fo
 }
 
 /* The limit of processes and threads does not hold for root. */
-Test(cli_limits, processes, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_limits, processes, 300) {
     enum { MOST = 20, SOMEBODY = 34567 }; /* a user id that nobody has */
     char err[1024];
     skip_under_sanitizers();
@@ -188,7 +188,7 @@ Test(cli_limits, processes, .timeout = 300, .init = cli_folder_make, .fini = cli
     }
 }
 
-Test(cli_limits, cpu_time, .timeout = 100, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_limits, cpu_time, 100) {
     char err[1024];
     struct spoilt s = WHOLE;
     skip_under_sanitizers();
@@ -200,7 +200,7 @@ Test(cli_limits, cpu_time, .timeout = 100, .init = cli_folder_make, .fini = cli_
 
 /* With the smallest stack that is allowed all goes well, and a smaller one is refused: a program
  * whose stack is too small for it ends by signal 11, without a word. */
-Test(cli_limits, stack, .timeout = 100, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_limits, stack, 100) {
     static const char *const lines[] = {
         "train --mode ddp" SMALL " --steps 2", "train --mode dp" SMALL " --steps 2",
         "compare --device cpu --device-memory 64M --data-dir d --batch-size 30 --steps 2",
@@ -220,7 +220,7 @@ Test(cli_limits, stack, .timeout = 100, .init = cli_folder_make, .fini = cli_fol
     }
 }
 
-Test(cli_limits, without_proc, .timeout = 200, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_limits, without_proc, 200) {
     struct spoilt s = WHOLE;
     char err[1024];
     skip_under_sanitizers();
@@ -235,8 +235,7 @@ Test(cli_limits, without_proc, .timeout = 200, .init = cli_folder_make, .fini = 
 
 /* The kernel drops the exit status of children whose parent ignores SIGCHLD, as it may have been
  * told to by a parent of its own. */
-Test(cli_limits, sigchld_ignored, .timeout = 200, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_limits, sigchld_ignored, 200) {
     struct spoilt s = WHOLE;
     char err[1024];
     put_data(100, 20);
@@ -247,8 +246,7 @@ Test(cli_limits, sigchld_ignored, .timeout = 200, .init = cli_folder_make,
 }
 
 /* All processes of a job are stopped, so that none of them can keep a deadline. */
-Test(cli_limits, all_ranks_stopped, .timeout = 200, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_limits, all_ranks_stopped, 200) {
     static const char *const commands[] = {"train --mode single", "train --mode dp",
                                            "train --mode ddp", "compare"};
     static const int ranks[] = {1, 1, 2, 1}; /* compare begins with single */

@@ -4,8 +4,7 @@
 
 #define SMALL "--model simple --dataset random --samples 100 --quiet"
 
-Test(cli_loader, batch_per_device, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_loader, batch_per_device, 60) {
     static const struct {
         const char *mode;
         int devices, batch;

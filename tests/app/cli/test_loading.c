@@ -3,8 +3,7 @@
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 
-Test(cli_loading, the_way_of_a_batch_changes_no_bit, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_loading, the_way_of_a_batch_changes_no_bit, 120) {
     static const char common[] =
         "--data-dir d --model mlp --batch-size 20 --epochs 2 --virtual-devices 2 --momentum 0.9";
     static const char *const ways[] = {"--mode single --workers 0",
@@ -31,8 +30,7 @@ Test(cli_loading, the_way_of_a_batch_changes_no_bit, .timeout = 120, .init = cli
 }
 
 /* The bytes of a batch cross the link once, whenever they do. */
-Test(cli_loading, the_profile_shows_the_stages, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_loading, the_profile_shows_the_stages, 120) {
     static const char line[] =
         "profile --details --data-dir d --model mlp --batch-size 20 --steps 5 --json %s %s";
     static const char *const runs[] = {"dp", "dp_loss_in_forward", "ddp"};
@@ -73,7 +71,7 @@ Test(cli_loading, the_profile_shows_the_stages, .timeout = 120, .init = cli_fold
     cli_free(&c);
 }
 
-Test(cli_loading, refused, .timeout = 30, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_loading, refused, 30) {
     cli_fails(2, "--no-pin-memory|no effect|--data-on host",
               "train --no-pin-memory --data-on device");
     cli_fails(2, "--blocking-copies|no effect", "compare --blocking-copies --data-on device");

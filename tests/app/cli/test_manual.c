@@ -14,8 +14,7 @@ static void expect_flag(const char *page, const char *name) {
     cr_expect(strstr(page, line), "%s", name);
 }
 
-Test(cli_manual, the_page_has_every_command_and_flag, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_manual, the_page_has_every_command_and_flag, 60) {
     struct cli c;
     cli_run(&c, "manual man");
     cr_assert(c.status == 0 && !*c.err, "%s", c.err);
@@ -40,16 +39,14 @@ static void expect_shell(const char *line) {
     cr_expect_eq(system(all), 0, "%s", line);
 }
 
-Test(cli_manual, the_page_is_good_roff, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_manual, the_page_is_good_roff, 60) {
     if (system("command -v groff >/dev/null")) cr_skip_test("no groff here");
     expect_shell("test -z \"$(duet manual man | groff -man -Tascii -ww 2>&1 >/dev/null)\"");
     expect_shell(
         "duet manual man | groff -man -Tascii | grep -Eq 'train: +on +one +device, +as +Data'");
 }
 
-Test(cli_manual, bash_completes, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_manual, bash_completes, 60) {
     if (system("command -v bash >/dev/null")) cr_skip_test("no bash here");
     static const char *const cases[][2] = {
         {"duet sca", "scale"},
@@ -73,8 +70,7 @@ Test(cli_manual, bash_completes, .timeout = 60, .init = cli_folder_make,
     }
 }
 
-Test(cli_manual, other_words_are_refused, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_manual, other_words_are_refused, 60) {
     cli_fails(2, "manual|zsh|man and bash", "manual zsh");
     cli_fails(2, "manual|x", "manual man x");
 }

@@ -16,8 +16,7 @@ static int trains(const char *way, int batch) {
     return status == 0;
 }
 
-Test(cli_max_batch, is_the_largest_that_trains, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_max_batch, is_the_largest_that_trains, 120) {
     static const char *const ways[] = {"dp", "dp --loss-in-forward", "ddp"};
     int single, batch[3];
     struct cli c;

@@ -23,8 +23,7 @@ static void write_file(const char *name, const char *text) {
     cr_assert_eq(fclose(file), 0);
 }
 
-Test(modelled, times_are_marked_and_equal, .init = cli_folder_make, .fini = cli_folder_remove,
-     .timeout = 60) {
+CliTest(modelled, times_are_marked_and_equal, 60) {
     static const char words[] = "estimate --gpu v100 --machine dgx1 --model resnet50 --dataset "
                                 "random --shape 3x224x224 --batch-per-device 32 --devices 1,8";
     struct cli a, b;
@@ -39,8 +38,7 @@ Test(modelled, times_are_marked_and_equal, .init = cli_folder_make, .fini = cli_
 
 /* `duet lesson`: LeNet loses by DP, ResNet-50 gains by both and by DDP more, and BERT on two GPUs
  * over PCIe gains by DDP only. */
-Test(modelled, lessons_three_models, .init = cli_folder_make, .fini = cli_folder_remove,
-     .timeout = 60) {
+CliTest(modelled, lessons_three_models, 60) {
     static const char *const rows[] = {"lenet         2", "resnet50      4", "bert-base     2"};
     double dp[3], ddp[3];
     struct cli c;
@@ -58,7 +56,7 @@ Test(modelled, lessons_three_models, .init = cli_folder_make, .fini = cli_folder
     expect_refused("lesson --model lenet", "duet lesson takes none");
 }
 
-Test(modelled, a_machine_of_ones_own, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(modelled, a_machine_of_ones_own, 120) {
     struct cli c;
     write_file("mine", "link slow gbs 1 us 5\nmachine mine gpus 2\njoin gpu0-1 hub slow # a hub\n"
                        "join hub host memory\n");
@@ -75,7 +73,7 @@ Test(modelled, a_machine_of_ones_own, .init = cli_folder_make, .fini = cli_folde
     cli_free(&c);
 }
 
-Test(modelled, a_timeline_of_the_step, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(modelled, a_timeline_of_the_step, 120) {
     struct cli c;
     cli_run(&c, "estimate --gpu v100 --machine dgx1 --devices 1,2 --trace t.json");
     cr_assert_eq(c.status, 0, "%s", c.err);
@@ -100,7 +98,7 @@ Test(modelled, a_timeline_of_the_step, .init = cli_folder_make, .fini = cli_fold
     cli_free(&c);
 }
 
-Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(modelled, bad_input_gets_one_line, 120) {
     expect_refused("estimate --gpu v10", "did you mean v100?");
     expect_refused("estimate --machine dgx1", "--machine: no effect without --gpu");
     expect_refused("estimate --gpu v100 --machine dgx-1", "did you mean dgx1?");
@@ -127,7 +125,7 @@ Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_fol
 }
 
 /* One table of several GPUs, and the same numbers as JSON. */
-Test(modelled, one_table, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(modelled, one_table, 120) {
     struct cli c;
     cli_run(&c, "estimate --model resnet18 --gpu v100,a100-40 --devices 1,2 --json j");
     cr_assert_eq(c.status, 0, "%s", c.err);
@@ -151,8 +149,7 @@ Test(modelled, one_table, .init = cli_folder_make, .fini = cli_folder_remove) {
 }
 
 /* One net and one memory have one largest batch, however it is asked for. */
-Test(modelled, the_largest_batch_is_that_of_the_memory, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(modelled, the_largest_batch_is_that_of_the_memory, 120) {
     struct cli c;
     char words[160];
     cli_well("estimate --gpu a10 --model resnet50 --devices 4 --json times");
@@ -167,7 +164,7 @@ Test(modelled, the_largest_batch_is_that_of_the_memory, .init = cli_folder_make,
     json_free(times), free(text), cli_free(&c);
 }
 
-Test(modelled, one_machine_alone, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(modelled, one_machine_alone, 120) {
     expect_refused("scale --gpu v100 --machine dgx1 --devices 1,16", "dgx1 has 8 GPUs");
 }
 
@@ -246,8 +243,7 @@ static double estimated_ms(const char *name) {
 }
 
 /* DP's threads share the interpreter's lock in forward; DDP's processes have one each. */
-Test(modelled, the_interpreters_lock_costs_dp_alone, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(modelled, the_interpreters_lock_costs_dp_alone, 120) {
     static const char *const ways[] = {"dp", "ddp"};
     double ms[2][2];
     for (int off = 0; off < 2; off++) {
@@ -279,8 +275,7 @@ static void expect_modelled_times(const char *mode) {
     json_free(root);
 }
 
-Test(modelled, times_of_a_run_are_those_of_the_estimate, .init = cli_folder_make,
-     .fini = cli_folder_remove, .timeout = 60) {
+CliTest(modelled, times_of_a_run_are_those_of_the_estimate, 60) {
     cli_well(
         "estimate --quiet --dataset random --batch-size 32 --gpu v100 --machine dgx1 --devices "
         "2 --json e.json");
@@ -292,8 +287,7 @@ Test(modelled, times_of_a_run_are_those_of_the_estimate, .init = cli_folder_make
                  "--steps 1 --device-memory 4G --gpu v100");
 }
 
-Test(modelled, a_run_keeps_its_spans_and_bits, .init = cli_folder_make, .fini = cli_folder_remove,
-     .timeout = 300) {
+CliTest(modelled, a_run_keeps_its_spans_and_bits, 300) {
     expect_same("--model lenet --mode dp");
     expect_same("--model lenet --mode ddp");
     if (test_short()) return;

@@ -73,7 +73,7 @@ Test(cli_flags, each_takes_a_value, .timeout = 60) {
 }
 
 /* Every option stands once in the help of its commands, and no other does. */
-Test(cli_flags, help_is_true, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_flags, help_is_true, 60) {
     for (int k = 0; k < COMMANDS; k++) {
         struct cli help;
         int listed = 0, here = 0;
@@ -165,8 +165,7 @@ Test(cli_flags, refused_where_a_condition_fails, .timeout = 60) {
 
 /* What needs more than one rule: what commands that train in several modes leave out, and what the
  * command says that to. */
-Test(cli_flags, refused_beside_others, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_flags, refused_beside_others, 60) {
     refused("compare", "--dp-reduce", "--model resnet18 --sync-bn --dp-reduce sharded",
             "beside --sync-bn");
     cli_fails(2, "duet: --trace: no effect|in duet estimate|nothing runs", "estimate --trace t");
@@ -174,8 +173,7 @@ Test(cli_flags, refused_beside_others, .timeout = 60, .init = cli_folder_make,
 
 /* What may have an effect is not refused: the commands that train in all modes take what any of
  * them can use, and `auto` may find a GPU. The missing folder is what ends them. */
-Test(cli_flags, with_an_effect_they_are_not, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_flags, with_an_effect_they_are_not, 60) {
     static const char *const lines[] = {
         "compare --devices 2 --output-device 1 --bucket-cap-mb 1 --allreduce naive",
         "profile --dp-reduce sharded --no-overlap --find-unused-parameters",
@@ -189,7 +187,7 @@ Test(cli_flags, with_an_effect_they_are_not, .timeout = 60, .init = cli_folder_m
         cli_fails(1, "missing", "%s --data-dir missing --steps 1", lines[i]);
 }
 
-Test(cli_flags, nearest_words, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_flags, nearest_words, 60) {
     static const struct {
         const char *words, *command;
     } table[] = {

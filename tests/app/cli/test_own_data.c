@@ -13,8 +13,7 @@ static void be_program(const char *kind) {
     setenv("OWN_DATA", kind, 1);
 }
 
-Test(own_data, every_kind_trains_with_equal_bits, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(own_data, every_kind_trains_with_equal_bits, 120) {
     static const char *const kinds[] = {"floats",         "bytes",    "floats, targets",
                                         "bytes, targets", "function", "no test"};
     for (int i = 0; i < 6; i++) {
@@ -34,8 +33,7 @@ Test(own_data, every_kind_trains_with_equal_bits, .timeout = 120, .init = cli_fo
 }
 
 /* 3 outputs, not the 10 that pictures of digits have at least; the sizes without opening it. */
-Test(own_data, the_model_follows_the_data, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(own_data, the_model_follows_the_data, 60) {
     struct cli c;
     be_program("floats");
     cli_well("train --steps 6 --batch-size 35 --save net.safetensors --json train.json");
@@ -65,7 +63,7 @@ static void refused(const char *kind, const char *command, int status, const cha
     cli_free(&c);
 }
 
-Test(own_data, what_is_refused, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(own_data, what_is_refused, 60) {
     refused("floats", "train --samples 5", 2, "--samples");
     refused("floats", "train --shape 3x4x4", 2, "--shape");
     refused("floats", "train --data-dir .", 2, "--data-dir");
@@ -106,8 +104,7 @@ static void write_all(void) {
 
 /* Numbers have a point whatever the locale: the losses are the same to the byte, and no figure of
  * a page, picture or timeline is cut in two by a comma. */
-Test(own_data, a_decimal_comma_changes_no_number, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(own_data, a_decimal_comma_changes_no_number, 120) {
     static const char *const equal[] = {"l", "w", "m", "n", "pictures/ring-4.svg"};
     static const char *const free_of_commas[] = {"r.html", "t", "e"};
     write_all();

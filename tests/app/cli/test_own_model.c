@@ -26,8 +26,7 @@ static void expect_identical(const char *path, const char *model, int parameters
 
 /* ---- a program ---- */
 
-Test(own_model, a_program_is_the_whole_command, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(own_model, a_program_is_the_whole_command, 120) {
     struct cli c;
     cli_be_program("examples/my_model", "mynet");
     cli_well("compare --devices 4 " SMALL " --json compare.json");
@@ -51,8 +50,7 @@ Test(own_model, a_program_is_the_whole_command, .timeout = 120, .init = cli_fold
     cli_well("train --model convnet --steps 1 " SMALL); /* Duet's own are still there */
 }
 
-Test(own_model, a_program_has_its_own_name, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(own_model, a_program_has_its_own_name, 60) {
     struct cli c;
     cli_be_program("examples/my_model", "mynet");
     cli_run(&c, "--help");
@@ -114,8 +112,7 @@ Test(own_model, a_program_has_its_own_loss, .timeout = 60) {
 
 /* ---- a file ---- */
 
-Test(own_model, a_file_trains_with_equal_bits, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(own_model, a_file_trains_with_equal_bits, 60) {
     put_norm_model("net.duet");
     cli_well("compare --devices 4 --model net.duet " SMALL " --json j");
     expect_identical("j", "net.duet", 6);
@@ -132,8 +129,7 @@ Test(own_model, a_file_trains_with_equal_bits, .timeout = 60, .init = cli_folder
               "train --model other.duet --mode ddp --resume c " SMALL);
 }
 
-Test(own_model, a_file_that_is_a_pipe_is_read_once, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(own_model, a_file_that_is_a_pipe_is_read_once, 60) {
     put_norm_model("net.duet");
     cr_assert_eq(mkfifo("pipe", 0600), 0);
     struct cli c;
@@ -144,8 +140,7 @@ Test(own_model, a_file_that_is_a_pipe_is_read_once, .timeout = 60, .init = cli_f
     cli_free(&c);
 }
 
-Test(own_model, what_is_wrong_with_a_file_is_named, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(own_model, what_is_wrong_with_a_file_is_named, 60) {
     FILE *file = fopen("net.duet", "w");
     fputs("duet 1\ninput %x: f32[N, 784]\nparameter w: f32[10, 100]\n"
           "%1: f32[N, 10] = linear(%x, w, none)\nreturn %1\n",

@@ -64,7 +64,7 @@ static const struct row {
     {"train --model net.duet --dataset random --samples 8 --classes 3", "\\u202e"},
 };
 
-Test(cli_plain, all_ways_in, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_plain, all_ways_in, 120) {
     put(RAW ".duet", net);
     put("net.duet", net);
     put("bad.duet", "duet 1\ninput %x: f\xe2\x80\xae[N]\n");

@@ -74,8 +74,7 @@ static int64_t sum_of(const struct json *root, int run, const char *key) {
     return sum;
 }
 
-Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_profile, three_tables, 120) {
     struct cli c;
     char *table[3];
     put_data(300, 20);
@@ -150,7 +149,7 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
 
 /* A profile of steps that are not finite says so, once for each run; its times are real all the
  * same. */
-Test(cli_profile, not_finite, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_profile, not_finite, 120) {
     struct cli c;
     put_data(60, 20);
     cli_run(&c, "profile --data-dir d --batch-size 20 --steps 6 --lr 1e30 --quiet");
@@ -165,7 +164,7 @@ Test(cli_profile, not_finite, .timeout = 120, .init = cli_folder_make, .fini = c
 }
 
 /* Memory and bytes are the same to the byte in two profiles. */
-Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_profile, repeatable, 120) {
     put_data(300, 20);
     for (int i = 0; i < 2; i++) {
         struct cli c;
@@ -190,8 +189,7 @@ Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = c
 
 /* What an optimizer keeps, by cause: nothing, one or two floats for each float of the parameters;
  * in DP on device 0 alone, in DDP on every device. */
-Test(cli_profile, memory_of_the_optimizer, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_profile, memory_of_the_optimizer, 120) {
     static const struct {
         const char *flags;
         int each;
@@ -215,8 +213,7 @@ Test(cli_profile, memory_of_the_optimizer, .timeout = 120, .init = cli_folder_ma
 }
 
 /* Progress is a line on a terminal, as compare's; elsewhere, and with --quiet, there is none. */
-Test(cli_profile, progress_on_a_terminal, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_profile, progress_on_a_terminal, 120) {
     for (int quiet = 0; quiet < 2; quiet++) {
         struct cli c;
         cli_start_on_terminal(&c, "profile --devices 2 --steps 3%s", quiet ? " --quiet" : "");

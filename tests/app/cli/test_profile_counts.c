@@ -103,8 +103,7 @@ static void check_ddp(const struct json *root, int64_t in_0, int64_t in_others) 
 /* What a rank takes and gives in one allreduce of S bytes over W ranks: 2 (W-1)/W S with ring and
  * direct; (W-1) S with oneshot, where everyone reads everything; with naive that is rank 0's part,
  * and the others give S and take S. */
-Test(cli_profile_counts, by_formula, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_profile_counts, by_formula, 120) {
     int64_t s = model_bytes(), w = DEVICES;
     const struct {
         const char *name;
@@ -125,8 +124,7 @@ Test(cli_profile_counts, by_formula, .timeout = 120, .init = cli_folder_make,
 }
 
 /* What each device's own streams moved adds up to what came into all devices. */
-Test(cli_profile_counts, phases_add_up, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_profile_counts, phases_add_up, 120) {
     static const char *const runs[] = {"dp", "dp_loss_in_forward", "ddp"};
     struct json *root = profile("");
     for (int run = 0; run < 3; run++) {

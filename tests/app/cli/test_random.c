@@ -26,8 +26,7 @@ static void as_pytorch(const char *name, const char *options) {
     free(text);
 }
 
-Test(cli_random, losses_are_pytorchs, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_random, losses_are_pytorchs, 120) {
     static const char *const modes[] = {"--mode single", "--mode dp --devices 2",
                                         "--mode ddp --devices 4 --data-on device"};
     for (int m = 0; m < 3; m++) {
@@ -48,8 +47,7 @@ static void train(const char *mode, const char *options, const char *to) {
              mode, options, to, to, to);
 }
 
-Test(cli_random, every_mode_gives_the_same_bits, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_random, every_mode_gives_the_same_bits, 300) {
     static const char *const works[] = {
         "--model simple --loss mse --samples 103 --batch-size 12 --epochs 3 --lr 0.1",
         "--model complex --samples 50 --batch-size 12 --epochs 1 --lr 0.01",
@@ -77,8 +75,7 @@ Test(cli_random, every_mode_gives_the_same_bits, .timeout = 300, .init = cli_fol
 }
 
 /* There are no test samples, so there is no accuracy; and --loss mse would have none. */
-Test(cli_random, what_the_record_says, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_random, what_the_record_says, 60) {
     train("dp", "--model simple --loss mse --steps 3", "one");
     struct json *j = json_of("one.json");
     cr_expect_str_eq(json_text(j, "loss"), "mse");
@@ -94,8 +91,7 @@ Test(cli_random, what_the_record_says, .timeout = 60, .init = cli_folder_make,
     cli_free(&c);
 }
 
-Test(cli_random, bad_input_is_one_line, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_random, bad_input_is_one_line, 120) {
     static const char *const wrong[][2] = {
         {"--dataset random --shape 3x32", "--shape: '3x32'|CxHxW"},
         {"--dataset random --shape 3x32x32x1", "--shape"},
@@ -129,8 +125,7 @@ Test(cli_random, bad_input_is_one_line, .timeout = 120, .init = cli_folder_make,
 }
 
 /* Weights of BF16 that are all zero: scores of zeros, so the loss of 10 classes is log(10). */
-Test(cli_random, weights_of_half_precision, .timeout = 30, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_random, weights_of_half_precision, 30) {
     static const char header[] =
         "{\"fc.bias\":{\"dtype\":\"BF16\",\"shape\":[10],\"data_offsets\":[0,20]},"
         "\"fc.weight\":{\"dtype\":\"BF16\",\"shape\":[10,10],\"data_offsets\":[20,220]}}";

@@ -122,8 +122,7 @@ static int play(const struct round *r) {
     return hit > 0;
 }
 
-Test(cli_random_kills, at_any_moment, .timeout = 1200, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_random_kills, at_any_moment, 1200) {
     unsigned long long seed = test_seed();
     const char *seconds = getenv("DUET_SECONDS");
     const double most_s = seconds ? atof(seconds) : 2;

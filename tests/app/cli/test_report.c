@@ -30,7 +30,7 @@ static void is_svg(const char *path) {
     free(text);
 }
 
-Test(cli_report, pictures, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_report, pictures, 120) {
     static const char *const names[] = {"timeline", "memory",     "phases",     "loss",
                                         "accuracy", "collective", "traffic-dp", "traffic-ddp"};
     put_data(32, 16);
@@ -45,8 +45,7 @@ Test(cli_report, pictures, .timeout = 120, .init = cli_folder_make, .fini = cli_
     is_svg("p/traffic-dp-loss-in-forward.svg");
 }
 
-Test(cli_report, what_cannot_be_written, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_report, what_cannot_be_written, 120) {
     put_data(32, 16);
     cr_assert_eq(close(open("file", O_CREAT | O_WRONLY, 0666)), 0);
     cr_assert_eq(close(open("kept", O_CREAT | O_WRONLY, 0444)), 0);
@@ -84,7 +83,7 @@ Test(cli_report, what_cannot_be_written, .timeout = 120, .init = cli_folder_make
 }
 
 /* Without UTF-8, in 20 columns: the page is UTF-8 all the same. */
-Test(cli_report, any_locale, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_report, any_locale, 120) {
     put_data(32, 16);
     cr_assert_eq(rename("d", "\xff<b>d&"), 0);
     setenv("LC_ALL", "C", 1), setenv("COLUMNS", "20", 1);
@@ -135,8 +134,7 @@ static void stop_profile(struct cli *c) {
 
 /* Ctrl-C in the middle of a run, of a comparison and of a profile: the page and the other files are
  * of what was measured. */
-Test(cli_report, stopped_half_way, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_report, stopped_half_way, 120) {
     struct cli c;
     put_data(32, 16);
     cli_start_on_terminal(&c, "train " TINY "--mode ddp --devices 2 --epochs 100000 --report r");
@@ -166,8 +164,7 @@ Test(cli_report, stopped_half_way, .timeout = 120, .init = cli_folder_make,
 }
 
 /* What does not fit keeps its place. */
-Test(cli_report, what_does_not_fit, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_report, what_does_not_fit, 120) {
     struct cli c;
     cli_run(&c, "profile --model simple --dataset random --classes 20000 --samples 256 --devices 4 "
                 "--steps 1 --device-memory 48M --report r");

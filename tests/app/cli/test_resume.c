@@ -83,7 +83,7 @@ static void in_every_way(const char *options, int ways) {
         in_parts(words, WAYS[i], 4);
 }
 
-Test(cli_resume, optimizers, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_resume, optimizers, 600) {
     static const char *const options[] = {
         "--momentum 0.9 --weight-decay 1e-3", "--optimizer adadelta --lr 1 --drop-last",
         "--optimizer adam --lr 0.01 --seed -5 --workers 0",
@@ -98,8 +98,7 @@ Test(cli_resume, optimizers, .timeout = 600, .init = cli_folder_make, .fini = cl
 }
 
 /* Dropout, and buckets that are laid out anew. */
-Test(cli_resume, convnet_and_lenet, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_resume, convnet_and_lenet, 600) {
     if (test_short()) cr_skip_test("short form: the other tests write and read the same files");
     put_data(103, 20);
     in_every_way("--model convnet --lr 0.05 --momentum 0.9", 1);
@@ -107,8 +106,7 @@ Test(cli_resume, convnet_and_lenet, .timeout = 600, .init = cli_folder_make,
 }
 
 /* Of ten batches an epoch four make an update: an epoch has three updates. */
-Test(cli_resume, accumulated_gradients, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_resume, accumulated_gradients, 300) {
     static const struct part parts[] = {
         {"ddp --devices 2", 2}, {"single", 3}, {"dp --devices 4", 7}, {"ddp --devices 4", 0}};
     put_data(103, 20);
@@ -119,7 +117,7 @@ Test(cli_resume, accumulated_gradients, .timeout = 300, .init = cli_folder_make,
 
 /* In the order of a ring buckets go on as they were cut, also after the first step, when nobody has
  * cut them yet. Another order is refused. */
-Test(cli_resume, ring, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_resume, ring, 300) {
 #define AS_RING " --devices 4 --allreduce ring --bucket-cap-mb 0.01"
     static const struct part parts[] = {
         {"ddp" AS_RING, 1}, {"single" AS_RING, 12}, {"dp" AS_RING, 20}, {"ddp" AS_RING, 0}};
@@ -132,8 +130,7 @@ Test(cli_resume, ring, .timeout = 300, .init = cli_folder_make, .fini = cli_fold
 }
 
 /* A parameter that was left out of updates counts its own, and its means stay. */
-Test(cli_resume, parameters_left_out, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_resume, parameters_left_out, 300) {
     static const struct part parts[] = {{"ddp --devices 2 --find-unused-parameters", 2},
                                         {"single", 7},
                                         {"dp --devices 4", 20},
@@ -145,7 +142,7 @@ Test(cli_resume, parameters_left_out, .timeout = 300, .init = cli_folder_make,
 }
 
 /* Running statistics are a part of it. */
-Test(cli_resume, batch_norm, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_resume, batch_norm, 600) {
     static const struct part parts[2][3] = {
         {{"ddp --devices 2", 2}, {"dp --devices 2", 3}, {"single", 0}},
         {{"ddp --devices 2 --sync-bn --no-broadcast-buffers", 2}, /* which are equal anyway */
@@ -161,8 +158,7 @@ Test(cli_resume, batch_norm, .timeout = 600, .init = cli_folder_make, .fini = cl
 }
 
 /* Each setting that decides bits is refused by its name. What does not decide them may change. */
-Test(cli_resume, other_settings_are_refused, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_resume, other_settings_are_refused, 300) {
 #define RUN "train --data-dir d --batch-size 8 --virtual-devices 2 --epochs 3 --quiet "
     static const char *const refused[][2] = {
         {"--model convnet", "--model: convnet|written with mlp"},
@@ -210,8 +206,7 @@ Test(cli_resume, other_settings_are_refused, .timeout = 300, .init = cli_folder_
     cli_well(RUN "--virtual-devices off --mode dp --resume ck");
 }
 
-Test(cli_resume, bad_files_and_words, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_resume, bad_files_and_words, 120) {
     put_data(48, 8);
     cli_well(RUN "--steps 4 --checkpoint ck --save w --momentum 0.9");
     cli_fails(1, "cannot read: nope", RUN "--resume nope");
@@ -240,8 +235,7 @@ Test(cli_resume, bad_files_and_words, .timeout = 120, .init = cli_folder_make,
 }
 
 /* A run that was complete is evaluated and saves what it has. */
-Test(cli_resume, nothing_is_left_to_train, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_resume, nothing_is_left_to_train, 120) {
     put_data(48, 8);
     cli_well(RUN "--checkpoint ck --save one --json one.json");
     cli_well(RUN "--resume ck --save two --json two.json --log-loss l");
@@ -253,8 +247,7 @@ Test(cli_resume, nothing_is_left_to_train, .timeout = 120, .init = cli_folder_ma
 }
 
 /* A checkpoint that cannot be written costs the run nothing but its exit status. */
-Test(cli_resume, a_disk_that_is_full, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_resume, a_disk_that_is_full, 120) {
     struct cli c;
     put_data(48, 8);
     cli_well(RUN "--save one");

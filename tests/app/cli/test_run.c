@@ -24,8 +24,7 @@ static void holds(const char *path, const char *want) {
 
 #define HAS(text, word) cr_assert_not_null(strstr((text), (word)), "no '%s' in: %s", (word), (text))
 
-Test(cli_run, ranks_get_torchruns_environment, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, ranks_get_torchruns_environment, 60) {
     struct cli c;
     script("show", "echo \"$RANK $LOCAL_RANK $ROLE_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR "
                    "$GROUP_RANK $GROUP_WORLD_SIZE $ROLE_WORLD_SIZE $ROLE_NAME "
@@ -41,8 +40,7 @@ Test(cli_run, ranks_get_torchruns_environment, .timeout = 60, .init = cli_folder
 }
 
 /* A second job beside the first, by the second line of PyTorch's texts. */
-Test(cli_run, a_second_job_has_an_address_and_a_port_of_its_own, .timeout = 60,
-     .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_run, a_second_job_has_an_address_and_a_port_of_its_own, 60) {
     struct cli c;
     script("show", "echo \"$MASTER_ADDR:$MASTER_PORT $*\"");
     cli_run(&c, "run --nproc_per_node=2 --master_addr=127.0.0.2 --master_port=29502 "
@@ -53,8 +51,7 @@ Test(cli_run, a_second_job_has_an_address_and_a_port_of_its_own, .timeout = 60,
 }
 
 /* Programs of process groups, found along PATH or by a path. */
-Test(cli_run, process_groups_meet, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, process_groups_meet, 60) {
     struct cli c;
     cli_run(&c, "run --nproc-per-node 4 %s/" BUILD_DIR "/examples/scatter", cli_root_path);
     cr_assert_eq(c.status, 0, "%s", c.err);
@@ -63,8 +60,7 @@ Test(cli_run, process_groups_meet, .timeout = 60, .init = cli_folder_make,
     cli_free(&c);
 }
 
-Test(cli_run, lines_begin_with_the_rank, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, lines_begin_with_the_rank, 60) {
     struct cli c;
     script("talk", "echo out $RANK; echo err $RANK >&2; printf 'no end of line'");
     cli_run(&c, "run --nproc-per-node 2 --tee 1 ./talk");
@@ -92,8 +88,7 @@ Test(cli_run, lines_begin_with_the_rank, .timeout = 60, .init = cli_folder_make,
 
 /* The reader of the output takes its time, and a process that a rank left behind holds the pipe
  * open: all that the rank has printed still comes. */
-Test(cli_run, output_waits_for_its_reader, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, output_waits_for_its_reader, 60) {
     enum { LINES = 110, LINE = 1000 }; /* more than one pipe holds, less than two */
     char command[PATH_MAX + 256];
     script("much", "sleep 100 &\nfor i in $(seq 110); do printf '%0999d\\n' $i; done");
@@ -110,8 +105,7 @@ Test(cli_run, output_waits_for_its_reader, .timeout = 60, .init = cli_folder_mak
 }
 
 /* What ranks start ends with the job, however it is started and however the ranks end. */
-Test(cli_run, nothing_is_left_running, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, nothing_is_left_running, 60) {
     static const char *const left[] = {
         "sleep 100 &", "setsid sleep 100 &", "(setsid sh -c 'sleep 100; true' &)",
         "(trap '' TERM HUP; sleep 100; true) &", "sleep 100 & kill -STOP $!"};
@@ -134,8 +128,7 @@ Test(cli_run, nothing_is_left_running, .timeout = 60, .init = cli_folder_make,
 }
 
 /* The first failure is told, with its signal. */
-Test(cli_run, a_failure_is_reported, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, a_failure_is_reported, 60) {
     struct cli c;
     script("dies", "[ $RANK = 1 ] && kill -SEGV $$\nexec sleep 20");
     cli_run(&c, "run --nproc-per-node 3 ./dies");
@@ -154,8 +147,7 @@ Test(cli_run, a_failure_is_reported, .timeout = 60, .init = cli_folder_make,
 }
 
 /* Two jobs at once, which meet each its own ranks: sums of 2 and of 4 of them. */
-Test(cli_run, two_jobs_never_meet, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, two_jobs_never_meet, 60) {
     struct cli jobs[2];
     for (int j = 0; j < 2; j++)
         cli_start(&jobs[j],
@@ -176,8 +168,7 @@ Test(cli_run, two_jobs_never_meet, .timeout = 60, .init = cli_folder_make,
 
 /* A program in between that closes what it has inherited, as Python's subprocess does. Two jobs at
  * once, since the ranks now meet by a name. */
-Test(cli_run, ranks_behind_a_program_meet, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, ranks_behind_a_program_meet, 60) {
     struct cli jobs[2];
     script("between", "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-\n\"$@\"");
     for (int j = 0; j < 2; j++)
@@ -205,8 +196,7 @@ static void wait_for_ranks(void) {
 
 /* A signal reaches the ranks as it is, and they may end in their own way. What does not end is
  * killed when its time is over. */
-Test(cli_run, signals_are_passed_on, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, signals_are_passed_on, 60) {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     static const char *const names[] = {"TERM", "INT", "HUP", "QUIT"};
     enum { SIGNALS = sizeof signals / sizeof *signals };
@@ -252,8 +242,7 @@ Test(cli_run, signals_are_passed_on, .timeout = 60, .init = cli_folder_make,
 }
 
 /* Whoever kills the launcher ends the ranks. */
-Test(cli_run, ranks_end_with_the_launcher, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_run, ranks_end_with_the_launcher, 60) {
     struct cli c;
     script("waits", ">ready$RANK\nexec sleep 100");
     cli_start(&c, "run --nproc-per-node 2 --tee 3 ./waits");
@@ -265,7 +254,7 @@ Test(cli_run, ranks_end_with_the_launcher, .timeout = 60, .init = cli_folder_mak
     cli_free(&c);
 }
 
-Test(cli_run, misuse, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_run, misuse, 60) {
     cli_fails(2, "no program was given", "run");
     cli_fails(2, "no program was given", "run --nproc-per-node 2");
     cli_fails(2, "run: nosuch: no program that may be executed|python and a script", "run nosuch");

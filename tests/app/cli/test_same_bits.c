@@ -59,13 +59,11 @@ static const struct way *some(void) {
     return test_short() ? FEW : SOME;
 }
 
-Test(cli_same_bits, every_algorithm, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, every_algorithm, 600) {
     all_equal(ALL, words("--steps 6 --init-from golden/lenet_300.safetensors"));
 }
 
-Test(cli_same_bits, small_buckets_momentum_weight_decay, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, small_buckets_momentum_weight_decay, 600) {
     all_equal(some(),
               words("--steps 6 --momentum 0.9 --weight-decay 1e-3 --lr 0.02 --bucket-cap-mb 0.1 "
                     "--seed 7 --workers 0 "
@@ -76,8 +74,7 @@ static const struct way DP[] = {{"dp", 2, "auto"}, {"dp", 4, "auto"}, {NULL, 0, 
 static const struct way DDP[] = {{"ddp", 2, "ring"}, {"ddp", 4, "direct"}, {NULL, 0, NULL}};
 
 /* The sums do not depend on when the allreduce runs. */
-Test(cli_same_bits, no_overlap, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, no_overlap, 600) {
     all_equal(DDP, words("--steps 6 --no-overlap --bucket-cap-mb 0.1 "
                          "--init-from golden/lenet_300.safetensors"));
 }
@@ -89,8 +86,7 @@ static const struct way EACH[] = {{"dp", 2, "auto"},
                                   {NULL, 0, NULL}};
 
 /* No two of these runs end with the same weights, so each flag has an effect. */
-Test(cli_same_bits, each_optimizer, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, each_optimizer, 600) {
     static const char *const options[] = {
         "--momentum 0.9", "--momentum 0.9 --weight-decay 1e-3", "--optimizer adadelta --lr 1",
         "--optimizer adam --lr 0.01", "--optimizer adamw --lr 0.01 --weight-decay 0.1"};
@@ -109,17 +105,15 @@ Test(cli_same_bits, each_optimizer, .timeout = 600, .init = cli_folder_make,
     }
 }
 
-Test(cli_same_bits, loss_in_forward, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, loss_in_forward, 600) {
     all_equal(DP, words("--steps 6 --loss-in-forward --init-from golden/lenet_300.safetensors"));
 }
 
-Test(cli_same_bits, convnet_with_dropout, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, convnet_with_dropout, 600) {
     all_equal(some(), words("--model convnet --batch-size 33 --steps 4 --seed 3"));
 }
 
-Test(cli_same_bits, mlp, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_same_bits, mlp, 600) {
     all_equal(some(), words("--model mlp --mlp-hidden 100,30 --batch-size 65 --steps 6 --seed "
                             "-3 --workers 3"));
 }
@@ -128,16 +122,14 @@ static const struct way EIGHT[] = {{"dp", 2, "auto"},  {"dp", 4, "auto"},     {"
                                    {"ddp", 2, "tree"}, {"ddp", 4, "oneshot"}, {"ddp", 8, "direct"},
                                    {NULL, 0, NULL}};
 
-Test(cli_same_bits, eight_virtual_devices, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, eight_virtual_devices, 600) {
     all_equal(test_short() ? FEW : EIGHT,
               words("--virtual-devices 8 --steps 6 --init-from golden/lenet_300.safetensors"));
 }
 
 /* 103 pictures are padded to 104, or cut to 100. The last batch is short, has fewer samples than
  * devices, or is left out. */
-Test(cli_same_bits, short_last_batches, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, short_last_batches, 600) {
     put_data(103, 20);
     const char *const ends[] = {"--batch-size 11", "--batch-size 11 --drop-last", "--batch-size 17",
                                 "--batch-size 51 --no-shuffle", "--batch-size 500"};
@@ -153,8 +145,7 @@ Test(cli_same_bits, short_last_batches, .timeout = 600, .init = cli_folder_make,
 
 /* The samples of a batch that is not full are weighted by the batch's own size, not by
  * --batch-size. */
-Test(cli_same_bits, a_batch_that_is_not_full, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, a_batch_that_is_not_full, 120) {
     const char *const ways[] = {"--mode single", "--mode dp", "--mode ddp"};
     put_data(96, 20);
     cli_well("train --data-dir d --virtual-devices 2 --epochs 2 --batch-size 96 --init-from "
@@ -172,8 +163,7 @@ Test(cli_same_bits, a_batch_that_is_not_full, .timeout = 120, .init = cli_folder
 
 /* Three batches an update. Of the ten batches of an epoch the last update has one, which is short;
  * an update of four leaves two to the last. DDP sums over the ranks once an update. */
-Test(cli_same_bits, accumulated_gradients, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, accumulated_gradients, 300) {
     static const char *const more[] = {"--no-sync-steps 3", "--no-sync-steps 4 --model convnet",
                                        "--no-sync-steps 3 --loss-in-forward --bucket-cap-mb 0.1",
                                        "--no-sync-steps 100 --momentum 0.9"};
@@ -202,8 +192,7 @@ static int64_t bytes_of_twelve_batches(const char *mode, int passes) {
 }
 
 /* DDP moves gradients once an update; DP replicates its parameters for every batch. */
-Test(cli_same_bits, accumulation_saves_allreduces, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, accumulation_saves_allreduces, 120) {
     put_data(96, 20);
     int64_t one = bytes_of_twelve_batches("ddp", 1), three = bytes_of_twelve_batches("ddp", 3),
             six = bytes_of_twelve_batches("ddp", 6);
@@ -215,8 +204,7 @@ Test(cli_same_bits, accumulation_saves_allreduces, .timeout = 120, .init = cli_f
 }
 
 /* 103 pictures in batches of 8: the last has 7, and the last of the devices has none of them. */
-Test(cli_same_bits, uneven_inputs, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, uneven_inputs, 300) {
     static const struct way eight[] = {
         {"dp", 4, "auto"}, {"ddp", 2, "auto"}, {"ddp", 8, "auto"}, {NULL, 0, NULL}};
     static const char common[] = "--data-dir d --epochs 2 --batch-size 8 --join";
@@ -234,8 +222,7 @@ Test(cli_same_bits, uneven_inputs, .timeout = 300, .init = cli_folder_make,
 
 /* A model whose steps do not all use the same layers: a layer that no device used keeps its
  * momentum, and counts its own updates in Adam. */
-Test(cli_same_bits, layers_that_steps_leave_out, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, layers_that_steps_leave_out, 300) {
     static const char *const more[] = {"--momentum 0.9 --weight-decay 1e-3 --lr 0.05",
                                        "--optimizer adam --no-sync-steps 2 --bucket-cap-mb 0.01",
                                        "--optimizer adadelta --loss-in-forward"};
@@ -279,8 +266,7 @@ static int64_t occupied(int64_t bytes) { /* memory of a device that an allocatio
 
 /* The device makes the batches from a data set in its own memory: the same pixels, so the same bits
  * and the same accuracy. The last batch has 4 of 103 pictures, one for each device. */
-Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, data_set_on_the_device, 300) {
     static const char *const ways[] = {
         "--mode single", "--mode ddp --devices 2", "--mode dp --devices 4 --loss-in-forward",
         "--mode dp --devices 2", "--mode ddp --devices 4 --workers 0"};
@@ -318,8 +304,7 @@ Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_m
 
 /* The checks above can fail: with virtual devices off each mode cuts the batch by its own number of
  * devices, and the bits differ. */
-Test(cli_same_bits, off_differs, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, off_differs, 120) {
     const char *options =
         words("--virtual-devices off --steps 6 --init-from golden/lenet_300.safetensors");
     train("single", 1, "auto", options, "one");
@@ -331,8 +316,7 @@ Test(cli_same_bits, off_differs, .timeout = 120, .init = cli_folder_make,
 
 /* A whole epoch of 60 steps, the last with 24 pictures: long enough for SGD to amplify a
  * difference in a last bit. */
-Test(cli_same_bits, whole_epoch, .timeout = 600, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_same_bits, whole_epoch, 600) {
     if (test_short()) cr_skip_test("a whole epoch is for the full suite");
     char options[160];
     snprintf(options, sizeof options, "%s --virtual-devices 4 --lr 0.1 --batch-size 64 --epochs 1",

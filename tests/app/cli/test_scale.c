@@ -15,8 +15,7 @@ static int narrow(const char *text) {
 }
 
 /* The same global batch on 1, 2 and 4 devices: equal bits, as the JSON's losses say too. */
-Test(cli_scale, the_global_batch_stays, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_scale, the_global_batch_stays, 120) {
     struct cli c;
     put_data(PICTURES, 20);
     cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 20 --batch-size 24 --epochs 2 "
@@ -53,8 +52,7 @@ Test(cli_scale, the_global_batch_stays, .timeout = 120, .init = cli_folder_make,
 }
 
 /* Exercises 1 and 2 of d2l 13.5: a batch for each device, a list of rates, and rates that grow. */
-Test(cli_scale, the_batch_grows_with_the_devices, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_scale, the_batch_grows_with_the_devices, 120) {
     static const struct {
         const char *scale;
         double factor[3]; /* of the rate on 1, 2 and 4 devices */
@@ -91,8 +89,7 @@ Test(cli_scale, the_batch_grows_with_the_devices, .timeout = 120, .init = cli_fo
 }
 
 /* Without a model it is the text's training. MNIST is looked for, but not where --data-dir says. */
-Test(cli_scale, the_defaults_are_those_of_the_text, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_scale, the_defaults_are_those_of_the_text, 120) {
     put_data(PICTURES, 20);
     cli_well("scale --data-dir d --devices 1,2 --steps 1 --json j");
     struct json *j = json_of("j");
@@ -109,8 +106,7 @@ Test(cli_scale, the_defaults_are_those_of_the_text, .timeout = 120, .init = cli_
     json_free(j);
 }
 
-Test(cli_scale, devices_that_do_not_fit_one_another, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_scale, devices_that_do_not_fit_one_another, 120) {
     struct cli c;
     put_data(PICTURES, 20);
     cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 9 --batch-size 24 --epochs 1 "
@@ -138,8 +134,7 @@ Test(cli_scale, devices_that_do_not_fit_one_another, .timeout = 120, .init = cli
     cli_free(&c);
 }
 
-Test(cli_scale, what_is_refused, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_scale, what_is_refused, 120) {
     static const struct {
         const char *says, *words;
     } cases[] = {

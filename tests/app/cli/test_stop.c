@@ -61,7 +61,7 @@ static void stops(const char *mode, int signal, int to_all, const char *then) {
     if (steps < 10 * EPOCHS) goes_on(then, what);
 }
 
-Test(cli_stop, after_a_step, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_stop, after_a_step, 300) {
     train_once();
     stops("ddp --devices 4", SIGINT, 1, "single");
     stops("dp --devices 2", SIGTERM, 0, "ddp --devices 2");
@@ -72,7 +72,7 @@ Test(cli_stop, after_a_step, .timeout = 300, .init = cli_folder_make, .fini = cl
 
 /* The second signal, not of the same moment, ends the job at once; nothing is written. Rank 0 is
  * stopped meanwhile, so that the first cannot be obeyed. */
-Test(cli_stop, second_signal, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_stop, second_signal, 120) {
     struct cli c;
     put_data(240, 20);
     cli_start(&c, "train --mode ddp --devices 4 " RUN "--epochs 100000 --save two --checkpoint ck "
@@ -118,8 +118,7 @@ static int part(struct rng *rng, int kills) {
     return status;
 }
 
-Test(cli_stop, killed_again_and_again, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_stop, killed_again_and_again, 300) {
     if (test_short()) cr_skip_test("short form: random kills belong to the plain build and soak");
     unsigned long long seed = test_seed();
     struct rng rng;

@@ -117,8 +117,7 @@ static void check_page(const struct events *all) {
     free(text);
 }
 
-Test(cli_tensorboard, holds_what_json_holds, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_tensorboard, holds_what_json_holds, 120) {
     static const char *const modes[] = {"single", "dp", "ddp"};
     put_data(24, 8);
     cli_well("compare " TINY "--epochs 2 --devices 2 --tensorboard new/t --json j");
@@ -135,8 +134,7 @@ Test(cli_tensorboard, holds_what_json_holds, .timeout = 120, .init = cli_folder_
     json_free(root);
 }
 
-Test(cli_tensorboard, its_own_package_reads_it, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_tensorboard, its_own_package_reads_it, 120) {
     put_data(24, 8);
     cli_well("train --mode ddp --devices 2 " TINY "--epochs 2 --tensorboard t --json j");
     struct json *root = json_of("j");
@@ -144,8 +142,7 @@ Test(cli_tensorboard, its_own_package_reads_it, .timeout = 120, .init = cli_fold
     json_free(root);
 }
 
-Test(cli_tensorboard, scale_has_a_folder_for_each_run, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_tensorboard, scale_has_a_folder_for_each_run, 120) {
     put_data(24, 8);
     cli_well("scale " TINY "--steps 1 --devices 1,2 --lr 0.1 --tensorboard t --json j");
     struct json *root = json_of("j");
@@ -160,7 +157,7 @@ Test(cli_tensorboard, scale_has_a_folder_for_each_run, .timeout = 120, .init = c
 }
 
 /* A resumed run adds a file, whose steps count on. */
-Test(cli_tensorboard, resumed, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_tensorboard, resumed, 120) {
     put_data(48, 8);
     cli_well("train " TINY "--steps 2 --checkpoint c --tensorboard t");
     cli_well("train " TINY "--steps 5 --resume c --tensorboard t/");
@@ -182,8 +179,7 @@ Test(cli_tensorboard, resumed, .timeout = 120, .init = cli_folder_make, .fini = 
 }
 
 /* What was written stays when the run is killed, and a run that begins no step leaves nothing. */
-Test(cli_tensorboard, interrupted_and_failed, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_tensorboard, interrupted_and_failed, 120) {
     struct cli c;
     char path[512];
     put_data(48, 8);

@@ -19,8 +19,7 @@ static const char by_hand[] =
     "[1, \"cross entropy backward\", 40000, 41000, false],"
     "[1, \"copy peer\", 41000, 45000, false], [1, \"sgd\", 45000, 49000, false]]}";
 
-Test(cli_timeline, times_by_hand, .timeout = 30, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_timeline, times_by_hand, 30) {
     struct cli c;
     put("parts.json", by_hand);
     cli_run(&c, "report parts.json --picture parts.svg --trace parts.trace");
@@ -41,8 +40,7 @@ Test(cli_timeline, times_by_hand, .timeout = 30, .init = cli_folder_make,
                  0);
 }
 
-Test(cli_timeline, what_is_none_is_refused, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_timeline, what_is_none_is_refused, 60) {
     static const char *const wrong[][2] = {
         {"{\"duet_timeline\": 1, \"devices\": [\"a\"], \"spans\": []}", "it has no spans"},
         {"{\"duet_timeline\": 1, \"devices\": [], \"spans\": [[]]}", "it has no spans"},

@@ -19,7 +19,7 @@ static void train(const char *mode, const char *title, int devices, int steps, c
 }
 
 /* Two epochs, so that there is an evaluation between steps. The last batch of each is short. */
-Test(cli_trace, train, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_trace, train, 120) {
     put_data(100, 20);
     train("single", "single", 1, 10, "--epochs 2");
     train("dp", "DP", 3, 10, "--epochs 2 --virtual-devices off");
@@ -49,7 +49,7 @@ static void step_times(const struct json *trace, int pid, int step, int64_t *bac
     }
 }
 
-Test(cli_trace, no_overlap, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_trace, no_overlap, 120) {
     put_data(100, 20);
     train("ddp", "DDP", 2, 4, "--steps 4 --bucket-cap-mb 0.001 --no-overlap");
     struct json *trace = json_of("t");
@@ -85,8 +85,7 @@ static void several(const char *command, const char *const *keys, const char *co
     cli_free(&c);
 }
 
-Test(cli_trace, compare_and_profile, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_trace, compare_and_profile, 120) {
     static const char *const modes[] = {"single", "dp", "ddp"}, *const mode_titles[] = {
                                                                     "single", "DP", "DDP"};
     static const char *const kinds[] = {"dp", "dp_loss_in_forward", "ddp"};
@@ -119,8 +118,7 @@ static int64_t bytes_between(const struct json *trace, const char *source,
 
 /* What DP moves by hand: per step, the parameters to device 1, its rows and labels too, its outputs
  * and gradients back. */
-Test(cli_trace, copies_name_their_ends, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_trace, copies_name_their_ends, 120) {
     struct cli c;
     put_data(48, 8);
     cli_run(&c, "train --mode dp --devices 2 %s --epochs 1 --quiet --json j --trace t", MODEL);
@@ -140,8 +138,7 @@ Test(cli_trace, copies_name_their_ends, .timeout = 120, .init = cli_folder_make,
 }
 
 /* Of a longer run the trace has the first steps, each of them whole. */
-Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_trace, the_first_steps, 120) {
     struct cli c;
     put_data(8, 4);
     cli_run(&c,
@@ -158,8 +155,7 @@ Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make,
 }
 
 /* A run that fails before training leaves no file. */
-Test(cli_trace, no_file_of_a_run_that_failed, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_trace, no_file_of_a_run_that_failed, 120) {
     put_data(100, 20);
     cli_fails(1, "nowhere", "train %s --init-from nowhere --trace t", MODEL);
     cli_fails(1, "nowhere", "train --mode ddp %s --init-from nowhere --trace t", MODEL);

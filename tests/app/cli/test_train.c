@@ -16,7 +16,7 @@ static int lines(const char *text) {
 
 /* Standard output has one line that says what is trained and one with the result, standard error
  * one line for each epoch, from one rank alone. */
-Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_train, plain_lines, 120) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
         struct cli c;
@@ -53,7 +53,7 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
 }
 
 /* Remarks: samples that pad the order of an epoch, and bits that other modes need not share. */
-Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_train, remarks, 120) {
     static const struct {
         const char *words, *remark;
     } with[] = {{"--mode dp --devices 7",
@@ -87,7 +87,7 @@ Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
 }
 
 /* On a terminal the line of progress is rewritten with a carriage return and spaces alone. */
-Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_train, terminal, 120) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
         struct cli c;
@@ -107,8 +107,7 @@ Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_f
 }
 
 /* On a narrow terminal the line of progress is cut: one that wraps could not be rewritten. */
-Test(cli_train, narrow_terminal, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_train, narrow_terminal, 120) {
     enum { COLUMNS = 20 };
     struct cli c;
     put_data(60, 20);
@@ -128,8 +127,7 @@ Test(cli_train, narrow_terminal, .timeout = 120, .init = cli_folder_make,
 }
 
 /* A run of 2^31 steps or more is cut, and its first line counts the epochs that fit. */
-Test(cli_train, more_steps_than_an_int, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_train, more_steps_than_an_int, 120) {
     put_data(2200, 1);
     char command[PATH_MAX + 256], line[256] = "";
     snprintf(command, sizeof command,
@@ -145,8 +143,7 @@ Test(cli_train, more_steps_than_an_int, .timeout = 120, .init = cli_folder_make,
 }
 
 /* --steps ends a run in the middle of an epoch, in a later epoch, or not before the epochs end. */
-Test(cli_train, steps_and_files, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_train, steps_and_files, 120) {
     static const struct {
         int steps, done, epochs;
     } table[] = {{1, 1, 1}, {3, 3, 1}, {4, 4, 2}, {8, 8, 3}, {1000, 9, 3}};
@@ -188,8 +185,7 @@ Test(cli_train, steps_and_files, .timeout = 120, .init = cli_folder_make,
     cr_assert_eq(cli_files(), 4, "the folder holds golden, d, l and j alone");
 }
 
-Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_train, what_the_json_says, 60) {
     put_data(102, 20);
     cli_well(
         "train --mode ddp --devices=3 --virtual_devices 6 --data-dir d --batch_size=20 --epochs 1 "
@@ -245,8 +241,7 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make,
 
 /* A batch larger than the data set is the whole data set, so buffers are sized by that. The larger
  * of both sets counts: evaluation takes the same batch size. 16777216 pictures are 49 GiB. */
-Test(cli_train, buffers_follow_the_data_set, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_train, buffers_follow_the_data_set, 60) {
     static const char *const ways[] = {"single", "dp --devices 3", "ddp --devices 3",
                                        "dp --devices 3 --virtual-devices off"};
     for (int more_to_test = 0; more_to_test < 2; more_to_test++) {
@@ -261,8 +256,7 @@ Test(cli_train, buffers_follow_the_data_set, .timeout = 60, .init = cli_folder_m
 /* With --virtual-devices off DP cuts a batch as PyTorch's scatter does: 5 samples over 4 devices
  * are 2, 2, 1 and 0, by virtual device they would be 2, 1, 1 and 1. The bytes that came into each
  * device show it: the same parameters, and pictures of 784 floats with their labels. */
-Test(cli_train, off_cuts_in_chunks, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_train, off_cuts_in_chunks, 60) {
     static const int64_t shares[2][4] = {{2, 2, 1, 0}, {2, 1, 1, 1}};
     put_data(8, 8);
     for (int on = 0; on < 2; on++) {
@@ -288,7 +282,7 @@ Test(cli_train, off_cuts_in_chunks, .timeout = 60, .init = cli_folder_make,
 
 /* Training learns: the synthetic pictures are easy (a nearest class mean finds most of them; chance
  * is 0.1). */
-Test(cli_train, learns, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_train, learns, 120) {
     if (test_short()) cr_skip_test("nine epochs are for the full suite");
     for (int m = 0; m < 3; m++) {
         cli_well("train --mode %s --dataset synthetic --samples 6000 --model mlp --mlp-hidden 32 "
@@ -313,8 +307,7 @@ static int says_not_finite(const char *errors) {
 
 /* A run that diverges goes on and ends with status 0. Its files say nan or inf in CSV and null in
  * JSON, which has neither. */
-Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_train, loss_that_is_no_number, 120) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
         struct cli c;
@@ -345,8 +338,7 @@ Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make,
 }
 
 /* Old files stay until new ones are complete, so a run that fails leaves them as they were. */
-Test(cli_train, a_failed_run_keeps_old_files, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_train, a_failed_run_keeps_old_files, 120) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
         cli_well("train --mode %s --data-dir d --steps 1 --batch-size 20 --quiet --save w "
@@ -368,8 +360,7 @@ Test(cli_train, a_failed_run_keeps_old_files, .timeout = 120, .init = cli_folder
 }
 
 /* Two jobs run in one folder at once, each as if it were alone. */
-Test(cli_train, two_jobs_at_once, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_train, two_jobs_at_once, 120) {
     struct cli c[4];
     put_data(test_short() ? 100 : 400, 20);
     for (int i = 0; i < 4; i++)

@@ -32,8 +32,7 @@ static void expect(struct json *j, int device, const char *cause, int64_t least,
               cause, (long long)got, (long long)least);
 }
 
-Test(cli_wide_head, outputs_weigh_on_device_0_of_dp, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_wide_head, outputs_weigh_on_device_0_of_dp, 60) {
     cli_well("train --mode dp " COMMON " --epochs 1 --quiet --json dp");
     cli_well("train --mode ddp " COMMON " --epochs 1 --quiet --json ddp");
     struct json *dp = json_of("dp"), *ddp = json_of("ddp");
@@ -51,8 +50,7 @@ Test(cli_wide_head, outputs_weigh_on_device_0_of_dp, .timeout = 60, .init = cli_
 
 /* DDP: 2 x 880,000 + 4 x 1,280,000 = 6.6 MiB, and 1 MiB for allreduce. DP's device 0: 2 x 880,000 +
  * 3 x 1,280,000 + 2 x 5,120,000 = 15.1 MiB. */
-Test(cli_wide_head, dp_runs_out_of_memory_where_ddp_trains, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_wide_head, dp_runs_out_of_memory_where_ddp_trains, 60) {
     cr_assert(2 * PARAMS + 4 * SHARE + 2 * MIB < 12 * MIB &&
               2 * PARAMS + 3 * SHARE + 2 * WHOLE > 12 * MIB &&
               2 * PARAMS + 3 * SHARE + 2 * WHOLE + MIB / 2 < 16 * MIB);
@@ -65,8 +63,7 @@ Test(cli_wide_head, dp_runs_out_of_memory_where_ddp_trains, .timeout = 60, .init
 
 /* A profile measures the kinds that fit, says what DP held when it asked for more, and ends with
  * one line and status 1. */
-Test(cli_wide_head, profile_goes_on_with_what_fits, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_wide_head, profile_goes_on_with_what_fits, 60) {
     struct cli c;
     cli_run(&c, "profile " COMMON " --device-memory 12M --steps 2 --quiet --json j");
     cr_expect_eq(c.status, 1, "%d: %s", c.status, c.err);
@@ -90,8 +87,7 @@ Test(cli_wide_head, profile_goes_on_with_what_fits, .timeout = 60, .init = cli_f
 
 /* compare judges the modes that fit. Beside device 0, DP holds 2 x 880,000 + 4 x 1,280,000 bytes;
  * DDP holds adam's state there as well, 2 x 880,000 more, and 1 MiB of scratch: 9.24 MiB. */
-Test(cli_wide_head, compare_goes_on_with_what_fits, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_wide_head, compare_goes_on_with_what_fits, 60) {
     struct cli c;
     cr_assert(2 * PARAMS + 4 * SHARE + SMALL < 8 * MIB && 4 * PARAMS + 4 * SHARE > 8 * MIB);
     cli_run(&c, "compare " COMMON
@@ -115,8 +111,7 @@ Test(cli_wide_head, compare_goes_on_with_what_fits, .timeout = 60, .init = cli_f
 /* Where single does not fit, DDP is judged against DP, by hashes or in lock step; and what is left
  * alone is measured without a verdict. Single and DP's device 0 hold the outputs of all samples:
  * single 6 times the whole, with what was said above; DP 2 times, and 3 of one device. */
-Test(cli_wide_head, compare_goes_on_without_single, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_wide_head, compare_goes_on_without_single, 60) {
     struct cli c;
     cr_assert(2 * PARAMS + 3 * SHARE + 2 * WHOLE + MIB < 18 * MIB && 4 * WHOLE > 18 * MIB);
     cli_run(&c, "compare " COMMON " --device-memory 18M --steps 2 --quiet --json j");

@@ -24,8 +24,7 @@ static void expect_narrow(const char *words) {
     cli_free(&c);
 }
 
-Test(cli_widths, no_line_is_wider_than_80, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_widths, no_line_is_wider_than_80, 120) {
     static const char *const lines[] = {
         "train --mode ddp --devices 3 --epochs 2 " TINY,
         "train --mode dp --virtual-devices off --devices 3 " TINY,

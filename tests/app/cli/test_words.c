@@ -26,8 +26,7 @@ static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
     return hash;
 }
 
-Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_words, sampler_is_pytorch_s, 120) {
     int cases = SAMPLERS, done = 0;
     int most_ranks = test_short() ? 3 : 8;
     for (int i = 0; i < cases; i += test_short() ? 7 : 5) {
@@ -44,7 +43,7 @@ Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make,
 
 /* A case to check by eye: 10 indices over 3 ranks in the order of the files, padded by the first
  * indices, or cut. */
-Test(cli_words, sampler_by_eye, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_words, sampler_by_eye, 60) {
     static const struct {
         const char *words, *out;
     } table[] = {{"--rank 0 --no-shuffle", "0\n3\n6\n9\n"},
@@ -63,7 +62,7 @@ Test(cli_words, sampler_by_eye, .timeout = 60, .init = cli_folder_make, .fini = 
     cli_free(&c);
 }
 
-Test(cli_words, devices, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_words, devices, 60) {
     struct cli c;
     cli_run(&c, "devices");
     cr_assert(c.status == 0 && !*c.err, "%s", c.err);
@@ -77,8 +76,7 @@ Test(cli_words, devices, .timeout = 60, .init = cli_folder_make, .fini = cli_fol
 
 /* ---- help ---- */
 
-Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_words, help_is_one_text, 60) {
     static const char *const ways[] = {"--help", "-h", "help", ""}, *const commands[] = {
                                                                         "demo",    "train",
                                                                         "compare", "profile",
@@ -107,8 +105,7 @@ Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make,
 }
 
 /* Help that does not reach its reader is a failure. */
-Test(cli_words, help_to_a_full_disk, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_words, help_to_a_full_disk, 60) {
     static const char *const words[] = {"--help",         "",       "--version", "train --help",
                                         "sampler --help", "devices"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -126,7 +123,7 @@ Test(cli_words, help_to_a_full_disk, .timeout = 60, .init = cli_folder_make,
 
 /* The seed is that of torch.manual_seed: 64 bits, and a negative one stands for 2^64 + seed. The
  * record has all its bits. */
-Test(cli_words, seeds, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(cli_words, seeds, 60) {
     static const char *const seeds[] = {"-1", "18446744073709551615", "9223372036854775808"};
     put_data(60, 20);
     for (int i = 0; i < 3; i++) {
@@ -151,8 +148,7 @@ Test(cli_words, seeds, .timeout = 60, .init = cli_folder_make, .fini = cli_folde
 
 /* The defaults in the help are those in force: the files are the same with and without these
  * flags. */
-Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(cli_words, defaults_as_stated, 120) {
     put_data(600, 20);
     cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
     cli_well("train --mode single --model lenet --data-dir d --epochs 10 --steps 2 "

@@ -10,8 +10,7 @@ static const struct json *finding(const struct json *root, const char *check) {
 }
 
 /* Every check has a row, nothing is off, and the JSON file says what the table says. */
-Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(doctor_cli, emulated_devices_pass, 280) {
     static const char *const checks[] = {"cores",
                                          "memory",
                                          "open files",
@@ -80,8 +79,7 @@ static void text_of(char text[200], const struct json *root, const char *check) 
 }
 
 /* The seed decides the data: with another seed the errors of products differ. */
-Test(doctor_cli, the_seed_decides_the_data, .timeout = 280, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(doctor_cli, the_seed_decides_the_data, 280) {
     enum { RUNS = 3 };
     if (test_short()) cr_skip_test("short form: three runs of doctor take most of a minute");
     const char *const flags[RUNS] = {"--seed 1", "--seed=1", ""};
@@ -104,7 +102,7 @@ Test(doctor_cli, the_seed_decides_the_data, .timeout = 280, .init = cli_folder_m
 
 /* Without a GPU --device cuda fails. CUDA reads CUDA_VISIBLE_DEVICES at its first call. Without
  * --seed each run takes a fresh one. */
-Test(doctor_cli, no_gpu, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(doctor_cli, no_gpu, 120) {
     int64_t seed[2];
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     for (int i = 0; i < 2; i++) {
@@ -124,7 +122,7 @@ Test(doctor_cli, no_gpu, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
     cr_expect_neq(seed[0], seed[1]);
 }
 
-Test(doctor_cli, wrong_flags, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+CliTest(doctor_cli, wrong_flags, 60) {
     static const char *const table[][2] = {{"--device tpu", "--device: 'tpu'|auto, cpu and cuda"},
                                            {"--device", "--device: no value"},
                                            {"--timeout 0", "--timeout"},
@@ -151,8 +149,7 @@ Test(doctor_cli, wrong_flags, .timeout = 60, .init = cli_folder_make, .fini = cl
 }
 
 /* A signal to the doctor at any time: its check and the check's ranks end too. */
-Test(doctor_cli, a_signal_leaves_no_process, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(doctor_cli, a_signal_leaves_no_process, 120) {
     struct cli c;
     for (int i = 0; i < 4; i++) {
         int files = cli_files();

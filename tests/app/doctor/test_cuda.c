@@ -63,22 +63,19 @@ static const char every_check[] = "driver|GPUs|cuda.0.: device|cuda.0. -> cuda.1
                                   "cuda.0.|cuda: conv2d forward|cuda: hash|cuda: allreduce ring, 4 "
                                   "ranks|cuda: step of lenet|cuda: convnet in two segments";
 
-Test(doctor_cuda, one_gpu_passes, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(doctor_cuda, one_gpu_passes, 300) {
     without_libraries();
     passes(1, every_check);
 }
 
-Test(doctor_cuda, two_gpus_pass, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(doctor_cuda, two_gpus_pass, 300) {
     skip_where_short();
     without_libraries();
     passes(2, every_check);
 }
 
 /* The first kernel of every process faults: exit status 3, and checks without a kernel go on. */
-Test(doctor_cuda, a_fault_is_status_3, .timeout = 300, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(doctor_cuda, a_fault_is_status_3, 300) {
     skip_where_short();
     struct cli c;
     fault("launch:1");
@@ -95,8 +92,7 @@ Test(doctor_cuda, a_fault_is_status_3, .timeout = 300, .init = cli_folder_make,
     cli_free(&c);
 }
 
-Test(doctor_cuda, no_driver_and_an_old_one, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(doctor_cuda, no_driver_and_an_old_one, 120) {
     static const char *const faults[] = {"driver:none", "driver:old"},
                              *const words[] = {"no NVIDIA driver", "the driver is for CUDA 11.4"};
     for (int i = 0; i < 2; i++) {

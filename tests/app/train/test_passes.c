@@ -32,8 +32,7 @@ static void run(const struct run_config *config, struct run_record *record) {
 }
 
 /* 208 samples: updates of 64, 64, 64 and 16 samples, whose batches are 4, 4, 4 and 1. */
-Test(passes, train_as_one_large_batch, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(passes, train_as_one_large_batch, 120) {
     static const enum run_mode modes[] = {MODE_SINGLE, MODE_DP};
     put_data(208, 20);
     for (int i = 0; i < 2; i++) {
@@ -59,8 +58,7 @@ Test(passes, train_as_one_large_batch, .timeout = 120, .init = cli_folder_make,
 
 /* A batch of a step has dropout masks of its own: with the same pictures in each batch, equal masks
  * would make the losses of all batches equal. */
-Test(passes, have_masks_of_their_own, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(passes, have_masks_of_their_own, 120) {
     struct run_config one = config_of(8, 1), two = config_of(8, 2);
     struct run_record a = {0}, b = {0}, c = {0};
     put_data(8, 4);

@@ -39,8 +39,7 @@ static void open_session(struct session *s, struct run_config *config, struct ru
     cr_assert_eq(session_open(s, config, NULL, record), OK, "%s", error_message());
 }
 
-Test(session, a_lost_thread_keeps_what_it_uses, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(session, a_lost_thread_keeps_what_it_uses, 60) {
     /* static, as all that a lost thread may reach: no leak to be reported */
     static struct run_config config;
     static struct run_record record;
@@ -67,8 +66,7 @@ Test(session, a_lost_thread_keeps_what_it_uses, .timeout = 60, .init = cli_folde
     cr_assert_eq(stream_sync(device_compute(s.device[1])), OK, "%s", error_message());
 }
 
-Test(session, closes_whole_otherwise, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(session, closes_whole_otherwise, 60) {
     static const enum run_mode modes[] = {MODE_SINGLE, MODE_DP};
     for (int i = 0; i < 2; i++) {
         struct run_config config;
@@ -116,8 +114,7 @@ static void train_by_hand(const struct run_config *config, struct run_record *re
     }
 }
 
-Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(session, the_trainer_counts_updates, 60) {
     static const enum run_mode modes[] = {MODE_SINGLE, MODE_DP};
     put_data(16, 4);
     for (int i = 0; i < 2; i++) {
@@ -212,15 +209,13 @@ static void differ(void (*different)(struct run_config *, int), const char *devi
 }
 
 /* Emulated devices are alike, whatever their pace. */
-Test(session, ranks_on_emulated_devices, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(session, ranks_on_emulated_devices, 60) {
     cr_assert_eq(run_ranks(all_alike, "cpu"), OK, "%s", error_message());
     cr_assert_eq(run_ranks(rank_1_is_late, "cpu"), OK, "%s", error_message());
 }
 
 /* auto is decided by each rank for itself. */
-Test(session, ranks_must_find_the_same_gpus, .timeout = 120, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+CliTest(session, ranks_must_find_the_same_gpus, 120) {
 #ifndef CUDA_EMULATION
     cr_skip_test("needs GPUs that can be hidden from a rank: make EMULATION=1");
 #endif
