@@ -285,6 +285,8 @@ static const char *python_number(double x) {
 
 static int train(struct agent *a, duet_rpc *rpc) {
     double began = duet_time(), last;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* Ctrl-C loses no line, through a pipe either */
+    printf("This will run until reward threshold of %d is reached. Ctrl+C to exit.\n", SOLVED);
     for (int episode = 1; !a->settings.episodes || episode <= a->settings.episodes; episode++) {
         TRY(play(a, rpc));
         TRY(finish_episode(a, &last));
@@ -322,7 +324,7 @@ static int be_observer(int rank, const struct settings *s, duet_device *device) 
     struct observer o = {.device = device, .one_call = s->one_call};
     const struct duet_rpc_function functions[] = {{"run_episode", run_episode, &o, NULL}};
     struct duet_rpc_options all = {.functions = functions, .function_count = 1, .device = device};
-    snprintf(name, sizeof name, "observer%d", rank);
+    snprintf(name, sizeof name, "obs%d", rank);
     seed_pole(&o.pole, s->seed);
     duet_rpc *rpc = NULL;
     int code = duet_rpc_init(&rpc, name, -1, 0, &all);
