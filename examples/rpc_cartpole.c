@@ -276,16 +276,15 @@ static int play(struct agent *a, duet_rpc *rpc) {
 /* As Python prints it. */
 static const char *python_number(double x) {
     static char text[32];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, x);
-        if (strtod(text, NULL) == x) break;
-    }
+    int digits = 15;
+    while (snprintf(text, sizeof text, "%.*g", digits, x), strtod(text, NULL) != x && digits < 17)
+        digits++;
     return text;
 }
 
 static int train(struct agent *a, duet_rpc *rpc) {
     double began = duet_time(), last;
-    setvbuf(stdout, NULL, _IOLBF, 0); /* Ctrl-C loses no line, through a pipe either */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* so Ctrl-C loses no line in a pipe */
     printf("This will run until reward threshold of %d is reached. Ctrl+C to exit.\n", SOLVED);
     for (int episode = 1; !a->settings.episodes || episode <= a->settings.episodes; episode++) {
         TRY(play(a, rpc));
@@ -293,10 +292,10 @@ static int train(struct agent *a, duet_rpc *rpc) {
         if (episode % a->settings.log_interval == 0)
             printf("Episode %d\tLast reward: %.2f\tAverage reward: %.2f\n", episode, last,
                    a->running_reward);
-        if (a->running_reward <= SOLVED) continue;
-        printf("Solved! Running reward is now %s!\n", python_number(a->running_reward));
-        break;
+        if (a->running_reward > SOLVED) break;
     }
+    if (a->running_reward > SOLVED)
+        printf("Solved! Running reward is now %s!\n", python_number(a->running_reward));
     if (a->settings.rate)
         printf("%d steps: %.0f a second\n", a->steps, a->steps / (duet_time() - began));
     return DUET_OK;
@@ -327,8 +326,8 @@ static int be_observer(int rank, const struct settings *s, duet_device *device) 
     snprintf(name, sizeof name, "obs%d", rank);
     seed_pole(&o.pole, s->seed);
     duet_rpc *rpc = NULL;
-    int code = duet_rpc_init(&rpc, name, -1, 0, &all);
-    return code ? code : duet_rpc_shutdown(&rpc, 1, 0);
+    TRY(duet_rpc_init(&rpc, name, -1, 0, &all));
+    return duet_rpc_shutdown(&rpc, 1, 0);
 }
 
 static int work(int rank, void *context) {
