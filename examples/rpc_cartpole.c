@@ -273,8 +273,7 @@ static int play(struct agent *a, duet_rpc *rpc) {
     return code;
 }
 
-/* As Python prints it. */
-static const char *python_number(double x) {
+static const char *python_number(double x) { /* as Python prints it */
     static char text[32];
     int digits = 15;
     while (snprintf(text, sizeof text, "%.*g", digits, x), strtod(text, NULL) != x && digits < 17)
