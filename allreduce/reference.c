@@ -34,8 +34,8 @@ static int source_buffer_of(const struct plan *plan, const struct plan_step *s, 
     return s->op == PLAN_SUM_OWN && r == plan->rank ? PLAN_INPUT : s->source_buffer;
 }
 
-void reference_step_of(const struct plan *plan, const struct plan_step *s,
-                       const struct reference_memory *m) {
+void reference_step(const struct plan *plan, const struct plan_step *s,
+                    const struct reference_memory *m) {
     size_t bytes = element_bytes(m->how.type);
     if (s->op == PLAN_NONE) return;
     double source_scale = s->scale & PLAN_SCALE_SOURCE ? m->scale : 1,
@@ -58,17 +58,6 @@ void reference_step_of(const struct plan *plan, const struct plan_step *s,
             if (s->dest_ranks >> r & 1)
                 memcpy(place_of(m, s->dest_buffer, r, s->dest_offset + i), term[0], bytes);
     }
-}
-
-static struct reference_memory of_floats(float *const *data, float *const *scratch, float scale) {
-    return (struct reference_memory){
-        .data = (void *const *)data, .scratch = (void *const *)scratch, .scale = scale};
-}
-
-void reference_step(const struct plan *plan, const struct plan_step *s, float *const *data,
-                    float *const *scratch, float scale) {
-    struct reference_memory memory = of_floats(data, scratch, scale);
-    reference_step_of(plan, s, &memory);
 }
 
 /* ---- checks ---- */
@@ -238,19 +227,13 @@ struct run {
 
 static int run_step(void *context, int rank, int step) {
     const struct run *run = context;
-    reference_step_of(&run->plans[rank], &run->plans[rank].steps[step], run->memory);
+    reference_step(&run->plans[rank], &run->plans[rank].steps[step], run->memory);
     return OK;
 }
 
-int reference_run_of(const struct plan *plans, int n, const struct reference_memory *memory) {
+int reference_run(const struct plan *plans, int n, const struct reference_memory *memory) {
     struct run run = {plans, memory};
     return plan_walk(plans, n, run_step, &run);
-}
-
-int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch,
-                  float scale) {
-    struct reference_memory memory = of_floats(data, scratch, scale);
-    return reference_run_of(plans, n, &memory);
 }
 
 int reference_allreduce(enum allreduce_algorithm algorithm, int n, size_t count,
@@ -272,7 +255,9 @@ int reference_allreduce(enum allreduce_algorithm algorithm, int n, size_t count,
         CHECK_GOTO(plan_build(&plans[r], algorithm, n, r, count, config), code, out);
     }
     CHECK_GOTO(plan_check(plans, n, half), code, out);
-    code = reference_run(plans, n, data, scratch, scale);
+    struct reference_memory all = {
+        .data = (void *const *)data, .scratch = (void *const *)scratch, .scale = scale};
+    code = reference_run(plans, n, &all);
 out:
     for (int r = 0; plans && r < n; r++)
         plan_free(&plans[r]);

@@ -20,21 +20,18 @@ extern "C" {
  * posted. ERR_FAILED names the rank, the step and the value; ERR_MEMORY. */
 int plan_check(const struct plan *plans, int n, size_t scratch);
 
-/* What one step of plan->rank does to memory; its flags are left out. data[r] and scratch[r] are
- * rank r's, for r < plan->n. */
-void reference_step(const struct plan *plan, const struct plan_step *step, float *const *data,
-                    float *const *scratch, float scale);
-
-/* The same for elements of any type and any operation; data, scratch and scale as above. input and
- * output: the INPUT and OUTPUT of each rank, for plans that have them. */
+/* Memory of all ranks, for elements of any type and any operation: data[r] and scratch[r] are rank
+ * r's; input and output its INPUT and OUTPUT, for plans that have them. `how` zeroed: sums of
+ * floats. */
 struct reference_memory {
     struct arithmetic how;
     void *const *data, *const *scratch, *const *output;
     const void *const *input;
     double scale;
 };
-void reference_step_of(const struct plan *plan, const struct plan_step *step,
-                       const struct reference_memory *memory);
+/* What one step of plan->rank does to memory; its flags are left out. */
+void reference_step(const struct plan *plan, const struct plan_step *step,
+                    const struct reference_memory *memory);
 
 /* The one walk in one thread over the plans of all ranks: in turn each rank goes as far as the
  * flags that it awaits have been posted. `step` is called for each step, before its flags are
@@ -44,10 +41,7 @@ typedef int plan_walk_step(void *context, int rank, int step);
 int plan_walk(const struct plan *plans, int n, plan_walk_step *step, void *context);
 
 /* Runs plans[0..n) to their end. */
-int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch,
-                  float scale);
-
-int reference_run_of(const struct plan *plans, int n, const struct reference_memory *memory);
+int reference_run(const struct plan *plans, int n, const struct reference_memory *memory);
 
 /* All of it: builds the plans, checks them, and runs them with a scratch that is filled with NaN,
  * so that what was never written shows. data[r][0..count) is rank r's input and becomes its

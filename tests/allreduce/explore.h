@@ -246,7 +246,7 @@ static inline int end_windowed(const struct model *m, struct state *s, const str
     }
     struct reference_memory memory = {
         .data = data, .scratch = scratch, .input = inputs, .output = outputs, .scale = 1};
-    reference_step_of(e->plan, e->step, &memory);
+    reference_step(e->plan, e->step, &memory);
     for (size_t i = 0; e->step->dest_buffer == PLAN_OUTPUT && i < e->step->length; i++) {
         int at = (int)(e->step->dest_offset + i);
         if (out[e->plan->rank][at] != output(e->plan, m->root, e->call, at)) return WRONG;
@@ -264,12 +264,13 @@ static inline int end_event(const struct model *m, struct state *s, int rank,
         }
         return FINE;
     }
-    float *data[RANKS], *scratch[RANKS];
+    void *data[RANKS], *scratch[RANKS];
     for (int r = 0; r < m->n; r++) {
         data[r] = s->memory.data[r];
         scratch[r] = s->memory.scratch[r][half_of(m, e)];
     }
-    reference_step(e->plan, e->step, data, scratch, 1);
+    struct reference_memory memory = {.data = data, .scratch = scratch, .scale = 1};
+    reference_step(e->plan, e->step, &memory);
     return FINE;
 }
 

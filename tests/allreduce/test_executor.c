@@ -45,7 +45,9 @@ Test(executor, moves_give_the_reference_bits, .timeout = 60) {
                 plan.step_count = 1;
                 struct executor_call call = {.plan = &plan, .data = data, .scale = scale};
                 cr_assert_eq(host_execute(&all, &call), OK);
-                reference_step(&plan, &step, reference, reference, scale);
+                const struct reference_memory memory = {
+                    .data = (void **)reference, .scratch = (void **)reference, .scale = scale};
+                reference_step(&plan, &step, &memory);
                 for (int r = 0; r < n; r++)
                     cr_assert_eq(memcmp(x[r], want[r], sizeof x[r]), 0,
                                  "op %d, %d ranks, %zu elements: rank %d differs", op, n, length,

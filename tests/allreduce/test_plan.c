@@ -275,13 +275,14 @@ Test(plan, judge_finds_a_deadlock, .timeout = 10) {
         struct plan plans[3];
         struct world w;
         float scratch[3][256];
-        float *const halves[] = {scratch[0], scratch[1], scratch[2]};
+        void *const halves[] = {scratch[0], scratch[1], scratch[2]};
         build_all(plans, algorithms[a], 3, 10);
         world_init(&w, 3, 10);
         world_fill(&w, 1, 1);
         for (int i = 0; i < plans[1].step_count; i++) /* rank 1 forgets all its posts */
             plans[1].steps[i].post_ranks = plans[1].steps[i].post_epoch = 0;
-        cr_assert_eq(reference_run(plans, 3, w.data, halves, 1), ERR_FAILED);
+        struct reference_memory all = {.data = (void **)w.data, .scratch = halves, .scale = 1};
+        cr_assert_eq(reference_run(plans, 3, &all), ERR_FAILED);
         cr_assert(strstr(error_message(), "deadlock") && strstr(error_message(), "of rank 1"), "%s",
                   error_message());
         cr_assert_eq(plan_check(plans, 3, 256), ERR_FAILED);

@@ -61,7 +61,7 @@ static void try_step(struct arithmetic how, int op, int n, size_t length, double
         .plan = &plan, .data = (float *const *)data, .scale = scale, .how = how};
     struct reference_memory memory = {.how = how, .data = reference, .scale = scale};
     cr_assert_eq(host_execute(&all, &call), OK);
-    reference_step_of(&plan, &step, &memory);
+    reference_step(&plan, &step, &memory);
     for (int r = 0; r < n; r++)
         for (size_t i = 0; i < MOST; i++) {
             const char *a = x[r] + i * bytes, *b = want[r] + i * bytes;

@@ -82,7 +82,7 @@ static void run(struct world *w, int in_place) {
                                       .output = (void *const *)w->output,
                                       .scale = e->scale};
     cr_assert_eq(plan_check(plans, w->q.n, (size_t)w->q.n * WINDOW), OK, "%s", error_message());
-    cr_assert_eq(reference_run_of(plans, w->q.n, &memory), OK, "%s", error_message());
+    cr_assert_eq(reference_run(plans, w->q.n, &memory), OK, "%s", error_message());
     judge(w, in_place);
     for (int r = 0; r < w->q.n; r++)
         plan_free(&plans[r]);
