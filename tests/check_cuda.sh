@@ -4,12 +4,10 @@
 #   1. the program starts where there is no driver: it needs no libcuda.so, and `duet devices` runs
 #      with GPUs hidden
 #   2. libduet.a shows duet_* alone, kernels and their registration included
-#   3. every kernel that may be launched before the one in front of it has ended waits for that one
-#      before it touches memory: here() of core/device/cuda/kernels/launch.h
-#   4. `make CUDA=` builds a program that says it has no CUDA, with exit status 2
+#   3. `make CUDA=` builds a program that says it has no CUDA, with exit status 2
 #
 # What knows nothing of CUDA is compiled the same in all builds, so both take it from BUILD_DIR.
-# Without nvcc only 3 and 4 are done. The last line is `N passed, N failed`. Exit status 1 on any
+# Without nvcc only 3 is done. The last line is `N passed, N failed`. Exit status 1 on any
 # failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -31,14 +29,6 @@ no_driver_needed() {
         ! grep -q 'NEEDED.*libcuda\.so' <<<"$needed"
 }
 starts() { CUDA_VISIBLE_DEVICES= "$with/duet" devices | grep -q '^cuda  *none: device cuda: '; }
-# Prints kernels without here(). The step block's is launched in the plain way.
-kernels_that_do_not_wait() {
-    awk 'FNR == 1 || /^ *static __global__/ { if (name) print name; name = "" }
-        /^ *static __global__/ { name = FILENAME ":" FNR }
-        /here\(\)/ { name = "" }
-        END { if (name) print name }' core/device/cuda/kernels/{launch.h,*.cu} |
-        grep -v '^core/device/cuda/kernels/write.cu'
-}
 own_names() {
     local names
     names=$(nm --defined-only "$with/libduet.o" | awk '$2 ~ /^[A-TV-Z]$/ { print $3 }')
@@ -59,8 +49,6 @@ if [[ $(scripts/find_cuda.sh) == *version=* ]]; then
     check "starts with no GPU" starts
     check "libduet.a shows duet_* alone" own_names
 fi
-waits=$(kernels_that_do_not_wait)
-check "kernels wait for the one in front of them: $waits" [ -z "$waits" ]
 make -j"$(nproc)" CUDA= H="$build" B="$without" "$without/duet" >/dev/null ||
     echo "make CUDA= failed"
 check "a build without CUDA refuses it" refuses

@@ -18,7 +18,6 @@
  *     stream.c     what a stream carries: kernels, copies, small writes; sync
  *     event.c      events
  *     graph.c      recordings, as CUDA graphs
- *     dependent.c  whether a kernel may be started before the one in front of it has ended
  *     flag.c       flags that a stream posts and waits for, for allreduce/cuda
  *     device.c     all of it put together, and the table
  *
@@ -97,7 +96,6 @@ struct cuda_stream {
     cudaStream_t side;
     cudaEvent_t fork, join; /* where the branches part and meet */
     int aside, forked;      /* forked 1: the branches have yet to meet */
-    int linked;    /* 1: what it was given last is a kernel, so the next one may depend on that */
     int capturing; /* 1 while it is captured into a graph (graph.c): no spans, no queries then */
     struct cuda_recording *recording; /* the recording being made, NULL if none; owned */
     struct cuda_work last;            /* what was enqueued last, captured or not */
@@ -119,18 +117,12 @@ struct cuda_p2p {
     char fault[400]; /* as device_p2p_fault */
 };
 
-/* Which launches may begin before the kernel in front of them has ended (dependent.c): none, those
- * outside of recordings, all. */
-enum cuda_dependent { DEPENDENT_NEVER, DEPENDENT_PLAIN, DEPENDENT_RECORDED };
-
 struct cuda_device {
     struct device head;
     int gpu;     /* CUDA's number of the GPU; several devices may have the same */
     int gpus;    /* GPUs of this machine */
     int sharers; /* devices of this job on this very GPU */
     int major, minor, multiprocessors;
-    int code_version; /* 10 * major + minor that the kernels were compiled for, the least of all */
-    enum cuda_dependent dependent;
     unsigned char uuid[16];
     char gpu_name[64];
     void *slab; /* one cudaMalloc, whole multiples of 2 MiB: what IPC exports */
@@ -149,16 +141,6 @@ struct cuda_device {
     void *post_flag, *wait_flag;
     void *batch_flags; /* several of them in one call; NULL: one by one */
 };
-
-/* ---- dependent.c ---- */
-
-/* 1: the next kernel on the stream may be launched as a dependent one. */
-int cuda_may_depend(const struct cuda_stream *stream);
-/* Launches a kernel that begins with here() (kernels/launch.h), outside of recordings in the plain
- * way if the driver refuses this one. As cudaLaunchKernel it leaves its error in
- * cudaGetLastError. */
-void cuda_launch_dependent(struct cuda_stream *stream, const void *kernel, dim3 grid, dim3 block,
-                           void **params);
 
 /* ---- code.c ---- */
 

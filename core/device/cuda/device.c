@@ -15,8 +15,6 @@
 #include "device/cuda/library.h"
 
 enum { OLDEST_MAJOR = 8 }; /* the kernels are built for compute capability 8.0 and up: mk/cuda.mk */
-/* What dependent launches need: 10 * major + minor, and CUDA's version for those in recordings. */
-enum { DEPENDENT_CAPABILITY = 90, RECORDS_SINCE = 12030 };
 
 /* The runtime gives one code for "no driver" and "driver too old"; its version tells them apart. */
 static int driver_missing(void) {
@@ -78,52 +76,6 @@ static int load_kernels(struct cuda_device *d) {
     return cuda_load_kernels(d);
 }
 
-/* ---- whether launches may be dependent ones (dependent.c) ---- */
-
-static int launch_two(struct cuda_device *d) {
-    const int one = 1;
-    struct op_args args = {.out[0] = tensor_plain(d->compute.workspace, DTYPE_F32, 1, &one)};
-    CHECK(cuda_launch_op(&d->compute, OP_FILL, &args));
-    return cuda_launch_op(&d->compute, OP_FILL, &args);
-}
-
-/* Two kernels in a row, of which the second is a dependent launch. They are not run. What a refusal
- * has left behind is cleared, unless the context itself is broken, which the next call finds. */
-static int can_record(struct cuda_device *d) {
-    struct stream *stream = &d->compute.head;
-    struct recording *recording = NULL;
-    int code = cuda_record_begin(stream);
-    if (code) return 0;
-    code = launch_two(d);
-    CHECK_KEEP(cuda_record_end(stream, code ? NULL : &recording), code);
-    if (recording) cuda_recording_free(recording);
-    cudaGetLastError();
-    return !code;
-}
-
-static int dependence_is_wanted(void) {
-    const char *value = getenv("DUET_DEPENDENT_LAUNCH");
-    return !value || strcmp(value, "0") != 0;
-}
-
-static int graphs_know_it(void) {
-    int driver = 0;
-    return CUDART_VERSION >= RECORDS_SINCE && cudaDriverGetVersion(&driver) == cudaSuccess &&
-           driver >= RECORDS_SINCE;
-}
-
-/* None, plain ones, or those inside recordings too. */
-static void choose_dependent(struct cuda_device *d) {
-    d->dependent = DEPENDENT_NEVER;
-    if (10 * d->major + d->minor < DEPENDENT_CAPABILITY || d->code_version < DEPENDENT_CAPABILITY ||
-        !dependence_is_wanted())
-        return;
-    d->dependent = DEPENDENT_PLAIN;
-    if (!graphs_know_it()) return;
-    d->dependent = DEPENDENT_RECORDED;
-    if (!can_record(d)) d->dependent = DEPENDENT_PLAIN;
-}
-
 /* ---- begin and end ---- */
 
 static int start(struct device *device) {
@@ -149,7 +101,6 @@ static int start(struct device *device) {
     CHECK(cuda_stream_open(&d->copy, device, LANE_COPY));
     CHECK(device_alloc(device, &workspace, CUDA_WORKSPACE_BYTES, MEM_WORKSPACE));
     d->compute.workspace = workspace;
-    choose_dependent(d);
     return cuda_math_open(&d->compute);
 }
 

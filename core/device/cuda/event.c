@@ -82,7 +82,6 @@ int cuda_event_record(struct event *event, struct stream *stream) {
                     "event of %s: recorded on two streams at once: use an event for each",
                     stream->device->name);
     e->recorder = s;
-    s->linked = 0;
     pthread_mutex_lock(&e->lock);
     e->behind = s->last;
     pthread_mutex_unlock(&e->lock);
@@ -109,7 +108,6 @@ int cuda_event_wait(struct stream *stream, struct event *event) {
         return s->error = code;
     }
     CUDA_STREAM_CHECK(s, cudaSetDevice(((struct cuda_device *)stream->device)->gpu), "wait");
-    s->linked = 0;
     CHECK(cuda_span_begin(s, "wait", 0, 0, 1));
     CUDA_STREAM_CHECK(s, cudaStreamWaitEvent(s->stream, e->event, 0), "wait");
     return cuda_span_end(s);

@@ -60,7 +60,6 @@ static int enqueue(struct cuda_stream *s, void *address, const uint64_t *flag, u
         return fail(ERR_FAILED, "%s on %s: not inside a recording: put it before or behind it",
                     what, s->head.device->name);
     memcpy(&function, &address, sizeof function);
-    s->linked = 0;
     CUDA_STREAM_CHECK(s, (cudaError_t)function(s->stream, (CUdeviceptr)(uintptr_t)flag, epoch, how),
                       what);
     return OK;
@@ -111,7 +110,6 @@ int cuda_flags(struct cuda_stream *s, const struct cuda_flag_op *all, int count)
     for (int i = 0; i < count; i++)
         records[i] = operation_of(&all[i]);
     memcpy(&function, &d->batch_flags, sizeof function);
-    s->linked = 0;
     CUDA_STREAM_CHECK(s, (cudaError_t)function(s->stream, (unsigned)count, records, 0), what);
     return OK;
 }

@@ -67,7 +67,6 @@ int cuda_aside(struct stream *stream, int begin) {
         s->forked = 1;
     }
     if (begin != s->aside) change_places(s);
-    s->linked = 0;
     return OK;
 }
 
@@ -99,7 +98,6 @@ int cuda_record_begin(struct stream *stream) {
     }
     s->recording = r;
     s->capturing = 1;
-    s->linked = 0;
     s->recorded.name[0] = 0;
     return OK;
 }

@@ -17,7 +17,6 @@ int cuda_begin(struct cuda_stream *s, const char *name, uint64_t bytes, double f
     snprintf(s->last.name, sizeof s->last.name, "%s", name);
     s->last.step = s->head.step;
     cuda_nvtx_phase(s);
-    s->linked = 0;
     if (s->capturing) s->recording->flops += flops;
     return cuda_span_begin(s, name, bytes, flops, 0);
 }
@@ -29,9 +28,7 @@ int cuda_end(struct cuda_stream *s) {
 
 int cuda_launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
-    int linked = s->linked && !s->head.spans.on; /* an event that times lies between two ops */
     CHECK(cuda_begin(s, op_name(op), 0, s->head.spans.on ? op_flops(op, args) : 0));
-    s->linked = linked;
     CHECK(cuda_launch_op(s, op, args));
     return cuda_end(s);
 }

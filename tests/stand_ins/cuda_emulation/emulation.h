@@ -59,8 +59,6 @@
  *                                  driver:none  driver:old
  *                                  driver:fabric   no fabric manager
  *                                  driver:values   there are no stream memory operations
- *                                  dependent:plain     launches that depend on the kernel in front
- *                                  dependent:recorded  are refused, or only in recordings
  *                                  driver:batch    they can be enqueued one by one alone
  *
  * Files: runtime_device.c (GPUs, their properties, the environment), runtime_context.c,
@@ -213,7 +211,6 @@ struct item {
         struct {
             const struct emulated_kernel *kernel;
             struct emulated_index grid, threads;
-            int dependent;
         } launch;
         struct {
             char *to;
@@ -310,8 +307,6 @@ void kernel_run(const struct item *item, struct gpu *gpu); /* runtime_launch.c *
 void item_hang(void) __attribute__((noreturn));            /* the same: never ends */
 void value_run_write(const struct item *item);             /* runtime_driver.c */
 void value_run_wait(const struct item *item, const struct gpu *gpu);
-/* 1: what the stream captures ends with a kernel. */
-int capture_ends_with_kernel(const struct CUstream_st *stream);
 cudaError_t capture_add(struct CUstream_st *stream, struct item *item); /* runtime_graph.c */
 /* An event was recorded as a point of the capture; a stream waits for such a point, which makes it
  * a branch of the capture, or lets two branches meet. */

@@ -59,12 +59,6 @@ static void invalidate(struct capture *c) {
     empty(&c->late);
 }
 
-int capture_ends_with_kernel(const struct CUstream_st *s) {
-    const struct capture *c = s->capture;
-    const struct CUgraph_st *list = s == c->branch ? &c->late : c->graph;
-    return list->count && list->items[list->count - 1]->kind == ITEM_KERNEL;
-}
-
 cudaError_t capture_add(struct CUstream_st *s, struct item *item) {
     struct capture *c = s->capture;
     struct CUgraph_st *to = s == c->branch ? &c->late : c->graph;

@@ -104,18 +104,8 @@ static cudaError_t check_sizes(dim3 grid, dim3 block, size_t shared) {
     return cudaSuccess;
 }
 
-/* A dependent launch waits for what is in front of it, as any other; its kernel must not touch
- * memory before its own wait. Whether one may follow something else than a kernel in a recording is
- * not documented: it is refused. */
-static cudaError_t check_dependent(const struct CUstream_st *s) {
-    if (emulated.capability < 90 || fault_set("dependent:plain")) return cudaErrorNotSupported;
-    if (!s->capture) return cudaSuccess;
-    if (fault_set("dependent:recorded")) return cudaErrorStreamCaptureUnsupported;
-    return capture_ends_with_kernel(s) ? cudaSuccess : cudaErrorNotSupported;
-}
-
-static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **params, size_t shared,
-                          cudaStream_t stream, int dependent) {
+cudaError_t cudaLaunchKernel(const void *address, dim3 grid, dim3 block, void **params,
+                             size_t shared, cudaStream_t stream) {
     ENTER(enter_gpu());
     const struct emulated_kernel *kernel = kernel_of(address);
     struct CUstream_st *s = stream_of(stream);
@@ -123,15 +113,12 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
     if (!s || s->gpu != current_gpu()) return give(cudaErrorInvalidResourceHandle);
     ENTER(check_sizes(grid, block, shared));
     if (!params || !params[0]) return give(cudaErrorInvalidValue);
-    if (dependent && check_dependent(s) != cudaSuccess)
-        return give(capture_refuse(s, check_dependent(s)));
     load(kernel, s);
     struct item *item = item_new(ITEM_KERNEL, kernel->bytes);
     if (!item) return give(cudaErrorMemoryAllocation);
     item->u.launch.kernel = kernel;
     item->u.launch.grid = (struct emulated_index){grid.x, grid.y, grid.z};
     item->u.launch.threads = (struct emulated_index){block.x, block.y, block.z};
-    item->u.launch.dependent = dependent;
     memcpy(item->param, params[0], kernel->bytes);
     /* what is captured does not run, so it does not count */
     if (!s->capture) item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
@@ -140,23 +127,6 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
     cudaError_t error = stream_submit(s, item);
     if (error == cudaSuccess && waits) stream_drain(s);
     return give(error);
-}
-
-cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
-                             size_t shared, cudaStream_t stream) {
-    return launch(kernel, grid, block, params, shared, stream, 0);
-}
-
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel,
-                                void **params) {
-    int dependent = 0;
-    for (unsigned i = 0; i < config->numAttrs; i++) {
-        if (config->attrs[i].id != cudaLaunchAttributeProgrammaticStreamSerialization)
-            return give(cudaErrorNotSupported);
-        if (config->attrs[i].val.programmaticStreamSerializationAllowed) dependent = 1;
-    }
-    return launch(kernel, config->gridDim, config->blockDim, params, config->dynamicSmemBytes,
-                  config->stream, dependent);
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *address) {

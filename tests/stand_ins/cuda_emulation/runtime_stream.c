@@ -57,9 +57,8 @@ static void trace_kernel(const struct item *item, char *text, size_t bytes) {
     /* of a .cu file's kernel it is "... KERNEL)(PARAM) = product<0, 3>]" */
     const char *name = item->u.launch.kernel->name(), *behind = strstr(name, "(PARAM) = ");
     if (behind) name = behind + 10;
-    snprintf(text, bytes, "%.*s %u x %u%s", (int)strcspn(name, "];"), name,
-             grid.x * grid.y * grid.z, threads.x * threads.y * threads.z,
-             item->u.launch.dependent ? " (dependent)" : "");
+    snprintf(text, bytes, "%.*s %u x %u", (int)strcspn(name, "];"), name, grid.x * grid.y * grid.z,
+             threads.x * threads.y * threads.z);
 }
 
 static void trace(const struct CUstream_st *s, const struct item *item) {

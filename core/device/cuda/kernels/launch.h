@@ -23,18 +23,14 @@ static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
     return blocks < GRID_LIMIT ? (uint32_t)blocks : (uint32_t)GRID_LIMIT;
 }
 
-/* Enqueues `kernel`, whose one parameter is *param and which begins with here(); nothing if there
- * are no blocks. An error is left in cudaGetLastError, which ops.cu reads once behind each op. */
+/* Enqueues `kernel`, whose one parameter is *param; nothing if there are no blocks. An
+ * error is left in cudaGetLastError, which ops.cu reads once behind each op. */
 static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint32_t blocks,
                            uint32_t threads, const void *param) {
     void *params[1] = {(void *)param};
     dim3 grid = {blocks, 1, 1}, block = {threads, 1, 1};
     if (!blocks) return;
-    if (cuda_may_depend(stream))
-        cuda_launch_dependent(stream, kernel, grid, block, params);
-    else
-        (void)cudaLaunchKernel(kernel, grid, block, params, 0, stream->stream);
-    stream->linked = 1;
+    (void)cudaLaunchKernel(kernel, grid, block, params, 0, stream->stream);
 }
 
 /* ---- the families: each enqueues one op; a refusal is a fail() ---- */
@@ -80,21 +76,9 @@ const void *bias_kernel(int i);
 
 /* ---- for .cu files ---- */
 
-/* The calling thread's place in its grid. A kernel asks for it before it touches any memory: where
- * the kernel was started early (device/cuda/dependent.c), this is where it waits for the one in
- * front of it.
- *
- * Nothing says "from here on the next kernel may be started" (griddepcontrol.launch_dependents), so
- * the GPU starts it when this one's blocks have ended. Said here, at the top, the next kernel's
- * blocks would gather on the few multiprocessors that this one leaves free, and run there one after
- * another while the rest stand idle: a step took 1.3 (LeNet) to 1.8 times (convnet) as long on an
- * H200. */
+/* The calling thread's place in its grid. */
 static __device__ __forceinline__ struct place here(void) {
-    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-    return at;
+    return {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
 }
 
 /* Makes the __global__ function `name` of k_name(const type *, struct place), a kernel whose

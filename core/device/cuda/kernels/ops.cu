@@ -3,7 +3,6 @@
  * No library is called unless one was asked for (library.h). Duet's own kernels give a sample the
  * same bits whichever samples share its launch, which cuBLAS does not promise; so forward
  * and backward data take a whole batch in one launch (docs/design.md section 2, rule 2). */
-#include <limits.h>
 
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/library.h"
@@ -48,7 +47,6 @@ static int load(struct cuda_device *device, const void *kernel) {
     struct cudaFuncAttributes attributes;
     CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel), "loading the kernels",
                device->head.name);
-    if (attributes.ptxVersion < device->code_version) device->code_version = attributes.ptxVersion;
     return OK;
 }
 
@@ -57,7 +55,6 @@ int cuda_load_kernels(struct cuda_device *device) {
         elementwise_kernel,  pool_kernel,      loss_kernel,      norm_kernel,    log_kernel,
         gather_kernel,       product_kernel,   bias_kernel,      algebra_kernel, layer_norm_kernel,
         grouped_conv_kernel, recurrent_kernel, attention_kernel, places_kernel};
-    device->code_version = INT_MAX;
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)
             CHECK(load(device, families[f](i)));
