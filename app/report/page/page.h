@@ -1,7 +1,6 @@
 /* The page of --report: one HTML file with everything that a run, or several side by side, have to
- * show. It needs no network and no other file, and without JavaScript it shows all pictures and
- * numbers, all drawn in C; JavaScript plays the frames of collectives one after another, and
- * changes the theme.
+ * show. It needs no network and no other file, and all pictures and numbers are drawn in C;
+ * JavaScript changes the theme alone.
  *
  * Every number on it comes from the run records, as those of --json do: measured by spans and
  * ledgers. What is computed from them says so.

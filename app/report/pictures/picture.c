@@ -151,21 +151,6 @@ void picture_outline(struct picture *p, double x, double y, double width, double
     put_end(p, "rect", tip);
 }
 
-void picture_frame_begin(struct picture *p, double x, double y, double width, double height,
-                         const char *said) {
-    end_boxes(p);
-    if (p->form == PICTURE_SLIDE) return;
-    fprintf(p->file, "<g class=\"frame\" data-box=\"%.6g %.6g %.6g %.6g\" data-said=\"", tenth(x),
-            tenth(y), tenth(width), tenth(height));
-    html_text(p->file, said);
-    fprintf(p->file, "\">\n");
-}
-
-void picture_frame_end(struct picture *p) {
-    end_boxes(p);
-    if (p->form != PICTURE_SLIDE) fprintf(p->file, "</g>\n");
-}
-
 void picture_line(struct picture *p, double x1, double y1, double x2, double y2, enum shade shade,
                   double thickness) {
     end_boxes(p);

@@ -45,11 +45,6 @@ void picture_arrow(struct picture *p, double x1, double y1, double x2, double y2
                    enum shade shade, double thickness, const char *tip);
 void picture_circle(struct picture *p, double x, double y, double radius, enum shade shade);
 
-/* Begins and ends a part that the page can show alone, with `said` below it. In a file: nothing. */
-void picture_frame_begin(struct picture *p, double x, double y, double width, double height,
-                         const char *said);
-void picture_frame_end(struct picture *p);
-
 /* A line through points: begin, a point at a time, end. */
 void picture_curve_begin(struct picture *p, enum shade shade, double thickness, double opacity);
 void picture_curve_point(struct picture *p, double x, double y);

@@ -1,10 +1,7 @@
 /* Strips of still pictures: see strip.h. */
 #include "report/pictures/strip.h"
 
-#include <math.h>
-
 #include "report/collective/collective_replay.h"
-#include "report/text.h"
 
 /* Above the cells: the headline and the numbers of the chunks, in heights of a line. */
 static const double STRIP_HEAD = 2.7;
@@ -72,36 +69,10 @@ static void draw_moves_of(struct picture *p, const struct strip *s, int hop, dou
     }
 }
 
-/* "Hop 2 of 6: chunk 3 from rank 0 to 1, ...", of many moves the first ones. */
-static void add_words(struct text *text, const struct strip *s, int hop) {
-    const struct hops *h = s->hops;
-    int moves = 0;
-    if (hop)
-        text_add(text, "Hop %d of %d: ", hop, h->hops);
-    else
-        text_add(text, h->hops == 1 ? "%d hop follows." : "%d hops follow.", h->hops);
-    for (int i = 0; i < h->move_count; i++) {
-        const struct hop_move *m = &h->moves[i];
-        int first, last;
-        if (m->hop != hop || m->from == m->to || ++moves > 4) continue;
-        if (moves > 1) text_add(text, ", ");
-        if (h->chunk_count > 1 && hops_chunks_of(h, m, &first, &last))
-            text_add(text, first == last ? "chunk %d " : "chunks %d to %d ", first, last);
-        text_add(text, "from rank %d to %d", m->from, m->to);
-    }
-    if (moves > 4) text_add(text, " and %d more", moves - 4);
-    if (moves) text_add(text, ".");
-}
-
 void strip_frame(struct picture *p, const struct strip *s, int hop, const char *head, double x,
                  double y) {
     const struct hops *h = s->hops;
     double f = p->font;
-    struct text said = {.used = 0};
-    add_words(&said, s, hop);
-    picture_frame_begin(p, x - 4, y - 4,
-                        fmax(strip_frame_width(p, s), picture_text_width(p, head)) + 8,
-                        strip_frame_height(p, s) + 8, said.words);
     picture_text(p, x, y + f, ANCHOR_START, SHADE_TEXT, "%s", head);
     y += STRIP_HEAD * f;
     for (int c = 0; h->chunk_count > 1 && c < h->chunk_count; c++)
@@ -118,7 +89,6 @@ void strip_frame(struct picture *p, const struct strip *s, int hop, const char *
                       hop && is_written(h, hop, r, c), layer);
         }
     draw_moves_of(p, s, hop, x + 1.6 * f, y);
-    picture_frame_end(p);
 }
 
 double strip_key(struct picture *p, double y, int n, int draw) {

@@ -130,20 +130,6 @@ CliTest(cli_bad_input, long_path, 60) {
     cli_fails(2, "--save|pppp|511", "train --save %s", path);
 }
 
-/* compare and profile refuse flags for files that they do not write. */
-CliTest(cli_bad_input, outputs_of_train_alone, 60) {
-    static const struct bad table[] = {
-        {2, "--save|compare|duet train", "compare --dataset synthetic --steps 1 --save w"},
-        {2, "--log-loss|compare|duet train", "compare --dataset synthetic --steps 1 --log-loss l"},
-        {2, "--save|demo", "demo --dataset synthetic --steps 1 --save w"},
-        {2, "--mode|compare|duet train", "compare --dataset synthetic --steps 1 --mode single"},
-        {2, "--mode|demo", "demo --dataset synthetic --steps 1 --mode ddp"},
-        {2, "--mode|profile", "profile --dataset synthetic --steps 1 --mode=dp"},
-        {2, "--log-loss|profile", "profile --dataset synthetic --steps 1 --log-loss l"},
-    };
-    ALL_FAIL(table);
-}
-
 /* Two results must not go to the same file, however it is named and whether it exists or not. */
 CliTest(cli_bad_input, one_file_for_two_outputs, 60) {
     cr_assert(!mkdir("sub", 0777) && !symlink(".", "here") && !symlink("old", "link"));
