@@ -1,6 +1,5 @@
-/* A model with BatchNorm, by the command: equal files in every mode, synchronised or not, running
- * statistics included; what a file holds of them, and that it is read back; buffers of each rank's
- * own; and what is refused. */
+/* A model with BatchNorm, by the command: what the proof sees, what a file holds of running
+ * statistics, and that it is read back; and what is refused. */
 #include "base/error.h"
 #include "base/files/safetensors.h"
 #include "models/model.h"
@@ -17,55 +16,12 @@
 #define SMALL_DATA "--model small --dataset synthetic --shape 1x9x8 --samples 22"
 #define SMALL_RUN SMALL_DATA REST
 
-static void same_as_single(const char *mode, const char *run, const char *options) {
-    cli_well("train --mode %s %s %s --epochs 1 --log-loss two.csv --save two", mode, run, options);
-    cr_expect(cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", mode, options);
-    cr_expect(cli_same_file("one", "two"), "%s %s: weights or buffers differ", mode, options);
-}
-
-CliTest(cli_batch_norm, every_mode_ends_with_the_same_file, 300) {
+/* Equal files in every mode: test_same_bits.c. */
+CliTest(cli_batch_norm, synchronised_is_another_training, 60) {
     put_norm_model("small");
-    cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss one.csv --save one");
-    same_as_single("ddp --devices 2", SMALL_RUN, "");
-    same_as_single("dp --devices 4", SMALL_RUN, "");
-    same_as_single("ddp --devices 4", SMALL_RUN, "--allreduce fused");
-    /* rank 0's own statistics are those that it would have sent to the others */
-    same_as_single("ddp --devices 2", SMALL_RUN, "--no-broadcast-buffers");
-}
-
-CliTest(cli_batch_norm, resnet_ends_with_the_same_file, 300) {
-    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
-    cli_well("train --mode single " RUN " --epochs 1 --log-loss one.csv --save one");
-    same_as_single("ddp --devices 2", RUN, "");
-    same_as_single("dp --devices 4", RUN, "");
-}
-
-/* Not padded, the last batch of an epoch has 19 - 16 = 3 samples: the fourth rank has none and
- * shadows the others, buffers included. The last update of an epoch has one batch of the two. */
-CliTest(cli_batch_norm, uneven_inputs_and_accumulated_gradients, 300) {
-    put_norm_model("small");
-    static const char *const modes[] = {"single", "ddp --devices 4", "dp --devices 4"};
-    static const char *const ways[] = {"--join", "--no-sync-steps 2"};
     for (int i = 0; i < 2; i++)
-        for (int m = 0; m < 3 - i; m++) { /* accumulated: DDP alone */
-            const char *to = m ? "two" : "one";
-            cli_well("train --mode %s " SMALL_RUN
-                     " --samples 19 %s --epochs 1 --log-loss %s.csv --save %s",
-                     modes[m], ways[i], to, to);
-            cr_expect(!m || cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", modes[m],
-                      ways[i]);
-            cr_expect(!m || cli_same_file("one", "two"), "%s %s: weights or buffers differ",
-                      modes[m], ways[i]);
-        }
-}
-
-CliTest(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, 300) {
-    put_norm_model("small");
-    cli_well("train --mode single --sync-bn " SMALL_RUN
-             " --epochs 1 --log-loss one.csv --save one");
-    same_as_single("ddp --devices 2", SMALL_RUN, "--sync-bn");
-    same_as_single("ddp --devices 4", SMALL_RUN, "--sync-bn");
-    cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss two.csv --save two");
+        cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss %s",
+                 i ? "two.csv --sync-bn" : "one.csv");
     cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
 }
 
@@ -144,7 +100,9 @@ CliTest(cli_batch_norm, synchronised_without_running_statistics, 60) {
     char synchronised[200];
     snprintf(synchronised, sizeof synchronised, "%s --sync-bn", run);
     cli_well("train --mode single %s --epochs 1 --log-loss one.csv --save one", synchronised);
-    same_as_single("ddp --devices 2", synchronised, "");
+    cli_well("train --mode ddp --devices 2 %s --epochs 1 --log-loss two.csv --save two",
+             synchronised);
+    cr_expect(cli_same_file("one.csv", "two.csv") && cli_same_file("one", "two"));
     cli_well("train --mode ddp --devices 2 %s --epochs 1 --log-loss two.csv", run);
     cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
     cli_fails(2, "--no-broadcast-buffers: no effect with model small: it has no buffers",

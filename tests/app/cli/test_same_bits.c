@@ -4,26 +4,49 @@
 #include "device/op.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
+#include "tests/app/cli/nets.h"
 #include "tests/app/cli/of_mode.h"
 
+/* A way: mode, devices, allreduce. */
 struct way {
     const char *mode;
     int devices;
     const char *allreduce;
 };
 
-static const struct way ALL[] = {{"dp", 1, "auto"},    {"dp", 2, "auto"},     {"dp", 4, "auto"},
-                                 {"ddp", 1, "direct"}, {"ddp", 2, "naive"},   {"ddp", 2, "oneshot"},
-                                 {"ddp", 2, "direct"}, {"ddp", 2, "ring"},    {"ddp", 2, "tree"},
-                                 {"ddp", 4, "naive"},  {"ddp", 4, "oneshot"}, {"ddp", 4, "direct"},
-                                 {"ddp", 4, "auto"},   {NULL, 0, NULL}};
-static const struct way SOME[] = {{"dp", 2, "auto"},
+enum { MOST_WAYS = 16 };
+struct ways {
+    struct way way[MOST_WAYS];
+};
+static const struct ways ALL = {{{"dp", 1, "auto"},
+                                 {"dp", 2, "auto"},
+                                 {"dp", 4, "auto"},
+                                 {"ddp", 1, "direct"},
+                                 {"ddp", 2, "naive"},
+                                 {"ddp", 2, "oneshot"},
+                                 {"ddp", 2, "direct"},
+                                 {"ddp", 2, "ring"},
+                                 {"ddp", 2, "tree"},
+                                 {"ddp", 4, "naive"},
+                                 {"ddp", 4, "oneshot"},
+                                 {"ddp", 4, "direct"},
+                                 {"ddp", 4, "auto"}}},
+                         SOME = {{{"dp", 2, "auto"},
                                   {"dp", 4, "auto"},
                                   {"ddp", 2, "ring"},
-                                  {"ddp", 4, "direct"},
-                                  {NULL, 0, NULL}};
-static const struct way FEW[] = {{"dp", 4, "auto"}, {"ddp", 2, "ring"}, {NULL, 0, NULL}};
-static const struct way FOUR[] = {{"dp", 4, "auto"}, {"ddp", 4, "direct"}, {NULL, 0, NULL}};
+                                  {"ddp", 4, "direct"}}},
+                         FEW = {{{"dp", 4, "auto"}, {"ddp", 2, "ring"}}},
+                         FOUR = {{{"dp", 4, "auto"}, {"ddp", 4, "direct"}}},
+                         DP = {{{"dp", 2, "auto"}, {"dp", 4, "auto"}}},
+                         DDP = {{{"ddp", 2, "ring"}, {"ddp", 4, "direct"}}},
+                         FUSED = {{{"ddp", 2, "auto"}, {"dp", 4, "auto"}, {"ddp", 4, "fused"}}},
+                         EIGHT = {{{"dp", 2, "auto"},
+                                   {"dp", 4, "auto"},
+                                   {"dp", 8, "auto"},
+                                   {"ddp", 2, "tree"},
+                                   {"ddp", 4, "oneshot"},
+                                   {"ddp", 8, "direct"}}},
+                         JOINED = {{{"dp", 4, "auto"}, {"ddp", 2, "auto"}, {"ddp", 8, "auto"}}};
 
 static void train(const char *mode, int devices, const char *allreduce, const char *options,
                   const char *to) {
@@ -33,9 +56,11 @@ static void train(const char *mode, int devices, const char *allreduce, const ch
              to);
 }
 
-static void all_equal(const struct way *ways, const char *options) {
+/* All ways end with the files of a single device. short_form: two of the ways. */
+static void all_equal(const struct ways *ways, const char *options, int short_form) {
+    if (short_form && ways != &FOUR) ways = &FEW;
     train("single", 1, "auto", options, "one");
-    for (const struct way *way = ways; way->mode; way++) {
+    for (const struct way *way = ways->way; way < ways->way + MOST_WAYS && way->mode; way++) {
         train(way->mode, way->devices, way->allreduce, options, "two");
         cr_expect(cli_same_file("one.csv", "two.csv"), "%s on %d, %s: losses differ: %s", way->mode,
                   way->devices, way->allreduce, options);
@@ -54,129 +79,103 @@ static const char *words(const char *options) {
     return text;
 }
 
-/* One test runs all algorithms also in the short form; the others vary something else. */
-static const struct way *some(void) {
-    return test_short() ? FEW : SOME;
-}
+#define LENET "--init-from golden/lenet_300.safetensors "
+#define OWN "--data-dir d --virtual-devices 4 "
+#define MLP OWN "--model mlp --mlp-hidden 20 --batch-size 24 --epochs 4 --lr 0.1 "
+#define NORM                                                                                  \
+    "--dataset synthetic --shape 1x9x8 --samples 22 --virtual-devices 4 --batch-size 8 --lr " \
+    "0.05 --seed 3 --epochs 1 "
 
-CliTest(cli_same_bits, every_algorithm, 600) {
-    all_equal(ALL, words("--steps 6 --init-from golden/lenet_300.safetensors"));
-}
+/* The matrix: what is trained, and in which ways, by kind of test. In the short form most
+ * kinds are their first row. */
+enum kind { OPTIONS, ALGORITHMS, EIGHT_PARTS, OPTIMIZERS, LAST_BATCHES, SUMS, NORMS };
+static const struct row {
+    enum kind kind;
+    const struct ways *ways;
+    const char *options;
+    int few; /* 1: of few_pictures, with the words above */
+} rows[] = {
+    {ALGORITHMS, &ALL, "--steps 6 " LENET, 1},
+    /* small buckets, momentum, weight decay */
+    {OPTIONS, &SOME,
+     "--steps 6 --momentum 0.9 --weight-decay 1e-3 --lr 0.02 --bucket-cap-mb 0.1 --seed 7 "
+     "--workers 0 " LENET,
+     1},
+    /* the sums do not depend on when the allreduce runs */
+    {OPTIONS, &DDP, "--steps 6 --no-overlap --bucket-cap-mb 0.1 " LENET, 1},
+    {OPTIONS, &DP, "--steps 6 --loss-in-forward " LENET, 1},
+    {OPTIONS, &SOME, "--model convnet --batch-size 33 --steps 4 --seed 3", 1}, /* with dropout */
+    {OPTIONS, &SOME,
+     "--model mlp --mlp-hidden 100,30 --batch-size 65 --steps 6 --seed -3 "
+     "--workers 3",
+     1},
+    {EIGHT_PARTS, &EIGHT, "--virtual-devices 8 --steps 6 " LENET, 1},
+    /* no two of these end with the same weights, so each flag has an effect */
+    {OPTIMIZERS, &SOME, MLP "--optimizer adam --lr 0.01", 0},
+    {OPTIMIZERS, &SOME, MLP "--optimizer adamw --lr 0.01 --weight-decay 0.1", 0},
+    {OPTIMIZERS, &SOME, MLP "--momentum 0.9", 0},
+    {OPTIMIZERS, &SOME, MLP "--momentum 0.9 --weight-decay 1e-3", 0},
+    {OPTIMIZERS, &SOME, MLP "--optimizer adadelta --lr 1", 0},
+    /* 103 pictures are padded to 104, or cut to 100. The last batch is short, has fewer samples
+     * than devices, or is left out; or the only one is short, and its samples weigh by its own
+     * size. */
+    {LAST_BATCHES, &FOUR, OWN LENET "--epochs 2 --batch-size 11", 0},
+    {LAST_BATCHES, &FOUR, OWN LENET "--epochs 1 --batch-size 11 --drop-last", 0},
+    {LAST_BATCHES, &FOUR, OWN LENET "--epochs 1 --batch-size 17", 0},
+    {LAST_BATCHES, &FOUR, OWN LENET "--epochs 1 --batch-size 51 --no-shuffle", 0},
+    {LAST_BATCHES, &FOUR, OWN LENET "--epochs 1 --batch-size 500", 0},
+    /* 103 in batches of 8: the last has 7, and the last of the devices has none of them */
+    {LAST_BATCHES, &JOINED,
+     "--data-dir d --epochs 2 --batch-size 8 --join --virtual-devices 8 --momentum 0.9 --model mlp",
+     0},
+    /* Three batches an update. Of the ten batches of an epoch the last update has one, which is
+     * short; an update of four leaves two to the last. DDP sums over the ranks once an update. */
+    {SUMS, &FOUR, OWN LENET "--epochs 2 --batch-size 11 --lr 0.1 --no-sync-steps 3", 0},
+    {SUMS, &FOUR, OWN "--epochs 1 --batch-size 11 --lr 0.1 --no-sync-steps 4 --model convnet", 0},
+    {SUMS, &FOUR,
+     OWN LENET "--epochs 1 --batch-size 11 --lr 0.1 --no-sync-steps 3 --loss-in-forward "
+               "--bucket-cap-mb 0.1",
+     0},
+    {SUMS, &FOUR,
+     OWN LENET "--epochs 1 --batch-size 11 --lr 0.1 --no-sync-steps 100 --momentum 0.9", 0},
+    /* BatchNorm, running statistics included; the last batch of an epoch is short. Rank 0's own
+     * statistics are those that it would have sent to the others. Not padded, the last of 19 has 3
+     * samples: the fourth rank has none and shadows the others, buffers included. */
+    {NORMS, &FUSED, NORM "--model small", 0},
+    {NORMS, &DDP, NORM "--model small --no-broadcast-buffers", 0},
+    {NORMS, &FOUR, NORM "--model small --samples 19 --join", 0},
+    {NORMS, &DDP, NORM "--model small --samples 19 --no-sync-steps 2", 0},
+    {NORMS, &DDP, NORM "--model small --sync-bn", 0},
+    {NORMS, &FOUR, NORM "--model resnet18", 0},
+};
 
-CliTest(cli_same_bits, small_buckets_momentum_weight_decay, 600) {
-    all_equal(some(),
-              words("--steps 6 --momentum 0.9 --weight-decay 1e-3 --lr 0.02 --bucket-cap-mb 0.1 "
-                    "--seed 7 --workers 0 "
-                    "--init-from golden/lenet_300.safetensors"));
-}
-
-static const struct way DP[] = {{"dp", 2, "auto"}, {"dp", 4, "auto"}, {NULL, 0, NULL}};
-static const struct way DDP[] = {{"ddp", 2, "ring"}, {"ddp", 4, "direct"}, {NULL, 0, NULL}};
-
-/* The sums do not depend on when the allreduce runs. */
-CliTest(cli_same_bits, no_overlap, 600) {
-    all_equal(DDP, words("--steps 6 --no-overlap --bucket-cap-mb 0.1 "
-                         "--init-from golden/lenet_300.safetensors"));
-}
-
-static const struct way EACH[] = {{"dp", 2, "auto"},
-                                  {"dp", 4, "auto"},
-                                  {"ddp", 2, "direct"},
-                                  {"ddp", 4, "auto"},
-                                  {NULL, 0, NULL}};
-
-/* No two of these runs end with the same weights, so each flag has an effect. */
-CliTest(cli_same_bits, each_optimizer, 600) {
-    static const char *const options[] = {
-        "--momentum 0.9", "--momentum 0.9 --weight-decay 1e-3", "--optimizer adadelta --lr 1",
-        "--optimizer adam --lr 0.01", "--optimizer adamw --lr 0.01 --weight-decay 0.1"};
-    enum { OPTIONS = sizeof options / sizeof *options };
-    put_data(90, 20);
-    for (int i = test_short() ? OPTIONS - 2 : 0; i < OPTIONS; i++) {
-        char line[256];
-        snprintf(line, sizeof line,
-                 "--data-dir d --model mlp --mlp-hidden 20 --batch-size 24 --epochs 4 --lr 0.1 "
-                 "--virtual-devices 4 %s",
-                 options[i]);
-        all_equal(test_short() ? FEW : EACH, line);
-        cr_expect(access("before", F_OK) || !cli_same_file("one", "before"), "%s: as without it",
-                  options[i]);
+static void all_rows(enum kind kind) {
+    int first = 1;
+    put_norm_model("small");
+    put_data(kind == OPTIMIZERS ? 90 : 103, 20);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct row *r = &rows[i];
+        if (r->kind != kind || (test_short() && !first && kind != OPTIONS)) continue;
+        first = 0;
+        all_equal(r->ways, r->few ? words(r->options) : r->options,
+                  test_short() && kind != ALGORITHMS);
+        cr_expect(kind != OPTIMIZERS || access("before", F_OK) || !cli_same_file("one", "before"),
+                  "%s: as without it", r->options);
         cr_assert_eq(rename("one", "before"), 0);
     }
 }
 
-CliTest(cli_same_bits, loss_in_forward, 600) {
-    all_equal(DP, words("--steps 6 --loss-in-forward --init-from golden/lenet_300.safetensors"));
-}
-
-CliTest(cli_same_bits, convnet_with_dropout, 600) {
-    all_equal(some(), words("--model convnet --batch-size 33 --steps 4 --seed 3"));
-}
-
-CliTest(cli_same_bits, mlp, 600) {
-    all_equal(some(), words("--model mlp --mlp-hidden 100,30 --batch-size 65 --steps 6 --seed "
-                            "-3 --workers 3"));
-}
-
-static const struct way EIGHT[] = {{"dp", 2, "auto"},  {"dp", 4, "auto"},     {"dp", 8, "auto"},
-                                   {"ddp", 2, "tree"}, {"ddp", 4, "oneshot"}, {"ddp", 8, "direct"},
-                                   {NULL, 0, NULL}};
-
-CliTest(cli_same_bits, eight_virtual_devices, 600) {
-    all_equal(test_short() ? FEW : EIGHT,
-              words("--virtual-devices 8 --steps 6 --init-from golden/lenet_300.safetensors"));
-}
-
-/* 103 pictures are padded to 104, or cut to 100. The last batch is short, has fewer samples than
- * devices, or is left out. */
-CliTest(cli_same_bits, short_last_batches, 600) {
-    put_data(103, 20);
-    const char *const ends[] = {"--batch-size 11", "--batch-size 11 --drop-last", "--batch-size 17",
-                                "--batch-size 51 --no-shuffle", "--batch-size 500"};
-    for (int i = 0; i < (test_short() ? 1 : 5); i++) {
-        char options[256];
-        snprintf(options, sizeof options,
-                 "--data-dir d --virtual-devices 4 --epochs %d --init-from "
-                 "golden/lenet_300.safetensors %s",
-                 test_short() || i ? 1 : 2, ends[i]);
-        all_equal(FOUR, options);
+#define KIND(NAME, OF)                  \
+    CliTest(cli_same_bits, NAME, 600) { \
+        all_rows(OF);                   \
     }
-}
-
-/* The samples of a batch that is not full are weighted by the batch's own size, not by
- * --batch-size. */
-CliTest(cli_same_bits, a_batch_that_is_not_full, 120) {
-    const char *const ways[] = {"--mode single", "--mode dp", "--mode ddp"};
-    put_data(96, 20);
-    cli_well("train --data-dir d --virtual-devices 2 --epochs 2 --batch-size 96 --init-from "
-             "golden/lenet_300.safetensors --quiet --log-loss one.csv --save one");
-    for (int i = 0; i < 3; i++) {
-        cli_well(
-            "train %s --data-dir d --virtual-devices 2 --epochs 2 --batch-size 256 --init-from "
-            "golden/lenet_300.safetensors --quiet "
-            "--log-loss two.csv --save two",
-            ways[i]);
-        cr_expect(cli_same_file("one.csv", "two.csv") && cli_same_file("one", "two"), "%s",
-                  ways[i]);
-    }
-}
-
-/* Three batches an update. Of the ten batches of an epoch the last update has one, which is short;
- * an update of four leaves two to the last. DDP sums over the ranks once an update. */
-CliTest(cli_same_bits, accumulated_gradients, 300) {
-    static const char *const more[] = {"--no-sync-steps 3", "--no-sync-steps 4 --model convnet",
-                                       "--no-sync-steps 3 --loss-in-forward --bucket-cap-mb 0.1",
-                                       "--no-sync-steps 100 --momentum 0.9"};
-    put_data(103, 20);
-    for (int i = 0; i < (test_short() ? 1 : 4); i++) {
-        char options[256];
-        snprintf(
-            options, sizeof options,
-            "--data-dir d --virtual-devices 4 --epochs %d --batch-size 11 --lr 0.1 %s%s", i ? 1 : 2,
-            strstr(more[i], "convnet") ? "" : "--init-from golden/lenet_300.safetensors ", more[i]);
-        all_equal(FOUR, options);
-    }
-}
+KIND(every_algorithm, ALGORITHMS)
+KIND(options, OPTIONS)
+KIND(eight_virtual_devices, EIGHT_PARTS)
+KIND(each_optimizer, OPTIMIZERS)
+KIND(short_last_batches, LAST_BATCHES)
+KIND(accumulated_gradients, SUMS)
+KIND(batch_norm, NORMS)
 
 /* What travels into device 1 in 12 batches of which each `passes` make one update. */
 static int64_t bytes_of_twelve_batches(const char *mode, int passes) {
@@ -203,16 +202,11 @@ CliTest(cli_same_bits, accumulation_saves_allreduces, 120) {
     cr_expect_eq(bytes_of_twelve_batches("dp", 1), bytes_of_twelve_batches("dp", 6));
 }
 
-/* 103 pictures in batches of 8: the last has 7, and the last of the devices has none of them. */
 CliTest(cli_same_bits, uneven_inputs, 300) {
-    static const struct way eight[] = {
-        {"dp", 4, "auto"}, {"ddp", 2, "auto"}, {"ddp", 8, "auto"}, {NULL, 0, NULL}};
-    static const char common[] = "--data-dir d --epochs 2 --batch-size 8 --join";
     put_data(103, 20);
-    char options[256];
-    snprintf(options, sizeof options, "%s --virtual-devices 8 --momentum 0.9 --model mlp", common);
-    all_equal(eight, options);
-    cli_well("train --mode ddp --devices 8 %s --model mlp --quiet --json j", common);
+    cli_well(
+        "train --mode ddp --devices 8 --data-dir d --epochs 2 --batch-size 8 --join --model mlp "
+        "--quiet --json j");
     struct json *j = json_of("j");
     cr_expect_eq(json_int(j, "images"), 206);
     cr_expect_eq(json_int(j, "duplicates"), 0);
@@ -233,7 +227,7 @@ CliTest(cli_same_bits, layers_that_steps_leave_out, 300) {
                  "--data-dir d --model branches --find-unused-parameters --virtual-devices 4 "
                  "--epochs 2 --batch-size 11 %s",
                  more[i]);
-        all_equal(some(), options);
+        all_equal(&SOME, options, test_short());
     }
     cli_well("compare --data-dir d --model branches --find-unused-parameters --virtual-devices off "
              "--steps 3 --batch-size 8 --devices 3 --quiet");
@@ -321,5 +315,5 @@ CliTest(cli_same_bits, whole_epoch, 600) {
     char options[160];
     snprintf(options, sizeof options, "%s --virtual-devices 4 --lr 0.1 --batch-size 64 --epochs 1",
              few_pictures(59 * 64 + 24));
-    all_equal(FOUR, options);
+    all_equal(&FOUR, options, 0);
 }
