@@ -10,6 +10,7 @@
 #include "report/values.h"
 
 enum { RUNS = MODE_COUNT };
+_Static_assert((int)RUNS <= (int)TABLE_COLUMNS, "a column for each run");
 
 /* The runs that took place, in the order of the modes; the first is single's. */
 struct columns {

@@ -7,7 +7,7 @@
 
 /* Columns on paper: of the row's name, and of each value. With three values a row has 80. */
 enum { TABLE_NAME = 29, TABLE_VALUE = 16 };
-enum { TABLE_COLUMNS = 4, TABLE_ROWS = 48 };
+enum { TABLE_COLUMNS = 6, TABLE_ROWS = 48 };
 enum { TABLE_CELL = 32 }; /* bytes of a value's text, its end included */
 
 enum row_kind {

@@ -24,6 +24,8 @@ static void put_bytes(FILE *file, uint64_t bytes) {
 
 /* ---- at the top: each run in a column ---- */
 
+_Static_assert((int)PAGE_RUNS <= (int)TABLE_COLUMNS, "a column for each run");
+
 void summary_table(FILE *file, const struct page *page) {
     const struct run_record *run[TABLE_COLUMNS];
     struct table table = {0}, *t = &table;

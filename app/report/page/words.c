@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "report/machine.h"
+#include "report/values.h"
 
 /* ---- titles ---- */
 
@@ -21,20 +22,18 @@ static void add_title(struct text *text, const char *title, const char *on) {
 
 /* ---- the model ---- */
 
-static void list_titles(struct text *text, const struct page *page, enum page_judgement judged) {
-    int all = 0, n = 0;
-    for (int i = 0; i < page->count; i++)
-        all += page->run[i].judged == judged;
-    for (int i = 0; i < page->count; i++)
-        if (page->run[i].judged == judged)
-            text_add(text, "%s%s", n++ ? n == all ? " and " : ", " : "", page->run[i].title);
-}
-
 static int count_judged(const struct page *page, enum page_judgement judged) {
     int n = 0;
     for (int i = 0; i < page->count; i++)
         n += page->run[i].judged == judged;
     return n;
+}
+
+static void list_titles(struct text *text, const struct page *page, enum page_judgement judged) {
+    int all = count_judged(page, judged), n = 0;
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].judged == judged)
+            text_add(text, "%s%s", n++ ? n == all ? " and " : ", " : "", page->run[i].title);
 }
 
 static void say_training(struct text *text, const struct run_record *r) {
@@ -156,22 +155,12 @@ static void say_time(struct text *text, const struct page *page) {
 /* A difference smaller than this is not worth a sentence; the table has it. */
 static const double SAME = 0.01;
 
-static double mean_of_others(const struct run_record *r) {
-    double sum = 0;
-    for (int d = 1; d < r->devices; d++)
-        sum += (double)r->device[d].memory.total_peak;
-    return sum / (r->devices - 1);
-}
-
 /* The cause that device 0 holds most of over the others. */
 static int worst_cause(const struct run_record *r, double *excess) {
     int worst = 0;
     *excess = 0;
     for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
-        double rest = 0;
-        for (int d = 1; d < r->devices; d++)
-            rest += (double)r->device[d].memory.at_peak[c] / (r->devices - 1);
-        double more = (double)r->device[0].memory.at_peak[c] - rest;
+        double more = device_value(r, 0, VALUE_PEAK, c) - others_value(r, VALUE_PEAK, c);
         if (more > *excess) *excess = more, worst = c;
     }
     return worst;
@@ -191,7 +180,8 @@ static void say_memory(struct text *text, const struct page *page) {
             text_add(text, " needs %s", first);
             continue;
         }
-        double rest = mean_of_others(r), mine = (double)r->device[0].memory.total_peak;
+        double rest = others_value(r, VALUE_PEAK, MEM_CAUSE_COUNT),
+               mine = device_value(r, 0, VALUE_PEAK, MEM_CAUSE_COUNT);
         bytes_words(rest, others);
         if (fabs(mine - rest) < SAME * mine) {
             text_add(text, "each device of ");
