@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/grow.h"
 
 /* The number of allocations that begin at or before `address`. */
 static size_t count_up_to(const struct allocations *all, const void *address) {
@@ -22,15 +23,8 @@ static size_t count_up_to(const struct allocations *all, const void *address) {
 }
 
 int allocations_add(struct allocations *all, void *address, size_t bytes, enum mem_cause cause) {
-    if (all->count == all->capacity) {
-        size_t capacity = all->capacity ? 2 * all->capacity : 64;
-        struct allocation *items =
-            (struct allocation *)realloc(all->items, capacity * sizeof *items);
-        if (!items)
-            return fail(ERR_MEMORY, "out of host memory: the table of %zu allocations", capacity);
-        all->items = items;
-        all->capacity = capacity;
-    }
+    CHECK(list_grow("out of host memory: the table of allocations", &all->items, (int)all->count,
+                    &all->capacity, sizeof *all->items));
     size_t at = count_up_to(all, address);
     memmove(&all->items[at + 1], &all->items[at], (all->count - at) * sizeof *all->items);
     struct allocation item = {(char *)address, bytes, cause};

@@ -20,7 +20,8 @@ struct allocation {
 
 struct allocations {
     struct allocation *items; /* owned */
-    size_t count, capacity;
+    size_t count;
+    int capacity;
 };
 
 /* Adds an allocation. ERR_MEMORY: the host has no memory for the table. */

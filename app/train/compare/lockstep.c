@@ -32,11 +32,8 @@ static double norm(const float *x, size_t count) {
 /* The distance of two gradients of one parameter; least: what it is measured against at least. */
 static double distance(const float *a, const float *b, size_t count, double least) {
     double d = relative_l2(a, b, count), own = norm(a, count);
-    if (!least || own >= least) return d;
-    double apart = 0;
-    for (size_t i = 0; i < count; i++)
-        apart += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-    return isfinite(apart) ? sqrt(apart) / least : INFINITY;
+    if (!least || own >= least || isnan(own)) return d;
+    return own > 0 ? d * own / least : norm(b, count) / least;
 }
 
 static int compare_step(const struct run_config *config, const struct run_record *a,

@@ -44,8 +44,8 @@ static int differs(struct verdict *v, int step, int parameter, int device, int i
     return 1;
 }
 
-/* Looks for the first difference between any device of run b and device 0 of run a, the single run.
- * Returns 1 if there is one. Both runs must be hashed. */
+/* Looks for the first difference between any device of run b and device 0 of run a: the single run,
+ * or b itself. Returns 1 if there is one. Both runs must be hashed. */
 static int first_difference(const struct run_record *a, const struct run_record *b,
                             struct verdict *v) {
     int steps = a->steps < b->steps ? a->steps : b->steps;
@@ -68,27 +68,6 @@ static int first_difference(const struct run_record *a, const struct run_record 
     return 0;
 }
 
-/* The same within one run: whatever the algorithm, the replica of every device must agree with
- * device 0's at every step and at the end. */
-static int replicas_differ(const struct run_record *run, struct verdict *v) {
-    for (int step = 0; step < run->steps; step++)
-        for (int d = 1; d < run->devices; d++) {
-            for (int p = 0; p < values_of(run, d); p++)
-                if (hash_at(run, 0, step, value_column(run, p)) !=
-                    hash_at(run, d, step, value_column(run, p)))
-                    return differs(v, step, p, d, 0);
-            for (int p = 0; record_has_grads(run, d) && p < run->parameters; p++)
-                if (hash_at(run, 0, step, run->parameters + p) !=
-                    hash_at(run, d, step, run->parameters + p))
-                    return differs(v, step, p, d, 1);
-        }
-    for (int d = 1; d < run->devices; d++)
-        for (int p = 0; p < values_of(run, d); p++)
-            if (run->final_hashes[0][p] != run->final_hashes[d][p])
-                return differs(v, run->steps, p, d, 0);
-    return 0;
-}
-
 /* The relative difference of two losses. Two NaNs are equal: both runs diverged alike. */
 static double gap(double a, double b) {
     if (a == b || (isnan(a) && isnan(b))) return 0;
@@ -105,30 +84,26 @@ static void look_at_losses(const struct run_record *a, const struct run_record *
     }
 }
 
+static int list_differs(struct verdict *v, const char *what, const double *a, const double *b,
+                        int count) {
+    for (int i = 0; a && b && i < count; i++) {
+        if (!gap(a[i], b[i])) continue;
+        v->result = what;
+        v->step = i, v->values[0] = a[i], v->values[1] = b[i];
+        return 1;
+    }
+    return 0;
+}
+
 /* Where all hashes agree: the first loss, or the first accuracy, that does not. Ranks whose running
  * statistics are their own evaluate with their own. */
 static int results_differ(const struct run_record *a, const struct run_record *b,
                           struct verdict *v) {
     int epochs = a->epoch_count < b->epoch_count ? a->epoch_count : b->epoch_count;
-    for (int i = 0; i < v->steps; i++)
-        if (gap(a->losses[i], b->losses[i])) {
-            v->result = "loss";
-            v->step = i, v->values[0] = a->losses[i], v->values[1] = b->losses[i];
-            return 1;
-        }
-    for (int i = 0; i < epochs && a->accuracy && b->accuracy && !b->buffers_apart; i++)
-        if (a->accuracy[i] != b->accuracy[i]) {
-            v->result = "test accuracy";
-            v->step = i, v->values[0] = a->accuracy[i], v->values[1] = b->accuracy[i];
-            return 1;
-        }
-    for (int i = 0; i < epochs && a->valid_loss && b->valid_loss && !b->buffers_apart; i++)
-        if (gap(a->valid_loss[i], b->valid_loss[i])) {
-            v->result = "valid_loss";
-            v->step = i, v->values[0] = a->valid_loss[i], v->values[1] = b->valid_loss[i];
-            return 1;
-        }
-    return 0;
+    if (b->buffers_apart) epochs = 0;
+    return list_differs(v, "loss", a->losses, b->losses, v->steps) ||
+           list_differs(v, "test accuracy", a->accuracy, b->accuracy, epochs) ||
+           list_differs(v, "valid_loss", a->valid_loss, b->valid_loss, epochs);
 }
 
 static int first_not_finite(const struct run_record *a, const struct run_record *b) {
@@ -152,7 +127,7 @@ int verdict_judge(const struct run_record *a, const struct run_record *b, struct
     v->bits_apart_at = different ? v->step : -1;
     if (!bits_promised_between(a, b, v->why_not, sizeof v->why_not)) {
         v->kind = VERDICT_DIFFERENT;
-        return v->among_replicas = replicas_differ(b, v);
+        return v->among_replicas = first_difference(b, b, v); /* whatever the algorithm */
     }
     if (!different) different = results_differ(a, b, v);
     v->kind = different ? VERDICT_DIFFERENT : VERDICT_EQUAL;
