@@ -138,8 +138,7 @@ class Axes:
 
     def refined(self, values, shape, skip=()):
         """The values with as many dimensions, and each dimension of the same axes in all."""
-        values = [x.but(shape=[1] * (len(shape) - x.rank) + x.shape,
-                        dims=[[] for _ in range(len(shape) - x.rank)] + x.dims) for x in values]
+        values = [x.of_rank(len(shape)) for x in values]
         for d in range(len(shape)):
             lists = [x.sizes(d) for x in values if x.dims[d]]
             if d in skip or len({tuple(map(str, s)) for s in lists}) < 2:

@@ -51,6 +51,22 @@ class Value:
     def but(self, **changes):
         return Value(**{**vars(self), **changes})
 
+    def permuted(self, *order):
+        return self.but(shape=[self.shape[d] for d in order], dims=[self.dims[d] for d in order])
+
+    def unsqueezed(self, at):
+        """With a dimension of size 1 there, counted in the result."""
+        at %= self.rank + 1
+        return self.but(shape=[*self.shape[:at], 1, *self.shape[at:]],
+                        dims=[*self.dims[:at], [], *self.dims[at:]])
+
+    def squeezed(self, dims):
+        return self.permuted(*(d for d in range(self.rank) if d not in dims))
+
+    def of_rank(self, rank):
+        """With dimensions of size 1 in front."""
+        return self if self.rank >= rank else self.unsqueezed(0).of_rank(rank)
+
     @property
     def rank(self):
         return len(self.shape)

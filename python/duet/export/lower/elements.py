@@ -21,19 +21,22 @@ for _name in ("relu", "tanh", "sigmoid", "exp", "log", "sqrt", "reciprocal", "ab
               "hardswish", "hardsigmoid", "erf", "sin", "cos", "floor", "ceil", "trunc", "relu6"):
     lower(getattr(aten, _name))(_line(_name))
 
+def _cosh(w, x):
+    return w.times(w.add(w.line("exp", x), w.line("exp", w.times(x, -1))), 0.5)
+
+
 _FORMULAS = {
     aten.rsqrt: lambda w, x: w.line("reciprocal", w.line("sqrt", x)),
     aten.neg: lambda w, x: w.times(x, -1),
-    aten.square: lambda w, x: w.mul(x, x),
     aten.log1p: lambda w, x: w.line("log", w.plus(x, 1)),
-    aten.expm1: lambda w, x: w.plus(w.line("exp", x), -1),
+    aten.expm1: lambda w, x: w.mul(  # which is right near 0 too
+        w.line("tanh", w.times(x, 0.5)), w.plus(w.line("exp", x), 1)),
     aten.log2: lambda w, x: w.times(w.line("log", x), 1 / math.log(2)),
     aten.log10: lambda w, x: w.times(w.line("log", x), 1 / math.log(10)),
     aten.exp2: lambda w, x: w.line("exp", w.times(x, math.log(2))),
     aten.tan: lambda w, x: w.mul(w.line("sin", x), w.line("reciprocal", w.line("cos", x))),
-    aten.frac: lambda w, x: w.sub(x, w.line("trunc", x)),
-    aten.sinh: lambda w, x: w.times(w.sub(w.line("exp", x), w.line("exp", w.times(x, -1))), .5),
-    aten.cosh: lambda w, x: w.times(w.add(w.line("exp", x), w.line("exp", w.times(x, -1))), .5),
+    aten.sinh: lambda w, x: w.mul(w.line("tanh", x), _cosh(w, x)),
+    aten.cosh: lambda w, x: _cosh(w, x),
     aten.sign: lambda w, x: w.sub(w.line("above", x, number=0),
                                   w.line("above", w.times(x, -1), number=0)),
     aten.log_sigmoid: lambda w, x: w.times(w.line("softplus", w.times(x, -1)), -1),
@@ -44,9 +47,8 @@ for _op, _formula in _FORMULAS.items():
     lower(_op)(lambda w, a, shape, formula=_formula: formula(w, w.value(a.self)))
 
 
-@lower(aten.leaky_relu)
-def _(w, a, shape):
-    return w.line("leaky_relu", a.self, slope=a.negative_slope)
+lower(aten.leaky_relu)(lambda w, a, shape: w.line("leaky_relu", a.self, slope=a.negative_slope))
+lower(aten.gelu)(lambda w, a, shape: w.line("gelu", a.self, tanh=int(a.approximate == "tanh")))
 
 
 @lower(aten.elu)
@@ -55,25 +57,10 @@ def _(w, a, shape):
     return w.times(w.line("elu", a.self, alpha=a.alpha), a.scale)
 
 
-@lower(aten.hardtanh)
-def _(w, a, shape):
-    return w.line("hardtanh", a.self, min=a.min_val, max=a.max_val)
-
-
-@lower(aten.gelu)
-def _(w, a, shape):
-    return w.line("gelu", a.self, tanh=int(a.approximate == "tanh"))
-
-
 @lower(aten.softplus)
 def _(w, a, shape):
     require(a.threshold == 20 and a.beta > 0, "softplus with another threshold than 20")
     return w.times(w.line("softplus", w.times(a.self, a.beta)), 1 / a.beta)
-
-
-@lower(aten.mish)
-def _(w, a, shape):
-    return w.mul(a.self, w.line("tanh", w.line("softplus", a.self)))
 
 
 @lower(aten.round)
@@ -105,19 +92,8 @@ def _(w, a, shape):
     return w.add(a.self, _scaled(w, a.other, a.get("alpha", 1)))
 
 
-@lower(aten.sub)
-def _(w, a, shape):
-    return w.sub(a.self, _scaled(w, a.other, a.get("alpha", 1)))
-
-
-@lower(aten.rsub)
-def _(w, a, shape):
-    return w.sub(a.other, _scaled(w, a.self, a.get("alpha", 1)))
-
-
-@lower(aten.mul)
-def _(w, a, shape):
-    return w.mul(a.self, a.other)
+lower(aten.sub)(lambda w, a, shape: w.sub(a.self, _scaled(w, a.other, a.get("alpha", 1))))
+lower(aten.mul)(lambda w, a, shape: w.mul(a.self, a.other))
 
 
 def is_whole(x):
@@ -272,19 +248,8 @@ def _(w, a, shape):
     return w.where(a.condition, a.self, a.other)
 
 
-@lower(aten.masked_fill)
-def _(w, a, shape):
-    return w.where(a.mask, a.value, a.self)
-
-
-@lower(aten.maximum)
-def _(w, a, shape):
-    return maximum(w, a.self, a.other)
-
-
-@lower(aten.minimum)
-def _(w, a, shape):
-    return minimum(w, a.self, a.other)
+lower(aten.maximum)(lambda w, a, shape: maximum(w, a.self, a.other))
+lower(aten.minimum)(lambda w, a, shape: minimum(w, a.self, a.other))
 
 
 def maximum(w, x, y):

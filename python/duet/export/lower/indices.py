@@ -46,8 +46,7 @@ def rows_of(w, table, index, padding=-1):
     axes = [*index.axes, width]
     if len(table.shape) < 2:  # each number beside its place, which is another's or not
         rows = int(table.shape[0])
-        one = index.but(shape=[*index.shape, 1], dims=[*index.dims, []])
-        hits = compare(w, "equal", one, w.constant(torch.arange(rows)))
+        hits = compare(w, "equal", index.unsqueezed(-1), w.constant(torch.arange(rows)))
         from .reductions import reduce
         return reduce(w, "sum", w.mul(hits, table), [len(index.shape)])
     name = w.emit("embedding", [index, w.parameter(table, "table")], axes, **settings)
@@ -69,9 +68,8 @@ def _(w, a, shape):
 def _(w, a, shape):
     require(a.num_classes > 0, "without the number of classes")
     w.places("self", a.num_classes, "numbers", "classes")
-    x = w.value(a.self)
-    x = x.but(shape=[*x.shape, 1], dims=[*x.dims, []])
-    return compare(w, "equal", x, w.constant(torch.arange(a.num_classes)))
+    return compare(w, "equal", w.value(a.self).unsqueezed(-1),
+                   w.constant(torch.arange(a.num_classes)))
 
 
 def at_places(w, x, dim, index, shape):
@@ -163,9 +161,7 @@ def _rows_of_computed(w, x, index, shape):
     count = math.prod(int(n) for n in index.shape if not isinstance(n, N))
     index = w.view(index, [*(n for n in index.shape if isinstance(n, N)), count, 1])
     to = [*index.shape[:-1], flat.shape[1]]
-    flat = flat.but(shape=[*([1] * (len(to) - 2)), *flat.shape],
-                    dims=[*([[]] * (len(to) - 2)), *flat.dims])
-    return w.view(at_places(w, flat, len(to) - 2, index, to), shape)
+    return w.view(at_places(w, flat.of_rank(len(to)), len(to) - 2, index, to), shape)
 
 
 def _flat(sizes, places, w=None):
@@ -222,10 +218,7 @@ def put(w, x, dim, places, value, shape):
         where = torch.zeros(count, dtype=torch.int64)
         where[places] = torch.arange(len(places))
         part = [len(places) if d == dim else n for d, n in enumerate(shape)]
-        value = w.value(value)
-        value = value.but(shape=part, dims=[[] for _ in range(len(part) - value.rank)] +
-                          value.dims)
-        value = taken(w, value, dim, where)
+        value = taken(w, w.value(value).of_rank(len(part)).but(shape=part), dim, where)
     return w.where(there, value, x)
 
 
@@ -284,8 +277,7 @@ def _(w, a, shape):
     index = Const([a.index.alike().reshape([-1] + [1] * (len(shape) - dim - 1))],
                   [a.index.shape[0]] + [1] * (len(shape) - dim - 1))
     src = w.value(a.source)
-    index = w.value(index)
-    index = index.but(shape=src.shape, dims=[[] for _ in range(src.rank - index.rank)] + index.dims)
+    index = w.value(index).of_rank(src.rank).but(shape=src.shape)
     return w.add(a.self, w.times(_sums(w, index, src, dim, shape), a.get("alpha", 1)))
 
 
@@ -300,10 +292,10 @@ def _(w, a, shape):
     require(a.get("per_sample_weights") is None and a.get("padding_idx", -1) in (None, -1),
             "with weights for each token, or a token that is left out")
     w.places("indices", int(a.weight.shape[0]), "tokens", "rows")
-    from .reductions import largest, reduce, squeezed
+    from .reductions import largest, reduce
     rows = rows_of(w, a.weight, w.view(tokens, [N(1), size]))
     if a.get("mode", 0) == 2:
-        return [squeezed(largest(w, rows, [1]), [1]), None, None, None]
+        return [largest(w, rows, [1]).squeezed([1]), None, None, None]
     return [reduce(w, "mean" if a.get("mode", 0) else "sum", rows, [1]), None, None, None]
 
 

@@ -128,10 +128,6 @@ def _(w, a, shape):
 
 # ---- volumes, (N, C, T, H, W): a window over T becomes channels of pictures
 
-def _turned(x, *order):
-    return x.but(shape=[x.shape[d] for d in order], dims=[x.dims[d] for d in order])
-
-
 def _windows(w, x, dim, to, taps, step, gap=1, border=0):
     """Beside each of `to` places of a dimension, `step` apart, the others of its window."""
     need = (taps - 1) * gap + to * step
@@ -155,14 +151,14 @@ def _(w, a, shape):
     (step, *stride), (border, *padding), (gap, *dilation) = (pair(v, 3) for v in how.values())
     to, taps = int(shape[2]), kernel[0]
     x = _windows(w, x, 2, to, taps, step, gap, border)
-    x = w.view(_turned(x, 0, 2, 1, 3, 4, 5), [N(int(x.shape[0]) * to), int(x.shape[1]) * taps,
+    x = w.view(x.permuted(0, 2, 1, 3, 4, 5), [N(int(x.shape[0]) * to), int(x.shape[1]) * taps,
                                               *x.shape[4:]])
     settings = sides({"stride": stride, "padding": padding, "dilation": dilation}, 2, "stride",
                      "padding", "dilation")
     y = of_samples(w, "conv", x, [w.parameter(a.weight, "weight"), w.parameter(
         a.get("bias"), "bias")], [x.shape[0], *shape[1:2], *shape[3:]], **settings,
         groups=a.get("groups", 1))
-    return _turned(w.view(y, [shape[0], to, shape[1], *shape[3:]]), 0, 2, 1, 3, 4)
+    return w.view(y, [shape[0], to, shape[1], *shape[3:]]).permuted(0, 2, 1, 3, 4)
 
 
 # ---- norms

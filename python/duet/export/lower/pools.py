@@ -6,8 +6,8 @@ from ..text import LEAST, Const, N, require
 from . import lower
 from .elements import maximum
 from .indices import taken
-from .layers import _turned, _windows, of_samples, pair, sides
-from .reductions import largest, reduce, squeezed
+from .layers import _windows, of_samples, pair, sides
+from .reductions import largest, reduce
 from .shapes import padded
 
 aten = torch.ops.aten
@@ -87,7 +87,7 @@ def _(w, a, shape):
     stride, x = pair(a.get("stride") or size, 3), w.value(a.self)
     require(set(pair(a.get("dilation", 1), 3)) == {1} and not any(padding) and
             not a.get("divisor_override"), "of volumes with padding or dilation")
-    pictures = w.view(_turned(x, 0, 2, 1, 3, 4), [N(int(x.shape[0]) * int(x.shape[2])), x.shape[1],
+    pictures = w.view(x.permuted(0, 2, 1, 3, 4), [N(int(x.shape[0]) * int(x.shape[2])), x.shape[1],
                                                   *x.shape[3:]])
     how = sides({"size": size[1:], "stride": stride[1:]}, 2, "size", "stride")
     y = of_samples(w, "avg_pool2d" if mean else "max_pool2d", pictures, [],
@@ -95,6 +95,6 @@ def _(w, a, shape):
     y = w.view(y, [shape[0], x.shape[2], shape[1], *shape[3:]])
     to = int(shape[2])
     y = _windows(w, y, 1, to, size[0], stride[0])
-    y = squeezed(reduce(w, "mean", y, [2], True) if mean else largest(w, y, [2]), [2])
-    y = _turned(y, 0, 2, 1, 3, 4)
+    y = reduce(w, "mean", y, [2]) if mean else largest(w, y, [2]).squeezed([2])
+    y = y.permuted(0, 2, 1, 3, 4)
     return y if mean else [y, None]

@@ -6,15 +6,13 @@ import torch
 
 from ..text import Const, N, Value, broadcast, require
 from . import lower
-from .reductions import squeezed
 
 aten = torch.ops.aten
 
 
 def swapped(x):
     """The transposed matrices."""
-    return x.but(shape=[*x.shape[:-2], x.shape[-1], x.shape[-2]],
-                 dims=[*x.dims[:-2], x.dims[-1], x.dims[-2]])
+    return x.permuted(*range(x.rank - 2), -1, -2)
 
 
 def _times_parameter(w, op, x, weight, bias, width):
@@ -46,12 +44,11 @@ def _(w, a, shape):
 def matmul(w, x, y):
     x, y = w.value(x), w.value(y)
     if x.rank == 1:
-        x = x.but(shape=[1, *x.shape], dims=[[], *x.dims])
-        z = matmul(w, x, y)
-        return squeezed(z, [z.rank - 2])
+        z = matmul(w, x.unsqueezed(0), y)
+        return z.squeezed([z.rank - 2])
     if y.rank == 1:
-        z = matmul(w, x, y.but(shape=[*y.shape, 1], dims=[*y.dims, []]))
-        return squeezed(z, [z.rank - 1])
+        z = matmul(w, x, y.unsqueezed(1))
+        return z.squeezed([z.rank - 1])
     if y.rank == 2 and w.is_parameter(y) and not x.shared:
         return linear(w, x, swapped(y), None)
     if x.rank > y.rank == 2 and x.shared and y.shared and not any(
@@ -69,8 +66,7 @@ def matmul(w, x, y):
     lead = broadcast(x.shape[:-2], y.shape[:-2])
     rank, shape = len(lead) + 2, [*lead, x.shape[-2], y.shape[-1]]
     w.axes_of(x, -1), w.axes_of(y, -2)
-    x, y = (v.but(shape=[1] * (rank - v.rank) + v.shape,
-                  dims=[[] for _ in range(rank - v.rank)] + v.dims) for v in (x, y))
+    x, y = x.of_rank(rank), y.of_rank(rank)
     if not any(y.dims[:-2]) and not y.of_samples:  # one matrix for all rows
         return _times_matrix(w, x, y, shape)
     needed = [d for d in range(rank - 2) if x.dims[d] or y.dims[d]]
@@ -123,7 +119,7 @@ def _(w, a, shape):
     return matmul(w, x, y)
 
 
-@lower(aten.addmm, aten.baddbmm)
+@lower(aten.addmm)
 def _(w, a, shape):
     x, y = list(a.values())[1:3]
     if a.get("alpha", 1) == a.get("beta", 1) == 1 and isinstance(y, Value) and y.shared and \
@@ -137,10 +133,8 @@ def _(w, a, shape):
 def _(w, a, shape):
     x, y, weight = (w.value(v) for v in (a.input1, a.input2, a.weight))
     out, i, j = map(int, weight.shape)
-    wide = weight.but(shape=[i, out, j], dims=[weight.dims[d] for d in (1, 0, 2)])
-    z = w.view(matmul(w, x, w.view(wide, [i, out * j])), [*shape, j])
-    y = y.but(shape=[*y.shape, 1], dims=[*y.dims, []])
-    z = squeezed(matmul(w, z, y), [len(shape)])
+    z = w.view(matmul(w, x, w.view(weight.permuted(1, 0, 2), [i, out * j])), [*shape, j])
+    z = matmul(w, z, y.unsqueezed(-1)).squeezed([len(shape)])
     return z if a.get("bias") is None else w.add(z, a.bias)
 
 
@@ -165,8 +159,7 @@ def _(w, a, shape):
     mask = None if mask is None else w.value(_added_to_scores(w, mask))
     if mask is not None and mask.name in w.trained:
         return _by_definition(w, q, k, v, mask, scale, p)
-    values = [x.but(shape=[1] * (rank - x.rank) + x.shape,
-                    dims=[[] for _ in range(rank - x.rank)] + x.dims) for x in (q, k, v)]
+    values = [x.of_rank(rank) for x in (q, k, v)]
     needed = [d for d in range(rank) if d > rank - 3 or any(x.dims[d] for x in values)]
     values = [merged_last(w, w.lifted(w.dense(x, only=needed)), (rank - 2, rank - 1))
               for x in values]
@@ -197,7 +190,8 @@ def merged_last(w, x, dims):
 
 def _repeated(w, x, heads):
     groups = int(heads) // int(x.shape[-3])
-    y = x.but(shape=[*x.shape[:-2], groups, *x.shape[-2:]], dims=[*x.dims[:-2], [], *x.dims[-2:]])
+    y = x.unsqueezed(-3)
+    y = y.but(shape=[*x.shape[:-2], groups, *x.shape[-2:]])
     return w.view(y, [*x.shape[:-3], heads, *x.shape[-2:]])
 
 
@@ -205,8 +199,7 @@ def _mask_line(w, mask, lead, axes, dims, keys):
     """The mask beside the axes of the scores, of which those that it has follow each other; None
     where they do not."""
     rank = len(lead) + 2
-    mask = mask.but(shape=[1] * (rank - mask.rank) + mask.shape,
-                    dims=[[] for _ in range(rank - mask.rank)] + mask.dims)
+    mask = mask.of_rank(rank)
     if mask.shared and not any(mask.dims[:-2]) and mask.axes[1:] == list(map(int, mask.shape[-2:])):
         return mask.name
     mask = w.dense(mask, only=[rank - 1])

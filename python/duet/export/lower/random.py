@@ -27,24 +27,12 @@ def _drawn(w, op, shape):
     return Value(w.emit(op, [], axes, once=False), axes, shape, dims, dtype=torch.float32)
 
 
-@lower(aten.rand, aten.rand_like)
-def _(w, a, shape):
-    return _drawn(w, "rand", shape)
-
-
-@lower(aten.randn, aten.randn_like)
-def _(w, a, shape):
-    return _drawn(w, "randn", shape)
-
-
-@lower(aten.normal_functional)
-def _(w, a, shape):
-    return w.plus(w.times(_drawn(w, "randn", shape), a.std), a.mean)
-
-
-@lower(aten.uniform)
-def _(w, a, shape):
-    return w.plus(w.times(_drawn(w, "rand", shape), a.to - a["from"]), a["from"])
+lower(aten.rand, aten.rand_like)(lambda w, a, shape: _drawn(w, "rand", shape))
+lower(aten.randn, aten.randn_like)(lambda w, a, shape: _drawn(w, "randn", shape))
+lower(aten.normal_functional)(
+    lambda w, a, shape: w.plus(w.times(_drawn(w, "randn", shape), a.std), a.mean))
+lower(aten.uniform)(lambda w, a, shape: w.plus(
+    w.times(_drawn(w, "rand", shape), a.to - a["from"]), a["from"]))
 
 
 @lower(aten.exponential)

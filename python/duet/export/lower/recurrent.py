@@ -44,9 +44,7 @@ def _recurrent(op, packet, states):
         require(len(a.params) == ways * each * a.num_layers, "proj_size")
         given = a.hx if isinstance(a.hx, (list, tuple)) else [a.hx]
         lstm, order = op == "lstm", [0, 1] if a.batch_first else [1, 0]
-        turned = x.but(shape=[x.shape[order[0]], x.shape[order[1]], x.shape[2]],
-                       dims=[x.dims[order[0]], x.dims[order[1]], x.dims[2]])
-        name, turned, count = w.rows(turned)
+        name, turned, count = w.rows(x.permuted(*order, 2))
         rows = N(math.prod(count))
         sizes = [rows, int(turned.shape[1]), int(turned.shape[2])]
         last, asks_cell = [[] for _ in range(states)], int(lstm and 2 in w.asked)
@@ -72,7 +70,7 @@ def _recurrent(op, packet, states):
             if a.dropout and a.train and layer + 1 < a.num_layers:
                 name = w.emit("dropout", [name], sizes, once=False, p=a.dropout)
         y = w.of_rows(name, turned, count, [turned.shape[0], sizes[1], sizes[2]])
-        results = [y.but(shape=shape[0], dims=[y.dims[order[0]], y.dims[order[1]], y.dims[2]])]
+        results = [y.permuted(*order, 2)]
         for k, states_of in enumerate(last):
             results.append(None if None in states_of else _states(
                 w, states_of, shape[1 + k], turned, count))
@@ -84,8 +82,7 @@ def _states(w, states, shape, x, count):
     rows, width = N(math.prod(count)), int(shape[2])
     parts = [w.emit("reshape", [state], [rows, 1, width]) for state in states]
     name = parts[0] if len(parts) == 1 else w.emit("cat", parts, [rows, len(parts), width], dim=1)
-    y = w.of_rows(name, x, count, [x.shape[0], len(parts), width])
-    return y.but(shape=shape, dims=[y.dims[1], y.dims[0], y.dims[2]])
+    return w.of_rows(name, x, count, [x.shape[0], len(parts), width]).permuted(1, 0, 2)
 
 
 _recurrent("lstm", aten.lstm, 2)
@@ -105,8 +102,7 @@ def _cell(w, a, op, states, **how):
     y = w.emit(op, [name, *weights, *first], [N(1), 1 + len(how), width], **how)
     y = Value(y, [N(1), 1 + len(how), width], [N(1), 1 + len(how), width], [[0], [1], [2]],
               dtype=torch.float32)
-    parts = [narrow(w, y, 1, i, 1) for i in range(1 + len(how))]
-    return [part.but(shape=[N(1), width], dims=[[0], [2]]) for part in parts]
+    return [narrow(w, y, 1, i, 1).squeezed([1]) for i in range(1 + len(how))]
 
 
 @lower(aten.lstm_cell)

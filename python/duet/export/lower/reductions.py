@@ -57,13 +57,8 @@ def variance(w, a):
     correction = int(a.get("unbiased", True)) if correction is None else correction
     count = math.prod(int(x.shape[d]) for d in dims)
     require(count > correction, "of one number")
-    mean = mean if a.get("keepdim") else squeezed(mean, dims)
+    mean = mean if a.get("keepdim") else mean.squeezed(dims)
     return w.times(total, 1 / (count - correction)), mean
-
-
-def squeezed(x, dims):
-    kept = [d for d in range(x.rank) if d not in dims]
-    return x.but(shape=[x.shape[d] for d in kept], dims=[x.dims[d] for d in kept])
 
 
 def root(w, x):
@@ -152,7 +147,7 @@ def _(w, a, shape):
     y, index = w.times(largest(w, x, dims), sign), None
     if 1 in w.asked:
         index = argmax(w, x, dims[0])
-    return [z if z is None or a.keepdim else squeezed(z, dims) for z in (y, index)]
+    return [z if z is None or a.keepdim else z.squeezed(dims) for z in (y, index)]
 
 
 @lower(aten.amax, aten.amin)
@@ -171,7 +166,7 @@ def _(w, a, shape):
     require(a.get("dim") is not None, "it mixes samples: give dim")
     x, dim = _signed(w, a)[0], a.dim % len(a.self.shape)
     y = argmax(w, x, dim)
-    return y if a.get("keepdim") else squeezed(y, [dim])
+    return y if a.get("keepdim") else y.squeezed([dim])
 
 
 @lower(aten.any, aten.all)
@@ -198,7 +193,7 @@ def _(w, a, shape):
         x = w.mul(narrow(w, x, dim, 0, half), narrow(w, x, dim, half, half))
     for one in rest:
         x = w.mul(x, one)
-    return x if a.get("keepdim") else squeezed(x, [dim])
+    return x if a.get("keepdim") else x.squeezed([dim])
 
 
 def along(w, x, dim, matrix):
@@ -257,7 +252,7 @@ def _(w, a, shape):
     dim = a.dim % len(a.self.shape)
     at = a.k - 1 if "k" in a else (int(a.self.shape[dim]) - 1) // 2
     both = [narrow(w, y, dim, at, 1) for y in order(w, w.value(a.self), dim, False)]
-    return both if a.get("keepdim") else [squeezed(y, [dim]) for y in both]
+    return both if a.get("keepdim") else [y.squeezed([dim]) for y in both]
 
 
 @lower(aten._cdist_forward)
@@ -265,9 +260,7 @@ def _(w, a, shape):
     """Distances of the rows of two matrices, in a dimension of their own."""
     require(a.p in (1, 2), f"the norm of order {a.p}")
     x, y = w.value(a.x1), w.value(a.x2)
-    x = x.but(shape=[*x.shape[:-1], 1, x.shape[-1]], dims=[*x.dims[:-1], [], x.dims[-1]])
-    y = y.but(shape=[*y.shape[:-2], 1, *y.shape[-2:]], dims=[*y.dims[:-2], [], *y.dims[-2:]])
-    off = w.sub(x, y)
+    off = w.sub(x.unsqueezed(-2), y.unsqueezed(-3))
     if a.p == 1:
         return reduce(w, "sum", w.line("abs", off), [off.rank - 1])
     return root(w, reduce(w, "sum", w.mul(off, off), [off.rank - 1]))
@@ -277,7 +270,7 @@ def _(w, a, shape):
 def _(w, a, shape):
     """How many of the boundaries, which are a constant, lie below."""
     x, edges = w.value(a.self), w.constant(a.boundaries.alike())
-    x = x.but(shape=[*x.shape, 1], dims=[*x.dims, []])
+    x = x.unsqueezed(-1)
     right = a.get("right", False)
     below = compare(w, "above", x, edges, swap=right, negate=right)
     return reduce(w, "sum", below, [x.rank - 1])

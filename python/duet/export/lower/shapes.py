@@ -6,14 +6,17 @@ import torch
 
 from ..text import LEAST, Const, N, Value, require
 from . import lower
-from .reductions import along, squeezed
+from .reductions import along
 
 aten = torch.ops.aten
 
 
-@lower(aten.view, aten.reshape, aten._unsafe_view, aten.flatten, aten.unflatten)
-def _(w, a, shape):
-    return w.view(w.value(a.self), shape)
+lower(aten.view)(lambda w, a, shape: w.view(w.value(a.self), shape))
+lower(aten.unsqueeze)(lambda w, a, shape: w.value(a.self).unsqueezed(a.dim))
+lower(aten.permute)(lambda w, a, shape: w.value(a.self).permuted(*(d % len(shape) for d in a.dims)))
+# A new size of what has size 1 is no axis.
+lower(aten.expand)(lambda w, a, shape: w.value(a.self).of_rank(len(shape)).but(shape=shape))
+lower(aten.copy)(lambda w, a, shape: w.value(a.src).of_rank(len(shape)).but(shape=shape))
 
 
 @lower(aten.clone, aten._to_copy, aten.lift_fresh_copy)
@@ -28,74 +31,19 @@ def _(w, a, shape):
     return a.self
 
 
-@lower(aten.permute)
-def _(w, a, shape):
-    x = w.value(a.self)
-    order = [d % x.rank for d in a.dims]
-    return x.but(shape=shape, dims=[x.dims[d] for d in order])
-
-
-@lower(aten.transpose)
-def _(w, a, shape):
-    x = w.value(a.self)
-    dims, i, j = list(x.dims), a.dim0 % x.rank, a.dim1 % x.rank
-    dims[i], dims[j] = dims[j], dims[i]
-    return x.but(shape=shape, dims=dims)
-
-
-@lower(aten.unsqueeze)
-def _(w, a, shape):
-    x = w.value(a.self)
-    at = a.dim % (x.rank + 1)
-    return x.but(shape=shape, dims=[*x.dims[:at], [], *x.dims[at:]])
-
-
 @lower(aten.squeeze)
 def _(w, a, shape):
     x = w.value(a.self)
     dims = a.get("dim", range(x.rank))
     dims = [d % x.rank for d in ([dims] if isinstance(dims, int) else dims)]
-    return squeezed(x, [d for d in dims if x.shape[d] == 1])
+    return x.squeezed([d for d in dims if x.shape[d] == 1])
 
 
-@lower(aten.expand)
+@lower(aten.full_like, aten.full)
 def _(w, a, shape):
-    """A new size of what has size 1 is no axis."""
-    x = w.value(a.self)
-    return x.but(shape=shape, dims=[[] for _ in range(len(shape) - x.rank)] + x.dims)
-
-
-@lower(aten.repeat)
-def _(w, a, shape):
-    x = w.value(a.self)
-    x = x.but(shape=[1] * (len(a.repeats) - x.rank) + x.shape,
-              dims=[[] for _ in range(len(a.repeats) - x.rank)] + x.dims)
-    wide = [n for pair in zip(w.sizes(a.repeats), x.shape) for n in pair]
-    dims = [group for axes in x.dims for group in ([], axes)]
-    return w.view(x.but(shape=wide, dims=dims), shape)
-
-
-@lower(aten.copy)
-def _(w, a, shape):
-    x = w.value(a.src)
-    return x.but(shape=shape, dims=[[] for _ in range(len(shape) - x.rank)] + x.dims)
-
-
-def filled(number, shape):
-    return Const([torch.tensor(number)], shape)
-
-
-@lower(aten.full_like, aten.fill, aten.full, aten.new_full)
-def _(w, a, shape):
-    number = w.number(a.get("fill_value", a.get("value")))
+    number = w.number(a.fill_value)
     require(number is not None, "its value is no number")
-    return filled(number, shape)
-
-
-@lower(aten.zeros_like, aten.ones_like, aten.empty_like, aten.new_zeros, aten.new_ones, aten.zeros,
-       aten.ones, aten.empty, aten.new_empty)
-def _(w, a, shape):
-    return filled(float("ones" in w.op), shape)
+    return Const([torch.tensor(number)], shape)
 
 
 @lower(aten.diagonal)
@@ -104,8 +52,7 @@ def _(w, a, shape):
     from .indices import taken
     x = w.value(a.self)
     i, j = a.get("dim1", 0) % x.rank, a.get("dim2", 1) % x.rank
-    order = [d for d in range(x.rank) if d not in (i, j)] + [i, j]
-    x = x.but(shape=[x.shape[d] for d in order], dims=[x.dims[d] for d in order])
+    x = x.permuted(*(d for d in range(x.rank) if d not in (i, j)), i, j)
     rows, columns, off = *x.shape[-2:], a.get("offset", 0)
     places = torch.arange(int(rows) * int(columns)).reshape(int(rows), int(columns)).diagonal(off)
     x = w.view(x, [*x.shape[:-2], int(rows) * int(columns)])
@@ -119,8 +66,7 @@ def _(w, a, shape):
     places = torch.arange(int(x.shape[dim])).unfold(0, a.size, a.step)
     x = taken(w, x, dim, places.flatten())
     x = w.view(x, [*x.shape[:dim], *places.shape, *x.shape[dim + 1:]])
-    order = [d for d in range(x.rank) if d != dim + 1] + [dim + 1]
-    return x.but(shape=shape, dims=[x.dims[d] for d in order])
+    return x.permuted(*(d for d in range(x.rank) if d != dim + 1), dim + 1)
 
 
 # ---- parts
@@ -173,7 +119,7 @@ def _(w, a, shape):
     require(0 not in x.dims[dim] or int(x.shape[dim]) > 1,
             "it takes one of the samples: give dim, without that of the samples")
     index = a.index if a.index >= 0 else a.index + int(x.shape[dim])
-    return squeezed(narrow(w, x, dim, index, 1), [dim])
+    return narrow(w, x, dim, index, 1).squeezed([dim])
 
 
 @lower(aten.slice)
@@ -246,9 +192,8 @@ def _of_samples(w, given, dim, shape):
     given = [w.dense(x) for x in given]
     require(all(0 in x.dims[dim] and int(x.shape[dim]) == 1 for x in given),
             "it joins some of the samples")
-    wide = [x.but(shape=[*x.shape[:dim], 1, *x.shape[dim:]],
-                  dims=[*x.dims[:dim], [], *x.dims[dim:]]) for x in given]
-    y = cat(w, wide, dim, [*shape[:dim], len(given), N(1), *shape[dim + 1:]])
+    y = cat(w, [x.unsqueezed(dim) for x in given], dim,
+            [*shape[:dim], len(given), N(1), *shape[dim + 1:]])
     return y.but(shape=shape, dims=[*y.dims[:dim], y.dims[dim] + y.dims[dim + 1],
                                     *y.dims[dim + 2:]])
 
@@ -279,19 +224,6 @@ def _(w, a, shape):
     x = w.value(a.self)
     for d in a.dims:
         x = taken(w, x, d % x.rank, torch.arange(int(x.shape[d]) - 1, -1, -1))
-    return x
-
-
-@lower(aten.roll)
-def _(w, a, shape):
-    x = w.value(a.self)
-    require(a.get("dims"), "it rolls the samples: give dims")
-    for d, shift in zip(a.dims, a.shifts):
-        d, size = d % x.rank, int(x.shape[d])
-        shift %= size
-        if shift:
-            parts = [narrow(w, x, d, size - shift, shift), narrow(w, x, d, 0, size - shift)]
-            x = cat(w, parts, d, x.shape)
     return x
 
 
@@ -370,16 +302,5 @@ for _sides, _linear in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
 _resized("upsample_bicubic2d", "bicubic")
 _resized("_upsample_bilinear2d_aa", "linear", True)
 _resized("_upsample_bicubic2d_aa", "bicubic", True)
-
-
-@lower(aten.pixel_shuffle)
-def _(w, a, shape):
-    x, r = w.value(a.self), a.upscale_factor
-    *front, c, h, v = x.shape
-    x = w.view(x, [*front, c // (r * r), r, r, h, v])
-    n = len(front)
-    order = [*range(n + 1), n + 3, n + 1, n + 4, n + 2]
-    x = x.but(shape=[x.shape[d] for d in order], dims=[x.dims[d] for d in order])
-    return w.view(x, shape)
 
 
