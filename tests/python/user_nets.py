@@ -265,7 +265,7 @@ class Swin(nn.Module):
         y = self.out(y.transpose(2, 3).reshape(n, -1, 16, c)).view(n, h // 4, w // 4, 4, 4, c)
         y = torch.roll(y.permute(0, 1, 3, 2, 4, 5).reshape(n, h, w, c), (2, 2), (1, 2))
         y = F.pixel_shuffle((x + y).permute(0, 3, 1, 2), 2)
-        y = F.avg_pool2d(F.pad(y, (1, 1, 1, 1), mode="reflect"), 3, 2, 1, count_include_pad=False)
+        y = F.avg_pool2d(F.pad(y, (1, 1, 1, 1), mode="circular"), 3, 2, 1, count_include_pad=False)
         return self.head(F.instance_norm(y).abs().mean((2, 3)) + y.mean((2, 3)))
 
 

@@ -101,7 +101,7 @@ def folded(program, sizes, wanted, tensors):
                     x.meta.get("val"), (torch.SymInt, int, float, bool)))
                     for x in node.all_input_nodes):
             continue
-        if random in getattr(node.target, "tags", ()):
+        if random in getattr(node.target, "tags", ()) or "empty" in name_of(node):
             continue
         grows = any(isinstance(n, torch.SymInt) for n in val.shape) or any(
             x not in constants or len(constants[x].of) > 1 for x in node.all_input_nodes)

@@ -123,7 +123,7 @@ def _(w, a, shape):
 def _(w, a, shape):
     x, y = list(a.values())[1:3]
     if a.get("alpha", 1) == a.get("beta", 1) == 1 and isinstance(y, Value) and y.shared and \
-            y.rank == 2 and w.is_parameter(a.self) and a.self.rank == 1:
+            y.rank == 2 and w.is_whole(a.self) and a.self.rank == 1:
         return linear(w, w.value(x), swapped(y), a.self)
     return w.add(w.times(w.value(a.self), a.get("beta", 1)),
                  w.times(matmul(w, x, y), a.get("alpha", 1)))
