@@ -59,7 +59,7 @@ static double nearest_says(const struct series *s, const struct series_point *p)
     const struct series *other;
     for (int i = 0; (other = series_at(i)); i++) {
         if (strcmp(other->table, s->table) || strcmp(other->machine, s->machine) ||
-            other->way != s->way || other == s)
+            other->way != s->way || other == s || series_precision(other) != series_precision(s))
             continue;
         one = at_gpus(other, 1), many = at_gpus(other, p->gpus);
         if (!one || !many || one->role == 't' || many->role != 'f') continue;

@@ -11,6 +11,14 @@ enum clock_host {
     CLOCK_PYTORCH /* an eager Python program: operations, its lock, NCCL */
 };
 
+/* What an eager program computes in. */
+enum clock_precision {
+    CLOCK_AS_PYTORCH, /* float32; convolutions in TF32 where the GPU has it, products not */
+    CLOCK_FP32,
+    CLOCK_TF32, /* convolutions and products */
+    CLOCK_AMP   /* autocast: bfloat16 or float16, beside weights and gradients of float32 */
+};
+
 /* What the error of a time is stated by (clock/trust.h). */
 enum clock_kind {
     CLOCK_OTHER,
@@ -35,6 +43,7 @@ struct clock_config {
     const struct gpu_spec *gpu;
     const struct machine *machine;
     enum clock_host host;
+    enum clock_precision precision;
     int devices;              /* of a node */
     double nodes;             /* alike, of which one is run; 0: there is one */
     int tensors;              /* parameter tensors of the model */

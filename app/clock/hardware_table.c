@@ -122,6 +122,9 @@ static const char *const table[] = {
     "machine lambda-4090 like pc-pcie4 gpu rtx4090", "machine lambda-a6000 like pc-pcie4 gpu a6000",
     "machine lambda-a100 like dgx-a100 gpu a100-80", "machine lambda-h100 like dgx-h100 gpu h100",
     "machine lambda-b200 like dgx-b200 gpu b200",
+    /* tables K and T */
+    "machine nvidia-a100 like dgx-a100 gpu a100-80", "machine nvidia-dgx1 like dgx1 gpu v100",
+    "machine timm-3090 like pc-pcie4 gpus 1 gpu rtx3090",
     "machine titan-rtx-nvlink like nvlink-pair fitted 1 gpu titan-rtx sum 17.2 exposed 0.475",
     "machine titan-rtx-host like pc-pcie3 gpus 2 fitted 1 gpu titan-rtx sum 4.55 exposed 0.814",
     NULL,

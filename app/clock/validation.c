@@ -229,10 +229,56 @@ static const struct series all[] = {
       {{1, 640, 365.1, 'f'}, {2, 640, 368.1, 't'}, {4, 640, 369.4, 't'}, {8, 640, 369.5, 't'}}},
     {"J", "lambda-b200", "resnet50", SERIES_DDP,
       {{1, 1664, 560.8, 'f'}, {2, 1664, 566.4, 't'}, {4, 1664, 567.4, 't'}, {8, 1664, 567.8, 't'}}},
+    /* K: https://github.com/NVIDIA/DeepLearningExamples at 729963d: the same example of NVIDIA's
+     * own, container 21.03, samples a second; batches as in its configs.yml. */
+    {"K", "nvidia-a100", "resnet50", SERIES_DDP, {{1, 256, 272.9, 't'}, {8, 256, 282.6, 't'}}},
+    {"K", "nvidia-dgx1", "resnet50", SERIES_DDP, {{1, 112, 305.2, 't'}, {8, 112, 313.8, 't'}}},
+};
+
+/* Mixed precision, float16: autocast, or NVIDIA's apex before it. Nobody had looked at a modelled
+ * time of these when the roles were given. */
+static const struct series mixed[] = {
+    /* K: as above, channels_last. */
+    {"K", "nvidia-a100", "resnet50", SERIES_DDP,
+      {{1, 256, 103.6, 'f'}, {8, 256, 123.2, 't'}}},
+    {"K", "nvidia-dgx1", "resnet50", SERIES_DDP,
+      {{1, 256, 213.3, 't'}, {8, 256, 246.1, 't'}}},
+    /* I: as above. Whether it was channels_last is not known, so the time of one GPU is given.
+     * BERT on several nodes is left out: it lies between the sums of gradients of four bytes and
+     * of two, and which they were is not known. */
+    {"I", "v100-edr", "resnet50", SERIES_DDP,
+      {{1, 256, 318.8, 'g'}, {4, 256, 326.4, 't'}, {8, 256, 332.8, 't'}, {16, 256, 341.6, 't'},
+      {32, 256, 363.3, 't'}}},
+    {"I", "v100-edr", "bert-base", SERIES_DDP_AFTER,
+      {{1, 64, 144.0, 'g'}, {4, 64, 153.1, 't'}, {8, 64, 157.5, 't'}}},
+    {"I", "v100-edr", "bert-base", SERIES_DDP_AFTER,
+      {{1, 96, 207.6, 'g'}, {4, 96, 222.2, 't'}, {8, 96, 233.6, 't'}}},
+    /* T: https://github.com/huggingface/pytorch-image-models at 5e7d47c,
+     * results/benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv: autocast, channels_last, one GPU,
+     * the data there already, SGD; PyTorch 1.12, CUDA 11.3. Fit: few parameters, many modules, many
+     * bytes, groups. */
+    {"T", "timm-3090", "resnet18", SERIES_TRAIN, {{1, 512, 146.7, 'f'}}},
+    {"T", "timm-3090", "resnet34", SERIES_TRAIN, {{1, 512, 250.8, 't'}}},
+    {"T", "timm-3090", "resnet50", SERIES_TRAIN, {{1, 512, 419.5, 't'}}},
+    {"T", "timm-3090", "resnet101", SERIES_TRAIN, {{1, 256, 340.7, 'f'}}},
+    {"T", "timm-3090", "resnet152", SERIES_TRAIN, {{1, 192, 380.5, 't'}}},
+    {"T", "timm-3090", "vgg16", SERIES_TRAIN, {{1, 384, 703.0, 'f'}}},
+    {"T", "timm-3090", "vgg16_bn", SERIES_TRAIN, {{1, 256, 544.0, 't'}}},
+    {"T", "timm-3090", "vgg19", SERIES_TRAIN, {{1, 384, 839.3, 't'}}},
+    {"T", "timm-3090", "vgg19_bn", SERIES_TRAIN, {{1, 256, 642.0, 't'}}},
+    {"T", "timm-3090", "densenet121", SERIES_TRAIN, {{1, 256, 278.4, 't'}}},
+    {"T", "timm-3090", "resnext50_32x4d", SERIES_TRAIN, {{1, 384, 382.8, 'f'}}},
+    {"T", "timm-3090", "resnext101_32x8d", SERIES_TRAIN, {{1, 128, 407.6, 't'}}},
+    {"T", "timm-3090", "wide_resnet50_2", SERIES_TRAIN, {{1, 384, 573.4, 't'}}},
 };
 // clang-format on
-enum { ALL = sizeof all / sizeof *all };
+enum { ALL = sizeof all / sizeof *all, MIXED = sizeof mixed / sizeof *mixed };
 
 const struct series *series_at(int i) {
+    if (i >= ALL && i < ALL + MIXED) return &mixed[i - ALL];
     return i >= 0 && i < ALL ? &all[i] : NULL;
+}
+
+enum clock_precision series_precision(const struct series *s) {
+    return s >= mixed && s < mixed + MIXED ? CLOCK_AMP : CLOCK_AS_PYTORCH;
 }

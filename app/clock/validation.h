@@ -14,10 +14,13 @@
 #ifndef CLOCK_VALIDATION_H
 #define CLOCK_VALIDATION_H
 
+#include "clock/cost.h"
+
 enum { SERIES_POINTS = 6 };
 
 enum series_way {
-    SERIES_SINGLE,     /* one GPU, data already there, no wrapper */
+    SERIES_SINGLE,     /* one GPU, data already there, no wrapper; no optimizer */
+    SERIES_TRAIN,      /* the same, whole steps */
     SERIES_DP,         /* nn.DataParallel, forward, loss and backward; no optimizer */
     SERIES_DP_FORWARD, /* nn.DataParallel, forward alone */
     SERIES_DP_TRAIN,   /* nn.DataParallel, whole steps */
@@ -41,5 +44,6 @@ struct series {
 };
 
 const struct series *series_at(int i); /* NULL beyond the last */
+enum clock_precision series_precision(const struct series *series);
 
 #endif

@@ -46,6 +46,7 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
                         : alone || s->way == SERIES_SINGLE ? PHASE_ALLREDUCE
                                                            : PHASE_NONE;
     clock->host = CLOCK_PYTORCH;
+    clock->precision = series_precision(s);
     clock->what_if = what_if_none();
     CHECK(run_config_check(&c));
     return modelled_open(m, &c);
