@@ -1,10 +1,6 @@
 /* What a function sees of its call: its arguments, each checked, and the way to its result. */
 #include "rpc/agent.h"
 
-static int keep_failure(duet_rpc_call *call, int code) {
-    return failures_first(&call->failed, code);
-}
-
 int duet_rpc_call_error(duet_rpc_call *call) {
     return call ? failures_end(&call->failed) : fail(ERR_USAGE, "rpc: call: none was given");
 }
@@ -16,16 +12,16 @@ int duet_rpc_arg_count(const duet_rpc_call *call) {
 const struct duet_rpc_value *duet_rpc_arg(duet_rpc_call *call, int i) {
     if (!call) return NULL;
     if (i >= 0 && i < call->args.count) return &call->args.items[i];
-    keep_failure(call,
-                 fail(ERR_USAGE, "argument %d is missing: there are %d", i, call->args.count));
+    failures_first(&call->failed,
+                   fail(ERR_USAGE, "argument %d is missing: there are %d", i, call->args.count));
     return NULL;
 }
 
 static const struct duet_rpc_value *typed_arg(duet_rpc_call *call, int i, enum duet_rpc_type type) {
     const struct duet_rpc_value *v = duet_rpc_arg(call, i);
     if (!v || v->type == type || (type == DUET_RPC_NUMBER && v->type == DUET_RPC_INT)) return v;
-    keep_failure(call, fail(ERR_USAGE, "argument %d is %s: it must be %s", i,
-                            wire_type_name(v->type), wire_type_name(type)));
+    failures_first(&call->failed, fail(ERR_USAGE, "argument %d is %s: it must be %s", i,
+                                       wire_type_name(v->type), wire_type_name(type)));
     return NULL;
 }
 
@@ -70,17 +66,17 @@ int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
     if (!call) return fail(ERR_USAGE, "rpc: return: no call was given");
     CHECK(duet_rpc_call_error(call));
     if (call->returned)
-        return keep_failure(call, fail(ERR_USAGE, "it returns twice: once is enough"));
+        return failures_first(&call->failed, fail(ERR_USAGE, "it returns twice: once is enough"));
     call->returned = 1;
-    CHECK(keep_failure(call, value_write(call->rpc, &call->answer, &value, 0)));
-    return keep_failure(call, wire_error(&call->answer));
+    CHECK(failures_first(&call->failed, value_write(call->rpc, &call->answer, &value, 0)));
+    return failures_first(&call->failed, wire_error(&call->answer));
 }
 
 int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(void *object)) {
     if (!call || !object)
         return fail(ERR_USAGE, "rpc: return: no %s was given", call ? "object" : "call");
     if (call->returned)
-        return keep_failure(call, fail(ERR_USAGE, "it returns twice: once is enough"));
+        return failures_first(&call->failed, fail(ERR_USAGE, "it returns twice: once is enough"));
     call->returned = 1;
     call->object = object;
     call->destroy = destroy;

@@ -15,35 +15,30 @@ struct local {
     struct duet_params place; /* their device alone: `params` may be gone at the end */
     struct local *next;
 };
-struct optimizers {
-    struct local *locals;
-};
 
 static void optimizers_free(void *object) {
-    struct optimizers *o = object;
-    for (struct local *l = o->locals, *next; l; l = next) {
+    for (struct local *l = object, *next; l; l = next) {
         next = l->next;
         if (l->optimizer) l->optimizer->params = &l->place;
         duet_optimizer_free(l->optimizer);
         free(l->chosen);
         free(l);
     }
-    free(o);
 }
 
 int is_optimizer(const struct owner *o) {
     return o->object && o->destroy == optimizers_free;
 }
 
-static int choose(struct optimizers *o, duet_params *params, int i,
+static int choose(struct local **locals, duet_params *params, int i,
                   const struct duet_optimizer_options *options) {
-    struct local *l = o->locals;
+    struct local *l = *locals;
     while (l && l->params != params)
         l = l->next;
     if (!l) {
         if (!(l = calloc(1, sizeof *l))) return fail(ERR_MEMORY, "optimizer: no host memory");
-        l->next = o->locals;
-        o->locals = l;
+        l->next = *locals;
+        *locals = l;
         l->params = params;
         l->place.set.device = params->set.device;
         l->chosen = calloc((size_t)params->set.count + 1, 1);
@@ -55,7 +50,7 @@ static int choose(struct optimizers *o, duet_params *params, int i,
 }
 
 /* The device of the first parameter is that of the object, and is taken. */
-static int choose_arg(duet_rpc_call *call, int i, struct optimizers *o,
+static int choose_arg(duet_rpc_call *call, int i, struct local **locals,
                       const struct duet_optimizer_options *options) {
     struct owner *at;
     const duet_rref *r = duet_rpc_arg_rref(call, i);
@@ -70,7 +65,7 @@ static int choose_arg(duet_rpc_call *call, int i, struct optimizers *o,
                     "optimizer: the parameters of worker '%s' lie on two devices: make an "
                     "optimizer for each",
                     call->rpc->name);
-    return choose(o, at->params, at->param, options);
+    return choose(locals, at->params, at->param, options);
 }
 
 /* duet.Optimizer(name, options, reference...): the constructor. The options are those of the same
@@ -86,13 +81,13 @@ int serve_optimizer(duet_rpc_call *call, void *context) {
         return fail(ERR_USAGE, "optimizer: its options are of another version");
     memcpy(&options, given->data, sizeof options);
     options.name = name;
-    struct optimizers *o = calloc(1, sizeof *o);
-    int code = o ? OK : fail(ERR_MEMORY, "optimizer: no host memory");
+    struct local *locals = NULL;
+    int code = OK;
     for (int i = 2; !code && i < duet_rpc_arg_count(call); i++)
-        code = choose_arg(call, i, o, &options);
-    if (code && o) optimizers_free(o);
+        code = choose_arg(call, i, &locals, &options);
+    if (code) optimizers_free(locals);
     device_give(call->rpc, call->device);
-    return code ? code : duet_rpc_return_object(call, o, optimizers_free);
+    return code ? code : duet_rpc_return_object(call, locals, optimizers_free);
 }
 
 /* The optimizer is shown parameters whose gradients are those of the context. */
@@ -115,14 +110,13 @@ static int step_local(struct local *l, duet_autograd_context *context) {
 int serve_optimizer_step(duet_rpc_call *call, void *context) {
     (void)context;
     int code = OK;
-    const struct optimizers *o = duet_rpc_self(call);
     const uint64_t id = (uint64_t)duet_rpc_arg_int(call, 0);
     CHECK(duet_rpc_call_error(call));
     pthread_mutex_lock(&call->rpc->lock);
     duet_autograd_context *c = context_enter(call->rpc, id, call->from, 1);
     pthread_mutex_unlock(&call->rpc->lock);
     if (!c) return OK; /* backward did not come here: no parameter has a gradient */
-    for (struct local *l = o->locals; l && !code; l = l->next)
+    for (struct local *l = duet_rpc_self(call); l && !code; l = l->next)
         code = step_local(l, c);
     pthread_mutex_lock(&call->rpc->lock);
     context_leave(c);

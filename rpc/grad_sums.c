@@ -86,16 +86,15 @@ static int add_part(struct grad_part *sum, const struct grad_part *part) {
 
 int grad_sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out) {
     struct grad_part *sum = *out = take_part(c, params, NULL), *part;
-    int code = OK, freed = 0;
+    int code = OK;
     if (!sum) return OK;
     struct grad_part *rest = NULL;
     while ((part = take_part(c, params, NULL))) {
         if (!code) code = add_part(sum, part);
         part->next = rest;
         rest = part;
-        freed = 1;
     }
-    if (freed) CHECK_KEEP(stream_sync(device_compute(params->set.device)), code);
+    if (rest) CHECK_KEEP(stream_sync(device_compute(params->set.device)), code);
     while ((part = rest)) {
         rest = part->next;
         part_free(part);

@@ -134,13 +134,10 @@ void life_emit(void *context, int to, const struct life_message *m) {
 
 /* References and futures that the program has kept say that the worker is no more, and can be
  * freed: as long as there are any, this much of it stays. */
-static void end_memory(duet_rpc *rpc) {
-    pthread_mutex_destroy(&rpc->lock);
-    free(rpc);
-}
-
 void unlock_or_end(duet_rpc *rpc) {
     int last = rpc->over && !rpc->rrefs && !rpc->futures;
     pthread_mutex_unlock(&rpc->lock);
-    if (last) end_memory(rpc);
+    if (!last) return;
+    pthread_mutex_destroy(&rpc->lock);
+    free(rpc);
 }

@@ -4,7 +4,8 @@
  *     N0   perfect scaling: the measured time of one GPU
  *     N1   the measured time of one GPU, times the slow-down at as many GPUs of the model of the
  *          same family and machine that was fitted and is nearest in time (of another family,
- *          where there is none)
+ *          where there is none); of mixed precision on one GPU: half of what the clock says of
+ *          float32
  *
  * Rows for fitting and rows held out are counted apart. The rows held out also say how large an
  * error is to be expected of a time (clock/trust.h), and whether it is so of each row by the
@@ -19,7 +20,7 @@
 #include "cli/estimate/modelled.h"
 #include "train/validation.h"
 
-enum { FITTED, HELD_OUT, HEADLINE, BLIND, SCORES, MOST_ROWS = 512 };
+enum { FITTED, HELD_OUT, HEADLINE, MIXED, BLIND, SCORES, MOST_ROWS = 512 };
 
 /* A row that was held out, and the cell of the table of stated errors that it is in. */
 struct held_out {
@@ -84,10 +85,18 @@ static void count(struct score *score, const double *error, const int *has) {
     }
 }
 
+/* *half: of mixed precision what N1 says; 0: it is not. */
 static int model_point(const struct series *s, const struct series_point *p,
-                       struct clock_config *clock, struct clock_result *result) {
+                       struct clock_config *clock, struct clock_result *result, double *half) {
     struct modelled m;
     int code = validation_open(&m, s, p, clock);
+    *half = 0;
+    if (!code && clock->precision == CLOCK_AMP && p->gpus == 1) {
+        clock->precision = CLOCK_AS_PYTORCH;
+        code = modelled_time(&m, clock, result, NULL);
+        *half = 0.5e-6 * (double)result->step_ns;
+        clock->precision = CLOCK_AMP;
+    }
     if (!code) code = modelled_time(&m, clock, result, NULL);
     modelled_close(&m);
     return code;
@@ -121,15 +130,16 @@ static int show_point(const struct hardware *h, const struct series *s,
         free(result);
         return code;
     }
+    double half = 0;
     code = fit_given(s, &clock);
-    if (!code) code = model_point(s, p, &clock, result);
-    double ms = (double)result->step_ns * 1e-6, near = nearest_says(s, p);
+    if (!code) code = model_point(s, p, &clock, result, &half);
+    double ms = (double)result->step_ns * 1e-6, near = half > 0 ? half : nearest_says(s, p);
     /* the batch of a GPU may shrink */
     double one = at_gpus(s, 1)->ms * p->batch / s->point[0].batch;
     free(result);
     CHECK(code);
     double error[3] = {percent(ms, p->ms), percent(one, p->ms), percent(near, p->ms)};
-    int has[3] = {1, p->gpus > 1, p->gpus > 1 && near > 0};
+    int has[3] = {1, p->gpus > 1, near > 0 && (p->gpus > 1 || half > 0)};
     char null[2][16] = {"-", "-"};
     for (int i = 0; i < 2; i++)
         if (has[i + 1]) snprintf(null[i], sizeof null[i], "%+.1f", error[i + 1]);
@@ -140,6 +150,7 @@ static int show_point(const struct hardware *h, const struct series *s,
     if (p->role == 'f') count(&scores[FITTED], error, has);
     if (p->role == 't' || p->role == 'h') count(&scores[HELD_OUT], error, has);
     if (p->role == 'h') count(&scores[HEADLINE], error, has);
+    if (strchr("th", p->role) && clock.precision == CLOCK_AMP) count(&scores[MIXED], error, has);
     if (p->role == 'b') count(&scores[BLIND], error, has);
     if (strchr("thb", p->role)) hold_out(all, &clock, s->point[0].role == 'g', error[0]);
     return OK;
@@ -227,6 +238,7 @@ static int show_all(const struct hardware *h) {
     show_score("fitted", &scores[FITTED]);
     show_score("held out", &scores[HELD_OUT]);
     show_score("the ten headline rows of these", &scores[HEADLINE]);
+    show_score("held out, mixed precision alone", &scores[MIXED]);
     show_score("held back until the model stood", &scores[BLIND]);
     if (!code) show_trust(all);
     free(all);

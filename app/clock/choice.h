@@ -9,6 +9,7 @@
 struct clock_words {
     char gpu[128], machine[512], link[24], what_if[96];
     enum clock_host host;
+    enum clock_precision precision;
 };
 
 enum { CHOICE_MOST = 16 };
@@ -21,6 +22,7 @@ struct clock_choice {
     struct machine *linked; /* made of --link, owned */
     struct what_if what_if;
     enum clock_host host;
+    enum clock_precision precision;
 };
 
 /* Finds what the words name; machine "" is pc-pcie4. clock_choice_free it, also after an error.
@@ -37,6 +39,8 @@ struct clock_config clock_chosen(const struct clock_choice *choice, int gpu, int
 enum { CLOCK_MARK = 112 };
 void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]);
 
+/* "default", "fp32", "tf32", "amp". Static storage. */
+const char *clock_precision_name(enum clock_precision precision);
 /* Appends what --what-if changes, as the mark has it; nothing where nothing is changed. */
 void clock_add_what_if(const struct what_if *what_if, char *text, size_t bytes);
 

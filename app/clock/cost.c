@@ -13,11 +13,14 @@
  * Winograd's convolutions multiply less than F says. c0: a convolution that is too small to fill
  * the GPU takes as long as this many flops more. */
 static const double REACHED_CONV = 1.26, REACHED_PRODUCT = 0.95, REACHED_TENSOR = 0.30;
+/* of float16, which is added up in float32 */
+static const double REACHED_HALF = 0.6;
 static const double NORM_OVER_POINTWISE = 0.83 / 0.76;
 static const double SMALL_CONV_FLOPS = 1.23e9, SMALL_CONV_MOST = 2;
 /* A convolution of groups reaches less of plain fp32, the fewer channels an output sees; as TF32
  * (cuDNN 8.0) still less. */
-static const double REACHED_BY_GROUP_CHANNEL = 0.0107, REACHED_BY_GROUP_CHANNEL_TF32 = 0.0035;
+static const double REACHED_BY_GROUP_CHANNEL = 0.0107, REACHED_BY_GROUP_CHANNEL_TF32 = 0.0035,
+                    REACHED_BY_GROUP_CHANNEL_HALF = 0.04;
 static const double KERNEL_US = 4;
 
 struct what_if what_if_none(void) {
@@ -32,13 +35,30 @@ static double lesser(double a, double b) {
     return a < b ? a : b;
 }
 
-/* Flops in a nanosecond. Products in TF32 are not PyTorch's default, convolutions are. */
+/* 1: autocast has the kernel read and write halves. */
+static int is_half(const struct clock_config *c, const struct scheduled *k) {
+    return c->precision == CLOCK_AMP && !k->work.stays_float32 &&
+           (k->facts.phase == PHASE_FORWARD || k->facts.phase == PHASE_BACKWARD);
+}
+
+/* TFLOP/s of the tensor cores. PyTorch's default: convolutions take TF32, products do not. */
+static double tensor_of(const struct clock_config *c, const struct work *w) {
+    if (c->precision == CLOCK_AMP) return c->gpu->half * REACHED_HALF;
+    if (c->precision == CLOCK_FP32) return 0;
+    return w->of == WORK_PRODUCT && c->precision == CLOCK_AS_PYTORCH
+               ? 0
+               : c->gpu->tensor * REACHED_TENSOR;
+}
+
+/* Flops in a nanosecond. */
 static double rate_of(const struct clock_config *c, const struct work *w) {
     const struct gpu_spec *g = c->gpu;
     double plain = g->fp32 * (w->of == WORK_CONV ? REACHED_CONV : REACHED_PRODUCT);
-    double tensor = w->of == WORK_PRODUCT ? 0 : g->tensor * REACHED_TENSOR;
+    double tensor = tensor_of(c, w);
     double dense = greater(plain, tensor);
-    double grouped = (tensor > plain ? REACHED_BY_GROUP_CHANNEL_TF32 : REACHED_BY_GROUP_CHANNEL) *
+    double grouped = (c->precision == CLOCK_AMP ? REACHED_BY_GROUP_CHANNEL_HALF
+                      : tensor > plain          ? REACHED_BY_GROUP_CHANNEL_TF32
+                                                : REACHED_BY_GROUP_CHANNEL) *
                      g->fp32 * w->group_width;
     return (w->group_width && grouped < dense ? grouped : dense) * 1e3 * c->what_if.compute;
 }
@@ -52,12 +72,18 @@ struct parts {
     double flops_ns, memory_ns, small_ns, launch_ns;
 };
 
-static struct parts parts_of(const struct clock_config *c, const struct work *w) {
+/* Autocast copies each weight to a half, and the gradient of each to float32, in a kernel of its
+ * own: four bytes on one side and two on the other. */
+static struct parts parts_of(const struct clock_config *c, const struct scheduled *k) {
+    const struct work *w = &k->work;
     struct parts p = {0, 0, 0, KERNEL_US * 1e3};
     int conv = w->of == WORK_CONV || w->of == WORK_CONV_1X1 || w->of == WORK_CONV_GROUPED;
     if (conv || w->of == WORK_PRODUCT) p.flops_ns = w->flops / rate_of(c, w);
     double bytes = w->bytes + (c->host == CLOCK_PYTORCH ? w->eager_bytes : 0);
+    if (is_half(c, k)) bytes /= 2;
     p.memory_ns = bytes / memory_of(c, w->of);
+    if (is_half(c, k) && w->weight_bytes)
+        p.launch_ns += KERNEL_US * 1e3 + 1.5 * w->weight_bytes / memory_of(c, WORK_POINTWISE);
     if (conv)
         p.small_ns = lesser(SMALL_CONV_FLOPS / (c->gpu->fp32 * 1e3 * c->what_if.compute),
                             SMALL_CONV_MOST * greater(p.flops_ns, p.memory_ns));
@@ -74,7 +100,7 @@ int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) 
     if (k->work.of == WORK_FREE) return 0;
     if (is_left_out(c, k)) return 0;
     if (c->host == CLOCK_PYTORCH && !k->work.eager && !k->work.bytes) return 0;
-    struct parts p = parts_of(c, &k->work);
+    struct parts p = parts_of(c, k);
     /* what an eager program does in one kernel is not paid for again in each of Duet's; the two
      * gradients of a product are two kernels */
     int product = k->work.of != WORK_POINTWISE && k->work.of != WORK_NORM;
@@ -84,7 +110,7 @@ int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) 
 }
 
 const char *cost_bound(const struct clock_config *c, const struct scheduled *k) {
-    struct parts p = parts_of(c, &k->work);
+    struct parts p = parts_of(c, k);
     if (p.launch_ns + p.small_ns > greater(p.flops_ns, p.memory_ns)) return "launches";
     return p.flops_ns > p.memory_ns ? "flops" : "memory";
 }
@@ -106,10 +132,11 @@ static double tensors_of(const struct clock_config *c, const struct scheduled *e
 
 static double eager_us(const struct clock_config *c, const struct scheduled *e) {
     const struct machine *m = c->machine;
+    int casts = is_half(c, e) && e->work.weight_bytes > 0; /* the copy of the weight */
     double copies = c->devices > 1 ? (double)c->devices / (c->devices - 1) : 1;
     switch (e->kind) {
     case SCHEDULED_KERNEL:
-        return (e->work.eager + ADDITION * e->work.additions) *
+        return (e->work.eager + ADDITION * e->work.additions + casts) *
                (e->facts.phase == PHASE_BACKWARD ? m->backward_us : m->forward_us);
     case SCHEDULED_COPY:
         if (e->facts.phase == PHASE_REPLICATE) /* device 0 has a replica, too */

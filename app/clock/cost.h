@@ -26,6 +26,7 @@ enum clock_kind {
     CLOCK_GROUPED,
     CLOCK_CONCATENATION,
     CLOCK_TRANSFORMER,
+    CLOCK_MIXED, /* mixed precision, of whatever model */
     CLOCK_KINDS
 };
 enum clock_way { CLOCK_SINGLE, CLOCK_DP, CLOCK_DDP, CLOCK_WAYS };

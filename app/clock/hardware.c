@@ -107,13 +107,13 @@ static int place(const struct line *l, void *list, size_t each, int *count, int 
 
 static int read_gpu(struct hardware *h, const struct line *l) {
     struct gpu_spec g = {.reached = 0.76};
-    const struct key keys[] = {{"fp32", &g.fp32, NULL, NULL, LEAST, MOST},
-                               {"tensor", &g.tensor, NULL, NULL, 0, MOST},
-                               {"gbs", &g.gbs, NULL, NULL, LEAST, MOST},
-                               {"gib", &g.gib, NULL, NULL, LEAST, MOST},
-                               {"reached", &g.reached, NULL, NULL, 0.01, 1}};
+    const struct key keys[] = {
+        {"fp32", &g.fp32, NULL, NULL, LEAST, MOST}, {"tensor", &g.tensor, NULL, NULL, 0, MOST},
+        {"half", &g.half, NULL, NULL, 0, MOST},     {"gbs", &g.gbs, NULL, NULL, LEAST, MOST},
+        {"gib", &g.gib, NULL, NULL, LEAST, MOST},   {"reached", &g.reached, NULL, NULL, 0.01, 1}};
     void *unused;
-    CHECK(read_keys(l, keys, 5, g.name));
+    CHECK(read_keys(l, keys, sizeof keys / sizeof *keys, g.name));
+    if (!g.half) g.half = 2 * g.tensor;
     if (!g.fp32 || !g.gbs || !g.gib) return refuse(l, g.name, "a GPU needs fp32, gbs and gib");
     return place(l, h->gpu, sizeof g, &h->gpus, MOST_GPUS, &g, &unused);
 }

@@ -7,9 +7,11 @@
  *     join gpu0-3 root0 LINK                     of the machine above: GPUs, named nodes, host
  *     # a comment, to the end of the line
  *
- * Keys of a machine that may be left out (struct machine says what they mean): like NAME (another
- * machine, whose numbers and links are taken over), gpu NAME, network LINK, cards, links, sum,
- * sum-us, exposed, pageable, forward, backward, replicate, hook, scale, error. */
+ * Keys that may be left out: of a GPU half and reached; of a machine (struct machine says what
+ * they mean) like NAME (another machine, whose numbers and links are taken over), gpu NAME, network
+ * LINK, cards, links, sum, sum-us, exposed, pageable, forward, backward, replicate, hook, scale,
+ * error.
+ */
 #ifndef CLOCK_HARDWARE_H
 #define CLOCK_HARDWARE_H
 
@@ -21,6 +23,7 @@ struct gpu_spec {
     char name[HARDWARE_NAME];
     double fp32;    /* TFLOP/s of plain float32 */
     double tensor;  /* TFLOP/s of TF32, dense; 0: it has none */
+    double half;    /* of float16 added up in float32, dense; not given: twice TF32 */
     double gbs;     /* GB/s of its memory */
     double gib;     /* GiB of memory */
     double reached; /* the part of gbs that kernels bound by memory reach */

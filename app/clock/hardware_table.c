@@ -10,15 +10,15 @@
 
 // clang-format off
 static const char *const table[] = {
-    /* fp32 and tensor (TF32, dense) in TFLOP/s */
+    /* fp32, tensor (TF32, dense) and half (float16, of GPUs without TF32 [sheet]) in TFLOP/s */
     "gpu gtx1080ti fp32 11.34 tensor 0 gbs 484 gib 11     # [rj]",
     "gpu titan-xp fp32 12.15 tensor 0 gbs 547.6 gib 12    # [rj]",
     "gpu p100 fp32 10.6 tensor 0 gbs 732 gib 16           # SXM2 [sheet]",
-    "gpu titan-v fp32 14.9 tensor 0 gbs 653 gib 12        # [rj]",
-    "gpu v100 fp32 15.7 tensor 0 gbs 900 gib 16           # SXM2 [sheet]",
-    "gpu t4 fp32 8.1 tensor 0 gbs 320 gib 16              # [sheet]",
-    "gpu rtx2080ti fp32 13.45 tensor 0 gbs 616 gib 11     # [rj]",
-    "gpu titan-rtx fp32 16.31 tensor 0 gbs 672 gib 24     # [rj]",
+    "gpu titan-v fp32 14.9 tensor 0 half 110 gbs 653 gib 12        # [rj]",
+    "gpu v100 fp32 15.7 tensor 0 half 125 gbs 900 gib 16           # SXM2 [sheet]",
+    "gpu t4 fp32 8.1 tensor 0 half 65 gbs 320 gib 16              # [sheet]",
+    "gpu rtx2080ti fp32 13.45 tensor 0 half 53.8 gbs 616 gib 11     # [rj]",
+    "gpu titan-rtx fp32 16.31 tensor 0 half 130.5 gbs 672 gib 24     # [rj]",
     "gpu rtx3090 fp32 35.58 tensor 35.6 gbs 936 gib 24 reached 0.60     # [sheet]",
     "gpu rtx4090 fp32 82.58 tensor 82.6 gbs 1008 gib 24 reached 0.69    # [sheet]",
     /* TF32 of the next three: as fp32, as it is on the two above; [sheet] does not say it. */
@@ -124,7 +124,7 @@ static const char *const table[] = {
     "machine lambda-b200 like dgx-b200 gpu b200",
     /* tables K and T */
     "machine nvidia-a100 like dgx-a100 gpu a100-80", "machine nvidia-dgx1 like dgx1 gpu v100",
-    "machine timm-3090 like pc-pcie4 gpus 1 gpu rtx3090",
+    "machine timm-3090 like pc-pcie4 gpus 1 fitted 1 gpu rtx3090 scale 0.71",
     "machine titan-rtx-nvlink like nvlink-pair fitted 1 gpu titan-rtx sum 17.2 exposed 0.475",
     "machine titan-rtx-host like pc-pcie3 gpus 2 fitted 1 gpu titan-rtx sum 4.55 exposed 0.814",
     NULL,

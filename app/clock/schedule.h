@@ -44,7 +44,9 @@ struct work {
      * for, of gradients to others and of BatchNorm's count; and bytes that it moves beside those,
      * because it does not fuse what Duet does. */
     int eager, additions;
-    int concatenates; /* 1: it is the first kernel of a concatenation */
+    int stays_float32;   /* 1: so it does under autocast */
+    double weight_bytes; /* of the weights that it reads in forward, or whose gradient it writes */
+    int concatenates;    /* 1: it is the first kernel of a concatenation */
     double eager_bytes;
 };
 

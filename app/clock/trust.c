@@ -9,7 +9,8 @@
 
 const char *trust_kind_name(enum clock_kind kind) {
     static const char *const names[CLOCK_KINDS] = {
-        "other", "dense convolutions", "grouped convolutions", "concatenation", "transformer"};
+        "other",         "dense convolutions", "grouped convolutions",
+        "concatenation", "transformer",        "mixed precision"};
     return names[kind];
 }
 
@@ -79,11 +80,11 @@ static const struct cell {
     double percent;
 } cells[] = {
     {CLOCK_DENSE, CLOCK_SINGLE, 1, 0, 27, 8.6},
-    {CLOCK_DENSE, CLOCK_SINGLE, 0, 0, 10, 21.3},
+    {CLOCK_DENSE, CLOCK_SINGLE, 0, 0, 12, 21.3},
     {CLOCK_DENSE, CLOCK_DP, 1, 0, 53, 10.1},
     {CLOCK_DENSE, CLOCK_DP, 1, 1, 9, 11.2},
     {CLOCK_DENSE, CLOCK_DDP, 1, 0, 21, 8.7},
-    {CLOCK_DENSE, CLOCK_DDP, 0, 0, 15, 12.7},
+    {CLOCK_DENSE, CLOCK_DDP, 0, 0, 17, 12.7},
     {CLOCK_DENSE, CLOCK_DDP, 1, 1, 4, 11.2},
     {CLOCK_GROUPED, CLOCK_SINGLE, 1, 0, 1, 7.5},
     {CLOCK_GROUPED, CLOCK_DP, 1, 0, 3, 7.5},
@@ -93,6 +94,10 @@ static const struct cell {
     {CLOCK_CONCATENATION, CLOCK_DP, 1, 0, 6, 18.1},
     {CLOCK_TRANSFORMER, CLOCK_DP, 1, 1, 5, 3.6},
     {CLOCK_TRANSFORMER, CLOCK_DDP, 1, 1, 19, 4.9},
+    {CLOCK_MIXED, CLOCK_SINGLE, 1, 0, 9, 12.8},
+    {CLOCK_MIXED, CLOCK_SINGLE, 0, 0, 1, 17.5},
+    {CLOCK_MIXED, CLOCK_DDP, 0, 0, 2, 17.5},
+    {CLOCK_MIXED, CLOCK_DDP, 1, 1, 8, 11.0},
 };
 
 int trust_is_calibrated(const struct clock_config *c) {

@@ -4,6 +4,7 @@
 #include "device/op_table.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char *op_name(enum op op) {
 #define NAME_TEXT(NAME, name, text) [OP_##NAME] = text,
@@ -64,4 +65,14 @@ double cost_attention(const struct op_args *a) {
     const int *q = a->in[0].dims, *v = a->in[2].dims;
     double weights = (double)q[0] * q[1] * q[2] * v[2], width = q[3], values = v[3];
     return 2 * weights * (a->in[6].data ? 3 * width + 2 * values : width + values);
+}
+
+/* By the first word of its name. Of an embedding (gather) the table is float32. */
+int op_autocast(enum op op) {
+    static const char half[] = " conv2d group linear matmul recurrent attention ",
+                      full[] = " softmax layer cross nll mse sum gather embedding ";
+    const char *name = op_name(op);
+    char word[32];
+    snprintf(word, sizeof word, " %.*s ", (int)strcspn(name, " "), name);
+    return strstr(half, word) ? 1 : strstr(full, word) ? -1 : 0;
 }

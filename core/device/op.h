@@ -117,6 +117,10 @@ struct op_args;
  * of data 0. */
 double op_flops(enum op op, const struct op_args *args);
 
+/* PyTorch's autocast: 1: it computes in float16 or bfloat16, whatever comes; -1: in float32; 0: in
+ * what comes. */
+int op_autocast(enum op op);
+
 /* What changes from step to step. It lies in device memory and is written once a step on the
  * compute stream. */
 struct step_block {

@@ -120,6 +120,12 @@ static struct work op_work(struct stream *s, enum op op, const struct op_args *a
     if (w.of == WORK_CONV) look_at_weights(op, args, &w);
     w.bytes = bytes_of(args->in, OP_INPUTS) + passes * bytes_of(args->out, OP_OUTPUTS);
     unfuse(op, args, &w);
+    w.stays_float32 = op_autocast(op) < 0;
+    if (op == OP_CONV2D_FORWARD || op == OP_GROUPED_CONV_FORWARD || op == OP_LINEAR_FORWARD)
+        w.weight_bytes = bytes_of(&args->in[1], 1);
+    if (op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_GROUPED_CONV_BACKWARD_WEIGHT ||
+        op == OP_LINEAR_BACKWARD_WEIGHT)
+        w.weight_bytes = bytes_of(args->out, 1);
     return w;
 }
 

@@ -31,8 +31,9 @@ struct autograd_memory {
     int *grad_of;       /* [var_count] */
     struct grad *grads; /* [grad_count] */
     int grad_count;
-    char *has_grad;    /* [parameters] */
-    int *buffer_of;    /* [parameters] replicated: the buffer in which it lies */
+    char *full;     /* [var_count] config.half: 1: the memory of this var is float32 all the same */
+    char *has_grad; /* [parameters] */
+    int *buffer_of; /* [parameters] replicated: the buffer in which it lies */
     int *buffer_refs;  /* [parameters, which is enough] ops that save a part of the buffer */
     uint64_t *buffers; /* [parameters, which is enough] bytes of each */
 };
@@ -45,39 +46,80 @@ static void release(struct autograd_memory *a, uint64_t bytes) {
     ledger_remove(a->config.ledger, a->config.cause, bytes);
 }
 
-static int params_of(const duet_tape *t) {
-    return t->step.params ? t->step.params->count : 0;
-}
-
-/* ---- what is saved ---- */
-
 static const duet_var *home_of(const duet_var *x) {
     while (x->same_as)
         x = x->same_as;
     return x;
 }
 
+static int is_half(const struct autograd_memory *a, const duet_var *x) {
+    return a->config.half && home_of(x)->value.dtype == DTYPE_F32 && !a->full[home_of(x)->place];
+}
+
+static uint64_t bytes_of(const struct autograd_memory *a, const duet_var *x) {
+    return autograd_bytes(&x->value) / (is_half(a, x) ? 2 : 1);
+}
+
+/* Marks what autocast leaves in float32: what comes from outside, what an op of float32 makes, and
+ * what is made of it, unless an op of halves makes it. */
+static void mark_full(struct autograd_memory *a) {
+    for (int i = 0; i < a->tape->var_count; i++)
+        a->full[i] = 1;
+    for (int i = 0; i < a->tape->node_count; i++) {
+        const struct node *n = &a->tape->nodes[i];
+        const duet_var *of[] = {n->x, n->x2, n->x3};
+        int full = op_autocast(n->op) < 0;
+        for (int k = 0; k < 3 && !op_autocast(n->op); k++)
+            full |= of[k] && !is_half(a, of[k]);
+        if (home_of(n->y) == n->y) a->full[n->y->place] = (char)full;
+    }
+}
+
+/* What an op of halves saves of x is a copy. */
+static int copies(const struct autograd_memory *a, const struct node *n, const duet_var *x) {
+    return a->config.half && op_autocast(n->op) > 0 && x->value.dtype == DTYPE_F32 &&
+           !is_half(a, x);
+}
+
+static int params_of(const duet_tape *t) {
+    return t->step.params ? t->step.params->count : 0;
+}
+
+/* ---- what is saved ---- */
+
 /* What lies outside the pass is there whether it is saved or not. */
-static void save(struct autograd_memory *a, const duet_var *x) {
+static void save(struct autograd_memory *a, const struct node *n, const duet_var *x) {
     const duet_var *home = home_of(x);
-    if (!home->outside && !a->saved[home->place]++) hold(a, autograd_bytes(&home->value));
+    if (copies(a, n, x))
+        hold(a, autograd_bytes(&x->value) / 2);
+    else if (!home->outside && !a->saved[home->place]++)
+        hold(a, bytes_of(a, home));
 }
 
-static void forget(struct autograd_memory *a, const duet_var *x) {
+static void forget(struct autograd_memory *a, const struct node *n, const duet_var *x) {
     const duet_var *home = home_of(x);
-    if (!home->outside && !--a->saved[home->place]) release(a, autograd_bytes(&home->value));
+    if (copies(a, n, x))
+        release(a, autograd_bytes(&x->value) / 2);
+    else if (!home->outside && !--a->saved[home->place])
+        release(a, bytes_of(a, home));
 }
 
-static void save_weight(struct autograd_memory *a, const struct param *w) {
-    a->buffer_refs[a->buffer_of[w->index]]++;
+static uint64_t half_weight(const struct autograd_memory *a, const struct node *n) {
+    return a->config.half && op_autocast(n->op) > 0 ? autograd_bytes(&n->w->value) / 2 : 0;
+}
+
+static void save_weight(struct autograd_memory *a, const struct node *n) {
+    a->buffer_refs[a->buffer_of[n->w->index]]++;
+    hold(a, half_weight(a, n));
 }
 
 static void drop_buffer(struct autograd_memory *a, int i) {
     if (a->config.replicated) ledger_remove(a->config.ledger, MEM_PARAMS, a->buffers[i]);
 }
 
-static void forget_weight(struct autograd_memory *a, const struct param *w) {
-    int i = a->buffer_of[w->index];
+static void forget_weight(struct autograd_memory *a, const struct node *n) {
+    int i = a->buffer_of[n->w->index];
+    release(a, half_weight(a, n));
     if (!--a->buffer_refs[i]) drop_buffer(a, i);
 }
 
@@ -87,16 +129,16 @@ static int has_relu(const struct node *n) {
 }
 
 static void for_saved(struct autograd_memory *a, const struct node *n,
-                      void (*var)(struct autograd_memory *, const duet_var *),
-                      void (*weight)(struct autograd_memory *, const struct param *)) {
+                      void (*var)(struct autograd_memory *, const struct node *, const duet_var *),
+                      void (*weight)(struct autograd_memory *, const struct node *)) {
     int flags = autograd_rule_of(n).flags;
-    if (flags & SAVES_X) var(a, n->x);
-    if (flags & SAVES_Y) var(a, n->y);
-    if (flags & SAVES_FACTORS && n->x2->needs_grad) var(a, n->x);
-    if (flags & SAVES_FACTORS && n->x->needs_grad) var(a, n->x2);
-    if (flags & SAVES_OTHERS) var(a, n->x2), var(a, n->x3);
-    if (flags & SAVES_W && n->w && n->w->from) var(a, n->w->from);
-    if (flags & SAVES_W && n->w && !n->w->from) weight(a, n->w);
+    if (flags & SAVES_X) var(a, n, n->x);
+    if (flags & SAVES_Y) var(a, n, n->y);
+    if (flags & SAVES_FACTORS && n->x2->needs_grad) var(a, n, n->x);
+    if (flags & SAVES_FACTORS && n->x->needs_grad) var(a, n, n->x2);
+    if (flags & SAVES_OTHERS) var(a, n, n->x2), var(a, n, n->x3);
+    if (flags & SAVES_W && n->w && n->w->from) var(a, n, n->w->from);
+    if (flags & SAVES_W && n->w && !n->w->from) weight(a, n);
 }
 
 static uint64_t more_of(const struct node *n) {
@@ -120,7 +162,7 @@ static void save_all(struct autograd_memory *a) {
         const struct node *n = &a->tape->nodes[i];
         if (!n->y->reached) continue;
         for_saved(a, n, save, save_weight);
-        if (has_relu(n)) save(a, n->y);
+        if (has_relu(n)) save(a, n, n->y);
         hold(a, more_of(n));
     }
     for (int i = 0; i < params_of(a->tape); i++)
@@ -140,12 +182,13 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
     a->grad_of = calloc(vars + 1, sizeof *a->grad_of);
     /* of each node one for each operand, each of which may become a sum */
     a->grads = calloc(6 * (size_t)t->node_count + 2, sizeof *a->grads);
+    a->full = calloc(vars + 1, 1);
     a->has_grad = calloc(params, 1);
     a->buffer_of = calloc(params, sizeof *a->buffer_of);
     a->buffer_refs = calloc(params, sizeof *a->buffer_refs);
     a->buffers = calloc(params, sizeof *a->buffers);
-    if (!a->saved || !a->grad_of || !a->grads || !a->has_grad || !a->buffer_of || !a->buffer_refs ||
-        !a->buffers) {
+    if (!a->saved || !a->full || !a->grad_of || !a->grads || !a->has_grad || !a->buffer_of ||
+        !a->buffer_refs || !a->buffers) {
         autograd_memory_free(a);
         *out = NULL;
         return fail(ERR_MEMORY, "the memory of PyTorch: no host memory");
@@ -153,6 +196,7 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
     for (int i = 0; i < t->var_count; i++)
         a->grad_of[i] = NONE;
     tape_uses(t, root); /* marks what is on the way to the root */
+    mark_full(a);
     fill_buffers(a);
     save_all(a);
     if (saved) *saved = config->ledger->now[config->cause] - before;
@@ -168,6 +212,7 @@ void autograd_memory_free(struct autograd_memory *a) {
     free(a->saved);
     free(a->grad_of);
     free(a->grads);
+    free(a->full);
     free(a->has_grad);
     free(a->buffer_of);
     free(a->buffer_refs);
@@ -185,7 +230,7 @@ static int new_grad(struct autograd_memory *a, uint64_t bytes, enum mem_cause ca
 
 /* Shaped like x. */
 static int grad_like(struct autograd_memory *a, const duet_var *x) {
-    return new_grad(a, autograd_bytes(&x->value), a->config.cause);
+    return new_grad(a, bytes_of(a, x), a->config.cause);
 }
 
 static void release_grad(struct autograd_memory *a, int grad) {
@@ -231,6 +276,11 @@ static int gives_as_view(const struct node *n) {
            tensor_count(&n->y->value) >= tensor_count(&n->x->value);
 }
 
+/* Autocast makes the gradient of a parameter in two bytes first. */
+static uint64_t half_grad(const struct param *p) {
+    return param_trains(p) ? autograd_bytes(&p->value) / 2 : 0;
+}
+
 static void go_back(struct autograd_memory *a, const struct node *n) {
     struct autograd_rule rule = autograd_rule_of(n);
     uint64_t work = rule.work ? rule.work(n) : 0;
@@ -239,20 +289,24 @@ static void go_back(struct autograd_memory *a, const struct node *n) {
     if (has_relu(n)) { /* comes first, then the sum gives its gradient to both */
         int before = grad_like(a, n->y);
         release_grad(a, dy);
-        forget(a, n->y);
+        forget(a, n, n->y);
         dy = before;
         gives_x2 = 1;
     }
+    const int casts = a->config.half && op_autocast(n->op) > 0;
     hold(a, work);
     to_operand(a, n->x3, dy, 0);
     to_operand(a, n->x2, dy, gives_x2);
     to_operand(a, n->x, dy, gives_x);
-    to_param(a, n->w);
-    to_param(a, n->b);
+    if (!casts) to_param(a, n->w), to_param(a, n->b);
+    if (casts) hold(a, half_grad(n->w) + half_grad(n->b));
     release(a, work);
     release_grad(a, dy);
     for_saved(a, n, forget, forget_weight);
     release(a, more_of(n));
+    if (!casts) return;
+    to_param(a, n->w), release(a, half_grad(n->w));
+    to_param(a, n->b), release(a, half_grad(n->b));
 }
 
 void autograd_memory_backward(struct autograd_memory *a, uint64_t bytes, enum mem_cause cause) {

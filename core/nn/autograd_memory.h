@@ -27,6 +27,10 @@ struct autograd_config {
      * views of buffers of at most 10 MiB, and each buffer goes when no op saves a part of it. */
     int replicated;
     int accumulates; /* 1: .grad is there already, and each gradient is added to it and goes */
+    /* 1: under autocast. Products and convolutions compute in halves, of which their results are,
+     * and save what they read as halves, the weights too; norms of rows, softmax and losses are
+     * float32 (op_autocast), and all else is what it is made of. */
+    int half;
 };
 
 /* Adds what autograd has saved when the forward pass to `root` is over; *saved (NULL: not wanted)

@@ -284,8 +284,8 @@ def saved_by(memory, kept, wanted):
     return torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x)
 
 
-def step(make, batch, shape, way):
-    """[saved], [peak] of each device in the second step."""
+def step(make, batch, shape, way, half=False):
+    """[saved], [peak] of each device in the second step. half: under autocast."""
     memory = Memory()
     torch.manual_seed(0)
     net = make()
@@ -306,7 +306,8 @@ def step(make, batch, shape, way):
             saved = {}
             x = pixels if way == "dp" else torch.empty(pixels.shape)
             kept = [*net.parameters(), *net.buffers(), labels, x]
-            with saved_by(memory, kept, saved):
+            with (saved_by(memory, kept, saved),
+                  torch.autocast("cpu", dtype=torch.bfloat16, enabled=half)):
                 output = data_parallel(memory, net, x) if way == "dp" else net(x)
                 loss = F.cross_entropy(output, labels)
             loss.backward()
@@ -336,6 +337,8 @@ def main():
             for device in (0, 1) if way == "dp" else (0,):
                 for what, counts in (("saved", saved), ("peak", peak)):
                     print(name, way, device, what, counts.get(device, 0))
+        for what, counts in zip(("saved", "peak"), step(make, batch, shape, "single", True)):
+            print(name, "autocast 0", what, counts.get(0, 0))
 
 
 main()

@@ -9,6 +9,7 @@
 #include "clock/trust.h"
 #include "cli/estimate/ways.h"
 #include "cli/options/run_options.h"
+#include "report/text.h"
 #include "train/estimate/as_pytorch.h"
 #include "train/estimate/max_batch.h"
 
@@ -20,18 +21,62 @@ static uint64_t peak_of(const struct run_record *r) {
     return record_peak(r, 0, r->devices - 1);
 }
 
+/* What PyTorch holds where it trains like this; NULL: not known. */
+static struct as_pytorch *held_in_pytorch(const struct run_config *config) {
+    struct run_config c = *config;
+    struct as_pytorch *held = calloc(1, sizeof *held);
+    c.data.join = 0; /* it does not matter to what PyTorch holds, nor does the allreduce */
+    snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
+    if (held && !as_pytorch(&c, held)) return held;
+    free(held);
+    return NULL;
+}
+
+/* GPU 0's peak. -1: not known. */
+static double peak_in_pytorch(const struct run_config *config) {
+    struct as_pytorch *held = held_in_pytorch(config);
+    double peak = held ? (double)held->device[0].total_peak : -1;
+    free(held);
+    return peak > 0 ? peak : -1;
+}
+
+static int is_mixed(const struct run_config *c) {
+    return c->clock.precision == CLOCK_AMP;
+}
+
+int figures_show_mixed(const struct run_config *c, const struct modelled *m, int way) {
+    struct text text = {.used = 0};
+    char size[32];
+    struct as_pytorch *held = is_mixed(c) ? held_in_pytorch(c) : NULL;
+    if (!held) return OK;
+    text_add(&text, "%d %s, autocast, memory on GPU 0 at its peak:", m->record->devices,
+             way_name(way));
+    for (int i = 0; i < MEM_CAUSE_COUNT; i++)
+        if (held->device[0].at_peak[i])
+            text_add(&text, " %s %s,", mem_cause_name((enum mem_cause)i),
+                     format_bytes(held->device[0].at_peak[i], size, sizeof size));
+    text_add(&text,
+             " copies of weights in two bytes among activations; weights, gradients and what "
+             "allreduce moves are float32: %s",
+             format_bytes(m->record->parameter_count * sizeof(float), size, sizeof size));
+    text_wrap(stdout, text_width(stdout), 2, 4, text.words);
+    free(held);
+    return OK;
+}
+
 static int peak_with(const struct run_config *config, int batch, double *peak) {
     struct run_config c = *config;
     struct modelled m;
     c.batch_size = batch;
+    if (is_mixed(&c)) return (*peak = peak_in_pytorch(&c)) < 0;
     int code = modelled_open(&m, &c);
     *peak = code ? 0 : (double)peak_of(m.record);
     modelled_close(&m);
     return code;
 }
 
-/* The largest global batch that fits the GPU's memory. The search
- * begins where the memory at about this batch and at twice as much points to. 0: not even the
+/* The largest global batch that fits the GPU's memory. The search begins where the memory at about
+ * this batch and at twice as much points to, and under autocast it ends there. 0: not even the
  * smallest; -1: not known. */
 static int largest_batch(const struct run_config *config, int devices, double gib) {
     enum { GROUP = 16 }; /* emulated devices hold samples in groups */
@@ -43,21 +88,11 @@ static int largest_batch(const struct run_config *config, int devices, double gi
         return -1;
     double fits = whole + (gib * 0x1p30 - one) / (two - one) * whole;
     int guess = fits < unit ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits / unit * unit;
+    if (is_mixed(&c)) return guess;
     c.device_memory_count = 1;
     c.device_memory[0] = (uint64_t)(gib * 0x1p30);
     if (max_batch_find(&c, guess, &found)) return -1;
     return found.next ? found.batch : guess; /* the data set has no more samples */
-}
-
-/* GPU 0's peak where PyTorch trains like this. -1: not known. */
-static double peak_in_pytorch(const struct run_config *config) {
-    struct run_config c = *config;
-    struct as_pytorch *held = calloc(1, sizeof *held);
-    c.data.join = 0; /* it does not matter to what PyTorch holds, nor does the allreduce */
-    snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
-    double peak = held && !as_pytorch(&c, held) ? (double)held->device[0].total_peak : -1;
-    free(held);
-    return peak > 0 ? peak : -1;
 }
 
 struct figures figures_of(const struct run_config *c, const struct modelled *m,
@@ -73,7 +108,7 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
                         .error = trust_error(clock, &rows),
                         .busy = part(r->busy_ns[0], r->step_ns),
                         .busy_others = -1,
-                        .first = (double)record_peak(m->record, 0, 0),
+                        .first = is_mixed(c) ? -1 : (double)record_peak(m->record, 0, 0),
                         .others = -1,
                         .pytorch = peak_in_pytorch(c),
                         .largest = largest_batch(c, r->devices, clock->gpu->gib)};
@@ -83,8 +118,9 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
     if (way == WAY_SINGLE) *single_rate = f.rate;
     if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
     if (r->devices > 1) f.busy_others = part(others / (r->devices - 1), r->step_ns);
-    if (r->devices > 1) f.others = (double)record_peak(m->record, 1, r->devices - 1);
-    f.is_full = fmax(f.first, f.others) > clock->gpu->gib * 0x1p30;
+    if (r->devices > 1 && f.first >= 0)
+        f.others = (double)record_peak(m->record, 1, r->devices - 1);
+    f.is_full = fmax(f.first < 0 ? f.pytorch : f.first, f.others) > clock->gpu->gib * 0x1p30;
     return f;
 }
 
@@ -94,13 +130,13 @@ static char *gib_words(double bytes, char text[16]) {
 }
 
 void figures_print(const struct figures *f) {
-    char speed[16] = "-", others[16], pytorch[16], largest[16] = "-";
+    char speed[16] = "-", first[16], others[16], pytorch[16], largest[16] = "-";
     if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
     if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
-    printf("%3d %-15s%8.2f +-%2.0f %%%9.0f %6s %6.2f%s%6s %7s %7s\n", f->devices,
+    printf("%3d %-15s%8.2f +-%2.0f %%%9.0f %6s %6s%s%6s %7s %7s\n", f->devices,
            f->way == WAY_LOSS_IN_FORWARD ? "DP, loss in fwd" : way_name(f->way), f->ms, f->error,
-           f->rate, speed, f->first / 0x1p30, f->is_full ? "!" : " ", gib_words(f->others, others),
-           gib_words(f->pytorch, pytorch), largest);
+           f->rate, speed, gib_words(f->first, first), f->is_full ? "!" : " ",
+           gib_words(f->others, others), gib_words(f->pytorch, pytorch), largest);
 }
 
 void figures_write(struct json_writer *w, const struct figures *f,
@@ -108,6 +144,7 @@ void figures_write(struct json_writer *w, const struct figures *f,
     json_object(w, NULL);
     json_string(w, "gpu", clock->gpu->name);
     json_string(w, "machine", clock->machine->name);
+    json_string(w, "precision", clock_precision_name(clock->precision));
     json_string(w, "name", way_key(f->way));
     json_integer(w, "devices", f->devices);
     json_number(w, "ms_a_step", f->ms);
@@ -116,8 +153,8 @@ void figures_write(struct json_writer *w, const struct figures *f,
     json_number(w, "speed_up", f->speed_up > 0 ? f->speed_up : NAN);
     json_number(w, "busy_percent_device_0", f->busy);
     json_number(w, "busy_percent_others", f->busy_others >= 0 ? f->busy_others : NAN);
-    json_integer(w, "memory_peak", (int64_t)fmax(f->first, f->others));
-    json_integer(w, "memory_peak_device_0", (int64_t)f->first);
+    json_number(w, "memory_peak", f->first >= 0 ? fmax(f->first, f->others) : NAN);
+    json_number(w, "memory_peak_device_0", f->first >= 0 ? f->first : NAN);
     json_number(w, "memory_peak_others", f->others >= 0 ? f->others : NAN);
     json_number(w, "memory_peak_device_0_pytorch", f->pytorch >= 0 ? f->pytorch : NAN);
     json_number(w, "largest_batch", f->largest >= 0 ? f->largest : NAN);

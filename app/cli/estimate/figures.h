@@ -10,7 +10,8 @@ struct figures {
     double ms, rate, speed_up, error; /* speed_up 0: there is no single run to compare with */
     double busy, busy_others;         /* of a step, in per cent; others -1: there are none */
     double first, others, pytorch; /* peaks of memory in bytes: GPU 0, the fullest other, and GPU 0
-                                    * where PyTorch trains; -1: there are none, or not known */
+                                    * where PyTorch trains; -1: there are none, or not known. Of
+                                    * autocast Duet has none */
     int largest;                   /* batch; 0: none; -1: not known */
     int is_full;                   /* it does not fit the GPU's memory */
     int is_unmeasured;             /* nobody has measured the like of it */
@@ -20,6 +21,9 @@ struct figures {
 struct figures figures_of(const struct run_config *c, const struct modelled *m,
                           const struct clock_config *clock, int way, const struct clock_result *r,
                           double *single_rate);
+
+/* Under autocast: what GPU 0 holds at its peak in PyTorch, by cause, and what allreduce moves. */
+int figures_show_mixed(const struct run_config *c, const struct modelled *m, int way);
 
 /* The headings, and a row of the table; the same as an object of --json. */
 void figures_head(void);

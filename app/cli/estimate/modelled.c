@@ -154,6 +154,7 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
     if (!code) code = modelled_open(&m, &c);
     if (!code) code = modelled_time(&m, clock, result, NULL);
     if (!code && phases) print_phases(&m, clock, way, result, text_width(stdout));
+    if (!code && phases) code = figures_show_mixed(&c, &m, way);
     if (!code && !phases) {
         struct figures f = figures_of(&c, &m, clock, way, result, single_rate);
         figures_print(&f);
@@ -213,6 +214,9 @@ static void print_head(const struct asked *a, int width) {
         &text,
         ": %s, %s, host %s%s: times of the modelled clock (docs/clock.md); no GPU was measured",
         c->model.name, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
+    if (c->clock.precision)
+        text_add(&text, "; precision %s", clock_precision_name(c->clock.precision));
+    if (c->clock.precision == CLOCK_AMP) text_add(&text, ", while runs of Duet compute in float32");
     if (c->model.options.params)
         text_add(&text, "; only transfers and the update, since the other kernels of a model that "
                         "is described by numbers are not known");

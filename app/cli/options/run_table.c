@@ -242,6 +242,12 @@ const struct option run_options[] = {
      read_choice,
      AT(clock.host), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, BESIDE_GPU},
+    {"--precision", "default|fp32|tf32|amp",
+     "with --gpu: what its times and memory are of: float32, TF32 in convolutions and products, or "
+     "autocast with channels_last (default: as PyTorch, TF32 in convolutions alone). Runs compute "
+     "in float32",
+     read_choice, AT(clock.precision), NO_LIMITS,
+     BY_ESTIMATE, IN_ANY_MODE, BESIDE_GPU},
     {"--what-if", "KEY=X,...",
      "with --gpu: change link, launch, compute or memory by a factor, such as link=2x,launch=0, or "
      "remove Python's lock by gil=off",

@@ -19,6 +19,7 @@ struct count {
     struct session *session;
     struct replica *replica; /* on a dry device */
     duet_tape *loss;         /* on the same device */
+    int half;                /* 1: under autocast */
     int64_t known,
         known_once;      /* bytes that autograd saves: of a sample, of all; -1: by the rules */
     uint64_t parameters; /* bytes of all */
@@ -37,13 +38,14 @@ struct part {
 };
 
 static uint64_t output_bytes(const struct count *c, int samples) {
-    return 4 * (uint64_t)samples * (uint64_t)c->session->model.classes;
+    return (c->half ? 2 : 4) * (uint64_t)samples * (uint64_t)c->session->model.classes;
 }
 
 /* int64 labels, of each sample or of each of its tokens, or as many numbers as outputs. */
 static uint64_t answer_bytes(const struct count *c, int samples) {
     int places = c->session->model.places, tokens = c->config->model.options.tokens;
-    if (loss_of_targets(c->session->model.loss)) return output_bytes(c, samples);
+    if (loss_of_targets(c->session->model.loss)) /* float32 */
+        return output_bytes(c, samples) * (c->half ? 2 : 1);
     return 8 * (uint64_t)samples * (uint64_t)(places ? places : tokens ? tokens : 1);
 }
 
@@ -62,7 +64,7 @@ static int loss_pass(const struct count *c, const struct part *p) {
     struct tape_step step = {.segments = &segments, .step = c->replica->step, .training = 1};
     struct tensor output = tensor_plain(NULL, DTYPE_F32, 2, shape),
                   answers = model_answers(m, c->replica->labels, shape[0]);
-    struct autograd_config config = {.ledger = p->ledger, .cause = p->loss_cause};
+    struct autograd_config config = {.ledger = p->ledger, .cause = p->loss_cause, .half = c->half};
     struct autograd_memory *a = NULL;
     uint64_t saved = 0;
     CHECK(device_alloc(d, &output.data, tensor_bytes(&output), MEM_WORKSPACE));
@@ -97,7 +99,8 @@ static int ruled_pass(const struct count *c, const struct part *p) {
     struct autograd_config config = {.ledger = p->ledger,
                                      .cause = MEM_ACTIVATIONS,
                                      .replicated = p->replicated,
-                                     .accumulates = p->accumulates};
+                                     .accumulates = p->accumulates,
+                                     .half = c->half};
     struct autograd_memory *a = NULL;
     enum mem_cause cause;
     duet_var *output;
@@ -227,7 +230,9 @@ static int open_count(struct count *c, const struct run_config *dry, struct run_
 
 int as_pytorch(const struct run_config *config, struct as_pytorch *out) {
     struct run_config dry = estimate_dry_config(config);
-    struct count c = {.config = config, .session = calloc(1, sizeof *c.session)};
+    struct count c = {.config = config,
+                      .session = calloc(1, sizeof *c.session),
+                      .half = config->clock.precision == CLOCK_AMP};
     struct run_record *record = NULL;
     memset(out, 0, sizeof *out);
     out->devices = run_devices(config);

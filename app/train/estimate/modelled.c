@@ -44,7 +44,10 @@ void modelled_close(struct modelled *m) {
 static void describe(const struct modelled *m, const struct program *programs, int count,
                      struct clock_config *clock) {
     const struct run_record *r = m->record;
-    clock->kind = trust_kind(programs, count, r->batch_size / r->devices);
+    clock->kind = clock->precision == CLOCK_AMP ? CLOCK_MIXED
+                  : clock->precision && clock->gpu->tensor /* nobody has published times of it */
+                      ? CLOCK_OTHER
+                      : trust_kind(programs, count, r->batch_size / r->devices);
     clock->way = r->devices == 1 ? CLOCK_SINGLE : r->mode == MODE_DP ? CLOCK_DP : CLOCK_DDP;
     clock->devices = r->devices;
     clock->tensors = r->parameters;

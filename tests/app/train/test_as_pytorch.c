@@ -44,6 +44,11 @@ static void check(const char *golden, const char *model, int batch, int side, in
         }
         if (mode == MODE_DDP) cr_expect_eq(p.device[3].total_peak, p.device[0].total_peak);
     }
+    c.mode = MODE_SINGLE, c.devices = 1;
+    c.clock.precision = CLOCK_AMP;
+    cr_assert(!as_pytorch(&c, &p), "%s: %s", golden, error_message());
+    near(golden, "autocast", 0, "saved", p.saved[0]);
+    near(golden, "autocast", 0, "peak", p.device[0].total_peak);
 }
 
 Test(as_pytorch, holds_what_pytorch_holds, .timeout = 120) {
