@@ -124,7 +124,7 @@ static int check_input(const struct duet_data_parallel *m, const char *what, con
     if (!x) return fail(ERR_USAGE, "DataParallel: no %s was given", what);
     if (x->device != first)
         return fail(ERR_USAGE,
-                    "DataParallel: %s lies on %s: bring it to %s, the first device, with "
+                    "DataParallel: %s is on %s: bring it to %s, the first device, with "
                     "duet_tensor_to",
                     what, device_name(x->device), device_name(first));
     return OK;

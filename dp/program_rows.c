@@ -213,7 +213,7 @@ static int check_grad(const struct duet_data_parallel *m, const struct output *o
     if (!o->is_loss[0] && !o->on_tape) data_parallel_turn(m, &output, 1);
     if (grad->device != device)
         return fail(ERR_USAGE,
-                    "DataParallel: the gradient lies on %s, the output on %s: bring it "
+                    "DataParallel: the gradient is on %s, the output is on %s: bring it "
                     "over with duet_tensor_to",
                     device_name(grad->device), device_name(device));
     int same = grad->t.dtype == DTYPE_F32 && grad->t.rank == output.rank;

@@ -72,7 +72,7 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *     embedding    w (R,D) or (R,...), whose rows are then seen as one list of D numbers
  *                                        y (N,...,D), the rows of w that `index` names. index is
  *                  int32 (N,...) and must live until backward is done; an index of no row is NaN.
- *                  embedding_of: index is a var of whole numbers, as samples of a data set or a
+ *                  embedding_of: index is a var of integers, as samples of a data set or a
  *                  constant are. Row padding_idx gets no gradient; -1: all do
  * The settings of windows are of rows and then of columns. A second one of 0 is the first: {2} is
  * PyTorch's 2, both; {1, DUET_NO_PADDING} pads rows alone. Here and below those that are 0, and

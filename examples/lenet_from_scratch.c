@@ -338,7 +338,7 @@ static int read_number(const char *text, double *value) {
     return end != text && !*end && isfinite(*value) && *value >= 0;
 }
 
-/* Reads a whole number from 1 to `most`; 0 if `text` is none. */
+/* Reads an integer from 1 to `most`; 0 if `text` is none. */
 static int read_count(const char *text, int *value, int most) {
     double number;
     if (!read_number(text, &number) || number < 1 || number > most) return 0;

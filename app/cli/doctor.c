@@ -26,7 +26,7 @@ struct words {
 static const char *const target_names[] = {"auto", "cpu", "cuda"};
 
 #define AT(member) OPTION_AT(struct words, member)
-/* A whole number, as it is printed. */
+/* An integer, as it is printed. */
 static int read_whole(const struct option *option, const char *text, void *target) {
     return parse_int(option->name, text, 0, INT64_MAX, option_member(option, target));
 }

@@ -111,7 +111,7 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
     fflush(stdout);
     return fail(ERR_MEMORY,
                 "%s: out of memory: %s: use a smaller batch or model, or a larger --device-memory",
-                way_name(full), "what was held, and what fits, stands above");
+                way_name(full), "see above for what was held and what fits");
 }
 
 static int profile(const struct run_config *config, struct ways *ways, int width,

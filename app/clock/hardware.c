@@ -64,7 +64,7 @@ static int read_number(const struct line *l, const struct key *k, const char *te
     char what[WHERE];
     double value = 0;
     CHECK(parse_number(where(l, k->name, what), text, k->lowest, k->highest, &value));
-    if (k->whole && value != floor(value)) return refuse(l, text, "give a whole number");
+    if (k->whole && value != floor(value)) return refuse(l, text, "give an integer");
     if (k->whole) *k->whole = (int)value;
     if (k->number) *k->number = value;
     return OK;

@@ -131,7 +131,7 @@ static struct tensor labels_of(struct op_cases *c, int rows, int classes) {
     return labels;
 }
 
-/* Scores in [-1, 1), in whole numbers from -4 to 4 (so that there are ties), and in [-60, 60); NaN
+/* Scores in [-1, 1), in integers from -4 to 4 (so that there are ties), and in [-60, 60); NaN
  * and infinities where "the first of the largest" looks first and last. */
 static struct tensor scores_of(struct op_cases *c, int rows, int classes) {
     struct tensor x = case_random(c, 2, rows, classes, 1, 1);

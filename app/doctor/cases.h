@@ -62,7 +62,7 @@ struct tensor case_tensor(struct op_cases *cases, enum dtype dtype, int rank, in
 struct tensor case_random(struct op_cases *cases, int rank, int d0, int d1, int d2,
                           int d3); /* uniform in [-1, 1) */
 struct tensor case_whole(struct op_cases *cases, int rank, int d0, int d1, int d2,
-                         int d3); /* whole numbers from -4 to 4 */
+                         int d3);                                        /* integers from -4 to 4 */
 struct tensor case_like(struct op_cases *cases, const struct tensor *t); /* its memory as it is */
 struct tensor case_copy(struct op_cases *cases, const struct tensor *t);
 void case_forget(struct op_cases *cases);

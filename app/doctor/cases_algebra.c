@@ -7,7 +7,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* Random numbers in odd shapes, and whole numbers, of which every sum is exact: as in
+/* Random numbers in odd shapes, and integers, of which every sum is exact: as in
  * cases_products.c. Rows of 1024 numbers are whole pages (device/host/kernels/n16_matmul.inc.h). */
 static int matmul(struct op_cases *c) {
     static const int shapes[][4] = {/* matrices, rows, columns, depth */
@@ -109,7 +109,7 @@ static int embedding(struct op_cases *c) {
     return OK;
 }
 
-/* Whole numbers, fractions, and numbers that no int32 can be. */
+/* Integers, fractions, and numbers that no int32 can be. */
 static int to_index(struct op_cases *c) {
     static const int sizes[] = {1, 90, 4097, 0};
     for (int i = 0; i < COUNT(sizes); i++) {

@@ -21,9 +21,9 @@ static const double TF32_PRODUCT = 0x1.01p-10;
 static const double DOUBLE_WORK = 0x1p-33;
 
 static const char equal[] = "equal: same operations, same order",
-                  product[] = "(k+2) 2^-24 sum|ab|: k products in any order; whole numbers equal",
+                  product[] = "(k+2) 2^-24 sum|ab|: k products in any order; integers equal",
                   tf32_product[] =
-                      "2^-10 sum|ab| and that of float: factors of 11 bits; whole numbers equal",
+                      "2^-10 sum|ab| and that of float: factors of 11 bits; integers equal",
                   softmax[] = "1 ulp of float; in double 2^-33: sums, exp, log",
                   steps[] = "l (k+16) 2^-24: l steps of sums of k products, exp, tanh",
                   sums[] = "n^2 2^-53: sums of n doubles below 4, in any order",
@@ -78,7 +78,7 @@ static double value_of(const struct tensor *t, size_t i) {
  * device's sum in any order, one of rounding the result to float, and one of the reference, which
  * sums in double and rounds once. The bias counts as one more term. The host's convolutions of many
  * channels by Winograd's filtering have fewer, larger products; random numbers keep them far below
- * this bound, and on whole numbers they are exact too. */
+ * this bound, and on integers they are exact too. */
 static double allowed(enum op op, const struct comparison *c, size_t i) {
     double want = fabs(value_of(c->want, i));
     switch (op_tolerance(op, c->tf32)->judge) {

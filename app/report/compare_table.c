@@ -104,7 +104,7 @@ void result_rows(struct table *t, const struct run_record *const *run, int speed
     ROW("images/s", "%.*f", rate_digits(record_images_per_second(r)), record_images_per_second(r));
     if (speed_up) speed_up_row(t, run);
     test_rows(t, run);
-    ROW("last loss", "%.9g", r->steps ? r->losses[r->steps - 1] : 0);
+    if (!run[0]->computed) ROW("last loss", "%.9g", r->steps ? r->losses[r->steps - 1] : 0);
     bytes_row(t, "peak memory, device 0", run, VALUE_PEAK, 0);
     bytes_row(t, "peak memory, other devices", run, VALUE_PEAK, 1);
 }

@@ -62,7 +62,7 @@ static const char *advice_on_status(const struct job *job, int rank) {
         return "a rank must leave before it ends (in a program of process groups: "
                "duet_group_destroy)";
     if (own && !job->board->cards[rank].pid) return "see its own message above";
-    return "it recorded no reason: if it printed one, that stands above";
+    return "it recorded no reason: if it printed one, see above";
 }
 
 /* Where soft and hard limit are equal, as `ulimit -t` makes them, the kernel does not send SIGXCPU

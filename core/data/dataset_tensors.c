@@ -7,7 +7,7 @@
  *                         float32: targets of the loss mse
  *     x_test, y_test      the test part, alike; without them there is none
  *
- * Samples are kept as bytes or as floats. A float holds whole numbers up to 2^24 exactly, so larger
+ * Samples are kept as bytes or as floats. A float holds integers up to 2^24 exactly, so larger
  * ones are refused. */
 #include "data/dataset_tensors.h"
 
@@ -127,7 +127,7 @@ static int64_t whole_at(const char *dtype, const union chunk *from, size_t i) {
     return strcmp(dtype, "I32") ? from->i64[i] : from->i32[i];
 }
 
-/* Calls `take` with each number of a tensor of whole numbers, in order, and its place. */
+/* Calls `take` with each number of a tensor of integers, in order, and its place. */
 static int read_whole(const struct reading *r, const struct safetensors_entry *e, void *to,
                       int (*take)(const struct reading *r, void *to, uint64_t i, int64_t number)) {
     const size_t width = (size_t)(e->bytes / e->count);
@@ -144,7 +144,7 @@ static int read_whole(const struct reading *r, const struct safetensors_entry *e
 static int take_number(const struct reading *r, void *to, uint64_t i, int64_t number) {
     if (number < -MOST_WHOLE || number > MOST_WHOLE)
         return fail(ERR_FAILED,
-                    "data set %s: %s: %lld in sample %llu: whole numbers are taken from -%d to %d",
+                    "data set %s: %s: %lld in sample %llu: integers are taken from -%d to %d",
                     r->file.path, r->x_name, (long long)number,
                     (unsigned long long)(i / of_a_sample(r->x)), MOST_WHOLE, MOST_WHOLE);
     ((float *)to)[i] = (float)number;
@@ -171,7 +171,7 @@ static int check_part(const struct reading *r, uint64_t from, const struct sampl
         for (uint64_t k = i; k < i + (uint64_t)part->count; k++)
             if (!(x[k] >= 0 && x[k] < (float)limit && x[k] == floorf(x[k])))
                 return fail(ERR_FAILED,
-                            "data set %s: %s: %g in sample %llu: the model takes whole numbers "
+                            "data set %s: %s: %g in sample %llu: the model takes integers "
                             "from 0 to %d",
                             r->file.path, r->x_name, (double)x[k], (unsigned long long)(k / each),
                             limit - 1);
@@ -207,7 +207,7 @@ static int read_answers(struct reading *r, const struct dataset_config *c) {
     if (targets != c->targets)
         return fail(ERR_USAGE, "--loss: %s: %s of data set %s is %s: give --loss %s",
                     dataset_loss(c), r->y_name, r->file.path,
-                    targets ? "float32, so targets" : "of whole numbers, so labels",
+                    targets ? "float32, so targets" : "of integers, so labels",
                     targets ? "mse" : "cross-entropy");
     r->labels = malloc(r->y->count * sizeof *r->labels);
     if (!r->labels) return fail(ERR_MEMORY, "data set %s: no memory for its answers", r->file.path);

@@ -17,7 +17,7 @@
  *     ABOVE       x > a ? 1 : 0          EQUAL  x == a ? 1 : 0; neither has a gradient
  *     ERF         the error function
  *     SIN, COS    of x radians
- *     ROUND       the nearest whole number, of two the even one; FLOOR, CEIL, TRUNC round down, up
+ *     ROUND       the nearest integer, of two the even one; FLOOR, CEIL, TRUNC round down, up
  *                 and towards 0; none has a slope
  *     REMAINDER   what x / a, rounded down, leaves of x, so it has the sign of a; FMOD: what it
  *                 leaves rounded towards 0. FLOOR_DIVIDE  x / a rounded down, without a slope. All
@@ -87,7 +87,7 @@ EVERY_DEVICE double activation_cut(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* x to the power of e, a whole number of at most 64 either way, by squaring: the square of a float
+/* x to the power of e, an integer of at most 64 either way, by squaring: the square of a float
  * is exact in double. */
 EVERY_DEVICE double activation_whole_power(double x, double e) {
     double y = 1;
@@ -129,7 +129,7 @@ EVERY_DEVICE double activation_floor_divide(double x, double a) {
     return y == 0 ? copysign(y, x / a) : y;
 }
 
-/* A whole number as an index; what is none, or lies outside of int32, becomes -1. */
+/* An integer as an index; what is none, or lies outside of int32, becomes -1. */
 EVERY_DEVICE int index_of_float(float x) {
     int i = x >= -2147483648.f && x < 2147483648.f ? (int)x : -1;
     return (float)i == x ? i : -1;

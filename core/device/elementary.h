@@ -33,7 +33,7 @@
 /* 1.5 * 2^52. Added to a number it rounds it to a whole one, which the sum has in its last bits. */
 #define ELEMENTARY_WHOLE 0x1.8p52
 #define ELEMENTARY_PER_LOG_2 0x1.71547652b82fep0
-/* log 2 in two parts; the first times a whole number below 2^11 is exact. */
+/* log 2 in two parts; the first times an integer below 2^11 is exact. */
 #define ELEMENTARY_LOG_2 0x1.62e42feep-1
 #define ELEMENTARY_LOG_2_REST 0x1.a39ef35793c76p-33
 
@@ -235,7 +235,7 @@ EVERY_DEVICE double elementary_cos(double x) {
     return elementary_sin_and(x, 1);
 }
 
-/* The nearest whole number, of two the even one. */
+/* The nearest integer, of two the even one. */
 EVERY_DEVICE double elementary_round(double x) {
     const double y = copysign(fabs(x) + ELEMENTARY_WHOLE - ELEMENTARY_WHOLE, x);
     return fabs(x) < 0x1p51 ? y : x;

@@ -259,7 +259,7 @@ const struct op_row op_table[OP_COUNT] = {
      * elements share memory is not meant. */
     [OP_PERMUTE] = {ALGEBRA, .in = {{"x", "fs", "."}}, .out = {{"y", "fs", "."}}},
 
-    /* Whole numbers as indices: what is none, or lies outside of int32, becomes -1. */
+    /* Integers as indices: what is none, or lies outside of int32, becomes -1. */
     [OP_TO_INDEX] = {ALGEBRA, .in = {{"x", "f", "."}}, .out = {{"y", "i", "."}}},
 
     /* Row r of dw is the sum of the rows of dy whose index is r, in the order of N, and 0 where
@@ -269,7 +269,7 @@ const struct op_row op_table[OP_COUNT] = {
 
     /* y[o][k][i] = x[o][index[o][k][i]][i], where J is I; or, where J is 1, of one place for all i.
      * ADD_ALONG is its gradient: dx[o][c][i] is the sum of those dy[o][k][i] whose index is c, in
-     * the order of k, and 0 where there are none. Places are whole numbers in float; of what is no
+     * the order of k, and 0 where there are none. Places are integers in float; of what is no
      * place of C y is 0, and nothing is added. */
     [OP_TAKE_ALONG] = {ALONG, .in = {{"x", "f", "OCI"}, {"index", "f", "OKJ"}},
         .out = {{"y", "f", "OKI"}}, .rule = rule_along},

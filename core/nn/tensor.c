@@ -226,7 +226,7 @@ int duet_tensor_add(duet_tensor *to, const duet_tensor *from) {
     if (to->device != from->device)
         return fail(
             ERR_USAGE,
-            "tensor add: one lies on %s, the other on %s: bring it over with duet_tensor_to",
+            "tensor add: one is on %s, the other is on %s: bring it over with duet_tensor_to",
             device_name(to->device), device_name(from->device));
     if (to->t.data == from->t.data && tensor_bytes(&to->t))
         return fail(ERR_USAGE,

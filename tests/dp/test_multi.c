@@ -285,7 +285,7 @@ Test(api_multi, wrong_arguments_are_refused, .timeout = 60) {
     open_world(&w, "cpu", 2);
     MUST(duet_tensor_to(&far, w.inputs[1], w.devices[1]));
     duet_tensor *wrong[3] = {w.inputs[0], far, w.inputs[2]};
-    MUST_FAIL(forward(&w, wrong, 3, OUTPUTS), DUET_USAGE, "input 1 lies on cpu(1)");
+    MUST_FAIL(forward(&w, wrong, 3, OUTPUTS), DUET_USAGE, "input 1 is on cpu(1)");
     MUST_FAIL(forward(&w, w.inputs, 2, OUTPUTS), DUET_USAGE, "has returned NULL");
     MUST(duet_data_parallel_forward(w.dp, w.inputs, 3, out, OUTPUTS, DUET_TRAIN));
     make_grads(grads, out, OUTPUTS);

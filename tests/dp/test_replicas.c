@@ -222,7 +222,7 @@ static duet_var *apply_a(duet_tape *t, duet_var *x, void *context) {
     return duet_linear(t, x, A, DUET_NO_BIAS);
 }
 
-/* Small whole numbers, so that all sums are exact. */
+/* Small integers, so that all sums are exact. */
 static void open_mixed(struct mixed *w, const char *kind) {
     static const float a[] = {1, 2, 3, 4}, b[] = {-1, 0, 2, 1};
     const struct duet_param all[TWO] = {{"a", 2, {SQUARE, SQUARE}, a},

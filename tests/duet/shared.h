@@ -43,7 +43,7 @@ static inline uint64_t api_memory(const char *kind) {
     return strcmp(kind, "cuda") ? API_MEMORY : 96 << 20; /* the workspace of a GPU is 64 MiB */
 }
 
-/* The number i of a sequence of small whole numbers, whose sums are exact in any order. */
+/* The number i of a sequence of small integers, whose sums are exact in any order. */
 static inline float api_number(size_t i) {
     return (float)((int)(i * 7 % 5) - 2);
 }

@@ -45,7 +45,7 @@ static inline size_t expected_output(const struct expected *e) {
     return has_stack(e->what) ? (size_t)(e->n - 1) * e->stride + e->count : e->count;
 }
 
-/* Element `at` of a rank's INPUT: small whole numbers and halves of them, exact in every type;
+/* Element `at` of a rank's INPUT: small integers and halves of them, exact in every type;
  * products stay small. */
 static inline void expected_was(const struct expected *e, char *to, int rank, size_t at) {
     enum element_type type = e->how.type;

@@ -34,7 +34,7 @@ Op = dist.ReduceOp
 
 
 def of_rank(rank, shape=(4,), dtype=torch.float32):
-    """Small whole numbers, whose sums and products no type rounds."""
+    """Small integers, whose sums and products no type rounds."""
     values = (torch.arange(torch.Size(shape).numel()) + rank) % 3 + 1
     return values.to(dtype).reshape(shape)
 

@@ -183,7 +183,7 @@ class OwnData(Written):
         for devices in (2, 4):
             self.assertIn("identical to the bit", duet.compare(**options, devices=devices).output)
         duet.save_dataset(data, x + nets.VOCABULARY, y)
-        with self.assertRaisesRegex(duet.DuetError, "takes whole numbers from 0 to"):
+        with self.assertRaisesRegex(duet.DuetError, "takes integers from 0 to"):
             duet.train(**options)
 
     def test_columns_that_have_tables_of_their_own(self):
@@ -211,7 +211,7 @@ class OwnData(Written):
         loss = duet.train(**options, dataset=data, shuffle=False, mode="single").runs[0].losses[0]
         self.assertTrue(numpy.isnan(loss))
         duet.save_dataset(data, x + 9, y)
-        with self.assertRaisesRegex(duet.DuetError, "takes whole numbers from 0 to 10"):
+        with self.assertRaisesRegex(duet.DuetError, "takes integers from 0 to 10"):
             duet.train(**options, dataset=data)
 
     def test_numbers_beside_tokens(self):
@@ -255,7 +255,7 @@ class OwnData(Written):
             off = [one.clone() for one in x]
             off[part][-1] = wrong
             duet.save_dataset(data, tuple(off), y)
-            with self.assertRaisesRegex(duet.DuetError, f"whole numbers from 0 to {wrong - 1}$"):
+            with self.assertRaisesRegex(duet.DuetError, f"integers from 0 to {wrong - 1}$"):
                 duet.train(**options, dataset=data)
         with self.assertRaisesRegex(ValueError, "2.24"):
             duet.save_dataset(data, (x[0] + (1 << 24) + 1, x[1]), y)

@@ -64,7 +64,7 @@ class Chosen(nn.Module):
 
 
 class Computed(nn.Module):
-    """Tokens and places that are computed of whole numbers, below 0 too."""
+    """Tokens and places that are computed of integers, below 0 too."""
 
     def __init__(self):
         super().__init__()

@@ -312,7 +312,7 @@ class Refusals(unittest.TestCase):
             if most == 9:
                 duet.train(**options, mode="single")
                 continue
-            with self.assertRaisesRegex(duet.DuetError, "takes whole numbers from 0 to 9$"):
+            with self.assertRaisesRegex(duet.DuetError, "takes integers from 0 to 9$"):
                 duet.train(**options, mode="single")
 
     def test_places_that_may_not_be_there(self):

@@ -43,7 +43,7 @@ static int check_command(const struct option *option, const struct asked *asked)
     return fail(ERR_USAGE, "%s: no effect in duet %s: %s: use duet %s, or leave it out",
                 option->name, asked->command,
                 trains ? why_not(bit, (all & BY_COMPARE) != 0)
-                       : "it trains as it is told, and computes nothing beforehand",
+                       : "it trains with the given settings, and computes nothing beforehand",
                 trains             ? "train"
                 : all & BY_PROFILE ? "profile or estimate"
                                    : "estimate");
@@ -59,8 +59,7 @@ static int check_mode(const struct option *option, const struct asked *asked) {
     const char *why = of_dp ? "it belongs to DataParallel" : "it belongs to DDP";
     if (!option->modes || option->modes & asked->modes) return OK;
     if (asked->modes != 1U << mode)
-        return fail(ERR_USAGE,
-                    "%s: no effect beside --sync-bn: %s, which is left out: leave one out",
+        return fail(ERR_USAGE, "%s: no effect with --sync-bn: %s, which is left out: leave one out",
                     option->name, why);
     return fail(ERR_USAGE, "%s: no effect in mode %s: %s: give --mode %s, or leave it out",
                 option->name, mode_name(mode), why, of_dp ? "dp" : "ddp");
@@ -164,13 +163,12 @@ static const struct {
     {FROM_THE_HOST, "with --data-on device", NULL, "the device makes the batches itself",
      "--data-on host"},
     {BY_SGD, "with optimizer ", optimizer_word, "it belongs to sgd", "--optimizer sgd"},
-    {BESIDE_PARAMS, "without --params", NULL, "the models in the house know their sizes",
-     "--params N"},
+    {BESIDE_PARAMS, "without --params", NULL, "Duet's own models know their sizes", "--params N"},
     {BESIDE_CHECKPOINT, "without --checkpoint", NULL, "it says when that is written",
      "--checkpoint FILE"},
-    {WITHOUT_INIT_FROM, "beside --init-from", NULL, "the weights come from its file", NULL},
-    {WITHOUT_RESUME, "beside --resume", NULL, "the weights come from its file", NULL},
-    {WITHOUT_SPANS, "beside ", spans_option, "times are taken without graphs anyway", NULL},
+    {WITHOUT_INIT_FROM, "with --init-from", NULL, "the weights come from its file", NULL},
+    {WITHOUT_RESUME, "with --resume", NULL, "the weights come from its file", NULL},
+    {WITHOUT_SPANS, "with ", spans_option, "times are taken without graphs anyway", NULL},
     {BESIDE_GPU, "without --gpu", NULL, "it belongs to the modelled clock", "--gpu NAME"}};
 
 static int check_conditions(const struct option *option, const struct asked *asked) {

@@ -40,7 +40,7 @@ static unsigned dtype_size(const char *dtype) {
     return 0;
 }
 
-/* Whether j is a whole number of at least 0. */
+/* Whether j is an integer of at least 0. */
 static int is_count(const struct json *j) {
     return j && j->kind == JSON_NUMBER && j->is_integer && j->integer >= 0;
 }
@@ -51,7 +51,7 @@ static int read_shape(const struct safetensors *s, struct safetensors_entry *e,
     if (shape->count > SAFETENSORS_DIMS) return wrong(s, e->name, "more than 8 dimensions");
     e->count = 1;
     for (const struct json *d = shape->child; d; d = d->next) {
-        if (!is_count(d)) return wrong(s, e->name, "a dimension is not a whole number");
+        if (!is_count(d)) return wrong(s, e->name, "a dimension is not an integer");
         if (__builtin_mul_overflow(e->count, (uint64_t)d->integer, &e->count))
             return wrong(s, e->name, "its shape is too large");
         e->shape[e->dims++] = d->integer;
@@ -72,7 +72,7 @@ static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
     CHECK(read_shape(s, e, json_find(j, "shape")));
     if (!offsets || offsets->kind != JSON_ARRAY || offsets->count != 2 ||
         !is_count(offsets->child) || !is_count(offsets->child->next))
-        return wrong(s, e->name, "data_offsets are not two whole numbers");
+        return wrong(s, e->name, "data_offsets are not two integers");
     uint64_t begin = (uint64_t)offsets->child->integer,
              end = (uint64_t)offsets->child->next->integer;
     if (begin > end || end > data_bytes)

@@ -57,7 +57,7 @@ struct json {
     enum json_kind kind;
     int is_integer;     /* 1: the number has no fraction or exponent and fits in an int64_t */
     int64_t integer;    /* the exact value where is_integer is 1; of a boolean 0 or 1 */
-    uint64_t natural;   /* the exact value of a whole number from 0 to 2^64 - 1, else 0 */
+    uint64_t natural;   /* the exact value of an integer from 0 to 2^64 - 1, else 0 */
     double number;      /* the value of any number, rounded to double */
     char *string;       /* the text of a string, UTF-8 */
     char *key;          /* the name of a member of an object, UTF-8 */

@@ -34,7 +34,7 @@ static size_t number_length(const char *text) {
 }
 
 /* Converts the whole of text[0..length), which the end of the text or a comma follows. Returns 0
- * where it is not a whole number in range. */
+ * where it is not an integer in range. */
 static int convert_int(const char *text, size_t length, int64_t lowest, int64_t highest,
                        int64_t *value) {
     size_t sign = length && (*text == '-' || *text == '+');
@@ -48,7 +48,7 @@ static int convert_int(const char *text, size_t length, int64_t lowest, int64_t 
 
 int parse_int(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *value) {
     if (convert_int(text, strlen(text), lowest, highest, value)) return OK;
-    return fail(ERR_USAGE, "%s: '%s': give a whole number from %lld to %lld", what, text,
+    return fail(ERR_USAGE, "%s: '%s': give an integer from %lld to %lld", what, text,
                 (long long)lowest, (long long)highest);
 }
 
@@ -61,10 +61,9 @@ int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t h
         if (n == most)
             return fail(ERR_USAGE, "%s: '%s': give at most %d numbers", what, text, most);
         if (!convert_int(p, length, lowest, highest, &value))
-            return fail(
-                ERR_USAGE,
-                "%s: '%.*s' in '%s': give whole numbers from %lld to %lld, with commas between",
-                what, (int)length, p, text, (long long)lowest, (long long)highest);
+            return fail(ERR_USAGE,
+                        "%s: '%.*s' in '%s': give integers from %lld to %lld, with commas between",
+                        what, (int)length, p, text, (long long)lowest, (long long)highest);
         values[n++] = value;
         p += length;
         if (!*p) break;
@@ -78,7 +77,7 @@ int parse_seed(const char *what, const char *text, uint64_t *seed) {
     errno = 0;
     uint64_t value = *text == '-' ? (uint64_t)strtoll(text, NULL, 10) : strtoull(text, NULL, 10);
     if (errno || !digits || text[sign + digits])
-        return fail(ERR_USAGE, "%s: '%s': give a whole number from %lld to %llu", what, text,
+        return fail(ERR_USAGE, "%s: '%s': give an integer from %lld to %llu", what, text,
                     (long long)INT64_MIN, (unsigned long long)UINT64_MAX);
     *seed = value;
     return OK;

@@ -13,13 +13,13 @@ extern "C" {
 /* A whole decimal number with an optional sign; lowest <= *value <= highest. */
 int parse_int(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *value);
 
-/* A seed as torch.manual_seed takes it: a whole number from -2^63 to 2^64 - 1. A negative seed
+/* A seed as torch.manual_seed takes it: an integer from -2^63 to 2^64 - 1. A negative seed
  * stands for 2^64 + seed. */
 int parse_seed(const char *what, const char *text, uint64_t *seed);
 
 /* A count: a decimal number, fractions allowed, with an optional K, M, G, B or T in upper or lower
  * case: thousands, millions, billions (G and B) and so on, as in "25.6M parameters". Rounded
- * to a whole number. lowest <= *count <= highest. */
+ * to an integer. lowest <= *count <= highest. */
 int parse_count(const char *what, const char *text, int64_t lowest, int64_t highest,
                 int64_t *count);
 
@@ -32,7 +32,7 @@ int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t hig
 /* A finite decimal number with optional fraction and exponent; lowest <= *value <= highest. */
 int parse_number(const char *what, const char *text, double lowest, double highest, double *value);
 
-/* A list of 1 to `most` whole numbers with commas between them, each in range. They are stored in
+/* A list of 1 to `most` integers with commas between them, each in range. They are stored in
  * values[0 .. *count). */
 int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t highest,
                    int64_t *values, int most, int *count);

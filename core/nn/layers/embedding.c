@@ -2,7 +2,7 @@
  * of several matrices has, and is then a list of their numbers. The gradient of a row is the sum of
  * those of all its uses, in the order of the batch within a segment, and folded over the segments.
  *
- * Indices are int32, or a var of whole numbers, as the samples of a data set are. Those that are
+ * Indices are int32, or a var of integers, as the samples of a data set are. Those that are
  * common to all samples, as the places of words, are looked up once; each sample gets a copy of
  * their rows (nn/layers/common.c), and the gradients of the copies are summed. */
 #include <string.h>

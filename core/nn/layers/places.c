@@ -1,6 +1,6 @@
 /* What lies at computed places of a dimension: torch.take_along_dim and gather, scatter_add,
  * argsort. The first two are each other's gradient: what was taken from a place is added there, and
- * what was added there is taken from it. Places are whole numbers and have no gradient.
+ * what was added there is taken from it. Places are integers and have no gradient.
  *
  * To the ops a tensor is (outer, places, inner), a view that costs nothing. */
 #include "base/error.h"

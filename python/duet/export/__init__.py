@@ -4,7 +4,7 @@
 
     trace.py        torch.export of the model in training mode
     decompose.py    its ops as few kinds, without writing in place
-    passes.py       constants, what is needed, how large whole numbers are
+    passes.py       constants, what is needed, how large integers are
     lower/          each op as lines: interpreter.py goes through them
     text.py         the values of the text, and the order of their axes
     verify.py       runs the text and the model once, and compares

@@ -1,5 +1,5 @@
 """What is found out of the program before a line is written: which nodes the result is made of,
-what depends on no input and no parameter, and how large whole numbers are."""
+what depends on no input and no parameter, and how large integers are."""
 
 import math
 import operator
@@ -8,11 +8,11 @@ import torch
 
 from .text import Const, N, Refused, require
 
-_EXACT = 1 << 24  # up to which float32 has every whole number
+_EXACT = 1 << 24  # up to which float32 has every integer
 
 
 class Sizes:
-    """Sizes of torch.export: whole numbers, and multiples of the number of samples."""
+    """Sizes of torch.export: integers, and multiples of the number of samples."""
 
     def __init__(self, program):
         self.symbols, self.same = [], {}
@@ -117,7 +117,7 @@ def folded(program, sizes, wanted, tensors):
     return constants
 
 
-# ---- whole numbers
+# ---- integers
 
 _MOVES = {"view", "_unsafe_view", "reshape", "clone", "_to_copy", "unsqueeze", "squeeze", "expand",
           "permute", "transpose", "alias", "cat", "repeat", "flip", "roll", "select", "slice",
@@ -134,7 +134,7 @@ def name_of(node):
 
 
 def bounds(program, wanted, examples):
-    """{input: (least of its tables, largest)} of inputs of whole numbers, by node: those of an
+    """{input: (least of its tables, largest)} of inputs of integers, by node: those of an
     example where no table looks it up."""
     found = {}
     for node in wanted:
@@ -234,7 +234,7 @@ _OF_ALL = _MOVES | {"amax", "amin", "max", "min", "topk", "sort", "scatter", "in
 
 
 def ranges(program, wanted, constants, inputs):
-    """{node: (least, largest)} of whole numbers, as far as they are known; Refused where float32
+    """{node: (least, largest)} of integers, as far as they are known; Refused where float32
     does not have them."""
     out = {node: (0, most - 1) for node, (_, most) in inputs.items()}
 
@@ -331,8 +331,8 @@ def _range(node, ends, constants):
     if val.dtype in (torch.int64, torch.int32) and name not in (
             "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "neg", "relu", "abs", "sign"):
         require(all(abs(end) <= _EXACT for pair in given for end in pair),
-                "of whole numbers that may pass 2^24, which float32 rounds: clamp says how large "
+                "of integers that may pass 2^24, which float32 rounds: clamp says how large "
                 "they are")
         require(all(abs(end) <= _EXACT for end in found),
-                "its whole numbers pass 2^24, which float32 rounds")
+                "its integers pass 2^24, which float32 rounds")
     return found

@@ -56,7 +56,7 @@ static inline double json_double(const struct json *root, const char *path) {
 
 static inline int64_t json_int(const struct json *root, const char *path) {
     const struct json *item = json_at(root, path);
-    cr_assert(item->kind == JSON_NUMBER && item->is_integer, "%s is no whole number", path);
+    cr_assert(item->kind == JSON_NUMBER && item->is_integer, "%s is no integer", path);
     return item->integer;
 }
 

@@ -60,7 +60,7 @@ CliTest(cli_bad_input, words, 300) {
         {2, "--cuda-math|library|emulated|--device cuda",
          "train --device auto --dataset synthetic --samples 300 --cuda-math library"},
         {2, "--device|cuda|cpu", "train --device cuda --dataset synthetic"},
-        {2, "--mlp-hidden|'x'|whole numbers", "train --model mlp --mlp-hidden 8,x"},
+        {2, "--mlp-hidden|'x'|integers", "train --model mlp --mlp-hidden 8,x"},
         {2, "--mlp-hidden|parameters", "train --model mlp --mlp-hidden 1000000,1000000"},
     };
     setenv("CUDA_VISIBLE_DEVICES", "", 1); /* hides the GPU of a machine that has one */

@@ -159,7 +159,7 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     write_file("nothing", "machine m gpus 2\njoin gpu0 hub pcie3\njoin hub host memory\n");
     expect_refused("estimate --gpu v100 --machine ./nothing", "gpu0 has no way to gpu1");
     write_file("part", "machine m gpus 2.5\n");
-    expect_refused("estimate --gpu v100 --machine ./part", "part:1: '2.5': give a whole number");
+    expect_refused("estimate --gpu v100 --machine ./part", "part:1: '2.5': give an integer");
     write_file("typo", "machine m gpus 2\njoin gpu0x hub pcie3\n");
     expect_refused("estimate --gpu v100 --machine ./typo", "typo:2: 'gpu0x'");
     write_file("itself", "machine m gpus 2\njoin gpu0 gpu0 pcie3\n");

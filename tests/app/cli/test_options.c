@@ -136,11 +136,11 @@ static const struct {
     {BY_SGD, "--optimizer adam", "with optimizer adam|--optimizer sgd"},
     {BESIDE_PARAMS, "", "without --params|--params N"},
     {BESIDE_CHECKPOINT, "", "without --checkpoint|--checkpoint FILE"},
-    {WITHOUT_INIT_FROM, "--model resnet18 --init-from w", "beside --init-from"},
-    {WITHOUT_RESUME, "--model resnet18 --resume c", "beside --resume"},
-    {WITHOUT_SPANS, "--device cuda --trace t", "beside --trace"},
-    {WITHOUT_SPANS, "--device cuda --report t", "beside --report"},
-    {WITHOUT_SPANS, "--device cuda --pictures t", "beside --pictures"},
+    {WITHOUT_INIT_FROM, "--model resnet18 --init-from w", "with --init-from"},
+    {WITHOUT_RESUME, "--model resnet18 --resume c", "with --resume"},
+    {WITHOUT_SPANS, "--device cuda --trace t", "with --trace"},
+    {WITHOUT_SPANS, "--device cuda --report t", "with --report"},
+    {WITHOUT_SPANS, "--device cuda --pictures t", "with --pictures"},
     {ADDS_AS_DDP, "--mode dp", "in mode dp|it belongs to DDP|3 or more --devices"},
     {BESIDE_GPU, "", "without --gpu|--gpu NAME"}};
 enum { FAILING = sizeof failing / sizeof *failing };
@@ -167,7 +167,7 @@ Test(cli_flags, refused_where_a_condition_fails, .timeout = 60) {
  * command says that to. */
 CliTest(cli_flags, refused_beside_others, 60) {
     refused("compare", "--dp-reduce", "--model resnet18 --sync-bn --dp-reduce sharded",
-            "beside --sync-bn");
+            "with --sync-bn");
     cli_fails(2, "duet: --trace: no effect|in duet estimate|nothing runs", "estimate --trace t");
 }
 

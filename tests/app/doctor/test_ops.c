@@ -18,7 +18,7 @@ static int wrong_output(enum op op) {
 }
 
 /* Changes the first value by the least that must be found: one unit in the last place, since values
- * (of products: those of whole numbers) must be equal; about 1e-5 for softmax and recurrent layers,
+ * (of products: those of integers) must be equal; about 1e-5 for softmax and recurrent layers,
  * 1e-3 for attention and 1e-6 for sums of doubles, whose bounds allow rounding. */
 static void spoil(enum op op, const struct tensor *t) {
     enum judge judge = op_tolerance(op, 0)->judge;
@@ -118,7 +118,7 @@ Test(doctor_ops, lanes_past_the_last_sample, .timeout = 60) {
 /* ---- the tolerances themselves ---- */
 
 /* A product of k terms may be off by (k + 2) roundings of its sum of |a b|, but not by a quarter
- * more; with whole numbers it may not be off at all; with tf32 by about a thousandth of that
+ * more; with integers it may not be off at all; with tf32 by about a thousandth of that
  * sum. */
 Test(doctor_ops, the_bound_of_a_product_is_a_bound, .timeout = 20) {
     float want = 1, size = 3;

@@ -143,10 +143,9 @@ Test(dataset_tensors, refuses_in_one_line, .timeout = 30, .init = path_make,
     refused(&empty, &y, 0, 0, 0, "tensor 'x': has no samples");
     refused(&x, &one, 0, 0, 0, "2 samples in x, 1 in y");
     refused(&beyond, &y, 0, 0, 0, "x: 16777217 in sample 0");
-    refused(&token, &y, 0, 8, 0,
-            "x: 1.67772e+07 in sample 0: the model takes whole numbers from 0");
+    refused(&token, &y, 0, 8, 0, "x: 1.67772e+07 in sample 0: the model takes integers from 0");
     refused(&x, &y, 0, 8, 0, "x: 0.5 in sample 0");
-    refused(&x, &y, 0, 2, 0, "x: -1 in sample 0: the model takes whole numbers from 0 to 1");
+    refused(&x, &y, 0, 2, 0, "x: -1 in sample 0: the model takes integers from 0 to 1");
     refused(&x, &negative, 0, 0, 0, "y: label -1 of sample 1");
     refused(&x, &huge, 0, 0, 0, "y: label 4294967296 of sample 1");
     refused(&x, &targets, 0, 0, 0, "--loss: cross-entropy: y of data set");

@@ -14,7 +14,7 @@ struct exponential {
 /* Beyond +-80 the result is that of 80: 1 and 0 for what is made of it here, to rounding. A NaN
  * stays one. */
 INLINE struct exponential exponential_of(vec x) {
-    const float shift = 0x1.8p23f; /* in its last bits a float of this size is a whole number */
+    const float shift = 0x1.8p23f; /* in its last bits a float of this size is an integer */
     struct exponential e;
     x = select_vec(x > 80.0f, splat(80), select_vec(x < -80.0f, splat(-80), x));
     vec n = fused(x, splat(0x1.715476p0f), splat(shift)), whole = n - splat(shift);

@@ -1,4 +1,4 @@
-/* Argsort by radix: a number becomes 32 bits whose order as a whole number is that of
+/* Argsort by radix: a number becomes 32 bits whose order as an integer is that of
  * sort_order.h, with its place behind them, and these are dealt into 256 heaps by one byte after
  * the other, the lowest first. Dealing keeps the order of what is equal, so four rounds sort, and
  * equal numbers stay as they stand. A byte that all have alike needs no round.

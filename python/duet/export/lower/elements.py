@@ -110,7 +110,7 @@ def div(w, a, shape):
         require(number, "division that rounds, by what is no number other than 0")
         x = a.self
         if mode == "trunc":
-            require(number.is_integer(), "rounding towards 0 by other than a whole number")
+            require(number.is_integer(), "rounding towards 0 by other than an integer")
             x = w.sub(x, w.line("fmod", x, number=number))
         return w.line("floor_divide", x, number=number)
     if number is not None:
@@ -125,7 +125,7 @@ def div(w, a, shape):
 
 
 def rounds(op, divide):
-    """Of whole numbers x / number, which may fall short by a rounding, the exact quotient."""
+    """Of integers x / number, which may fall short by a rounding, the exact quotient."""
     def run(w, a, shape):
         x, number = w.quotients.get(getattr(a.self, "name", None), (None, None))
         return w.line(op, a.self) if x is None else divide(w, x, number)
@@ -219,7 +219,7 @@ def _(w, a, shape):
 
 @lower(aten.bitwise_and, aten.logical_and, aten.__and__)
 def _(w, a, shape):
-    """Of whole numbers & 2^n - 1 is what the division by 2^n leaves."""
+    """Of integers & 2^n - 1 is what the division by 2^n leaves."""
     number = w.number(a.other)
     if "logical" not in w.op and not _is_bool(a.self):
         require(number is not None and number >= 0 and math.log2(number + 1).is_integer(),

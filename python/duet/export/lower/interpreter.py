@@ -38,7 +38,7 @@ class Interpreter(Writer):
         return [self.measure.of(d) for d in dims]
 
     def places(self, argument, count, what, of):
-        """That the whole numbers of an argument are from 0 to count - 1."""
+        """That the integers of an argument are from 0 to count - 1."""
         self.check(self.given[argument], count, what, of)
 
     def check(self, node, count, what, of):
