@@ -12,57 +12,33 @@ static duet_var *activate(duet_tape *t, duet_var *x, enum activation kind, doubl
     return tape_activation(t, x, function);
 }
 
-duet_var *duet_leaky_relu(duet_tape *t, duet_var *x, double negative_slope) {
-    return activate(t, x, ACTIVATION_LEAKY_RELU, negative_slope, 0);
-}
-
-duet_var *tape_elu(duet_tape *t, duet_var *x, double alpha) {
-    return activate(t, x, ACTIVATION_ELU, alpha, 0);
-}
-
-duet_var *duet_multiply_number(duet_tape *t, duet_var *x, double number) {
-    return activate(t, x, ACTIVATION_SCALE, number, 0);
-}
-
-duet_var *duet_add_number(duet_tape *t, duet_var *x, double number) {
-    return activate(t, x, ACTIVATION_SHIFT, number, 0);
-}
-
-duet_var *duet_abs(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_ABS, 0, 0);
-}
-
-duet_var *tape_softplus(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_SOFTPLUS, 0, 0);
-}
-
-duet_var *duet_exp(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_EXP, 0, 0);
-}
-
-duet_var *duet_log(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_LOG, 0, 0);
-}
-
-duet_var *duet_sqrt(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_SQRT, 0, 0);
-}
-
-duet_var *duet_reciprocal(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_RECIPROCAL, 0, 0);
-}
-
-duet_var *tape_erf(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_ERF, 0, 0);
-}
-
-duet_var *tape_sin(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_SIN, 0, 0);
-}
-
-duet_var *tape_cos(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_COS, 0, 0);
-}
+/* Functions of one number, which have no settings or one, and refuse nothing. */
+#define OF_ONE(NAME, KIND)                              \
+    duet_var *NAME(duet_tape *t, duet_var *x) {         \
+        return activate(t, x, ACTIVATION_##KIND, 0, 0); \
+    }
+#define WITH_NUMBER(NAME, KIND)                                \
+    duet_var *NAME(duet_tape *t, duet_var *x, double number) { \
+        return activate(t, x, ACTIVATION_##KIND, number, 0);   \
+    }
+OF_ONE(duet_abs, ABS)
+OF_ONE(tape_softplus, SOFTPLUS)
+OF_ONE(duet_exp, EXP)
+OF_ONE(duet_log, LOG)
+OF_ONE(duet_sqrt, SQRT)
+OF_ONE(duet_reciprocal, RECIPROCAL)
+OF_ONE(tape_erf, ERF)
+OF_ONE(tape_sin, SIN)
+OF_ONE(tape_cos, COS)
+OF_ONE(duet_silu, SILU)
+OF_ONE(tape_hardswish, HARDSWISH)
+OF_ONE(tape_hardsigmoid, HARDSIGMOID)
+WITH_NUMBER(duet_leaky_relu, LEAKY_RELU)
+WITH_NUMBER(tape_elu, ELU)
+WITH_NUMBER(duet_multiply_number, SCALE)
+WITH_NUMBER(duet_add_number, SHIFT)
+WITH_NUMBER(tape_above, ABOVE)
+WITH_NUMBER(tape_equal, EQUAL)
 
 duet_var *tape_round(duet_tape *t, duet_var *x, enum tape_rounding to) {
     if (tape_failed(t, x)) return NULL;
@@ -83,14 +59,6 @@ duet_var *tape_modulo(duet_tape *t, duet_var *x, double number, enum tape_modulo
     return activate(t, x, (enum activation)(ACTIVATION_REMAINDER + (int)how), number, 0);
 }
 
-duet_var *tape_above(duet_tape *t, duet_var *x, double number) {
-    return activate(t, x, ACTIVATION_ABOVE, number, 0);
-}
-
-duet_var *tape_equal(duet_tape *t, duet_var *x, double number) {
-    return activate(t, x, ACTIVATION_EQUAL, number, 0);
-}
-
 /* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */
 duet_var *duet_clamp(duet_tape *t, duet_var *x, double min, double max) {
     if (tape_failed(t, x)) return NULL;
@@ -109,18 +77,6 @@ duet_var *duet_pow(duet_tape *t, duet_var *x, double exponent) {
         return NULL;
     }
     return activate(t, x, ACTIVATION_POW, exponent, 0);
-}
-
-duet_var *duet_silu(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_SILU, 0, 0);
-}
-
-duet_var *tape_hardswish(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_HARDSWISH, 0, 0);
-}
-
-duet_var *tape_hardsigmoid(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_HARDSIGMOID, 0, 0);
 }
 
 duet_var *duet_gelu(duet_tape *t, duet_var *x, enum duet_gelu approximate) {

@@ -4,51 +4,34 @@
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/launch.h"
 
-THREAD_KERNEL(relu_forward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(relu_backward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(add_forward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(subtract_forward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(multiply_forward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(where, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(tanh_forward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(tanh_backward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(sigmoid_forward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(sigmoid_backward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(activation_forward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(activation_backward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(dropout, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(dropout2d, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(random_numbers, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(scale, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(clip, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(sgd, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(adadelta, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(adam, struct elementwise, SIMPLE_THREADS)
+/* OP_COUNT: OP_DROPOUT of planes, which takes twice the registers. */
+#define EACH_KERNEL(ROW)                             \
+    ROW(OP_RELU_FORWARD, relu_forward)               \
+    ROW(OP_RELU_BACKWARD, relu_backward)             \
+    ROW(OP_ADD_FORWARD, add_forward)                 \
+    ROW(OP_SUBTRACT_FORWARD, subtract_forward)       \
+    ROW(OP_MULTIPLY_FORWARD, multiply_forward)       \
+    ROW(OP_WHERE, where)                             \
+    ROW(OP_TANH_FORWARD, tanh_forward)               \
+    ROW(OP_TANH_BACKWARD, tanh_backward)             \
+    ROW(OP_SIGMOID_FORWARD, sigmoid_forward)         \
+    ROW(OP_SIGMOID_BACKWARD, sigmoid_backward)       \
+    ROW(OP_ACTIVATION_FORWARD, activation_forward)   \
+    ROW(OP_ACTIVATION_BACKWARD, activation_backward) \
+    ROW(OP_DROPOUT, dropout)                         \
+    ROW(OP_RANDOM, random_numbers)                   \
+    ROW(OP_FILL, fill)                               \
+    ROW(OP_SCALE, scale)                             \
+    ROW(OP_CLIP, clip)                               \
+    ROW(OP_SGD, sgd)                                 \
+    ROW(OP_ADADELTA, adadelta)                       \
+    ROW(OP_ADAM, adam)                               \
+    ROW(OP_COUNT, dropout2d)
 
-static const struct op_kernel kernels[] = {
-    {OP_RELU_FORWARD, DUET_KERNEL(relu_forward)},
-    {OP_RELU_BACKWARD, DUET_KERNEL(relu_backward)},
-    {OP_ADD_FORWARD, DUET_KERNEL(add_forward)},
-    {OP_SUBTRACT_FORWARD, DUET_KERNEL(subtract_forward)},
-    {OP_MULTIPLY_FORWARD, DUET_KERNEL(multiply_forward)},
-    {OP_WHERE, DUET_KERNEL(where)},
-    {OP_TANH_FORWARD, DUET_KERNEL(tanh_forward)},
-    {OP_TANH_BACKWARD, DUET_KERNEL(tanh_backward)},
-    {OP_SIGMOID_FORWARD, DUET_KERNEL(sigmoid_forward)},
-    {OP_SIGMOID_BACKWARD, DUET_KERNEL(sigmoid_backward)},
-    {OP_ACTIVATION_FORWARD, DUET_KERNEL(activation_forward)},
-    {OP_ACTIVATION_BACKWARD, DUET_KERNEL(activation_backward)},
-    {OP_DROPOUT, DUET_KERNEL(dropout)},
-    {OP_RANDOM, DUET_KERNEL(random_numbers)},
-    {OP_FILL, DUET_KERNEL(fill)},
-    {OP_SCALE, DUET_KERNEL(scale)},
-    {OP_CLIP, DUET_KERNEL(clip)},
-    {OP_SGD, DUET_KERNEL(sgd)},
-    {OP_ADADELTA, DUET_KERNEL(adadelta)},
-    {OP_ADAM, DUET_KERNEL(adam)},
-    {OP_COUNT, DUET_KERNEL(dropout2d)}, /* OP_DROPOUT of planes: it takes twice the registers */
-};
+#define KERNEL(OP, NAME) THREAD_KERNEL(NAME, struct elementwise, SIMPLE_THREADS)
+EACH_KERNEL(KERNEL)
+
+static const struct op_kernel kernels[] = {EACH_KERNEL(OP_KERNEL_ROW)};
 
 const void *elementwise_kernel(int i) {
     return kernel_at(kernels, i);

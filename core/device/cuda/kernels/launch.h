@@ -103,6 +103,7 @@ struct op_kernel {
     enum op op;
     const void *kernel;
 };
+#define OP_KERNEL_ROW(OP, NAME) {OP, DUET_KERNEL(NAME)},
 
 template <int COUNT>
 static inline const void *kernel_of(const struct op_kernel (&table)[COUNT], enum op op) {

@@ -3,25 +3,20 @@
 #include "device/cuda/kernels/mse.h"
 #include "device/cuda/kernels/launch.h"
 
-BLOCK_KERNEL(softmax_forward, struct row_op, struct row_shared, ROW_THREADS)
-BLOCK_KERNEL(softmax_backward, struct row_op, struct row_shared, ROW_THREADS)
-BLOCK_KERNEL(nll_forward, struct row_op, struct row_shared, ROW_THREADS)
-BLOCK_KERNEL(nll_backward, struct row_op, struct row_shared, ROW_THREADS)
-BLOCK_KERNEL(cross_entropy_forward, struct row_op, struct row_shared, ROW_THREADS)
-BLOCK_KERNEL(cross_entropy_backward, struct row_op, struct row_shared, ROW_THREADS)
-BLOCK_KERNEL(mse_forward, struct row_op, struct row_shared, ROW_THREADS)
-BLOCK_KERNEL(mse_backward, struct row_op, struct row_shared, ROW_THREADS)
+#define EACH_KERNEL(ROW)                                   \
+    ROW(OP_SOFTMAX_FORWARD, softmax_forward)               \
+    ROW(OP_SOFTMAX_BACKWARD, softmax_backward)             \
+    ROW(OP_NLL_FORWARD, nll_forward)                       \
+    ROW(OP_NLL_BACKWARD, nll_backward)                     \
+    ROW(OP_CROSS_ENTROPY_FORWARD, cross_entropy_forward)   \
+    ROW(OP_CROSS_ENTROPY_BACKWARD, cross_entropy_backward) \
+    ROW(OP_MSE_FORWARD, mse_forward)                       \
+    ROW(OP_MSE_BACKWARD, mse_backward)
 
-static const struct op_kernel kernels[] = {
-    {OP_SOFTMAX_FORWARD, DUET_KERNEL(softmax_forward)},
-    {OP_SOFTMAX_BACKWARD, DUET_KERNEL(softmax_backward)},
-    {OP_NLL_FORWARD, DUET_KERNEL(nll_forward)},
-    {OP_NLL_BACKWARD, DUET_KERNEL(nll_backward)},
-    {OP_CROSS_ENTROPY_FORWARD, DUET_KERNEL(cross_entropy_forward)},
-    {OP_CROSS_ENTROPY_BACKWARD, DUET_KERNEL(cross_entropy_backward)},
-    {OP_MSE_FORWARD, DUET_KERNEL(mse_forward)},
-    {OP_MSE_BACKWARD, DUET_KERNEL(mse_backward)},
-};
+#define KERNEL(OP, NAME) BLOCK_KERNEL(NAME, struct row_op, struct row_shared, ROW_THREADS)
+EACH_KERNEL(KERNEL)
+
+static const struct op_kernel kernels[] = {EACH_KERNEL(OP_KERNEL_ROW)};
 
 const void *loss_kernel(int i) {
     return kernel_at(kernels, i);

@@ -3,31 +3,27 @@
 #include "device/cuda/kernels/norm.h"
 #include "device/cuda/kernels/launch.h"
 
-BLOCK_KERNEL(batch_norm_moments, struct norm, struct norm_shared, NORM_THREADS)
-BLOCK_KERNEL(batch_norm_sums, struct norm, struct norm_shared, NORM_THREADS)
-BLOCK_KERNEL(batch_norm_track, struct norm, struct norm_shared, NORM_THREADS)
-THREAD_KERNEL(batch_norm_merge, struct norm, NORM_THREADS)
-THREAD_KERNEL(batch_norm_total, struct norm, NORM_THREADS)
-THREAD_KERNEL(batch_norm_of_running, struct norm, NORM_THREADS)
-THREAD_KERNEL(batch_norm_factors, struct norm, NORM_THREADS)
-THREAD_KERNEL(batch_norm_backward_weight, struct norm, NORM_THREADS)
-THREAD_KERNEL(batch_norm_backward_factors, struct norm, NORM_THREADS)
-THREAD_KERNEL(batch_norm_forward, struct norm, NORM_THREADS)
-THREAD_KERNEL(batch_norm_backward_data, struct norm, NORM_THREADS)
+#define EACH_BLOCK_KERNEL(ROW)                     \
+    ROW(OP_BATCH_NORM_MOMENTS, batch_norm_moments) \
+    ROW(OP_BATCH_NORM_SUMS, batch_norm_sums)       \
+    ROW(OP_BATCH_NORM_TRACK, batch_norm_track)
+#define EACH_THREAD_KERNEL(ROW)                                      \
+    ROW(OP_BATCH_NORM_MERGE, batch_norm_merge)                       \
+    ROW(OP_BATCH_NORM_TOTAL, batch_norm_total)                       \
+    ROW(OP_BATCH_NORM_OF_RUNNING, batch_norm_of_running)             \
+    ROW(OP_BATCH_NORM_FACTORS, batch_norm_factors)                   \
+    ROW(OP_BATCH_NORM_BACKWARD_WEIGHT, batch_norm_backward_weight)   \
+    ROW(OP_BATCH_NORM_BACKWARD_FACTORS, batch_norm_backward_factors) \
+    ROW(OP_BATCH_NORM_FORWARD, batch_norm_forward)                   \
+    ROW(OP_BATCH_NORM_BACKWARD_DATA, batch_norm_backward_data)
 
-static const struct op_kernel kernels[] = {
-    {OP_BATCH_NORM_MOMENTS, DUET_KERNEL(batch_norm_moments)},
-    {OP_BATCH_NORM_SUMS, DUET_KERNEL(batch_norm_sums)},
-    {OP_BATCH_NORM_TRACK, DUET_KERNEL(batch_norm_track)},
-    {OP_BATCH_NORM_MERGE, DUET_KERNEL(batch_norm_merge)},
-    {OP_BATCH_NORM_TOTAL, DUET_KERNEL(batch_norm_total)},
-    {OP_BATCH_NORM_OF_RUNNING, DUET_KERNEL(batch_norm_of_running)},
-    {OP_BATCH_NORM_FACTORS, DUET_KERNEL(batch_norm_factors)},
-    {OP_BATCH_NORM_BACKWARD_WEIGHT, DUET_KERNEL(batch_norm_backward_weight)},
-    {OP_BATCH_NORM_BACKWARD_FACTORS, DUET_KERNEL(batch_norm_backward_factors)},
-    {OP_BATCH_NORM_FORWARD, DUET_KERNEL(batch_norm_forward)},
-    {OP_BATCH_NORM_BACKWARD_DATA, DUET_KERNEL(batch_norm_backward_data)},
-};
+#define OF_BLOCK(OP, NAME) BLOCK_KERNEL(NAME, struct norm, struct norm_shared, NORM_THREADS)
+#define OF_THREAD(OP, NAME) THREAD_KERNEL(NAME, struct norm, NORM_THREADS)
+EACH_BLOCK_KERNEL(OF_BLOCK)
+EACH_THREAD_KERNEL(OF_THREAD)
+
+static const struct op_kernel kernels[] = {EACH_BLOCK_KERNEL(OP_KERNEL_ROW)
+                                               EACH_THREAD_KERNEL(OP_KERNEL_ROW)};
 
 const void *norm_kernel(int i) {
     return kernel_at(kernels, i);
