@@ -173,8 +173,8 @@ void ways_show_beside_pytorch(const struct ways *all, const struct run_config *c
              "PyTorch: computed from what each op saves for backward, in eager mode, with a batch "
              "from host memory and the defaults of PyTorch 2. The workspace of kernels, what "
              "optimizer.step takes for a moment and what the caching allocator rounds up come on "
-             "top. Of a graph or of --params the sum of what autograd saves is known, not when it "
-             "goes: there PyTorch's peak is an upper bound");
+             "top. For an exported model or --params only the sum of what autograd saves is known, "
+             "not when it is freed: there PyTorch's peak is an upper bound");
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 
