@@ -52,7 +52,8 @@ CliTest(cli_train, plain_lines, 120) {
     }
 }
 
-/* Remarks: samples that pad the order of an epoch, and bits that other modes need not share. */
+/* Remarks: samples that pad the order of an epoch, the order of sums, and bits that other modes
+ * need not share. */
 CliTest(cli_train, remarks, 120) {
     static const struct {
         const char *words, *remark;
@@ -63,7 +64,7 @@ CliTest(cli_train, remarks, 120) {
                 {"--mode ddp --devices 2 --virtual-devices 6",
                  "^DDP +equal bits are not promised: 6 virtual devices on 2 "},
                 {"--mode ddp --devices 3 --allreduce ring",
-                 "^DDP +equal bits are not promised: ring over 3 devices "},
+                 "^DDP +gradients are added in the order of ring over 3 devices$"},
                 {"--mode dp --devices 3 --virtual-devices off",
                  "^DP +equal bits are not promised: virtual devices are off"}};
     static const char *const without[] = {"--mode dp --devices 7 --drop-last",
