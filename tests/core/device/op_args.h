@@ -14,244 +14,124 @@ static inline struct tensor at(int place, enum dtype dtype, enum layout layout, 
 }
 
 #define F(place, ...) at(place, DTYPE_F32, LAYOUT_PLAIN, __VA_ARGS__)
-#define L(place, ...) at(place, DTYPE_F32, layout, __VA_ARGS__) /* lies as the case says */
-#define OF(place, type, ...) at(place, type, LAYOUT_PLAIN, __VA_ARGS__)
 
 enum { N = 20 };
 static const struct step_block *const a_step = (const struct step_block *)((uintptr_t)9 << 32);
 
-/* Arguments each op must accept: x (20,3,9,8), w (5,3,3,3), stride 2, padding 1 -> y (20,5,5,4),
- * and so on. */
+/* Arguments each op must accept: its inputs, then behind ">" its outputs. f, d, i, l, b, u are
+ * float, double, int32, int64, uint8 and uint64; x is float and lies as the case says, n in N16;
+ * "-" is none. */
+static const char *const good_operands[OP_COUNT] = {
+    [OP_TO_N16] = "f20,3,9 > n20,3,9",
+    [OP_TO_PLAIN] = "n20,3,9 > f20,3,9",
+    [OP_CONV2D_FORWARD] = "x20,3,9,8 f5,3,3,3 f5 > x20,5,5,4",
+    [OP_CONV2D_BACKWARD_DATA] = "x20,5,5,4 f5,3,3,3 > x20,3,9,8",
+    [OP_CONV2D_BACKWARD_WEIGHT] = "x20,3,9,8 x20,5,5,4 > f5,3,3,3 f5",
+    [OP_LINEAR_FORWARD] = "x20,7 f11,7 f11 > x20,11",
+    [OP_LINEAR_BACKWARD_DATA] = "x20,11 f11,7 > x20,7",
+    [OP_LINEAR_BACKWARD_WEIGHT] = "x20,7 x20,11 > f11,7 f11",
+    [OP_RELU_FORWARD] = "x20,3,9,8 > x20,3,9,8",
+    [OP_RELU_BACKWARD] = "x20,3,9,8 x20,3,9,8 > x20,3,9,8",
+    [OP_ADD_FORWARD] = "x20,3,9,8 x20,3,9,8 > x20,3,9,8",
+    [OP_SUBTRACT_FORWARD] = "x20,3,9,8 x20,3,9,8 > x20,3,9,8",
+    [OP_MULTIPLY_FORWARD] = "x20,3,9,8 x20,3,9,8 > x20,3,9,8",
+    [OP_WHERE] = "f20,7 > f20,7",
+    [OP_TANH_FORWARD] = "x20,3,9,8 > x20,3,9,8",
+    [OP_TANH_BACKWARD] = "x20,3,9,8 x20,3,9,8 > x20,3,9,8",
+    [OP_SIGMOID_FORWARD] = "x20,3,9,8 > x20,3,9,8",
+    [OP_SIGMOID_BACKWARD] = "x20,3,9,8 x20,3,9,8 > x20,3,9,8",
+    [OP_ACTIVATION_FORWARD] = "x20,3,9,8 > x20,3,9,8",
+    [OP_ACTIVATION_BACKWARD] = "x20,3,9,8 x20,3,9,8 > x20,3,9,8",
+    [OP_AVG_POOL_FORWARD] = "x20,3,9,8 > x20,3,4,4",
+    [OP_AVG_POOL_BACKWARD] = "x20,3,4,4 > x20,3,9,8",
+    [OP_MAX_POOL_FORWARD] = "x20,3,9,8 > x20,3,4,4",
+    [OP_MAX_POOL_BACKWARD] = "x20,3,9,8 x20,3,4,4 > x20,3,9,8",
+    [OP_ADAPTIVE_AVG_POOL_FORWARD] = "x20,3,9,8 > x20,3,2,11",
+    [OP_ADAPTIVE_AVG_POOL_BACKWARD] = "x20,3,2,11 > x20,3,9,8",
+    [OP_PAD] = "f20,3,9,8 > f20,3,12,7",
+    [OP_CAT] = "f20,3,9,8 f20,3,2,8 > f20,3,11,8",
+    [OP_DROPOUT] = "x20,3,9,8 > x20,3,9,8",
+    [OP_RANDOM] = "> f20,7",
+    [OP_SOFTMAX_FORWARD] = "f20,10 > f20,10",
+    [OP_SOFTMAX_BACKWARD] = "f20,10 f20,10 > f20,10",
+    [OP_NLL_FORWARD] = "f20,10 i20 > d20 i20",
+    [OP_NLL_BACKWARD] = "f20,10 i20 > f20,10",
+    [OP_CROSS_ENTROPY_FORWARD] = "f20,10 i20 > d20 i20",
+    [OP_CROSS_ENTROPY_BACKWARD] = "f20,10 i20 > f20,10",
+    [OP_MSE_FORWARD] = "f20,10 f20,10 > d20 i20",
+    [OP_MSE_BACKWARD] = "f20,10 f20,10 > f20,10",
+    [OP_LOSS_SUM] = "d20 i20 > d100,4 l100,4",
+    [OP_BATCH_NORM_MOMENTS] = "x20,3,9,8 > d3,3",
+    [OP_BATCH_NORM_MERGE] = "d4,3,3 > d3,3",
+    [OP_BATCH_NORM_OF_RUNNING] = "f2,3 > d3,3",
+    [OP_BATCH_NORM_TRACK] = "d3,3 > f2,3 l1",
+    [OP_BATCH_NORM_FACTORS] = "d3,3 f3 f3 > f2,3",
+    [OP_BATCH_NORM_FORWARD] = "x20,3,9,8 f2,3 > x20,3,9,8",
+    [OP_BATCH_NORM_SUMS] = "x20,3,9,8 x20,3,9,8 d3,3 > d2,3",
+    [OP_BATCH_NORM_TOTAL] = "d4,2,3 > d2,3",
+    [OP_BATCH_NORM_BACKWARD_WEIGHT] = "d2,3 d3,3 > f3 f3",
+    [OP_BATCH_NORM_BACKWARD_FACTORS] = "d2,3 d3,3 f3 > f4,3",
+    [OP_BATCH_NORM_BACKWARD_DATA] = "x20,3,9,8 x20,3,9,8 f4,3 > x20,3,9,8",
+    [OP_FILL] = "> x20,3,9,8",
+    [OP_SCALE] = "> x20,3,9,8",
+    [OP_SQUARE_SUMS] = "f42 i5,2 > d5",
+    [OP_CLIP] = "d5 > f6,7",
+    [OP_SGD] = "f6,7 > f6,7 f6,7",
+    [OP_ADADELTA] = "f6,7 > f6,7 f42,2",
+    [OP_ADAM] = "f6,7 > f6,7 f42,2",
+    [OP_HASH] = "f6,7 > u100,4",
+    [OP_GATHER_SAMPLES] = "b50,3,9,8 b50 i20 > f20,3,9,8 i20",
+    [OP_GATHER_ROWS] = "f50,3,9 i20 > f20,3,9",
+    [OP_MATMUL] = "f20,3,9 f20,9,8 > f20,3,8",
+    [OP_SUM] = "f20,3,9 > f20,9",
+    [OP_SPREAD] = "f20,9 > f20,3,9",
+    [OP_PERMUTE] = "f3,20,9 > f3,20,9",
+    [OP_TO_INDEX] = "f20,7 > i20,7",
+    [OP_EMBEDDING_BACKWARD] = "f20,9 i20 > f50,9",
+    [OP_TAKE_ALONG] = "f20,50,9 f20,6,1 > f20,6,9",
+    [OP_ADD_ALONG] = "f20,6,9 f20,6,9 > f20,50,9",
+    [OP_ARGSORT] = "f20,3,9 > f20,3,9",
+    [OP_LAYER_NORM_FORWARD] = "f20,12 > f20,12 d20,2",
+    [OP_LAYER_NORM_BACKWARD_DATA] = "f20,12 f20,12 > f20,12",
+    [OP_LAYER_NORM_BACKWARD_WEIGHT] = "f20,12 f20,12 d20,2 > f6 f6",
+    [OP_GROUPED_CONV_FORWARD] = "x20,3,9,8 f6,1,3,2 f6 > x20,6,5,6",
+    [OP_GROUPED_CONV_BACKWARD_DATA] = "x20,6,5,6 f6,1,3,2 > x20,3,9,8",
+    [OP_GROUPED_CONV_BACKWARD_WEIGHT] = "x20,3,9,8 x20,6,5,6 > f6,1,3,2 f6",
+    [OP_RECURRENT_FORWARD] = "f20,5,12 f12,4 > f20,5,4 f20,5,20",
+    [OP_RECURRENT_BACKWARD] = "f20,5,4 f20,5,24 f16,4 > f20,5,16 f20,2,4",
+    [OP_ATTENTION_FORWARD] = "f20,2,5,4 f20,2,6,4 f20,2,6,3 > f20,2,5,3 f20,2,5",
+    [OP_ATTENTION_BACKWARD] = "f20,2,5,4 f20,2,6,4 f20,2,6,3 - f20,2,5,3 f20,2,5 f20,2,5,3 > "
+                              "f20,2,5,4 f20,2,6,4 f20,2,6,3",
+};
+
+/* "f20,3,9" */
+static inline struct tensor good_tensor(const char *text, int place, enum layout layout) {
+    static const char types[] = "fdilbuxn";
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64, DTYPE_I32, DTYPE_I64,
+                                        DTYPE_U8,  DTYPE_U64, DTYPE_F32, DTYPE_F32};
+    int dims[4] = {0}, type = (int)(strchr(types, *text) - types);
+    int rank = sscanf(text + 1, "%d,%d,%d,%d", &dims[0], &dims[1], &dims[2], &dims[3]);
+    return at(place, dtypes[type],
+              types[type] == 'n'   ? LAYOUT_N16
+              : types[type] == 'x' ? layout
+                                   : LAYOUT_PLAIN,
+              rank, dims[0], dims[1], dims[2], dims[3]);
+}
+
 static inline struct op_args good_args(enum op op, enum layout layout) {
     struct op_args a;
+    int place = 0;
     memset(&a, 0, sizeof a);
-    a.step = a_step;
-    const struct tensor x4 = L(0, 4, N, 3, 9, 8), conv_y = L(1, 4, N, 5, 5, 4),
-                        pool_y = L(1, 4, N, 3, 4, 4);
-    const struct tensor x2 = L(0, 2, N, 7, 0, 0), scores = F(0, 2, N, 10, 0, 0);
-    const struct tensor moments = OF(6, DTYPE_F64, 2, 3, 3, 0, 0);
-    const struct tensor labels = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
-    switch (op) {
-    case OP_TO_N16:
-        a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = at(4, DTYPE_F32, LAYOUT_N16, 3, N, 3, 9, 0);
-        break;
-    case OP_TO_PLAIN:
-        a.in[0] = at(0, DTYPE_F32, LAYOUT_N16, 3, N, 3, 9, 0), a.out[0] = F(4, 3, N, 3, 9, 0);
-        break;
-    case OP_CONV2D_FORWARD:
-        a.in[0] = x4, a.in[1] = F(2, 4, 5, 3, 3, 3), a.in[2] = F(3, 1, 5, 0, 0, 0),
-        a.out[0] = conv_y;
-        break;
-    case OP_CONV2D_BACKWARD_DATA:
-        a.in[0] = conv_y, a.in[1] = F(2, 4, 5, 3, 3, 3), a.out[0] = x4;
-        break;
-    case OP_CONV2D_BACKWARD_WEIGHT:
-        a.in[0] = x4, a.in[1] = conv_y, a.out[0] = F(2, 4, 5, 3, 3, 3),
-        a.out[1] = F(3, 1, 5, 0, 0, 0);
-        break;
-    case OP_GROUPED_CONV_FORWARD:
-        a.in[0] = x4, a.in[1] = F(2, 4, 6, 1, 3, 2), a.in[2] = F(3, 1, 6, 0, 0, 0),
-        a.out[0] = L(1, 4, N, 6, 5, 6);
-        break;
-    case OP_GROUPED_CONV_BACKWARD_DATA:
-        a.in[0] = L(1, 4, N, 6, 5, 6), a.in[1] = F(2, 4, 6, 1, 3, 2), a.out[0] = x4;
-        break;
-    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
-        a.in[0] = x4, a.in[1] = L(1, 4, N, 6, 5, 6), a.out[0] = F(2, 4, 6, 1, 3, 2),
-        a.out[1] = F(3, 1, 6, 0, 0, 0);
-        break;
-    case OP_LINEAR_FORWARD:
-        a.in[0] = x2, a.in[1] = F(2, 2, 11, 7, 0, 0), a.in[2] = F(3, 1, 11, 0, 0, 0),
-        a.out[0] = L(1, 2, N, 11, 0, 0);
-        break;
-    case OP_LINEAR_BACKWARD_DATA:
-        a.in[0] = L(1, 2, N, 11, 0, 0), a.in[1] = F(2, 2, 11, 7, 0, 0), a.out[0] = x2;
-        break;
-    case OP_LINEAR_BACKWARD_WEIGHT:
-        a.in[0] = x2, a.in[1] = L(1, 2, N, 11, 0, 0), a.out[0] = F(2, 2, 11, 7, 0, 0),
-        a.out[1] = F(3, 1, 11, 0, 0, 0);
-        break;
-    case OP_AVG_POOL_FORWARD:
-    case OP_MAX_POOL_FORWARD: a.in[0] = x4, a.out[0] = pool_y; break;
-    case OP_AVG_POOL_BACKWARD: a.in[0] = pool_y, a.out[0] = x4; break;
-    case OP_MAX_POOL_BACKWARD:
-        a.in[0] = x4, a.in[1] = pool_y, a.out[0] = L(2, 4, N, 3, 9, 8);
-        break;
-    case OP_ACTIVATION_FORWARD:
-    case OP_TANH_FORWARD:
-    case OP_SIGMOID_FORWARD:
-    case OP_RELU_FORWARD:
-    case OP_DROPOUT: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
-    case OP_ADAPTIVE_AVG_POOL_FORWARD: a.in[0] = x4, a.out[0] = L(1, 4, N, 3, 2, 11); break;
-    case OP_ADAPTIVE_AVG_POOL_BACKWARD: a.in[0] = L(1, 4, N, 3, 2, 11), a.out[0] = x4; break;
-    case OP_ACTIVATION_BACKWARD:
-    case OP_SUBTRACT_FORWARD:
-    case OP_MULTIPLY_FORWARD:
-    case OP_TANH_BACKWARD:
-    case OP_SIGMOID_BACKWARD:
-    case OP_ADD_FORWARD:
-    case OP_RELU_BACKWARD:
-        a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.out[0] = L(4, 4, N, 3, 9, 8);
-        break;
-    case OP_SOFTMAX_FORWARD: a.in[0] = scores, a.out[0] = F(4, 2, N, 10, 0, 0); break;
-    case OP_SOFTMAX_BACKWARD:
-        a.in[0] = scores, a.in[1] = F(2, 2, N, 10, 0, 0), a.out[0] = F(4, 2, N, 10, 0, 0);
-        break;
-    case OP_NLL_FORWARD:
-    case OP_CROSS_ENTROPY_FORWARD:
-        a.in[0] = scores, a.in[1] = labels;
-        a.out[0] = OF(4, DTYPE_F64, 1, N, 0, 0, 0), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
-        break;
-    case OP_NLL_BACKWARD:
-    case OP_CROSS_ENTROPY_BACKWARD:
-        a.in[0] = scores, a.in[1] = labels, a.out[0] = F(4, 2, N, 10, 0, 0);
-        break;
-    case OP_MSE_FORWARD:
-        a.in[0] = scores, a.in[1] = F(1, 2, N, 10, 0, 0);
-        a.out[0] = OF(4, DTYPE_F64, 1, N, 0, 0, 0), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
-        break;
-    case OP_MSE_BACKWARD:
-        a.in[0] = scores, a.in[1] = F(1, 2, N, 10, 0, 0), a.out[0] = F(4, 2, N, 10, 0, 0);
-        break;
-    case OP_LOSS_SUM:
-        a.in[0] = OF(0, DTYPE_F64, 1, N, 0, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
-        a.out[0] = OF(4, DTYPE_F64, 2, 100, 4, 0, 0), a.out[1] = OF(5, DTYPE_I64, 2, 100, 4, 0, 0);
-        break;
-    case OP_BATCH_NORM_MOMENTS: a.in[0] = x4, a.out[0] = moments; break;
-    case OP_BATCH_NORM_MERGE: a.in[0] = OF(0, DTYPE_F64, 3, 4, 3, 3, 0), a.out[0] = moments; break;
-    case OP_BATCH_NORM_OF_RUNNING: a.in[0] = F(0, 2, 2, 3, 0, 0), a.out[0] = moments; break;
-    case OP_BATCH_NORM_TRACK:
-        a.in[0] = moments, a.out[0] = F(4, 2, 2, 3, 0, 0),
-        a.out[1] = OF(5, DTYPE_I64, 1, 1, 0, 0, 0);
-        break;
-    case OP_BATCH_NORM_FACTORS:
-        a.in[0] = moments, a.in[1] = F(1, 1, 3, 0, 0, 0), a.in[2] = F(2, 1, 3, 0, 0, 0);
-        a.out[0] = F(4, 2, 2, 3, 0, 0);
-        break;
-    case OP_BATCH_NORM_FORWARD:
-        a.in[0] = x4, a.in[1] = F(1, 2, 2, 3, 0, 0), a.out[0] = L(4, 4, N, 3, 9, 8);
-        break;
-    case OP_BATCH_NORM_SUMS:
-        a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.in[2] = moments;
-        a.out[0] = OF(4, DTYPE_F64, 2, 2, 3, 0, 0);
-        break;
-    case OP_BATCH_NORM_TOTAL:
-        a.in[0] = OF(0, DTYPE_F64, 3, 4, 2, 3, 0), a.out[0] = OF(4, DTYPE_F64, 2, 2, 3, 0, 0);
-        break;
-    case OP_BATCH_NORM_BACKWARD_WEIGHT:
-        a.in[0] = OF(0, DTYPE_F64, 2, 2, 3, 0, 0), a.in[1] = moments;
-        a.out[0] = F(4, 1, 3, 0, 0, 0), a.out[1] = F(5, 1, 3, 0, 0, 0);
-        break;
-    case OP_BATCH_NORM_BACKWARD_FACTORS:
-        a.in[0] = OF(0, DTYPE_F64, 2, 2, 3, 0, 0), a.in[1] = moments, a.in[2] = F(2, 1, 3, 0, 0, 0);
-        a.out[0] = F(4, 2, 4, 3, 0, 0);
-        break;
-    case OP_BATCH_NORM_BACKWARD_DATA:
-        a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.in[2] = F(3, 2, 4, 3, 0, 0);
-        a.out[0] = L(4, 4, N, 3, 9, 8);
-        break;
-    case OP_FILL:
-    case OP_SCALE: a.out[0] = L(4, 4, N, 3, 9, 8); break;
-    case OP_SQUARE_SUMS:
-        a.in[0] = F(0, 1, 42, 0, 0, 0), a.in[1] = OF(1, DTYPE_I32, 2, 5, 2, 0, 0);
-        a.out[0] = OF(4, DTYPE_F64, 1, 5, 0, 0, 0);
-        break;
-    case OP_CLIP:
-        a.in[0] = OF(0, DTYPE_F64, 1, 5, 0, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0);
-        a.p.clip.max_norm = 1;
-        break;
-    case OP_SGD:
-        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0),
-        a.out[1] = F(5, 2, 6, 7, 0, 0);
-        break;
-    case OP_ADADELTA:
-    case OP_ADAM:
-        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0),
-        a.out[1] = F(5, 2, 42, 2, 0, 0);
-        break;
-    case OP_HASH:
-        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = OF(4, DTYPE_U64, 2, 100, 4, 0, 0);
-        break;
-    case OP_GATHER_SAMPLES:
-        a.step = NULL;
-        a.in[0] = OF(0, DTYPE_U8, 4, 50, 3, 9, 8), a.in[1] = OF(1, DTYPE_U8, 1, 50, 0, 0, 0);
-        a.in[2] = OF(2, DTYPE_I32, 1, N, 0, 0, 0);
-        a.out[0] = F(4, 4, N, 3, 9, 8), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
-        break;
-    case OP_GATHER_ROWS:
-        a.step = NULL;
-        a.in[0] = F(0, 3, 50, 3, 9, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
-        a.out[0] = F(4, 3, N, 3, 9, 0);
-        break;
-    case OP_MATMUL:
-        a.in[0] = F(0, 3, N, 3, 9, 0), a.in[1] = F(1, 3, N, 9, 8, 0),
-        a.out[0] = F(4, 3, N, 3, 8, 0);
-        break;
-    case OP_SUM: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 2, N, 9, 0, 0); break;
-    case OP_SPREAD: a.in[0] = F(0, 2, N, 9, 0, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
-    case OP_RANDOM: a.out[0] = F(4, 2, N, 7, 0, 0); break;
-    case OP_WHERE: a.in[0] = F(0, 2, N, 7, 0, 0), a.out[0] = F(4, 2, N, 7, 0, 0); break;
-    case OP_PERMUTE:
-        a.in[0] = F(0, 3, 3, N, 9, 0), a.out[0] = F(4, 3, 3, N, 9, 0);
-        a.in[0].strided = 1;
-        memcpy(a.in[0].stride, (int[]){9, 27, 1}, 3 * sizeof(int));
-        break;
-    case OP_TO_INDEX:
-        a.in[0] = F(0, 2, N, 7, 0, 0), a.out[0] = OF(1, DTYPE_I32, 2, N, 7, 0, 0);
-        break;
-    case OP_EMBEDDING_BACKWARD:
-        a.in[0] = F(0, 2, N, 9, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
-        a.out[0] = F(4, 2, 50, 9, 0, 0);
-        break;
-    case OP_TAKE_ALONG:
-        a.in[0] = F(0, 3, N, 50, 9, 0), a.in[1] = F(1, 3, N, 6, 1, 0),
-        a.out[0] = F(4, 3, N, 6, 9, 0);
-        break;
-    case OP_ADD_ALONG:
-        a.in[0] = F(0, 3, N, 6, 9, 0), a.in[1] = F(1, 3, N, 6, 9, 0),
-        a.out[0] = F(4, 3, N, 50, 9, 0);
-        break;
-    case OP_ARGSORT: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
-    case OP_CAT:
-        a.in[0] = F(0, 4, N, 3, 9, 8), a.in[1] = F(1, 4, N, 3, 2, 8);
-        a.out[0] = F(4, 4, N, 3, 11, 8);
-        break;
-    case OP_PAD:
-        a.in[0] = F(0, 4, N, 3, 9, 8), a.out[0] = F(4, 4, N, 3, 12, 7);
-        a.p.pad = (struct pad_args){2, -3, 0.5f};
-        break;
-    case OP_LAYER_NORM_FORWARD:
-        a.in[0] = F(0, 2, N, 12, 0, 0), a.out[0] = F(4, 2, N, 12, 0, 0);
-        a.out[1] = OF(5, DTYPE_F64, 2, N, 2, 0, 0);
-        break;
-    case OP_LAYER_NORM_BACKWARD_DATA:
-        a.in[0] = F(0, 2, N, 12, 0, 0), a.in[1] = F(1, 2, N, 12, 0, 0);
-        a.out[0] = F(4, 2, N, 12, 0, 0);
-        break;
-    case OP_LAYER_NORM_BACKWARD_WEIGHT:
-        a.in[0] = F(0, 2, N, 12, 0, 0), a.in[1] = F(1, 2, N, 12, 0, 0);
-        a.in[2] = OF(2, DTYPE_F64, 2, N, 2, 0, 0);
-        a.out[0] = F(4, 1, 6, 0, 0, 0), a.out[1] = F(5, 1, 6, 0, 0, 0);
-        break;
-    case OP_RECURRENT_FORWARD: /* a GRU in one, an LSTM in the other: no operand more than needed */
-        a.in[0] = F(0, 3, N, 5, 12, 0), a.in[1] = F(1, 2, 12, 4, 0, 0);
-        a.out[0] = F(4, 3, N, 5, 4, 0), a.out[1] = F(5, 3, N, 5, 20, 0);
-        a.p.recurrent.kind = RECURRENT_GRU;
-        break;
-    case OP_RECURRENT_BACKWARD:
-        a.in[0] = F(0, 3, N, 5, 4, 0), a.in[1] = F(1, 3, N, 5, 24, 0);
-        a.in[2] = F(2, 2, 16, 4, 0, 0);
-        a.out[0] = F(4, 3, N, 5, 16, 0), a.out[1] = F(5, 3, N, 2, 4, 0);
-        break;
-    case OP_ATTENTION_BACKWARD:
-        a.in[4] = F(4, 4, N, 2, 5, 3), a.in[5] = F(5, 3, N, 2, 5, 0);
-        a.in[6] = F(6, 4, N, 2, 5, 3), a.out[0] = F(7, 4, N, 2, 5, 4);
-        a.out[1] = F(8, 4, N, 2, 6, 4), a.out[2] = F(10, 4, N, 2, 6, 3);
-        break;
-    case OP_ATTENTION_FORWARD:
-        a.out[0] = F(4, 4, N, 2, 5, 3), a.out[1] = F(5, 3, N, 2, 5, 0);
-        break;
-    case OP_COUNT: break;
+    if (op != OP_GATHER_SAMPLES && op != OP_GATHER_ROWS) a.step = a_step;
+    for (const char *text = good_operands[op]; *text; text += strspn(text, " ")) {
+        struct tensor *to = place < 20 ? &a.in[place] : &a.out[place - 20];
+        if (*text == '>')
+            place = 20;
+        else if (*text == '-')
+            place++;
+        else
+            *to = good_tensor(text, place++, layout);
+        text += strcspn(text, " ");
     }
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)
         a.p.conv = (struct conv_args){2, 1};
@@ -263,10 +143,15 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;
     if (op >= OP_LAYER_NORM_FORWARD && op <= OP_LAYER_NORM_BACKWARD_WEIGHT)
         a.p.layer_norm = (struct layer_norm_args){1e-5, 2, 4};
-    if (op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD) {
-        a.in[0] = F(0, 4, N, 2, 5, 4), a.in[1] = F(1, 4, N, 2, 6, 4);
-        a.in[2] = F(2, 4, N, 2, 6, 3);
+    if (op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD)
         a.p.attention = (struct attention_args){0.5, 1, 2, {0.5f, 1, 63, 0, 0}};
+    if (op == OP_CLIP) a.p.clip.max_norm = 1;
+    if (op == OP_PAD) a.p.pad = (struct pad_args){2, -3, 0.5f};
+    /* a GRU in one, an LSTM in the other: no operand more than needed */
+    if (op == OP_RECURRENT_FORWARD) a.p.recurrent.kind = RECURRENT_GRU;
+    if (op == OP_PERMUTE) {
+        a.in[0].strided = 1;
+        memcpy(a.in[0].stride, (int[]){9, 27, 1}, 3 * sizeof(int));
     }
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){.momentum = 0.9f};
     return a;
