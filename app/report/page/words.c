@@ -119,20 +119,32 @@ static const struct run_record *plain(const struct page *page, enum run_mode mod
     return NULL;
 }
 
+/* As duet profile says it: the median; where it is not known, the mean. */
+static double step_ns(const struct run_record *r, int is_median) {
+    return is_median ? (double)r->device[0].step_median_ns : r->training_seconds / r->steps * 1e9;
+}
+
 static void say_time(struct text *text, const struct page *page) {
     const struct run_record *first = first_run(page);
     double one = record_images_per_second(first);
-    int n = 0;
+    int n = 0, has_medians = 1;
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run && !page->run[i].run->device[0].step_median_ns) has_medians = 0;
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
         char words[32], on[32] = "";
         if (!r || !r->steps) continue;
-        text_add(text, "%s %s in ", n ? "," : "A step took",
-                 time_words(r->training_seconds / r->steps * 1e9, words));
+        text_add(text, "%s %s in ",
+                 n             ? ","
+                 : has_medians ? "The median step took"
+                               : "A step took",
+                 time_words(step_ns(r, has_medians), words));
         if (r->devices > 1) snprintf(on, sizeof on, " on %d devices", r->devices);
         add_title(text, page->run[i].title, on);
         if (n++ && first->mode == MODE_SINGLE && one > 0)
-            text_add(text, " (%.2f times the speed)", record_images_per_second(r) / one);
+            text_add(text, " (%.2f times the speed)",
+                     has_medians ? step_ns(first, 1) / step_ns(r, 1)
+                                 : record_images_per_second(r) / one);
     }
     if (!n) {
         text_add(text, "No step was done, so there are no times.");
