@@ -1,7 +1,8 @@
 /* Commands that are started with some of descriptors 0, 1 and 2 closed (`duet train >&-`). A file
  * or memory file that the command opens must not get one of these numbers: what is printed would
- * be written into it. So every subcommand, with some of the three closed, must leave the same files
- * as with all three open. It ends well, unless what it printed is lost. */
+ * be written into it. So a command, with some of the three closed, must leave the same files as
+ * with all three open: train opens files of every kind and starts ranks. It ends well, unless
+ * what it printed is lost. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 
@@ -86,12 +87,6 @@ static void run_subsets(const char *line, const char *const *files, const char *
     }
 }
 
-/* For commands that take seconds: other tests run them with all streams open. */
-static void run_all_closed(const char *line) {
-    cr_expect_eq(run_closed(line, SUBSETS - 1), status_of(SUBSETS - 1), "%s", line);
-    check_texts(line, SUBSETS - 1, "j");
-}
-
 #define SMALL " --device cpu --data-dir d --batch-size 30 --model mlp --steps 4"
 
 CliTest(cli_closed_streams, train, 300) {
@@ -104,18 +99,6 @@ CliTest(cli_closed_streams, train, 300) {
                  modes[m]);
         run_subsets(line, files, "j", m == 2);
     }
-}
-
-CliTest(cli_closed_streams, compare_profile_and_demo, 300) {
-    put_data(100, 20);
-    run_subsets("compare" SMALL " --json j", NULL, "j", 0);
-    run_subsets("profile" SMALL " --json j --trace t", NULL, "t", 0);
-    run_all_closed("demo" SMALL " --json j"); /* it compares and profiles */
-}
-
-CliTest(cli_closed_streams, doctor, 300) {
-    if (test_short()) cr_skip_test("short form: a run of doctor takes ten seconds");
-    run_all_closed("doctor --device cpu --quick --timeout 100 --json j");
 }
 
 /* These only print. What they print where descriptor 1 is open is always the same, but for
