@@ -6,14 +6,14 @@
  *
  * Each line is a job of its own, started and timed as `duet train` would: the loader, the step and
  * the reading of the losses are in the time, evaluation is not. Every model runs in mode single at
- * each batch, plain and (on a GPU) with graphs; and with the first batch in DP and DDP on each of
- * --devices. The first epoch warms up. us/step is the median over the other epochs of an epoch's
- * time over its steps; the least and the most stand beside it. `first step` is counted from the
- * launch: processes, devices, contexts, data.
+ * each batch, and with the first batch in DP and DDP on each of --devices. The first epoch warms
+ * up. us/step is the median over the other epochs of an epoch's time over its steps; the least and
+ * the most stand beside it. `first step` is counted from the launch: processes, devices, contexts,
+ * data.
  *
- * The answer is checked: losses are finite and fall, and a run with graphs ends in the bits of the
- * run without. LeNet starts from the weights of 300 steps (with its own, 0.01 x
- * randn, the loss stands still for most of an epoch), at a rate that keeps the loss falling. */
+ * The answer is checked: losses are finite and fall. LeNet starts from the weights of 300 steps
+ * (with its own, 0.01 x randn, the loss stands still for most of an epoch), at a rate that keeps
+ * the loss falling. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,11 +38,9 @@ static const double EPOCH_SECONDS_MOST = 0.05, FIRST_STEP_SECONDS_MOST = 3;
 struct measured {
     struct run_config config;
     char kind[16];
-    int graph;                    /* 1 with graphs, 0 without */
     double us, least_us, most_us; /* of a step */
     double epoch_s, images_s, first_step_s, loss_first, loss_last;
     int steps, train_samples;
-    int same_bits; /* 1: the bits of its plain run; 0: other bits; -1: there is no plain run */
     int code;
     char error[256];
 };
@@ -96,33 +94,17 @@ done:
     return code;
 }
 
-/* ---- plain and with graphs ---- */
-
-static int same_files(const char *a, const char *b) {
-    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
-    int c = 0, d = x && y ? 0 : 1;
-    while (c == d && c != EOF && x && y)
-        c = getc(x), d = getc(y);
-    if (x) fclose(x);
-    if (y) fclose(y);
-    return c == d;
-}
-
 static void print_row(const struct measured *m) {
     char mode[32];
     int many = m->config.mode != MODE_SINGLE;
     snprintf(mode, sizeof mode, many ? "%s x %d" : "%s", mode_title(m->config.mode),
              m->config.devices);
-    printf("%-8s %-8s %5d  %-5s ", m->config.model.name, mode, m->config.batch_size,
-           m->graph ? "graph" : "plain");
+    printf("%-8s %-8s %5d  ", m->config.model.name, mode, m->config.batch_size);
     if (!m->steps)
         printf(" failed: %s\n", m->error);
     else
         printf("%11.1f %10.1f %10.1f %10.4f %11.0f %12.2f  %s\n", m->us, m->least_us, m->most_us,
-               m->epoch_s, m->images_s, m->first_step_s,
-               m->code             ? m->error
-               : m->same_bits == 1 ? "falls; the bits of plain"
-                                   : "falls");
+               m->epoch_s, m->images_s, m->first_step_s, m->code ? m->error : "falls");
     fflush(stdout);
 }
 
@@ -144,8 +126,8 @@ static void find_targets(const struct measured *m, int runs, struct target targe
         const struct run_config *c = &m[i].config;
         /* targets are for the defaults */
         if (c->tf32 || c->cuda_math == DEVICE_MATH_LIBRARY) continue;
-        if (m[i].code || strcmp(m[i].kind, "cuda") || !m[i].graph ||
-            strcmp(c->model.name, "lenet") || c->batch_size != 256)
+        if (m[i].code || strcmp(m[i].kind, "cuda") || strcmp(c->model.name, "lenet") ||
+            c->batch_size != 256)
             continue;
         if (c->mode == MODE_SINGLE && m[i].train_samples == EPOCH_PICTURES)
             targets[0].measured = m[i].epoch_s;
@@ -162,7 +144,6 @@ static void write_run(struct json_writer *w, const struct measured *m) {
     json_integer(w, "devices", run_devices(&m->config));
     json_integer(w, "batch_size", m->config.batch_size);
     json_string(w, "device_kind", m->kind);
-    json_boolean(w, "graph", m->graph);
     json_boolean(w, "tf32", m->config.tf32);
     json_string(w, "cuda_math", m->config.cuda_math == DEVICE_MATH_LIBRARY ? "library" : "own");
     json_number(w, "us_per_step", m->us);
@@ -175,10 +156,6 @@ static void write_run(struct json_writer *w, const struct measured *m) {
     json_integer(w, "steps", m->steps);
     json_number(w, "loss_first", m->loss_first);
     json_number(w, "loss_last", m->loss_last);
-    if (m->same_bits < 0)
-        json_null(w, "same_bits_as_plain");
-    else
-        json_boolean(w, "same_bits_as_plain", m->same_bits);
     if (m->code)
         json_string(w, "error", m->error);
     else
@@ -240,34 +217,18 @@ static void tell(struct report *r, const struct measured *last) {
     if (*r->json) CHECK_KEEP(write_json(r->json, r->all, runs), r->code);
 }
 
-/* Measures one line of the table, and a second with graphs if the first ran on a GPU; `m` has room
- * for both. The weights are saved to be compared. Returns how many ran. */
-static int measure_pair(struct measured *m, const struct run_config *config, const char *folder,
+/* Measures one line of the table. */
+static void measure_one(struct measured *m, const struct run_config *config,
                         struct report *report) {
-    int runs = 0;
-    do {
-        struct measured *now = &m[runs];
-        *now = (struct measured){.config = *config, .graph = runs, .same_bits = -1};
-        now->config.no_graph = !now->graph;
-        snprintf(now->config.files.save, PATH_BYTES, "%s/%d", folder, runs);
-        measure(now);
-        if (runs == 1 && !m[0].code && !now->code) {
-            now->same_bits = same_files(m[0].config.files.save, now->config.files.save);
-            if (!now->same_bits)
-                now->code = fail(ERR_CHECK, "graph and plain end in different weights");
-            snprintf(now->error, sizeof now->error, "%s", now->code ? error_message() : "");
-        }
-        print_row(now);
-        tell(report, now);
-    } while (++runs < 2 && !strcmp(m[0].kind, "cuda"));
-    for (int i = 0; i < runs; i++)
-        unlink(m[i].config.files.save);
-    return runs;
+    *m = (struct measured){.config = *config};
+    measure(m);
+    print_row(m);
+    tell(report, m);
 }
 
 /* Mode single at every batch; then DP and DDP on each number of devices, at the first batch. */
-static int measure_model(const struct options *o, const char *model, const char *folder,
-                         struct measured *m, struct report *report) {
+static int measure_model(const struct options *o, const char *model, struct measured *m,
+                         struct report *report) {
     int runs = 0;
     struct run_config config = o->base;
     snprintf(config.model.name, sizeof config.model.name, "%s", model);
@@ -277,45 +238,40 @@ static int measure_model(const struct options *o, const char *model, const char 
                  "tests/golden/lenet_300.safetensors");
     for (int b = 0; b < o->batch_count; b++) {
         config.batch_size = (int)o->batches[b];
-        runs += measure_pair(m + runs, &config, folder, report);
+        measure_one(m + runs++, &config, report);
     }
     config.batch_size = (int)o->batches[0];
     for (int d = 0; d < o->device_count && o->devices[d]; d++)
         for (config.mode = MODE_DP; config.mode <= MODE_DDP; config.mode++) {
             config.devices = (int)o->devices[d];
-            runs += measure_pair(m + runs, &config, folder, report);
+            measure_one(m + runs++, &config, report);
         }
     return runs;
 }
 
 static int run(int argc, char **argv) {
     struct options o;
-    static const int MOST = LIST * (LIST + 2 * LIST) * 2;
+    static const int MOST = LIST * (LIST + 2 * LIST);
     struct measured *m = NULL;
     struct report report = {.json = o.json};
-    char folder[] = "/tmp/step_perf-XXXXXX";
-    int code = OK, runs = 0, made = 0;
+    int code = OK, runs = 0;
     CHECK(parse_options(argc, argv, &o));
     m = calloc((size_t)MOST, sizeof *m);
     report.all = m;
-    made = mkdtemp(folder) != NULL;
-    if (!m || !made)
-        CHECK_GOTO(fail(ERR_FAILED, "%s: cannot be made: free some space", folder), code, done);
+    if (!m) return fail(ERR_MEMORY, "no host memory");
     printf(
         "# %d epochs, the first warms up; time of a step: median of the others, least, most%s%s\n",
         o.base.epochs, o.base.cuda_math == DEVICE_MATH_LIBRARY ? "; linear layers by cuBLAS" : "",
         o.base.tf32 ? "; tf32" : "");
-    printf("# model  mode     batch  how       us/step      least       most    epoch s    "
+    printf("# model  mode     batch     us/step      least       most    epoch s    "
            "images/s first step s  loss\n");
     for (int i = 0; i < o.model_count; i++)
-        runs += measure_model(&o, o.models[i], folder, m + runs, &report);
+        runs += measure_model(&o, o.models[i], m + runs, &report);
     code = report.code;
     for (int i = 0; i < runs && !code; i++)
         if (m[i].code)
             code = fail(m[i].code, "%s, %s: %s", m[i].config.model.name,
                         mode_title(m[i].config.mode), m[i].error);
-done:
-    if (made) rmdir(folder);
     free(m);
     return code;
 }

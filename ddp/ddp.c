@@ -10,11 +10,6 @@
  * counters back, and ddp_leave, which waits for the last bucket: for a program and for the command
  * alike.
  *
- * Where steps are recorded (models/recorded.h) the hook fires only while the pass is recorded, and
- * then the events ready[b] alone are recorded with it. A replay records each of them at its place
- * among the kernels. The allreduces are launched right behind the call of the replay, in the same
- * order; each waits for its ready[b], so communication still runs beside backward.
- *
  * All of this belongs to the compute thread. The communication stream shares device memory with it,
  * and two kinds of event order the two: ready[b] (compute to comm, recorded behind the last
  * gradient of bucket b) and `reduced` (comm to compute, recorded behind the last allreduce). */
@@ -128,24 +123,12 @@ static int launch_bucket(struct duet_ddp *ddp, int index) {
     return ddp->trace ? ddp_launch_noted(ddp, &bucket) : ddp->hook(ddp->hook_context, &bucket);
 }
 
-/* In index order: a bucket that is full before its turn waits. While the step is being recorded the
- * events alone are recorded with it. */
+/* In index order: a bucket that is full before its turn waits. */
 static int launch_full_buckets(struct duet_ddp *ddp) {
     for (; ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0; ddp->next++) {
         CHECK(event_record(ddp->ready[ddp->next], device_compute(ddp->device)));
-        if (!ddp->recording) CHECK(launch_bucket(ddp, ddp->next));
-    }
-    return OK;
-}
-
-/* Behind a replay all gradients are ready, and their events were recorded on the way. */
-static int launch_replayed(struct duet_ddp *ddp) {
-    ddp->ready_count = ddp->plan.param_count;
-    memset(ddp->pending, 0, (size_t)ddp->plan.bucket_count * sizeof *ddp->pending);
-    ddp->next = 0;
-    if (ddp->config.no_overlap) return OK; /* ddp_close_step records and launches them */
-    for (; ddp->next < ddp->plan.bucket_count; ddp->next++)
         CHECK(launch_bucket(ddp, ddp->next));
+    }
     return OK;
 }
 
@@ -262,19 +245,9 @@ int ddp_enter(void *context, int32_t step, int opens, int reduces) {
 /* A backward that was not begun with ddp_enter is this rank's own. */
 int ddp_leave(void *context) {
     struct duet_ddp *ddp = context;
-    if (!ddp->expecting || ddp->recording) return OK;
+    if (!ddp->expecting) return OK;
     CHECK(ddp_finish(ddp));
     return ddp_ended(ddp, hooks_finish(&ddp->hooks));
-}
-
-void ddp_record(void *context, int on) {
-    ((struct duet_ddp *)context)->recording = on;
-}
-
-int ddp_replayed(void *context) {
-    struct duet_ddp *ddp = context;
-    CHECK(ddp_ended(ddp, launch_replayed(ddp)));
-    return ddp_leave(ddp);
 }
 
 static int broadcast_buffers(struct duet_ddp *ddp, int32_t step) {

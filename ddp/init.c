@@ -78,8 +78,6 @@ int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet
     ddp->reducer = (struct grad_reducer){.enter = ddp_enter,
                                          .ready = ddp_gradient_ready,
                                          .finish = ddp_leave,
-                                         .record = ddp_record,
-                                         .replayed = ddp_replayed,
                                          .finds_unused = config->find_unused,
                                          .context = ddp};
     int code = ddp_ended(ddp, init(ddp, &params->buffers));

@@ -30,7 +30,6 @@ struct duet_ddp {
     int rebuilt;             /* 1: they are cut from rank 0's ready order */
     int32_t step;            /* the step under way, for spans and errors; -1: none was */
     int expecting;           /* 1 between begin and finish: this backward is to be reduced */
-    int recording;           /* 1: backward is being recorded, and buckets are launched behind it */
     int *pending;            /* [buckets] gradients that are not ready yet */
     int next;                /* the bucket that is launched next */
     int *ready_order;        /* [ready_count] parameters, as their gradients became ready */
@@ -68,8 +67,6 @@ int ddp_close_step(struct duet_ddp *ddp);
 /* Of struct grad_reducer; context: the ddp. */
 int ddp_enter(void *context, int32_t step, int opens, int reduces);
 int ddp_leave(void *context);
-void ddp_record(void *context, int on);
-int ddp_replayed(void *context);
 
 /* ---- meet.c ---- */
 

@@ -31,7 +31,6 @@ static int cut(struct sums *s, const int *order) {
     size_t count;
     s->rebuilt = order || s->config.find_unused;
     s->pieces.count = 0;
-    s->pieces.version++;
     CHECK(buckets_of(&s->plan, s->params, order, !order && s->config.find_unused, s->limits));
     for (int b = 0; b < s->plan.bucket_count; b++) {
         const struct bucket *bucket = &s->plan.bucket[b];

@@ -48,8 +48,7 @@ struct duet_model {
      * is DUET_NLL. Several threads may call it at once, each with a tape of its own. */
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
     enum duet_loss loss;
-    int forward_changes; /* 1: forward is not the same in every step, so none can be replayed */
-    void *context;       /* passed on to these functions; may be NULL */
+    void *context; /* passed on to these functions; may be NULL */
     /* Data of the program's own (struct duet_data), on which the command trains unless --dataset
      * names another; test may be NULL. All processes of a job run main and are given it, but only
      * the first reads samples; the others share its memory. */

@@ -37,4 +37,4 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 }
 
 const struct duet_model branches_model = {
-    .name = "branches", .describe = describe, .forward = forward, .forward_changes = 1};
+    .name = "branches", .describe = describe, .forward = forward};

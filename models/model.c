@@ -131,7 +131,6 @@ int model_open(struct model *model, const char *name, const struct model_options
                             .std = from->std != 0 ? (float)from->std : 1,
                             .loss = options->loss,
                             .log_probabilities = from->loss == DUET_NLL,
-                            .graph_changes = from->forward_changes,
                             .sync_bn = options->sync_bn,
                             .init_d2l = options->init_d2l,
                             .dropout = -1};

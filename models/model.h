@@ -47,14 +47,12 @@ struct model {
     enum duet_loss loss;
     /* 1: forward ends in log_softmax, and cross entropy is nll; 0: it ends in scores */
     int log_probabilities;
-    double dropout; /* < 0: the model's own probabilities; else it replaces all of them */
-    int ignored;    /* 1 + the label that counts nothing, DUET_IGNORED of the data; 0: none */
-    int init_d2l;   /* 1: initial values as "Dive into Deep Learning" draws them */
-    int sync_bn;    /* 1: every BatchNorm of the model is a SyncBatchNorm */
-    int norms;      /* 1: it has a BatchNorm, though perhaps without running statistics */
-    int collective_inside; /* 1: forward or backward waits for other ranks: cannot be recorded */
-    int graph_changes;     /* 1: forward is not the same in every step: cannot be recorded */
-    int hidden_count;      /* mlp: number of hidden layers */
+    double dropout;   /* < 0: the model's own probabilities; else it replaces all of them */
+    int ignored;      /* 1 + the label that counts nothing, DUET_IGNORED of the data; 0: none */
+    int init_d2l;     /* 1: initial values as "Dive into Deep Learning" draws them */
+    int sync_bn;      /* 1: every BatchNorm of the model is a SyncBatchNorm */
+    int norms;        /* 1: it has a BatchNorm, though perhaps without running statistics */
+    int hidden_count; /* mlp: number of hidden layers */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: their widths */
     uint64_t activation_bytes;    /* described: that a sample leaves for backward */
     /* As in struct duet_model. */

@@ -40,9 +40,6 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
     r->config = *config;
     r->input = PHASE_INPUT;
     int code = alloc_all(r, values);
-    if (!code)
-        recorded_init(&r->recorded, device, r->tape, &r->params->set,
-                      config->graph && !model->collective_inside && !model->graph_changes);
     if (!code) code = stream_sync(device_compute(device));
     if (code) replica_free(r);
     return code;
@@ -53,7 +50,6 @@ void replica_free(struct replica *r) {
     /* the device must be idle; an error of its stream has been returned by an earlier call */
     stream_sync(device_copy(r->device));
     stream_sync(device_compute(r->device));
-    recorded_free(&r->recorded);
     duet_optimizer_free(r->optimizer);
     duet_params_free(r->params);
     duet_tape_free(r->tape);
@@ -82,34 +78,6 @@ int replica_write_step(struct replica *r, const struct step_block *step) {
 }
 
 /* ---- the parts of a step ---- */
-
-static struct recorded_key key_of(const struct replica *r, enum replica_work work,
-                                  const struct segments *segments) {
-    enum { ADDS = 16, MORE = 32 }; /* above enum replica_work: passes differ in what they enqueue */
-    int trains = work == WORK_TRAIN || work == WORK_STEP;
-    int pass = trains ? r->add_grads * ADDS + r->more_passes * MORE : 0;
-    struct recorded_key key = {.kind = (int)work + pass, .source = r->packed};
-    if (!segments) return key;
-    key.segments = *segments;
-    if (!r->packed) key.source = r->pixels; /* one of two places */
-    return key;
-}
-
-int replica_enter(struct replica *r, enum replica_work work, const struct segments *segments) {
-    static const char *const names[] = {"forward and backward", "forward", "optimizer", "step"};
-    static const enum phase phases[] = {PHASE_FORWARD, PHASE_EVALUATE, PHASE_OPTIMIZER,
-                                        PHASE_FORWARD};
-    struct recorded_key key = key_of(r, work, segments);
-    replica_phase(r, phases[work]);
-    recorded_begin(&r->recorded, &key);
-    return recorded_enter(&r->recorded, names[work]);
-}
-
-/* A replay has unpacked the batch, too. */
-int replica_leave(struct replica *r, int code) {
-    r->packed = NULL;
-    return recorded_leave(&r->recorded, code);
-}
 
 static int hash(struct replica *r, const struct tensor *x, int column) {
     struct op_args args = {.in[0] = *x, .out[0] = r->hashes, .step = r->step, .p.hash = {column}};
@@ -207,66 +175,29 @@ int replica_backward(struct replica *r, duet_var *loss) {
     return duet_backward(r->tape, loss, NULL);
 }
 
-static int update(struct replica *r) {
+int replica_update(struct replica *r) {
     CHECK(hash_grads(r));
     replica_phase(r, PHASE_OPTIMIZER);
     return optimizer_update(r->optimizer, &r->now);
 }
 
-static void look_for_left_out(struct replica *r) {
-    r->optimizer->left_out |= param_set_lacks(&r->params->set, r->params->has_grad);
-}
-
-int replica_update(struct replica *r) {
-    int code = OK;
-    look_for_left_out(r);
-    if (r->optimizer->left_out) return update(r); /* what is enqueued differs from step to step */
-    if (replica_enter(r, WORK_UPDATE, NULL)) code = update(r);
-    return replica_leave(r, code);
-}
-
-/* The step, from top to bottom. With DDP full buckets are summed beside backward, and behind it the
- * stream waits for the last. That a parameter is left out shows in a step that is not recorded, and
- * then for good: from the next step on the update is no part of the recording. */
-static int whole_step(struct replica *r, const struct segments *segments, int updates) {
+/* With DDP full buckets are summed beside backward, and behind it the stream waits for the last. */
+int replica_step(struct replica *r, const struct segments *segments) {
     duet_var *output, *loss;
+    CHECK(enter_pass(r, segments, 1));
     CHECK(replica_forward(r, segments, 1, &output));
     CHECK(replica_loss(r, output, 1, &loss));
     CHECK(replica_backward(r, loss));
-    if (!updates) return OK;
-    look_for_left_out(r);
-    return update(r);
-}
-
-static void say_recording(const struct grad_reducer *ddp, int on) {
-    if (ddp) ddp->record(ddp->context, on);
-}
-
-int replica_step(struct replica *r, const struct segments *segments) {
-    const struct grad_reducer *ddp = r->params->reducer;
-    int code = OK, updates = !r->more_passes && !ddp && !r->optimizer->left_out;
-    CHECK(enter_pass(r, segments, 1));
-    int launches = replica_enter(r, updates ? WORK_STEP : WORK_TRAIN, segments);
-    say_recording(ddp, recorded_is_recording(&r->recorded));
-    if (launches) code = whole_step(r, segments, updates);
-    say_recording(ddp, 0);
-    CHECK(replica_leave(r, code));
-    if (r->more_passes) return OK;
-    if (ddp && r->recorded.stage != STAGE_PLAIN) CHECK(ddp->replayed(ddp->context));
-    return updates ? OK : replica_update(r);
+    return r->more_passes ? OK : replica_update(r);
 }
 
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch) {
     duet_var *output, *loss;
-    int code = OK;
     CHECK(replica_write_other(r, step, PHASE_EVALUATE));
     CHECK(replica_load(r, batch));
     CHECK(enter_pass(r, &batch->segments, 0));
-    if (replica_enter(r, WORK_EVALUATE, &batch->segments)) {
-        code = replica_forward(r, &batch->segments, 0, &output);
-        if (!code) code = replica_loss(r, output, 0, &loss);
-    }
-    return replica_leave(r, code);
+    CHECK(replica_forward(r, &batch->segments, 0, &output));
+    return replica_loss(r, output, 0, &loss);
 }
 
 /* ---- logs ---- */

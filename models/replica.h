@@ -7,7 +7,7 @@
  *
  * It is a program on the public tape: pass_begin and duet_backward (nn/pass.c), as any program's
  * duet_tape_begin and duet_backward. A replica adds what a comparison needs: the input, which comes
- * beside the step before; logs of many steps; hashes; and steps that are recorded and replayed.
+ * beside the step before; logs of many steps; and hashes.
  *
  * DDP is in the parameters: where they have a ddp the pass calls it (struct grad_reducer). With DP
  * each device has a replica, and dp/dp.c runs forward and backward on their tapes
@@ -24,7 +24,6 @@
 #include "data/batch.h"
 #include "data/device_dataset.h"
 #include "models/model.h"
-#include "models/recorded.h"
 #include "nn/optimizer/optimizer.h"
 #include "nn/params/params.h"
 
@@ -42,7 +41,6 @@ struct replica_config {
     int optimizer; /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
     struct optimizer_config update; /* how it updates them; read where optimizer is 1 */
     int blocking_copies; /* 1: a load waits until its copy is done; nothing is announced */
-    int graph;           /* 1: steps are recorded and replayed where device and model allow it */
 };
 
 /* Where a batch lies on the device (models/input.c). */
@@ -89,7 +87,6 @@ struct replica {
     int32_t step_number;        /* of the step being worked on, for spans */
     int add_grads, more_passes; /* of the pass being worked on, as its step block says */
     enum phase input;           /* the phase in which its batch is brought in, for spans */
-    struct recorded recorded;
 };
 
 /* Allocates all of it and waits until it is filled. `values`: param_count host arrays to start
@@ -106,9 +103,8 @@ int replica_write_step(struct replica *r, const struct step_block *step);
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase);
 
 /* Copies the order of an epoch (loader_order) to the device, in order with the steps around it; its
- * memory must stay until that copy has ended. The first call makes the room, for `room` samples;
- * that stays, so that recorded steps find later orders where they found the first. ERR_FAILED: more
- * than that. */
+ * memory must stay until that copy has ended. The first call makes the room, for `room` samples.
+ * ERR_FAILED: more than that. */
 int replica_load_order(struct replica *r, const int32_t *order, int count, int room);
 
 /* Copies a batch to the device, unless it was announced and is on its way already. One that is part
@@ -123,14 +119,6 @@ int replica_load(struct replica *r, const struct batch *batch);
  * does it by itself; DP calls it before it scatters the pixels. Once per batch; else nothing is
  * done. */
 int replica_unpack(struct replica *r);
-
-/* What a replica records (recorded_key.kind). A STEP is what TRAIN and UPDATE are together. */
-enum replica_work { WORK_TRAIN, WORK_EVALUATE, WORK_UPDATE, WORK_STEP };
-
-/* Around what a step enqueues between load and update: recorded_begin and recorded_enter, and
- * recorded_leave. segments NULL: the batch plays no part. */
-int replica_enter(struct replica *r, enum replica_work work, const struct segments *segments);
-int replica_leave(struct replica *r, int code);
 
 /* Begins a pass over the first segments->n samples that the replica holds, on its tape and with its
  * parameters. training 1: the values are hashed before it, where config.hashes says so, in the
@@ -153,12 +141,10 @@ int replica_log_nothing(struct replica *r);
 int replica_backward(struct replica *r, duet_var *loss);
 
 /* The optimizer: parameters from their (reduced) gradients, which are hashed first where
- * config.hashes says so. Recorded and replayed by itself. */
+ * config.hashes says so. */
 int replica_update(struct replica *r);
 
-/* Forward, loss and backward, and behind the last pass the optimizer. Where the device and the
- * model allow it the step is recorded and replayed: as one where the device trains alone; with DDP
- * forward to backward, and the optimizer, since an allreduce cannot be recorded. */
+/* Forward, loss and backward, and behind the last pass the optimizer. */
 int replica_step(struct replica *r, const struct segments *segments);
 
 /* An evaluation step from begin to end: step block, load, forward, loss. */

@@ -100,7 +100,7 @@ sanitizer() {
     for mode in single "dp --devices 2" "ddp --devices 2"; do
         $tool --report-api-errors no "$duet" train --device cuda $words --mode $mode || return
     done
-    $tool --tool racecheck "$duet" train --device cuda $words --mode single --no-graph
+    $tool --tool racecheck "$duet" train --device cuda $words --mode single
 }
 
 # ---- all of them ----

@@ -260,9 +260,6 @@ static int nccl_enqueue(struct executor *e, struct stream *stream, const struct 
                         const char *span_name) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     const struct executor_ranks *ranks = e->calls.ranks;
-    if (s->capturing)
-        return fail(ERR_FAILED, "allreduce nccl on %s: not inside a recording",
-                    stream->device->name);
     CHECK(cuda_calls_begin(&e->calls, s, call));
     if (!e->comm)
         return fail(ERR_FAILED, "allreduce nccl on %s: NCCL was aborted: start anew",

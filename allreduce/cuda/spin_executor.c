@@ -124,11 +124,6 @@ static int spin_open(struct executor **out, const struct executor_ranks *ranks) 
 
 static int keep_plan(struct executor *e, const struct plan *plan, void **kept) {
     struct cuda_calls *c = &e->calls;
-    if (c->stream && c->stream->capturing)
-        return fail(ERR_FAILED,
-                    "allreduce of %zu elements on %s: inside a recording only counts that were "
-                    "seen before: make one such call first",
-                    plan->count, c->device->head.name);
     CHECK(device_alloc(&c->device->head, kept, spin_plan_bytes(plan), MEM_COMM));
     int code = spin_write_plan(c->device, e->staging, *kept, plan);
     if (!code) return OK;
@@ -147,7 +142,6 @@ static int spin_enqueue(struct executor *e, struct stream *stream, const struct 
                         const char *span_name) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     const struct executor_ranks *ranks = e->calls.ranks;
-    int counted = !s->capturing;
     struct spin_call c = {.rank = e->rank,
                           .plan = call->kept,
                           .offset = call->offset,
@@ -159,13 +153,13 @@ static int spin_enqueue(struct executor *e, struct stream *stream, const struct 
                           .step = call->step};
     memcpy(c.data, call->data, (size_t)ranks->n * sizeof *c.data);
     spin_align(&c, ranks->n, ranks->scratch, ranks->half);
-    if (counted) CHECK(cuda_calls_begin(&e->calls, s, call));
+    CHECK(cuda_calls_begin(&e->calls, s, call));
     CHECK(cuda_begin(s, span_name, call->moved, 0));
     CUDA_STREAM_CHECK(s, spin_launch(s->stream, &c), "allreduce");
     for (int i = 0; i < call->plan->step_count; i++)
         executor_charge(ranks, &call->plan->steps[i]);
     CHECK(cuda_end(s));
-    return counted ? cuda_calls_end(&e->calls, s) : OK;
+    return cuda_calls_end(&e->calls, s);
 }
 
 static int spin_release(struct executor *e) {

@@ -22,8 +22,8 @@ static void show_gathered(const struct run_record *r, const char *title) {
            r->losses[r->steps - 1]);
 }
 
-/* What the numbers of a run do not show: samples seen twice, a model whose steps cannot be
- * recorded, and bits that other modes need not share. compare prints what concerns it itself. */
+/* What the numbers of a run do not show: samples seen twice,
+ * and bits that other modes need not share. compare prints what concerns it itself. */
 void remarks_print(const struct session *s, const struct progress *p) {
     const struct run_record *r = s->record;
     const char *title = p->title;
@@ -35,12 +35,6 @@ void remarks_print(const struct session *s, const struct progress *p) {
     if (r->duplicates)
         printf("%-6s %d duplicates per epoch: the order is padded to a multiple of %d\n", title,
                r->duplicates, split_replicas(&s->split));
-    if (s->model.collective_inside && s->gpus && !s->config->no_graph)
-        printf("%-6s no graph: forward and backward of %s hold a collective\n", title,
-               PLAIN(r->model));
-    if ((s->model.graph_changes || s->config->ddp.find_unused) && s->gpus && !s->config->no_graph)
-        printf("%-6s no graph: a step of %s may differ from the step before\n", title,
-               PLAIN(r->model));
     show_gathered(r, title);
     struct text text = {.used = 0};
     if (!r->bits_promised)

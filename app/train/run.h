@@ -83,7 +83,6 @@ struct run_config {
     int device_memory_count;
     enum device_math cuda_math; /* cuda: who computes the products */
     int tf32;                   /* cuda: products may round their inputs to tf32 */
-    int no_graph;               /* cuda: steps are not recorded and replayed */
 
     struct run_model model;
     struct run_data data;

@@ -317,7 +317,6 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->record = record;
     s->output_device = config->mode == MODE_DP ? config->dp.output_device : 0;
     CHECK(open_data_and_model(s));
-    s->model.collective_inside = s->model.sync_bn && s->ranks > 1;
     if (!*config->files.resume) CHECK(open_values(s));
     CHECK(open_devices(s, kind, physical));
     if (*config->files.resume) CHECK(resume_open(s));

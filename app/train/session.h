@@ -126,8 +126,7 @@ static inline struct replica_config session_replica_config(const struct session 
                                    .hashes = s->config->hashes,
                                    .optimizer = 1,
                                    .update = run_optimizer(s->config),
-                                   .blocking_copies = s->config->data.blocking_copies,
-                                   .graph = !s->config->no_graph};
+                                   .blocking_copies = s->config->data.blocking_copies};
 }
 
 /* ---- measure.c: what the record says of each device ---- */

@@ -29,7 +29,6 @@ static int ddp_strategy_open(struct session *s) {
     ddp.buffers_each_pass = 1;
     /* a step of several passes takes an empty batch as any other */
     if (c->data.join && c->update.passes == 1) ddp.join = DUET_JOIN;
-    config.graph &= !c->ddp.find_unused; /* what a step enqueues may change */
     s->record->buffers_apart = run_buffers_apart(c);
     CHECK(allreduce_algorithm_parse(c->ddp.allreduce, &ddp.algorithm));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
@@ -126,7 +125,6 @@ static void ddp_strategy_describe(struct session *s) {
 static int ddp_strategy_close(struct session *s) {
     struct ddp_strategy *d = s->state;
     if (!d) return 1;
-    recorded_forget(&d->replica.recorded); /* recorded steps hold the ddp's events */
     duet_ddp_free(d->ddp);
     replica_free(&d->replica);
     free(d);

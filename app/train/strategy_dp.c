@@ -260,14 +260,12 @@ static int share_capacity(const struct dp_strategy *d, const struct session *s) 
     return (s->largest_batch + d->segments - 1) / d->segments * s->segments_per_device;
 }
 
-/* Device 0 holds the whole batch. Nothing is recorded: a recording would split the step at gather
- * and scatter. */
+/* Device 0 holds the whole batch. */
 static int init_replica(struct dp_strategy *d, struct session *s, int r) {
     int k = s->segments_per_device, capacity = r ? share_capacity(d, s) : s->largest_batch;
     struct replica_config config = session_replica_config(s, capacity);
     config.log_segments = r == d->output ? d->segments : d->own_loss ? k : 0;
     config.optimizer = r == 0;
-    config.graph = 0;
     s->replicas[r] = &d->replica[r];
     return replica_init(&d->replica[r], s->device[r], &s->model, &config, r ? NULL : s->values);
 }

@@ -306,7 +306,6 @@ static int run_loop(struct loop *l) {
     l->last_step = last > INT32_MAX - 1 ? INT32_MAX - 1 : (int)last;
     l->update = run_optimizer(c);
     CHECK(name_parameters(s));
-    s->record->graph = s->replicas[0]->recorded.on;
     CHECK(sync_devices(s)); /* the end of set-up; its spans belong to no step */
     measure_start(s);
     CHECK(feed_open(&l->feed, s));

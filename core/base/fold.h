@@ -87,7 +87,6 @@ struct sum_piece {
 struct sum_pieces {
     struct sum_piece *piece; /* [count], owned by whoever made it */
     int count, room;
-    unsigned version; /* grows when they change */
 };
 
 /* *part: what of the piece lies in [first, first + count). Returns 0 where nothing does. */

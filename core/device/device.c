@@ -88,7 +88,6 @@ static int alloc_locked(struct device *device, void **out, size_t bytes, enum me
 
 int device_alloc(struct device *device, void **out, size_t bytes, enum mem_cause cause) {
     *out = NULL;
-    CHECK(record_refuse_on(device, "allocation"));
     pthread_mutex_lock(&device->lock);
     int code = alloc_locked(device, out, bytes, cause);
     pthread_mutex_unlock(&device->lock);
@@ -108,7 +107,6 @@ void device_free(struct device *device, void *memory) {
 
 int device_host_alloc(struct device *device, void **out, size_t bytes) {
     *out = NULL;
-    CHECK(record_refuse_on(device, "allocation of host memory"));
     return device->ops->host_alloc(device, out, bytes);
 }
 

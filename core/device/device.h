@@ -192,41 +192,6 @@ int copy_peer(struct stream *stream, struct device *to, void *destination, struc
  * step. Charged as a copy from the host. */
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes);
 
-/* Recording: a sequence of launches is recorded once and replayed with one call, on the kinds that
- * can (CUDA graphs; device_can_record says 1). What differs from replay to replay is read from
- * device memory: the step block.
- *
- *     CHECK(stream_record_begin(compute));          from here on calls are recorded and do not run
- *     code = forward(...);                          launches, copies in the device, event_record
- *     CHECK_KEEP(stream_record_end(compute, code ? NULL : &recording), code);    always, once begun
- *     each step: stream_replay(compute, recording, "forward")
- *
- * Only the compute stream can be recorded. One thread does so from begin to end, and calls nothing
- * else of the device layer in between. What cannot be recorded is refused by name: syncs, waits,
- * stream_write, copies from or to the host, another device or an import, replays, allocation.
- * event_done answers 0. Any call that fails in between breaks the recording: record_end then keeps
- * nothing and returns that first error. With out = NULL it keeps nothing either. After record_end
- * the stream is as it was before begin, whatever happened.
- *
- * The memory and the events in a recording must outlive it. Each replay records its events anew.
- * A stream that has to wait for such an event must be told to after stream_replay; told before, it
- * waits for the replay before. There are no spans while recording; a replay is one span with the
- * given name, which is copied, and with the flops of all its launches. A recording belongs to its
- * stream. recording_free waits for the last replay; it comes before device_close; NULL is fine. */
-int device_can_record(const struct device *device);
-int stream_record_begin(struct stream *compute);
-int stream_record_end(struct stream *compute, struct recording **out);
-int stream_replay(struct stream *compute, struct recording *recording, const char *span_name);
-
-/* What is launched on the compute stream between begin and end follows everything before begin,
- * while in a recording what comes after end need not wait for it: only the end of the replay does.
- * So work after end must not write what it reads, nor read what it writes. For a result that
- * nothing in the step waits for. Outside of recordings, and on devices that cannot record, all
- * stays in order. end must follow begin, also after an error. */
-int stream_aside_begin(struct stream *compute);
-int stream_aside_end(struct stream *compute);
-void recording_free(struct recording *recording);
-
 /* Memory of another process, as CUDA IPC would show it. export makes a handle for the allocation
  * that holds `memory`, to be sent to the peer together with file descriptor *fd (-1 if the kind
  * needs none; the device owns it, do not close it). import maps that memory; the descriptor

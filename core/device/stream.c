@@ -82,7 +82,6 @@ int64_t device_clock_error_ns(const struct device *device) {
 }
 
 int stream_sync(struct stream *stream) {
-    CHECK(record_refuse_on(stream->device, "sync"));
     scheduled_sync(stream);
     return stream->device->ops->sync(stream);
 }
@@ -102,11 +101,10 @@ int event_record(struct event *event, struct stream *stream) {
                     "event of another device recorded on a stream of %s: create it on that device",
                     stream->device->name);
     scheduled_record(stream, event);
-    return record_keep(stream, event->ops->event_record(event, stream));
+    return event->ops->event_record(event, stream);
 }
 
 int stream_wait(struct stream *stream, struct event *event) {
-    CHECK(record_refuse(stream, "wait"));
     if (event->ops != stream->device->ops)
         return fail(
             ERR_FAILED,
@@ -116,20 +114,12 @@ int stream_wait(struct stream *stream, struct event *event) {
     return stream->device->ops->event_wait(stream, event);
 }
 
-/* 1: the calling thread is recording on the event's device. An event of an emulated device may
- * outlive its device; such a device is never recorded, so it is not looked at. */
-static int is_recorded_by_me(const struct event *event) {
-    return event->ops->record_begin && record_is_mine(event->device);
-}
-
 int event_sync(struct event *event) {
-    if (is_recorded_by_me(event)) return record_refuse_on(event->device, "event sync");
     scheduled_host_wait(event);
     return event->ops->event_sync(event);
 }
 
 int event_done(struct event *event) {
-    if (is_recorded_by_me(event)) return 0; /* asking CUDA would break the recording */
     return event->ops->event_done(event);
 }
 
@@ -164,7 +154,7 @@ static int check_layout(const struct device *device, enum op op, const struct op
                 op_name(op), device->name);
 }
 
-static int check_and_launch(struct stream *stream, enum op op, const struct op_args *args) {
+int launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct device *device = stream->device;
     CHECK(op_check(op, args));
     CHECK(check_layout(device, op, args));
@@ -178,14 +168,9 @@ static int check_and_launch(struct stream *stream, enum op op, const struct op_a
     return device->ops->launch(stream, op, args);
 }
 
-int launch(struct stream *stream, enum op op, const struct op_args *args) {
-    return record_keep(stream, check_and_launch(stream, op, args));
-}
-
 int copy_to_device(struct stream *stream, void *destination, const void *host_source,
                    size_t bytes) {
     struct device *device = stream->device;
-    CHECK(record_refuse(stream, "copy to device"));
     if (device->config.check_operands)
         CHECK(check_own(device, "copy to device", "destination", -1, destination, bytes));
     return copy_between(stream, device, destination, NULL, host_source, bytes);
@@ -193,21 +178,20 @@ int copy_to_device(struct stream *stream, void *destination, const void *host_so
 
 int copy_to_host(struct stream *stream, void *host_destination, const void *source, size_t bytes) {
     struct device *device = stream->device;
-    CHECK(record_refuse(stream, "copy to host"));
     if (device->config.check_operands)
         CHECK(check_own(device, "copy to host", "source", -1, source, bytes));
     return copy_between(stream, NULL, host_destination, device, source, bytes);
 }
 
-static int check_and_copy_peer(struct stream *stream, struct device *to, void *destination,
-                               struct device *from, const void *source, size_t bytes) {
+int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
+              const void *source, size_t bytes) {
     const struct device_ops *ops = stream->device->ops;
     if (to != stream->device || from != stream->device)
-        CHECK(record_refuse(stream, "copy between devices"));
-    if (to->ops != ops || from->ops != ops)
-        return fail(ERR_FAILED,
-                    "copy from %s to %s on a stream of %s: kinds differ: go through host memory",
-                    from->name, to->name, stream->device->name);
+        if (to->ops != ops || from->ops != ops)
+            return fail(
+                ERR_FAILED,
+                "copy from %s to %s on a stream of %s: kinds differ: go through host memory",
+                from->name, to->name, stream->device->name);
     if (stream->device->config.check_operands) {
         CHECK(check_own(to, "copy peer", "destination", -1, destination, bytes));
         CHECK(check_own(from, "copy peer", "source", -1, source, bytes));
@@ -215,15 +199,9 @@ static int check_and_copy_peer(struct stream *stream, struct device *to, void *d
     return copy_between(stream, to, destination, from, source, bytes);
 }
 
-int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
-              const void *source, size_t bytes) {
-    return record_keep(stream, check_and_copy_peer(stream, to, destination, from, source, bytes));
-}
-
 int copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
                   size_t bytes) {
     struct device *device = stream->device;
-    CHECK(record_refuse(stream, "copy imported"));
     if (source_device < 0 || source_device >= MAX_DEVICES)
         return fail(ERR_FAILED, "copy imported on %s: from device %d: there is no such device",
                     device->name, source_device);
@@ -239,7 +217,6 @@ int copy_imported(struct stream *stream, void *destination, const void *imported
 
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes) {
     struct device *device = stream->device;
-    CHECK(record_refuse(stream, "write"));
     if (bytes > WRITE_LIMIT)
         return fail(ERR_FAILED, "write on %s: %zu bytes: at most %d; use copy_to_device",
                     device->name, bytes, WRITE_LIMIT);
@@ -256,7 +233,6 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
 int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes) {
     struct device *device = stream->device;
-    CHECK(record_refuse(stream, span_name));
     if (args_bytes > CALL_ARGS_LIMIT)
         return fail(ERR_FAILED, "%s on %s: %zu bytes of arguments: at most %d; pass a pointer",
                     span_name, device->name, args_bytes, CALL_ARGS_LIMIT);

@@ -7,8 +7,8 @@
  * struct event as the first member of its own structs, so that the files of device/ can use them
  * without knowing the kind.
  *
- * device.c, stream.c and recording.c do what has to be exact and alike everywhere: the ledger, the
- * table of live allocations, checks of shapes and operands, and what may be recorded. A kind gets
+ * device.c and stream.c do what has to be exact and alike everywhere: the ledger, the
+ * table of live allocations, and checks of shapes and operands. A kind gets
  * checked arguments.
  *
  * A build without CUDA links device/cuda/absent.c, which defines the symbol cuda_device_ops as
@@ -69,17 +69,6 @@ struct device_ops {
     int (*call_host)(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes);
 
-    /* Recording; the first four NULL where a kind cannot. Calls that may not be recorded never get
-     * here (recording.c). record_end with out NULL throws the recording away; the stream is usable
-     * again whatever it returns. */
-    int (*record_begin)(struct stream *stream);
-    int (*record_end)(struct stream *stream, struct recording **out);
-    int (*replay)(struct stream *stream, struct recording *recording, const char *span_name);
-    void (*recording_free)(struct recording *recording);
-    /* As stream_aside_begin (begin 1) and stream_aside_end, of a stream that is being recorded.
-     * NULL: all stays in order. */
-    int (*aside)(struct stream *stream, int begin);
-
     /* Memory of other processes, as in device.h. export_memory fills in the whole handle: offset
      * and size are those inside what the kind shares as a whole (its arena or slab). */
     int (*export_memory)(struct device *device, const void *memory, size_t bytes,
@@ -94,23 +83,6 @@ struct device_ops {
     const char *(*p2p_fault)(const struct device *device);
     int (*is_stuck)(const struct device *device);
 };
-
-struct recording {
-    const struct device_ops *ops;
-    struct stream *stream; /* on which it was made, and is replayed */
-};
-
-/* What device.c and stream.c ask about recordings (recording.c).
- *
- * refuse: `what` cannot be part of a recording. ERR_FAILED, and the recording is broken, where the
- * stream is being recorded; refuse_on: where the calling thread is recording the device's compute
- * stream. OK otherwise. */
-int record_refuse(struct stream *stream, const char *what);
-int record_refuse_on(struct device *device, const char *what);
-/* Returns `code`. While the stream is being recorded, a code other than OK breaks the recording. */
-int record_keep(struct stream *stream, int code);
-/* 1: the calling thread is recording the device's compute stream. */
-int record_is_mine(const struct device *device);
 
 /* The common part of each kind's own struct of a device. kinds.c sets it before start, where a
  * comment does not say otherwise. */
@@ -141,9 +113,6 @@ struct stream {
     /* The times of its spans are off the host's clock by this much at most; 0: they are the host's.
      * Set by the kind, with spans on. */
     int64_t clock_error_ns;
-    /* The thread that is recording this stream; 0: none. Relaxed atomic: other threads read it. */
-    uintptr_t recorder;
-    struct failures record_failed; /* the first call that failed while recording */
 };
 
 /* The common part of each kind's own struct of an event. */

@@ -73,7 +73,6 @@ struct run_record {
     /* "4 x v100, pc-pcie3, ...": all times are those of the modelled clock on such hardware
      * (train/estimate/retime.h); "": they were measured. */
     char modelled[112];
-    int graph;           /* 1: steps are recorded once and replayed as a CUDA graph */
     double data_seconds; /* the disk stage: to read the data sets, once for all jobs of a command */
     int pinned;          /* 1: batches are prepared in pinned memory */
     int blocking_copies; /* 1: no batch is copied beside the kernels */

@@ -1,5 +1,5 @@
 /* The emulated CUDA runtime itself, in short: nothing happens before its turn, an event orders two
- * streams, a graph runs what was captured, and failures come where a test orders them. What else it
+ * streams, and failures come where a test orders them. What else it
  * has to do is shown by the tests that run on it. */
 #include "tests/stand_ins/cuda_emulated.h"
 
@@ -99,50 +99,6 @@ Test(emulated, a_missing_wait_is_a_race_that_is_reported, .timeout = 60) {
     cr_assert_eq(two_streams_write(0), 66);
 }
 #endif
-
-static void load_kernels(void) {
-    struct cudaFuncAttributes attributes;
-    DONE(cudaFuncGetAttributes(&attributes, &add_kernel));
-}
-
-Test(emulated, what_is_captured_runs_at_each_launch, .timeout = 30) {
-    cudaStream_t s = new_stream();
-    int *x = device_ints(2, 0), *y = device_ints(1, 0);
-    size_t nodes = 0;
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    struct adding p = {x, 2};
-    load_kernels();
-    DONE(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-    DONE(start(&add_kernel, 1, 2, &p, s));
-    p.add = 1000;
-    DONE(cudaMemcpyAsync(y, x + 1, 4, cudaMemcpyDeviceToDevice, s));
-    DONE(cudaMemsetAsync(x + 1, 0, 4, s));
-    DONE(cudaStreamEndCapture(s, &graph));
-    DONE(cudaStreamQuery(s));
-    cr_assert_eq(read_int(x), 0, "nothing has run");
-    DONE(cudaGraphGetNodes(graph, NULL, &nodes));
-    cr_assert_eq(nodes, 3);
-    DONE(cudaGraphInstantiate(&exec, graph, 0));
-    DONE(cudaGraphDestroy(graph));
-    for (int i = 0; i < 3; i++)
-        DONE(cudaGraphLaunch(exec, s));
-    DONE(cudaStreamSynchronize(s));
-    cr_assert_eq(read_int(x), 6);
-    cr_assert_eq(read_int(x + 1), 0);
-    cr_assert_eq(read_int(y), 2);
-    DONE(cudaGraphExecDestroy(exec));
-}
-
-Test(emulated, what_a_capture_forbids_ends_it, .timeout = 30) {
-    cudaStream_t s = new_stream();
-    cudaGraph_t graph;
-    void *memory;
-    DONE(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-    GIVES(cudaMalloc(&memory, 4), cudaErrorStreamCaptureUnsupported);
-    GIVES(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
-    DONE(cudaStreamQuery(s));
-}
 
 static void leave(int signal) {
     _exit(40 + (signal == SIGSEGV));

@@ -151,49 +151,6 @@ Test(cuda_library, an_empty_segment_is_no_call, .timeout = 60) {
     device_close(device);
 }
 
-/* A recording holds what the calls enqueued: a replay computes the same from other data. */
-Test(cuda_library, calls_can_be_recorded, .timeout = 60) {
-    struct device *device = library_device(0);
-    struct stream *s = device_compute(device);
-    struct heap heap = {0};
-    struct layer l = linear_layer(&heap, 7, 30, 5, 0);
-    struct op_args plain = launch_of(&heap, &l, FORWARD), a = plain, larger;
-    struct recording *recording;
-    /* not aligned */
-    float *x = test_floats(device, 4 * 7 * 30 + 1) + 1, *got = heap_take(&heap, tensor_bytes(&l.y));
-    MUST(run_on(device, OP_LINEAR_FORWARD, &plain, 0, 0));
-    a.in[0].data = x, a.in[1].data = test_floats(device, 150),
-    a.in[2].data = test_floats(device, 5);
-    a.out[0].data = test_floats(device, 35);
-    MUST(copy_to_device(s, a.in[1].data, l.w.data, 600));
-    MUST(copy_to_device(s, a.in[2].data, l.b.data, 20));
-    MUST(launch(s, OP_LINEAR_FORWARD, &a)); /* the plain step before: it makes room for x */
-    int calls = cublas()->calls[0];
-    MUST(stream_record_begin(s));
-    MUST(launch(s, OP_LINEAR_FORWARD, &a));
-    MUST(stream_record_end(s, &recording));
-    MUST(copy_to_device(s, x, l.x.data, tensor_bytes(&l.x)));
-    MUST(stream_replay(s, recording, "linear"));
-    MUST(copy_to_host(s, got, a.out[0].data, tensor_bytes(&l.y)));
-    MUST(stream_sync(s));
-    cr_assert_arr_eq(got, plain.out[0].data, tensor_bytes(&l.y));
-    cr_assert_eq(cublas()->calls[0], calls + 1, "a replay calls no library");
-    recording_free(recording);
-
-    larger = a;
-    larger.in[0].dims[0] = 28; /* larger than the room that was made */
-    larger.out[0].dims[0] = 28;
-    larger.out[0].data = test_floats(device, 140);
-    MUST(stream_record_begin(s));
-    cr_assert_eq(launch(s, OP_LINEAR_FORWARD, &larger), ERR_FAILED);
-    MUST_SAY("larger than any before, while launches are recorded");
-    cr_assert_neq(stream_record_end(s, &recording), OK);
-    MUST(launch(s, OP_LINEAR_FORWARD, &larger));
-    MUST(stream_sync(s));
-    heap_free(&heap);
-    device_close(device);
-}
-
 #else
 Test(cuda_library, needs_the_emulated_runtime, .timeout = 10) {
     cr_skip_test("an EMULATION build runs this: make EMULATION=1 check");

@@ -201,36 +201,6 @@ Test(cuda_nccl, a_call_is_one_span_and_is_charged_as_a_ring, .timeout = 60) {
 
 /* ---- refusals ---- */
 
-/* Inside a recording; and nothing of it is left in the way of the next call. */
-static int recording_entry(void *context) {
-    static float host[3000];
-    struct rank r;
-    struct allreduce *ar = NULL;
-    int code = open_all(&r, context, &ar, 3000);
-    struct stream *compute = device_compute(r.device);
-    for (size_t i = 0; i < 3000; i++)
-        host[i] = input(4, r.rank, i, 1);
-    if (!code) code = put(&r, host, r.data, 3000);
-    if (!code) code = stream_record_begin(compute);
-    if (!code && allreduce_enqueue(ar, compute, r.data, 3000, 1, 0, 0) == OK)
-        code = fail(ERR_CHECK, "it was recorded");
-    if (!code && !strstr(error_message(), "allreduce nccl on cuda(0): not inside a recording"))
-        code = fail(ERR_CHECK, "refused with: %s", error_message());
-    if (!code) code = stream_record_end(compute, NULL);
-    if (!code) code = allreduce_enqueue(ar, compute, r.data, 3000, 1, 0, 0);
-    if (!code) code = stream_sync(compute);
-    if (!code) code = get(&r, host, r.data, 3000);
-    if (!code) code = judge_sum(&r, host, 3000, 4, 1, 1);
-    allreduce_free(ar);
-    return rank_close(&r, check_fake(code));
-}
-
-Test(cuda_nccl, a_recording_takes_no_call, .timeout = 60) {
-    struct job job = job_of(60);
-    use_gpus(1);
-    run_well(1, recording_entry, &job);
-}
-
 static int init_entry(void *context) {
     struct rank r;
     struct allreduce *ar = NULL;

@@ -1,12 +1,10 @@
 /* Training on GPUs, by the command: one matrix of command lines. Each row is a model with its
  * options, on so many emulated GPUs; single, dp and ddp end with equal files, byte by byte,
- * recorded or not, whether devices have a GPU each or share one; and the losses are those of
+ * whether devices have a GPU each or share one; and the losses are those of
  * emulated devices, but for the order of sums. Then what auto, compare and profile make of a GPU.
  *
  * Skipped where no GPU opens. In the build with EMULATION=1 one does: kernels then run on the CPU,
- * some thousand times slower than on a GPU, so batches are tiny and the networks small. A step of
- * one shape is plain three times, then recorded, then replayed (models/recorded.h), so eight steps
- * show all of it. */
+ * some thousand times slower than on a GPU, so batches are tiny and the networks small. */
 #include "device/device.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/nets.h"
@@ -35,10 +33,10 @@ struct way {
     const char *options;
 };
 
-/* With graphs and without; the ways to bring a batch; steps of 12 and of 8, and the ends of
+/* The ways to bring a batch; steps of 12 and of 8, and the ends of
  * epochs. */
 static const struct way ALL[] = {
-    {"single", 1, "--no-graph"},
+    {"single", 1, ""},
     {"dp", 1, ""},
     {"dp", 2, ""},
     {"dp", 2, "--loss-in-forward"},
@@ -49,22 +47,21 @@ static const struct way ALL[] = {
     {"dp", 4, "--data-on host"},
     {"ddp", 1, ""},
     {"ddp", 2, "--allreduce fused"},
-    {"ddp", 2, "--allreduce ring --no-graph --data-on host"},
+    {"ddp", 2, "--allreduce ring --data-on host"},
     {"ddp", 2, "--allreduce tree --bucket-cap-mb 0.0001"},
     {"ddp", 4, "--bucket-cap-mb 0.0001"},
     {"ddp", 4, "--allreduce naive"},
-    {"ddp", 4, "--allreduce oneshot --no-graph --bucket-cap-mb 0.0001"},
+    {"ddp", 4, "--allreduce oneshot --bucket-cap-mb 0.0001"},
     {"ddp", 4, "--allreduce direct"},
     {NULL, 0, NULL}};
-static const struct way SOME[] = {{"single", 1, "--no-graph"},
+static const struct way SOME[] = {{"single", 1, ""},
                                   {"dp", 2, ""},
                                   {"dp", 4, "--loss-in-forward --data-on host"},
                                   {"ddp", 2, "--allreduce fused --data-on host"},
                                   {"ddp", 4, "--bucket-cap-mb 0.0001"},
                                   {NULL, 0, NULL}};
 static const struct way DP[] = {{"dp", 2, ""}, {"dp", 4, "--loss-in-forward"}, {NULL, 0, NULL}};
-static const struct way PLAIN[] = {
-    {"dp", 2, ""}, {"ddp", 2, "--no-graph"}, {"ddp", 4, "--no-graph"}, {NULL, 0, NULL}};
+static const struct way PLAIN[] = {{"dp", 2, ""}, {"ddp", 2, ""}, {"ddp", 4, ""}, {NULL, 0, NULL}};
 static const struct way TWO[] = {{"dp", 2, ""}, {"ddp", 2, ""}, {NULL, 0, NULL}};
 static const struct way DDP[] = {{"ddp", 2, ""}, {NULL, 0, NULL}};
 
@@ -123,9 +120,6 @@ static void run_row(const struct row *r) {
         cr_expect(cli_same_file("one", "two"), "%s on %d, %s: weights differ: %s", way->mode,
                   way->devices, way->options, r->options);
         struct json *j = json_of("two.json");
-        int graph = !strstr(way->options, "--no-graph") && strcmp(way->mode, "dp") != 0 &&
-                    !strstr(r->options, "--sync-bn");
-        cr_expect_eq(json_at(j, "graph")->integer, graph);
         cr_expect_eq(json_at(j, "data_on_device")->integer,
                      !strstr(way->options, "--data-on host"));
         cr_expect_str_eq(json_text(j, "device_kind"), "cuda");
@@ -227,7 +221,7 @@ CliTest(cuda_train, compare, 300) {
     for (int m = 0; m < 3; m++) {
         static const char *const keys[] = {"single", "dp", "ddp"};
         const struct json *run = json_at(j, keys[m]);
-        cr_expect(!json_at(run, "graph")->integer && json_at(run, "data_on_device")->integer);
+        cr_expect(json_at(run, "data_on_device")->integer);
         cr_expect(json_int(run, "per_device/0/phase_ns/forward") > 0 &&
                   json_int(run, "per_device/0/phase_ns/backward") > 0);
     }

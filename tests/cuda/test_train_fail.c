@@ -36,8 +36,7 @@ static void fails(const char *fault, int status, const char *words, const char *
     unsetenv("EMULATED_CUDA_FAULT");
 }
 
-/* A kernel faults in the first steps, which are launched one by one, or in a replayed graph: the
- * step is named. */
+/* A kernel faults in the first steps or later: the step is named. */
 CliTest(cuda_train_fail, kernel_faults, 120) {
     set_up();
     fails("launch:20", 1, "cudaErrorIllegalAddress|of step |CUDA_LAUNCH_BLOCKING=1 names",

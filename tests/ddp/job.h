@@ -36,7 +36,6 @@ struct job {
     struct ddp_config config;
     enum device_kind kind;
     int spans, seed_per_rank;
-    int graph;        /* 1: steps are recorded and replayed where the device can */
     int comm_first;   /* 1: the communication stream is the first to be waited for after a step */
     int one_looks;    /* 1: rank 0 alone waits for the end of each step */
     double timeout_s; /* of comm; 0: 10 */
@@ -138,8 +137,7 @@ static inline int worker_model(struct worker *w, const struct job *job, int rank
                                      .log_segments = job->v ? job->v : 1,
                                      .hashes = 1,
                                      .optimizer = 1,
-                                     .update.momentum = 0.9,
-                                     .graph = job->graph};
+                                     .update.momentum = 0.9};
     float **values;
     CHECK(open_model(job, &w->model, rank));
     CHECK(device_open(&w->device, &device));
@@ -165,7 +163,6 @@ static inline int worker_open(struct worker *w, const struct job *job) {
 }
 
 static inline void worker_free_ddp(struct worker *w) {
-    if (w->replica.device) recorded_forget(&w->replica.recorded); /* they hold the ddp's events */
     duet_ddp_free(w->ddp);
     w->ddp = NULL;
 }

@@ -112,7 +112,6 @@ static int holds(const struct asked *asked, unsigned condition) {
     case BESIDE_CHECKPOINT: return *c->files.checkpoint != 0;
     case WITHOUT_INIT_FROM: return !*c->model.init_from;
     case WITHOUT_RESUME: return !*c->files.resume;
-    case WITHOUT_SPANS: return !run_keeps_spans(c);
     case BESIDE_GPU: return *c->clock.gpu != 0;
     default: return 1;
     }
@@ -132,9 +131,6 @@ static const char *optimizer_word(const struct run_config *c) {
 }
 static const char *mode_word(const struct run_config *c) {
     return mode_name(c->mode);
-}
-static const char *spans_option(const struct run_config *c) {
-    return *c->files.trace ? "--trace" : *c->files.report ? "--report" : "--pictures";
 }
 
 /* What is said of a condition that does not hold: no effect WHERE VALUE: WHY: give GIVE, or leave
@@ -168,7 +164,6 @@ static const struct {
      "--checkpoint FILE"},
     {WITHOUT_INIT_FROM, "with --init-from", NULL, "the weights come from its file", NULL},
     {WITHOUT_RESUME, "with --resume", NULL, "the weights come from its file", NULL},
-    {WITHOUT_SPANS, "with ", spans_option, "times are taken without graphs anyway", NULL},
     {BESIDE_GPU, "without --gpu", NULL, "it belongs to the modelled clock", "--gpu NAME"}};
 
 static int check_conditions(const struct option *option, const struct asked *asked) {

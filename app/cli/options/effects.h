@@ -48,7 +48,6 @@ enum condition {
     /* and what must not be given beside it */
     WITHOUT_INIT_FROM = 1 << 12,
     WITHOUT_RESUME = 1 << 13,
-    WITHOUT_SPANS = 1 << 14, /* what takes times by phase: steps are no graphs then */
     BESIDE_GPU = 1 << 15,
     WITH_NORMS = 1 << 16,
     ADDS_AS_DDP = 1 << 17 /* or it is DDP */

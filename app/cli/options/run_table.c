@@ -262,11 +262,6 @@ const struct option run_options[] = {
     {"--tf32", NULL, "allow matrix products to round their inputs to tf32", read_on, AT(tf32),
      NO_LIMITS,
      BY_ALL, IN_ANY_MODE, ON_GPUS},
-    {"--no-graph", NULL,
-     "launch each kernel in every step instead of replaying a CUDA graph (as mode dp, compare, "
-     "profile and runs with --trace always do)",
-     read_on, AT(no_graph), NO_LIMITS,
-     BY_TRAIN | BY_SCALE, IN_ANY_MODE, ON_GPUS | WITHOUT_SPANS},
 
     OPTION_HEADING("output (FILE /dev/stdout is standard output; - is refused)"),
     {"--save", "FILE", "train: write the weights at the end, as safetensors",

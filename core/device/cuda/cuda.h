@@ -17,7 +17,6 @@
  *     kernels/ops.cu   which kernel, own or of a library, serves an op
  *     stream.c     what a stream carries: kernels, copies, small writes; sync
  *     event.c      events
- *     graph.c      recordings, as CUDA graphs
  *     flag.c       flags that a stream posts and waits for, for allreduce/cuda
  *     device.c     all of it put together, and the table
  *
@@ -73,16 +72,6 @@ struct cuda_work {
     int32_t step;                              /* -1: outside of steps */
 };
 
-/* A recording: the graph's instance, and the events that each launch of it records. */
-struct cuda_recording {
-    struct recording head;
-    cudaGraphExec_t instance;
-    struct event **events; /* not owned */
-    int event_count;
-    double flops;            /* of one replay */
-    struct cuda_work before; /* what the stream ran last: a fault of it may show while recording */
-};
-
 struct cuda_math; /* the handle of cuBLAS: library.h */
 
 struct cuda_stream {
@@ -91,18 +80,10 @@ struct cuda_stream {
     struct cuda_math *math; /* of a compute stream that was asked to use libraries; else NULL */
     void *workspace;        /* CUDA_WORKSPACE_BYTES on the compute stream, else NULL */
     struct cuda_spans spans;
-    /* The second branch of a recording (graph.c); made by the first recording, NULL before. While
-     * `aside` is 1 these two streams have changed places. */
-    cudaStream_t side;
-    cudaEvent_t fork, join; /* where the branches part and meet */
-    int aside, forked;      /* forked 1: the branches have yet to meet */
-    int capturing; /* 1 while it is captured into a graph (graph.c): no spans, no queries then */
-    struct cuda_recording *recording; /* the recording being made, NULL if none; owned */
-    struct cuda_work last;            /* what was enqueued last, captured or not */
-    struct cuda_work recorded;        /* what was captured last; name "": nothing yet */
-    uint64_t range;                   /* NVTX: the open range, 0 if none */
-    enum phase range_phase;           /* NVTX: the phase of the open range */
-    int error;                        /* the first error of the stream, which stays; OK if none */
+    struct cuda_work last;  /* what was enqueued last */
+    uint64_t range;         /* NVTX: the open range, 0 if none */
+    enum phase range_phase; /* NVTX: the phase of the open range */
+    int error;              /* the first error of the stream, which stays; OK if none */
     char error_text[CUDA_ERROR_TEXT];
 };
 
@@ -345,16 +326,6 @@ int cuda_event_sync(struct event *event);
 int cuda_event_done(struct event *event);
 /* Whoever waits for the event gets this error; an earlier one stays. */
 void cuda_event_set_error(struct event *event, int code, const char *text);
-
-/* ---- graph.c ---- */
-
-int cuda_record_begin(struct stream *stream);
-int cuda_record_end(struct stream *stream, struct recording **out);
-int cuda_replay(struct stream *stream, struct recording *recording, const char *span_name);
-void cuda_recording_free(struct recording *recording);
-int cuda_aside(struct stream *stream, int begin);
-/* Ends a capture that nobody will end, before its stream is closed; nothing if there is none. */
-void cuda_record_abandon(struct cuda_stream *stream);
 
 #ifdef __cplusplus
 }

@@ -112,7 +112,6 @@ static void stop(struct device *device) {
     if (d->service) {
         /* If the context is broken all calls below fail, and only host memory is freed. */
         cudaSetDevice(d->gpu);
-        cuda_record_abandon(&d->compute);
         int drained = cuda_stream_close(&d->copy) && !d->p2p.stuck;
         drained &= cuda_stream_close(&d->comm);
         drained &= cuda_stream_close(&d->compute);
@@ -147,11 +146,6 @@ static const struct device_ops table = {
     .copy = cuda_copy,
     .copy_imported = cuda_copy_imported,
     .write = cuda_write,
-    .record_begin = cuda_record_begin,
-    .record_end = cuda_record_end,
-    .replay = cuda_replay,
-    .recording_free = cuda_recording_free,
-    .aside = cuda_aside,
     .export_memory = cuda_export,
     .import_memory = cuda_import,
     .unimport_memory = cuda_unimport,

@@ -38,28 +38,9 @@ int cuda_stream_error(const struct cuda_stream *s) {
     return s->error ? fail(s->error, "%s", s->error_text) : OK;
 }
 
-/* A call that broke the capture from outside of this layer shows at the next call that is
- * recorded. An error that is none of capture's own may be the fault of work that still ran when
- * the recording began, since nothing runs of what is recorded. */
-static int recording_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
-    int by_capture =
-        error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
-    const struct cuda_recording *r = s->recording;
-    char before[WORK_TEXT], cause[128] = "";
-    if (error == cudaErrorStreamCaptureInvalidated)
-        snprintf(cause, sizeof cause, " (a call that cannot be recorded)");
-    if (!by_capture && r->before.name[0])
-        snprintf(cause, sizeof cause, ", or a fault up to %s", work_text(&r->before, before));
-    fail(ERR_FAILED, "%s, being recorded on %s: %s: %s%s: it came behind %s: nothing of it is kept",
-         what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error), cause,
-         s->recorded.name[0] ? s->recorded.name : "the begin");
-    return record_keep(&s->head, ERR_FAILED);
-}
-
 int cuda_stream_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
     cudaGetLastError();
     if (s->error) return cuda_stream_error(s);
-    if (s->capturing) return recording_fail(s, error, what);
     char last[WORK_TEXT];
     snprintf(s->error_text, sizeof s->error_text,
              "%s on %s: %s: %s: last begun on stream %s: %s; CUDA_LAUNCH_BLOCKING=1 names the one "

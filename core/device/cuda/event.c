@@ -59,25 +59,11 @@ void cuda_event_set_error(struct event *event, int code, const char *text) {
     __atomic_store_n(&e->error, code, __ATOMIC_RELEASE);
 }
 
-/* Adds the event to those that each replay of the recording will record. */
-static int keep_in_recording(struct cuda_stream *s, struct event *event) {
-    struct cuda_recording *r = s->recording;
-    for (int i = 0; i < r->event_count; i++)
-        if (r->events[i] == event) return OK;
-    struct event **more = realloc(r->events, (size_t)(r->event_count + 1) * sizeof *more);
-    if (!more)
-        return fail(ERR_MEMORY, "out of host memory: a recording of %s", s->head.device->name);
-    r->events = more;
-    r->events[r->event_count++] = event;
-    return OK;
-}
-
 int cuda_event_record(struct event *event, struct stream *stream) {
     struct cuda_event *e = (struct cuda_event *)event;
     struct cuda_stream *s = (struct cuda_stream *)stream;
     CHECK(cuda_use(stream->device));
-    if (e->recorder && e->recorder != s && !record_is_mine(stream->device) &&
-        !cuda_event_done(event))
+    if (e->recorder && e->recorder != s && !cuda_event_done(event))
         return fail(ERR_FAILED,
                     "event of %s: recorded on two streams at once: use an event for each",
                     stream->device->name);
@@ -86,12 +72,6 @@ int cuda_event_record(struct event *event, struct stream *stream) {
     e->behind = s->last;
     pthread_mutex_unlock(&e->lock);
     cudaError_t error = cudaSuccess;
-    /* External: a node that others may wait for, and not an edge inside the graph. */
-    if (s->capturing) {
-        CUDA_STREAM_CHECK(s, cudaEventRecordWithFlags(e->event, s->stream, cudaEventRecordExternal),
-                          "record of an event");
-        return keep_in_recording(s, event);
-    }
     if (!s->error) error = cudaEventRecord(e->event, s->stream);
     if (error != cudaSuccess) cuda_stream_fail(s, error, "record of an event");
     if (s->error) cuda_event_set_error(event, s->error, s->error_text);

@@ -56,9 +56,6 @@ int cuda_flag_open(struct cuda_device *d) {
 static int enqueue(struct cuda_stream *s, void *address, const uint64_t *flag, uint64_t epoch,
                    unsigned how, const char *what) {
     flag_function *function;
-    if (s->capturing)
-        return fail(ERR_FAILED, "%s on %s: not inside a recording: put it before or behind it",
-                    what, s->head.device->name);
     memcpy(&function, &address, sizeof function);
     CUDA_STREAM_CHECK(s, (cudaError_t)function(s->stream, (CUdeviceptr)(uintptr_t)flag, epoch, how),
                       what);
@@ -104,9 +101,6 @@ int cuda_flags(struct cuda_stream *s, const struct cuda_flag_op *all, int count)
                               : cuda_flag_post(s, all[i].flag, all[i].epoch));
         return OK;
     }
-    if (s->capturing)
-        return fail(ERR_FAILED, "%s on %s: not inside a recording: put it before or behind it",
-                    what, s->head.device->name);
     for (int i = 0; i < count; i++)
         records[i] = operation_of(&all[i]);
     memcpy(&function, &d->batch_flags, sizeof function);

@@ -25,11 +25,6 @@ static int is_aligned(const void *p) {
 static int make_room(struct cuda_stream *s, enum op op, size_t bytes) {
     struct cuda_math *math = s->math;
     if (bytes <= math->aside_bytes) return OK;
-    if (s->capturing)
-        return fail(ERR_FAILED,
-                    "%s: an operand larger than any before, while launches are recorded: run one "
-                    "such step unrecorded first",
-                    op_name(op));
     void *memory;
     size_t wanted = bytes > 2 * math->aside_bytes ? bytes : 2 * math->aside_bytes;
     CHECK(device_alloc(s->head.device, &memory, wanted, MEM_WORKSPACE));

@@ -124,7 +124,7 @@ int cuda_spans_harvest(struct cuda_stream *s) {
 }
 
 static int is_timed(const struct cuda_stream *s) {
-    return s->head.spans.on && !s->capturing;
+    return s->head.spans.on;
 }
 
 int cuda_span_begin(struct cuda_stream *s, const char *name, uint64_t bytes, double flops,

@@ -17,12 +17,10 @@ int cuda_begin(struct cuda_stream *s, const char *name, uint64_t bytes, double f
     snprintf(s->last.name, sizeof s->last.name, "%s", name);
     s->last.step = s->head.step;
     cuda_nvtx_phase(s);
-    if (s->capturing) s->recording->flops += flops;
     return cuda_span_begin(s, name, bytes, flops, 0);
 }
 
 int cuda_end(struct cuda_stream *s) {
-    if (s->capturing) s->recorded = s->last;
     return cuda_span_end(s);
 }
 
@@ -65,7 +63,7 @@ int cuda_copy(struct stream *stream, struct device *to, void *destination, struc
     int source_end = from ? from->config.index : LINK_HOST, end = to ? to->config.index : LINK_HOST;
     const char *name = !from ? "copy to device" : !to ? "copy to host" : "copy peer";
     if (bytes == 0) return cuda_stream_error(s);
-    if (!s->capturing && ((!from && is_pageable(source)) || (!to && is_pageable(destination))))
+    if ((!from && is_pageable(source)) || (!to && is_pageable(destination)))
         CHECK(cuda_sync(stream));
     CHECK(cuda_begin(s, name, source_end != end ? bytes : 0, 0));
     CUDA_STREAM_CHECK(s,
@@ -137,15 +135,6 @@ int cuda_stream_open(struct cuda_stream *s, struct device *device, enum lane lan
     return cuda_spans_open(s);
 }
 
-/* The branch that recordings made (graph.c); a stream that never recorded has none. */
-static void close_side(struct cuda_stream *s) {
-    if (s->fork) cudaEventDestroy(s->fork);
-    if (s->join) cudaEventDestroy(s->join);
-    if (s->side) cudaStreamDestroy(s->side);
-    s->side = NULL;
-    s->fork = s->join = NULL;
-}
-
 int cuda_stream_close(struct cuda_stream *s) {
     int drained = 1;
     if (s->stream) {
@@ -154,7 +143,6 @@ int cuda_stream_close(struct cuda_stream *s) {
         /* closing a library waits for the GPU, without a deadline */
         if (drained) cuda_math_close(s);
         cuda_spans_close(s);
-        close_side(s);
         cudaStreamDestroy(s->stream);
         s->stream = NULL;
     }

@@ -1,5 +1,5 @@
 /* Clipping of gradients by the norm of all of them, torch.nn.utils.clip_grad_norm_, in two launches
- * and without the host, so that a recorded step replays it:
+ * and without the host:
  *
  *     square sums    of each piece of the gradients: the sum of its squares
  *     clip           norm = the root of all sums; gradients *= min(1, max_norm / (norm + 1e-6))

@@ -2,7 +2,7 @@
  *
  *     group 0    all that are in no other; rate and step block are those of the step
  *     group g    its own weight decay, and its own rate, in a step block of its own in device
- *                memory: so a recorded step finds the rate of each epoch
+ *                memory
  *
  * Which parameters a group takes is said by a name, or by a pattern of names. */
 #include <fnmatch.h>

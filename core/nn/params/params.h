@@ -59,11 +59,6 @@ struct grad_reducer {
     int (*ready)(void *context, int index);
     /* Behind that backward: later work on the compute stream reads the sums. */
     int (*finish)(void *context);
-    /* Where the pass is recorded (models/recorded.h): 1 before it, and 0 behind it. Until then
-     * `ready` records the events of gradients and nothing else, and `finish` does nothing; behind
-     * each replay `replayed` does what both have left out. */
-    void (*record)(void *context, int on);
-    int (*replayed)(void *context);
     int finds_unused; /* 1: parameters without a part in the loss count as ready too */
     void *context;
 };

@@ -22,7 +22,6 @@ static int free_ended(struct step_arena *a) {
     CHECK(stream_sync(device_compute(a->device)));
     while (a->ended_count)
         device_free(a->device, a->ended[--a->ended_count]);
-    a->version++;
     return OK;
 }
 
@@ -35,7 +34,6 @@ static void free_memory(struct step_arena *a) {
     a->block = NULL;
     a->block_bytes = 0;
     a->count = a->outside = 0;
-    a->version++;
 }
 
 void step_arena_free(struct step_arena *a) {
@@ -67,7 +65,6 @@ static int find_memory(struct step_arena *a, struct step_arena_piece *p) {
     CHECK(reserve_ended(a));
     CHECK(device_alloc(a->device, (void **)&p->memory, p->bytes, a->cause));
     a->outside++;
-    a->version++;
     return OK;
 }
 

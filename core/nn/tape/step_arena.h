@@ -43,8 +43,7 @@ struct step_arena {
     int outside;  /* pieces outside of the block */
     void **ended; /* [ended_count] such ones that went back, still allocated; owned */
     int ended_count, ended_capacity;
-    size_t extent;    /* what the largest plan so far needs */
-    uint64_t version; /* grows with every change of the memory */
+    size_t extent; /* what the largest plan so far needs */
 };
 
 /* *out becomes `bytes` of device memory, 256-byte aligned; 0 bytes have an address too. Nobody

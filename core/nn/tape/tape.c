@@ -111,10 +111,6 @@ int tape_check_links(const duet_tape *t) {
 
 /* ---- memory ---- */
 
-uint64_t tape_arena_version(const duet_tape *t) {
-    return t->arena.version;
-}
-
 void *tape_alloc(duet_tape *t, size_t bytes) {
     void *memory = NULL;
     if (t->error || tape_fail(t, step_arena_alloc(&t->arena, bytes, &memory))) return NULL;

@@ -123,11 +123,6 @@ int tape_training(const duet_tape *tape);   /* 1: it is a training step */
  * Waits for the stream only where the step before needed new memory. */
 int tape_begin(duet_tape *tape, const struct tape_step *step);
 
-/* A number that grows whenever the memory of the step arena changes. While it stays, a step with
- * the same segments puts everything where it was before; recorded launches (models/recorded.h) rely
- * on that. */
-uint64_t tape_arena_version(const duet_tape *tape);
-
 /* With `once`: forward has read for the last time the values of the vars made since there were
  * `first`, but not that of `kept`; or the value of x. What no backward reads goes back at once. */
 void tape_forget_since(duet_tape *tape, int first, const duet_var *kept);

@@ -138,9 +138,6 @@ static const struct {
     {BESIDE_CHECKPOINT, "", "without --checkpoint|--checkpoint FILE"},
     {WITHOUT_INIT_FROM, "--model resnet18 --init-from w", "with --init-from"},
     {WITHOUT_RESUME, "--model resnet18 --resume c", "with --resume"},
-    {WITHOUT_SPANS, "--device cuda --trace t", "with --trace"},
-    {WITHOUT_SPANS, "--device cuda --report t", "with --report"},
-    {WITHOUT_SPANS, "--device cuda --pictures t", "with --pictures"},
     {ADDS_AS_DDP, "--mode dp", "in mode dp|it belongs to DDP|3 or more --devices"},
     {BESIDE_GPU, "", "without --gpu|--gpu NAME"}};
 enum { FAILING = sizeof failing / sizeof *failing };
@@ -179,7 +176,7 @@ CliTest(cli_flags, with_an_effect_they_are_not, 60) {
         "profile --dp-reduce sharded --no-overlap --find-unused-parameters",
         "demo --loss-in-forward",
         "compare --model resnet18 --sync-bn --no-broadcast-buffers",
-        "train --device auto --no-graph --tf32 --cuda-math own",
+        "train --device auto --tf32 --cuda-math own",
         "train --devices 1",
         "scale --weight-decay 0.1 --devices 1,2",
     };

@@ -249,17 +249,3 @@ Test(call, copies_its_arguments_within_the_limit, .timeout = 30) {
         device_close(d);
     }
 }
-
-Test(record, emulated_devices_cannot_and_say_so, .timeout = 30) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device *d = test_open(host_kinds[k], 0);
-        struct recording *r = (struct recording *)d;
-        cr_assert_eq(device_can_record(d), 0);
-        cr_assert_eq(stream_record_begin(device_compute(d)), ERR_FAILED);
-        MUST_SAY("recording on cpu");
-        cr_assert_eq(stream_record_end(device_compute(d), &r), ERR_FAILED);
-        cr_assert_null(r);
-        MUST(stream_sync(device_compute(d)));
-        device_close(d);
-    }
-}

@@ -11,7 +11,7 @@
  *   - memory. An allocation is a memfd; another process maps it through /proc/PID/fd, by a handle
  *     of 64 bytes.
  *   - kernels' code: the .cu files compiled as C++ (launch.h), each block in turn.
- *   - refusals, as documented: what a capture forbids, unknown handles, copies beyond an
+ *   - refusals, as documented: unknown handles, copies beyond an
  *     allocation, sizes of grids.
  *   - loading: the first launch of a kernel that was not loaded waits until its GPU is idle, as
  *     CUDA's lazy loading does.
@@ -64,7 +64,7 @@
  * Files: runtime_device.c (GPUs, their properties, the environment), runtime_context.c,
  * runtime_error.c, runtime_memory.c, runtime_ipc.c, runtime_p2p.c, runtime_stream.c (queues and
  * their threads), runtime_queue.c, runtime_copy.c, runtime_event.c, runtime_launch.c (kernels),
- * runtime_graph.c (capture), runtime_driver.c (stream memory operations). */
+ * runtime_driver.c (stream memory operations). */
 #ifndef TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
 #define TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
 
@@ -116,21 +116,15 @@ struct emulated_thread {
     int gpu;
     cudaError_t last_error;
     int on_stream; /* 1: it runs a stream: a host function there may not call CUDA */
-    /* The stream that it captures in a mode that forbids unsafe calls; NULL if none. */
-    struct CUstream_st *capture;
 };
 extern __thread struct emulated_thread emulated_self;
 
 /* How a function of the API begins. enter_driver demands a usable driver; enter_gpu also that the
- * current GPU has no fault; enter_unsafe is for calls that a capture forbids. An error becomes the
- * last error of the thread. */
+ * current GPU has no fault. An error becomes the last error of the thread. */
 cudaError_t enter_driver(void);
 cudaError_t enter_gpu(void);
-cudaError_t enter_unsafe(void);
-/* The same, uncounted by faults: the first for the end of a capture, which ends it in any case; the
- * second for calls that ask, since how often a stream is asked is chance. */
+/* The same, uncounted by faults: for calls that ask, since it is chance how often they do. */
 cudaError_t enter_uncounted(void);
-cudaError_t enter_query(void);
 cudaError_t give(cudaError_t error); /* sets the thread's last error, returns `error` */
 #define ENTER(how)                                      \
     do {                                                \
@@ -248,7 +242,6 @@ struct CUstream_st {
     struct gpu *gpu;
     int priority;
     unsigned flags;
-    struct capture *capture;   /* runtime_graph.c; NULL: not capturing */
     pthread_mutex_t post_lock; /* taken by producers only */
     struct item *tail;         /* under post_lock */
     struct item *head;         /* the stream's thread's own: the item that was done last */
@@ -268,7 +261,7 @@ void queue_leave(struct queue *queue);
 /* The stream behind a handle; NULL if it is none, or was destroyed. The legacy stream is one of the
  * current GPU. */
 struct CUstream_st *stream_of(cudaStream_t handle);
-/* Enqueues the item, or adds it to the graph that the stream captures; owns it either way. */
+/* Enqueues the item, and owns it. */
 cudaError_t stream_submit(struct CUstream_st *stream, struct item *item);
 void stream_post(struct CUstream_st *stream, struct item *item);
 void stream_drain(struct CUstream_st *stream); /* waits until all that is posted now is done */
@@ -291,10 +284,6 @@ struct CUevent_st {
     struct gpu *gpu;
     unsigned flags;
     struct event_state state;
-    /* the capture that recorded it last, if one did, and on which stream; only compared */
-    _Atomic(void *) captured_in;
-    struct CUstream_st *captured_on;
-    size_t captured_at; /* items of the branch in front of it */
     struct CUevent_st *next_all;
 };
 void event_run_record(const struct item *item);
@@ -307,12 +296,5 @@ void kernel_run(const struct item *item, struct gpu *gpu); /* runtime_launch.c *
 void item_hang(void) __attribute__((noreturn));            /* the same: never ends */
 void value_run_write(const struct item *item);             /* runtime_driver.c */
 void value_run_wait(const struct item *item, const struct gpu *gpu);
-cudaError_t capture_add(struct CUstream_st *stream, struct item *item); /* runtime_graph.c */
-/* An event was recorded as a point of the capture; a stream waits for such a point, which makes it
- * a branch of the capture, or lets two branches meet. */
-void capture_mark(struct CUstream_st *stream, cudaEvent_t event);
-cudaError_t capture_wait(struct CUstream_st *stream, cudaEvent_t event);
-/* Refuses a call and invalidates what the stream captures. */
-cudaError_t capture_refuse(struct CUstream_st *stream, cudaError_t error);
 
 #endif

@@ -11,8 +11,7 @@ static int side_of(const void *memory, size_t bytes, struct emulated_allocation 
     return memory_find(memory, 1, a) ? -2 : -1;
 }
 
-static cudaError_t check_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                              int capturing) {
+static cudaError_t check_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     struct emulated_allocation a;
     int there = side_of(to, bytes, &a), here = side_of(from, bytes, &a);
     if (!to || !from || there == -2 || here == -2) return cudaErrorInvalidValue;
@@ -32,8 +31,6 @@ static cudaError_t check_copy(void *to, const void *from, size_t bytes, enum cud
     case cudaMemcpyDefault: break;
     default: return cudaErrorInvalidMemcpyDirection;
     }
-    /* the runtime would stage it, and wait */
-    if (capturing && (there == -1 || here == -1)) return cudaErrorStreamCaptureUnsupported;
     return cudaSuccess;
 }
 
@@ -53,8 +50,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     ENTER(enter_gpu());
     struct CUstream_st *s = stream_of(stream);
     if (!s) return give(cudaErrorInvalidResourceHandle);
-    cudaError_t error = bytes ? check_copy(to, from, bytes, kind, s->capture != NULL) : cudaSuccess;
-    if (error == cudaErrorStreamCaptureUnsupported) return give(capture_refuse(s, error));
+    cudaError_t error = bytes ? check_copy(to, from, bytes, kind) : cudaSuccess;
     if (error != cudaSuccess) return give(error);
     return give(submit_copy(s, to, from, bytes));
 }
@@ -99,11 +95,11 @@ static cudaError_t finish(cudaError_t error) {
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     return finish(cudaMemcpyAsync(to, from, bytes, kind, NULL));
 }
 
 cudaError_t cudaMemset(void *memory, int byte, size_t bytes) {
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     return finish(cudaMemsetAsync(memory, byte, bytes, NULL));
 }

@@ -153,17 +153,6 @@ cudaError_t enter_gpu(void) {
     return error == cudaSuccess && fault_now("call") ? cudaErrorUnknown : error;
 }
 
-cudaError_t enter_query(void) {
-    cudaError_t error = enter_uncounted();
-    if (error != cudaSuccess || !emulated_self.capture) return error;
-    return capture_refuse(emulated_self.capture, cudaErrorStreamCaptureUnsupported);
-}
-
-cudaError_t enter_unsafe(void) {
-    cudaError_t error = enter_query();
-    return error == cudaSuccess && fault_now("call") ? cudaErrorUnknown : error;
-}
-
 struct gpu *current_gpu(void) {
     return &emulated.gpus[emulated_self.gpu];
 }

@@ -103,20 +103,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, un
     if (!e || !s) return give(cudaErrorInvalidResourceHandle);
     /* "must be associated with the same device" */
     if (e->gpu != s->gpu) return give(cudaErrorInvalidResourceHandle);
-    if (flags & ~(unsigned)cudaEventRecordExternal) return give(cudaErrorInvalidValue);
-    if (s->capture) {
-        struct item *item = NULL;
-        if (flags & cudaEventRecordExternal) { /* numbered by each launch of the graph */
-            item = item_new(ITEM_RECORD, 0);
-            if (!item) return give(cudaErrorMemoryAllocation);
-            item->u.event.event = e;
-            return give(capture_add(s, item));
-        }
-        capture_mark(s, e); /* a point of the capture: a launch has nothing to do for it */
-        return cudaSuccess;
-    }
     if (flags) return give(cudaErrorInvalidValue); /* external records are for captures only */
-    atomic_store_explicit(&e->captured_in, NULL, memory_order_relaxed);
     return give(stream_submit(s, event_record_item(e)));
 }
 
@@ -129,16 +116,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
     cudaEvent_t e = event_of(handle);
     struct CUstream_st *s = stream_of(stream);
     if (!e || !s) return give(cudaErrorInvalidResourceHandle);
-    if (flags & ~(unsigned)cudaEventWaitExternal) return give(cudaErrorInvalidValue);
-    void *captured = atomic_load_explicit(&e->captured_in, memory_order_relaxed);
-    if (captured) return give(capture_wait(s, e));
-    if (s->capture && !(flags & cudaEventWaitExternal))
-        return give(capture_refuse(s, cudaErrorStreamCaptureIsolation));
-    if (!s->capture && flags) return give(cudaErrorInvalidValue);
+    if (flags) return give(cudaErrorInvalidValue);
     struct item *item = item_new(ITEM_WAIT, 0);
     if (!item) return give(cudaErrorMemoryAllocation);
     item->u.event.event = e;
-    /* In a graph each launch takes it anew. */
     item->u.event.number = atomic_load_explicit(&e->state.recorded, memory_order_relaxed);
     return give(stream_submit(s, item));
 }
@@ -146,11 +127,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
 /* A query of an event is among the calls that a capturing thread must not make, whatever the
  * event. */
 static cudaError_t look(cudaEvent_t handle, cudaEvent_t *out) {
-    cudaError_t error = enter_query();
+    cudaError_t error = enter_uncounted();
     if (error != cudaSuccess) return error;
     *out = event_of(handle);
     if (!*out) return cudaErrorInvalidResourceHandle;
-    return (*out)->captured_in ? cudaErrorCapturedEvent : (cudaError_t)(*out)->gpu->fault;
+    return (cudaError_t)(*out)->gpu->fault;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
@@ -173,8 +154,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     ENTER(enter_gpu());
     if (!ms) return give(cudaErrorInvalidValue);
     for (int i = 0; i < 2; i++)
-        if (!both[i] || both[i]->captured_in || both[i]->flags & cudaEventDisableTiming ||
-            !both[i]->state.recorded)
+        if (!both[i] || both[i]->flags & cudaEventDisableTiming || !both[i]->state.recorded)
             return give(cudaErrorInvalidResourceHandle);
     if (both[0]->gpu != both[1]->gpu) return give(cudaErrorInvalidResourceHandle);
     for (int i = 0; i < 2; i++)

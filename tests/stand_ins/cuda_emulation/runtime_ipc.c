@@ -65,7 +65,7 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* two threads with one handle */
     struct emulated_allocation a;
     struct handle h;
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     memcpy(&h, &handle, sizeof h);
     if (!out || flags != cudaIpcMemLazyEnablePeerAccess) return give(cudaErrorInvalidValue);
     if (h.magic != HANDLE_MAGIC) return give(cudaErrorInvalidValue);
@@ -100,7 +100,7 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
 
 cudaError_t cudaIpcCloseMemHandle(void *memory) {
     struct emulated_allocation a;
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     if (!memory_find(memory, 1, &a) || a.kind != MEMORY_IMPORTED || a.base != memory)
         return give(cudaErrorInvalidValue);
     gpu_drain(NULL);

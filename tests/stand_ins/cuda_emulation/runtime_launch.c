@@ -85,7 +85,7 @@ void kernel_run(const struct item *item, struct gpu *gpu) {
 static void load(const struct emulated_kernel *kernel, const struct CUstream_st *s) {
     unsigned bit = 1u << (s->gpu - emulated.gpus);
     if (__atomic_load_n(kernel->loaded, __ATOMIC_RELAXED) & bit) return;
-    if (!s->capture) gpu_drain(s->gpu);
+    gpu_drain(s->gpu);
     __atomic_fetch_or(kernel->loaded, bit, __ATOMIC_RELAXED);
 }
 
@@ -120,10 +120,9 @@ cudaError_t cudaLaunchKernel(const void *address, dim3 grid, dim3 block, void **
     item->u.launch.grid = (struct emulated_index){grid.x, grid.y, grid.z};
     item->u.launch.threads = (struct emulated_index){block.x, block.y, block.z};
     memcpy(item->param, params[0], kernel->bytes);
-    /* what is captured does not run, so it does not count */
-    if (!s->capture) item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
+    item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
     if (p2p_kernel(s->gpu, item->param, kernel->bytes)) item->fails = 2;
-    int waits = emulated.blocking && !s->capture;
+    int waits = emulated.blocking;
     cudaError_t error = stream_submit(s, item);
     if (error == cudaSuccess && waits) stream_drain(s);
     return give(error);

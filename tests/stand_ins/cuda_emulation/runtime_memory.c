@@ -187,7 +187,7 @@ static cudaError_t take(struct gpu *gpu, size_t bytes) {
 }
 
 cudaError_t cudaMalloc(void **out, size_t bytes) {
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     if (!out) return give(cudaErrorInvalidValue);
     *out = NULL;
     if (bytes == 0) return cudaSuccess;
@@ -215,7 +215,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
 /* Waits for all work of the GPU first, as CUDA does. */
 cudaError_t cudaFree(void *memory) {
     struct emulated_allocation a;
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     if (!memory) return cudaSuccess;
     if (!memory_find(memory, 1, &a) || a.kind != MEMORY_DEVICE || a.base != memory)
         return give(cudaErrorInvalidValue);
@@ -239,7 +239,7 @@ cudaError_t cudaMemGetInfo(size_t *free_now, size_t *total) {
 /* ---- host memory ---- */
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     if (!out || flags & ~7u) return give(cudaErrorInvalidValue);
     *out = NULL;
     if (bytes == 0) return cudaSuccess;
@@ -259,7 +259,7 @@ cudaError_t cudaMallocHost(void **out, size_t bytes) {
 
 cudaError_t cudaFreeHost(void *memory) {
     struct emulated_allocation a;
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     if (!memory) return cudaSuccess;
     if (!memory_find(memory, 1, &a) || a.kind != MEMORY_PINNED || a.base != memory)
         return give(cudaErrorInvalidValue);
@@ -271,7 +271,7 @@ cudaError_t cudaFreeHost(void *memory) {
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
     struct emulated_allocation a;
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     if (!memory || !bytes || flags & ~15u) return give(cudaErrorInvalidValue);
     if (memory_find(memory, 1, &a) || memory_find((char *)memory + bytes - 1, 1, &a))
         return give(cudaErrorHostMemoryAlreadyRegistered);
@@ -287,7 +287,7 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
 
 cudaError_t cudaHostUnregister(void *memory) {
     struct emulated_allocation a;
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     if (!memory_find(memory, 1, &a) || a.kind != MEMORY_REGISTERED || a.base != memory)
         return give(cudaErrorHostMemoryNotRegistered);
     gpu_drain(NULL);

@@ -159,7 +159,6 @@ void stream_post(struct CUstream_st *s, struct item *item) {
 
 cudaError_t stream_submit(struct CUstream_st *s, struct item *item) {
     if (!item) return cudaErrorMemoryAllocation;
-    if (s->capture) return capture_add(s, item);
     stream_post(s, item);
     return cudaSuccess;
 }
@@ -261,7 +260,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     ENTER(enter_driver());
     struct CUstream_st *s = handle ? stream_of(handle) : NULL;
     if (!s || s == s->gpu->legacy) return give(cudaErrorInvalidResourceHandle);
-    if (s->capture) return give(capture_refuse(s, cudaErrorStreamCaptureUnsupported));
     struct item *end = item_new(ITEM_END, 0);
     if (!end) return give(cudaErrorMemoryAllocation);
     atomic_store(&s->magic, STREAM_GONE);
@@ -270,12 +268,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 }
 
 static cudaError_t look(cudaStream_t handle, struct CUstream_st **out) {
-    cudaError_t error = enter_query();
+    cudaError_t error = enter_uncounted();
     if (error != cudaSuccess) return error;
     *out = stream_of(handle);
     if (!*out) return cudaErrorInvalidResourceHandle;
-    if ((*out)->capture) return capture_refuse(*out, cudaErrorStreamCaptureUnsupported);
-    if (emulated_self.capture) return enter_query();
     return (cudaError_t)(*out)->gpu->fault;
 }
 
@@ -295,7 +291,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
-    ENTER(enter_unsafe());
+    ENTER(enter_gpu());
     struct gpu *gpu = current_gpu();
     gpu_drain(gpu);
     return give(gpu->fault);
