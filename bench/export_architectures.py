@@ -67,9 +67,10 @@ def torchvision_rows():
     def model(name, size=64, result=None, **settings):
         def build():
             import torchvision
-            if name in ("efficientnet_b0", "convnext_tiny", "swin_t"):
-                settings["stochastic_depth_prob"] = 0.0  # what is drawn cannot be compared
             net = torchvision.models.get_model(name, weights=None, num_classes=10, **settings)
+            for part in net.modules():
+                if isinstance(part, torchvision.ops.StochasticDepth):
+                    part.p = 0.0  # what is drawn cannot be compared
             return Called(net, ["x"], result) if result else net
         row(f"torchvision/{name}", build, picture(size))
     for name in ("resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small", "shufflenet_v2_x0_5",
