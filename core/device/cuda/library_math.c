@@ -22,7 +22,7 @@ static int is_aligned(const void *p) {
     return (uintptr_t)p % CUDA_LIBRARY_ALIGN == 0;
 }
 
-static int make_room(struct cuda_stream *s, enum op op, size_t bytes) {
+static int make_room(struct cuda_stream *s, size_t bytes) {
     struct cuda_math *math = s->math;
     if (bytes <= math->aside_bytes) return OK;
     void *memory;
@@ -46,7 +46,7 @@ static int align(struct cuda_stream *s, enum op op, struct op_args *args) {
     size_t bytes = 0;
     for (int i = 0; i < 3; i++)
         if (!is_aligned(operands[i]->data)) bytes += rounded_up(tensor_bytes(operands[i]));
-    CHECK(make_room(s, op, bytes));
+    CHECK(make_room(s, bytes));
     char *at = s->math->aside;
     for (int i = 0; i < 3; i++) {
         struct tensor *t = operands[i];
