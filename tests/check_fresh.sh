@@ -23,35 +23,35 @@ command -v mmdebstrap >/dev/null || skip "no mmdebstrap: scripts/setup.sh ci ins
 unshare --mount --pid --fork true 2>/dev/null || skip "this system allows no new mount namespace"
 
 # Its name may end up in messages and sockets' paths, so it is short.
-root=$(mktemp -d) || exit 1
-trap 'rm -rf --one-file-system "$root"' EXIT
+work=$(mktemp -d) || exit 1
+trap 'rm -rf --one-file-system "$work"' EXIT
 
 # The machine's own sources of this distribution, for SUITE in place of the machine's own suite.
 here=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
-mkdir "$root/sources"
+mkdir "$work/sources"
 for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
     grep -qsE "(^|[[:space:]])$here([[:space:]]|$)" "$file" || continue
     sed -E "s/(^|[[:space:]])$here($|[[:space:]-])/\1$suite\2/g" "$file" \
-        >"$root/sources/${file##*/}"
+        >"$work/sources/${file##*/}"
 done
-[[ -n $(ls "$root/sources") ]] || skip "no package source of $here in /etc/apt"
+[[ -n $(ls "$work/sources") ]] || skip "no package source of $here in /etc/apt"
 
 start=$SECONDS
-mmdebstrap --quiet --variant=minbase --include=make,git,ca-certificates "$suite" "$root/root" \
-    "$root"/sources/* || {
+mmdebstrap --quiet --variant=minbase --include=make,git,ca-certificates "$suite" "$work/tree" \
+    "$work"/sources/* || {
     echo "fresh: no root of $suite could be made"
     echo "0 passed, 1 failed"
     exit 1
 }
 # How this machine reaches its package sources.
-cp /etc/resolv.conf /etc/hosts "$root/root/etc/"
-cp -r /etc/apt/apt.conf.d/. "$root/root/etc/apt/apt.conf.d/"
+cp /etc/resolv.conf /etc/hosts "$work/tree/etc/"
+cp -r /etc/apt/apt.conf.d/. "$work/tree/etc/apt/apt.conf.d/"
 [[ -e /etc/ssl/certs/ca-certificates.crt ]] &&
-    cp /etc/ssl/certs/ca-certificates.crt "$root/root/etc/ssl/certs/"
-echo "fresh: a bare $suite in $((SECONDS - start)) s: $(ls "$root/root/var/lib/dpkg/info/"*.list |
+    cp /etc/ssl/certs/ca-certificates.crt "$work/tree/etc/ssl/certs/"
+echo "fresh: a bare $suite in $((SECONDS - start)) s: $(ls "$work/tree/var/lib/dpkg/info/"*.list |
     wc -l) packages"
 
-git clone --quiet --no-hardlinks . "$root/root/duet" || exit 1
+git clone --quiet --no-hardlinks . "$work/tree/duet" || exit 1
 
 # Runs a line in the root, as a new user's shell would.
 inside() {
@@ -66,7 +66,7 @@ inside() {
                 : >"$1/dev/$device" && mount --bind "/dev/$device" "$1/dev/$device" || exit 1
             done &&
             exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-                chroot "$1" bash -c "cd /duet && $2"' fresh "$root/root" "$1" </dev/null
+                chroot "$1" bash -c "cd /duet && $2"' fresh "$work/tree" "$1" </dev/null
 }
 
 # The commands as README shows them: the block behind the heading, without its comments.
@@ -82,11 +82,11 @@ passed=0 failed=0
 for command in "${commands[@]}"; do
     start=$SECONDS
     echo "fresh: $command"
-    inside "$command" 2>&1 | tee "$root/log"
+    inside "$command" 2>&1 | tee "$work/log"
     status=${PIPESTATUS[0]}
     echo "fresh: $command: status $status, $((SECONDS - start)) s"
     if ((status == 0)); then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$root/log" | tail -1)
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$work/log" | tail -1)
     if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
         passed=$((passed + BASH_REMATCH[1])) failed=$((failed + BASH_REMATCH[2]))
     fi

@@ -136,8 +136,6 @@ static void drop_plan(struct executor *e, void *kept) {
     if (!e->calls.stuck) device_free(&e->calls.device->head, kept);
 }
 
-/* A call inside a recording does not run now, so it takes no place among the calls under way: each
- * replay is a call, which the kernel counts by itself. */
 static int spin_enqueue(struct executor *e, struct stream *stream, const struct executor_call *call,
                         const char *span_name) {
     struct cuda_stream *s = (struct cuda_stream *)stream;

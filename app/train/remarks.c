@@ -22,8 +22,8 @@ static void show_gathered(const struct run_record *r, const char *title) {
            r->losses[r->steps - 1]);
 }
 
-/* What the numbers of a run do not show: samples seen twice,
- * and bits that other modes need not share. compare prints what concerns it itself. */
+/* What the numbers of a run do not show: samples seen twice, and bits that other modes need not
+ * share. compare prints what concerns it itself. */
 void remarks_print(const struct session *s, const struct progress *p) {
     const struct run_record *r = s->record;
     const char *title = p->title;

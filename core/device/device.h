@@ -36,7 +36,6 @@ extern "C" {
 struct device;
 struct stream;
 struct event;
-struct recording;
 struct schedule;
 
 enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_DRY, DEVICE_CUDA };

@@ -1,6 +1,6 @@
 /* Allreduce on GPUs, with ranks as real processes: several on one GPU (stepwise), a GPU for each
  * (spin), and GPUs that cannot reach each other (staged). Every algorithm and many counts against
- * the reference executor's bits; calls in a row. Calls inside a recording: test_cuda_record.c.
+ * the reference executor's bits; calls in a row.
  *
  * Runs on the emulated runtime (make EMULATION=1) and on machines with GPUs, where a test is
  * skipped that needs more GPUs than there are. */

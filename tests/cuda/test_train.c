@@ -150,7 +150,7 @@ ROW(without_peer_access, 4, 0, DP, MLP "--momentum 0.9")
 ROW(lenet, 2, 1, TWO,
     "--data-dir d --model lenet --batch-size 4 --steps 5 --init-from golden/lenet_300.safetensors")
 ROW(convnet, 2, 1, DDP, "--data-dir d --model convnet --batch-size 4 --steps 3 --lr 0.02")
-/* An update reads what changes from step to step, and a replayed graph must see it. */
+/* An update reads what changes from step to step. */
 ROW(adam, 1, 1, SOME, MLP "--optimizer adam --lr 0.0005 --weight-decay 0.01")
 ROW(adadelta, 1, 1, SOME, MLP "--optimizer adadelta --lr 0.1")
 ROW(adamw, 1, 1, SOME, SMALL "--optimizer adamw --lr 0.0005 --weight-decay 0.1")

@@ -141,8 +141,7 @@ int cuda_fail(cudaError_t error, const char *what, const char *device_name);
     } while (0)
 
 /* A failed call on a stream: `error` becomes the stream's, unless it has one already, with the
- * text "what failed, on which device, behind what, in which step". While the stream is captured
- * the error is the recording's and the stream stays as it was. Returns the stream's error. A
+ * text "what failed, on which device, behind what, in which step". Returns the stream's error. A
  * refusal that is no CUDA error (a shape, a layout) is returned by fail() alone and leaves the
  * stream as it was. */
 int cuda_stream_fail(struct cuda_stream *stream, cudaError_t error, const char *what);

@@ -1,8 +1,7 @@
 /* Where a CUDA error becomes a message. Three moments differ in whose error it is:
  *
  *     cuda_fail          a call outside of any stream: the caller's, and nobody keeps it
- *     cuda_stream_fail   a call on a stream: the stream keeps the first one, or the recording does
- *                        while the stream is captured
+ *     cuda_stream_fail   a call on a stream: the stream keeps the first one
  *     cuda_sync_fail     a fault that an event's waiter sees before the stream does
  *
  * A kernel that faults is reported by some later call, and from then on by every call of the

@@ -10,8 +10,7 @@
  *            does NOT satisfy it; CUDA_FLAG_RELEASED does, whatever the epoch.
  *
  * A wait has no deadline: a flag that nobody posts holds its stream for ever. The caller keeps a
- * deadline of its own, and releases its streams by writing CUDA_FLAG_RELEASED from another one.
- * CUDA does not know of these dependencies, so a recording refuses both operations. */
+ * deadline of its own, and releases its streams by writing CUDA_FLAG_RELEASED from another one. */
 #ifndef DEVICE_CUDA_FLAG_H
 #define DEVICE_CUDA_FLAG_H
 
@@ -28,7 +27,7 @@ extern "C" {
  * others. ERR_FAILED: the driver or the GPU has no such operations. */
 int cuda_flag_open(struct cuda_device *device);
 
-/* Enqueue one operation. ERR_FAILED inside a recording; otherwise the stream's error. */
+/* Enqueue one operation. The stream's error. */
 int cuda_flag_post(struct cuda_stream *stream, uint64_t *flag, uint64_t epoch);
 int cuda_flag_wait(struct cuda_stream *stream, const uint64_t *flag, uint64_t epoch);
 

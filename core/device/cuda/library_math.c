@@ -7,8 +7,8 @@
  *
  * "aside" is memory at a multiple of 256 bytes, for operands that do not lie at one; in the common
  * case nothing is copied. It grows when an operand is larger than any before, which happens in the
- * first steps. The smaller memory from before stays allocated, because a recording may hold its
- * address. */
+ * first steps. The smaller memory from before stays allocated, because launches under way may
+ * still use it. */
 #include <stdlib.h>
 
 #include "device/cuda/kernels/launch.h"

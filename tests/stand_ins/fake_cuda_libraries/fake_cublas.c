@@ -104,7 +104,7 @@ struct gemm {
 };
 
 /* What the first call left at the beginning of the workspace must still be there at all later
- * calls, replays of a recording among them. Each call overwrites the rest, to the last byte. */
+ * calls. Each call overwrites the rest, to the last byte. */
 static void use_workspace(const struct gemm *g) {
     unsigned *kept = (unsigned *)(void *)g->workspace;
     if (g->call > 0 && *kept != ALIVE &&
