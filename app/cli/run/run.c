@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -30,6 +31,7 @@ struct words {
     const char *address;      /* MASTER_ADDR of the ranks; NULL: the launcher's own */
     char **program;           /* and its arguments, ended by NULL */
     struct lines lines;
+    sigset_t mask; /* of this command, before it held any signal */
 };
 
 /* ---- the command line ---- */
@@ -150,6 +152,7 @@ static void set_environment(const struct words *w) {
 /* In the rank. This command's own settings of signals are not for the program. */
 static int become_program(void *context) {
     const struct words *w = context;
+    sigprocmask(SIG_SETMASK, &w->mask, NULL);
     const char *number = getenv("RANK");
     int rank = number ? atoi(number) : 0, error = lines_enter(&w->lines, rank);
     if (error) {
@@ -166,6 +169,26 @@ static int become_program(void *context) {
     return errno == ENOENT ? 127 : 126;
 }
 
+/* From here on launch_ranks reads the signals that would end this process; one that comes when the
+ * ranks have ended is dropped, so that it takes neither the answer nor the ends of what they left
+ * running. */
+static void hold_signals(struct words *w) {
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT), sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGHUP), sigaddset(&held, SIGQUIT);
+    sigprocmask(SIG_BLOCK, &held, &w->mask);
+}
+
+/* Whoever reads what the ranks printed may take long, which Ctrl-C ends. */
+static void release_signals(const struct words *w) {
+    const struct timespec none = {.tv_sec = 0};
+    sigset_t pending;
+    while (!sigpending(&pending) && sigtimedwait(&pending, NULL, &none) > 0)
+        continue;
+    sigprocmask(SIG_SETMASK, &w->mask, NULL);
+}
+
 static int run(struct words *w, struct launch_result *result) {
     struct launch launch = {.world_size = (int)w->ranks,
                             .entry = become_program,
@@ -174,11 +197,13 @@ static int run(struct words *w, struct launch_result *result) {
                             .groups = 1,
                             .grace_s = w->grace_s > 0 ? w->grace_s : 1e-9};
     set_environment(w);
+    hold_signals(w);
     left_over_adopt();
     int code = lines_start(&w->lines, (int)w->ranks, (int)w->tee);
     if (!code) code = launch_ranks(&launch, result);
     struct failures all = failures_of(code);
     left_over_end(w->lines.reader);
+    if (w->lines.reader > 0) release_signals(w);
     failures_add(&all, lines_end(&w->lines, (int)w->ranks));
     return failures_end(&all);
 }
