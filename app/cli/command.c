@@ -18,7 +18,6 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "comm/environment.h"
-#include "doctor/doctor.h"
 #include "models/model_file.h"
 #include "train/job.h"
 
@@ -170,7 +169,6 @@ static int command(int argc, char **argv, const struct duet_model *own) {
         return flushed(help(own));
     if (!strcmp(command, "--version")) return printf("duet %s\n", DUET_VERSION), flushed(0);
     if (!strcmp(command, "job")) return job_main(argc - 2, argv + 2, own);
-    if (!strcmp(command, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
     if ((code = check_not_a_rank(command))) return report_error(code);
     const char *path = find_model_file(argc, argv, own);
     if (path && (code = model_file_open(&file, path))) return report_error(code);

@@ -38,7 +38,7 @@ struct doctor_config {
     uint64_t seed; /* of all data */
 
     /* How devices are opened; NULL: device_open. A test hands in a function that opens faulty
-     * devices. Ranks are then started by fork alone, since a function does not survive an exec. */
+     * devices. */
     int (*open_device)(struct device **out, const struct device_config *config);
 };
 
@@ -50,10 +50,6 @@ struct doctor_config doctor_config_default(void);
  * ERR_MEMORY, ERR_FAILED: a check could not be started. */
 int doctor_run(const struct doctor_config *config, struct findings *findings,
                void (*report)(void *context, const struct finding *finding), void *context);
-
-/* The subcommand that starts a rank of a check: `duet doctor-rank TASK_FD`. Returns the exit
- * status. */
-int doctor_rank_main(int argc, char **argv);
 
 #ifdef __cplusplus
 }

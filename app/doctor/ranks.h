@@ -1,9 +1,7 @@
-/* The ranks that a check starts: real processes by the launcher of comm/, as DDP starts them, with
- * `duet doctor-rank` as their program.
+/* The ranks that a check starts: real processes by the launcher of comm/, as DDP has them.
  *
- * What the ranks are to do and what they find lies in one task, in a memfd that the check and all
- * ranks map. Each rank writes only its own entries, and has a struct progress of its own.
- * ranks.c has tasks, starting ranks, and the program of a rank: duet doctor-rank. */
+ * What the ranks are to do and what they find lies in one task, in memory that the check shares
+ * with them. Each rank writes only its own entries, and has a struct progress of its own. */
 #ifndef DOCTOR_RANKS_H
 #define DOCTOR_RANKS_H
 
@@ -24,7 +22,7 @@ struct rank_finding {
 };
 
 struct rank_task {
-    struct doctor_config config; /* open_device is NULL for ranks started by exec */
+    struct doctor_config config;
     enum device_kind kind;
     int devices, gpus;
     int first; /* the trial to begin with: ranks that have ended did those before it */

@@ -135,8 +135,6 @@ CliTest(doctor_cli, wrong_flags, 60) {
                                            {"--json nowhere/x.json", "nowhere/x.json"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         cli_fails(strstr(table[i][0], "nowhere") ? 1 : 2, table[i][1], "doctor %s", table[i][0]);
-    cli_fails(2, "doctor-rank: is started by duet itself: use duet doctor", "doctor-rank");
-    cli_fails(2, "doctor-rank: is started by duet itself", "doctor-rank 0");
     struct cli c;
     cli_run(&c, "doctor --help");
     cr_expect(c.status == 0 && !*c.err && plain_lines(c.out), "%s", c.err);
