@@ -63,7 +63,7 @@ static void show(const struct ways *p, const struct run_config *config,
     add_devices(&head, first);
     text_wrap(stdout, width, 0, 2, head.words);
     const struct profiled profiled = ways_profiled(p, config->details);
-    profile_findings(stdout, width, &profiled);
+    profile_findings_print(stdout, width, &profiled);
     for (int i = WAY_DP; i < WAYS; i++) {
         char title[WAY_TITLE];
         if (!way_run(p, i) || (i == WAY_LOSS_IN_FORWARD && !config->details && way_run(p, WAY_DP)))

@@ -2,7 +2,9 @@
 #include "report/beside_pytorch.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "report/table.h"
 #include "report/text.h"
 
 /* The device beside device 0 that holds most: of a small batch PyTorch gives some devices none.
@@ -77,42 +79,21 @@ static void summed(struct text *text, const struct ledger *pytorch) {
              bytes_words((double)pytorch->peak[MEM_GRADS], bytes));
 }
 
-void beside_pytorch_sentence(FILE *file, int width, const struct beside_pytorch *run, int details) {
-    struct text text = {.used = 0};
+void beside_pytorch_sentence(struct text *text, const struct beside_pytorch *run, int details) {
     if (!run->duet || run->duet->devices != run->devices || run->devices < 2) return;
     int dp = run->duet->mode == MODE_DP;
-    text_add(&text, "PyTorch's %s would hold ", dp ? "DataParallel" : "DDP");
-    held(&text, run, 0, dp ? "device 0" : "each device");
-    causes(&text, &run->pytorch[0], &run->duet->device[0].memory, dp);
-    if (dp && details) summed(&text, &run->pytorch[0]);
-    if (dp && details) text_add(&text, "; and ");
-    if (dp && details) held(&text, run, fullest_other(run), "another at most");
-    text_add(&text, " (computed; --as pytorch).");
-    text_wrap(file, width, 0, 2, text.words);
+    text_add(text, "PyTorch's %s would hold ", dp ? "DataParallel" : "DDP");
+    held(text, run, 0, dp ? "device 0" : "each device");
+    causes(text, &run->pytorch[0], &run->duet->device[0].memory, dp);
+    if (dp && details) summed(text, &run->pytorch[0]);
+    if (dp && details) text_add(text, "; and ");
+    if (dp && details) held(text, run, fullest_other(run), "another at most");
+    text_add(text, " (computed; --as pytorch).");
 }
 
 /* ---- as a table ---- */
 
-enum { NAME = 22, CELL = 14, COLUMNS = 4 };
-
-struct sizes {
-    uint64_t of[COLUMNS]; /* Duet: device 0, the fullest other; PyTorch likewise */
-    char there[COLUMNS];
-};
-
-static void row(FILE *file, int indent, const char *name, const struct sizes *sizes) {
-    int any = 0;
-    for (int i = 0; i < COLUMNS; i++)
-        any |= sizes->there[i] && sizes->of[i];
-    if (!any) return;
-    fprintf(file, "%*s%-*s", indent, "", NAME - indent, name);
-    for (int i = 0; i < COLUMNS; i++) {
-        char text[32] = "-";
-        if (sizes->there[i] && sizes->of[i]) format_bytes(sizes->of[i], text, sizeof text);
-        fprintf(file, "%*s", CELL, text);
-    }
-    fprintf(file, "\n");
-}
+enum { COLUMNS = 4 }; /* Duet: device 0, the fullest other; PyTorch likewise */
 
 /* The ledger of a column; NULL: there is none. */
 static const struct ledger *ledger_of(const struct beside_pytorch *run, int column) {
@@ -122,34 +103,37 @@ static const struct ledger *ledger_of(const struct beside_pytorch *run, int colu
     return run->duet ? &run->duet->device[device].memory : NULL;
 }
 
-/* cause MEM_CAUSE_COUNT: all together. */
-static struct sizes sizes_of(const struct beside_pytorch *run, int cause) {
-    struct sizes sizes = {.of = {0}};
+/* cause MEM_CAUSE_COUNT: all together; above that what autograd saves. */
+static void bytes_row(struct table *t, const char *name, const struct beside_pytorch *run,
+                      int cause) {
+    struct table_row *row = table_add(t, ROW_WHERE_ANY, name);
     for (int i = 0; i < COLUMNS; i++) {
         const struct ledger *l = ledger_of(run, i);
-        sizes.there[i] = l != NULL;
-        if (l) sizes.of[i] = cause < MEM_CAUSE_COUNT ? l->at_peak[cause] : l->total_peak;
+        uint64_t bytes = !l                         ? 0
+                         : cause < MEM_CAUSE_COUNT  ? l->at_peak[cause]
+                         : cause == MEM_CAUSE_COUNT ? l->total_peak
+                         : i < 2                    ? 0
+                                                    : run->saved[i == 2 ? 0 : fullest_other(run)];
+        strcpy(row->cell[i], "-");
+        if (bytes) format_bytes(bytes, row->cell[i], TABLE_CELL);
     }
-    return sizes;
 }
 
 void beside_pytorch_table(FILE *file, const struct beside_pytorch *run) {
+    struct table t = {.columns = COLUMNS,
+                      .name_width = 22,
+                      .value_width = 13,
+                      .head = {"device 0", "the others", "device 0", "the others"}};
     char title[64];
-    int other = run->devices > 1 ? fullest_other(run) : 0;
     if (!run->devices) return;
     snprintf(title, sizeof title, "%s at its peak", run->title);
-    fprintf(file, "\n%-*s%*s%*s\n", NAME, title, 2 * CELL, "Duet", 2 * CELL, "PyTorch");
-    fprintf(file, "%*s", NAME, "");
-    for (int i = 0; i < COLUMNS; i++)
-        fprintf(file, "%*s", CELL, i % 2 ? "the others" : "device 0");
-    fprintf(file, "\n");
-    struct sizes all = sizes_of(run, MEM_CAUSE_COUNT),
-                 saved = {.of = {0, 0, run->saved[0], run->saved[other]},
-                          .there = {0, 0, 1, run->devices > 1}};
-    row(file, 0, "held", &all);
+    fprintf(file, "\n%-22s%28s%28s\n", title, "Duet", "PyTorch");
+    bytes_row(&t, "held", run, MEM_CAUSE_COUNT);
     for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
-        struct sizes sizes = sizes_of(run, c);
-        row(file, 2, mem_cause_name((enum mem_cause)c), &sizes);
+        char name[40];
+        snprintf(name, sizeof name, "  %s", mem_cause_name((enum mem_cause)c));
+        bytes_row(&t, name, run, c);
     }
-    row(file, 0, "saved by autograd", &saved);
+    bytes_row(&t, "saved by autograd", run, MEM_CAUSE_COUNT + 1);
+    table_print(file, TEXT_USUAL, &t);
 }

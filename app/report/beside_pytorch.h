@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "report/text.h"
 #include "trace/record.h"
 
 struct beside_pytorch {
@@ -15,10 +16,10 @@ struct beside_pytorch {
     const uint64_t *saved;         /* [devices] of its activations what autograd saves */
 };
 
-/* One sentence: what PyTorch's DataParallel or DDP would hold on device 0, and what it has more or
- * less of; with `details` also on the others, and what comes behind the peak. Nothing where one of
- * the two is not known. */
-void beside_pytorch_sentence(FILE *file, int width, const struct beside_pytorch *run, int details);
+/* Adds a sentence: what PyTorch's DataParallel or DDP would hold on device 0, and what it has more
+ * or less of; with `details` also on the others, and what comes behind the peak. Nothing where one
+ * of the two is not known. */
+void beside_pytorch_sentence(struct text *text, const struct beside_pytorch *run, int details);
 
 /*     DP at its peak                      Duet                      PyTorch
  *                               device 0    the others      device 0    the others

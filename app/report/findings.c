@@ -9,13 +9,21 @@
 #include "report/text.h"
 #include "report/values.h"
 
-struct page {
-    FILE *file;
-    int width, details;
+/* The sentences, and how many there are. */
+struct list {
+    struct text *text;
+    int count, details;
 };
 
-static void sentence(const struct page *page, const struct text *text) {
-    text_wrap(page->file, page->width, 0, 2, text->words);
+/* The next one, which is empty. One that stays empty is not counted: `done`. */
+static struct text *next(const struct list *list) {
+    struct text *text = &list->text[list->count];
+    text->words[0] = 0, text->used = 0;
+    return text;
+}
+
+static void done(struct list *list) {
+    list->count += list->text[list->count].used && list->count < FINDINGS - 1;
 }
 
 static double peak_of(const struct run_record *r) {
@@ -70,9 +78,9 @@ static int largest_part(const double part[PARTS]) {
     return most;
 }
 
-static void memory_excess(const struct page *page, const struct run_record *dp) {
+static void memory_excess(struct list *list, const struct run_record *dp) {
     double part[PARTS] = {0}, all = peak_of(dp) - peak_of_others(dp);
-    struct text text = {.used = 0};
+    struct text *text = next(list);
     char bytes[32];
     int causes = 0;
     for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
@@ -80,45 +88,45 @@ static void memory_excess(const struct page *page, const struct run_record *dp) 
             device_value(dp, 0, VALUE_PEAK, c) - others_value(dp, VALUE_PEAK, c);
     }
     if (fabs(all) < 0.5)
-        text_add(&text, "At its peak, device 0 of DP holds as much as the others on average");
+        text_add(text, "At its peak, device 0 of DP holds as much as the others on average");
     else
-        text_add(&text, "At its peak, device 0 of DP holds %s %s than the others on average",
+        text_add(text, "At its peak, device 0 of DP holds %s %s than the others on average",
                  bytes_words(fabs(all), bytes), all > 0 ? "more" : "less");
     for (int n = 0; n < PARTS; n++) {
         int i = largest_part(part);
         if (fabs(part[i]) < 0.5) break;
-        text_add(&text, "%s %s %s", causes++ ? "," : ":", part_names[i],
+        text_add(text, "%s %s %s", causes++ ? "," : ":", part_names[i],
                  signed_bytes(part[i], bytes));
-        if (all >= 1) text_add(&text, " (%.0f %%)", 100 * part[i] / all);
+        if (all >= 1) text_add(text, " (%.0f %%)", 100 * part[i] / all);
         part[i] = 0;
     }
-    text_add(&text, ".");
-    sentence(page, &text);
+    text_add(text, ".");
+    done(list);
 }
 
-static void time_excess(const struct page *page, const struct run_record *dp) {
-    struct excess list[EXCESS_MAX];
+static void time_excess(struct list *list, const struct run_record *dp) {
+    struct excess of[EXCESS_MAX];
     double part[PARTS] = {0}, all = 0;
-    int n = profile_excess(dp, EXCESS_TIME, list), causes = 0;
-    struct text text = {.used = 0};
+    int n = profile_excess(dp, EXCESS_TIME, of), causes = 0;
+    struct text *text = next(list);
     for (int i = 0; i < n; i++) {
-        if (list[i].within_spread) continue;
-        part[part_of_time(list[i].key)] += list[i].amount;
-        all += list[i].amount;
+        if (of[i].within_spread) continue;
+        part[part_of_time(of[i].key)] += of[i].amount;
+        all += of[i].amount;
     }
     if (all <= 0) {
-        text_add(&text, "In no phase does device 0 of DP take longer than the others by more than "
-                        "the spread of the steps.");
-        sentence(page, &text);
+        text_add(text, "In no phase does device 0 of DP take longer than the others by more than "
+                       "the spread of the steps.");
+        done(list);
         return;
     }
-    text_add(&text, "Device 0 of DP works %.3f ms longer per step than the others:", all * 1e-6);
+    text_add(text, "Device 0 of DP works %.3f ms longer per step than the others:", all * 1e-6);
     for (int i; part[i = largest_part(part)] > 0; part[i] = 0)
-        text_add(&text, "%s %s %.3f ms (%.0f %%)", causes++ ? "," : "",
+        text_add(text, "%s %s %.3f ms (%.0f %%)", causes++ ? "," : "",
                  i == PART_REST ? "the rest (replicate, forward, backward)" : part_names[i],
                  part[i] * 1e-6, 100 * part[i] / all);
-    text_add(&text, ".");
-    sentence(page, &text);
+    text_add(text, ".");
+    done(list);
 }
 
 /* ---- what the other ways save ---- */
@@ -138,25 +146,25 @@ static int outputs_saved(const struct run_record *dp, const struct run_record *o
     return fabs(*ns) > sqrt(squares);
 }
 
-static void loss_in_forward(const struct page *page, const struct run_record *dp,
+static void loss_in_forward(struct list *list, const struct run_record *dp,
                             const struct run_record *other) {
-    struct text text = {.used = 0};
+    struct text *text = next(list);
     char memory[32], moved[32];
     double ns;
     text_add(
-        &text,
+        text,
         "With the loss in forward, device 0's peak changes by %s and its traffic by %s per step",
         signed_bytes(peak_of(other) - peak_of(dp), memory),
         signed_bytes(link_bytes(other) - link_bytes(dp), moved));
     if (dp->computed)
-        text_add(&text, ".");
+        text_add(text, ".");
     else if (outputs_saved(dp, other, &ns))
-        text_add(&text, "; its median time in gather, loss and scatter_grad changes by %+.3f ms.",
+        text_add(text, "; its median time in gather, loss and scatter_grad changes by %+.3f ms.",
                  -ns * 1e-6);
     else
-        text_add(&text,
+        text_add(text,
                  "; its time in gather, loss and scatter_grad changes by no more than the spread.");
-    sentence(page, &text);
+    done(list);
 }
 
 /* "3.57 MiB less", "as much". */
@@ -167,11 +175,11 @@ static char *more_or_less(double bytes, char text[48]) {
     return text;
 }
 
-static void ddp_saves(const struct page *page, const struct run_record *dp,
+static void ddp_saves(struct list *list, const struct run_record *dp,
                       const struct run_record *ddp) {
-    struct text text = {.used = 0};
+    struct text *text = next(list);
     char first[48], others[48], moved[48], moved_others[48];
-    text_add(&text,
+    text_add(text,
              "With DDP instead of DP, device 0 holds %s and moves %s per step; every other device "
              "holds %s and moves %s.",
              more_or_less(peak_of(ddp) - peak_of(dp), first),
@@ -179,7 +187,7 @@ static void ddp_saves(const struct page *page, const struct run_record *dp,
              more_or_less(peak_of_others(ddp) - peak_of_others(dp), others),
              more_or_less(others_value(ddp, VALUE_LINKS, 0) - others_value(dp, VALUE_LINKS, 0),
                           moved_others));
-    sentence(page, &text);
+    done(list);
 }
 
 static double held_by_all(const struct run_record *r, enum mem_cause cause) {
@@ -187,36 +195,36 @@ static double held_by_all(const struct run_record *r, enum mem_cause cause) {
 }
 
 /* What is not saved: each device of DDP holds what device 0 of DP does. */
-static void ddp_does_not_save(const struct page *page, const struct run_record *dp,
+static void ddp_does_not_save(struct list *list, const struct run_record *dp,
                               const struct run_record *ddp) {
-    struct text text = {.used = 0};
+    struct text *text = next(list);
     char one[32], all[32], first[32];
     double state = held_by_all(ddp, MEM_OPTIMIZER);
-    text_add(&text, "In DDP every device holds all parameters and gradients");
+    text_add(text, "In DDP every device holds all parameters and gradients");
     if (state > 0) {
-        text_add(&text, ", and the state of %s: %s on each, %s in all", ddp->optimizer,
+        text_add(text, ", and the state of %s: %s on each, %s in all", ddp->optimizer,
                  bytes_words(state / ddp->devices, one), bytes_words(state, all));
         if (dp)
-            text_add(&text, "; DP holds %s of it, on device 0 only",
+            text_add(text, "; DP holds %s of it, on device 0 only",
                      bytes_words(held_by_all(dp, MEM_OPTIMIZER), first));
     } else {
-        text_add(&text,
+        text_add(text,
                  ". %s keeps no state; adam would add %s on every device in DDP, and on device 0 "
                  "only in DP (computed: 8 bytes for each of %zu parameters)",
                  ddp->optimizer, bytes_words(8 * (double)ddp->trainable_count, one),
                  ddp->trainable_count);
     }
-    text_add(&text, ".");
-    sentence(page, &text);
+    text_add(text, ".");
+    done(list);
 }
 
 /* ---- how busy the GPUs are ---- */
 
-static void modelled_load(const struct page *page, const struct run_record *dp,
+static void modelled_load(struct list *list, const struct run_record *dp,
                           const struct run_record *ddp) {
-    struct text text = {.used = 0};
-    add_load(&text, dp, ddp);
-    if (text.used) sentence(page, &text);
+    struct text *text = next(list);
+    add_load(text, dp, ddp);
+    done(list);
 }
 
 /* ---- which is faster ---- */
@@ -260,69 +268,86 @@ static void why(struct text *text, const struct run_record *dp, const struct run
  * two runs could be chance and nobody would see it. */
 enum { STEPS_TO_JUDGE = 3 };
 
-static void which_is_faster(const struct page *page, const struct run_record *dp,
+static void which_is_faster(struct list *list, const struct run_record *dp,
                             const struct run_record *ddp) {
     const struct device_record *a = &dp->device[0], *b = &ddp->device[0];
     double spread = hypot((double)a->step_spread_ns, (double)b->step_spread_ns);
     double gain = (double)(a->step_median_ns - b->step_median_ns);
-    struct text text = {.used = 0};
+    struct text *text = next(list);
     int modelled = *dp->modelled != 0; /* every step takes as long as the next */
     if (!modelled && (dp->steps < STEPS_TO_JUDGE || ddp->steps < STEPS_TO_JUDGE)) return;
     if (!a->step_median_ns || !b->step_median_ns) return; /* no times were measured */
     if (fabs(gain) <= spread)
-        text_add(&text,
+        text_add(text,
                  "No clear winner: median steps are %.2f ms (DP) and %.2f ms (DDP), but steps vary "
                  "by %.2f ms.",
                  (double)a->step_median_ns * 1e-6, (double)b->step_median_ns * 1e-6, spread * 1e-6);
     else
-        text_add(&text, "%s is faster: its %s step takes %.2f ms, that of %s %.2f ms",
+        text_add(text, "%s is faster: its %s step takes %.2f ms, that of %s %.2f ms",
                  gain > 0 ? "DDP" : "DP", modelled ? "modelled" : "median",
                  (double)(gain > 0 ? b : a)->step_median_ns * 1e-6, gain > 0 ? "DP" : "DDP",
                  (double)(gain > 0 ? a : b)->step_median_ns * 1e-6);
-    if (fabs(gain) > spread && modelled) text_add(&text, ".");
-    if (fabs(gain) > spread && !modelled) text_add(&text, " (spread %.2f ms).", spread * 1e-6);
+    if (fabs(gain) > spread && modelled) text_add(text, ".");
+    if (fabs(gain) > spread && !modelled) text_add(text, " (spread %.2f ms).", spread * 1e-6);
     int shared = record_shared(dp), is_shared = shared && dp->devices > shared;
-    if (page->details || !is_shared) why(&text, dp, ddp);
-    sentence(page, &text);
-    text = (struct text){.used = 0};
-    if (add_busy(&text, add_busy(&text, 0, "DP", dp), "DDP", ddp) || text.used) {
-        text_add(&text, ": do not trust these times.");
-        sentence(page, &text);
-        text = (struct text){.used = 0};
+    if (list->details || !is_shared) why(text, dp, ddp);
+    done(list);
+    text = next(list);
+    if (add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp) || text->used) {
+        text_add(text, ": do not trust these times.");
+        done(list);
+        text = next(list);
     }
     if (!is_shared || dp->gpus) return;
-    text_add(&text,
+    text_add(text,
              "But %d devices share %d core%s. With a core each and no waiting, a step would take "
              "%.2f ms in DP and %.2f ms in DDP (computed from busy times).",
              dp->devices, shared, shared > 1 ? "s" : "", step_of_own_cores(dp) * 1e-6,
              step_of_own_cores(ddp) * 1e-6);
-    sentence(page, &text);
+    done(list);
 }
 
-void profile_findings(FILE *file, int width, const struct profiled *runs) {
-    struct page page = {file, width, runs->details};
+static void beside(struct list *list, const struct beside_pytorch *run) {
+    beside_pytorch_sentence(next(list), run, list->details);
+    done(list);
+}
+
+static void in_brief(struct list *list, const struct profiled *runs) {
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
-    if ((dp ? dp : ddp ? ddp : &(struct run_record){.devices = 1})->devices < 2) return;
-    if (!runs->details) {
-        if (dp && ddp) which_is_faster(&page, dp, ddp);
-        modelled_load(&page, dp, ddp);
-        if (dp) memory_excess(&page, dp);
-        if (dp) beside_pytorch_sentence(file, width, &runs->dp_beside, runs->details);
-        if (dp && ddp) ddp_saves(&page, dp, ddp);
-        return;
-    }
-    text_wrap(file, width, 0, 2,
-              (dp ? dp : ddp)->computed ? "what this means (all of it computed)"
-                                        : "what this means");
-    if (dp) {
-        memory_excess(&page, dp);
-        beside_pytorch_sentence(file, width, &runs->dp_beside, runs->details);
-        if (!dp->computed) time_excess(&page, dp);
-    }
-    if (dp && runs->loss_in_forward) loss_in_forward(&page, dp, runs->loss_in_forward);
-    if (dp && ddp) ddp_saves(&page, dp, ddp);
-    if (ddp) ddp_does_not_save(&page, dp, ddp);
-    if (ddp) beside_pytorch_sentence(file, width, &runs->ddp_beside, runs->details);
-    if (dp && ddp) which_is_faster(&page, dp, ddp);
-    modelled_load(&page, dp, ddp);
+    if (dp && ddp) which_is_faster(list, dp, ddp);
+    modelled_load(list, dp, ddp);
+    if (dp) memory_excess(list, dp);
+    if (dp) beside(list, &runs->dp_beside);
+    if (dp && ddp) ddp_saves(list, dp, ddp);
+}
+
+static void in_detail(struct list *list, const struct profiled *runs) {
+    const struct run_record *dp = runs->dp, *ddp = runs->ddp;
+    if (dp) memory_excess(list, dp);
+    if (dp) beside(list, &runs->dp_beside);
+    if (dp && !dp->computed) time_excess(list, dp);
+    if (dp && runs->loss_in_forward) loss_in_forward(list, dp, runs->loss_in_forward);
+    if (dp && ddp) ddp_saves(list, dp, ddp);
+    if (ddp) ddp_does_not_save(list, dp, ddp);
+    if (ddp) beside(list, &runs->ddp_beside);
+    if (dp && ddp) which_is_faster(list, dp, ddp);
+    modelled_load(list, dp, ddp);
+}
+
+int profile_findings(const struct profiled *runs, struct text sentences[FINDINGS]) {
+    struct list list = {sentences, 0, runs->details};
+    const struct run_record *any = runs->dp ? runs->dp : runs->ddp;
+    if (any && any->devices > 1) (runs->details ? in_detail : in_brief)(&list, runs);
+    return list.count;
+}
+
+void profile_findings_print(FILE *file, int width, const struct profiled *runs) {
+    struct text sentences[FINDINGS];
+    const struct run_record *any = runs->dp ? runs->dp : runs->ddp;
+    int count = profile_findings(runs, sentences);
+    if (runs->details && count)
+        text_wrap(file, width, 0, 2,
+                  any->computed ? "what this means (all of it computed)" : "what this means");
+    for (int i = 0; i < count; i++)
+        text_wrap(file, width, 0, 2, sentences[i].words);
 }

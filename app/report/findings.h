@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "report/beside_pytorch.h"
+#include "report/text.h"
 #include "trace/record.h"
 
 struct profiled {
@@ -16,8 +17,13 @@ struct profiled {
     struct beside_pytorch dp_beside, ddp_beside; /* zeroed: what PyTorch would hold is not known */
 };
 
-/* Prints the findings in at most `width` columns (text.h); nothing for runs on one device. Of runs
- * that were computed and not measured there are no times. */
-void profile_findings(FILE *file, int width, const struct profiled *runs);
+/* Writes the findings, a sentence or two each, in the order in which they are read, and returns
+ * their number; 0 for runs on one device. Runs that were computed and not measured have no times.
+ * `duet profile`, the page of --report and `duet demo` say the same. */
+enum { FINDINGS = 12 };
+int profile_findings(const struct profiled *runs, struct text sentences[FINDINGS]);
+
+/* Prints them in at most `width` columns (text.h). */
+void profile_findings_print(FILE *file, int width, const struct profiled *runs);
 
 #endif

@@ -8,7 +8,7 @@
 #include "report/text.h"
 #include "report/values.h"
 
-enum { NAME = 26, CELL = 14 };
+enum { NAME = 26, VALUE = 13 };
 static const double SAME = 0.01; /* devices that differ by less than this share a column */
 
 /* ---- which devices share a column ---- */
@@ -44,55 +44,42 @@ static int groups_of(const struct run_record *r, struct group group[MAX_DEVICES]
 
 /* ---- rows ---- */
 
-/* What a table is printed with. */
+/* What a table is made of. */
 struct profile {
-    FILE *file;
-    int width;
+    struct table *table;
     const struct run_record *run;
     int details;
-    const struct group *group; /* [columns] */
-    int columns;
+    const struct group *group; /* of each column */
 };
 
 /* Writes a value as it is printed. */
-typedef void print_value(double value, char cell[32]);
-
-/* Where a name and a value do not fit side by side, the value stands below the name. */
-static void print_name(const struct profile *t, int indent, const char *name) {
-    int narrow = t->width < NAME + CELL;
-    fprintf(t->file, "%*s%-*s%s", indent, "", narrow ? 0 : NAME - indent, name, narrow ? "\n" : "");
-}
-
-static void print_cell(const struct profile *t, const char *text) {
-    fprintf(t->file, "%*s", t->width < NAME + CELL ? t->width - 1 : CELL, text);
-}
+typedef void print_value(double value, char cell[TABLE_CELL]);
 
 static void row(const struct profile *t, int indent, const char *name, enum value value, int key,
                 print_value *print) {
-    print_name(t, indent, name);
-    for (int i = 0; i < t->columns; i++) {
-        char cell[32];
+    char indented[64];
+    snprintf(indented, sizeof indented, "%*s%s", indent, "", name);
+    struct table_row *row = table_add(t->table, ROW_VALUES, indented);
+    for (int i = 0; i < t->table->columns; i++) {
         double mean = mean_value(t->run, t->group[i].first, t->group[i].last + 1, value, key);
         if (mean != 0 || !indent)
-            print(mean, cell);
+            print(mean, row->cell[i]);
         else
-            strcpy(cell, "-");
-        print_cell(t, cell);
+            strcpy(row->cell[i], "-");
     }
-    fprintf(t->file, "\n");
 }
 
-static void print_bytes(double bytes, char cell[32]) {
+static void print_bytes(double bytes, char cell[TABLE_CELL]) {
     bytes_words(bytes, cell);
 }
-static void print_ms(double ns, char cell[32]) {
-    snprintf(cell, 32, "%.3f", ns * 1e-6);
+static void print_ms(double ns, char cell[TABLE_CELL]) {
+    snprintf(cell, TABLE_CELL, "%.3f", ns * 1e-6);
 }
-static void print_share(double share, char cell[32]) {
-    snprintf(cell, 32, "%.0f %%", 100 * share);
+static void print_share(double share, char cell[TABLE_CELL]) {
+    snprintf(cell, TABLE_CELL, "%.0f %%", 100 * share);
 }
-static void print_count(double count, char cell[32]) {
-    snprintf(cell, 32, "%.4g", count);
+static void print_count(double count, char cell[TABLE_CELL]) {
+    snprintf(cell, TABLE_CELL, "%.4g", count);
 }
 
 /* ---- the table ---- */
@@ -103,17 +90,11 @@ static int is_of_training(int phase) {
 }
 
 static void head(const struct profile *t) {
-    print_name(t, 0, "");
-    for (int i = 0; i < t->columns; i++) {
-        char text[32];
+    for (int i = 0; i < t->table->columns; i++) {
         const struct group *g = &t->group[i];
-        if (g->first == g->last)
-            snprintf(text, sizeof text, "device %d", g->first);
-        else
-            snprintf(text, sizeof text, "devices %d-%d", g->first, g->last);
-        print_cell(t, text);
+        snprintf(t->table->head[i], TABLE_CELL, g->first == g->last ? "device %d" : "devices %d-%d",
+                 g->first, g->last);
     }
-    fprintf(t->file, "\n");
 }
 
 static void memory_rows(const struct profile *t, const char *name, enum value value) {
@@ -137,7 +118,7 @@ static void byte_rows(const struct profile *t) {
     row(t, 0, "bytes in per step", VALUE_IN, 0, print_bytes);
     row(t, 0, "bytes out per step", VALUE_OUT, 0, print_bytes);
     if (!t->details) return;
-    fprintf(t->file, "moved by its streams\n");
+    table_add(t->table, ROW_TITLE, "moved by its streams");
     for (int p = 0; p < PHASE_COUNT; p++)
         if (is_of_training(p) && any_value(t->run, VALUE_MOVED, p))
             row(t, 2, phase_name(p), VALUE_MOVED, p, print_bytes);
@@ -164,20 +145,32 @@ static void time_rows(const struct profile *t) {
     if (t->details) row(t, 0, "kernels per step", VALUE_KERNELS, 0, print_count);
 }
 
-static void tables(FILE *file, int width, const struct run_record *r, int details) {
+int profile_columns(struct table *table, const struct run_record *r, int details, int first,
+                    int most) {
     struct group group[MAX_DEVICES];
-    int count = groups_of(r, group), fit = (width - NAME) / CELL;
-    if (fit < 1) fit = 1;
-    for (int i = 0; i < count; i += fit) {
-        struct profile t = {file, width, r, details, group + i, count - i < fit ? count - i : fit};
-        if (i) fprintf(file, "\n");
-        head(&t);
-        all_memory_rows(&t);
-        byte_rows(&t);
-        if (r->computed && !strcmp(r->model, "described")) continue; /* nobody knows its kernels */
-        if (r->computed && details) row(&t, 0, "kernels per step", VALUE_KERNELS, 0, print_count);
-        if (!r->computed) time_rows(&t);
-    }
+    int count = groups_of(r, group), left = count - first;
+    struct profile t = {table, r, details, group + first};
+    *table = (struct table){
+        .columns = left < most ? left : most, .name_width = NAME, .value_width = VALUE};
+    head(&t);
+    all_memory_rows(&t);
+    byte_rows(&t);
+    int known = !r->computed || strcmp(r->model, "described") != 0; /* else nobody knows kernels */
+    if (r->computed && details && known)
+        row(&t, 0, "kernels per step", VALUE_KERNELS, 0, print_count);
+    if (!r->computed) time_rows(&t);
+    return left > most ? first + most : 0;
+}
+
+static void tables(FILE *file, int width, const struct run_record *r, int details) {
+    int fit = (width - NAME) / (VALUE + 1), next = 0;
+    fit = fit < 1 ? 1 : fit > TABLE_COLUMNS ? TABLE_COLUMNS : fit;
+    do {
+        struct table table;
+        if (next) fprintf(file, "\n");
+        next = profile_columns(&table, r, details, next, fit);
+        table_print(file, width, &table);
+    } while (next);
 }
 
 /* ---- below the table ---- */

@@ -15,7 +15,13 @@
 
 #include <stdio.h>
 
+#include "report/table.h"
 #include "trace/record.h"
+
+/* Fills a table with the columns of a run from number `first` on, at most `most` (TABLE_COLUMNS).
+ * Returns the number of the first that is left; 0: none is. */
+int profile_columns(struct table *table, const struct run_record *run, int details, int first,
+                    int most);
 
 /* Prints one run in at most `width` columns (text.h): for each device memory by cause at its peak;
  * per step, the bytes over links, the time by phase and the busy share. With `details` also memory

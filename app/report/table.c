@@ -19,46 +19,54 @@ int table_shows(const struct table_row *row, int first, int end) {
     return row->kind != ROW_WHERE_ANY;
 }
 
-static int wide(int columns) {
-    return TABLE_NAME + columns * (TABLE_VALUE + 1);
+/* How a table is laid out: the widths of a name and of a value, and of the paper. */
+struct layout {
+    int name, value, width;
+};
+
+static int wide(const struct layout *l, int columns) {
+    return l->name + columns * (l->value + 1);
 }
 
-static void print_row(FILE *file, int width, const char *name, const char (*cell)[TABLE_CELL],
-                      int columns) {
+static void print_row(FILE *file, const struct layout *l, const char *name,
+                      const char (*cell)[TABLE_CELL], int columns) {
     int indent = (int)strspn(name, " ");
-    int over = (int)strlen(name) - TABLE_NAME; /* a long name takes room of the first value */
-    if (wide(columns) <= width) {
-        fprintf(file, "%-*s", TABLE_NAME, name);
+    int over = (int)strlen(name) - l->name; /* a long name takes room of the first value */
+    if (wide(l, columns) <= l->width) {
+        fprintf(file, "%-*s", l->name, name);
         for (int i = 0; i < columns; i++)
-            fprintf(file, " %*s", i == 0 && over > 0 ? TABLE_VALUE - over : TABLE_VALUE, cell[i]);
+            fprintf(file, " %*s", i == 0 && over > 0 ? l->value - over : l->value, cell[i]);
         fprintf(file, "\n");
         return;
     }
-    if (name[indent]) text_wrap(file, width, indent, indent + 2, name + indent);
+    if (name[indent]) text_wrap(file, l->width, indent, indent + 2, name + indent);
     for (int i = 0; i < columns; i++)
-        fprintf(file, "%*s\n", width, cell[i]);
+        fprintf(file, "%*s\n", l->width, cell[i]);
 }
 
-static void print_rule(FILE *file, int width, int columns) {
-    for (int i = 0; i < wide(columns) && i < width; i++)
+static void print_rule(FILE *file, const struct layout *l, int columns) {
+    for (int i = 0; i < wide(l, columns) && i < l->width; i++)
         fputc('-', file);
     fputc('\n', file);
 }
 
 void table_print(FILE *file, int width, const struct table *t) {
-    int fit = (width - TABLE_NAME) / (TABLE_VALUE + 1);
+    const struct layout layout = {t->name_width ? t->name_width : TABLE_NAME,
+                                  t->value_width ? t->value_width : TABLE_VALUE, width};
+    int fit = (width - layout.name) / (layout.value + 1);
     if (fit < 1) fit = 1;
     for (int first = 0; first < t->columns; first += fit) {
         int end = first + fit < t->columns ? first + fit : t->columns;
         if (first) fputc('\n', file);
-        print_row(file, width, "", t->head + first, end - first);
+        print_row(file, &layout, "", t->head + first, end - first);
         for (int i = 0; i < t->rows; i++) {
             const struct table_row *row = &t->row[i];
-            if (row->kind == ROW_NOTE) print_rule(file, width, end - first);
-            if (row->kind == ROW_NOTE && *row->name)
+            int is_name = row->kind == ROW_NOTE || row->kind == ROW_TITLE;
+            if (row->kind == ROW_NOTE) print_rule(file, &layout, end - first);
+            if (is_name && *row->name)
                 text_wrap(file, width, 0, 2, row->name);
-            else if (row->kind != ROW_NOTE && table_shows(row, first, end))
-                print_row(file, width, row->name, row->cell + first, end - first);
+            else if (!is_name && table_shows(row, first, end))
+                print_row(file, &layout, row->name, row->cell + first, end - first);
         }
     }
 }

@@ -7,13 +7,14 @@
 
 /* Columns on paper: of the row's name, and of each value. With three values a row has 80. */
 enum { TABLE_NAME = 29, TABLE_VALUE = 16 };
-enum { TABLE_COLUMNS = 6, TABLE_ROWS = 48 };
+enum { TABLE_COLUMNS = 6, TABLE_ROWS = 64 };
 enum { TABLE_CELL = 32 }; /* bytes of a value's text, its end included */
 
 enum row_kind {
     ROW_VALUES,
     ROW_WHERE_ANY, /* as VALUES, but left out where each value is "-" */
-    ROW_NOTE       /* a rule, and below it the name alone; "": the rule */
+    ROW_NOTE,      /* a rule, and below it the name alone; "": the rule */
+    ROW_TITLE      /* the name alone, of the rows below it */
 };
 
 struct table_row {
@@ -23,6 +24,7 @@ struct table_row {
 
 struct table {
     int columns, rows;
+    int name_width, value_width; /* 0: TABLE_NAME, TABLE_VALUE */
     char head[TABLE_COLUMNS][TABLE_CELL];
     struct table_row row[TABLE_ROWS];
 };

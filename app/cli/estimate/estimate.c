@@ -147,7 +147,7 @@ static int show(const struct run_config *config, struct ways *ways) {
         CHECK(show_largest(config, width));
     }
     const struct profiled profiled = ways_profiled(ways, config->details);
-    profile_findings(stdout, width, &profiled);
+    profile_findings_print(stdout, width, &profiled);
     show_tables(config, ways, width);
     ways_show_beside_pytorch(ways, config);
     return OK;

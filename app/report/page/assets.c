@@ -1,5 +1,5 @@
-/* The files of this folder inside the program: the assembler copies them into its constant data, so
- * that a build needs no other tool and the files stay readable. */
+/* The style of the page inside the program: the assembler copies it into its constant data, so
+ * that a build needs no other tool and the file stays readable. */
 #include "report/page/assets.h"
 
 #define ASSET(name, path)                      \
@@ -12,4 +12,3 @@
             ".popsection\n")
 
 ASSET(asset_page_css, "app/report/page/page.css");
-ASSET(asset_page_js, "app/report/page/page.js");

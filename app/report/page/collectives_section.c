@@ -1,7 +1,4 @@
-/* The section of collectives: how DDP sums its largest bucket, in a figure and a table of its
- * moves. */
-#include <inttypes.h>
-
+/* The section of collectives: how DDP sums its largest bucket, as a figure. */
 #include "base/error.h"
 #include "report/pictures/collective.h"
 #include "report/page/html.h"
@@ -12,31 +9,6 @@ static void open_part(FILE *file, const struct page_run *run) {
     fprintf(file, "<div class=\"part\"><h3>");
     html_text(file, run->title);
     fprintf(file, "</h3>\n");
-}
-
-/* A table of thousands of rows helps nobody. */
-enum { MOST_MOVES = 200 };
-
-static int collective_table(FILE *file, const struct page *page) {
-    struct hops hops;
-    const struct run_record *r = page->run[index_of_ddp(page)].run;
-    CHECK(hops_of_bucket(r, largest_bucket_of(r), &hops, NULL));
-    open_table(file,
-               hops.move_count > MOST_MOVES ? "the first moves, in their order"
-                                            : "every move, in its order",
-               "hop|from rank|to rank|what|elements");
-    for (int k = 0; k < hops.move_count && k < MOST_MOVES; k++) {
-        const struct hop_move *m = &hops.moves[k];
-        if (m->from == m->to) continue;
-        fprintf(file,
-                "<tr><th scope=\"row\">%d</th><td>%d</td><td>%d</td><td>%s</td>"
-                "<td>%" PRIu64 " to %" PRIu64 "</td></tr>\n",
-                m->hop, m->from, m->to, m->action == HOP_REDUCE ? "is added" : "is copied",
-                m->to_offset, m->to_offset + m->count - 1);
-    }
-    close_table(file);
-    hops_free(&hops);
-    return OK;
 }
 
 static int put_allreduce(FILE *file, const struct page *page) {
@@ -69,7 +41,6 @@ static int put_allreduce(FILE *file, const struct page *page) {
                      "What the data of each rank (row) holds, chunk by chunk (column). A stripe is "
                      "the term of a rank; a full cell is the sum of all. What a hop wrote is "
                      "underlined."));
-    CHECK(collective_table(file, page));
     fprintf(file, "</div>\n");
     return OK;
 }

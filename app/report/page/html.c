@@ -12,7 +12,7 @@ void html_start(FILE *file, const char *title) {
     fprintf(file, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                   "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                  "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
+                  "style-src 'unsafe-inline'; img-src data:\">\n"
                   "<link rel=\"icon\" href=\"data:,\">\n<title>");
     html_text(file, title);
     fprintf(file, "</title>\n<style>\n");
@@ -20,12 +20,7 @@ void html_start(FILE *file, const char *title) {
     fprintf(file, "%s</style>\n</head>\n<body>\n", asset_page_css);
     fprintf(file, "<a class=\"skip\" href=\"#verdict\">to the verdict</a>\n<header><h1>");
     html_text(file, title);
-    fprintf(file, "</h1><button type=\"button\" id=\"theme\" hidden>dark or light</button>"
-                  "</header>\n");
-}
-
-void html_end(FILE *file) {
-    fprintf(file, "<script>\n%s</script>\n</body>\n</html>\n", asset_page_js);
+    fprintf(file, "</h1></header>\n");
 }
 
 void put_paragraph(FILE *file, const char *css_class, const char *format, ...) {
@@ -39,42 +34,15 @@ void put_paragraph(FILE *file, const char *css_class, const char *format, ...) {
     fprintf(file, "</p>\n");
 }
 
-enum { MANY_COLUMNS = 10 }; /* with more the style prints a table smaller, so that paper holds it */
-
-void open_table(FILE *file, const char *summary, const char *head) {
-    fprintf(file, "<details class=\"numbers\"><summary>");
-    html_text(file, summary);
-    fprintf(file, "</summary>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-                  "aria-label=\"");
-    html_text(file, summary);
-    fprintf(file, "\">");
-    int columns = 1;
-    for (const char *at = head; *at; at++)
-        columns += *at == '|';
-    fprintf(file,
-            columns > MANY_COLUMNS ? "<table class=\"many\"><thead><tr>" : "<table><thead><tr>");
-    while (*head) {
-        char name[200];
-        size_t n = strcspn(head, "|");
-        snprintf(name, sizeof name, "%.*s", (int)n, head);
-        fprintf(file, "<th scope=\"col\">");
-        html_text(file, name);
-        fprintf(file, "</th>");
-        head += n + (head[n] == '|');
+void put_table(FILE *file, const char *label, const struct table *t, enum table_form form) {
+    if (form == TABLE_FOLDED) {
+        fprintf(file, "<details class=\"numbers\"><summary>");
+        html_text(file, label);
+        fprintf(file, "</summary>\n");
     }
-    fprintf(file, "</tr></thead><tbody>\n");
-}
-
-void close_table(FILE *file) {
-    fprintf(file, "</tbody></table></div></details>\n");
-}
-
-void put_table(FILE *file, const char *label, const struct table *t) {
-    fprintf(file,
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">"
-            "<table class=\"summary\"><thead>",
-            label);
-    fprintf(file, "<tr><td></td>");
+    fprintf(file, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
+    html_text(file, label);
+    fprintf(file, "\"><table class=\"summary\"><thead><tr><td></td>");
     for (int i = 0; i < t->columns; i++) {
         fprintf(file, "<th scope=\"col\">");
         html_text(file, t->head[i]);
@@ -82,7 +50,8 @@ void put_table(FILE *file, const char *label, const struct table *t) {
     }
     fprintf(file, "</tr></thead><tbody>\n");
     for (int k = 0; k < t->rows; k++) {
-        if (t->row[k].kind == ROW_NOTE || !table_shows(&t->row[k], 0, t->columns)) continue;
+        int is_name = t->row[k].kind == ROW_NOTE || t->row[k].kind == ROW_TITLE;
+        if (is_name || !table_shows(&t->row[k], 0, t->columns)) continue;
         fprintf(file, "<tr><th scope=\"row\">");
         html_text(file, t->row[k].name);
         fprintf(file, "</th>");
@@ -94,7 +63,7 @@ void put_table(FILE *file, const char *label, const struct table *t) {
         }
         fprintf(file, "</tr>\n");
     }
-    fprintf(file, "</tbody></table></div>\n");
+    fprintf(file, "</tbody></table></div>%s\n", form == TABLE_FOLDED ? "</details>" : "");
 }
 
 int put_figure(FILE *file, const struct page *page, draw_function *draw, int index,

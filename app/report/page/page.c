@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "report/page/html.h"
 #include "report/page/tables.h"
-#include "report/page/words.h"
+#include "report/findings.h"
 
 /* ---- head and foot ---- */
 
@@ -21,11 +21,9 @@ static void put_start(FILE *file, const struct page *page) {
 
 static const struct {
     const char *id, *name;
-} sections[] = {{"verdict", "Verdict"},   {"timelines", "Timeline"},
-                {"memory", "Memory"},     {"traffic", "Traffic"},
-                {"phases", "Time"},       {"curves", "Loss"},
-                {"equality", "Equality"}, {"collective", "Collectives"},
-                {"about", "What ran"}};
+} sections[] = {{"verdict", "Verdict"},        {"timelines", "Timeline"}, {"memory", "Memory"},
+                {"traffic", "Traffic"},        {"phases", "Time"},        {"curves", "Loss"},
+                {"collective", "Collectives"}, {"about", "What ran"}};
 enum { SECTIONS = sizeof sections / sizeof *sections };
 
 static void put_navigation(FILE *file) {
@@ -72,20 +70,73 @@ static void put_gaps(FILE *file, const struct page *page) {
     }
 }
 
-static void put_verdict(FILE *file, const struct page *page) {
-    struct text sentence[3];
-    open_section(file, "verdict", "Verdict");
-    put_gaps(file, page);
-    verdict_words(page, sentence);
-    fprintf(file, "<ol class=\"verdict\">\n");
-    for (int i = 0; i < 3; i++) {
-        if (!sentence[i].used) continue;
+static void put_training(FILE *file, const struct run_record *r) {
+    struct text text = {.used = 0};
+    double accuracy = record_last_accuracy(r);
+    if (r->computed) {
+        put_paragraph(file, "",
+                      "Nothing was trained: a step of the model %s on the data set %s was followed "
+                      "on devices that compute nothing.",
+                      r->model, r->dataset);
+        return;
+    }
+    text_add(&text, "The model %s was trained on the data set %s for %d step%s", r->model,
+             r->dataset, r->steps, r->steps == 1 ? "" : "s");
+    if (r->steps) text_add(&text, ", to a loss of %.4g", r->losses[r->steps - 1]);
+    if (accuracy >= 0) text_add(&text, " and a test accuracy of %.4f", accuracy);
+    put_paragraph(file, "", "%s.", text.words);
+}
+
+/* Whether the runs trained the same model, as the command says it. */
+static void put_equality(FILE *file, const struct page *page) {
+    static const char *const classes[] = {"", "equal", "within", "apart"};
+    int judged = 0;
+    for (int i = 0; i < page->count; i++) {
+        if (page->run[i].judged == PAGE_NOT_JUDGED || !page->run[i].verdict) continue;
+        put_paragraph(file, classes[page->run[i].judged], "%s", page->run[i].verdict);
+        judged++;
+    }
+    if (!judged) put_training(file, first_run(page));
+    if (!judged && page->stopped && page->count > 1)
+        put_paragraph(file, "", "The command ended before two runs could be compared.");
+}
+
+/* The run in that mode, not the one with the loss in forward; NULL: there is none. */
+static const struct run_record *plain(const struct page *page, enum run_mode mode) {
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        if (r && r->steps && r->mode == mode && !r->loss_in_forward) return r;
+    }
+    return NULL;
+}
+
+/* What `duet profile` says of the same runs. */
+static void put_findings(FILE *file, const struct page *page) {
+    const struct profiled runs = {.dp = plain(page, MODE_DP), .ddp = plain(page, MODE_DDP)};
+    struct text sentences[FINDINGS];
+    int count = profile_findings(&runs, sentences);
+    if (count) fprintf(file, "<ol class=\"verdict\">\n");
+    for (int i = 0; i < count; i++) {
         fprintf(file, "<li>");
-        html_text(file, sentence[i].words);
+        html_text(file, sentences[i].words);
         fprintf(file, "</li>\n");
     }
-    fprintf(file, "</ol>\n");
-    if (first_run(page)) summary_table(file, page);
+    if (count) fprintf(file, "</ol>\n");
+}
+
+static void put_verdict(FILE *file, const struct page *page) {
+    const struct run_record *first = first_run(page);
+    open_section(file, "verdict", "Verdict");
+    put_gaps(file, page);
+    if (first) {
+        put_equality(file, page);
+        put_findings(file, page);
+        if (*first->modelled)
+            put_paragraph(file, "", "All times on this page are modelled: %s.", first->modelled);
+        summary_table(file, page);
+    } else {
+        put_paragraph(file, "", "Nothing was measured: no run came to its end.");
+    }
     close_section(file);
 }
 
@@ -117,7 +168,6 @@ static int put_memory(FILE *file, const struct page *page) {
                   "ledger counted it at every allocation, and the memory that it has.");
     CHECK(put_figure(file, page, draw_memory, 0,
                      "Memory of each device at its peak, in bytes, by cause."));
-    memory_table(file, page);
     close_section(file);
     return OK;
 }
@@ -141,7 +191,6 @@ static int put_traffic(FILE *file, const struct page *page) {
         fprintf(file, "</div>\n");
     else
         put_paragraph(file, "", "Nothing moved between devices.");
-    traffic_table(file, page);
     close_section(file);
     return OK;
 }
@@ -156,10 +205,10 @@ static int put_phases(FILE *file, const struct page *page) {
                           : "CPU times of emulated devices; where these share "
                             "cores, the time spent waiting for a core stands beside them");
         CHECK(put_figure(file, page, draw_phases, 0, "Milliseconds per step, by phase."));
-        phase_table(file, page);
     } else {
         put_paragraph(file, "", "No times by phase were measured.");
     }
+    device_tables(file, page);
     close_section(file);
     return OK;
 }
@@ -184,23 +233,6 @@ static int put_curves(FILE *file, const struct page *page) {
     return OK;
 }
 
-static void put_equality(FILE *file, const struct page *page) {
-    int judged = 0;
-    open_section(file, "equality", "Equality");
-    for (int i = 0; i < page->count; i++) {
-        static const char *const classes[] = {"", "equal", "within", "apart"};
-        if (page->run[i].judged == PAGE_NOT_JUDGED || !page->run[i].verdict) continue;
-        put_paragraph(file, classes[page->run[i].judged], "%s", page->run[i].verdict);
-        judged++;
-    }
-    if (!judged)
-        put_paragraph(file, "", "%s",
-                      page->stopped && page->count > 1
-                          ? "The command ended before two runs could be compared."
-                          : "This command compares no models with each other; duet compare does.");
-    close_section(file);
-}
-
 static int put_collectives(FILE *file, const struct page *page) {
     open_section(file, "collective", "Collectives, hop by hop");
     CHECK(collectives_content(file, page));
@@ -217,12 +249,10 @@ int page_write(FILE *file, const struct page *page) {
     CHECK(put_traffic(file, page));
     CHECK(put_phases(file, page));
     CHECK(put_curves(file, page));
-    put_equality(file, page);
     CHECK(put_collectives(file, page));
     open_section(file, "about", "What ran");
     about_table(file, page);
     close_section(file);
-    fprintf(file, "</main>\n");
-    html_end(file);
+    fprintf(file, "</main>\n</body>\n</html>\n");
     return OK;
 }

@@ -1,15 +1,16 @@
 /* The page of --report: one HTML file with everything that a run, or several side by side, have to
- * show. It needs no network and no other file, and all pictures and numbers are drawn in C;
- * JavaScript changes the theme alone.
+ * show. It needs no network, no other file and no script: pictures and numbers are drawn in C.
+ * Light or dark is as the browser prefers.
  *
  * Every number on it comes from the run records, as those of --json do: measured by spans and
  * ledgers. What is computed from them says so.
  *
  *     page.c       the document: its sections in order
- *     words.c      the verdict in three sentences
- *     tables.c, about.c         the numbers under pictures; command line, machine, versions
+ *     tables.c, about.c         the numbers; command line, machine, versions
  *     collectives_section.c     how DDP sums a bucket, hop by hop
- *     page.css, page.js: as they are, inside the page
+ *     page.css     as it is, inside the page
+ *
+ * The sentences of the verdict are those of report/findings.c and of the command.
  *
  * The pictures are those of report/pictures/. */
 #ifndef REPORT_PAGE_PAGE_H

@@ -1,13 +1,12 @@
-/* The tables of a page, each with the numbers of a picture. */
+/* The tables of a page: the numbers of its pictures. */
 #ifndef REPORT_PAGE_TABLES_H
 #define REPORT_PAGE_TABLES_H
 
 #include "report/pictures/draw.h"
 
 void summary_table(FILE *file, const struct page *page); /* each run a column */
-void memory_table(FILE *file, const struct page *page);
-void traffic_table(FILE *file, const struct page *page);
-void phase_table(FILE *file, const struct page *page);
+/* For each run the table of `duet profile`. */
+void device_tables(FILE *file, const struct page *page);
 
 void about_table(FILE *file, const struct page *page); /* about.c */
 

@@ -90,9 +90,7 @@ static void variables(FILE *file, const char *selector, int dark) {
 void palette_css(FILE *file) {
     variables(file, ":root", 0);
     fprintf(file, "@media screen and (prefers-color-scheme:dark){\n");
-    variables(file, ":root:not([data-theme=light])", 1);
-    fprintf(file, "}\n@media screen{\n");
-    variables(file, ":root[data-theme=dark]", 1);
+    variables(file, ":root", 1);
     fprintf(file, "}\n");
     for (int s = 0; s < SHADE_COUNT; s++)
         if (shades[s].name)

@@ -185,11 +185,11 @@ Test(profile, imbalance, .timeout = 30) {
 static struct profiled runs;
 static void findings(FILE *file, const struct run_record *unused) {
     (void)unused;
-    profile_findings(file, 80, &runs);
+    profile_findings_print(file, 80, &runs);
 }
 static void narrow_findings(FILE *file, const struct run_record *unused) {
     (void)unused;
-    profile_findings(file, 20, &runs);
+    profile_findings_print(file, 20, &runs);
 }
 
 static char *one_line(char *text) {
@@ -261,6 +261,14 @@ Test(profile, findings, .timeout = 30) {
         free(text);
     }
     dp.computed = 0;
+    /* another program had a core of DDP's */
+    dp.cores = ddp.cores = 4, ddp.device[1].no_core_ns = (int64_t)(ddp.training_seconds * 0.4e9);
+    text = one_line(text_of(findings, NULL));
+    has(text, "^the machine was busy: DDP waited for a CPU core 40 % of its time: do not trust "
+              "these times\\.$");
+    cr_expect(!strstr(text, "devices share"), "%s", text);
+    free(text);
+    dp.cores = ddp.cores = 2, ddp.device[1].no_core_ns = 0;
     /* less than their spread apart; no state */
     first->step_median_ns = 8400000;
     for (int d = 0; d < 4; d++)
