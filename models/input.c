@@ -52,7 +52,6 @@ void replica_free_input(struct replica *r) {
         event_destroy(r->place[i].loaded);
         event_destroy(r->place[i].used);
     }
-    device_free(r->device, r->order);
 }
 
 /* ---- batches ---- */
@@ -94,33 +93,6 @@ static int announce(struct replica *r, const struct batch *batch) {
     return OK;
 }
 
-int replica_load_order(struct replica *r, const int32_t *order, int count, int room) {
-    if (!r->order) {
-        CHECK(device_alloc(r->device, (void **)&r->order, (size_t)room * sizeof *r->order,
-                           MEM_INPUT));
-        r->order_room = room;
-    }
-    if (count > r->order_room)
-        return fail(ERR_FAILED, "load: an order of %d samples: %s has room for %d", count,
-                    device_name(r->device), r->order_room);
-    r->order_count = count;
-    return copy_to_device(replica_phase(r, PHASE_NONE), r->order, order,
-                          (size_t)count * sizeof *r->order);
-}
-
-/* The rows of the batch are on the device already, as part of the order, and the step block says
- * where they begin: there is nothing to copy. */
-static int load_rows(struct replica *r, const struct batch *batch) {
-    int n = batch->segments.n;
-    if (r->now.first != batch->first || batch->first + n > r->order_count)
-        return fail(ERR_FAILED,
-                    "load: %d samples from place %d of an order of %d: the step block says %d", n,
-                    batch->first, r->order_count, r->now.first);
-    r->packed = batch->from;
-    r->packed_n = n;
-    return OK;
-}
-
 /* Makes the batch the one that the step reads. */
 static int take(struct replica *r, const struct batch *batch) {
     struct stream *stream = replica_phase(r, r->input);
@@ -134,26 +106,10 @@ static int take(struct replica *r, const struct batch *batch) {
 }
 
 int replica_load(struct replica *r, const struct batch *batch) {
-    r->packed = NULL;
     r->global_n = batch->global_n;
     CHECK(replica_check_samples(r, "load", batch->segments.n));
-    if (batch->from) return load_rows(r, batch);
     if (!r->config.blocking_copies && !r->place[1].used) CHECK(make_place(r, &r->place[1]));
     CHECK(take(r, batch));
     if (r->config.blocking_copies) return stream_sync(device_compute(r->device));
     return batch->next ? announce(r, batch->next) : OK;
-}
-
-int replica_unpack(struct replica *r) {
-    const struct model *m = r->model;
-    const struct device_dataset *from = r->packed;
-    int n = r->packed_n;
-    const int shape[4] = {n, m->channels, m->height, m->width};
-    if (!from) return OK;
-    r->packed = NULL;
-    struct tensor order = tensor_plain(r->order, DTYPE_I32, 1, &r->order_room),
-                  x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
-                  labels = model_answers(m, r->labels, n);
-    return device_dataset_gather(from, replica_phase(r, r->input), &order, r->step, m->mean,
-                                 m->normalised ? m->std : 0, &x, &labels);
 }

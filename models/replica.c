@@ -131,7 +131,6 @@ static int enter_pass(struct replica *r, const struct segments *segments, int tr
 int replica_begin(struct replica *r, const struct segments *segments, int training) {
     const struct tape_step step = step_of(r, segments, training);
     CHECK(replica_check_samples(r, "forward", segments->n));
-    CHECK(replica_unpack(r));
     if (training && !r->more_passes) CHECK(replica_hash_values(r));
     replica_phase(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
     return pass_begin(r->tape, r->params, &step);

@@ -22,7 +22,6 @@
 #define MODELS_REPLICA_H
 
 #include "data/batch.h"
-#include "data/device_dataset.h"
 #include "models/model.h"
 #include "nn/optimizer/optimizer.h"
 #include "nn/params/params.h"
@@ -69,16 +68,7 @@ struct replica {
     int place_now; /* the place that the step reads; pixels and labels are its own */
     float *pixels; /* (max_samples, C, H, W), MEM_INPUT */
     void *labels;  /* model_answers of max_samples: labels or targets; MEM_INPUT */
-    /* Of a data set on the device: the order of the epoch, (order_room), MEM_INPUT, of which the
-     * first order_count are in use; NULL before replica_load_order */
-    int32_t *order;
-    int order_room, order_count;
-
-    /* A batch that is part of the order and whose pixels are not made yet: the data set, and the
-     * number of samples; NULL: there is none. */
-    const struct device_dataset *packed;
-    int packed_n;
-    int global_n; /* of the batch that was loaded last */
+    int global_n;  /* of the batch that was loaded last */
 
     struct tensor losses; /* F64 (log_rows, log_segments) */
     struct tensor hits;   /* I64 (log_rows, log_segments) */
@@ -102,23 +92,11 @@ void replica_free(struct replica *r);
 int replica_write_step(struct replica *r, const struct step_block *step);
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase);
 
-/* Copies the order of an epoch (loader_order) to the device, in order with the steps around it; its
- * memory must stay until that copy has ended. The first call makes the room, for `room` samples.
- * ERR_FAILED: more than that. */
-int replica_load_order(struct replica *r, const int32_t *order, int count, int room);
-
-/* Copies a batch to the device, unless it was announced and is on its way already. One that is part
- * of the order is there: step->first must be batch->first (ERR_FAILED).
- * Then it begins the copy of batch->next, where there is one, beside the kernels of this step. The
- * memory of both must stay until events that are recorded after their own loads are done; a batch
- * that was announced is the next one to be loaded, or none is. ERR_FAILED: more than
- * max_samples. */
+/* Copies a batch to the device, unless it was announced and is on its way already. Then it begins
+ * the copy of batch->next, where there is one, beside the kernels of this step. The memory of both
+ * must stay until events that are recorded after their own loads are done; a batch that was
+ * announced is the next one to be loaded, or none is. ERR_FAILED: more than max_samples. */
 int replica_load(struct replica *r, const struct batch *batch);
-
-/* Where the batch is part of the order: makes its pixels and labels on the device. replica_forward
- * does it by itself; DP calls it before it scatters the pixels. Once per batch; else nothing is
- * done. */
-int replica_unpack(struct replica *r);
 
 /* Begins a pass over the first segments->n samples that the replica holds, on its tape and with its
  * parameters. training 1: the values are hashed before it, where config.hashes says so, in the

@@ -266,18 +266,10 @@ static int clip(struct op_cases *c) {
     return OK;
 }
 
-/* ---- a batch out of a data set ---- */
+/* ---- rows by an index ---- */
 
-static struct tensor bytes_of(struct op_cases *c, int rank, int d0, int d1, int d2, int d3,
-                              unsigned below) {
-    struct tensor t = case_tensor(c, DTYPE_U8, rank, d0, d1, d2, d3);
-    for (size_t i = 0; t.data && i < tensor_count(&t); i++)
-        ((uint8_t *)t.data)[i] = (uint8_t)(rng_u32(&c->rng) % below);
-    return t;
-}
-
-/* Indices in any order, some twice, some of the last of `rows` samples, and some outside the data
- * set: for those the operations write NaN and label -1. */
+/* Indices in any order, some twice, some the last of `rows`, and some outside: for those the
+ * operation writes NaN, or -1. */
 static void put_index(struct op_cases *c, struct tensor *t, int rows) {
     int32_t *index = t->data;
     for (int n = 0; index && n < t->dims[0]; n++)
@@ -302,30 +294,6 @@ static int gather_rows(struct op_cases *c) {
         }
         put_index(c, &a.in[1], s[0]);
         CHECK(case_run(c, OP_GATHER_ROWS, &a, 0));
-        case_forget(c);
-    }
-    return OK;
-}
-
-static int gather(struct op_cases *c) {
-    /* pictures in the data set (n, c, h, w), and how many of them the batch takes */
-    static const int shapes[][5] = {
-        {1, 1, 1, 1, 1}, {7, 1, 5, 3, 19}, {200, 1, 28, 28, 65}, {300, 3, 5, 7, 33}};
-    for (int i = 0; i < COUNT(shapes); i++) {
-        const int *s = shapes[i];
-        struct op_args a = {.in = {bytes_of(c, 4, s[0], s[1], s[2], s[3], 256),
-                                   bytes_of(c, 1, s[0], 1, 1, 1, 10),
-                                   case_tensor(c, DTYPE_I32, 1, s[4], 1, 1, 1)},
-                            .out = {case_tensor(c, DTYPE_F32, 4, s[4], s[1], s[2], s[3]),
-                                    case_tensor(c, DTYPE_I32, 1, s[4], 1, 1, 1)},
-                            .p.gather = {.1307f, i % 2 ? .3081f : 0}};
-        put_index(c, &a.in[2], s[0]);
-        CHECK(case_run(c, OP_GATHER_SAMPLES, &a, 0));
-        /* as part of an order, whose end lies within the batch */
-        struct step_block step = {.first = s[4] / 2 + 1};
-        a.step = &step;
-        a.out[0].dims[0] = a.out[1].dims[0] = s[4] - s[4] / 2;
-        CHECK(case_run(c, OP_GATHER_SAMPLES, &a, 0));
         case_forget(c);
     }
     return OK;
@@ -372,7 +340,7 @@ int op_cases(struct op_cases *c, enum op op) {
     case NORM: return norm_cases(c, op);
     case LAYER_NORM: return layer_norm_cases(c, op);
     case LOG: return op == OP_HASH ? hash(c) : op == OP_LOSS_SUM ? loss_sum(c) : square_sums(c);
-    case GATHER: return op == OP_GATHER_ROWS ? gather_rows(c) : gather(c);
+    case GATHER: return gather_rows(c);
     case ALGEBRA: return algebra_cases(c, op);
     case ALONG: return places_cases(c, op);
     case RECURRENT: return recurrent_cases(c, op);

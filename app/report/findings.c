@@ -49,8 +49,7 @@ static enum part part_of_memory(int cause) {
     switch (cause) {
     case MEM_GATHERED: return PART_OUTPUTS;
     case MEM_OPTIMIZER: return PART_OPTIMIZER;
-    case MEM_INPUT:
-    case MEM_DATASET: return PART_BATCH;
+    case MEM_INPUT: return PART_BATCH;
     case MEM_GRADS:
     case MEM_COMM: return PART_REDUCTION;
     default: return PART_REST;

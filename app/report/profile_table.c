@@ -181,17 +181,14 @@ static void loader_line(FILE *file, int width, const struct run_record *r) {
     const struct device_record *d = &r->device[0];
     struct text text = {.used = 0};
     text_add(&text, "data: read from disk in %.2f s, once", r->data_seconds);
-    if (r->data_on_device)
-        text_add(&text, "; the device holds the data set and makes the batches");
-    else
-        text_add(&text,
-                 "; ms per step: host %.3f, %s %.3f, device %.3f (%.3f of it while kernels run), "
-                 "waiting %.3f",
-                 record_per_step(r, (double)d->host_ns) * 1e-6, r->pinned ? "pinned" : "not pinned",
-                 record_per_step(r, (double)d->pinned_ns) * 1e-6,
-                 record_per_step(r, (double)(d->copy_ns + d->phase_ns[PHASE_INPUT])) * 1e-6,
-                 record_per_step(r, (double)d->copy_ns) * 1e-6,
-                 record_per_step(r, (double)d->phase_ns[PHASE_LOADER]) * 1e-6);
+    text_add(&text,
+             "; ms per step: host %.3f, %s %.3f, device %.3f (%.3f of it while kernels run), "
+             "waiting %.3f",
+             record_per_step(r, (double)d->host_ns) * 1e-6, r->pinned ? "pinned" : "not pinned",
+             record_per_step(r, (double)d->pinned_ns) * 1e-6,
+             record_per_step(r, (double)(d->copy_ns + d->phase_ns[PHASE_INPUT])) * 1e-6,
+             record_per_step(r, (double)d->copy_ns) * 1e-6,
+             record_per_step(r, (double)d->phase_ns[PHASE_LOADER]) * 1e-6);
     text_wrap(file, width, 0, 2, text.words);
 }
 

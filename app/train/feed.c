@@ -32,26 +32,6 @@ static int wait_for_batch(struct feed *f, struct loader *loader, struct batch **
     return OK;
 }
 
-/* Room for the epochs of both loaders: evaluation overwrites the order of training, and the next
- * epoch of training that of evaluation. */
-static int order_room(const struct session *s) {
-    const int32_t *order;
-    int train, test = 0;
-    loader_order(s->train_loader, &order, &train);
-    if (s->test_loader) loader_order(s->test_loader, &order, &test);
-    return train > test ? train : test;
-}
-
-int feed_start_epoch(struct feed *f, struct loader *loader, int epoch, int first) {
-    struct session *s = f->s;
-    const int32_t *order;
-    int room, count;
-    CHECK(loader_start_epoch(loader, epoch, first));
-    if (!s->data_on_device) return OK;
-    count = loader_order(loader, &order, &room);
-    return replica_load_order(s->replicas[0], order, count, order_room(s));
-}
-
 int feed_next(struct feed *f, struct loader *loader, int more, struct batch **batch) {
     const struct run_config *c = f->s->config;
     struct device_record *d = &f->s->record->device[f->s->first_device];
@@ -64,7 +44,7 @@ int feed_next(struct feed *f, struct loader *loader, int more, struct batch **ba
         d->pinned_ns += (*batch)->pinned_ns;
     }
     (*batch)->next = NULL;
-    if (!more || c->data.blocking_copies || (*batch)->from) return OK;
+    if (!more || c->data.blocking_copies) return OK;
     CHECK(loader_try(loader, &f->ahead));
     (*batch)->next = f->ahead;
     return OK;

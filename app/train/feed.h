@@ -2,7 +2,7 @@
  * the step is enqueued, so that the strategy can copy it to the device beside the step's
  * kernels, and keeps each batch until the step that reads it is done.
  *
- *     feed_start_epoch(&feed, loader, epoch, 0);   the order is drawn, and brought to the device
+ *     loader_start_epoch(loader, epoch, 0);        the order is drawn
  *     feed_next(&feed, loader, more, &batch);      waits for the loader; batch->next may be there
  *     ... the strategy enqueues the step ...
  *     feed_hold(&feed, loader, batch);             waits for the step before, whose batch goes back
@@ -24,11 +24,6 @@ struct feed {
 /* Takes zeroed feeds; after a failure feed_close frees what there is. */
 int feed_open(struct feed *f, struct session *s);
 void feed_close(struct feed *f);
-
-/* Begins an epoch of the loader at its batch `first`. Where the data set lies on the device the
- * epoch's order is copied there, before any step: the steps bring nothing. All devices must be
- * idle. */
-int feed_start_epoch(struct feed *f, struct loader *loader, int epoch, int first);
 
 /* The next batch of the loader, NULL after the last one. more 1: another one will be asked for
  * after this one. Then that one is taken too, if it is there and copies may run beside the kernels;

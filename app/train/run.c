@@ -21,7 +21,6 @@ void run_config_default(struct run_config *config) {
         .model.name = "lenet",
         .model.options = {.dropout = -1},
         .data.name = "fashion-mnist",
-        .data.on = "auto",
         .epochs = 10,
         .batch_size = 256,
         .update.passes = 1,

@@ -31,7 +31,6 @@ struct run_data {
      * 0: a process opens the set itself. seconds: how long it took to read them. */
     int fd[2];
     double seconds;
-    char on[8]; /* auto, host or device: where the data set is that batches are made of */
     int shuffle;
     int drop_last;
     int join; /* an epoch is neither padded nor cut, and every sample weighs the same */

@@ -158,20 +158,6 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     return OK;
 }
 
-/* auto: on a GPU, if the sets take at most a quarter of its memory; an epoch then brings only its
- * order to the device. Emulated devices gain nothing by it: their memory is the host's. */
-static int put_data_on_device(struct session *s, enum device_kind kind) {
-    const struct run_config *c = s->config;
-    uint64_t bytes = device_dataset_bytes(&s->train_set) +
-                     (s->test_set.count ? device_dataset_bytes(&s->test_set) : 0);
-    int fits = bytes <= device_ledger(s->device[0]).capacity / 4;
-    s->data_on_device = !strcmp(c->data.on, "device") ||
-                        (!strcmp(c->data.on, "auto") && kind == DEVICE_CUDA && fits);
-    if (!s->data_on_device) return OK;
-    CHECK(device_dataset_init(&s->train_data, s->device[0], &s->train_set));
-    return s->test_set.count ? device_dataset_init(&s->test_data, s->device[0], &s->test_set) : OK;
-}
-
 static int host_alloc(void *context, void **out, size_t bytes) {
     return device_host_alloc(context, out, bytes);
 }
@@ -180,16 +166,14 @@ static void host_release(void *context, void *memory) {
     device_host_free(context, memory);
 }
 
-/* What the loaders of both sets have in common. on_device: the set on the device. */
-static struct loader_config common_loader(const struct session *s, const struct dataset *set,
-                                          const struct device_dataset *on_device) {
+/* What the loaders of both sets have in common. */
+static struct loader_config common_loader(const struct session *s, const struct dataset *set) {
     return (struct loader_config){.set = set,
                                   .batch_size = s->config->batch_size,
                                   .first_device = s->first_device,
                                   .device_count = s->device_count,
                                   .mean = s->model.mean,
                                   .std = s->model.normalised ? s->model.std : 0,
-                                  .on_device = s->data_on_device ? on_device : NULL,
                                   .timeout_s = s->config->timeout,
                                   .interrupted = s->comm ? job_failed : NULL,
                                   .interrupt_context = s->comm,
@@ -208,7 +192,7 @@ static int open_train_loader(struct session *s) {
         s->split.virtual_devices = s->devices;
         if (c->mode != MODE_DDP) s->split.kind = SPLIT_CHUNKED;
     }
-    struct loader_config config = common_loader(s, &s->train_set, &s->train_data);
+    struct loader_config config = common_loader(s, &s->train_set);
     config.split = s->split;
     config.shuffle = c->data.shuffle ? SHUFFLE_DISTRIBUTED : SHUFFLE_NONE;
     config.seed = c->seed;
@@ -220,7 +204,7 @@ static int open_train_loader(struct session *s) {
 /* Evaluation counts every test sample once, so nothing is padded. Batches are cut as those of
  * training, so that valid_loss has the same bits in all modes. */
 static int open_test_loader(struct session *s) {
-    struct loader_config config = common_loader(s, &s->test_set, &s->test_data);
+    struct loader_config config = common_loader(s, &s->test_set);
     config.split = s->split;
     config.end = ORDER_EXACT;
     return s->test_set.count ? loader_init(&s->test_loader, &config) : OK;
@@ -245,7 +229,6 @@ static void describe(struct session *s) {
     snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->ddp.allreduce : "");
     r->gpus = s->gpus;
     r->cores = usable_cores();
-    r->data_on_device = s->data_on_device;
     r->devices = s->devices;
     r->virtual_devices = s->virtual_devices;
     r->batch_size = c->batch_size;
@@ -320,7 +303,6 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     if (!*config->files.resume) CHECK(open_values(s));
     CHECK(open_devices(s, kind, physical));
     if (*config->files.resume) CHECK(resume_open(s));
-    CHECK(put_data_on_device(s, kind));
     CHECK(open_train_loader(s));
     CHECK(open_test_loader(s));
     s->largest_batch = loader_largest_batch(s->train_loader);
@@ -355,8 +337,6 @@ int session_close(struct session *s) {
     if (s->strategy && !s->strategy->close(s)) return 0;
     loader_free(s->train_loader);
     loader_free(s->test_loader);
-    device_dataset_free(&s->train_data);
-    device_dataset_free(&s->test_data);
     for (int i = 0; i < s->device_count; i++)
         device_close(s->device[i]);
     span_log_free(&s->loads);

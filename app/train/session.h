@@ -52,10 +52,8 @@ struct session {
     int *ready_order;              /* of a checkpoint, owned; NULL: it has none */
 
     struct dataset train_set, test_set;
-    int data_on_device; /* 1: the sets are on device[0] too, and batches are made there */
-    struct device_dataset train_data, test_data; /* the sets on device[0] */
-    struct split split;                          /* how training batches are cut */
-    struct loader *train_loader, *test_loader;   /* test_loader NULL: no evaluation */
+    struct split split;                        /* how training batches are cut */
+    struct loader *train_loader, *test_loader; /* test_loader NULL: no evaluation */
     int largest_batch; /* samples of the largest global batch, over both loaders */
 
     struct device *device[MAX_DEVICES]; /* [device_count], those of this process */

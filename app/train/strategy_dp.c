@@ -113,16 +113,14 @@ static int begin_row(struct dp_strategy *d, const struct step_block *step, int t
     return dp_begin(&d->model->dp, d->shares.step, training);
 }
 
-/* Device 0 takes in the whole batch. Pixels must be there before they are scattered, so a batch
- * that is an index is unpacked here, not in forward. */
+/* Device 0 takes in the whole batch. */
 static int begin(struct dp_strategy *d, const struct step_block *step, const struct batch *batch,
                  int training) {
     CHECK(begin_row(d, step, training));
     CHECK(cut(d, &batch->segments, d->model->dp.count));
     d->all = &batch->segments;
     CHECK(write_step(d, 0));
-    CHECK(replica_load(&d->replica[0], batch));
-    return replica_unpack(&d->replica[0]);
+    return replica_load(&d->replica[0], batch);
 }
 
 static struct duet_tensor pixels(const struct dp_strategy *d) {

@@ -52,7 +52,6 @@ static int one_pass(struct loop *l, struct step_block *step, int more) {
     s->step = (int)step->step;
     CHECK(feed_next(&l->feed, s->train_loader, more, &batch));
     s->last = batch->segments;
-    step->first = batch->first;
     int code = s->strategy->step(s, step, batch);
     if (!code) code = feed_hold(&l->feed, s->train_loader, batch);
     if (code) feed_drop(&l->feed, s->train_loader, batch);
@@ -150,7 +149,7 @@ static int train_epoch(struct loop *l, int epoch) {
     struct session *s = l->s;
     int batches = loader_steps(s->train_loader), passes = s->config->update.passes;
     int first = (l->step - epoch * session_steps(s)) * passes, in_epoch = 0;
-    CHECK(feed_start_epoch(&l->feed, s->train_loader, epoch, first));
+    CHECK(loader_start_epoch(s->train_loader, epoch, first));
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
     measure_mark(s);
     l->epoch_start_ns = now_ns();
@@ -181,7 +180,6 @@ static int evaluate_batch(struct loop *l, struct batch *batch, int number) {
     struct step_block step = {.seed = s->config->seed + (uint64_t)number,
                               .step = (uint64_t)l->step * (uint64_t)s->config->update.passes,
                               .weight = 1,
-                              .first = batch->first,
                               .row = number % LOG_ROWS};
     int code = s->strategy->evaluate(s, &step, batch);
     if (!code) code = feed_hold(&l->feed, s->test_loader, batch);
@@ -199,7 +197,7 @@ static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     *accuracy = -1, *valid_loss = NAN;
     if (!s->test_loader) return OK;
     if (l->stopped) return OK;
-    CHECK(feed_start_epoch(&l->feed, s->test_loader, 0, 0));
+    CHECK(loader_start_epoch(s->test_loader, 0, 0));
     for (;;) {
         CHECK(look_for_stop(l));
         if (l->stopped) break;

@@ -24,26 +24,18 @@
 extern "C" {
 #endif
 
-struct device_dataset; /* data/device_dataset.h */
-
 /* A batch: the samples of one training step or one evaluation, as the loader hands them out and as
  * a replica, DP and DDP take them. For a replica and for a rank of DDP it holds the samples of
  * that one device; for DP it holds those of all devices, device 0's first.
  *
- * The samples come in one of two forms: pixels and labels in host memory, or, where the data set
- * lies on the device already, a place in the epoch's order, which lies there too. The batch owns
- * none of its memory; all of it must stay until the copies that a step enqueues are done. */
+ * The batch owns none of its memory; all of it must stay until the copies that a step enqueues are
+ * done. */
 struct batch {
     struct segments segments; /* how the samples are cut, in the order of their rows; n in all */
     const float *pixels;      /* (n, C, H, W) */
     const int32_t *labels;    /* (n); may be NULL where no loss is computed */
     const float *targets;     /* (n, outputs), in place of labels where the data set has targets */
-    /* In place of pixels and labels: the data set on the device, and where in the epoch's order
-     * (loader_order) the rows of this batch begin; else NULL and 0 */
-    const struct device_dataset *from;
-    int32_t first;
-    const int32_t *index; /* (n) places in `from`, in the order of the rows, in host memory */
-    int global_n;         /* samples of the whole global batch: each one's loss weighs 1/global_n */
+    int global_n; /* samples of the whole global batch: each one's loss weighs 1/global_n */
     /* The batch of the next step, where it is there already: its copy may begin. NULL: none. */
     const struct batch *next;
     int64_t host_ns, pinned_ns; /* how long its preparation took (data/prepare.h) */

@@ -18,9 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/worker.h"
-#include "data/epoch_rows.h"
 #include "data/prepare.h"
-#include "device/op.h"
 
 /* A wait calls `interrupted` this often. */
 enum { LOOK_NS = 50 * 1000 * 1000 };
@@ -32,8 +30,8 @@ struct staging {
     enum staging_state state;
     struct task task; /* fills it */
     struct loader *loader;
-    void *memory;      /* staging memory of pixels and labels; NULL, as the following, where */
-    float *pixels;     /* the data set lies on the device; in `memory` */
+    void *memory;      /* staging memory of pixels and labels */
+    float *pixels;     /* in `memory` */
     uint32_t *answers; /* labels or targets, 4 bytes each; in `memory` */
     int32_t *index;    /* data set indices of the batch */
     uint8_t *rows;     /* room for the samples as bytes */
@@ -45,7 +43,6 @@ struct loader {
     int64_t length;                     /* positions of an epoch */
     int steps;                          /* batches of an epoch */
     int32_t *index;                     /* the order of the epoch */
-    struct epoch_rows rows;             /* of all batches, where the data set lies on the device */
     float pixel[LOADER_CHANNELS * 256]; /* [table][byte]: the float that it becomes */
     int tables;                         /* 1, or one for each channel */
     int buffers;
@@ -63,13 +60,12 @@ static int fill_buffer(void *argument) {
     struct loader *l = s->loader;
     const struct loader_config *c = &l->config;
     struct batch_plan plan;
-    int numbers = c->set->outline || c->on_device; /* alone */
-    batch_plan(&c->split, numbers ? NULL : l->index, l->length, c->batch_size, s->batch.step,
-               c->first_device, c->device_count, &plan, numbers ? NULL : s->index);
+    int outline = c->set->outline;
+    batch_plan(&c->split, outline ? NULL : l->index, l->length, c->batch_size, s->batch.step,
+               c->first_device, c->device_count, &plan, outline ? NULL : s->index);
     s->batch.segments = plan.segments;
     s->batch.global_n = plan.global_n;
-    if (c->on_device) epoch_rows_take(&l->rows, &s->batch);
-    if (numbers) return OK;
+    if (outline) return OK;
     const struct prepare what = {.set = c->set,
                                  .pixel = l->pixel,
                                  .tables = l->tables,
@@ -142,13 +138,10 @@ static int make_buffers(struct loader *l) {
     if (!l->index || !l->staging)
         return fail(ERR_MEMORY, "loader: no memory for the order of %d samples: use fewer",
                     c->set->count);
-    if (c->on_device) CHECK(epoch_rows_init(&l->rows, l->steps, most, c->alloc, c->context));
     while (l->buffers < c->workers + LOADER_SPARE) {
         struct staging *s = &l->staging[l->buffers++];
         s->task = (struct task){.run = fill_buffer, .context = s};
         s->loader = l;
-        s->batch.from = c->on_device;
-        if (c->on_device) continue;
         if (!c->set->outline) s->index = malloc(most * sizeof *s->index);
         if (!c->set->outline) s->rows = malloc(most * sample_shape_count(&c->set->shape));
         if (!c->set->outline && (!s->index || !s->rows))
@@ -162,6 +155,12 @@ static int make_buffers(struct loader *l) {
             s->batch.labels = (const int32_t *)s->answers;
     }
     return OK;
+}
+
+/* A byte as torchvision makes a float of it. */
+static float pixel_of(unsigned char byte, float mean, float std) {
+    float x = (float)byte / 255.0f;
+    return std > 0 ? (x - mean) / std : x;
 }
 
 static int prepare(struct loader *l) {
@@ -180,9 +179,9 @@ static int prepare(struct loader *l) {
                     c->batch_size, c->set->count);
     l->tables = c->by_channel ? LOADER_CHANNELS : 1;
     for (int i = 0; i < 256 * l->tables; i++) {
-        const struct gather_args scale = {c->by_channel ? c->means[i / 256] : c->mean,
-                                          c->by_channel ? c->stds[i / 256] : c->std};
-        l->pixel[i] = gather_pixel(&scale, (unsigned char)(i % 256));
+        float mean = c->by_channel ? c->means[i / 256] : c->mean;
+        float std = c->by_channel ? c->stds[i / 256] : c->std;
+        l->pixel[i] = pixel_of((unsigned char)(i % 256), mean, std);
     }
     if (!c->alloc) c->alloc = staging_alloc, c->release = staging_release;
     CHECK(make_buffers(l));
@@ -231,15 +230,6 @@ int loader_largest_batch(const struct loader *l) {
     return (int)(l->length < l->config.batch_size ? l->length : l->config.batch_size);
 }
 
-static void draw_order(struct loader *l, int epoch) {
-    const struct loader_config *c = &l->config;
-    const int32_t *order = c->set->outline ? NULL : l->index;
-    if (order) order_epoch(&l->order, epoch, l->index);
-    if (c->on_device)
-        epoch_rows_fill(&l->rows, &c->split, order, l->length, c->batch_size, c->first_device,
-                        c->device_count);
-}
-
 int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     if (first_step < 0 || first_step > l->steps)
         return fail(ERR_USAGE, "loader: step %d: an epoch has %d", first_step, l->steps);
@@ -251,17 +241,11 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step) {
         if (!worker_take_back(l->worker, &s->task)) CHECK(wait_for(l, s, deadline));
         s->state = FREE;
     }
-    draw_order(l, epoch);
+    if (!l->config.set->outline) order_epoch(&l->order, epoch, l->index);
     l->epoch = epoch;
     l->claim = l->wanted = first_step;
     give_steps(l);
     return OK;
-}
-
-int loader_order(const struct loader *l, const int32_t **order, int *room) {
-    *order = l->rows.index;
-    *room = l->rows.room;
-    return l->rows.first ? l->rows.first[l->steps] : 0;
 }
 
 /* The buffer of the wanted step; NULL: all are held, or there is no such step. */
@@ -309,7 +293,6 @@ void loader_free(struct loader *l) {
         free(l->staging[i].rows);
         if (l->staging[i].memory) l->config.release(l->config.context, l->staging[i].memory);
     }
-    epoch_rows_free(&l->rows, l->config.release, l->config.context);
     free(l->staging);
     free(l->index);
     free(l);

@@ -3,8 +3,7 @@
  *
  * Bytes become float32 as in torchvision: byte / 255, and then (x - mean) / std if asked for;
  * numbers are taken as they are.
- * Where the data set resides on the device (data/device_dataset.h), a batch is only a part of the
- * epoch's order, which the consumer brings there once an epoch. One thread, the consumer, calls all
+ * One thread, the consumer, calls all
  * of these functions; the loader starts its workers itself. Steps count from 0 within an epoch.
  *
  *     loader_init(&loader, &config);
@@ -47,8 +46,6 @@ struct loader_config {
     float mean, std; /* of bytes; std 0: pixels stay between 0 and 1 */
     int by_channel;  /* 1: means and stds of the three channels, in place of these two */
     float means[LOADER_CHANNELS], stds[LOADER_CHANNELS];
-    /* The data set on a device: a batch is then part of an order of it. NULL: it has pixels. */
-    const struct device_dataset *on_device;
     int of_program;   /* 1: errors name the options of duet.h, not the command's flags */
     double timeout_s; /* how long to wait for a worker, in seconds; 0: 300 */
     /* Called again and again during a wait. A code other than OK, with its error text, ends the
@@ -81,14 +78,8 @@ int64_t loader_labels(const struct loader *l, int first, int count, int ignored)
 /* Samples of the largest global batch: batch_size, or all of an epoch where those are fewer. */
 int loader_largest_batch(const struct loader *l);
 
-/* Begins an epoch at step first_step. Batches already prepared for another epoch are discarded, and
- * so is its order: copies of it must have ended. */
+/* Begins an epoch at step first_step. Batches already prepared for another epoch are discarded. */
 int loader_start_epoch(struct loader *l, int epoch, int first_step);
-
-/* With on_device: the indices of all batches of the epoch that was begun, one after another, in
- * staging memory; batch.first is where a batch begins. Returns how many there are. `room`: the most
- * that an epoch has. NULL and 0 without on_device. */
-int loader_order(const struct loader *l, const int32_t **order, int *room);
 
 /* Stores the next batch in *out, or NULL after the last one. The caller holds the batch until
  * loader_release, and may hold at most workers + LOADER_SPARE batches at once; one more is

@@ -55,11 +55,6 @@ double cost_adam(const struct op_args *a) {
     return (double)tensor_count(&a->out[0]) * (13 + decay);
 }
 
-/* divide, subtract, divide */
-double cost_gather_samples(const struct op_args *a) {
-    return (double)tensor_count(&a->out[0]) * (a->p.gather.std > 0 ? 3 : 1);
-}
-
 /* Two products of matrices forward; backward five, of which the first makes the scores again. */
 double cost_attention(const struct op_args *a) {
     const int *q = a->in[0].dims, *v = a->in[2].dims;

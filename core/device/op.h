@@ -14,7 +14,6 @@
 #define DEVICE_OP_H
 
 #include "device/activation.h"
-#include "device/gather_pixel.h"
 #include "device/sort_order.h"
 #include "device/tensor.h"
 
@@ -83,7 +82,6 @@ extern "C" {
     OP(ADADELTA,               adadelta,                "adadelta") \
     OP(ADAM,                   adam,                    "adam") \
     OP(HASH,                   hash,                    "hash") \
-    OP(GATHER_SAMPLES,         gather_samples,          "gather samples") \
     OP(GATHER_ROWS,            gather_rows,             "gather rows") \
     OP(MATMUL,                 matmul,                  "matmul") \
     OP(SUM,                    sum,                     "sum") \
@@ -133,7 +131,6 @@ struct step_block {
     float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1 */
     float adam_root;      /* sqrt(1 - beta2^t), with the same t */
     float adam_keep; /* AdamW: 1 - learning rate * weight decay; nn/optimizer/ fills these in */
-    int32_t first;   /* where in the epoch's order the rows of this batch begin (GATHER_...) */
     /* For the host, which plans the work; no kernel reads them. A gradient may be accumulated over
      * several passes, each forward and backward of a batch of its own (nn/tape/tape.h). */
     int32_t add_grads;   /* 1: gradients are added to those of the passes before */
@@ -281,7 +278,6 @@ struct op_args {
         struct adam_args adam;
         struct norm_args norm;
         struct hash_args hash;
-        struct gather_args gather;
         struct matmul_args matmul;
         struct sum_args sum;
         struct embedding_args embedding;

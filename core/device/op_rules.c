@@ -230,25 +230,8 @@ int rule_two_moments(enum op op, const struct op_args *a) {
 
 /* ---- rows, and their order ---- */
 
-/* The rows that are gathered: without a step block all of the index, else a part of it. */
-static int want_index(enum op op, const struct op_args *a, const struct tensor *index) {
-    int rows = a->out[0].dims[0];
-    if (!a->step) return want(op, "index", index, 1, rows, 0, 0, 0);
-    if (index->dims[0] >= rows) return OK;
-    return fail(ERR_FAILED, "%s: an index of %d elements: %d rows are to be gathered", op_name(op),
-                index->dims[0], rows);
-}
-
-int rule_gather_samples(enum op op, const struct op_args *a) {
-    float mean = a->p.gather.mean, std = a->p.gather.std;
-    /* x - x is NaN where x is infinite or no number */
-    if (std >= 0 && std - std == 0 && mean - mean == 0) return want_index(op, a, &a->in[2]);
-    return fail(ERR_FAILED, "%s: mean %g, std %g: must be numbers, std above 0, or 0 for none",
-                op_name(op), mean, std);
-}
-
 int rule_gather_rows(enum op op, const struct op_args *a) {
-    if (a->in[0].dtype == a->out[0].dtype) return want_index(op, a, &a->in[1]);
+    if (a->in[0].dtype == a->out[0].dtype) return OK;
     return fail(ERR_FAILED, "%s: operands x and y are of different types", op_name(op));
 }
 

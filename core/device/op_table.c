@@ -229,17 +229,9 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_HASH] = {LOG, .in = {{"x", "f", "."}}, .out = {{"hashes", "u", "RS"}}, .step = 1,
         .rule = rule_hash},
 
-    /* A batch from a data set that lies on the device: row n of x holds the pixels of picture
-     * index[n], each the float of gather_pixel. An index outside 0..R-1 reads nothing: its row
-     * is NaN and its label -1, from which the losses make NaN in turn. GATHER_ROWS copies rows
-     * of F32 or I32 in the same way. Without a step block there are N indices. With one the
-     * index is that of many batches, of N elements or more: row n takes number step->first + n
-     * of it, and a place outside the index is treated as an index outside 0..R-1. */
-    [OP_GATHER_SAMPLES] = {GATHER, 
-        .in = {{"images", "b", "RCHW"}, {"labels", "b", "R"}, {"index", "i", "I"}},
-        .out = {{"x", "f", "NCHW"}, {"labels of x", "i", "N"}}, .rule = rule_gather_samples,
-        .cost = cost_gather_samples},
-    [OP_GATHER_ROWS] = {GATHER, .in = {{"x", "w", "R."}, {"index", "i", "I"}},
+    /* Row n of y is row index[n] of x, of F32 or I32. An index outside 0..R-1 reads nothing: its
+     * row has all bits set, NaN as a float and -1 as an integer. */
+    [OP_GATHER_ROWS] = {GATHER, .in = {{"x", "w", "R."}, {"index", "i", "N"}},
         .out = {{"y", "w", "N."}}, .rule = rule_gather_rows},
 
     /* B products. With turn_a each a is stored as (K,I), with turn_b each b as (J,K); both at

@@ -76,15 +76,14 @@ void op_letters_read(struct op_letters *letters, const char *shape, const struct
 
 op_rule rule_to_n16, rule_to_plain, rule_conv, rule_grouped_conv, rule_pool, rule_pad, rule_cat,
     rule_dropout, rule_random, rule_loss_forward, rule_loss_backward, rule_loss_sum, rule_sgd,
-    rule_two_moments, rule_hash, rule_gather_samples, rule_gather_rows, rule_matmul, rule_sum,
-    rule_along, rule_argsort, rule_layer_norm, rule_activation, rule_clip, rule_recurrent,
-    rule_attention;
+    rule_two_moments, rule_hash, rule_gather_rows, rule_matmul, rule_sum, rule_along, rule_argsort,
+    rule_layer_norm, rule_activation, rule_clip, rule_recurrent, rule_attention;
 int turned_linear(const struct op_args *args, int output, int i);
 int turned_matmul(const struct op_args *args, int output, int i);
 
 /* ---- op.c ---- */
 
-op_cost cost_pool, cost_sgd, cost_adadelta, cost_adam, cost_gather_samples, cost_attention;
+op_cost cost_pool, cost_sgd, cost_adadelta, cost_adam, cost_attention;
 
 /* Writes "(256, 1, 28, 28)" into text and returns it. */
 enum { SHAPE_TEXT = 104 };

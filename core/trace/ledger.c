@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 const char *mem_cause_name(enum mem_cause cause) {
-    static const char *const names[MEM_CAUSE_COUNT] = {"params",          "grads", "optimizer",
-                                                       "activations",     "input", "data set",
-                                                       "gathered output", "comm",  "workspace"};
+    static const char *const names[MEM_CAUSE_COUNT] = {"params",      "grads",    "optimizer",
+                                                       "activations", "input",    "gathered output",
+                                                       "comm",        "workspace"};
     return (unsigned)cause < MEM_CAUSE_COUNT ? names[cause] : "unknown";
 }
 

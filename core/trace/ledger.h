@@ -21,7 +21,6 @@ enum mem_cause {
     MEM_OPTIMIZER,
     MEM_ACTIVATIONS, /* the tape's step arena: activations and their gradients */
     MEM_INPUT,       /* batches: pixels and labels */
-    MEM_DATASET,     /* the data set as bytes, where the device makes its batches itself */
     MEM_GATHERED,    /* DP, device 0: the gathered output and dL/dy */
     MEM_COMM,        /* flags and scratch of collectives, staging buffers of DP's reduce */
     MEM_WORKSPACE,   /* what kernels need beside their operands; the loss log, the step block */

@@ -76,7 +76,6 @@ struct run_record {
     double data_seconds; /* the disk stage: to read the data sets, once for all jobs of a command */
     int pinned;          /* 1: batches are prepared in pinned memory */
     int blocking_copies; /* 1: no batch is copied beside the kernels */
-    int data_on_device;  /* 1: the data set lies on the device, which makes the batches by index */
     int devices;         /* W */
     int virtual_devices; /* V; 0: off */
     int bits_promised;   /* 1: the rules of docs/design.md section 2 promise equal bits */

@@ -273,7 +273,6 @@ static const struct field run_fields[] = {
     {"phases_measured",    &FIELD_YES_NO, AT(timed)},
     {"computed",           &FIELD_YES_NO, AT(computed)},
     {"modelled",           &FIELD_TEXT,   AT(modelled)},
-    {"data_on_device",     &FIELD_YES_NO, AT(data_on_device)},
     {"data_seconds",       &FIELD_NUMBER, AT(data_seconds)},
     {"pinned_memory",      &FIELD_YES_NO, AT(pinned)},
     {"blocking_copies",    &FIELD_YES_NO, AT(blocking_copies)},

@@ -41,13 +41,12 @@ static const struct way ALL[] = {
     {"dp", 2, ""},
     {"dp", 2, "--loss-in-forward"},
     {"dp", 4, ""},
-    {"dp", 4, "--loss-in-forward --workers 0 --data-on host"},
+    {"dp", 4, "--loss-in-forward --workers 0"},
     {"dp", 4, "--dp-reduce sharded --output-device 2"},
     {"dp", 2, "--output-device 1 --loss-in-forward --dp-reduce sharded"},
-    {"dp", 4, "--data-on host"},
     {"ddp", 1, ""},
     {"ddp", 2, "--allreduce fused"},
-    {"ddp", 2, "--allreduce ring --data-on host"},
+    {"ddp", 2, "--allreduce ring"},
     {"ddp", 2, "--allreduce tree --bucket-cap-mb 0.0001"},
     {"ddp", 4, "--bucket-cap-mb 0.0001"},
     {"ddp", 4, "--allreduce naive"},
@@ -56,8 +55,8 @@ static const struct way ALL[] = {
     {NULL, 0, NULL}};
 static const struct way SOME[] = {{"single", 1, ""},
                                   {"dp", 2, ""},
-                                  {"dp", 4, "--loss-in-forward --data-on host"},
-                                  {"ddp", 2, "--allreduce fused --data-on host"},
+                                  {"dp", 4, "--loss-in-forward"},
+                                  {"ddp", 2, "--allreduce fused"},
                                   {"ddp", 4, "--bucket-cap-mb 0.0001"},
                                   {NULL, 0, NULL}};
 static const struct way DP[] = {{"dp", 2, ""}, {"dp", 4, "--loss-in-forward"}, {NULL, 0, NULL}};
@@ -120,8 +119,6 @@ static void run_row(const struct row *r) {
         cr_expect(cli_same_file("one", "two"), "%s on %d, %s: weights differ: %s", way->mode,
                   way->devices, way->options, r->options);
         struct json *j = json_of("two.json");
-        cr_expect_eq(json_at(j, "data_on_device")->integer,
-                     !strstr(way->options, "--data-on host"));
         cr_expect_str_eq(json_text(j, "device_kind"), "cuda");
         json_free(j);
     }
@@ -221,7 +218,6 @@ CliTest(cuda_train, compare, 300) {
     for (int m = 0; m < 3; m++) {
         static const char *const keys[] = {"single", "dp", "ddp"};
         const struct json *run = json_at(j, keys[m]);
-        cr_expect(json_at(run, "data_on_device")->integer);
         cr_expect(json_int(run, "per_device/0/phase_ns/forward") > 0 &&
                   json_int(run, "per_device/0/phase_ns/backward") > 0);
     }
@@ -276,13 +272,8 @@ CliTest(cuda_train, profile, 300) {
     cli_run(&c, "profile --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 "
                 "--batch-size 12 --steps 5 --json j");
     cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
-    cr_expect(matches(c.out, "^mlp on fashion-mnist, cuda devices") && strstr(c.out, "data set"),
-              "%s", c.out);
+    cr_expect(matches(c.out, "^mlp on fashion-mnist, cuda devices"), "%s", c.out);
     struct json *j = json_of("j");
-    /* The data set lies on device 0 alone in DP, and on every rank in DDP. */
-    cr_expect(json_int(j, "dp/per_device/0/memory_now_by_cause/data_set") > 0 &&
-              json_int(j, "dp/per_device/1/memory_now_by_cause/data_set") == 0 &&
-              json_int(j, "ddp/per_device/1/memory_now_by_cause/data_set") > 0);
     cr_expect_gt(json_int(j, "ddp/per_device/1/comm_ns"), 0);
     json_free(j);
     cli_free(&c);

@@ -64,7 +64,7 @@ CliTest(cuda_train_fail, no_memory, 120) {
     fails("host:1", 1, "pinned host memory|cuda(0)", "--mode single");
     fails("", 1, "out of memory on device 0|workspace", "--mode single --device-memory 2M");
     fails("", 1, "rank |out of memory on device|params",
-          "--mode ddp --devices 2 --device-memory 66M --mlp-hidden 4000 --data-on host");
+          "--mode ddp --devices 2 --device-memory 66M --mlp-hidden 4000");
 }
 
 CliTest(cuda_train_fail, ipc_refused, 120) {

@@ -106,7 +106,6 @@ static int holds(const struct asked *asked, unsigned condition) {
     case WITH_RESNET: return !strcmp(c->model.name, "resnet18");
     case OF_MADE_DATA: return is_made(c);
     case OF_FILES: return !is_made(c);
-    case FROM_THE_HOST: return strcmp(c->data.on, "device") != 0;
     case BY_SGD: return c->update.optimizer == OPTIMIZER_SGD;
     case BESIDE_PARAMS: return c->model.options.params > 0;
     case BESIDE_CHECKPOINT: return *c->files.checkpoint != 0;
@@ -156,8 +155,6 @@ static const struct {
      "--dataset synthetic or random"},
     {OF_FILES, "with data set ", data_name, "it needs no files",
      "--dataset fashion-mnist or mnist"},
-    {FROM_THE_HOST, "with --data-on device", NULL, "the device makes the batches itself",
-     "--data-on host"},
     {BY_SGD, "with optimizer ", optimizer_word, "it belongs to sgd", "--optimizer sgd"},
     {BESIDE_PARAMS, "without --params", NULL, "Duet's own models know their sizes", "--params N"},
     {BESIDE_CHECKPOINT, "without --checkpoint", NULL, "it says when that is written",

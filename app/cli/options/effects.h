@@ -41,7 +41,6 @@ enum condition {
     WITH_RESNET = 1 << 5,
     OF_MADE_DATA = 1 << 6,
     OF_FILES = 1 << 7,
-    FROM_THE_HOST = 1 << 8,
     BY_SGD = 1 << 9,
     BESIDE_PARAMS = 1 << 10,
     BESIDE_CHECKPOINT = 1 << 11,

@@ -57,8 +57,8 @@ enum shade shade_of_cause(int cause) {
     static const enum phase phases[MEM_CAUSE_COUNT] = {
         [MEM_PARAMS] = PHASE_REPLICATE,    [MEM_GRADS] = PHASE_BACKWARD,
         [MEM_OPTIMIZER] = PHASE_OPTIMIZER, [MEM_ACTIVATIONS] = PHASE_FORWARD,
-        [MEM_INPUT] = PHASE_INPUT,         [MEM_DATASET] = PHASE_LOADER,
-        [MEM_GATHERED] = PHASE_GATHER,     [MEM_COMM] = PHASE_ALLREDUCE};
+        [MEM_INPUT] = PHASE_INPUT,         [MEM_GATHERED] = PHASE_GATHER,
+        [MEM_COMM] = PHASE_ALLREDUCE};
     return cause == MEM_WORKSPACE ? SHADE_WORKSPACE : shade_of_phase(phases[cause]);
 }
 

@@ -19,13 +19,11 @@ static void train(const char *mode, const char *options, const char *to) {
              mode, of_mode(mode, "--devices 4"), options, to, to, to);
 }
 
-/* single, dp and ddp from the host's data, dp with its own losses, ddp with the data on the device,
+/* single, dp and ddp dp with its own losses, ddp without workers,
  * and a comparison in lock step. */
 static void same_in_all_modes(const char *options) {
-    static const char *const ways[][2] = {{"dp", ""},
-                                          {"dp", "--loss-in-forward"},
-                                          {"ddp", ""},
-                                          {"ddp", "--data-on device --workers 0"}};
+    static const char *const ways[][2] = {
+        {"dp", ""}, {"dp", "--loss-in-forward"}, {"ddp", ""}, {"ddp", "--workers 0"}};
     char words[512];
     train("single", options, "one");
     for (int i = 0; i < 4; i++) {

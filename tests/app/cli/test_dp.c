@@ -15,7 +15,7 @@ CliTest(cli_dp, every_way_writes_the_same_files, 120) {
                 {2, 0, "--dp-reduce sharded", "sharded"},
                 {4, 0, "--dp-reduce sharded --loss-in-forward", "sharded"},
                 {4, 3, "--output-device 3 --loss-in-forward", "first"},
-                {4, 2, "--dp-reduce=sharded --output_device 2 --data-on device", "sharded"}};
+                {4, 2, "--dp-reduce=sharded --output_device 2", "sharded"}};
     put_data(103, 20);
     cli_well("train --mode single %s --log-loss one.csv --save one", COMMON);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {

@@ -92,7 +92,7 @@ static void check_ways(const char *words, int with_dp) {
 #define PICTURES "--dataset synthetic --samples 42 --steps 3 "
 static const char *const sets[] = {
     PICTURES "--model lenet --devices 3 --batch-size 20 --optimizer adam --virtual-devices off",
-    PICTURES "--model lenet --devices 2 --batch-size 20 --no-sync-steps 2 --data-on device",
+    PICTURES "--model lenet --devices 2 --batch-size 20 --no-sync-steps 2",
     PICTURES "--model convnet --devices 3 --batch-size 20 --optimizer adadelta --allreduce tree",
     PICTURES "--model mlp --devices 2 --virtual-devices 4 --batch-size 20 --allreduce ring "
              "--bucket-cap-mb 0.1 --momentum 0.9",

@@ -13,7 +13,7 @@ CliTest(cli_loading, the_way_of_a_batch_changes_no_bit, 120) {
                                        "--mode dp --loss-in-forward",
                                        "--mode ddp",
                                        "--mode ddp --blocking-copies --workers 0",
-                                       "--mode ddp --no-pin-memory --data-on auto"};
+                                       "--mode ddp --no-pin-memory"};
     put_data(103, 20);
     cli_well("train --mode single --blocking-copies %s --quiet --log-loss a --save w", common);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -62,17 +62,7 @@ CliTest(cli_loading, the_profile_shows_the_stages, 120) {
     }
     json_free(a);
     json_free(b);
-    cli_run(&c, line, "b", "--no-pin-memory --data-on host");
+    cli_run(&c, line, "b", "--no-pin-memory");
     cr_expect(c.status == 0 && strstr(c.out, "not pinned"), "%s%s", c.out, c.err);
     cli_free(&c);
-    cli_run(&c, line, "b", "--data-on device");
-    cr_expect(c.status == 0 && strstr(c.out, "the device holds the data set"), "%s%s", c.out,
-              c.err);
-    cli_free(&c);
-}
-
-CliTest(cli_loading, refused, 30) {
-    cli_fails(2, "--no-pin-memory|no effect|--data-on host",
-              "train --no-pin-memory --data-on device");
-    cli_fails(2, "--blocking-copies|no effect", "compare --blocking-copies --data-on device");
 }

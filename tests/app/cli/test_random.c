@@ -28,7 +28,7 @@ static void as_pytorch(const char *name, const char *options) {
 
 CliTest(cli_random, losses_are_pytorchs, 120) {
     static const char *const modes[] = {"--mode single", "--mode dp --devices 2",
-                                        "--mode ddp --devices 4 --data-on device"};
+                                        "--mode ddp --devices 4"};
     for (int m = 0; m < 3; m++) {
         char options[256];
         snprintf(options, sizeof options, "%s --model simple --loss mse --lr 0.1", modes[m]);
@@ -57,8 +57,7 @@ CliTest(cli_random, every_mode_gives_the_same_bits, 300) {
         "--model mlp --shape 17 --mlp-hidden 9 --classes 300 --samples 70 --batch-size 12 --epochs "
         "2"};
     static const char *const ways[] = {"dp --devices 2", "dp --devices 4 --loss-in-forward",
-                                       "ddp --devices 2",
-                                       "ddp --devices 4 --data-on device --workers 0"};
+                                       "ddp --devices 2", "ddp --devices 4 --workers 0"};
     size_t count = test_short() ? 2 : sizeof works / sizeof *works;
     for (size_t i = 0; i < count; i++) {
         char options[256];

@@ -254,48 +254,6 @@ CliTest(cli_same_bits, layers_that_steps_leave_out, 300) {
     cli_free(&c);
 }
 
-static int64_t occupied(int64_t bytes) { /* memory of a device that an allocation takes */
-    return (bytes + 255) / 256 * 256;
-}
-
-/* The device makes the batches from a data set in its own memory: the same pixels, so the same bits
- * and the same accuracy. The last batch has 4 of 103 pictures, one for each device. */
-CliTest(cli_same_bits, data_set_on_the_device, 300) {
-    static const char *const ways[] = {
-        "--mode single", "--mode ddp --devices 2", "--mode dp --devices 4 --loss-in-forward",
-        "--mode dp --devices 2", "--mode ddp --devices 4 --workers 0"};
-    static const char common[] =
-        "--data-dir d --virtual-devices 4 --epochs 2 --batch-size 20 --model convnet --quiet "
-        "--log-loss l --save w --json j";
-    put_data(103, 20);
-    cli_well("train %s --data-on host", common);
-    cr_assert_eq(system("mv l l0; mv w w0; mv j j0"), 0);
-    struct json *staged = json_of("j0");
-    for (int i = 0; i < (test_short() ? 3 : 5); i++) {
-        cli_well("train %s %s --data-on device", ways[i], common);
-        cr_expect(cli_same_file("l", "l0") && cli_same_file("w", "w0"), "%s", ways[i]);
-        struct json *j = json_of("j");
-        cr_expect(json_double(j, "accuracy/1") == json_double(staged, "accuracy/1"),
-                  "%s: another accuracy", ways[i]);
-        cr_expect(json_double(j, "valid_loss/1") == json_double(staged, "valid_loss/1"),
-                  "%s: another valid_loss", ways[i]);
-        cr_expect(json_at(j, "data_on_device")->integer &&
-                  !json_at(staged, "data_on_device")->integer);
-        cr_expect_eq(json_int(j, "per_device/0/memory_now_by_cause/data_set"),
-                     occupied(103 * 784) + occupied(103) + occupied(20 * 784) + occupied(20));
-        int64_t in = json_int(j, "per_device/0/bytes_in"), steps = json_int(j, "steps");
-        if (i == 0)
-            cr_expect_eq(in, steps * (int64_t)sizeof(struct step_block),
-                         "step blocks alone, since the order comes before the steps: %lld",
-                         (long long)in);
-        json_free(j);
-    }
-    json_free(staged);
-    put_data(4000, 20); /* 3 MiB of pictures */
-    cli_fails(1, "out of memory on device 0|data set",
-              "train --data-dir d --data-on device --device-memory 2M");
-}
-
 /* The checks above can fail: with virtual devices off each mode cuts the batch by its own number of
  * devices, and the bits differ. */
 CliTest(cli_same_bits, off_differs, 120) {

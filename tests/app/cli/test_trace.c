@@ -24,8 +24,8 @@ CliTest(cli_trace, train, 120) {
     train("single", "single", 1, 10, "--epochs 2");
     train("dp", "DP", 3, 10, "--epochs 2 --virtual-devices off");
     train("dp", "DP", 2, 10, "--epochs 2 --loss-in-forward");
-    train("dp", "DP", 2, 10, "--epochs 2 --data-on device");
-    train("ddp", "DDP", 2, 10, "--epochs 2 --data-on device");
+    train("dp", "DP", 2, 10, "--epochs 2");
+    train("ddp", "DDP", 2, 10, "--epochs 2");
     train("ddp", "DDP", 3, 4, "--steps 4 --bucket-cap-mb 0.01");
     train("single", "single", 1, 3, "--steps 3 --model lenet");
 }

@@ -3,7 +3,6 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "data/device_dataset.h"
 #include "data/loader.h"
 #include "tests/harness/harness.h"
 
@@ -19,9 +18,6 @@ static struct dataset tiny = {.name = "tiny",
                               .classes = 10,
                               .images = images,
                               .labels = labels};
-
-/* The same set on a device: the loader passes the address on and looks at nothing of it. */
-static const struct device_dataset resident;
 
 static void tiny_make(void) {
     for (int i = 0; i < SAMPLES; i++) {
@@ -66,14 +62,8 @@ static void check_batch(const struct loader_config *c, const struct batch *b, in
     cr_assert(b->epoch == epoch && b->step == step, "epoch %d step %d", b->epoch, b->step);
     cr_assert(b->segments.n == plan.n && b->global_n == plan.global_n);
     cr_assert(!memcmp(&b->segments, &plan.segments, sizeof plan.segments));
-    cr_assert_eq(b->from, c->on_device);
-    cr_assert((b->index != NULL) == !!c->on_device && (b->pixels != NULL) == !c->on_device);
-    cr_assert_eq(b->labels != NULL, !c->on_device);
-    if (c->on_device)
-        cr_assert(!memcmp(b->index, sample, (size_t)plan.n * sizeof *sample), "other samples");
-    else
-        cr_assert_eq(b->first, 0);
-    for (int i = 0; i < plan.n && !c->on_device; i++) {
+    cr_assert(b->pixels && b->labels);
+    for (int i = 0; i < plan.n; i++) {
         cr_assert_eq(b->labels[i], labels[sample[i]]);
         for (int p = 0; p < PIXELS; p++) {
             float want = (float)images[sample[i] * PIXELS + p] / 255.0f;
@@ -85,21 +75,11 @@ static void check_batch(const struct loader_config *c, const struct batch *b, in
 
 static int walk_epoch(struct loader *l, const struct loader_config *c, int epoch, int first) {
     int step = first;
-    const int32_t *order;
-    int room, count, rows = -1;
     cr_assert_eq(loader_start_epoch(l, epoch, first), OK, "%s", error_message());
-    count = loader_order(l, &order, &room);
-    cr_assert(c->on_device ? order && count <= room : !order && !count);
     for (struct batch *b; (b = next(l)); step++) {
         check_batch(c, b, epoch, step);
-        if (c->on_device) {
-            cr_assert(b->index == order + b->first &&
-                      (rows < 0 ? !step || first : b->first == rows));
-            rows = b->first + b->segments.n;
-        }
         loader_release(l, b);
     }
-    if (rows >= 0) cr_assert_eq(rows, count);
     cr_assert_null(next(l)); /* at the end of an epoch it stays there */
     return step;
 }
@@ -108,18 +88,17 @@ Test(loader, whole_epochs_with_any_number_of_workers, .timeout = 60, .init = tin
     static const enum order_end ends[] = {ORDER_PAD, ORDER_CUT, ORDER_EXACT};
     static const int steps[] = {11, 10, 11}; /* 104, 100 and 103 positions in tens */
     for (int workers = 0; workers <= 3; workers++)
-        for (int end = 0; end < 6; end++) {
+        for (int end = 0; end < 3; end++) {
             struct loader_config c = config(workers);
-            c.end = ends[end % 3];
-            c.on_device = end >= 3 ? &resident : NULL;
+            c.end = ends[end];
             struct loader *l = opened(&c);
-            cr_assert_eq(loader_steps(l), steps[end % 3]);
-            cr_assert_eq(loader_duplicates(l), end % 3 == 0 ? 1 : 0);
+            cr_assert_eq(loader_steps(l), steps[end]);
+            cr_assert_eq(loader_duplicates(l), end == 0 ? 1 : 0);
             cr_assert_null(next(l)); /* no epoch was started */
             for (int epoch = 0; epoch < 3; epoch++)
-                cr_assert_eq(walk_epoch(l, &c, epoch, 0), steps[end % 3]);
-            cr_assert_eq(walk_epoch(l, &c, 7, 4), steps[end % 3]);
-            cr_assert_eq(walk_epoch(l, &c, 7, steps[end % 3]), steps[end % 3]);
+                cr_assert_eq(walk_epoch(l, &c, epoch, 0), steps[end]);
+            cr_assert_eq(walk_epoch(l, &c, 7, 4), steps[end]);
+            cr_assert_eq(walk_epoch(l, &c, 7, steps[end]), steps[end]);
             loader_free(l);
         }
 }
@@ -313,25 +292,22 @@ static void store_release(void *context, void *memory) {
     free(memory);
 }
 
-/* Of each slot a batch; or the indices of the 11 batches of an epoch. */
 Test(loader, staging_memory_is_the_callers, .timeout = 30, .init = tiny_make) {
     enum { SLOTS = 2 + LOADER_SPARE };
-    for (int on_device = 0; on_device < 2; on_device++)
-        for (int left = 0, pieces = on_device ? 1 : SLOTS; left <= pieces; left++) {
-            struct loader_config c = config(2);
-            struct store s = {left, 0, 0};
-            struct loader *l;
-            c.on_device = on_device ? &resident : NULL;
-            c.alloc = store_alloc, c.release = store_release, c.context = &s;
-            int code = loader_init(&l, &c);
-            cr_assert_eq(code, left < pieces ? ERR_MEMORY : OK);
-            cr_assert_eq(s.bytes, on_device ? 11 * 40u : 256u + 40u, "%zu bytes", s.bytes);
-            cr_assert((l != NULL) == (code == OK));
-            if (l) walk_epoch(l, &c, 0, 0);
-            if (l) cr_assert_eq(s.open, pieces);
-            loader_free(l);
-            cr_assert_eq(s.open, 0, "%d left open", s.open);
-        }
+    for (int left = 0; left <= SLOTS; left++) {
+        struct loader_config c = config(2);
+        struct store s = {left, 0, 0};
+        struct loader *l;
+        c.alloc = store_alloc, c.release = store_release, c.context = &s;
+        int code = loader_init(&l, &c);
+        cr_assert_eq(code, left < SLOTS ? ERR_MEMORY : OK);
+        cr_assert_eq(s.bytes, 256u + 40u, "%zu bytes", s.bytes);
+        cr_assert((l != NULL) == (code == OK));
+        if (l) walk_epoch(l, &c, 0, 0);
+        if (l) cr_assert_eq(s.open, SLOTS);
+        loader_free(l);
+        cr_assert_eq(s.open, 0, "%d left open", s.open);
+    }
 }
 
 Test(loader, bad_configurations_are_named, .timeout = 30, .init = tiny_make) {

@@ -80,7 +80,6 @@ static const char *const good_operands[OP_COUNT] = {
     [OP_ADADELTA] = "f6,7 > f6,7 f42,2",
     [OP_ADAM] = "f6,7 > f6,7 f42,2",
     [OP_HASH] = "f6,7 > u100,4",
-    [OP_GATHER_SAMPLES] = "b50,3,9,8 b50 i20 > f20,3,9,8 i20",
     [OP_GATHER_ROWS] = "f50,3,9 i20 > f20,3,9",
     [OP_MATMUL] = "f20,3,9 f20,9,8 > f20,3,8",
     [OP_SUM] = "f20,3,9 > f20,9",
@@ -122,7 +121,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     struct op_args a;
     int place = 0;
     memset(&a, 0, sizeof a);
-    if (op != OP_GATHER_SAMPLES && op != OP_GATHER_ROWS) a.step = a_step;
+    a.step = a_step;
     for (const char *text = good_operands[op]; *text; text += strspn(text, " ")) {
         struct tensor *to = place < 20 ? &a.in[place] : &a.out[place - 20];
         if (*text == '>')

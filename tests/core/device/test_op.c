@@ -29,7 +29,7 @@ static int is_free(enum op op, int t, int d) {
     case OP_BATCH_NORM_MOMENTS: return t == 0 && d != 1; /* samples and pixels */
     case OP_BATCH_NORM_TOTAL:
     case OP_BATCH_NORM_MERGE: return t == 0 && d == 0; /* parts */
-    case OP_GATHER_ROWS: return t == 0 && d == 0;      /* the samples of the data set */
+    case OP_GATHER_ROWS: return t == 0 && d == 0;      /* the rows that there are */
     case OP_CLIP: return 1;
     case OP_SQUARE_SUMS: return t == 0;   /* the gradients, of which pieces are a part */
     case OP_SUM: return t == 0 && d == 1; /* how many are added */
@@ -222,17 +222,6 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_LOSS_SUM, a.p.loss.column = 4, "column 4 of 4");
     REFUSE(OP_LOSS_SUM, a.out[1].dims[1] = 5, "two logs of different width");
     REFUSE(OP_HASH, a.p.hash.column = -1, "column -1");
-    ACCEPT(OP_GATHER_SAMPLES, (a.p.gather = (struct gather_args){-0.5f, 0.25f}));
-    ACCEPT(OP_GATHER_SAMPLES, (a.in[2].dims[0] = a.out[0].dims[0] = a.out[1].dims[0] = 0));
-    REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = -1, "std below 0");
-    REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = NAN, "std is no number");
-    REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = INFINITY, "std is infinite");
-    REFUSE(OP_GATHER_SAMPLES, a.p.gather.mean = NAN, "the mean is no number");
-    REFUSE(OP_GATHER_SAMPLES, a.in[1].dtype = DTYPE_I32, "labels of the set are bytes");
-    ACCEPT(OP_GATHER_SAMPLES, (a.step = a_step, a.in[2].dims[0] += 17));
-    REFUSE(OP_GATHER_SAMPLES, (a.step = a_step, a.in[2].dims[0] -= 1), "fewer places than rows");
-    ACCEPT(OP_GATHER_ROWS, (a.step = a_step, a.in[1].dims[0] += 17));
-    REFUSE(OP_GATHER_ROWS, (a.step = a_step, a.in[1].dims[0] -= 1), "fewer places than rows");
 }
 
 Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
@@ -313,11 +302,7 @@ Test(op, names_and_flops, .timeout = 30) {
     cr_assert_eq(op_flops(OP_SGD, &a), 42 * 9);
     a = good_args(OP_TO_N16, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_TO_N16, &a), 0);
-    a = good_args(OP_GATHER_SAMPLES, LAYOUT_PLAIN);
-    cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8);
     cr_assert_eq(op_flops(OP_GATHER_ROWS, &a), 0);
     const struct op_args product = good_args(OP_MATMUL, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_MATMUL, &product), 2.0 * N * 3 * 9 * 8);
-    a.p.gather.std = 2;
-    cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8 * 3);
 }

@@ -23,7 +23,6 @@ static struct run_record make(void) {
                            .bits_promised = 1,
                            .gpus = 2,
                            .cores = 5,
-                           .data_on_device = 1,
                            .batch_size = 256,
                            .epochs = 2,
                            .parameters = PARAMETERS,
@@ -177,12 +176,11 @@ Test(record, round_trip, .timeout = 30) {
               b.momentum == a.momentum && !strcmp(b.optimizer, a.optimizer) && b.spans_lost == 12 &&
               *a.optimizer && b.weight_decay == a.weight_decay);
     cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.cores == 5 &&
-              b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
-              b.parameters == PARAMETERS && b.parameter_count == COUNT && b.duplicates == 4 &&
-              b.train_samples == 60000 && b.test_samples == 10000 && b.channels == 3 &&
-              b.height == 32 && b.width == 31 && b.classes == 11 && b.loss_in_forward == 1 &&
-              b.first_step == 9 && b.steps == STEPS && b.training_seconds == 12.25 &&
-              b.first_step_seconds == 0.75);
+              b.batch_size == 256 && b.epochs == 2 && b.parameters == PARAMETERS &&
+              b.parameter_count == COUNT && b.duplicates == 4 && b.train_samples == 60000 &&
+              b.test_samples == 10000 && b.channels == 3 && b.height == 32 && b.width == 31 &&
+              b.classes == 11 && b.loss_in_forward == 1 && b.first_step == 9 && b.steps == STEPS &&
+              b.training_seconds == 12.25 && b.first_step_seconds == 0.75);
     cr_assert(a.mode == MODE_DDP && b.mode == MODE_DDP && !strcmp(a.model, b.model) &&
               !strcmp(a.dataset, b.dataset) && !strcmp(a.kind, b.kind) &&
               !strcmp(a.algorithm, b.algorithm) && !strcmp(a.why_not, b.why_not) &&

@@ -29,7 +29,6 @@ Test(span, every_phase_lane_and_cause_has_a_name_of_its_own, .timeout = 30) {
     cr_assert_str_eq(phase_name(PHASE_SCATTER_GRAD), "scatter_grad");
     cr_assert_str_eq(phase_name(PHASE_PROOF), "proof");
     cr_assert_str_eq(lane_name(LANE_COMM), "comm");
-    cr_assert_str_eq(mem_cause_name(MEM_DATASET), "data set");
     cr_assert_str_eq(mem_cause_name(MEM_GATHERED), "gathered output");
     cr_assert_str_eq(mem_cause_name(MEM_WORKSPACE), "workspace");
     cr_assert_str_eq(phase_name((enum phase)99), "unknown");

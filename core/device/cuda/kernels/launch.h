@@ -44,7 +44,6 @@ int enqueue_layer_norm(struct cuda_stream *stream, enum op op, const struct op_a
 int enqueue_recurrent(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_attention(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_gather(struct cuda_stream *stream, const struct op_args *args);
 int enqueue_gather_rows(struct cuda_stream *stream, const struct op_args *args);
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args *args);

@@ -25,9 +25,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case RECURRENT: return enqueue_recurrent(stream, op, args);
     case ATTENTION: return enqueue_attention(stream, op, args);
     case LOG: return enqueue_log(stream, op, args);
-    case GATHER:
-        return op == OP_GATHER_ROWS ? enqueue_gather_rows(stream, args)
-                                    : enqueue_gather(stream, args);
+    case GATHER: return enqueue_gather_rows(stream, args);
     case ALGEBRA: return enqueue_algebra(stream, op, args);
     case ALONG: return enqueue_places(stream, op, args);
     case LAYOUT: break;
