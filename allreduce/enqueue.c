@@ -32,6 +32,8 @@ static int build_steps(struct allreduce *ar, struct kept_plan *kept) {
     int n = ar->ranks.n, rank = ar->ranks.rank;
     if (kept->what == COLLECTIVE_ALL_GATHER)
         return plan_build_all_gather(&kept->plan, n, rank, kept->count / kept->block, kept->block);
+    if (kept->what == COLLECTIVE_REDUCE_SCATTER)
+        return plan_build_reduce_scatter(&kept->plan, n, rank, kept->block);
     if (kept->what == COLLECTIVE_BROADCAST)
         return plan_build_broadcast(&kept->plan, n, rank, kept->count);
     return plan_build(&kept->plan, allreduce_algorithm_for(ar, kept->count, NULL, 0), n, rank,
@@ -99,7 +101,7 @@ void drop_plans(struct allreduce *ar) {
 
 /* ---- a call ---- */
 
-/* What the three collectives have in common. */
+/* What the collectives have in common. */
 struct request {
     enum collective what;
     size_t count, block;
@@ -115,9 +117,11 @@ static int announce_call(struct allreduce *ar, struct stream *stream, size_t off
     if (ar->ranks.n == 1) return OK;
     int sum = q->what == COLLECTIVE_ALL_REDUCE;
     enum allreduce_algorithm algorithm = allreduce_algorithm_for(ar, q->count, NULL, 0);
-    struct comm_call call = {.collective = sum                               ? "ALLREDUCE"
-                                           : q->what == COLLECTIVE_BROADCAST ? "BROADCAST"
-                                                                             : "ALLGATHER",
+    const char *names[COLLECTIVE_COUNT] = {[COLLECTIVE_ALL_REDUCE] = "ALLREDUCE",
+                                           [COLLECTIVE_BROADCAST] = "BROADCAST",
+                                           [COLLECTIVE_ALL_GATHER] = "ALLGATHER",
+                                           [COLLECTIVE_REDUCE_SCATTER] = "REDUCE_SCATTER"};
+    struct comm_call call = {.collective = names[q->what],
                              .bucket = q->bucket,
                              .step = q->step,
                              .count = q->count,
@@ -178,16 +182,26 @@ int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, 
     return enqueue(ar, stream, data, &q);
 }
 
+/* Of blocks, n or more, one or more for each rank. */
+static int enqueue_blocks(struct allreduce *ar, struct stream *stream, float *data,
+                          struct request *q, const char *word) {
+    char name[32];
+    snprintf(name, sizeof name, q->bucket < 0 ? "%s" : "%s unit %d", word, q->bucket);
+    q->name = name;
+    return ar->ranks.n > 1 ? enqueue(ar, stream, data, q) : OK;
+}
+
 int all_gather_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t blocks,
-                       size_t block, long step) {
-    struct request q = {.what = COLLECTIVE_ALL_GATHER,
-                        .count = blocks * block,
-                        .block = block,
-                        .scale = 1,
-                        .bucket = -1,
-                        .step = step,
-                        .name = "all-gather"};
-    return ar->ranks.n > 1 ? enqueue(ar, stream, data, &q) : OK;
+                       size_t block, int unit, long step) {
+    struct request q = {COLLECTIVE_ALL_GATHER, blocks * block, block, 1, unit, step, NULL};
+    return enqueue_blocks(ar, stream, data, &q, "all-gather");
+}
+
+int reduce_scatter_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t block,
+                           float scale, int unit, long step) {
+    size_t count = (size_t)ar->ranks.n * block;
+    struct request q = {COLLECTIVE_REDUCE_SCATTER, count, block, scale, unit, step, NULL};
+    return enqueue_blocks(ar, stream, data, &q, "reduce-scatter");
 }
 
 int broadcast_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,

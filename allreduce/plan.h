@@ -73,8 +73,9 @@ enum allreduce_algorithm {
 };
 // clang-format on
 
-/* What a plan does. Two of them, which only copy, also have plans in place (plans/copies.c);
- * process groups have plans of all, from INPUT to OUTPUT (group/plans/). */
+/* What a plan does. Two of them, which only copy, also have plans in place (plans/copies.c), and so
+ * has the reduce-scatter (plans/reduce_scatter.c); process groups have plans of all, from INPUT to
+ * OUTPUT (group/plans/). */
 enum collective {
     COLLECTIVE_ALL_REDUCE, /* by one of the algorithms */
     COLLECTIVE_BARRIER,
@@ -225,6 +226,9 @@ int plan_build_broadcast(struct plan *plan, int n, int rank, size_t count);
  * there to where the order may be another. ERR_FAILED: of another algorithm. */
 int plan_order(enum allreduce_algorithm algorithm, int n, size_t count, size_t at,
                struct sum_piece *piece);
+/* reduce-scatter in place: n blocks of `block` elements; block r of rank r becomes the sum of the
+ * blocks r of all ranks, in fold order. Its other blocks stay as they are. */
+int plan_build_reduce_scatter(struct plan *plan, int n, int rank, size_t block);
 
 /* The other ranks whose memory a step of `rank` loads from, and stores to: sets of ranks. What a
  * step moves over links is `length` floats for each of them. */

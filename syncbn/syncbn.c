@@ -61,7 +61,7 @@ static int gather(void *context, const struct tensor *parts) {
     struct syncbn *s = context;
     size_t block = 2 * (size_t)parts->dims[1] * (size_t)parts->dims[2];
     return all_gather_enqueue(s->collectives, device_compute(s->config.device), parts->data,
-                              (size_t)s->config.segments, block, -1);
+                              (size_t)s->config.segments, block, -1, -1);
 }
 
 static int init(struct syncbn *s, struct tape_exchange *exchange) {
