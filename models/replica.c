@@ -18,8 +18,9 @@ static int alloc_log(struct replica *r, struct tensor *log, enum dtype dtype, in
 static int alloc_all(struct replica *r, float *const *values) {
     struct device *d = r->device;
     const struct model *m = r->model;
-    CHECK(params_create(&r->params, d, m->params, m->param_count, values,
-                        r->config.passes > 1 ? r->config.pass_segments : 1));
+    int segments = r->config.sharded ? 0 : r->config.passes > 1 ? r->config.pass_segments : 1;
+    CHECK(params_create(&r->params, d, m->params, m->param_count, segments ? values : NULL,
+                        segments));
     CHECK(params_register(r->params, m->buffers, m->buffer_count));
     if (r->config.optimizer)
         CHECK(optimizer_of_params(&r->optimizer, r->params, &r->config.update));
@@ -95,8 +96,10 @@ static int hash_buffer(struct replica *r, int i) {
 int replica_hash_values(struct replica *r) {
     if (!r->config.hashes) return OK;
     replica_phase(r, PHASE_PROOF);
-    for (int i = 0; i < r->params->set.count; i++)
+    for (int i = 0; i < r->params->set.count; i++) {
+        CHECK(param_bring(&r->params->set, i, 0));
         CHECK(hash(r, &r->params->set.param[i].value, i));
+    }
     for (int i = 0; i < r->params->buffers.count; i++)
         CHECK(hash_buffer(r, i));
     return OK;
@@ -105,8 +108,10 @@ int replica_hash_values(struct replica *r) {
 static int hash_grads(struct replica *r) {
     if (!r->config.hashes) return OK;
     replica_phase(r, PHASE_PROOF);
-    for (int i = 0; i < r->params->set.count; i++)
+    for (int i = 0; i < r->params->set.count; i++) {
+        CHECK(param_bring(&r->params->set, i, 1));
         CHECK(hash(r, &r->params->set.param[i].grad, r->params->set.count + i));
+    }
     return OK;
 }
 

@@ -39,6 +39,8 @@ struct replica_config {
     int pass_segments; /* segments whose gradients are accumulated; read where passes is above 1 */
     int optimizer; /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
     struct optimizer_config update; /* how it updates them; read where optimizer is 1 */
+    int sharded; /* 1: the parameters get their memory, and the optimizer is made, when fsdp/ has
+                  * sharded them: optimizer is 0 */
     int blocking_copies; /* 1: a load waits until its copy is done; nothing is announced */
 };
 

@@ -135,6 +135,7 @@ struct stream *device_copy(struct device *device);
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
 /* The phase alone, for work of another phase than what lies around it. Returns the one before. */
 enum phase stream_swap_phase(struct stream *stream, enum phase phase);
+enum phase stream_phase(const struct stream *stream);
 /* Between what and what the next work of the stream moves data, for its span; NULL: it moves none,
  * as at the start. For work that the device layer cannot look into. */
 void stream_set_ends(struct stream *stream, const struct span_ends *ends);

@@ -26,6 +26,10 @@ void stream_set_phase(struct stream *stream, enum phase phase, int32_t step) {
     stream->step = step;
 }
 
+enum phase stream_phase(const struct stream *stream) {
+    return stream->phase;
+}
+
 enum phase stream_swap_phase(struct stream *stream, enum phase phase) {
     enum phase before = stream->phase;
     stream->phase = phase;

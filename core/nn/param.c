@@ -37,15 +37,27 @@ static void place(struct param_set *set, int frozen) {
     if (!frozen) set->grad_count = set->arena_count;
 }
 
+static float *at(float *arena, size_t offset) {
+    return arena ? arena + offset : NULL;
+}
+
 static struct tensor grad_of(const struct param_set *set, const struct param *p) {
     const int none = 0;
     if (p->spec->frozen) return tensor_plain(set->values, DTYPE_F32, 1, &none);
-    return tensor_plain(set->grads + p->grad_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
+    return tensor_plain(at(set->grads, p->grad_offset), DTYPE_F32, p->spec->rank, p->spec->dims);
 }
 
-int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs,
-                   int count) {
-    int code = OK;
+static void show(struct param_set *set) {
+    for (int i = 0; i < set->count; i++) {
+        struct param *p = &set->param[i];
+        p->value =
+            tensor_plain(at(set->values, p->value_offset), DTYPE_F32, p->spec->rank, p->spec->dims);
+        p->grad = grad_of(set, p);
+    }
+}
+
+int param_set_init_apart(struct param_set *set, struct device *device,
+                         const struct param_spec *specs, int count) {
     memset(set, 0, sizeof *set);
     set->device = device;
     set->param = calloc((size_t)count + 1, sizeof *set->param);
@@ -60,22 +72,31 @@ int param_set_init(struct param_set *set, struct device *device, const struct pa
     }
     place(set, 0);
     place(set, 1);
-    if (set->arena_count > INT32_MAX) {
-        code = fail(ERR_USAGE, "parameters: %zu in all: a model may have 2^31 - 1 of them",
+    show(set);
+    if (set->arena_count <= INT32_MAX) return OK;
+    int code = fail(ERR_USAGE, "parameters: %zu in all: a model may have 2^31 - 1 of them",
                     set->total_count);
-        goto fail;
-    }
+    param_set_free(set);
+    return code;
+}
+
+void param_set_take_apart(struct param_set *set) {
+    device_free(set->device, set->values);
+    device_free(set->device, set->grads);
+    set->values = set->grads = NULL;
+    show(set);
+}
+
+int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs,
+                   int count) {
+    int code = OK;
+    CHECK(param_set_init_apart(set, device, specs, count));
     size_t bytes = set->arena_count * sizeof(float), grads = set->grad_count * sizeof(float);
     CHECK_GOTO(device_alloc(device, (void **)&set->values, bytes, MEM_PARAMS), code, fail);
     if (grads) CHECK_GOTO(device_alloc(device, (void **)&set->grads, grads, MEM_GRADS), code, fail);
     CHECK_GOTO(zero_arena(set, set->values, set->arena_count), code, fail);
     if (grads) CHECK_GOTO(zero_arena(set, set->grads, set->grad_count), code, fail);
-    for (int i = 0; i < count; i++) {
-        struct param *p = &set->param[i];
-        p->value =
-            tensor_plain(set->values + p->value_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
-        p->grad = grad_of(set, p);
-    }
+    show(set);
     return OK;
 fail:
     param_set_free(set);
@@ -109,8 +130,10 @@ int param_set_lacks(const struct param_set *set, const char *has_grad) {
 }
 
 int param_set_zero_unused(struct param_set *set, const char *has_grad) {
+    if (set->shard && has_grad) return OK; /* who has sharded it has seen to that */
+    if (set->shard) return param_set_zero_unused(set->shard, NULL);
     for (int i = 0; i < set->count; i++)
-        if (param_trains(&set->param[i]) && !(has_grad && has_grad[i]))
+        if (param_trains(&set->param[i]) && set->param[i].count && !(has_grad && has_grad[i]))
             CHECK(tensor_zero(set->device, &set->param[i].grad));
     return OK;
 }
@@ -134,11 +157,13 @@ static int read_tensor(struct param_set *set, const struct tensor *t, size_t cou
 }
 
 int param_read_value(struct param_set *set, int index, float *host) {
+    CHECK(param_bring(set, index, 0));
     return read_tensor(set, &set->param[index].value, set->param[index].count, host);
 }
 
 int param_read_grad(struct param_set *set, int index, float *host) {
     const struct param *p = &set->param[index];
+    CHECK(param_bring(set, index, 1));
     if (param_trains(p)) return read_tensor(set, &p->grad, p->count, host);
     memset(host, 0, p->count * sizeof *host);
     return OK;
@@ -146,7 +171,9 @@ int param_read_grad(struct param_set *set, int index, float *host) {
 
 int param_write_value(struct param_set *set, int index, const float *host) {
     struct stream *stream = device_compute(set->device);
-    struct param *p = &set->param[index];
-    CHECK(copy_to_device(stream, p->value.data, host, p->count * sizeof *host));
+    struct param *p = &param_set_own(set)->param[index];
+    if (set->shard) set->shard->written = 1;
+    if (p->count)
+        CHECK(copy_to_device(stream, p->value.data, host + p->begins, p->count * sizeof *host));
     return stream_sync(stream);
 }

@@ -9,10 +9,15 @@
  * so that a bucket of DDP is a pointer and a count, reduced in place, and replication is one copy.
  * Frozen parameters, PyTorch's requires_grad=False, have values alone, which lie behind those of
  * all others: so the arena of the gradients, and the state of an optimizer, end where they begin.
- * Offsets and counts are in elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS. */
+ * Offsets and counts are in elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS.
+ *
+ * A set may be sharded (fsdp/): then it has no arenas. Each process keeps a shard of the values, a
+ * set of its own with the same parameters in the same places, of each of which it has a range. The
+ * whole value is somewhere in device memory only while it is used. */
 #ifndef NN_PARAM_H
 #define NN_PARAM_H
 
+#include "base/error.h"
 #include "base/fold.h"
 #include "device/device.h"
 
@@ -46,6 +51,7 @@ struct param {
     size_t count; /* elements, pads not counted */
     size_t value_offset; /* elements from the arena's start */
     size_t grad_offset;  /* of a frozen one: it is in no arena */
+    size_t begins; /* of a shard: the element of the whole parameter with which its range begins */
     /* A value of parameters (nn/tape/rows.c): the var whose rows it is, which gets its gradients.
      * NULL: it is of a set. */
     struct duet_var *from;
@@ -77,11 +83,39 @@ struct param_set {
     /* In which order the gradients of segments are added, in elements of the value arena; borrowed.
      * NULL: the fold order. */
     const struct sum_pieces *sums;
+
+    /* Of a sharded set: this process's shard, owned by who has sharded it; NULL: the set is whole.
+     * `bring` enqueues that the whole value of a parameter lies at param[].value behind it, or the
+     * whole gradient at param[].grad. Collective. */
+    struct param_set *shard;
+    int (*bring)(void *context, int index, int grad);
+    /* Collective too, and waits: `whole`, host memory, gets the state of an optimizer, `each`
+     * numbers for each element of grad_count, from the shards of it that lie at `state`. The
+     * gradients are used up then. */
+    int (*gather_state)(void *context, const float *state, int each, float *whole);
+    void *context;
+    int written; /* of a shard: 1: values or gradients in it were changed, but by an update */
+    int leads;   /* of a shard: 1: this process writes files for all */
 };
+
+/* What an optimizer updates here: the shard of a sharded set. */
+static inline struct param_set *param_set_own(struct param_set *set) {
+    return set->shard ? set->shard : set;
+}
+
+/* As `bring` of a sharded set; of a whole one nothing. */
+static inline int param_bring(const struct param_set *set, int index, int grad) {
+    return set->bring ? set->bring(set->context, index, grad) : OK;
+}
 
 /* Lays out both arenas on `device` and enqueues zeros into them on its compute stream. */
 int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs,
                    int count);
+/* The same places without memory, for a set that is sharded. */
+int param_set_init_apart(struct param_set *set, struct device *device,
+                         const struct param_spec *specs, int count);
+/* Frees the arenas of a set that is sharded from now on. The device must be idle. */
+void param_set_take_apart(struct param_set *set);
 /* Makes room for gradients that are accumulated over several passes, for batches of at most
  * `segments` segments. Once. */
 int param_set_keep_segments(struct param_set *set, int segments);
@@ -101,7 +135,8 @@ int param_set_zero_unused(struct param_set *set, const char *has_grad);
 int param_set_relayout_grads(struct param_set *set, const int *order);
 
 /* Copy the value or gradient of one parameter from or to host memory of p->count elements,
- * row-major. They wait for the copy. The gradient of a frozen one reads as zeros. */
+ * row-major. They wait for the copy. The gradient of a frozen one reads as zeros. Of a sharded set
+ * reading is collective, and each rank writes its own range. */
 int param_read_value(struct param_set *set, int index, float *host);
 int param_read_grad(struct param_set *set, int index, float *host);
 int param_write_value(struct param_set *set, int index, const float *host);

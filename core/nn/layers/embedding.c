@@ -61,7 +61,8 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
                    copy = {.in[0] = tensor_seen_as(&found, 2, 1, rows * width, 0),
                            .out[0] = tensor_seen_as(&y, 3, 1, dims[0], rows * width),
                            .p.sum.divide = 1};
-    if (t->error || tape_fail(t, launch(t->stream, OP_GATHER_ROWS, &gather)) ||
+    if (t->error || tape_fail(t, params_use(t->owner, w, NULL, 0)) ||
+        tape_fail(t, launch(t->stream, OP_GATHER_ROWS, &gather)) ||
         (common && dims[0] && tape_fail(t, launch(t->stream, OP_SPREAD, &copy))))
         return NULL;
     struct node node = {.backward = backward,

@@ -44,7 +44,9 @@ static int check_shape(const duet_tape *t, const struct tensor *value, int rank,
 
 duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w, int rank,
                       const int *dims) {
-    if (!t || t->error || tape_fail(t, check_shape(t, value, rank, dims))) return NULL;
+    if (!t || t->error || tape_fail(t, check_shape(t, value, rank, dims)) ||
+        tape_fail(t, params_use(t->owner, w, NULL, 0)))
+        return NULL;
     int n = dims[0], count = (int)tensor_count(value);
     struct node node = {
         .backward = expand_backward, .w = w, .segment_grads = sum_segment, .spares = SPARES_Y};

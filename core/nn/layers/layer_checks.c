@@ -67,7 +67,8 @@ static int check_param(const duet_tape *t, const char *layer, const struct param
 int tape_check_params(duet_tape *t, const char *layer, const struct param *w,
                       const struct param *b) {
     CHECK(tape_fail(t, check_param(t, layer, w)));
-    return b ? tape_fail(t, check_param(t, layer, b)) : OK;
+    if (b) CHECK(tape_fail(t, check_param(t, layer, b)));
+    return tape_fail(t, params_use(t->owner, w, b, 0));
 }
 
 /* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */

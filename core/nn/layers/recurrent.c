@@ -127,7 +127,9 @@ static duet_var *recur(duet_tape *t, duet_var *gates, struct param *w, struct pa
     if (first) node.args.in[3] = first->value;
     if (kept) node.args.out[1] = plain3(t, n, steps, kept);
     if (lstm) node.args.out[2] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, (int[]){n, width});
-    if (t->error || tape_fail(t, launch(t->stream, OP_RECURRENT_FORWARD, &node.args))) return NULL;
+    if (t->error || tape_fail(t, params_use(t->owner, w, b, 0)) ||
+        tape_fail(t, launch(t->stream, OP_RECURRENT_FORWARD, &node.args)))
+        return NULL;
     node.y = tape_var(t, node.args.out[0], needs_grad);
     duet_var *last = lstm && c ? tape_var(t, node.args.out[2], needs_grad) : NULL;
     node.context = last;

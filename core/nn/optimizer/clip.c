@@ -22,7 +22,7 @@ static void cut(const struct param_set *set, int32_t *piece) {
     for (int i = 0; i < set->count; i++) {
         const struct param *p = &set->param[i];
         for (size_t at = 0; param_trains(p) && at < p->count; at += PIECE) {
-            *piece++ = (int32_t)(p->grad_offset + at);
+            *piece++ = (int32_t)(at + (set->shard ? 0 : p->grad_offset));
             *piece++ = (int32_t)(p->count - at < PIECE ? p->count - at : PIECE);
         }
     }
@@ -69,9 +69,37 @@ void grad_clip_free(struct grad_clip *c) {
     memset(c, 0, sizeof *c);
 }
 
+/* Of a sharded set: the squares of each whole gradient, which comes for that, and then this
+ * process's part of it. The sums are those of a whole set, and so is the norm. */
+static int clip_shards(struct grad_clip *c, const struct param_set *set, double max_norm) {
+    const int all[2] = {c->count, 2};
+    struct stream *stream = device_compute(set->device);
+    for (int i = 0, first = 0; i < set->count; i++) {
+        const struct param *p = &set->param[i];
+        const int count = (int)p->count, pieces[2] = {(count + PIECE - 1) / PIECE, 2};
+        if (!param_trains(p)) continue;
+        CHECK(param_bring(set, i, 1));
+        struct op_args squares = {.in = {tensor_plain(p->grad.data, DTYPE_F32, 1, &count),
+                                         tensor_plain(c->pieces + 2 * first, DTYPE_I32, 2, pieces)},
+                                  .out = {tensor_plain(c->sums + first, DTYPE_F64, 1, pieces)}};
+        CHECK(launch(stream, OP_SQUARE_SUMS, &squares));
+        first += *pieces;
+    }
+    for (int i = 0; i < set->count; i++) {
+        const struct param *p = &set->shard->param[i];
+        struct op_args clip = {.in = {tensor_plain(c->sums, DTYPE_F64, 1, all)},
+                               .out = {p->grad},
+                               .p.clip = {max_norm}};
+        if (param_trains(p) && p->count) CHECK(launch(stream, OP_CLIP, &clip));
+    }
+    set->shard->written = 1;
+    return OK;
+}
+
 int grad_clip(struct grad_clip *c, const struct param_set *set, double max_norm) {
     CHECK(grad_clip_prepare(c, set));
     if (!set->grad_count) return OK;
+    if (set->shard) return clip_shards(c, set, max_norm);
     const int all = (int)set->grad_count, pieces[2] = {c->count, 2};
     struct tensor grads = tensor_plain(set->grads, DTYPE_F32, 1, &all),
                   sums = tensor_plain(c->sums, DTYPE_F64, 1, pieces);

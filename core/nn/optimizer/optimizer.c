@@ -109,11 +109,18 @@ static int group_of(const struct optimizer *o, const struct param_set *set, cons
     return o->group_of[p - set->param];
 }
 
-/* 1 if the gradient of b lies as far behind that of a as its value does behind the value of a, and
- * both are of one group. */
+/* How many elements the memory of b lies behind that of a. */
+static size_t apart(const struct tensor *a, const struct tensor *b) {
+    return ((uintptr_t)b->data - (uintptr_t)a->data) / sizeof(float);
+}
+
+/* 1 if b lies next behind a, its gradient as far behind that of a as its value, and both are of one
+ * group. In a shard the next parameter may be elsewhere. */
 static int in_step(const struct optimizer *o, const struct param_set *set, const struct param *a,
                    const struct param *b) {
-    return b->value_offset - a->value_offset == b->grad_offset - a->grad_offset &&
+    return b->value_offset - (a->value_offset + a->count) < PARAM_ALIGN &&
+           apart(&a->value, &b->value) == b->value_offset - a->value_offset &&
+           apart(&a->grad, &b->grad) == b->value_offset - a->value_offset &&
            group_of(o, set, a) == group_of(o, set, b);
 }
 
@@ -139,6 +146,7 @@ enum op optimizer_op(const struct optimizer_config *c, struct op_args *args) {
 static int update(struct optimizer *o, struct param_set *set, const struct param *first,
                   const struct param *last, const struct step_block *step) {
     const int group = group_of(o, set, first);
+    if (first == last && !first->count) return OK; /* a shard has nothing of it */
     const struct optimizer_config config = optimizer_of_group(o, group);
     int count = (int)(last->value_offset + last->count - first->value_offset),
         pairs[2] = {count, 2};

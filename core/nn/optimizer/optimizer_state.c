@@ -1,6 +1,9 @@
 /* The state of an optimizer in host memory. On the device the numbers of an element that has two
  * lie beside each other, because an update reads both; in a file each part is a tensor of its own,
  * with the shape of its parameter. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/error.h"
 #include "nn/optimizer/optimizer.h"
 
@@ -20,11 +23,30 @@ size_t optimizer_state_bytes(const struct optimizer *o, const struct param_set *
 int optimizer_state_read(struct optimizer *o, const struct param_set *set, float *state) {
     struct stream *stream = device_compute(set->device);
     size_t bytes = optimizer_state_bytes(o, set);
+    if (set->shard && bytes) return set->gather_state(set->context, o->state, o->each, state);
     if (bytes) CHECK(copy_to_host(stream, state, o->state, bytes));
     return stream_sync(stream);
 }
 
+/* What is this process's of a whole state. */
+static int write_shard(struct optimizer *o, const struct param_set *set, const float *state) {
+    size_t each = (size_t)o->each;
+    float *own = calloc(1, optimizer_state_bytes(o, set->shard) + 1);
+    if (!own) return fail(ERR_MEMORY, "optimizer: no host memory for its state");
+    for (int i = 0; i < set->count; i++) {
+        const struct param *p = &set->shard->param[i];
+        if (!param_trains(p)) continue;
+        memcpy(own + p->value_offset * each,
+               state + (set->param[i].value_offset + p->begins) * each,
+               p->count * each * sizeof *own);
+    }
+    int code = optimizer_state_write(o, set->shard, own);
+    free(own);
+    return code;
+}
+
 int optimizer_state_write(struct optimizer *o, const struct param_set *set, const float *state) {
+    if (set->shard) return write_shard(o, set, state);
     struct stream *stream = device_compute(set->device);
     size_t bytes = optimizer_state_bytes(o, set);
     if (bytes) CHECK(copy_to_device(stream, o->state, state, bytes));

@@ -61,7 +61,7 @@ int optimizer_of_params(duet_optimizer **out, duet_params *params,
     if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
     o->params = params;
     params->in_use = 1;
-    int code = optimizer_init(&o->optimizer, &params->set, config);
+    int code = optimizer_init(&o->optimizer, param_set_own(&params->set), config);
     if (code)
         duet_optimizer_free(o);
     else
@@ -117,8 +117,9 @@ int duet_optimizer_set_lr(duet_optimizer *o, int group, double lr) {
 int optimizer_update(duet_optimizer *o, const struct step_block *now) {
     struct duet_params *p = o->params;
     o->left_out |= param_set_lacks(&p->set, p->has_grad);
-    return o->left_out ? optimizer_step_used(&o->optimizer, &p->set, p->step, p->has_grad, now)
-                       : optimizer_step(&o->optimizer, &p->set, p->step);
+    struct param_set *set = param_set_own(&p->set);
+    return o->left_out ? optimizer_step_used(&o->optimizer, set, p->step, p->has_grad, now)
+                       : optimizer_step(&o->optimizer, set, p->step);
 }
 
 int duet_optimizer_step(duet_optimizer *o) {

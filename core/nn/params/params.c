@@ -65,8 +65,8 @@ void params_show(struct duet_params *p) {
 static int build(struct duet_params *p, struct device *device, const struct param_spec *specs,
                  int count, float *const *values, int segments) {
     CHECK(copy_specs(&p->specs, specs, count));
-    CHECK(param_set_init(&p->set, device, p->specs, count));
-    CHECK(param_set_keep_segments(&p->set, segments));
+    CHECK((segments ? param_set_init : param_set_init_apart)(&p->set, device, p->specs, count));
+    if (segments) CHECK(param_set_keep_segments(&p->set, segments));
     CHECK(optimizer_init(&p->sgd, &p->set, &(struct optimizer_config){.kind = OPTIMIZER_SGD}));
     CHECK(device_alloc(device, (void **)&p->step, sizeof *p->step, MEM_WORKSPACE));
     p->views = calloc(2 * (size_t)count + 1, sizeof *p->views);
@@ -92,6 +92,11 @@ int params_create(duet_params **out, struct device *device, const struct param_s
         *out = p;
     }
     return code;
+}
+
+int params_create_apart(duet_params **out, struct device *device, const struct param_spec *specs,
+                        int count) {
+    return params_create(out, device, specs, count, NULL, 0);
 }
 
 static int check_params(const struct duet_param *params, int count) {
@@ -137,6 +142,7 @@ static void free_layers(struct duet_params *params) {
 void duet_params_free(duet_params *params) {
     if (!params) return;
     int count = params->set.count;
+    if (params->reducer && params->reducer->free) params->reducer->free(params->reducer->context);
     if (params->sync) params->sync->free(params->sync);
     if (params->set.device) {
         stream_sync(device_compute(params->set.device));
@@ -162,11 +168,13 @@ int duet_params_has_grad(const duet_params *params, int i) {
 }
 
 duet_tensor *duet_params_value(duet_params *params, int i) {
-    return params && i >= 0 && i < params->set.count ? &params->views[i] : NULL;
+    int whole = params && i >= 0 && i < params->set.count && !params->set.shard;
+    return whole ? &params->views[i] : NULL;
 }
 
 duet_tensor *duet_params_grad(duet_params *params, int i) {
-    int trains = params && i >= 0 && i < params->set.count && param_trains(&params->set.param[i]);
+    int trains = params && i >= 0 && i < params->set.count && !params->set.shard &&
+                 param_trains(&params->set.param[i]);
     return trains ? &params->views[params->set.count + i] : NULL;
 }
 
@@ -177,7 +185,7 @@ int duet_sgd(duet_params *params, double lr, int batch_size) {
     if (batch_size < 1) return fail(ERR_USAGE, "sgd: batch size %d: give at least 1", batch_size);
     struct step_block step = {.learning_rate = (float)(lr / batch_size)};
     CHECK(stream_write(device_compute(params->set.device), params->step, &step, sizeof step));
-    return optimizer_step(&params->sgd, &params->set, params->step);
+    return optimizer_step(&params->sgd, param_set_own(&params->set), params->step);
 }
 
 int duet_zero_grad(duet_params *params) {
@@ -256,9 +264,10 @@ int params_write(duet_params *params, const char *file, const struct params_extr
     if (!code && count) memcpy(items, extra->items, (size_t)count * sizeof *items);
     if (!code) count += list_items(params, items + count, values, buffers);
     struct atomic_file f = {0};
-    if (!code) code = atomic_open(&f, file);
-    if (!code) code = safetensors_write(&f, items, count, extra->about, extra->pairs);
-    if (!code) code = atomic_commit(&f);
+    const int writes = !set->shard || set->shard->leads;
+    if (!code && writes) code = atomic_open(&f, file);
+    if (!code && writes) code = safetensors_write(&f, items, count, extra->about, extra->pairs);
+    if (!code && writes) code = atomic_commit(&f);
     atomic_abandon(&f);
     free_values(values);
     free(buffers);

@@ -59,6 +59,11 @@ struct grad_reducer {
     int (*ready)(void *context, int index);
     /* Behind that backward: later work on the compute stream reads the sums. */
     int (*finish)(void *context);
+    /* Before what is enqueued next reads the values of w and b (each may be NULL), in backward 1
+     * before it writes their gradients too. NULL: they are always there. */
+    int (*use)(void *context, const struct param *w, const struct param *b, int backward);
+    /* The parameters own the reducer and end it so; NULL: somebody else does. */
+    void (*free)(void *context);
     int finds_unused; /* 1: parameters without a part in the loss count as ready too */
     void *context;
 };
@@ -94,6 +99,10 @@ struct duet_params {
 /* A grad_hook of duet_params: tells the reducer, where there is one. */
 int params_gradient_ready(void *params, int index);
 
+/* Tells the reducer of the parameters of a pass that they are used; struct grad_reducer. */
+int params_use(const duet_params *params, const struct param *w, const struct param *b,
+               int backward);
+
 /* Before the backward of an update's last pass from `root`: has_grad becomes the list of parameters
  * that have a part in it. The gradients of the others become zero, and are ready where the reducer
  * finds unused parameters. */
@@ -116,9 +125,12 @@ int pass_note_fired(void *tape, int index);
 
 /* Parameters and buffers from the lists that a model keeps, whose names are copied. values[count]:
  * host arrays to start from; NULL: zeros. segments: of the batches whose gradients may be added up
- * over several passes; a program's are one. */
+ * over several passes; a program's are one; 0: as params_create_apart. */
 int params_create(duet_params **out, struct device *device, const struct param_spec *specs,
                   int count, float *const *values, int segments);
+/* Without memory for values and gradients: fsdp/ brings them. */
+int params_create_apart(duet_params **out, struct device *device, const struct param_spec *specs,
+                        int count);
 int params_register(duet_params *params, const struct buffer_spec *specs, int count);
 
 /* The views of values and gradients, where they are now. */

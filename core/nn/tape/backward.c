@@ -109,6 +109,12 @@ int params_gradient_ready(void *params, int index) {
     return reducer ? reducer->ready(reducer->context, index) : OK;
 }
 
+int params_use(const duet_params *params, const struct param *w, const struct param *b,
+               int backward) {
+    const struct grad_reducer *reducer = params ? params->reducer : NULL;
+    return reducer && reducer->use ? reducer->use(reducer->context, w, b, backward) : OK;
+}
+
 int params_leave_out_unused(duet_params *params, duet_tape *tape, duet_var *root) {
     const struct param_set *set = &params->set;
     CHECK(tape_error(tape));
@@ -173,6 +179,7 @@ duet_var *tape_join(duet_tape *t, duet_var *const *roots, const struct tensor *g
 static int go_back(duet_tape *t, struct node *n) {
     int first = t->arena.number, of_rows = n->of_rows;
     if (n->op && !n->y->view_of) scheduled_more_operations(t->stream, 1);
+    CHECK(params_use(t->owner, n->w, n->b, 1));
     if (of_rows) tape_swap_rows(t);
     int code = n->backward(t, n);
     if (of_rows) tape_swap_rows(t);
