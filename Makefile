@@ -32,7 +32,7 @@ H       := $(if $(EMULATION),build$(if $(SAN),/$(SAN_NAME)),$(B))
 FOLDERS := core/base core/base/files core/base/text core/trace app/clock core/device \
            core/device/host core/device/host/kernels core/data core/nn core/nn/tape core/nn/layers \
            core/nn/optimizer core/nn/params models models/graph core/comm scatter_gather allreduce \
-           allreduce/plans allreduce/host group group/plans dp ddp syncbn app/train \
+           allreduce/plans allreduce/host group group/plans dp ddp fsdp syncbn app/train \
            app/train/compare app/train/estimate app/train/files app/report app/report/calls \
            app/report/collective app/report/chrome app/report/pictures app/report/page app/doctor \
            rpc app/cli app/cli/estimate app/cli/options app/cli/results app/cli/run

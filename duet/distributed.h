@@ -202,6 +202,29 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options);
 void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
 
+/* ---- sharded data parallel, PyTorch's fully_shard ----
+ *
+ * In place of a duet_ddp: each rank keeps a part of the values, gradients and optimizer state, and
+ * whole layers come to it while they are used. The program's step stays as it is. */
+enum duet_shard { DUET_SHARD_PARAMETERS, DUET_SHARD_GRADIENTS, DUET_SHARD_OPTIMIZER };
+struct duet_fsdp_options {
+    enum duet_shard shard; /* what is cut, and all that stands behind it: ZeRO 3, 2, 1 */
+    const char *units;     /* what is gathered together, as --units of the command; NULL: layers of
+                            * a sixteenth of all elements or more */
+    int prefetch;          /* units gathered ahead, 1 to 4; 0: one; -1: none */
+    int no_reshard_after_forward; /* 1: what forward has gathered stays for backward */
+    int accumulate; /* 1: duet_tape_accumulate will be used: each rank has whole gradients then */
+};
+
+/* Collective. The parameters become those of rank 0, cut over the ranks of `group`, which is that
+ * of all ranks and outlives them. It comes before an optimizer is made and before the first
+ * training pass; options NULL: zeros. From then on gradients are averages over the ranks, as with a
+ * duet_ddp, and duet_params_value and duet_params_grad are NULL: no rank has them whole.
+ * Collective are the passes, of evaluation too; duet_params_save and duet_checkpoint_save, by which
+ * rank 0 writes a whole file; duet_clip_grad_norm; and duet_params_free, unless the job has
+ * failed. duet_params_load reads a whole file on each rank. */
+int duet_fsdp_wrap(duet_params *params, duet_group *group, const struct duet_fsdp_options *options);
+
 /* Uneven inputs, as PyTorch's `with model.join()`. With options.join each rank calls it after its
  * last pass. A rank that calls it early shadows the passes of the others, with gradients of zero,
  * until all have come. Then all ranks get the parameters and buffers of one rank: of those that

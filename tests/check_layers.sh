@@ -34,6 +34,7 @@ allreduce scatter_gather
 group
 models rpc
 dp ddp syncbn
+fsdp
 report train
 doctor
 cli"
@@ -83,7 +84,7 @@ rule "includes that point up or sideways, or not from the root" "$(
             to = target
             # the public header at the root, and its parts, in the folders that implement them
             if (target ~ /^duet(\/[a-z]+)?\.h$/ &&
-                from ~ /^(base|device|nn|data|group|models|dp|ddp|syncbn|rpc|cli)$/) next
+                from ~ /^(base|device|nn|data|group|models|dp|ddp|fsdp|syncbn|rpc|cli)$/) next
             if (!sub(/\/.*/, "", to) || !(to in layer)) print
             else if (from != to && layer[to] >= layer[from]) print
         }')"

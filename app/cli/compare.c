@@ -87,9 +87,10 @@ static void show_need(const struct comparison *c, enum run_mode mode) {
 static void show(const struct comparison *c) {
     const struct run_record *first = &c->run[c->reference];
     struct text devices = {.used = 0}, head = {.used = 0};
-    add_devices(&devices, &c->run[c->run[MODE_DDP].devices  ? MODE_DDP
-                                  : c->run[MODE_DP].devices ? MODE_DP
-                                                            : MODE_SINGLE]);
+    add_devices(&devices, &c->run[c->run[MODE_FSDP].devices  ? MODE_FSDP
+                                  : c->run[MODE_DDP].devices ? MODE_DDP
+                                  : c->run[MODE_DP].devices  ? MODE_DP
+                                                             : MODE_SINGLE]);
     text_add(&head, "%s on %s, %s: %d steps in %d epoch%s", first->model, first->dataset,
              devices.words, first->steps, first->epoch_count, first->epoch_count > 1 ? "s" : "");
     printf("\n");
@@ -97,7 +98,8 @@ static void show(const struct comparison *c) {
     const char *why = compare_leaves_out(&c->config, MODE_DP);
     struct text left_out = {.used = 0};
     text_add(&left_out, "DP was left out: %s", why ? why : "");
-    if (why) text_wrap(stdout, text_width(stdout), 0, 2, left_out.words);
+    if (why && c->config.modes >> MODE_DP & 1)
+        text_wrap(stdout, text_width(stdout), 0, 2, left_out.words);
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
         if (c->judged[mode]) verdict_print(stdout, &c->verdict[mode], first, &c->run[mode]);
         if (*c->full[mode]) show_need(c, mode);

@@ -117,8 +117,11 @@ static void time_rows(struct table *t, const struct run_record *const *run) {
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE)
             ms_row(t, ROW_WHERE_ANY, phase_name(p), run, VALUE_PHASE, p);
     ms_row(t, ROW_VALUES, "copy of the next batch", run, VALUE_COPY, 0);
-    ms_row(t, ROW_VALUES, "allreduce, hidden", run, VALUE_HIDDEN, 0);
-    ms_row(t, ROW_VALUES, "allreduce, exposed", run, VALUE_EXPOSED, 0);
+    int shards = run[t->columns - 1]->mode == MODE_FSDP;
+    ms_row(t, ROW_VALUES, shards ? "collectives, hidden" : "allreduce, hidden", run, VALUE_HIDDEN,
+           0);
+    ms_row(t, ROW_VALUES, shards ? "collectives, exposed" : "allreduce, exposed", run,
+           VALUE_EXPOSED, 0);
     ms_row(t, ROW_VALUES, "waiting for the others", run, VALUE_WAIT, 0);
     ms_row(t, ROW_VALUES, "waiting for a CPU core", run, VALUE_NO_CORE, 0);
     ms_row(t, ROW_VALUES, "idle", run, VALUE_IDLE, 0);

@@ -162,7 +162,7 @@ int job_run(const struct run_config *config, struct run_record *record, struct j
                     words[JOB_SPANS],
                     title,
                     NULL};
-    struct launch launch = {.world_size = config->mode == MODE_DDP ? config->devices : 1,
+    struct launch launch = {.world_size = mode_has_ranks(config->mode) ? config->devices : 1,
                             .argv = argv,
                             .pass_fds = fds,
                             .pass_count = fd_count,

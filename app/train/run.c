@@ -15,6 +15,7 @@
 void run_config_default(struct run_config *config) {
     *config = (struct run_config){
         .mode = MODE_SINGLE,
+        .modes = 1U << MODE_SINGLE | 1U << MODE_DP | 1U << MODE_DDP,
         .device = "auto",
         .devices = 2,
         .virtual_devices = VIRTUAL_DEFAULT,
@@ -30,6 +31,8 @@ void run_config_default(struct run_config *config) {
         .data.workers = 1,
         .ddp.allreduce = "auto",
         .ddp.bucket_cap_mb = -1,
+        .fsdp.shard = 2,
+        .fsdp.prefetch = 1,
         .timeout = 300,
         .evaluate = 1,
         .clock = {.host = CLOCK_PYTORCH},

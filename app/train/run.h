@@ -61,6 +61,14 @@ struct run_ddp {
     int find_unused;          /* as ddp_config.find_unused */
 };
 
+/* As struct fsdp_config. */
+struct run_fsdp {
+    int shard; /* enum fsdp_shard */
+    char units[PATH_BYTES];
+    int prefetch;
+    int keep;
+};
+
 /* The files that it reads and writes; an empty path: none. */
 struct run_paths {
     char save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
@@ -74,6 +82,7 @@ struct run_paths {
 
 struct run_config {
     enum run_mode mode;
+    unsigned modes;      /* compare: bit m: in enum run_mode m too */
     char device[16];     /* auto, cpu or cuda */
     int devices;         /* W; a single run uses one of them, and adds up as DDP would on W */
     int virtual_devices; /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W (compare: in all modes) */
@@ -88,6 +97,7 @@ struct run_config {
     struct run_update update;
     struct run_dp dp;
     struct run_ddp ddp;
+    struct run_fsdp fsdp;
     struct run_paths files;
 
     int epochs;

@@ -190,7 +190,7 @@ static int open_train_loader(struct session *s) {
         .kind = SPLIT_STRIDED, .devices = s->devices, .virtual_devices = s->virtual_devices};
     if (!s->virtual_devices) {
         s->split.virtual_devices = s->devices;
-        if (c->mode != MODE_DDP) s->split.kind = SPLIT_CHUNKED;
+        if (!mode_has_ranks(c->mode)) s->split.kind = SPLIT_CHUNKED;
     }
     struct loader_config config = common_loader(s, &s->train_set);
     config.split = s->split;
@@ -285,7 +285,7 @@ int session_open_sums(struct session *s) {
 int session_open(struct session *s, const struct run_config *config, struct comm *comm,
                  struct run_record *record) {
     static const struct strategy *const strategies[MODE_COUNT] = {&strategy_single, &strategy_dp,
-                                                                  &strategy_ddp};
+                                                                  &strategy_ddp, &strategy_fsdp};
     enum device_kind kind;
     int physical;
     /* first, so that a missing GPU is reported at once */

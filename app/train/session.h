@@ -33,7 +33,7 @@ struct strategy {
     /* the spans in which device 0's thread waited for the other threads; NULL: there are none */
     struct span_log *(*waits)(struct session *s);
 };
-extern const struct strategy strategy_single, strategy_dp, strategy_ddp;
+extern const struct strategy strategy_single, strategy_dp, strategy_ddp, strategy_fsdp;
 
 struct session {
     const struct run_config *config;

@@ -284,13 +284,12 @@ static int start_resumed(struct loop *l, int per_epoch) {
 /* The reduced gradients of the last step, where they are asked for. */
 static int record_grads(struct session *s) {
     struct run_record *r = s->record;
-    if (!s->config->dump_grads || !session_leads(s)) return OK;
+    struct param_set *set = &s->replicas[0]->params->set;
+    if (!s->config->dump_grads || (!session_leads(s) && !set->shard)) return OK;
     float *to = r->grads = malloc(r->parameter_count * sizeof *to);
     if (!to) return fail(ERR_MEMORY, "run record: no host memory");
-    for (int i = 0; i < s->model.param_count; i++) {
-        CHECK(param_read_grad(&s->replicas[0]->params->set, i, to));
-        to += s->replicas[0]->params->set.param[i].count;
-    }
+    for (int i = 0; i < s->model.param_count; to += set->param[i++].count)
+        CHECK(param_read_grad(set, i, to));
     return OK;
 }
 
@@ -352,7 +351,8 @@ int trainer_run(const struct run_config *config, struct comm *comm, struct run_r
     CHECK_GOTO(checkpoint_init(&loop.checkpoint, session), code, done);
     CHECK_GOTO(run_loop(&loop), code, done);
     /* without a step the old files are worth more */
-    if (session_leads(session) && !(loop.stopped && !record->steps))
+    int takes_part = session_leads(session) || session->replicas[0]->params->set.shard;
+    if (takes_part && !(loop.stopped && !record->steps))
         outputs_commit(&loop.outputs, session, unwritten);
     checkpoint_finish(loop.checkpoint, unwritten);
 done:

@@ -1,4 +1,4 @@
-/* The three ways to train that Duet compares, and their names. */
+/* The ways to train that Duet compares, and their names. */
 #ifndef TRACE_MODE_H
 #define TRACE_MODE_H
 
@@ -10,15 +10,21 @@ enum run_mode {
     MODE_SINGLE, /* one device */
     MODE_DP,     /* DataParallel: one process, a thread per device */
     MODE_DDP,    /* DistributedDataParallel: a process per device */
+    MODE_FSDP,   /* sharded data parallel: the same, and each holds a part of the model */
     MODE_COUNT
 };
 
-/* "single", "dp", "ddp": as flags and files write it. Static storage; "unknown" for no mode. */
+/* "single", "dp", "ddp", "fsdp": as flags and files write it. Static; "unknown": no mode. */
 const char *mode_name(enum run_mode mode);
-/* "single", "DP", "DDP": as tables and progress lines write it. Static storage. */
+/* "single", "DP", "DDP", "FSDP": as tables and progress lines write it. Static storage. */
 const char *mode_title(enum run_mode mode);
 /* Finds the mode whose mode_name is `text`. Returns 1 and sets *mode; 0 if there is none. */
 int mode_parse(const char *text, enum run_mode *mode);
+
+/* 1: a process for each device; 0: one process. */
+static inline int mode_has_ranks(enum run_mode mode) {
+    return mode == MODE_DDP || mode == MODE_FSDP;
+}
 
 #ifdef __cplusplus
 }

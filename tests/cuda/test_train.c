@@ -1,5 +1,5 @@
 /* Training on GPUs, by the command: one matrix of command lines. Each row is a model with its
- * options, on so many emulated GPUs; single, dp and ddp end with equal files, byte by byte,
+ * options, on so many emulated GPUs; single, dp, ddp and fsdp end with equal files, byte by byte,
  * whether devices have a GPU each or share one; and the losses are those of
  * emulated devices, but for the order of sums. Then what auto, compare and profile make of a GPU.
  *
@@ -52,12 +52,15 @@ static const struct way ALL[] = {
     {"ddp", 4, "--allreduce naive"},
     {"ddp", 4, "--allreduce oneshot --bucket-cap-mb 0.0001"},
     {"ddp", 4, "--allreduce direct"},
+    {"fsdp", 2, "--shard optimizer"},
+    {"fsdp", 4, "--units 0.0001"},
     {NULL, 0, NULL}};
 static const struct way SOME[] = {{"single", 1, ""},
                                   {"dp", 2, ""},
                                   {"dp", 4, "--loss-in-forward"},
                                   {"ddp", 2, "--allreduce fused"},
                                   {"ddp", 4, "--bucket-cap-mb 0.0001"},
+                                  {"fsdp", 4, "--shard gradients"},
                                   {NULL, 0, NULL}};
 static const struct way DP[] = {{"dp", 2, ""}, {"dp", 4, "--loss-in-forward"}, {NULL, 0, NULL}};
 static const struct way PLAIN[] = {{"dp", 2, ""}, {"ddp", 2, ""}, {"ddp", 4, ""}, {NULL, 0, NULL}};

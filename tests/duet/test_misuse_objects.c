@@ -145,6 +145,9 @@ Test(misuse, groups_and_ddp, .timeout = 60) {
     VAR(duet_var_all_reduce(T(), O(g), O(x)));
     VAR(duet_var_all_gather(T(), O(g), O(flat)));
     SAFE(duet_ddp_free(O(ddp)));
+    const struct duet_fsdp_options ahead = {.prefetch = 9};
+    BAD(duet_fsdp_wrap(p, g, &ahead)); /* and p is in use */
+    BAD(duet_fsdp_wrap(NULL, g, NULL));
     duet_tensor_free(all), duet_tape_free(t), t = NULL, duet_params_free(p), p = NULL;
     SAFE(duet_group_destroy(O(&g)));
     close_all();

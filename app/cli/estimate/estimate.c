@@ -60,7 +60,7 @@ static void print_head(const struct run_config *config, int width) {
         text_add(&text, ". resnet18 is the chapter's, for small pictures: its stem does not pool; "
                         "that of torchvision is --model torchvision-resnet18");
     text_wrap(stdout, width, 0, 2, text.words);
-    if (!why) return;
+    if (!why || !(config->modes >> MODE_DP & 1)) return;
     text = (struct text){.used = 0};
     text_add(&text, "DP is left out: %s", why);
     text_wrap(stdout, width, 0, 2, text.words);
@@ -109,9 +109,10 @@ static void show_needs(const struct ways *ways, int width, int details) {
 /* Single and the loss in forward are details, unless they are all that fits. */
 static void show_tables(const struct run_config *config, const struct ways *ways, int width) {
     int brief = !config->details && (way_run(ways, WAY_DP) || way_run(ways, WAY_DDP));
+    int shown[WAYS] = {[WAY_DP] = 1, [WAY_DDP] = 1, [WAY_FSDP] = 1};
     for (int i = 0; i < WAYS; i++) {
         char title[WAY_TITLE];
-        if (!way_run(ways, i) || (brief && i != WAY_DP && i != WAY_DDP)) continue;
+        if (!way_run(ways, i) || (brief && !shown[i])) continue;
         printf("\n");
         profile_table(stdout, width, way_title(i, config, title), way_run(ways, i),
                       config->details);

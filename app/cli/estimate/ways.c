@@ -14,11 +14,14 @@
 static const struct {
     const char *name, *key;
     enum run_mode mode;
-    int loss_in_forward;
-} ways[WAYS] = {{"single", "single", MODE_SINGLE, 0},
-                {"DP", "dp", MODE_DP, 0},
-                {"DP, loss in forward", "dp_loss_in_forward", MODE_DP, 1},
-                {"DDP", "ddp", MODE_DDP, 0}};
+    int loss_in_forward, shard;
+} ways[WAYS] = {{"single", "single", MODE_SINGLE, 0, 0},
+                {"DP", "dp", MODE_DP, 0, 0},
+                {"DP, loss in forward", "dp_loss_in_forward", MODE_DP, 1, 0},
+                {"DDP", "ddp", MODE_DDP, 0, 0},
+                {"FSDP, the optimizer's state alone (ZeRO 1)", "fsdp_optimizer", MODE_FSDP, 0, 0},
+                {"FSDP, and gradients (ZeRO 2)", "fsdp_gradients", MODE_FSDP, 0, 1},
+                {"FSDP", "fsdp", MODE_FSDP, 0, 2}};
 
 const char *way_name(int way) {
     return ways[way].name;
@@ -45,6 +48,7 @@ const char *way_title(int way, const struct run_config *config, char text[WAY_TI
 void way_apply(int way, struct run_config *config) {
     config->mode = ways[way].mode;
     config->dp.loss_in_forward = ways[way].loss_in_forward;
+    config->fsdp.shard = ways[way].shard;
 }
 
 struct ways *ways_new(void) {
@@ -137,7 +141,7 @@ int ways_count_as_pytorch(struct ways *all, const struct run_config *config) {
     snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
     CHECK(need_outline(&c, &outline, &can));
     for (int i = 0; can && i < WAYS; i++) {
-        if (compare_leaves_out(config, ways[i].mode)) continue;
+        if (compare_leaves_out(config, ways[i].mode) || ways[i].mode == MODE_FSDP) continue;
         if (!config->as_pytorch && i != WAY_DP && i != WAY_DDP) continue;
         way_apply(i, &outline);
         CHECK(as_pytorch(&outline, &all->pytorch[i]));

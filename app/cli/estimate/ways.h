@@ -10,7 +10,8 @@
 #include "train/estimate/as_pytorch.h"
 #include "train/estimate/need.h"
 
-enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAYS };
+/* Those of sharded data parallel are there where --modes asks for it. */
+enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAY_ZERO_1, WAY_ZERO_2, WAY_FSDP, WAYS };
 
 enum { WAY_TITLE = 96 }; /* bytes of a title */
 

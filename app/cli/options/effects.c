@@ -43,8 +43,11 @@ static int check_command(const struct option *option, const struct asked *asked)
     return fail(ERR_USAGE, "%s: no effect in duet %s: %s: use duet %s, or leave it out",
                 option->name, asked->command,
                 trains ? why_not(bit, (all & BY_COMPARE) != 0)
-                       : "it trains with the given settings, and computes nothing beforehand",
+                : all & BY_COMPARE
+                    ? "it trains in the ways that it is for"
+                    : "it trains with the given settings, and computes nothing beforehand",
                 trains             ? "train"
+                : all & BY_COMPARE ? "compare"
                 : all & BY_PROFILE ? "profile or estimate"
                                    : "estimate");
 }
@@ -55,14 +58,22 @@ static int check_command(const struct option *option, const struct asked *asked)
  * leaves it out. */
 static int check_mode(const struct option *option, const struct asked *asked) {
     enum run_mode mode = asked->config->mode;
-    int of_dp = option->modes == IN_DP;
-    const char *why = of_dp ? "it belongs to DataParallel" : "it belongs to DDP";
+    int of_dp = option->modes == IN_DP, of_fsdp = option->modes == IN_FSDP;
+    const char *why = of_dp     ? "it belongs to DataParallel"
+                      : of_fsdp ? "it belongs to FSDP"
+                                : "it belongs to DDP";
     if (!option->modes || option->modes & asked->modes) return OK;
+    if (of_fsdp && asked->modes != 1U << mode)
+        return fail(ERR_USAGE, "%s: no effect without FSDP: %s: give --modes all, or leave it out",
+                    option->name, why);
     if (asked->modes != 1U << mode)
         return fail(ERR_USAGE, "%s: no effect with --sync-bn: %s, which is left out: leave one out",
                     option->name, why);
     return fail(ERR_USAGE, "%s: no effect in mode %s: %s: give --mode %s, or leave it out",
-                option->name, mode_name(mode), why, of_dp ? "dp" : "ddp");
+                option->name, mode_name(mode), why,
+                of_dp     ? "dp"
+                : of_fsdp ? "fsdp"
+                          : "ddp");
 }
 
 /* ---- by condition ---- */

@@ -30,6 +30,7 @@ unsigned command_bit(const char *name);
 #define IN_ANY_MODE 0
 #define IN_DP (1U << MODE_DP)
 #define IN_DDP (1U << MODE_DDP)
+#define IN_FSDP (1U << MODE_FSDP)
 
 /* What must be so. Of several that are not the first is named. */
 enum condition {

@@ -101,3 +101,26 @@ int read_algorithm(const struct option *option, const char *text, void *target) 
     snprintf(config->ddp.allreduce, sizeof config->ddp.allreduce, "%s", words[a]);
     return OK;
 }
+
+/* "dp,fsdp", or "all" */
+int read_modes(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    char words[64], *rest = words;
+    const char *names[MODE_COUNT];
+    unsigned modes = 0;
+    for (int m = 0; m < MODE_COUNT; m++)
+        names[m] = mode_name((enum run_mode)m);
+    snprintf(words, sizeof words, "%s", text);
+    config->modes = (1U << MODE_COUNT) - 1;
+    if (!strcmp(text, "all")) return OK;
+    for (char *word; (word = strsep(&rest, ","));) {
+        int m;
+        CHECK(option_choose(option, word, names, MODE_COUNT, &m));
+        modes |= 1U << m;
+    }
+    if (!(modes & (modes - 1)))
+        return fail(ERR_USAGE, "%s: %s: one mode alone: give two or more, or use duet train",
+                    option->name, text);
+    config->modes = modes;
+    return OK;
+}

@@ -22,8 +22,8 @@ enum allreduce_algorithm bits_order(const struct run_config *config) {
     int v = run_virtual_devices(config), follows = config->mode == MODE_DDP;
     enum allreduce_algorithm algorithm;
     follows |= !config->fold_elsewhere && !config->dry;
-    if (!follows || !adds_in_its_own_order(config, &algorithm) || !allreduce_has_plan(algorithm) ||
-        v == VIRTUAL_OFF || !fold_fits(v, config->devices))
+    if (config->mode == MODE_FSDP || !follows || !adds_in_its_own_order(config, &algorithm) ||
+        !allreduce_has_plan(algorithm) || v == VIRTUAL_OFF || !fold_fits(v, config->devices))
         return ALLREDUCE_AUTO;
     return algorithm;
 }

@@ -9,6 +9,7 @@
 #include "train/shared_data.h"
 
 const char *compare_leaves_out(const struct run_config *config, enum run_mode mode) {
+    if (!(config->modes >> mode & 1)) return "--modes does not name it";
     if (mode != MODE_DP || !config->model.options.sync_bn) return NULL;
     return "SyncBatchNorm is only supported within torch.nn.parallel.DistributedDataParallel, says "
            "PyTorch";
@@ -85,6 +86,8 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
     c->config = *config;
+    while (compare_leaves_out(config, c->reference))
+        c->reference++;
     if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
     CHECK(check_norms(&c->config, result));
     CHECK(shared_data_open(&c->config));

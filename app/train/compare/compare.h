@@ -1,5 +1,5 @@
-/* Compare: the same training as single, DP and DDP, one after another, each as a job; then the
- * verdict. */
+/* Compare: the same training as single, DP, DDP and FSDP, or as some of them, one after another,
+ * each as a job; then the verdict. */
 #ifndef TRAIN_COMPARE_COMPARE_H
 #define TRAIN_COMPARE_COMPARE_H
 

@@ -84,7 +84,7 @@ static int run_rank(const struct run_config *config, int rank, int ranks,
     struct comm *comm = NULL;
     struct failures unwritten = {0};
     int in_use = 0;
-    if (config->mode == MODE_DDP) CHECK(comm_imagine(&comm, rank, ranks));
+    if (mode_has_ranks(config->mode)) CHECK(comm_imagine(&comm, rank, ranks));
     int code = trainer_run(config, comm, record, &unwritten, &in_use);
     if (!in_use) comm_close(comm);
     if (code && ranks > 1) return fail(code, "rank %d: %s", rank, error_message());
@@ -103,7 +103,7 @@ static void add_rank(struct run_record *to, const struct run_record *from, int r
 
 int estimate_run(const struct run_config *config, struct run_record *record) {
     struct run_config c = estimate_dry_config(config);
-    int ranks = c.mode == MODE_DDP ? c.devices : 1;
+    int ranks = mode_has_ranks(c.mode) ? c.devices : 1;
     int code = run_rank(&c, 0, ranks, record);
     for (int rank = 1; !code && rank < ranks; rank++) {
         struct run_record *one = calloc(1, sizeof *one);

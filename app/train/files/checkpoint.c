@@ -101,7 +101,8 @@ static int write_file(void *argument) {
 
 int checkpoint_init(struct checkpoint **out, struct session *s) {
     *out = NULL;
-    if (!*s->config->files.checkpoint || !session_leads(s)) return OK;
+    const int sharded = s->replicas[0]->params->set.shard != NULL; /* a copy is collective then */
+    if (!*s->config->files.checkpoint || (!session_leads(s) && !sharded)) return OK;
     struct checkpoint *c = *out = calloc(1, sizeof *c);
     if (!c) return fail(ERR_MEMORY, "--checkpoint: no host memory");
     c->s = s;
@@ -157,6 +158,15 @@ static int write_ready_order(struct checkpoint *c) {
     return OK;
 }
 
+static int copy_values(struct checkpoint *c, struct stream *stream) {
+    struct param_set *set = &c->replica->params->set;
+    if (!set->shard)
+        return copy_to_host(stream, c->values, set->values, set->arena_count * sizeof(float));
+    for (int i = 0; i < set->count; i++)
+        CHECK(param_read_value(set, i, c->value[i]));
+    return OK;
+}
+
 int checkpoint_take(struct checkpoint *c, int step, int last) {
     if (!c) return OK;
     struct replica *r = c->replica;
@@ -165,11 +175,11 @@ int checkpoint_take(struct checkpoint *c, int step, int last) {
     /* a copy of the state is no part of training, and neither is the evaluation before the last */
     if (!last) measure_count(c->s);
     stream_set_phase(stream, PHASE_NONE, step);
-    CHECK(copy_to_host(stream, c->values, r->params->set.values,
-                       r->params->set.arena_count * sizeof(float)));
+    CHECK(copy_values(c, stream));
     CHECK(buffer_set_read(&r->params->buffers, c->buffers));
     CHECK(optimizer_items_read(&c->state, r->optimizer, step));
     measure_mark(c->s);
+    if (!session_leads(c->s)) return OK;
     c->step = step;
     c->last = last;
     c->taken++;

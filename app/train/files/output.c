@@ -33,6 +33,7 @@ void outputs_losses(struct outputs *o, const struct run_record *record, int firs
         fprintf(o->losses.file, "%d,%d,%.9g\n", record->first_step + i, epoch, record->losses[i]);
 }
 
+/* Of a sharded model all ranks read the values, and rank 0 writes them. */
 static int save_weights(struct outputs *o, struct session *s) {
     float **values = NULL;
     void *buffers = malloc(model_buffer_bytes(&s->model) + 1);
@@ -41,14 +42,16 @@ static int save_weights(struct outputs *o, struct session *s) {
     for (int i = 0; !code && i < s->model.param_count; i++)
         code = param_read_value(&s->replicas[0]->params->set, i, values[i]);
     if (!code) code = buffer_set_read(&s->replicas[0]->params->buffers, buffers);
-    if (!code) code = model_values_save(&s->model, &o->weights, values, buffers);
+    int leads = o->weights.file != NULL;
+    if (!code && leads) code = model_values_save(&s->model, &o->weights, values, buffers);
     model_values_free(values);
     free(buffers);
-    return code ? code : atomic_commit(&o->weights);
+    return code || !leads ? code : atomic_commit(&o->weights);
 }
 
 void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten) {
-    if (o->weights.file) failures_add(unwritten, save_weights(o, s));
+    if (o->weights.file || (*s->config->files.save && s->replicas[0]->params->set.shard))
+        failures_add(unwritten, save_weights(o, s));
     if (o->losses.file) failures_add(unwritten, atomic_commit(&o->losses));
     failures_add(unwritten, event_file_close(&o->curves.file));
 }

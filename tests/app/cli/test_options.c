@@ -19,9 +19,9 @@ static const char *value_of(const struct option *o, char text[32]) {
     static const struct {
         option_reader *reader;
         const char *value;
-    } of[] = {{read_seed, "-1"},      {read_virtual, "off"},   {read_memory, "1.5G,64M"},
-              {read_params, "25.6M"}, {read_shape, "3x32x32"}, {read_hidden, "5,6"},
-              {read_outputs, "2x2"},  {read_algorithm, "ring"}};
+    } of[] = {{read_seed, "-1"},      {read_virtual, "off"},    {read_memory, "1.5G,64M"},
+              {read_params, "25.6M"}, {read_shape, "3x32x32"},  {read_hidden, "5,6"},
+              {read_outputs, "2x2"},  {read_algorithm, "ring"}, {read_modes, "ddp,fsdp"}};
     int numbers = o->highest > o->lowest;
     if (!o->value) return "";
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
@@ -112,7 +112,9 @@ Test(cli_flags, refused_in_other_commands_and_modes, .timeout = 60) {
         }
         if (!o->modes) continue;
         const char *other = o->modes == IN_DP ? "ddp" : "dp",
-                   *why = o->modes == IN_DP ? "DataParallel|--mode dp" : "belongs to DDP";
+                   *why = o->modes == IN_DP     ? "DataParallel|--mode dp"
+                          : o->modes == IN_FSDP ? "belongs to FSDP|--mode fsdp"
+                                                : "belongs to DDP";
         snprintf(line, sizeof line, "--mode %s %s %s", other, o->name, value_of(o, value));
         refused("train", o->name, line, why);
     }
@@ -200,7 +202,8 @@ CliTest(cli_flags, nearest_words, 60) {
         {"model: 'lenett'|did you mean lenet?", "train --model lenett"},
         {"--allreduce: 'rign'|did you mean ring?", "train --mode ddp --allreduce rign"},
         {"--dataset: 'fashion'|did you mean fashion-mnist?", "train --dataset fashion"},
-        {"--mode: 'ddpp': there are single, dp and ddp: did you mean ddp?", "train --mode ddpp"},
+        {"--mode: 'ddpp': there are single, dp, ddp and fsdp: did you mean ddp?",
+         "train --mode ddpp"},
         {"--device: 4: there are auto, cpu and cuda: did you mean --devices 4?",
          "train --device 4"},
         {"--device: 'cdua'|did you mean cuda?", "train --device cdua"},

@@ -34,7 +34,7 @@ static void check(const char *golden, const char *model, int batch, int side, in
     c.model.options.hidden_count = width ? 2 : 0;
     c.model.options.hidden[0] = width;
     c.model.options.hidden[1] = second;
-    for (enum run_mode mode = MODE_SINGLE; mode < MODE_COUNT; mode++) {
+    for (enum run_mode mode = MODE_SINGLE; mode <= MODE_DDP; mode++) {
         c.mode = mode;
         c.devices = mode == MODE_SINGLE ? 1 : 4;
         cr_assert(!as_pytorch(&c, &p), "%s: %s", golden, error_message());

@@ -1,0 +1,64 @@
+/* duet_fsdp_wrap: the parameters of a program, sharded. The params own what has sharded them. */
+#include <stdlib.h>
+
+#include "ddp/setup.h"
+#include "fsdp/internal.h"
+#include "group/group.h"
+
+static int check(const duet_group *group, const duet_params *params,
+                 const struct duet_fsdp_options *o) {
+    if (!group || !params)
+        return fail(ERR_USAGE, "fsdp: no %s given", group ? "parameters were" : "group was");
+    if (params->in_use)
+        return fail(ERR_USAGE, "fsdp: too late: wrap the parameters before an optimizer or a "
+                               "duet_ddp is made of them, and before the first training pass");
+    if (!group_comm((const struct group *)group))
+        return fail(ERR_USAGE,
+                    "fsdp: a group of %d ranks of the job, or in another order: give "
+                    "the group of all ranks",
+                    group_size((const struct group *)group));
+    if (o->shard > DUET_SHARD_OPTIMIZER || o->prefetch < -1 || o->prefetch > FSDP_MOST_PREFETCH)
+        return fail(ERR_USAGE, "fsdp: shard %d, prefetch %d: see struct duet_fsdp_options",
+                    (int)o->shard, o->prefetch);
+    return OK;
+}
+
+/* Rank 0's values, in host memory: they are cut from there. */
+static int read_values(duet_params *params, struct comm *comm, float **values, float *block) {
+    struct param_set *set = &params->set;
+    if (!values || !block)
+        return fail(ERR_MEMORY, "fsdp: no host memory for %zu numbers", set->total_count);
+    CHECK(ddp_check_shapes(comm, set));
+    CHECK(ddp_broadcast_values(comm, set));
+    for (int i = 0; i < set->count; block += set->param[i++].count) {
+        values[i] = block;
+        CHECK(param_read_value(set, i, block));
+    }
+    return OK;
+}
+
+int duet_fsdp_wrap(duet_params *params, duet_group *group,
+                   const struct duet_fsdp_options *options) {
+    static const enum fsdp_shard shards[] = {FSDP_PARAMETERS, FSDP_GRADIENTS, FSDP_OPTIMIZER};
+    const struct duet_fsdp_options o = options ? *options : (struct duet_fsdp_options){.units = ""};
+    CHECK(check(group, params, &o));
+    const struct fsdp_config config = {.shard = shards[o.shard],
+                                       .units = o.units ? o.units : "",
+                                       .prefetch = o.prefetch < 0    ? 0
+                                                   : o.prefetch == 0 ? 1
+                                                                     : o.prefetch,
+                                       .keep = o.no_reshard_after_forward,
+                                       .divide = 1,
+                                       .segments = o.accumulate ? 1 : 0};
+    struct comm *comm = group_comm((struct group *)group);
+    struct fsdp *f;
+    float **values = calloc((size_t)params->set.count, sizeof *values),
+          *block = malloc(params->set.total_count * sizeof *block);
+    int code = group_announce((struct group *)group, "FSDP: setup");
+    if (!code) code = read_values(params, comm, values, block);
+    if (code) comm_abort(comm, code, error_message());
+    if (!code) code = fsdp_init(&f, comm, params, group, values, &config);
+    free(values);
+    free(block);
+    return code;
+}

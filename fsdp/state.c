@@ -1,0 +1,92 @@
+/* Whole values, whole gradients and whole optimizer state of a sharded model: for hashes, files and
+ * whoever asks. Collective: all ranks ask for the same in the same order. A unit comes to its slot
+ * as in a pass. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fsdp/internal.h"
+
+/* The sums of a unit's gradients, from all shards. */
+static int gather_grads(struct fsdp *f, int unit) {
+    struct stream *comm = device_comm(f->device);
+    struct slot *slot = f->unit[unit].grads;
+    const struct fsdp_unit *u = &f->units.unit[unit];
+    if (!slot || slot->unit == unit) return OK;
+    slot->unit = unit;
+    CHECK(event_record(slot->left, device_compute(f->device)));
+    stream_set_phase(comm, PHASE_PROOF, f->step);
+    CHECK(stream_wait(comm, slot->left));
+    if (!f->whole_grads)
+        CHECK(copy_peer(comm, f->device, fsdp_block(f, slot, unit, 0), f->device,
+                        f->shard.grads + u->shard[0], u->block[0] * sizeof(float)));
+    CHECK(fsdp_gather(f, GRADS, slot->data, u->block[0], unit));
+    CHECK(event_record(slot->filled, comm));
+    return stream_wait(device_compute(f->device), slot->filled);
+}
+
+static int bring(struct fsdp *f, int unit, int grad) {
+    fsdp_look(f);
+    if (grad) return gather_grads(f, unit);
+    f->proved = 1;
+    CHECK(fsdp_fetch(f, unit));
+    return fsdp_await(f, unit);
+}
+
+int fsdp_bring(void *context, int index, int grad) {
+    struct fsdp *f = context;
+    return fsdp_ended(f, bring(f, f->units.of[index], grad));
+}
+
+/* ---- the optimizer's state: `each` numbers of an element beside each other ---- */
+
+/* Part k of each rank's state of a unit, which is as long as a shard, goes through the slot of the
+ * unit's gradients, which are used up. flat: the whole state of the unit. */
+static int gather_part(struct fsdp *f, const float *state, size_t each, int unit, size_t k,
+                       float *host, float *flat) {
+    struct stream *comm = device_comm(f->device);
+    struct slot *slot = f->unit[unit].grads;
+    size_t block = f->units.unit[unit].block[0], bytes = block * sizeof(float);
+    const float *own = state + f->units.unit[unit].shard[0] * each + k * block;
+    slot->unit = NO_UNIT;
+    CHECK(event_record(slot->left, device_compute(f->device)));
+    CHECK(stream_wait(comm, slot->left));
+    CHECK(copy_peer(comm, f->device, fsdp_block(f, slot, unit, 0), f->device, own, bytes));
+    CHECK(fsdp_gather(f, GRADS, slot->data, block, unit));
+    CHECK(copy_to_host(comm, host, slot->data, (size_t)f->ranks * bytes));
+    CHECK(stream_sync(comm));
+    for (size_t r = 0; r < (size_t)f->ranks; r++)
+        memcpy(flat + r * block * each + k * block, host + r * block, bytes);
+    return OK;
+}
+
+static int gather_unit(struct fsdp *f, const float *state, size_t each, int unit, float *host,
+                       float *flat, float *whole) {
+    for (size_t k = 0; k < each; k++)
+        CHECK(gather_part(f, state, each, unit, k, host, flat));
+    for (int i = 0; i < f->params->count; i++) {
+        const struct param *p = &f->params->param[i];
+        if (f->units.of[i] != unit || !param_trains(p)) continue;
+        memcpy(whole + p->value_offset * each, flat + f->units.at[i] * each,
+               p->count * each * sizeof(float));
+    }
+    return OK;
+}
+
+static int gather_state(struct fsdp *f, const float *state, int each, float *whole) {
+    size_t most = 0;
+    for (int u = 0; u < f->units.count; u++)
+        if (fsdp_trained(&f->units, u) > most) most = fsdp_trained(&f->units, u);
+    float *host = malloc((most * (size_t)(each + 1) + 1) * sizeof *host);
+    int code = host ? OK : fail(ERR_MEMORY, "fsdp: no host memory for the state of a unit");
+    stream_set_phase(device_comm(f->device), PHASE_NONE, f->step);
+    for (int u = 0; !code && u < f->units.count; u++)
+        if (f->units.unit[u].trained)
+            code = gather_unit(f, state, (size_t)each, u, host, host + most, whole);
+    free(host);
+    return code;
+}
+
+int fsdp_gather_state(void *context, const float *state, int each, float *whole) {
+    struct fsdp *f = context;
+    return fsdp_ended(f, gather_state(f, state, each, whole));
+}

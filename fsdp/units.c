@@ -1,0 +1,143 @@
+/* Cutting a model into units, and units into shards: see units.h. */
+#include "fsdp/units.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text/parse.h"
+
+static const double MIB = 1024.0 * 1024.0;
+
+/* How long the name of a parameter's module is: "layer1.0.conv1" of "layer1.0.conv1.weight". */
+static size_t module_length(const struct param_spec *spec) {
+    const char *dot = strrchr(spec->name, '.');
+    return dot ? (size_t)(dot - spec->name) : 0;
+}
+
+/* 1: b, registered behind a, begins another layer. A vector without a module is the bias of the
+ * weight before it. */
+static int begins_layer(const struct param_spec *a, const struct param_spec *b) {
+    size_t length = module_length(b);
+    if (!length) return b->rank > 1 || module_length(a);
+    return length != module_length(a) || strncmp(a->name, b->name, length) != 0;
+}
+
+/* Neighbouring layers, until they hold `least` elements. */
+static void group_by_size(struct fsdp_units *u, const struct param_set *set, double least) {
+    size_t held = 0;
+    int unit = 0;
+    for (int i = 0; i < set->count; i++) {
+        if (i && begins_layer(set->param[i - 1].spec, set->param[i].spec) &&
+            (double)held >= least) {
+            unit++;
+            held = 0;
+        }
+        u->of[i] = unit;
+        held += set->param[i].count;
+    }
+    u->count = unit + 1;
+}
+
+static int take_named(struct fsdp_units *u, const struct param_set *set, const char *name) {
+    int found = 0;
+    for (int i = 0; i < set->count; i++) {
+        if (u->of[i] >= 0 || !param_is_of(set->param[i].spec, name)) continue;
+        u->of[i] = u->count;
+        found = 1;
+    }
+    u->count += found;
+    if (found) return OK;
+    return fail(ERR_USAGE,
+                "units: '%.80s': no parameter that is in no unit yet has this name, or one that "
+                "begins with it and a dot: give names of modules",
+                name);
+}
+
+static int group_by_name(struct fsdp_units *u, const struct param_set *set, const char *words) {
+    char *copy = strdup(words), *rest = copy;
+    int code = copy ? OK : fail(ERR_MEMORY, "units: the host is out of memory"), left = 0;
+    for (int i = 0; i < set->count; i++)
+        u->of[i] = -1;
+    for (char *name; !code && (name = strsep(&rest, ","));)
+        code = take_named(u, set, name);
+    free(copy);
+    for (int i = 0; !code && i < set->count; i++) {
+        if (u->of[i] >= 0) continue;
+        u->of[i] = u->count;
+        left = 1;
+    }
+    u->count += left;
+    return code;
+}
+
+static int group(struct fsdp_units *u, const struct param_set *set, const char *words) {
+    double mib = 0;
+    if (!*words) {
+        group_by_size(u, set, (double)set->total_count / FSDP_DEFAULT_UNITS);
+        return OK;
+    }
+    if (strspn(words, "0123456789.") != strlen(words)) return group_by_name(u, set, words);
+    CHECK(parse_number("units", words, 1e-6, 1e9, &mib));
+    group_by_size(u, set, mib * MIB / sizeof(float));
+    return OK;
+}
+
+/* The last that was registered comes first, as in the arenas of a whole set (nn/param.h): so the
+ * parameters of the shards follow each other as those do, and one launch updates many. */
+static void place(struct fsdp_units *u, const struct param_set *set) {
+    for (int frozen = 0; frozen < 2; frozen++) {
+        for (int i = set->count - 1; i >= 0; i--) {
+            struct fsdp_unit *unit = &u->unit[u->of[i]];
+            if (set->param[i].spec->frozen != frozen) continue;
+            u->at[i] = unit->block[frozen];
+            unit->block[frozen] += param_padded(set->param[i].count);
+            unit->trained += !frozen;
+        }
+        for (int k = u->count - 1; k >= 0; k--) {
+            struct fsdp_unit *unit = &u->unit[k];
+            size_t ranks = (size_t)u->ranks;
+            unit->block[frozen] = param_padded((unit->block[frozen] + ranks - 1) / ranks);
+            unit->shard[frozen] = u->all;
+            u->all += unit->block[frozen];
+        }
+        if (!frozen) u->trained = u->all;
+    }
+    for (int i = 0; i < set->count; i++)
+        if (set->param[i].spec->frozen) u->at[i] += fsdp_trained(u, u->of[i]);
+}
+
+int fsdp_units_cut(struct fsdp_units *u, const struct param_set *set, int ranks,
+                   const char *words) {
+    *u = (struct fsdp_units){.params = set->count, .ranks = ranks};
+    u->of = calloc((size_t)set->count + 1, sizeof *u->of);
+    u->at = calloc((size_t)set->count + 1, sizeof *u->at);
+    u->unit = calloc((size_t)set->count + 1, sizeof *u->unit);
+    if (!u->of || !u->at || !u->unit)
+        return fail(ERR_MEMORY, "units of %d parameters: the host is out of memory", set->count);
+    CHECK(group(u, set, words));
+    place(u, set);
+    return OK;
+}
+
+void fsdp_units_free(struct fsdp_units *u) {
+    free(u->unit);
+    free(u->of);
+    free(u->at);
+}
+
+static size_t clamp(size_t x, size_t low, size_t high) {
+    return x < low ? low : x > high ? high : x;
+}
+
+size_t fsdp_shard_of(const struct fsdp_units *u, const struct param *p, int rank, size_t *begins,
+                     size_t *count) {
+    const struct fsdp_unit *unit = &u->unit[u->of[p->index]];
+    const int frozen = p->spec->frozen;
+    const size_t first = u->at[p->index] - (frozen ? fsdp_trained(u, u->of[p->index]) : 0),
+                 low = unit->block[frozen] * (size_t)rank, high = low + unit->block[frozen],
+                 from = clamp(first, low, high), to = clamp(first + p->count, low, high);
+    *begins = from - first;
+    *count = to - from;
+    if (!*count) *begins = 0;
+    return unit->shard[frozen] + from - low;
+}

@@ -1,0 +1,56 @@
+/* Units: which parameters are gathered together, and how a unit is cut into shards.
+ *
+ *     unit       the parameters of neighbouring layers, one behind the other in one flat buffer,
+ *                those that are trained first: FSDP's flat parameter
+ *     shard r    block r of W equal blocks of the flat buffer: what rank r keeps
+ *
+ *     flat       | W2        | b2 | W1             | b1 | pad |
+ *     shards     | rank 0       | rank 1      | rank 2      |        cut anywhere, also in a weight
+ *
+ * The trained part and the frozen part are cut each by itself, since the gradients have the first
+ * alone. Pure integers, the same on every rank. */
+#ifndef FSDP_UNITS_H
+#define FSDP_UNITS_H
+
+#include "nn/param.h"
+
+enum { FSDP_DEFAULT_UNITS = 16 }; /* about: a unit is closed at this part of all elements */
+
+struct fsdp_unit {
+    int trained;     /* parameters in it that are not frozen */
+    size_t block[2]; /* elements of a shard: of the trained part, and of the frozen part */
+    size_t shard[2]; /* where the two begin in the arena of the shards */
+};
+
+struct fsdp_units {
+    int count, params, ranks;
+    struct fsdp_unit *unit; /* [count] */
+    int *of;                /* [params] the unit of each */
+    size_t *at;             /* [params] where it begins in the flat buffer */
+    size_t trained, all;    /* elements of a rank's shards: of the trained parts, and of all */
+};
+
+/* Elements of the flat buffer of a unit: of its trained part, and of all. */
+static inline size_t fsdp_trained(const struct fsdp_units *u, int unit) {
+    return u->unit[unit].block[0] * (size_t)u->ranks;
+}
+static inline size_t fsdp_flat(const struct fsdp_units *u, int unit) {
+    return fsdp_trained(u, unit) + u->unit[unit].block[1] * (size_t)u->ranks;
+}
+
+/* Cuts the parameters of a set. `words` says how:
+ *
+ *     ""              neighbouring layers, until they hold 1/16 of all elements
+ *     "25" or "0.5"   until they hold so many MiB
+ *     "conv,fc.0"     each module that is named; what is left is a unit of its own
+ *
+ * A layer is never cut. ERR_USAGE: a name that no parameter has. */
+int fsdp_units_cut(struct fsdp_units *u, const struct param_set *set, int ranks, const char *words);
+void fsdp_units_free(struct fsdp_units *u);
+
+/* The range of parameter i that `rank` keeps: [*begins, *begins + *count), elements of the
+ * parameter, and where it lies in the arena of the shards. */
+size_t fsdp_shard_of(const struct fsdp_units *u, const struct param *p, int rank, size_t *begins,
+                     size_t *count);
+
+#endif
