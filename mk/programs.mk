@@ -16,8 +16,8 @@ $(B)/examples/%: examples/%.c $(B)/include/duet.h $(B)/libduet.a $(EMULATION_LIB
 	$(Q)$(CC) $(filter-out -I. -Icore -Iapp,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a \
 	    $(EMULATION_LIB) $(LIBS) -o $@
 
-# One model, three programs: examples/mlp/.
-MLP := $(addprefix $(B)/examples/mlp/,single data_parallel ddp)
+# One model, four programs: examples/mlp/.
+MLP := $(addprefix $(B)/examples/mlp/,single data_parallel ddp fsdp)
 EXAMPLES += $(MLP)
 $(MLP): $(B)/examples/mlp/%: examples/mlp/%.c $(wildcard examples/mlp/m*.? examples/mlp/data.c) \
         $(B)/include/duet.h $(B)/libduet.a $(EMULATION_LIB)
