@@ -24,6 +24,7 @@ struct outline {
 static const struct outline gpt2_small = {12, 768, 12, 50257, 1024, 0},
                             gpt2_medium = {24, 1024, 16, 50257, 1024, 0},
                             gpt2_large = {36, 1280, 20, 50257, 1024, 0},
+                            gpt2_xl = {48, 1600, 25, 50257, 1024, 0},
                             gpt_characters = {6, 512, 8, 28, 128, 0},
                             bert_base = {12, 768, 12, 30522, 512, 20};
 
@@ -161,6 +162,7 @@ const struct duet_model transformer_models[TRANSFORMER_MODELS] = {
     MODEL("gpt2-small", gpt2_small),
     MODEL("gpt2-medium", gpt2_medium),
     MODEL("gpt2-large", gpt2_large),
+    MODEL("gpt2-xl", gpt2_xl),
     MODEL("gpt-18.9m", gpt_characters),
     MODEL("bert-base", bert_base),
 };

@@ -32,6 +32,7 @@ Test(models, transformers_have_the_originals_parameters) {
     } known[] = {{"gpt2-small", 124439808},
                  {"gpt2-medium", 354823168},
                  {"gpt2-large", 774030080},
+                 {"gpt2-xl", 1557611200},
                  {"bert-base", 110106428 - (768 * 768 + 768) - (2 * 768 + 2) - 2 * 768}};
     for (int i = 0; i < 4; i++) {
         struct model m;
