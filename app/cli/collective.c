@@ -11,7 +11,6 @@
 #include "allreduce/select.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/text/parse.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
@@ -28,7 +27,6 @@ struct words {
     const char *pictures; /* NULL: not asked for */
     int64_t ranks, count; /* count -1: not given */
     uint64_t bytes;       /* NO_BYTES: not given */
-    const char *hops;     /* NULL: all */
     struct collective_view view;
 };
 #define NO_BYTES UINT64_MAX
@@ -42,7 +40,6 @@ static const struct option collective_options[] = {
      read_bytes, AT(bytes), 0, MOST_BYTES, ALWAYS},
     {"--count", "N", "the same as a number of floats", read_int, AT(count), 0, MOST_BYTES / 4,
      ALWAYS},
-    {"--hops", "A-B", "only these hops, or one hop A", read_word, AT(hops), NO_LIMITS, ALWAYS},
     {"--rank", "R", "also what each rank holds after each hop, and the steps of this rank",
      read_int, AT(view.rank), 0, MAX_DEVICES - 1, ALWAYS},
     {"--full", NULL, "all tables and steps, nothing left out, however long it gets", read_on,
@@ -93,23 +90,6 @@ static int algorithm_of(const struct words *w, size_t count, const char **word) 
     *word = allreduce_algorithm_name(
         allreduce_choose((int)w->ranks, count, 0, &link, reason, sizeof reason));
     text_wrap(stdout, TEXT_USUAL, 0, 2, reason);
-    return OK;
-}
-
-/* "3" or "2-5", once it is known how many hops there are. */
-static int read_hops(struct words *w, int hops) {
-    char first[16], *dash;
-    int64_t a, b;
-    if (!w->hops) return OK;
-    if (!hops) return fail(ERR_USAGE, "--hops: %.20s: this collective has none", w->hops);
-    snprintf(first, sizeof first, "%s", w->hops);
-    dash = strchr(first, '-');
-    if (dash && dash > first) *dash = 0;
-    CHECK(parse_int("--hops", first, 1, hops, &a));
-    b = a;
-    if (dash && dash > first) CHECK(parse_int("--hops", strchr(w->hops, '-') + 1, a, hops, &b));
-    w->view.first_hop = (int)a;
-    w->view.last_hop = (int)b;
     return OK;
 }
 
@@ -168,11 +148,9 @@ static int make_and_draw(struct words *w) {
     if (w->view.rank >= w->ranks)
         return fail(ERR_USAGE, "--rank: %d: of %d ranks: give 0 to %d", w->view.rank, (int)w->ranks,
                     (int)w->ranks - 1);
-    w->view.brief = !w->view.full && !w->hops && w->view.rank < 0;
     CHECK(algorithm_of(w, count, &word));
     CHECK(collective_make(&c, word, (int)w->ranks, count));
-    int code = read_hops(w, c.hops.hops);
-    if (!code) code = draw(w, &c);
+    int code = draw(w, &c);
     collective_free(&c);
     return code;
 }

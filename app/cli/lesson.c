@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "device/visible.h"
+#include "report/findings.h"
 #include "report/table.h"
 #include "report/text.h"
 #include "report/values.h"
@@ -59,14 +60,9 @@ static double peak(const struct run_record *r) {
     return device_value(r, 0, VALUE_PEAK, MEM_CAUSE_COUNT);
 }
 
-static double others_peak(const struct run_record *r) {
-    return others_value(r, VALUE_PEAK, MEM_CAUSE_COUNT);
-}
-
 static void show(const struct run_record *dp, const struct run_record *ddp) {
-    struct text text = {.used = 0};
+    const struct profiled runs = {.dp = dp, .ddp = ddp};
     struct table t = {.columns = 3, .head = {"DP device 0", "DP others", "DDP each rank"}};
-    char less[32], more[32];
     row(&t, "memory at its peak", VALUE_PEAK, MEM_CAUSE_COUNT, dp, ddp);
     row(&t, "  gathered outputs, gradient", VALUE_PEAK, MEM_GATHERED, dp, ddp);
     row(&t, "  Adam's two moments", VALUE_PEAK, MEM_OPTIMIZER, dp, ddp);
@@ -74,14 +70,7 @@ static void show(const struct run_record *dp, const struct run_record *ddp) {
     row(&t, *dp->modelled ? "modelled busy ms per step" : "busy ms per step", VALUE_BUSY, 0, dp,
         ddp);
     table_print(stdout, text_width(stdout), &t);
-    text_add(&text,
-             "DP gathers all outputs on device 0 and computes the loss, its gradient and the "
-             "update there. In DDP each rank does so for its own samples: device 0's peak changes "
-             "by %s, that of the others by %s: every rank holds Adam's moments and the buckets "
-             "of allreduce.",
-             signed_bytes(peak(ddp) - peak(dp), less),
-             signed_bytes(others_peak(ddp) - others_peak(dp), more));
-    text_wrap(stdout, text_width(stdout), 0, 0, text.words);
+    profile_findings_print(stdout, text_width(stdout), &runs);
 }
 
 void lesson_answer_print(const double held[2]) {
@@ -124,7 +113,8 @@ int lesson_run(const struct run_config *demo, double held[2], struct job_result 
     int code = *config.clock.gpu ? retime_check(&config) : OK;
     if (!code) code = shared_data_open(&config);
     if (!code) code = runs(&config, &two[0], &two[1], result);
-    if (!code) held[0] = peak(&two[0]), held[1] = others_peak(&two[0]);
+    if (!code)
+        held[0] = peak(&two[0]), held[1] = others_value(&two[0], VALUE_PEAK, MEM_CAUSE_COUNT);
     shared_data_close(&config);
     record_free(&two[0]);
     record_free(&two[1]);

@@ -48,20 +48,18 @@ uint64_t collective_out(const struct drawing *c, int rank);
 /* 1 if every rank moves exactly the bytes of its formula; also where there is no formula. */
 int collective_is_equal(const struct drawing *c);
 
-/* Which parts of the text are printed, and how much of them. */
+/* How much of the text is printed. With neither of the two: who sends what to whom, and the bytes,
+ * on one screen. */
 struct collective_view {
-    int first_hop, last_hop; /* 1 .. hops; last_hop 0: all */
-    int rank;                /* whose steps are listed; -1: as many ranks as fit */
-    int full;                /* 1: nothing is left out, however long it gets */
-    int brief;               /* 1: who sends what to whom, and the bytes: on one screen */
+    int rank; /* whose steps are listed, and what each rank holds after each hop; -1: no one's */
+    int full; /* 1: that of all ranks, and nothing is left out, however long it gets */
 };
 
 /* Prints the drawing on 80 columns. ERR_FAILED: the replay finds a mistake; ERR_MEMORY. */
 int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view);
 
-/* Its parts: the steps of ranks with their flags; the bytes. */
-void collective_print_steps(FILE *file, const struct drawing *c,
-                            const struct collective_view *view);
+/* Its parts: the steps of a rank (-1: of all) with their flags; the bytes. */
+void collective_print_steps(FILE *file, const struct drawing *c, int rank);
 void collective_print_bytes(FILE *file, const struct drawing *c);
 
 #endif

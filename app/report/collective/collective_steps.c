@@ -8,8 +8,6 @@
 #include "report/collective/collective_replay.h"
 #include "report/text.h"
 
-/* Steps that are listed of one rank; how many ranks are, unless one was asked for. */
-enum { MOST_STEPS = 16, FIRST_STEPS = 10, LAST_STEPS = 4, MOST_RANKS = 4, FEW_RANKS = 2 };
 enum { AWAITS = 22, MOVES = 31, RANKS = 9, SET_LINE = 76 }; /* columns */
 
 /* ---- steps ---- */
@@ -70,31 +68,17 @@ static void print_step(FILE *file, const struct plan *plan, int i) {
         fprintf(file, "%6d  %s\n", i, waits);
 }
 
-static void print_plan(FILE *file, const struct plan *plan, int full) {
-    int n = plan->step_count;
+static void print_plan(FILE *file, const struct plan *plan) {
     fprintf(file, "\nsteps of rank %d\n%6s  %-*s %-*s %s\n", plan->rank, "", AWAITS, "awaits flag",
             MOVES, "moves floats first+number", "posts flag");
-    for (int i = 0; i < n; i++) {
-        if (full || n <= MOST_STEPS || i < FIRST_STEPS || i >= n - LAST_STEPS)
-            print_step(file, plan, i);
-        else if (i == FIRST_STEPS)
-            fprintf(file, "   ...  steps %d to %d: --full shows them\n", i, n - LAST_STEPS - 1);
-    }
-    if (!n) fprintf(file, "        none\n");
+    for (int i = 0; i < plan->step_count; i++)
+        print_step(file, plan, i);
+    if (!plan->step_count) fprintf(file, "        none\n");
 }
 
-void collective_print_steps(FILE *file, const struct drawing *c,
-                            const struct collective_view *view) {
-    int all = view->full || c->n <= MOST_RANKS, shown = all ? c->n : FEW_RANKS;
-    if (view->rank >= 0) {
-        print_plan(file, &c->plans[view->rank], view->full);
-        return;
-    }
-    for (int r = 0; r < shown; r++)
-        print_plan(file, &c->plans[r], view->full);
-    if (shown < c->n)
-        fprintf(file, "\nsteps of ranks %d to %d: --rank R or --full shows them\n", shown,
-                c->n - 1);
+void collective_print_steps(FILE *file, const struct drawing *c, int rank) {
+    for (int r = 0; r < c->n; r++)
+        if (rank < 0 || r == rank) print_plan(file, &c->plans[r]);
 }
 
 /* ---- bytes ---- */

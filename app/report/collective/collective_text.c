@@ -1,6 +1,5 @@
 /* A collective drawn as text: a picture of each hop, and what every rank holds after it. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -9,16 +8,9 @@
 #include "report/text.h"
 #include "trace/ledger.h"
 
-/* What is drawn without being asked for more: so many hops, so many moves of a hop, and a table of
- * chunks up to so many ranks and chunks. */
-enum {
-    BRIEF_HOPS = 6,
-    MOST_HOPS = 14,
-    FIRST_HOPS = 4,
-    LAST_HOPS = 2,
-    MOST_MOVES = 16,
-    MOST_CELLS = 8
-};
+/* What is drawn without being asked for more: so many hops, else the first and the last; so many
+ * moves of a hop. A table of chunks has at most so many ranks and chunks. */
+enum { BRIEF_HOPS = 6, MOST_MOVES = 16, MOST_CELLS = 8 };
 enum { COLUMN = 39 }; /* two moves stand beside each other */
 
 /* ---- words ---- */
@@ -58,55 +50,6 @@ static void print_moves(FILE *file, const struct hops *h, int first, int end, in
         fprintf(file, *right ? "  %-*s%s\n" : "  %.0d%s%s\n", *right ? COLUMN : 0, left, right);
     }
     if (shown < count) fprintf(file, "  ... and %d more moves of this kind\n", count - shown);
-}
-
-/* What one rank does within itself in a hop, counted: "copies data to scratch 3 x". */
-struct within {
-    int moves[2][HOP_SUM + 1][HOP_SUM + 1]; /* [action][from][to] */
-};
-
-static void within_words(const struct within *w, struct text *text) {
-    static const char *const verbs[] = {"copies", "adds"};
-    for (int action = 0; action < 2; action++) {
-        for (int from = 0; from <= HOP_SUM; from++) {
-            for (int to = 0; to <= HOP_SUM; to++) {
-                int n = w->moves[action][from][to];
-                if (!n) continue;
-                text_add(text, "%s%s %s to %s", text->used ? ", " : "", verbs[action],
-                         hop_buffer_name((enum hop_buffer)from),
-                         hop_buffer_name((enum hop_buffer)to));
-                if (n > 1) text_add(text, " %d times", n);
-            }
-        }
-    }
-}
-
-/* Ranks that do the same within themselves share a line. */
-static int print_within(FILE *file, const struct hops *h, int first, int end) {
-    struct within *w = calloc((size_t)h->n, sizeof *w), none = {{{{0}}}};
-    if (!w) return fail(ERR_MEMORY, "collective: no host memory for %d ranks", h->n);
-    for (int i = first; i < end; i++) {
-        const struct hop_move *m = &h->moves[i];
-        w[m->from].moves[m->action][m->from_buffer][m->to_buffer]++;
-    }
-    for (int r = 0; r < h->n; r++) {
-        struct text text = {.used = 0}, line = {.used = 0};
-        char ranks[128];
-        uint64_t same = 0;
-        struct within its = w[r];
-        if (!memcmp(&its, &none, sizeof its)) continue;
-        for (int q = r; q < h->n; q++) {
-            if (memcmp(&its, &w[q], sizeof its)) continue;
-            same |= rank_bit(q);
-            w[q] = none;
-        }
-        set_words(same, ranks, sizeof ranks);
-        within_words(&its, &text);
-        text_add(&line, "within rank%s %s: %s", same & (same - 1) ? "s" : "", ranks, text.words);
-        text_wrap(file, TEXT_USUAL, 2, 4, line.words);
-    }
-    free(w);
-    return OK;
 }
 
 /* ---- what every rank holds ---- */
@@ -160,16 +103,14 @@ static void print_state(FILE *file, const struct replay *r) {
 
 /* ---- all hops ---- */
 
-static int is_left_out(const struct collective_view *view, int hops, int hop) {
-    if (view->full || view->last_hop) return 0;
-    if (view->brief && hops > BRIEF_HOPS) return hop > 1 && hop < hops;
-    return hops > MOST_HOPS && hop > FIRST_HOPS && hop <= hops - LAST_HOPS;
+static int is_detailed(const struct collective_view *view) {
+    return view->full || view->rank >= 0;
 }
 
 static int print_hop(FILE *file, struct replay *r, int hop, int first, int end,
                      const struct collective_view *view) {
     const struct hops *h = r->of;
-    int links = first;
+    int links = first; /* what a rank copies or adds within itself comes behind them */
     while (links < end && h->moves[links].from != h->moves[links].to)
         links++;
     CHECK(hops_state_run(r->state, hop));
@@ -178,35 +119,27 @@ static int print_hop(FILE *file, struct replay *r, int hop, int first, int end,
     else
         fprintf(file, "\nbefore hop 1\n");
     print_moves(file, h, first, links, view->full);
-    if (view->brief) return OK;
-    CHECK(print_within(file, h, links, end));
-    print_state(file, r);
+    if (is_detailed(view)) print_state(file, r);
     return OK;
 }
 
 static int print_hops(FILE *file, const struct hops *h, const struct collective_view *view) {
     struct replay r;
-    int code = replay_init(&r, h), last = view->last_hop ? view->last_hop : h->hops, out = 0;
+    int code = replay_init(&r, h), folded = !is_detailed(view) && h->hops > BRIEF_HOPS, out = 0;
     for (int i = 0, end; !code && i < h->move_count; i = end) {
         int hop = h->moves[i].hop;
         for (end = i; end < h->move_count && h->moves[end].hop == hop;)
             end++;
-        if (hop > last) break;
-        if (hop < view->first_hop) continue;
-        if (!is_left_out(view, h->hops, hop))
+        if (!folded || hop <= 1 || hop == h->hops)
             code = print_hop(file, &r, hop, i, end, view);
-        else if (!out++) {
-            int first = view->brief ? 2 : FIRST_HOPS + 1;
-            int until = view->brief ? h->hops - 1 : h->hops - LAST_HOPS;
-            fprintf(file, "\n... hops %d to %d: --hops %d-%d or --full shows them\n", first, until,
-                    first, until);
-        }
+        else if (!out++)
+            fprintf(file, "\n... hops 2 to %d: --full shows them\n", h->hops - 1);
     }
     replay_free(&r);
     return code;
 }
 
-static void print_head(FILE *file, const struct drawing *c, int brief) {
+static void print_head(FILE *file, const struct drawing *c, int detailed) {
     const struct hops *h = &c->hops;
     struct text head = {.used = 0};
     char size[32];
@@ -220,7 +153,7 @@ static void print_head(FILE *file, const struct drawing *c, int brief) {
     text_wrap(file, TEXT_USUAL, 0, 0, head.words);
     if (!h->move_count)
         fprintf(file, "nothing moves\n");
-    else if (brief || c->n > MOST_CELLS || h->chunk_count > MOST_CELLS)
+    else if (!detailed || c->n > MOST_CELLS || h->chunk_count > MOST_CELLS)
         fprintf(file, "+ is added to what lies there, = replaces it\n");
     else
         fprintf(file, "+ is added to what lies there, = replaces it. In the tables: whose terms a "
@@ -228,11 +161,12 @@ static void print_head(FILE *file, const struct drawing *c, int brief) {
 }
 
 int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view) {
-    print_head(file, c, view->brief);
+    int detailed = is_detailed(view);
+    print_head(file, c, detailed);
     CHECK(print_hops(file, &c->hops, view));
-    if (!view->brief) collective_print_steps(file, c, view);
+    if (detailed) collective_print_steps(file, c, view->rank);
     collective_print_bytes(file, c);
-    if (view->brief && c->hops.move_count)
+    if (!detailed && c->hops.move_count)
         fprintf(file, "\nwhat each rank holds after each hop, and each rank's steps: --full\n");
     return OK;
 }
