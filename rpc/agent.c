@@ -10,7 +10,8 @@
 #include "comm/environment.h"
 
 static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 1e9;
-enum { THREADS = 16, FLUSH_MS = 2000 };
+static const double FLUSH_S = 2;
+enum { THREADS = 16 };
 
 /* ---- in the hands of the program ---- */
 
@@ -44,37 +45,30 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     pthread_mutex_init(&rpc->lock, NULL);
     cond_open(&rpc->changed);
     cond_open(&rpc->ended);
-    cond_open(&rpc->control_wakes);
     cond_open(&rpc->turn);
     pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS);
     rpc->life =
         (struct life){.self = rpc->rank, .emit = life_emit, .free = life_free, .context = rpc};
-    for (int r = 0; r < MOST_WORKERS; r++)
-        rpc->peers[r] = (struct peer){.rpc = rpc, .rank = r};
-    rpc->absent = rpc->world - 1;
-    struct peer *self = &rpc->peers[rpc->rank];
-    self->state = PEER_HERE;
-    memcpy(self->name, rpc->name, sizeof self->name);
+    for (int r = 0; r < MOST_WORKERS; r++) {
+        rpc->peers[r] = (struct peer){.rpc = rpc, .rank = r, .fd = -1};
+        cond_open(&rpc->peers[r].work);
+    }
     for (int i = 0; i < o->function_count; i++)
         CHECK(add_function(rpc, &o->functions[i]));
     return OK;
 }
 
 /* Functions that still run here must find links to answer on, so they end first; what comes in
- * meanwhile is dropped (on_frame). */
+ * meanwhile is dropped (take_frame). */
 static void free_worker(duet_rpc *rpc) {
     pthread_mutex_lock(&rpc->lock);
     rpc->stop = 1;
     for (int r = 0; r < rpc->world; r++)
         futures_of_dead(rpc, r);
-    pthread_cond_broadcast(&rpc->control_wakes);
     pthread_cond_broadcast(&rpc->changed);
     pthread_mutex_unlock(&rpc->lock);
-    if (rpc->controlled) pthread_join(rpc->control, NULL);
     pool_close(&rpc->pool);
-    links_close(rpc->links);
-    for (int r = 0; r < rpc->world; r++)
-        rpc->peers[r].link = NULL;
+    links_close(rpc);
     contexts_free_all(rpc);
     owner_free_all(rpc);
     life_close(&rpc->life);
@@ -84,7 +78,6 @@ static void free_worker(duet_rpc *rpc) {
     }
     pthread_cond_destroy(&rpc->changed);
     pthread_cond_destroy(&rpc->ended);
-    pthread_cond_destroy(&rpc->control_wakes);
     pthread_cond_destroy(&rpc->turn);
     pthread_mutex_lock(&rpc->lock);
     rpc->over = 1;
@@ -93,9 +86,7 @@ static void free_worker(duet_rpc *rpc) {
 
 static int start_worker(duet_rpc *rpc, const struct duet_rpc_options *o) {
     CHECK(rendezvous(rpc, o));
-    int error = thread_start(&rpc->control, control_thread, rpc);
-    if (error) return fail_errno(ERR_FAILED, error, "rpc: init: thread");
-    rpc->controlled = 1;
+    CHECK(links_start(rpc));
     return rpc->device ? duet_rpc_take_device(rpc, rpc->device) : OK;
 }
 
@@ -136,7 +127,6 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
         *out = rpc;
         return OK;
     }
-    if (rpc->links) links_flush(rpc->links, FLUSH_MS); /* others hear of this one */
     free_worker(rpc);
     return code;
 }
@@ -203,17 +193,14 @@ static int leave_together(duet_rpc *rpc, double timeout_s) {
 }
 
 /* Until all others have said goodbye: they have all words of this one then. What a socket has taken
- * may still be on its way. */
-static void wait_goodbyes(duet_rpc *rpc) {
-    const int64_t deadline = deadline_after(FLUSH_MS * 1e-3);
-    pthread_mutex_lock(&rpc->lock);
+ * may still be on its way. Under the lock. */
+static void wait_goodbyes(duet_rpc *rpc, int64_t deadline) {
     for (int here = 1, late = 0; here && !late;) {
         here = 0;
         for (int r = 0; r < rpc->world; r++)
             here |= r != rpc->rank && rpc->peers[r].state == PEER_HERE;
         if (here) late = wait_changed(rpc, deadline);
     }
-    pthread_mutex_unlock(&rpc->lock);
 }
 
 int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
@@ -225,10 +212,13 @@ int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
     *at = NULL;
     int code = graceful ? leave_together(rpc, timeout_s) : OK;
     if (rpc->device) duet_rpc_give_device(rpc, rpc->device);
-    tell_all(rpc, MESSAGE_BYE, code);
-    links_flush(rpc->links, FLUSH_MS);
     const struct failures kept = failures_of(code);
-    if (graceful && !code) wait_goodbyes(rpc);
+    const int64_t deadline = deadline_after(FLUSH_S);
+    pthread_mutex_lock(&rpc->lock);
+    tell_all(rpc, MESSAGE_BYE, code);
+    links_flush(rpc, deadline);
+    if (graceful && !code) wait_goodbyes(rpc, deadline);
+    pthread_mutex_unlock(&rpc->lock);
     free_worker(rpc);
     return failures_end(&kept);
 }

@@ -1,9 +1,9 @@
 /* The inside of a worker, for the files of rpc/ alone. The contracts are in duet/rpc.h.
  *
- *     links.h         sockets: how messages travel      message.h  messages, checked
+ *     links.c         how messages travel, and time     message.h  messages, checked
  *     wire.h          values as bytes                   values.c   values from and to bytes
  *     proof.h         who may come in                   pool.h     threads
- *     lifetime.h      the protocol of references        control.c  deadlines, pings, deaths
+ *     lifetime.h      the protocol of references        control.c  what has come
  *     agent.c         beginning and end                 rendezvous.c  how workers find each other
  *     worker.c        what all of these need: ids, waiting, devices, the way to other workers
  *     outgoing.c      calls from here, futures          futures.c  futures of the program
@@ -13,10 +13,9 @@
  *     rref.c          references, the proxies
  *     autograd.h      backward through calls, in files of its own
  *
- * Locks, in the order in which they are taken: a device; `lock` of the worker; that of the pool or
- * of the links. Threads: the program's; the pool's, which run functions; two of each link,
- * which deliver answers and control messages and never run what a user wrote; and `control`, which
- * looks after deadlines. */
+ * Locks, in the order in which they are taken: a device; `lock` of the worker; that of the pool.
+ * Threads: the program's; the pool's, which run functions; and two of each peer (links.c), which
+ * deliver answers and control messages, look after deadlines, and never run what a user wrote. */
 #ifndef RPC_AGENT_H
 #define RPC_AGENT_H
 
@@ -26,7 +25,6 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "rpc/lifetime.h"
-#include "rpc/links.h"
 #include "rpc/message.h"
 #include "rpc/pool.h"
 
@@ -35,17 +33,24 @@ struct autograd;
 
 enum { SECRET_BYTES = 512 };
 
-enum peer_state { PEER_ABSENT, PEER_HERE, PEER_LEFT, PEER_GONE };
+enum peer_state { PEER_HERE, PEER_LEFT, PEER_GONE };
 
 struct peer {
     duet_rpc *rpc;
     int rank;
-    char name[NAME_BYTES], place[PLACE_BYTES];
-    struct link *link;
+    char name[NAME_BYTES];
     enum peer_state state;
     int followed;  /* 1: it has left because another worker had ended */
     int64_t heard; /* when its last message came */
     char why[256]; /* PEER_GONE: what happened */
+    /* its link */
+    int fd;                     /* -1: none, as of this worker itself */
+    int ended;                  /* 1: nothing comes or goes any more */
+    struct frame *first, *last; /* what is to be sent; `last` counts where there is a first */
+    pthread_cond_t work;
+    pthread_t attends, reads; /* the first `threads` of them are there */
+    int threads;
+    int64_t wakes, tick; /* when `attends` looks at time next; its next second */
 };
 
 struct function {
@@ -113,16 +118,12 @@ struct duet_rpc {
     int rank, world;
     int64_t timeout_ns, silence_ns;
     duet_device *device;
-    struct links *links;
     int beyond; /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
-    int placed; /* 1: rank 0 has said where each worker listens */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, references, the end: rare things, told to all who wait */
     pthread_cond_t ended;   /* a call from here or to here has: for shutdown */
     struct peer peers[MOST_WORKERS];
-    char wrong[ERROR_BYTES]; /* why init must fail; "": nothing */
-    char hint[ERROR_BYTES];  /* what may be why somebody has not come; "": nothing */
     struct function *functions;
     struct duet_future *pending; /* the last one first */
     int pending_count;
@@ -130,11 +131,7 @@ struct duet_rpc {
     struct pool pool;
     struct turns turns[DUET_MAX_DEVICES];
     pthread_cond_t turn; /* somebody has given a device away */
-    pthread_t control;
-    pthread_cond_t control_wakes;
-    int64_t control_at; /* when it wakes by itself */
-    int controlled, stop;
-    int absent;    /* workers that have not come yet: no call runs before all have */
+    int stop;
     int serving;   /* calls that run here now */
     uint64_t came; /* the workers that wait for the end of all, a bit each */
     struct life life;
@@ -188,16 +185,22 @@ int wait_changed(duet_rpc *rpc, int64_t deadline);
 
 /* ---- rendezvous ---- */
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* and the secret */
-/* Until all workers have a good hello of all others. */
+/* Opens the sockets to all other workers, and learns their names. */
 int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o);
+
+/* ---- links ---- */
+int links_start(duet_rpc *rpc);
+/* Both under the lock; they return at once. send_frame takes the frame. */
+void send_frame(duet_rpc *rpc, int to, struct frame *frame);
+void tell_peer(duet_rpc *rpc, int to, const struct message *m); /* one without a value */
+/* Waits until the sockets have taken what was sent. Under the lock. */
+void links_flush(duet_rpc *rpc, int64_t deadline);
+void links_close(duet_rpc *rpc); /* nothing comes once it has returned */
 
 /* ---- peers ---- */
 int find_worker(const duet_rpc *rpc, const char *name, int *rank);
-/* Sends to a worker, which may be this one, but then not under the lock. Takes the frame. */
-void send_frame(duet_rpc *rpc, int to, struct frame *frame);
-void tell_peer(duet_rpc *rpc, int to, const struct message *m); /* one without a value */
-void on_frame(void *context, void *user, struct frame *frame);
-void take_places(duet_rpc *rpc, const char *text);
+/* Takes what has come. Under the lock. */
+void take_frame(struct peer *peer, struct frame *frame);
 /* Under the lock: the worker is no more. */
 void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why);
 /* The error of whoever needs it: "rpc: worker 'x' has gone: why". */
@@ -205,7 +208,6 @@ int peer_error(const duet_rpc *rpc, int rank, const char *what);
 /* The worker that ended first, of those that have died, or left before they came where `came` has a
  * bit for each that did; -1: none has. */
 int first_to_end(const duet_rpc *rpc, uint64_t came);
-void *control_thread(void *rpc);
 
 /* ---- futures and references as they are held (refcount.c); under the lock ---- */
 void future_free(struct duet_future *f); /* one that nobody has */
@@ -243,7 +245,8 @@ void future_start_then(struct duet_future *f); /* what runs when it has ended; u
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */
 void futures_of_dead(duet_rpc *rpc, int rank);
-int64_t futures_expire(duet_rpc *rpc, int64_t now); /* the next deadline */
+/* Those to this worker; returns the next deadline; 0: there is none. */
+int64_t futures_expire(duet_rpc *rpc, int to, int64_t now);
 /* A method of the reference's object: `name` has room for NAME_BYTES. */
 int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
               double timeout_s, char *name, struct outgoing *o);

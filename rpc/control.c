@@ -1,17 +1,11 @@
-/* What a worker does beside calls: it takes frames, and it looks after time. Nothing here waits or
- * runs a function of the user, so answers and deadlines come even when all threads of the pool are
- * busy.
- *
- * Every second the control thread says "I am here" to the others. A worker from which nothing has
- * come for `silence_s` counts as gone: it is stopped, or its machine is. It is told so, in case it
- * goes on, and nothing that comes from it later is served. One whose process ends is known at once,
- * by the end of its stream; a BYE before that says it was meant. */
+/* What has come from a worker is taken. Nothing here waits or runs a function of the user, so
+ * answers come even when all threads of the pool are busy. Nothing is served that comes from a
+ * worker which counts as gone. One whose process ends is known at once, by the end of its stream; a
+ * BYE before that says it was meant. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "rpc/autograd.h"
-
-static const int64_t TICK_NS = 1000000000;
 
 void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why) {
     if (peer->state != PEER_HERE) return;
@@ -41,9 +35,6 @@ static void serve_message(void *context) {
     struct message *m = context;
     duet_rpc *rpc = m->rpc;
     pthread_mutex_lock(&rpc->lock);
-    while (rpc->absent &&
-           !rpc->stop) /* it may lead to a call to one of them; init has a deadline */
-        wait_changed(rpc, 0);
     int stop = rpc->stop; /* nobody waits for the answer any more */
     pthread_mutex_unlock(&rpc->lock);
     if (!stop) serve_call(rpc, m);
@@ -81,7 +72,6 @@ static void take_call(duet_rpc *rpc, struct message *m, int code) {
     if (pool_run(&rpc->pool, serve_message, m)) end_call(rpc, m);
 }
 
-/* Under the lock. */
 static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
     struct life_message life = {LIFE_HOLD, (int)m->worker, m->rref};
     switch (m->kind) {
@@ -92,7 +82,6 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
         life_deliver(&rpc->life, peer->rank, &life);
         pthread_cond_broadcast(&rpc->changed);
         break;
-    case MESSAGE_PLACES: take_places(rpc, m->text); break;
     case MESSAGE_CONTEXT_END: context_end(rpc, m->context, peer->rank); break;
     case MESSAGE_GIVEN_UP:
         peer_ends(
@@ -111,9 +100,8 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
     }
 }
 
-void on_frame(void *context, void *user, struct frame *f) {
-    duet_rpc *rpc = context;
-    struct peer *peer = user;
+void take_frame(struct peer *peer, struct frame *f) {
+    duet_rpc *rpc = peer->rpc;
     struct message *m = malloc(sizeof *m);
     if (!m) {
         frame_free(f);
@@ -121,7 +109,6 @@ void on_frame(void *context, void *user, struct frame *f) {
     }
     int64_t came = f->came;
     int code = message_read(m, f, peer->rank, rpc->rank, rpc->world);
-    pthread_mutex_lock(&rpc->lock);
     peer->heard = came;
     m->rpc = rpc;
     if (rpc->stop || peer->state == PEER_GONE) {
@@ -136,42 +123,4 @@ void on_frame(void *context, void *user, struct frame *f) {
         if (!code) take_message(rpc, peer, m);
         message_free(m);
     }
-    pthread_mutex_unlock(&rpc->lock);
-}
-
-/* ---- time ---- */
-
-/* late: by how much this comes too late. After half of silence_s it is this worker that was
- * stopped, and of what others have said meanwhile nothing was heard. */
-static void look_after_peers(duet_rpc *rpc, int64_t now, int64_t late) {
-    char why[128];
-    for (int r = 0; r < rpc->world; r++) {
-        struct peer *p = &rpc->peers[r];
-        if (r == rpc->rank || p->state != PEER_HERE) continue;
-        tell_peer(rpc, r, &(struct message){.kind = MESSAGE_PING});
-        if (late > rpc->silence_ns / 2) p->heard = now;
-        int64_t silent = now - p->heard;
-        if (silent < rpc->silence_ns) continue;
-        snprintf(why, sizeof why, "it has said nothing for %.0f s: is it stopped?",
-                 (double)silent * 1e-9);
-        peer_ends(rpc, p, PEER_GONE, why);
-        tell_peer(rpc, r, &(struct message){.kind = MESSAGE_GIVEN_UP});
-    }
-}
-
-void *control_thread(void *argument) {
-    duet_rpc *rpc = argument;
-    int64_t tick = now_ns() + TICK_NS;
-    pthread_mutex_lock(&rpc->lock);
-    while (!rpc->stop) {
-        int64_t now = now_ns(), next = futures_expire(rpc, now);
-        if (now >= tick) {
-            look_after_peers(rpc, now, now - tick);
-            tick = now + TICK_NS;
-        }
-        rpc->control_at = next && next < tick ? next : tick;
-        timed_wait(&rpc->control_wakes, &rpc->lock, rpc->control_at);
-    }
-    pthread_mutex_unlock(&rpc->lock);
-    return NULL;
 }

@@ -76,7 +76,7 @@ static int fields_are_good(const struct message *m, int world) {
            id_worker(m->self) < world && id_worker(m->context) < world &&
            (call ? own : id_worker(m->rref) < world) &&
            (!m->pass || (m->context && id_worker(m->pass) == m->from)) &&
-           m->path.depth <= MOST_PATH && (m->kind != MESSAGE_PLACES || !m->from) &&
+           m->path.depth <= MOST_PATH &&
            (!call || (m->value.type == DUET_RPC_LIST && strlen(m->text) < NAME_BYTES));
 }
 

@@ -26,7 +26,6 @@ enum message_kind {
     MESSAGE_HELD,
     MESSAGE_DROP,
     MESSAGE_CONTEXT_END, /* of autograd: rpc/context.c */
-    MESSAGE_PLACES,      /* of rank 0: where each worker listens (rendezvous.c) */
     MESSAGE_PING,        /* "I am here" */
     MESSAGE_LEAVE,       /* the worker waits for the end of all */
     MESSAGE_BYE,         /* the worker ends as planned, or by this error of its shutdown */
@@ -67,7 +66,7 @@ struct message {
     uint64_t worker;        /* HOLD: for whom */
     uint64_t context, pass; /* of autograd; 0: none. pass: the one that duet.backward goes over */
     struct path path;       /* CALL: where a pass of it would stand */
-    const char *text;       /* CALL: the function; ANSWER: of the error; PLACES: with spaces */
+    const char *text;       /* CALL: the function; ANSWER: of the error */
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
     /* what has come */
     struct frame *frame; /* owned; all texts point into it */

@@ -1,7 +1,7 @@
 /* Calls from here: they are sent, and their futures wait for the answer.
  *
  * A future is held by the program and by the table of calls without an answer. It ends by the
- * answer, by its deadline (control.c), or by the end of the worker it was sent to. */
+ * answer, by its deadline (links.c), or by the end of the worker it was sent to. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,11 @@ static int await_answer(duet_rpc *rpc, struct duet_future *f, duet_autograd_cont
     rpc->pending_count++;
     rpc->futures++;
     f->refs++;
-    if (f->deadline && f->deadline < rpc->control_at) pthread_cond_signal(&rpc->control_wakes);
+    struct peer *p = &rpc->peers[f->to];
+    if (f->deadline && f->deadline < p->wakes) {
+        p->wakes = f->deadline;
+        pthread_cond_signal(&p->work);
+    }
     return OK;
 }
 
@@ -59,11 +63,12 @@ static int await_answer(duet_rpc *rpc, struct duet_future *f, duet_autograd_cont
 static int send_call(duet_rpc *rpc, struct duet_future *f, const struct outgoing *o,
                      struct frame *frame) {
     pthread_mutex_lock(&rpc->lock);
-    int code = await_answer(rpc, f, o->context), away = o->to != rpc->rank;
-    if (!code && away) send_frame(rpc, o->to, frame);
+    int code = await_answer(rpc, f, o->context);
+    if (code)
+        frame_free(frame);
+    else
+        send_frame(rpc, o->to, frame);
     pthread_mutex_unlock(&rpc->lock);
-    if (!code && !away) send_frame(rpc, o->to, frame);
-    if (code) frame_free(frame);
     return code;
 }
 
@@ -170,15 +175,16 @@ void futures_of_dead(duet_rpc *rpc, int rank) {
     }
 }
 
-int64_t futures_expire(duet_rpc *rpc, int64_t now) {
+int64_t futures_expire(duet_rpc *rpc, int to, int64_t now) {
     int64_t first = 0;
     for (struct duet_future *f = rpc->pending, *next; f; f = next) {
         next = f->next;
-        if (f->deadline && f->deadline <= now) {
+        if (f->to != to || !f->deadline) continue;
+        if (f->deadline <= now) {
             fail(ERR_TIMEOUT, "rpc: worker '%s': %s: no answer within %g s", rpc->peers[f->to].name,
                  f->function, (double)(f->deadline - f->began) * 1e-9);
             future_fail(f, ERR_TIMEOUT);
-        } else if (f->deadline && (!first || f->deadline < first)) {
+        } else if (!first || f->deadline < first) {
             first = f->deadline;
         }
     }

@@ -1,79 +1,66 @@
-/* How the workers of a job find each other. Each pair has one stream: a worker dials all of lower
- * rank until they are there.
+/* How the workers of a job find each other: at the end each pair has one socket.
  *
- *     abstract    every worker listens at a name made of the user, the job and its rank
- *     tcp         rank 0 listens at MASTER_ADDR:MASTER_PORT. Whoever dials it listens at the own
- *                 address that leads there, at any port, and says so in its hello; when all have
- *                 come rank 0 tells everybody all places, and they dial each other
+ *     the others    listen themselves, and dial rank 0           ->  rank 0
+ *     each side     opening: a random number  ->  hello and proof (proof.h)
+ *     rank 0        once all have come, or one is wrong here: the roll of names and places, or why
+ *                   there is no job                             ->  the others
+ *     rank r        dials the lower ones at their places, and waits for the higher ones
+ *
+ * On one machine the places are names made of the user, the job and the rank. With TCP rank 0
+ * listens at MASTER_ADDR:MASTER_PORT, and each other worker at its own address that leads there.
  *
  * A job that Duet's launcher, or the user, gave a secret is told from others by it. Without one it
  * is what the environment says of the job: inside a machine that will do, where the kernel's word
  * on the user is the guard, and over TCP it will not. */
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "comm/environment.h"
 #include "rpc/agent.h"
+#include "rpc/sockets.h"
 
-enum { DIAL_MS = 5, LEAST_SECRET = 16, ADDRESS_BYTES = 320 };
+enum { LEAST_SECRET = 16, ADDRESS_BYTES = 320 };
+enum { MOST_STRANGERS = 64, OPENING_MS = 5000, DIAL_REST_MS = 5, LOOK_MS = 50 };
 
-/* ---- what the links tell ---- */
+struct words { /* the second thing that a side says */
+    struct hello hello;
+    uint8_t proof[PROOF_BYTES];
+};
 
-static void *on_link(void *context, struct link *link, const struct hello *hello) {
-    duet_rpc *rpc = context;
-    struct peer *peer = &rpc->peers[hello->rank];
-    pthread_mutex_lock(&rpc->lock);
-    int good = peer->state == PEER_ABSENT;
-    if (!good)
-        snprintf(rpc->wrong, sizeof rpc->wrong, "rpc: init: two workers have rank %d", hello->rank);
-    for (int r = 0; r < rpc->world && good; r++)
-        if (rpc->peers[r].state != PEER_ABSENT && !strcmp(rpc->peers[r].name, hello->name))
-            snprintf(rpc->wrong, sizeof rpc->wrong,
-                     "rpc: init: ranks %d and %d are both named '%s': each worker needs a name of "
-                     "its own",
-                     r, hello->rank, hello->name);
-    if (good) {
-        peer->link = link;
-        peer->state = PEER_HERE;
-        rpc->absent--;
-        peer->heard = now_ns();
-        snprintf(peer->name, sizeof peer->name, "%s", hello->name);
-        snprintf(peer->place, sizeof peer->place, "%s", hello->place);
-    }
-    pthread_cond_broadcast(&rpc->changed);
-    pthread_mutex_unlock(&rpc->lock);
-    return good ? peer : NULL;
-}
+/* Who has knocked and not yet proved itself. */
+struct stranger {
+    int fd;
+    int64_t until; /* its opening is over by then */
+    struct opening mine;
+    struct {
+        struct opening opening;
+        struct words words;
+    } said;
+    size_t got; /* bytes of `said` */
+};
 
-/* What may explain why a worker has not come. That nobody answers does not take the place of a
- * reason. */
-static void keep_hint(duet_rpc *rpc, int reason) {
-    pthread_mutex_lock(&rpc->lock);
-    if (reason || !rpc->hint[0]) snprintf(rpc->hint, sizeof rpc->hint, "%s", error_message());
-    pthread_mutex_unlock(&rpc->lock);
-}
+struct roll {
+    int32_t code; /* not OK: there is no job, for this reason */
+    char text[ERROR_BYTES];
+    struct hello worker[MOST_WORKERS];
+};
 
-/* A peer that knows the secret is believed; else who has connected may be a stranger, so this ends
- * nothing. */
-static void on_refused(void *context, int proved) {
-    duet_rpc *rpc = context;
-    keep_hint(rpc, !strstr(error_message(), "before its hello"));
-    if (!proved) return;
-    pthread_mutex_lock(&rpc->lock);
-    snprintf(rpc->wrong, sizeof rpc->wrong, "%s", error_message());
-    pthread_cond_broadcast(&rpc->changed);
-    pthread_mutex_unlock(&rpc->lock);
-}
-
-static void on_gone(void *context, void *user) {
-    duet_rpc *rpc = context;
-    pthread_mutex_lock(&rpc->lock);
-    peer_ends(rpc, user, PEER_GONE, "its process has ended");
-    pthread_mutex_unlock(&rpc->lock);
-}
+struct meeting {
+    duet_rpc *rpc;
+    int listener; /* -1: there is none */
+    int64_t deadline;
+    char first[ADDRESS_BYTES]; /* where rank 0 listens */
+    char hint[ERROR_BYTES];    /* what may be why somebody has not come; "": nothing */
+    struct roll roll;
+    struct stranger stranger[MOST_STRANGERS];
+    int strangers;
+};
 
 /* ---- which transport, and the secret ---- */
 
@@ -102,132 +89,304 @@ int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o) {
     return OK;
 }
 
-/* ---- coming together ---- */
-
-/* Why init must end, under the lock. who: whom it has waited for in vain; NULL: nobody. */
-static int verdict(const duet_rpc *rpc, const char *who) {
-    if (rpc->wrong[0]) return fail(ERR_USAGE, "%s", rpc->wrong);
-    return who ? fail(ERR_TIMEOUT,
-                      "rpc: init: %s did not come within %g s: start all %d workers%s%s", who,
-                      (double)rpc->timeout_ns * 1e-9, rpc->world, rpc->hint[0] ? ": " : "",
-                      rpc->hint)
-               : OK;
-}
-
-/* Dials until somebody is there, or it is too late: then who waits says why. */
-static int dial(duet_rpc *rpc, const char *address, int listen_too, int64_t deadline) {
-    for (int over = 0; !over;) {
-        int code = links_dial(rpc->links, address, listen_too);
-        if (code != ERR_PEER) return code;
-        if (rpc->beyond) keep_hint(rpc, 0);
-        nanosleep(&(struct timespec){.tv_nsec = DIAL_MS * 1000000}, NULL);
-        pthread_mutex_lock(&rpc->lock);
-        over = rpc->wrong[0] || now_ns() >= deadline;
-        pthread_mutex_unlock(&rpc->lock);
-    }
-    return OK;
-}
-
-static int all_here(duet_rpc *rpc, int64_t deadline) {
-    char who[272] = "rank";
-    int late = 0;
-    pthread_mutex_lock(&rpc->lock);
-    while (rpc->absent && !late && !rpc->wrong[0])
-        late = wait_changed(rpc, deadline);
-    for (int r = 0; r < rpc->world; r++)
-        if (rpc->peers[r].state == PEER_ABSENT)
-            snprintf(who + strlen(who), sizeof who - strlen(who), "%s%d", who[4] ? ", " : " ", r);
-    int code = verdict(rpc, rpc->absent ? who : NULL);
-    pthread_mutex_unlock(&rpc->lock);
-    return code;
-}
-
-static void name_inside(const duet_rpc *rpc, int rank, char address[ADDRESS_BYTES]) {
+static void name_inside(const duet_rpc *rpc, int rank, char *address, size_t bytes) {
     char job[32];
     proof_name(job, sizeof job, rpc->secret);
-    snprintf(address, ADDRESS_BYTES, "duet-rpc-%u-%s-%d", (unsigned)geteuid(), job, rank);
+    snprintf(address, bytes, "duet-rpc-%u-%s-%d", (unsigned)geteuid(), job, rank);
 }
 
-static int meet_inside(duet_rpc *rpc, int64_t deadline) {
-    char address[ADDRESS_BYTES];
-    name_inside(rpc, rpc->rank, address);
-    if (rpc->world > 1) CHECK(links_listen(rpc->links, address));
-    for (int r = 0; r < rpc->rank; r++) {
-        name_inside(rpc, r, address);
-        CHECK(dial(rpc, address, 0, deadline));
-    }
-    return OK;
-}
-
-/* Until rank 0 has said where all are, so all have come to it. */
-static int places_here(duet_rpc *rpc, int64_t deadline) {
-    const struct peer *first = &rpc->peers[0];
-    int late = 0;
-    pthread_mutex_lock(&rpc->lock);
-    while (!rpc->placed && !rpc->wrong[0] && !late && first->state <= PEER_HERE)
-        late = wait_changed(rpc, deadline);
-    int code = verdict(rpc, rpc->placed || !late          ? NULL
-                            : first->state == PEER_ABSENT ? "rank 0"
-                                                          : "one of the others");
-    if (!code && !rpc->placed) code = peer_error(rpc, 0, "init");
-    pthread_mutex_unlock(&rpc->lock);
-    return code;
-}
-
-static void tell_places(duet_rpc *rpc) {
-    char all[MOST_WORKERS * (PLACE_BYTES + 1)] = "";
-    for (int r = 0, at = 0; r < rpc->world; r++)
-        at += snprintf(all + at, sizeof all - (size_t)at, "%s ",
-                       rpc->peers[r].place[0] ? rpc->peers[r].place : "-");
-    for (int to = 1; to < rpc->world; to++)
-        tell_peer(rpc, to, &(struct message){.kind = MESSAGE_PLACES, .text = all});
-}
-
-void take_places(duet_rpc *rpc, const char *text) {
-    int skip = 0;
-    for (int r = 0; r < rpc->world && sscanf(text, "%63s%n", rpc->peers[r].place, &skip) == 1; r++)
-        text += skip;
-    rpc->placed = 1;
-    pthread_cond_broadcast(&rpc->changed);
-}
-
-/* host NULL: MASTER_ADDR. */
-static int name_beyond(const char *host, char address[ADDRESS_BYTES]) {
-    char job[SECRET_BYTES];
+/* Where rank 0 listens, and how rank 0 itself says it. */
+static int find_first(struct meeting *m, const struct duet_rpc_options *o) {
+    const duet_rpc *rpc = m->rpc;
+    const char *host = rpc->rank ? NULL : option_or_environment(o->address, "DUET_RPC_ADDRESS");
     const char *master, *text;
+    char job[SECRET_BYTES];
     int port = 29500;
+    if (!rpc->beyond) {
+        name_inside(rpc, 0, m->first, sizeof m->first);
+        return OK;
+    }
     describe_job(job, sizeof job, &master, &text);
     CHECK(environment_number("MASTER_PORT", 1, 65535, &port));
     if (!host) host = master;
-    snprintf(address, ADDRESS_BYTES, strchr(host, ':') ? "[%.200s]:%d" : "%.200s:%d", host, port);
+    snprintf(m->first, sizeof m->first, strchr(host, ':') ? "[%.200s]:%d" : "%.200s:%d", host,
+             port);
     return OK;
 }
 
-static int meet_beyond(duet_rpc *rpc, const char *host, int64_t deadline) {
-    char address[ADDRESS_BYTES];
-    CHECK(name_beyond(rpc->rank ? NULL : host, address));
-    if (rpc->rank == 0) {
-        if (rpc->world > 1) CHECK(links_listen(rpc->links, address));
-        CHECK(all_here(rpc, deadline));
-        tell_places(rpc);
+/* ---- the door, where strangers knock and cost little ---- */
+
+static void keep_hint(struct meeting *m) {
+    snprintf(m->hint, sizeof m->hint, "%s", error_message());
+}
+
+static void forget(struct meeting *m, struct stranger *s) {
+    *s = m->stranger[--m->strangers];
+}
+
+static void turn_away(struct meeting *m, struct stranger *s) {
+    close(s->fd);
+    forget(m, s);
+}
+
+/* The oldest makes room where there are too many, or no descriptor is free. */
+static void make_room(struct meeting *m) {
+    struct stranger *oldest = m->stranger;
+    for (int i = 1; i < m->strangers; i++)
+        if (m->stranger[i].until < oldest->until) oldest = &m->stranger[i];
+    if (m->strangers) turn_away(m, oldest);
+}
+
+static int begin_opening(int fd, struct opening *mine) {
+    *mine = (struct opening){.magic = HELLO_MAGIC, .version = WIRE_VERSION};
+    if (getentropy(mine->nonce, NONCE_BYTES)) return fail(ERR_FAILED, "rpc: no random numbers");
+    send(fd, mine, sizeof *mine, MSG_NOSIGNAL);
+    return OK;
+}
+
+static void open_door(struct meeting *m) {
+    int fd = socket_accept(m->listener, m->rpc->beyond);
+    if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)) return;
+    if (fd < 0) {
+        fail_errno(ERR_FAILED, errno, "rpc: a connection that has come: accept");
+        keep_hint(m);
+    }
+    if (fd < 0 || m->strangers == MOST_STRANGERS) make_room(m);
+    if (fd < 0) return;
+    struct stranger *s = &m->stranger[m->strangers++];
+    *s = (struct stranger){.fd = fd, .until = deadline_after(OPENING_MS * 1e-3)};
+    if (begin_opening(fd, &s->mine)) turn_away(m, s);
+}
+
+/* At rank 0. ERR_USAGE: somebody who knows the secret cannot be of this job. */
+static int check_new(const struct meeting *m, const struct hello *hello) {
+    const struct roll *roll = &m->roll;
+    CHECK(hello_check(hello, &roll->worker[m->rpc->rank]));
+    if (m->rpc->peers[hello->rank].fd >= 0 || hello->rank == 0)
+        return fail(ERR_USAGE, "rpc: init: two workers have rank %d", hello->rank);
+    for (int r = 0; r < m->rpc->world; r++)
+        if (!strcmp(roll->worker[r].name, hello->name))
+            return fail(ERR_USAGE,
+                        "rpc: init: ranks %d and %d are both named '%s': each worker needs a name "
+                        "of its own",
+                        r, hello->rank, hello->name);
+    return OK;
+}
+
+/* At the others: 1: it is the worker of the roll that is waited for. */
+static int is_awaited(const struct meeting *m, const struct hello *hello) {
+    return hello->rank > m->rpc->rank && hello->rank < m->rpc->world &&
+           m->rpc->peers[hello->rank].fd < 0 &&
+           !memcmp(hello, &m->roll.worker[hello->rank], sizeof *hello);
+}
+
+static void tell_roll(const struct meeting *m, int fd) {
+    send(fd, &m->roll, sizeof m->roll, MSG_NOSIGNAL);
+}
+
+static void refuse_job(struct meeting *m, int code) {
+    m->roll.code = code;
+    snprintf(m->roll.text, sizeof m->roll.text, "%s", error_message());
+}
+
+static void say_words(const struct meeting *m, int fd, enum proof_role role,
+                      const struct opening *mine, const struct opening *other) {
+    struct words said = {.hello = m->roll.worker[m->rpc->rank]};
+    proof_make(said.proof, m->rpc->secret, role, mine->nonce, other->nonce, &said.hello);
+    send(fd, &said, sizeof said, MSG_NOSIGNAL);
+}
+
+/* It has said all. Who cannot prove that it knows the secret may be a stranger, so that ends
+ * nothing; who is turned away has heard by whom. */
+static int admit(struct meeting *m, struct stranger *s) {
+    const struct hello *hello = &s->said.words.hello;
+    const struct opening *other = &s->said.opening;
+    int code = opening_check(other);
+    if (!code) {
+        say_words(m, s->fd, ROLE_LISTENS, &s->mine, other);
+        code = proof_check(s->said.words.proof, m->rpc->secret, ROLE_DIALS, other->nonce,
+                           s->mine.nonce, hello);
+    }
+    if (code) keep_hint(m);
+    if (code || (m->rpc->rank && !is_awaited(m, hello))) {
+        turn_away(m, s);
         return OK;
     }
-    CHECK(dial(rpc, address, rpc->rank < rpc->world - 1, deadline));
-    CHECK(places_here(rpc, deadline));
-    for (int r = 1; r < rpc->rank; r++)
-        CHECK(dial(rpc, rpc->peers[r].place, 0, deadline));
+    if (!m->rpc->rank && (code = check_new(m, hello))) {
+        refuse_job(m, code);
+        tell_roll(m, s->fd);
+        turn_away(m, s);
+        return code;
+    }
+    m->roll.worker[hello->rank] = *hello;
+    m->rpc->peers[hello->rank].fd = s->fd;
+    forget(m, s);
     return OK;
 }
 
-int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o) {
-    struct hello own = {.rank = rpc->rank, .world = rpc->world};
-    const struct link_events events = {on_link, on_refused, on_frame, on_gone, rpc};
-    int64_t deadline = now_ns() + rpc->timeout_ns;
-    snprintf(own.name, sizeof own.name, "%s", rpc->name);
-    CHECK(links_open(&rpc->links, &events, &own, rpc->beyond, rpc->secret));
-    if (rpc->beyond)
-        CHECK(meet_beyond(rpc, option_or_environment(o->address, "DUET_RPC_ADDRESS"), deadline));
+/* What it says next. ERR_PEER: it is gone, or late. */
+static int hear(struct stranger *s, int ready) {
+    ssize_t n =
+        ready ? recv(s->fd, (char *)&s->said + s->got, sizeof s->said - s->got, MSG_DONTWAIT) : -1;
+    if (n > 0) s->got += (size_t)n;
+    if (!n || (ready && n < 0 && errno != EAGAIN && errno != EINTR))
+        return fail(ERR_PEER, "rpc: a connection has ended before its hello");
+    return now_ns() < s->until || s->got == sizeof s->said
+               ? OK
+               : fail(ERR_PEER, "rpc: a connection took too long before its hello");
+}
+
+static int serve_door(struct meeting *m) {
+    struct pollfd polled[1 + MOST_STRANGERS] = {{.fd = m->listener, .events = POLLIN}};
+    for (int i = 0; i < m->strangers; i++)
+        polled[1 + i] = (struct pollfd){.fd = m->stranger[i].fd, .events = POLLIN};
+    poll(polled, 1 + (nfds_t)m->strangers, LOOK_MS);
+    for (int i = m->strangers - 1; i >= 0; i--) { /* the last takes the place of one that goes */
+        struct stranger *s = &m->stranger[i];
+        if (hear(s, polled[1 + i].revents != 0)) {
+            if (!m->hint[0]) keep_hint(m);
+            turn_away(m, s);
+        } else if (s->got == sizeof s->said) {
+            CHECK(admit(m, s));
+        }
+    }
+    if (polled[0].revents) open_door(m);
+    return OK;
+}
+
+/* ---- dialing ---- */
+
+/* As the one that dials, and so says who it is first. */
+static int greet(const struct meeting *m, int fd, struct hello *theirs) {
+    const int64_t deadline = deadline_after(OPENING_MS * 1e-3);
+    struct opening mine, other;
+    struct words heard;
+    CHECK(begin_opening(fd, &mine));
+    CHECK(socket_read(fd, &other, sizeof other, deadline));
+    CHECK(opening_check(&other));
+    say_words(m, fd, ROLE_DIALS, &mine, &other);
+    CHECK(socket_read(fd, &heard, sizeof heard, deadline));
+    *theirs = heard.hello;
+    return proof_check(heard.proof, m->rpc->secret, ROLE_LISTENS, other.nonce, mine.nonce, theirs);
+}
+
+/* Listens where the others will find this worker; it has reached rank 0 by this socket. */
+static int listen_beside(struct meeting *m, int fd) {
+    duet_rpc *rpc = m->rpc;
+    char *place = m->roll.worker[rpc->rank].place;
+    if (m->listener >= 0 || rpc->rank == rpc->world - 1) return OK;
+    if (!rpc->beyond)
+        name_inside(rpc, rpc->rank, place, PLACE_BYTES);
     else
-        CHECK(meet_inside(rpc, deadline));
-    return all_here(rpc, deadline);
+        CHECK(socket_place(fd, 1, place, PLACE_BYTES));
+    CHECK(socket_listen(&m->listener, rpc->beyond, place));
+    return rpc->beyond ? socket_place(m->listener, 0, place, PLACE_BYTES) : OK;
+}
+
+/* Why init must end: it has waited for `who` in vain. */
+static int came_late(const struct meeting *m, const char *who) {
+    return fail(ERR_TIMEOUT, "rpc: init: %s did not come within %g s: start all %d workers%s%s",
+                who, (double)m->rpc->timeout_ns * 1e-9, m->rpc->world, m->hint[0] ? ": " : "",
+                m->hint);
+}
+
+/* Until somebody is there who knows the secret. */
+static int dial(struct meeting *m, int rank) {
+    const char *address = rank ? m->roll.worker[rank].place : m->first;
+    char who[32];
+    while (now_ns() < m->deadline) {
+        struct hello theirs;
+        int fd, code = socket_dial(&fd, m->rpc->beyond, address), opened = !code;
+        if (code && code != ERR_PEER) return code;
+        if (!code && !rank) CHECK_KEEP(listen_beside(m, fd), code);
+        if (!code) code = greet(m, fd, &theirs);
+        if (!code) {
+            m->rpc->peers[rank].fd = fd;
+            return hello_check(&theirs, &m->roll.worker[m->rpc->rank]);
+        }
+        if (opened || m->rpc->beyond) keep_hint(m);
+        if (opened) close(fd);
+        nanosleep(&(struct timespec){.tv_nsec = DIAL_REST_MS * 1000000}, NULL);
+    }
+    snprintf(who, sizeof who, "rank %d", rank);
+    return came_late(m, who);
+}
+
+/* ---- coming together ---- */
+
+/* All of higher rank. */
+static int wait_for_higher(struct meeting *m) {
+    const duet_rpc *rpc = m->rpc;
+    for (int missing = 1; missing;) {
+        char who[272] = "rank";
+        missing = 0;
+        for (int r = rpc->rank + 1; r < rpc->world; r++)
+            if (rpc->peers[r].fd < 0)
+                snprintf(who + strlen(who), sizeof who - strlen(who), "%s%d",
+                         missing++ ? ", " : " ", r);
+        if (missing && now_ns() >= m->deadline) return came_late(m, who);
+        if (missing) CHECK(serve_door(m));
+    }
+    return OK;
+}
+
+static int host(struct meeting *m) {
+    if (m->rpc->world == 1) return OK;
+    CHECK(socket_listen(&m->listener, m->rpc->beyond, m->first));
+    int code = wait_for_higher(m);
+    if (code) refuse_job(m, code);
+    for (int r = 1; r < m->rpc->world; r++)
+        if (m->rpc->peers[r].fd >= 0) tell_roll(m, m->rpc->peers[r].fd);
+    return code;
+}
+
+static int read_roll(struct meeting *m) {
+    struct roll *roll = &m->roll;
+    const struct hello own = roll->worker[m->rpc->rank];
+    if (socket_read(m->rpc->peers[0].fd, roll, sizeof *roll, m->deadline))
+        return now_ns() >= m->deadline
+                   ? came_late(m, "one of the others")
+                   : fail(ERR_PEER, "rpc: init: rank 0 has ended before all workers had come");
+    roll->text[sizeof roll->text - 1] = 0;
+    if (roll->code)
+        return fail(roll->code > OK && roll->code <= ERR_PEER ? roll->code : ERR_FAILED, "%s",
+                    roll->text);
+    for (int r = 0; r < m->rpc->world; r++)
+        CHECK(hello_check(&roll->worker[r], &own));
+    return OK;
+}
+
+static int come(struct meeting *m) {
+    CHECK(dial(m, 0));
+    CHECK(read_roll(m));
+    for (int r = 1; r < m->rpc->rank; r++)
+        CHECK(dial(m, r));
+    return wait_for_higher(m);
+}
+
+static int meet(struct meeting *m, const struct duet_rpc_options *o) {
+    duet_rpc *rpc = m->rpc;
+    struct hello *own = &m->roll.worker[rpc->rank];
+    *own = (struct hello){.rank = rpc->rank, .world = rpc->world};
+    snprintf(own->name, sizeof own->name, "%s", rpc->name);
+    CHECK(find_first(m, o));
+    CHECK(rpc->rank ? come(m) : host(m));
+    for (int r = 0; r < rpc->world; r++)
+        memcpy(rpc->peers[r].name, m->roll.worker[r].name, sizeof rpc->peers[r].name);
+    return OK;
+}
+
+/* Nobody listens any more when all have come. */
+int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o) {
+    struct meeting *m = calloc(1, sizeof *m);
+    if (!m) return fail(ERR_MEMORY, "rpc: init: no host memory");
+    m->rpc = rpc;
+    m->listener = -1;
+    m->deadline = now_ns() + rpc->timeout_ns;
+    int code = meet(m, o);
+    while (m->strangers)
+        turn_away(m, m->stranger);
+    if (m->listener >= 0) close(m->listener);
+    free(m);
+    return code;
 }

@@ -157,7 +157,9 @@ static void send_answer(duet_rpc_call *call, const struct message *m, int code) 
         message_begin(w, &answer);
     }
     struct frame *f = message_end(w); /* without one the caller's deadline will tell */
+    pthread_mutex_lock(&call->rpc->lock);
     if (f) send_frame(call->rpc, call->from, f);
+    pthread_mutex_unlock(&call->rpc->lock);
     values_done(call->rpc, w);
 }
 

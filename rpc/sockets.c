@@ -1,4 +1,4 @@
-/* Abstract unix sockets and TCP: they are made, dialed and accepted. */
+/* Abstract unix sockets and TCP are made, dialed and accepted: see sockets.h. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files/descriptor.h"
-#include "rpc/links.h"
+#include "comm/wire.h"
+#include "rpc/sockets.h"
+
+enum { DIAL_MS = 2000 };
 
 struct address {
     struct sockaddr_storage at;
@@ -78,7 +81,7 @@ int socket_listen(int *fd, int beyond, const char *address) {
                 address, strerror(error));
 }
 
-int socket_dial(int *fd, int beyond, const char *address, int timeout_ms) {
+int socket_dial(int *fd, int beyond, const char *address) {
     struct address a;
     int error = 0;
     socklen_t size = sizeof error;
@@ -86,21 +89,26 @@ int socket_dial(int *fd, int beyond, const char *address, int timeout_ms) {
     if (connect(*fd, (struct sockaddr *)&a.at, a.length)) error = errno;
     if (error == EINPROGRESS) {
         struct pollfd polled = {.fd = *fd, .events = POLLOUT};
-        error = poll(&polled, 1, timeout_ms) == 1 ? 0 : ETIMEDOUT;
+        error = poll(&polled, 1, DIAL_MS) == 1 ? 0 : ETIMEDOUT;
         if (!error) getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &size);
     }
     send_at_once(*fd);
     if (!error) error = fcntl(*fd, F_SETFL, 0) ? errno : 0; /* from here on it blocks */
+    if (!error && !beyond && !socket_of_this_user(*fd)) error = EPERM;
     if (!error) return OK;
     close(*fd);
     *fd = -1;
     return fail_errno(ERR_PEER, error, "rpc: %s", address);
 }
 
-int socket_accept(int listener) {
+int socket_accept(int listener, int beyond) {
     int fd = above_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC));
-    if (fd >= 0) send_at_once(fd);
-    return fd;
+    if (fd < 0) return -1;
+    send_at_once(fd);
+    if (beyond || socket_of_this_user(fd)) return fd;
+    close(fd);
+    errno = EPERM;
+    return -1;
 }
 
 int socket_read(int fd, void *out, size_t bytes, int64_t deadline) {

@@ -107,22 +107,6 @@ int first_to_end(const duet_rpc *rpc, uint64_t came) {
     return first;
 }
 
-void send_frame(duet_rpc *rpc, int to, struct frame *frame) {
-    if (to == rpc->rank) {
-        frame->came = now_ns();
-        on_frame(rpc, &rpc->peers[to], frame);
-    } else if (rpc->peers[to].link) {
-        link_send(rpc->peers[to].link, frame);
-    } else {
-        frame_free(frame);
-    }
-}
-
-void tell_peer(duet_rpc *rpc, int to, const struct message *m) {
-    struct frame *f = message_frame(m);
-    if (f) send_frame(rpc, to, f);
-}
-
 void life_emit(void *context, int to, const struct life_message *m) {
     static const enum message_kind kinds[] = {MESSAGE_HOLD, MESSAGE_HELD, MESSAGE_DROP};
     tell_peer(

@@ -35,6 +35,7 @@ static duet_rpc *worker(void) {
     duet_rpc_give_device(rpc, device);
     rpc->world = 2;
     strcpy(rpc->peers[1].name, "w1");
+    rpc->peers[1].ended = 1; /* what is said to it goes nowhere */
     return rpc;
 }
 
@@ -74,7 +75,9 @@ static void say_all(duet_rpc *rpc, const uint8_t *data, size_t size, uint64_t ca
         if (h.kind == MESSAGE_ANSWER && h.bytes % 2 && h.bytes >= sizeof h + sizeof call)
             memcpy(f->data + sizeof h, &call, sizeof call);
         data += h.bytes, size -= h.bytes;
-        on_frame(rpc, &rpc->peers[1], f);
+        pthread_mutex_lock(&rpc->lock);
+        take_frame(&rpc->peers[1], f);
+        pthread_mutex_unlock(&rpc->lock);
     }
 }
 

@@ -189,8 +189,10 @@ static inline void none_left(struct worker *w) {
 
 /* As if `from` had sent the end of a context. */
 static inline void end_comes(duet_rpc *rpc, int from, uint64_t id) {
-    on_frame(rpc, &rpc->peers[from],
-             message_frame(&(struct message){.kind = MESSAGE_CONTEXT_END, .context = id}));
+    pthread_mutex_lock(&rpc->lock);
+    take_frame(&rpc->peers[from],
+               message_frame(&(struct message){.kind = MESSAGE_CONTEXT_END, .context = id}));
+    pthread_mutex_unlock(&rpc->lock);
 }
 
 /* What the context has at a worker; the tape belongs to the context. */

@@ -1,9 +1,6 @@
 /* A worker that has proved itself and lies: whatever it says, the others crash nowhere, leak
  * nothing, and go on serving each other. DUET_LIES=N draws N frames, DUET_SEED=S others. */
-#include "base/clock.h"
-#include "rpc/lifetime.h"
-#include "rpc/links.h"
-#include "rpc/message.h"
+#include "rpc/agent.h"
 #include "tests/rpc/functions.h"
 
 static int done; /* at w0: w2 needs it no more */
@@ -87,11 +84,11 @@ static void draw_call(struct message *m) {
     m->rref = draw(3) ? 0 : draw(9) ? mine | draw(10) : number();
 }
 
-static void lie(struct link *to) {
+static void lie(duet_rpc *rpc, int to) {
     static const enum message_kind kinds[] = {
-        MESSAGE_CALL,   MESSAGE_CALL, MESSAGE_CALL,   MESSAGE_CALL,        MESSAGE_CALL,
-        MESSAGE_ANSWER, MESSAGE_HOLD, MESSAGE_HELD,   MESSAGE_DROP,        MESSAGE_PING,
-        MESSAGE_HOLD,   MESSAGE_DROP, MESSAGE_PLACES, MESSAGE_CONTEXT_END, MESSAGE_LEAVE};
+        MESSAGE_CALL,   MESSAGE_CALL, MESSAGE_CALL,        MESSAGE_CALL, MESSAGE_CALL,
+        MESSAGE_ANSWER, MESSAGE_HOLD, MESSAGE_HELD,        MESSAGE_DROP, MESSAGE_PING,
+        MESSAGE_HOLD,   MESSAGE_DROP, MESSAGE_CONTEXT_END, MESSAGE_LEAVE};
     struct wire_out w = {0};
     struct message m = {.kind = kinds[draw(sizeof kinds / sizeof *kinds)],
                         .code = draw(3) ? 0 : number(),
@@ -113,25 +110,9 @@ static void lie(struct link *to) {
     const size_t head = sizeof(struct message_header), body = w.bytes - head;
     if (body && !draw(8)) w.data[head + draw(body)] = (uint8_t)draw(256);
     if (body && !draw(12)) w.bytes = head + draw(body);
-    link_send(to, message_end(&w));
-}
-
-static struct link *reached[3];
-
-static void *take_link(void *context, struct link *link, const struct hello *hello) {
-    (void)context;
-    __atomic_store_n(&reached[hello->rank], link, __ATOMIC_RELEASE);
-    return link;
-}
-static void refused(void *context, int proved) {
-    (void)context, (void)proved;
-}
-static void drop_frame(void *context, void *user, struct frame *frame) {
-    (void)context, (void)user;
-    frame_free(frame);
-}
-static void gone(void *context, void *user) {
-    (void)context, (void)user;
+    pthread_mutex_lock(&rpc->lock);
+    send_frame(rpc, to, message_end(&w));
+    pthread_mutex_unlock(&rpc->lock);
 }
 
 static int lies(const char *variable, int otherwise) {
@@ -140,29 +121,14 @@ static int lies(const char *variable, int otherwise) {
 }
 
 static int liar(void) {
-    const struct link_events events = {take_link, refused, drop_frame, gone, NULL};
-    const struct hello own = {.rank = 1, .world = 3, .name = "w1"};
-    char name[100], job[32];
-    struct links *all;
-    proof_name(job, sizeof job, getenv("DUET_RPC_SECRET"));
-    GOOD(links_open(&all, &events, &own, 0, getenv("DUET_RPC_SECRET")));
-    snprintf(name, sizeof name, "duet-rpc-%u-%s-1", (unsigned)geteuid(), job);
-    GOOD(links_listen(all, name));
-    snprintf(name, sizeof name, "duet-rpc-%u-%s-0", (unsigned)geteuid(), job);
-    while (links_dial(all, name, 0))
-        usleep(5000);
-    while (!__atomic_load_n(&reached[0], __ATOMIC_ACQUIRE) ||
-           !__atomic_load_n(&reached[2], __ATOMIC_ACQUIRE))
-        usleep(1000);
+    duet_rpc *rpc;
+    GOOD(duet_rpc_init(&rpc, "w1", 1, 3, NULL));
     state = 88172645463325252u + (uint64_t)lies("DUET_SEED", 1);
     for (int i = lies("DUET_LIES", 300); i > 0; i--) {
-        lie(reached[draw(2) ? 0 : 2]);
+        lie(rpc, draw(2) ? 0 : 2);
         if (i % 50 == 0) usleep(2000); /* so that some of it runs between */
     }
-    for (int r = 0; r < 3; r += 2)
-        link_send(reached[r], message_frame(&(struct message){.kind = MESSAGE_BYE}));
-    links_flush(all, 5000);
-    links_close(all);
+    GOOD(duet_rpc_shutdown(&rpc, 0, 0));
     return 0;
 }
 

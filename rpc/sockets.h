@@ -1,0 +1,21 @@
+/* Sockets between workers: abstract unix sockets, which only processes of this machine and, by the
+ * kernel's word, of this user get to, and TCP. All are closed on exec. */
+#ifndef RPC_SOCKETS_H
+#define RPC_SOCKETS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* beyond 1: TCP, at "HOST:PORT" or "[HOST]:PORT", where port 0 is any; else the name of an abstract
+ * socket. The listener does not block. */
+int socket_listen(int *fd, int beyond, const char *address);
+int socket_dial(int *fd, int beyond, const char *address); /* ERR_PEER: nobody listens there */
+/* The next that has come; -1, with errno: none, or no descriptor is free. */
+int socket_accept(int listener, int beyond);
+/* Until all of it has come. deadline 0: none. ERR_PEER: the stream has ended, or it is late; the
+ * text is that of an opening. */
+int socket_read(int fd, void *out, size_t bytes, int64_t deadline);
+/* "HOST:PORT" of its own end. any_port 1: with port 0. */
+int socket_place(int fd, int any_port, char *place, size_t bytes);
+
+#endif
