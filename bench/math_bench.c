@@ -141,7 +141,7 @@ static struct op_args operands(const struct work *w, int batch) {
     default: a.in[0] = x, a.out[0] = y;
     }
     if (conv)
-        a.p.conv = (struct conv_args){w->stride, padding};
+        a.p.conv = conv_square(w->stride, padding);
     else if (linear)
         a.p.linear.weight_is_in_out = w->k;
     else if (window)

@@ -332,8 +332,7 @@ static int pointwise(struct op_cases *c, enum op op) {
 int op_cases(struct op_cases *c, enum op op) {
     switch (op_table[op].family) {
     case LAYOUT: return layout(c, op);
-    case PRODUCT:
-    case GROUPED: return product_cases(c, op);
+    case PRODUCT: return product_cases(c, op);
     case POINTWISE: return pointwise(c, op);
     case PICTURE: return picture_cases(c, op);
     case LOSS: return rows(c, op);

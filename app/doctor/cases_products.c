@@ -58,7 +58,7 @@ static int convolution(struct op_cases *c, enum op op, const struct conv_shape *
                       make(c, 4, s->out, s->c, s->k, s->k),
                       make(c, 1, s->out, 1, 1, 1),
                       case_tensor(c, DTYPE_F32, 4, s->n, s->out, p, q),
-                      {.p.conv = {s->stride, s->pad}}};
+                      {.p.conv = conv_square(s->stride, s->pad)}};
     CHECK(run_pass(c, op, (enum pass)(op - OP_CONV2D_FORWARD), &l, make));
     case_forget(c);
     return OK;
@@ -162,25 +162,6 @@ static int convolutions(struct op_cases *c, enum op op, const struct conv_shape 
     return OK;
 }
 
-static int conv_cases(struct op_cases *c, enum op op) {
-    CHECK(convolutions(c, op, conv_random, COUNT(conv_random), case_random));
-    CHECK(convolutions(c, op, conv_whole, COUNT(conv_whole), case_whole));
-    if (c->layout == LAYOUT_N16)
-        CHECK(convolutions(c, op, conv_host, COUNT(conv_host), case_whole));
-    return c->large ? convolutions(c, op, conv_large, COUNT(conv_large), case_whole) : OK;
-}
-
-static int linear_cases(struct op_cases *c, enum op op) {
-    int every = c->quick ? 3 : 1;
-    for (int i = 0; i < 2 * COUNT(linear_random); i += every)
-        CHECK(linear(c, op, &linear_random[i / 2], i % 2, case_random));
-    for (int i = 0; i < COUNT(linear_whole); i += every)
-        CHECK(linear(c, op, &linear_whole[i], i % 2, case_whole));
-    for (int i = 0; c->large && i < COUNT(linear_large); i++)
-        CHECK(linear(c, op, &linear_large[i], i < LENET_LINEARS, case_whole));
-    return OK;
-}
-
 /* Depthwise, several outputs a channel, groups of several, dilation, windows that are no squares,
  * one group; and more taps, steps and columns than the host's kernels take side by side. n, c, h,
  * w, out, rows and columns of the window, groups, strides, paddings, dilations. */
@@ -211,15 +192,33 @@ static int grouped_cases(struct op_cases *c, enum op op) {
                           make(c, 4, s[4], s[1] / s[7], s[5], s[6]),
                           make(c, 1, s[4], 1, 1, 1),
                           case_tensor(c, DTYPE_F32, 4, s[0], s[4], p, q),
-                          {.p.grouped_conv = {{s[8], s[9]}, {s[10], s[11]}, {s[12], s[13]}, s[7]}}};
-        CHECK(run_pass(c, op, (enum pass)(op - OP_GROUPED_CONV_FORWARD), &l, make));
+                          {.p.conv = {{s[8], s[9]}, {s[10], s[11]}, {s[12], s[13]}, s[7], 1}}};
+        CHECK(run_pass(c, op, (enum pass)(op - OP_CONV2D_FORWARD), &l, make));
         case_forget(c);
     }
     return OK;
 }
 
+static int conv_cases(struct op_cases *c, enum op op) {
+    CHECK(convolutions(c, op, conv_random, COUNT(conv_random), case_random));
+    CHECK(convolutions(c, op, conv_whole, COUNT(conv_whole), case_whole));
+    if (c->layout == LAYOUT_N16)
+        CHECK(convolutions(c, op, conv_host, COUNT(conv_host), case_whole));
+    CHECK(grouped_cases(c, op));
+    return c->large ? convolutions(c, op, conv_large, COUNT(conv_large), case_whole) : OK;
+}
+
+static int linear_cases(struct op_cases *c, enum op op) {
+    int every = c->quick ? 3 : 1;
+    for (int i = 0; i < 2 * COUNT(linear_random); i += every)
+        CHECK(linear(c, op, &linear_random[i / 2], i % 2, case_random));
+    for (int i = 0; i < COUNT(linear_whole); i += every)
+        CHECK(linear(c, op, &linear_whole[i], i % 2, case_whole));
+    for (int i = 0; c->large && i < COUNT(linear_large); i++)
+        CHECK(linear(c, op, &linear_large[i], i < LENET_LINEARS, case_whole));
+    return OK;
+}
+
 int product_cases(struct op_cases *c, enum op op) {
-    if (op >= OP_GROUPED_CONV_FORWARD && op <= OP_GROUPED_CONV_BACKWARD_WEIGHT)
-        return grouped_cases(c, op);
     return op <= OP_CONV2D_BACKWARD_WEIGHT ? conv_cases(c, op) : linear_cases(c, op);
 }

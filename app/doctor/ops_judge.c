@@ -36,8 +36,7 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
         {JUDGE_BITS, integers}, {JUDGE_PRODUCT, tf32_product}, {JUDGE_SUM, sums},
         {JUDGE_STEPS, steps},   {JUDGE_ATTENTION, attention}};
     switch (op_table[op].family) {
-    case PRODUCT:
-    case GROUPED: return &table[tf32 ? 4 : 1];
+    case PRODUCT: return &table[tf32 ? 4 : 1];
     case LAYER_NORM: return &table[2];
     case RECURRENT: return &table[6];
     case ATTENTION: return &table[7];

@@ -40,8 +40,6 @@ enum layout device_layout(const struct device *device) {
 int device_whole_batch(const struct device *device, enum op op) {
     int library = device->config.kind == DEVICE_CUDA && device->config.math == DEVICE_MATH_LIBRARY;
     switch (op) {
-    case OP_CONV2D_FORWARD:
-    case OP_CONV2D_BACKWARD_DATA:
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_DATA: return !library;
     default: return 1;

@@ -13,6 +13,14 @@ const char *op_name(enum op op) {
     return (unsigned)op < OP_COUNT ? names[op] : "unknown op";
 }
 
+const char *op_name_of(enum op op, const struct op_args *args) {
+    static const char *const conv[] = {"group conv forward", "group conv backward data",
+                                       "group conv backward weight"};
+    if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT && args->p.conv.general)
+        return conv[op - OP_CONV2D_FORWARD];
+    return op_name(op);
+}
+
 const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]) {
     int used = snprintf(text, SHAPE_TEXT, "(");
     for (int d = 0; d < t->rank && d < MAX_RANK; d++)
@@ -64,7 +72,7 @@ double cost_attention(const struct op_args *a) {
 
 /* By the first word of its name. Of an embedding (gather) the table is float32. */
 int op_autocast(enum op op) {
-    static const char half[] = " conv2d group linear matmul recurrent attention ",
+    static const char half[] = " conv2d linear matmul recurrent attention ",
                       full[] = " softmax layer cross nll mse sum gather embedding ";
     const char *name = op_name(op);
     char word[32];

@@ -95,9 +95,6 @@ extern "C" {
     OP(LAYER_NORM_FORWARD,           layer_norm_forward,          "layer norm forward") \
     OP(LAYER_NORM_BACKWARD_DATA,     layer_norm_backward_data,    "layer norm backward data") \
     OP(LAYER_NORM_BACKWARD_WEIGHT,   layer_norm_backward_weight,  "layer norm backward weight") \
-    OP(GROUPED_CONV_FORWARD,         grouped_conv_forward,        "group conv forward") \
-    OP(GROUPED_CONV_BACKWARD_DATA,   grouped_conv_backward_data,  "group conv backward data") \
-    OP(GROUPED_CONV_BACKWARD_WEIGHT, grouped_conv_backward_weight, "group conv backward weight") \
     OP(RECURRENT_FORWARD,            recurrent_forward,           "recurrent forward") \
     OP(RECURRENT_BACKWARD,           recurrent_backward,          "recurrent backward") \
     OP(ATTENTION_FORWARD,            attention_forward,           "attention forward") \
@@ -107,9 +104,11 @@ extern "C" {
 #define DEVICE_OP_ENUM(NAME, name, text) OP_##NAME,
 enum op { DEVICE_OPS(DEVICE_OP_ENUM) OP_COUNT };
 #undef DEVICE_OP_ENUM
-const char *op_name(enum op op); /* "conv2d forward": static storage */
-
 struct op_args;
+
+const char *op_name(enum op op); /* "conv2d forward": static storage */
+/* The same, of what these arguments make of it: "group conv forward". */
+const char *op_name_of(enum op op, const struct op_args *args);
 
 /* Floating point operations of one launch, counted from the shapes: a multiply-add is 2, a move
  * of data 0. */
@@ -139,14 +138,16 @@ struct step_block {
     double rate;         /* what optimizer_schedule was given */
 };
 
-/* P = (H + 2 * padding - k) / stride + 1, Q alike. */
+/* Of rows, then of columns. P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1, Q alike.
+ * general 0: by the kernels of one group of square windows without dilation, which are faster; 1:
+ * by those of any. Each have bits of their own. */
 struct conv_args {
-    int stride, padding;
+    int stride[2], padding[2], dilation[2], groups, general;
 };
-/* Of rows, then of columns. P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1, Q alike. */
-struct grouped_conv_args {
-    int stride[2], padding[2], dilation[2], groups;
-};
+static inline struct conv_args conv_square(int stride, int padding) {
+    struct conv_args p = {{stride, stride}, {padding, padding}, {1, 1}, 1, 0};
+    return p;
+}
 struct linear_args {
     int weight_is_in_out; /* 0: w is (M,K), as PyTorch's Linear; 1: w is (K,M), as d2l's X @ W */
 };
@@ -264,7 +265,6 @@ struct op_args {
     void *scratch;
     union {
         struct conv_args conv;
-        struct grouped_conv_args grouped_conv;
         struct linear_args linear;
         struct pool_args pool;
         struct pad_args pad;

@@ -19,6 +19,14 @@ int rule_to_plain(enum op op, const struct op_args *a) {
 
 /* ---- products ---- */
 
+/* The pixels of a side of y; 0: the window does not fit, or a number is none. */
+static int conv_side(const struct conv_args *p, int side, int pixels, int taps) {
+    if (p->stride[side] < 1 || p->padding[side] < 0 || p->dilation[side] < 1) return 0;
+    int64_t rest = (int64_t)pixels + 2 * (int64_t)p->padding[side] -
+                   (int64_t)p->dilation[side] * (taps - 1) - 1;
+    return rest < 0 || rest > INT32_MAX ? 0 : (int)(rest / p->stride[side]) + 1;
+}
+
 int rule_conv(enum op op, const struct op_args *a) {
     int forward = op == OP_CONV2D_FORWARD, weight = op == OP_CONV2D_BACKWARD_WEIGHT;
     const struct tensor *x = forward || weight ? &a->in[0] : &a->out[0],
@@ -27,37 +35,8 @@ int rule_conv(enum op op, const struct op_args *a) {
                              : weight ? &a->in[1]
                                       : &a->in[0];
     const struct conv_args *p = &a->p.conv;
-    int k = w->dims[2], height = x->dims[2] + 2 * p->padding - k,
-        width = x->dims[3] + 2 * p->padding - k;
-    if (p->stride < 1 || p->padding < 0)
-        return fail(ERR_FAILED, "%s: stride %d, padding %d: must be at least 1 and 0", op_name(op),
-                    p->stride, p->padding);
-    if (height < 0 || width < 0)
-        return fail(ERR_FAILED,
-                    "%s: a kernel of %d x %d over %d x %d pixels, padding %d: kernel too large",
-                    op_name(op), k, k, x->dims[2], x->dims[3], p->padding);
-    return want(op, forward ? "y" : "dy", y, 4, x->dims[0], w->dims[0], height / p->stride + 1,
-                width / p->stride + 1);
-}
-
-/* The pixels of a side of y; 0: the window does not fit, or a number is none. */
-static int grouped_side(const struct grouped_conv_args *p, int side, int pixels, int taps) {
-    if (p->stride[side] < 1 || p->padding[side] < 0 || p->dilation[side] < 1) return 0;
-    int64_t rest = (int64_t)pixels + 2 * (int64_t)p->padding[side] -
-                   (int64_t)p->dilation[side] * (taps - 1) - 1;
-    return rest < 0 || rest > INT32_MAX ? 0 : (int)(rest / p->stride[side]) + 1;
-}
-
-int rule_grouped_conv(enum op op, const struct op_args *a) {
-    int forward = op == OP_GROUPED_CONV_FORWARD, weight = op == OP_GROUPED_CONV_BACKWARD_WEIGHT;
-    const struct tensor *x = forward || weight ? &a->in[0] : &a->out[0],
-                        *w = weight ? &a->out[0] : &a->in[1],
-                        *y = forward  ? &a->out[0]
-                             : weight ? &a->in[1]
-                                      : &a->in[0];
-    const struct grouped_conv_args *p = &a->p.grouped_conv;
-    int rows = grouped_side(p, 0, x->dims[2], w->dims[2]),
-        columns = grouped_side(p, 1, x->dims[3], w->dims[3]);
+    int rows = conv_side(p, 0, x->dims[2], w->dims[2]),
+        columns = conv_side(p, 1, x->dims[3], w->dims[3]);
     if (p->groups < 1 || x->dims[1] != p->groups * (int64_t)w->dims[1] || w->dims[0] % p->groups)
         return fail(ERR_FAILED, "%s: %d groups, %d channels to %d, %d of a filter: do not divide",
                     op_name(op), p->groups, x->dims[1], w->dims[0], w->dims[1]);
@@ -66,6 +45,11 @@ int rule_grouped_conv(enum op op, const struct op_args *a) {
                     "%s: a window of %d x %d does not suit %d x %d pixels: check stride, "
                     "padding and dilation",
                     op_name(op), w->dims[2], w->dims[3], x->dims[2], x->dims[3]);
+    if (!p->general &&
+        (p->groups != 1 || w->dims[2] != w->dims[3] || p->stride[0] != p->stride[1] ||
+         p->padding[0] != p->padding[1] || p->dilation[0] != 1 || p->dilation[1] != 1))
+        return fail(ERR_FAILED, "%s: is no convolution of square windows: it needs `general`",
+                    op_name(op));
     return want(op, forward ? "y" : "dy", y, 4, x->dims[0], w->dims[0], rows, columns);
 }
 

@@ -30,26 +30,16 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_TO_PLAIN] = {LAYOUT, .in = {{"x", "fn", "."}}, .out = {{"y", "fs", "."}}, .segment = 1,
         .rule = rule_to_plain},
 
-    /* P = (H + 2 padding - k) / stride + 1, Q alike. One multiply-add for each output pixel and
-     * each weight that contributes to it: the forward pass and both gradients consist of the
-     * same products. */
+    /* C = G groups, and O is divided alike. One multiply-add for each output pixel and each
+     * weight that contributes to it: the forward pass and both gradients consist of the same
+     * products. */
     [OP_CONV2D_FORWARD] = {PRODUCT,
-        .in = {{"x", "fn", "NCHW"}, {"w", "f", "OCkk"}, {"b", "f", "O"}},
-        .out = {{"y", "fn", "NOPQ"}}, .rule = rule_conv, .flops = "2 NOPQCkk"},
-    [OP_CONV2D_BACKWARD_DATA] = {PRODUCT, .in = {{"dy", "fn", "NOPQ"}, {"w", "f", "OCkk"}},
-        .out = {{"dx", "fn", "NCHW"}}, .rule = rule_conv, .flops = "2 NOPQCkk"},
-    [OP_CONV2D_BACKWARD_WEIGHT] = {PRODUCT, .in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NOPQ"}},
-        .out = {{"dw", "f", "OCkk"}, {"db", "f", "O"}}, .segment = 1, .rule = rule_conv,
-        .flops = "2 NOPQCkk"},
-
-    /* With groups, dilation and windows of any shape: C = G groups, and O is divided alike. */
-    [OP_GROUPED_CONV_FORWARD] = {GROUPED,
         .in = {{"x", "fn", "NCHW"}, {"w", "f", "OGKL"}, {"b", "f", "O"}},
-        .out = {{"y", "fn", "NOPQ"}}, .rule = rule_grouped_conv, .flops = "2 NOPQGKL"},
-    [OP_GROUPED_CONV_BACKWARD_DATA] = {GROUPED, .in = {{"dy", "fn", "NOPQ"}, {"w", "f", "OGKL"}},
-        .out = {{"dx", "fn", "NCHW"}}, .rule = rule_grouped_conv, .flops = "2 NOPQGKL"},
-    [OP_GROUPED_CONV_BACKWARD_WEIGHT] = {GROUPED, .in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NOPQ"}},
-        .out = {{"dw", "f", "OGKL"}, {"db", "f", "O"}}, .segment = 1, .rule = rule_grouped_conv,
+        .out = {{"y", "fn", "NOPQ"}}, .rule = rule_conv, .flops = "2 NOPQGKL"},
+    [OP_CONV2D_BACKWARD_DATA] = {PRODUCT, .in = {{"dy", "fn", "NOPQ"}, {"w", "f", "OGKL"}},
+        .out = {{"dx", "fn", "NCHW"}}, .rule = rule_conv, .flops = "2 NOPQGKL"},
+    [OP_CONV2D_BACKWARD_WEIGHT] = {PRODUCT, .in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NOPQ"}},
+        .out = {{"dw", "f", "OGKL"}, {"db", "f", "O"}}, .segment = 1, .rule = rule_conv,
         .flops = "2 NOPQGKL"},
 
     /* With weight_is_in_out w is (K,M). In N16 x (N,K) lies as [group][K][16]. */

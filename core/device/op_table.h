@@ -24,7 +24,6 @@ typedef double op_cost(const struct op_args *args);
 enum op_family {
     LAYOUT = 1, /* changes between plain and N16 */
     PRODUCT,    /* matrix products: linear and convolution */
-    GROUPED,    /* convolution with groups and dilation */
     POINTWISE,  /* each element by itself; updates */
     PICTURE,    /* pools, pad, cat */
     LOSS,       /* rows: softmax and losses */
@@ -74,10 +73,10 @@ void op_letters_read(struct op_letters *letters, const char *shape, const struct
 
 /* ---- op_rules.c ---- */
 
-op_rule rule_to_n16, rule_to_plain, rule_conv, rule_grouped_conv, rule_pool, rule_pad, rule_cat,
-    rule_dropout, rule_random, rule_loss_forward, rule_loss_backward, rule_loss_sum, rule_sgd,
-    rule_two_moments, rule_hash, rule_gather_rows, rule_matmul, rule_sum, rule_along, rule_argsort,
-    rule_layer_norm, rule_activation, rule_clip, rule_recurrent, rule_attention;
+op_rule rule_to_n16, rule_to_plain, rule_conv, rule_pool, rule_pad, rule_cat, rule_dropout,
+    rule_random, rule_loss_forward, rule_loss_backward, rule_loss_sum, rule_sgd, rule_two_moments,
+    rule_hash, rule_gather_rows, rule_matmul, rule_sum, rule_along, rule_argsort, rule_layer_norm,
+    rule_activation, rule_clip, rule_recurrent, rule_attention;
 int turned_linear(const struct op_args *args, int output, int i);
 int turned_matmul(const struct op_args *args, int output, int i);
 

@@ -23,9 +23,6 @@ static void classify(enum op op, struct work *w, int *passes) {
     case OP_TO_PLAIN:
     case OP_PAD:
     case OP_HASH: w->of = WORK_FREE; break;
-    case OP_GROUPED_CONV_FORWARD:
-    case OP_GROUPED_CONV_BACKWARD_DATA:
-    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
     case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_CONV2D_FORWARD:
     case OP_CONV2D_BACKWARD_DATA: w->of = WORK_CONV; break;
@@ -58,11 +55,8 @@ static void classify(enum op op, struct work *w, int *passes) {
 
 /* w, or dw: (O, C / groups, K, L). */
 static void look_at_weights(enum op op, const struct op_args *args, struct work *w) {
-    int grouped = op == OP_GROUPED_CONV_FORWARD || op == OP_GROUPED_CONV_BACKWARD_DATA ||
-                  op == OP_GROUPED_CONV_BACKWARD_WEIGHT;
-    int weight = op == OP_GROUPED_CONV_BACKWARD_WEIGHT || op == OP_CONV2D_BACKWARD_WEIGHT;
-    const int *dims = weight ? args->out[0].dims : args->in[1].dims;
-    if (grouped && args->p.grouped_conv.groups > 1)
+    const int *dims = op == OP_CONV2D_BACKWARD_WEIGHT ? args->out[0].dims : args->in[1].dims;
+    if (args->p.conv.groups > 1)
         w->of = WORK_CONV_GROUPED, w->group_width = dims[1];
     else if (dims[2] == 1 && dims[3] == 1)
         w->of = WORK_CONV_1X1;
@@ -121,10 +115,9 @@ static struct work op_work(struct stream *s, enum op op, const struct op_args *a
     w.bytes = bytes_of(args->in, OP_INPUTS) + passes * bytes_of(args->out, OP_OUTPUTS);
     unfuse(op, args, &w);
     w.stays_float32 = op_autocast(op) < 0;
-    if (op == OP_CONV2D_FORWARD || op == OP_GROUPED_CONV_FORWARD || op == OP_LINEAR_FORWARD)
+    if (op == OP_CONV2D_FORWARD || op == OP_LINEAR_FORWARD)
         w.weight_bytes = bytes_of(&args->in[1], 1);
-    if (op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_GROUPED_CONV_BACKWARD_WEIGHT ||
-        op == OP_LINEAR_BACKWARD_WEIGHT)
+    if (op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_LINEAR_BACKWARD_WEIGHT)
         w.weight_bytes = bytes_of(args->out, 1);
     return w;
 }
@@ -151,7 +144,7 @@ static struct scheduled entry_of(const struct stream *s, enum scheduled_kind kin
 
 void scheduled_launch(struct stream *s, enum op op, const struct op_args *args) {
     if (!of(s->device)) return;
-    struct scheduled e = entry_of(s, SCHEDULED_KERNEL, op_name(op));
+    struct scheduled e = entry_of(s, SCHEDULED_KERNEL, op_name_of(op, args));
     e.work = op_work(s, op, args);
     e.facts.flops = e.work.flops;
     schedule_add(of(s->device), &e);

@@ -61,9 +61,7 @@ static uint64_t log_probabilities(const struct node *n) {
 
 static const struct autograd_rule rules[OP_COUNT] = {
     [OP_CONV2D_FORWARD] = {.flags = SAVES_X | SAVES_W},
-    [OP_GROUPED_CONV_FORWARD] = {.flags = SAVES_X | SAVES_W},
     [OP_CONV2D_BACKWARD_DATA] = {.flags = SAVES_X | SAVES_W}, /* transposed convolutions */
-    [OP_GROUPED_CONV_BACKWARD_DATA] = {.flags = SAVES_X | SAVES_W},
     [OP_LINEAR_FORWARD] = {.flags = SAVES_X | SAVES_W},
     [OP_RELU_FORWARD] = {.flags = SAVES_Y},
     [OP_TANH_FORWARD] = {.flags = SAVES_Y},

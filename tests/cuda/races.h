@@ -120,7 +120,7 @@ static inline void run_log(enum op op, const struct op_args *a) {
 
 static inline void run_grouped_weight(const struct op_args *a) {
     struct grouped_conv c;
-    cr_assert(grouped_conv_of(OP_GROUPED_CONV_BACKWARD_WEIGHT, a, &c));
+    cr_assert(grouped_conv_of(OP_CONV2D_BACKWARD_WEIGHT, a, &c));
     RUN_BLOCKS(grouped_conv_backward_weight, &c, struct grouped_shared, 3, GROUPED_THREADS);
 }
 
@@ -139,7 +139,7 @@ static inline void run_together(enum op op, const struct op_args *a) {
     case RECURRENT: run_recurrent(op, a); break;
     case LOG: run_log(op, a); break;
     default:
-        if (op == OP_GROUPED_CONV_BACKWARD_WEIGHT) run_grouped_weight(a);
+        if (op == OP_CONV2D_BACKWARD_WEIGHT && a->p.conv.general) run_grouped_weight(a);
         if (op == OP_SUM) run_sum(a);
     }
 }

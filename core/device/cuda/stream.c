@@ -26,7 +26,7 @@ int cuda_end(struct cuda_stream *s) {
 
 int cuda_launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
-    CHECK(cuda_begin(s, op_name(op), 0, s->head.spans.on ? op_flops(op, args) : 0));
+    CHECK(cuda_begin(s, op_name_of(op, args), 0, s->head.spans.on ? op_flops(op, args) : 0));
     CHECK(cuda_launch_op(s, op, args));
     return cuda_end(s);
 }

@@ -45,7 +45,7 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     c.function = run_kernel;
     c.control = 0;
     if (s->head.spans.on) {
-        host_facts(s, op_name(op), 0, &c.facts);
+        host_facts(s, op_name_of(op, args), 0, &c.facts);
         c.facts.flops = op_flops(op, args);
     }
     return host_submit(s, &c, sizeof *call);

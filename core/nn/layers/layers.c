@@ -7,59 +7,6 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-/* How many places a window of `size` pixels has along a side of `pixels`. */
-static int window_count(int pixels, int size, int stride, int padding) {
-    return (pixels + 2 * padding - size) / stride + 1;
-}
-
-static int conv2d_backward(duet_tape *t, struct node *n) {
-    CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n));
-    struct op_args args = {.in = {n->y->grad, n->w->value}};
-    return tape_backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
-}
-
-static duet_var *conv2d(duet_tape *t, duet_var *x, struct param *w, struct param *b, int stride,
-                        int padding) {
-    x = to_device_layout(t, x);
-    if (!x || tape_check_params(t, "conv2d", w, b)) return NULL;
-    const int *d = x->value.dims, *k = w->value.dims; /* (N,C,H,W), (O,C,k,k) */
-    if (x->value.rank != 4 || k[1] != d[1] || stride < 1 || padding < 0 ||
-        d[2] + 2 * padding < k[2] || d[3] + 2 * padding < k[3]) {
-        tape_fail(t,
-                  fail(ERR_USAGE,
-                       "conv2d %s: %dx%d of %d channels, stride %d, padding %d, does not suit an "
-                       "input of %s: check the model",
-                       w->spec->name, k[2], k[3], k[1], stride, padding, SHAPE(&x->value)));
-        return NULL;
-    }
-    int rows = window_count(d[2], k[2], stride, padding),
-        columns = window_count(d[3], k[3], stride, padding);
-    int dims[4] = {d[0], k[0], rows, columns};
-    struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b, .spares = SPARES_Y};
-    node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, k[0])},
-                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
-                                 .p.conv = {stride, padding}};
-    return tape_append_op(t, OP_CONV2D_FORWARD, &node, tape_needs_grad(x, w, b));
-}
-
-/* The result of conv2d; its padding makes the picture larger before the kernel makes it smaller. */
-static int conv2d_too_large(duet_tape *t, const duet_var *x, const struct param *w, int stride,
-                            int padding) {
-    int64_t side[2];
-    if (x->value.rank != 4) return 0; /* conv2d itself refuses it */
-    for (int i = 0; i < 2; i++) {
-        int64_t padded = (int64_t)x->value.dims[2 + i] + 2 * padding, k = w->value.dims[2 + i];
-        side[i] = padded < k ? 1 : (padded - k) / stride + 1;
-        if (padded > INT32_MAX) side[i] = padded;
-    }
-    return tape_too_large(t, "conv2d", x, w->value.dims[0], side[0], side[1]);
-}
-
-duet_var *tape_conv2d(duet_tape *t, duet_var *x, struct param *w, struct param *b, int stride,
-                      int padding) {
-    return conv2d_too_large(t, x, w, stride, padding) ? NULL : conv2d(t, x, w, b, stride, padding);
-}
-
 static int linear_backward(duet_tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->y->grad, n->w->value}};

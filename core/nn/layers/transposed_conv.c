@@ -5,14 +5,9 @@
  *     dx = convolution of dy with w
  *     dw = the convolution's own, of the input dy and the gradient x
  *
- * So there are no kernels of its own. Square windows with groups and dilation 1 are conv2d's, which
- * are faster. A sequence (N,C,H) is a picture (N,C,H,1). */
+ * So there are no kernels of its own. A sequence (N,C,H) is a picture (N,C,H,1). */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
-
-static int is_conv2d(const struct node *n) {
-    return n->op == OP_CONV2D_BACKWARD_DATA;
-}
 
 static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {
@@ -20,9 +15,7 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
                                   tensor_segment(&n->x->value, &t->segments, s)},
                            .out = {conv_as_pictures(dw), *db},
                            .p = n->args.p};
-    return launch(t->stream,
-                  is_conv2d(n) ? OP_CONV2D_BACKWARD_WEIGHT : OP_GROUPED_CONV_BACKWARD_WEIGHT,
-                  &args);
+    return launch(t->stream, OP_CONV2D_BACKWARD_WEIGHT, &args);
 }
 
 static int backward(duet_tape *t, struct node *n) {
@@ -30,8 +23,7 @@ static int backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = {.in = {n->y->grad, conv_as_pictures(&n->w->value),
                                   tape_bias(t, NULL, n->x->value.dims[1])}};
-    return tape_backward_to_x(t, is_conv2d(n) ? OP_CONV2D_FORWARD : OP_GROUPED_CONV_FORWARD, n,
-                              &args, 0);
+    return tape_backward_to_x(t, OP_CONV2D_FORWARD, n, &args, 0);
 }
 
 /* The pixels of a side of y; 0: there is none, or output_padding is larger than what a convolution
@@ -70,18 +62,11 @@ static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct
     struct node node = {
         .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .spares = SPARES_Y};
     node.args = (struct op_args){.in = {x->value, filters},
-                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims)};
+                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
+                                 .p.conv = conv_args_of(w, how)};
     /* the bias that the convolution would have: its gradient is made, and nobody reads it */
     node.args.in[2] = tensor_plain(NULL, DTYPE_F32, 1, &x->value.dims[1]);
-    if (conv_is_plain(w, how)) {
-        node.args.p.conv = (struct conv_args){how->stride[0], how->padding[0]};
-        return tape_append_op(t, OP_CONV2D_BACKWARD_DATA, &node, tape_needs_grad(x, w, NULL));
-    }
-    node.args.p.grouped_conv = (struct grouped_conv_args){{how->stride[0], how->stride[1]},
-                                                          {how->padding[0], how->padding[1]},
-                                                          {how->dilation[0], how->dilation[1]},
-                                                          how->groups};
-    return tape_append_op(t, OP_GROUPED_CONV_BACKWARD_DATA, &node, tape_needs_grad(x, w, NULL));
+    return tape_append_op(t, OP_CONV2D_BACKWARD_DATA, &node, tape_needs_grad(x, w, NULL));
 }
 
 duet_var *tape_conv_transpose(duet_tape *t, duet_var *x, int w_at, int b_at,

@@ -385,13 +385,11 @@ static inline int tape_padding(const int pair[2], int i) {
 struct tensor conv_as_pictures(const struct tensor *x);
 
 /* Of duet_conv2d and tape_conv_transpose: the settings with PyTorch's defaults for what is 0, those
- * of one side of a sequence; 1 if one is no number for a layer, and the tape has the error; 1 if
- * they are a stride and a padding for a square window, as tape_conv2d takes them. */
+ * of one side of a sequence; 1 if one is no number for a layer, and the tape has the error; what
+ * the op takes. */
 struct duet_conv conv_settings(const struct duet_conv *given, int sequence);
 int conv_beyond(duet_tape *t, const char *layer, const struct duet_conv *how);
-int conv_is_plain(const struct param *w, const struct duet_conv *how);
-duet_var *tape_conv2d(duet_tape *t, duet_var *x, struct param *w, struct param *b, int stride,
-                      int padding);
+struct conv_args conv_args_of(const struct param *w, const struct duet_conv *how);
 
 /* 1 if a result of rows x columns for each of `outputs` would be too large for a tensor. */
 int tape_too_large(duet_tape *t, const char *layer, const duet_var *x, int64_t outputs,

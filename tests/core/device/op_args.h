@@ -93,9 +93,6 @@ static const char *const good_operands[OP_COUNT] = {
     [OP_LAYER_NORM_FORWARD] = "f20,12 > f20,12 d20,2",
     [OP_LAYER_NORM_BACKWARD_DATA] = "f20,12 f20,12 > f20,12",
     [OP_LAYER_NORM_BACKWARD_WEIGHT] = "f20,12 f20,12 d20,2 > f6 f6",
-    [OP_GROUPED_CONV_FORWARD] = "x20,3,9,8 f6,1,3,2 f6 > x20,6,5,6",
-    [OP_GROUPED_CONV_BACKWARD_DATA] = "x20,6,5,6 f6,1,3,2 > x20,3,9,8",
-    [OP_GROUPED_CONV_BACKWARD_WEIGHT] = "x20,3,9,8 x20,6,5,6 > f6,1,3,2 f6",
     [OP_RECURRENT_FORWARD] = "f20,5,12 f12,4 > f20,5,4 f20,5,20",
     [OP_RECURRENT_BACKWARD] = "f20,5,4 f20,5,24 f16,4 > f20,5,16 f20,2,4",
     [OP_ATTENTION_FORWARD] = "f20,2,5,4 f20,2,6,4 f20,2,6,3 > f20,2,5,3 f20,2,5",
@@ -132,10 +129,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
             *to = good_tensor(text, place++, layout);
         text += strcspn(text, " ");
     }
-    if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)
-        a.p.conv = (struct conv_args){2, 1};
-    if (op >= OP_GROUPED_CONV_FORWARD && op <= OP_GROUPED_CONV_BACKWARD_WEIGHT)
-        a.p.grouped_conv = (struct grouped_conv_args){{2, 1}, {1, 0}, {1, 2}, 3};
+    if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT) a.p.conv = conv_square(2, 1);
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
         a.p.pool = (struct pool_args){.size = {2, 2}, .stride = {2, 2}};
     if (op == OP_DROPOUT || op == OP_RANDOM) a.p.dropout = (struct dropout_args){0.5f, 1, 63, 0, 0};

@@ -101,11 +101,17 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
 #define REFUSE(op, change, why) \
     (a = good_args((op), LAYOUT_PLAIN), change, must_refuse((op), &a, (why)))
 #define ACCEPT(op, change) (a = good_args((op), LAYOUT_PLAIN), change, must_accept((op), &a))
-    REFUSE(OP_CONV2D_FORWARD, a.p.conv.stride = 0, "stride 0");
-    REFUSE(OP_CONV2D_FORWARD, a.p.conv.padding = -1, "padding -1");
-    REFUSE(OP_CONV2D_FORWARD, a.p.conv.padding = 0, "y is another size without padding");
+    REFUSE(OP_CONV2D_FORWARD, a.p.conv.stride[1] = 0, "stride 0");
+    REFUSE(OP_CONV2D_FORWARD, a.p.conv.padding[0] = -1, "padding -1");
+    REFUSE(OP_CONV2D_FORWARD, (a.p.conv = conv_square(2, 0)), "y is another size without padding");
     REFUSE(OP_CONV2D_FORWARD, (a.in[1].dims[2] = a.in[1].dims[3] = 12),
            "the kernel is larger than the picture");
+    REFUSE(OP_CONV2D_FORWARD, a.p.conv.dilation[0] = 0, "dilation 0");
+    REFUSE(OP_CONV2D_FORWARD, a.p.conv.groups = 2, "two groups of three channels");
+    REFUSE(OP_CONV2D_FORWARD, (a.p.conv.stride[1] = 1, a.out[0] = F(8, 4, N, 5, 5, 8)),
+           "steps of two sizes, but not general");
+    ACCEPT(OP_CONV2D_FORWARD,
+           (a.p.conv.stride[1] = a.p.conv.general = 1, a.out[0] = F(8, 4, N, 5, 5, 8)));
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.size[1] = 0, "no columns");
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.stride[0] = 0, "stride 0");
     REFUSE(OP_MAX_POOL_FORWARD, a.p.pool.size[0] = 10, "the window is higher than the picture");

@@ -37,7 +37,7 @@ static inline struct layer conv_layer(struct heap *heap, const int s[8]) {
                           .b = tensor_random(heap, 3, 1, s[4], 1, 1, 1),
                           .y = heap_tensor(heap, DTYPE_F32, 4, s[0], s[4], p, q),
                           .dy = tensor_random(heap, 4, 4, s[0], s[4], p, q),
-                          .p = {.p.conv = {s[6], s[7]}}};
+                          .p = {.p.conv = conv_square(s[6], s[7])}};
 }
 
 static inline struct layer linear_layer(struct heap *heap, int n, int inputs, int outputs,

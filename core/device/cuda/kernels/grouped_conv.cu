@@ -8,9 +8,9 @@ BLOCK_KERNEL(grouped_conv_backward_weight, struct grouped_conv, struct grouped_s
              GROUPED_THREADS)
 
 static const struct op_kernel kernels[] = {
-    {OP_GROUPED_CONV_FORWARD, DUET_KERNEL(grouped_conv_forward)},
-    {OP_GROUPED_CONV_BACKWARD_DATA, DUET_KERNEL(grouped_conv_backward_data)},
-    {OP_GROUPED_CONV_BACKWARD_WEIGHT, DUET_KERNEL(grouped_conv_backward_weight)},
+    {OP_CONV2D_FORWARD, DUET_KERNEL(grouped_conv_forward)},
+    {OP_CONV2D_BACKWARD_DATA, DUET_KERNEL(grouped_conv_backward_data)},
+    {OP_CONV2D_BACKWARD_WEIGHT, DUET_KERNEL(grouped_conv_backward_weight)},
 };
 
 const void *grouped_conv_kernel(int i) {
@@ -21,7 +21,7 @@ int enqueue_grouped_conv(struct cuda_stream *stream, enum op op, const struct op
     struct grouped_conv c;
     if (!grouped_conv_of(op, args, &c))
         return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
-    if (op == OP_GROUPED_CONV_BACKWARD_WEIGHT)
+    if (op == OP_CONV2D_BACKWARD_WEIGHT)
         enqueue(stream, kernel_of(kernels, op), grid_for((size_t)c.count + (size_t)c.outputs, 1),
                 GROUPED_THREADS, &c);
     else

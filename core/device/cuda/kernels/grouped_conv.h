@@ -19,15 +19,14 @@ struct grouped_conv {
     uint32_t samples;
     int channels, outputs, height, width, out_height, out_width;
     int of_group, each, rows, columns; /* channels of x and y in a group; the window */
-    struct grouped_conv_args p;
+    struct conv_args p;
     struct divider by_columns, by_rows,
         by_channels; /* of what is written; of dy in BACKWARD_WEIGHT */
 };
 
 /* Returns 0 if there are too many elements for the index arithmetic. */
 static inline int grouped_conv_of(enum op op, const struct op_args *a, struct grouped_conv *c) {
-    const int forward = op == OP_GROUPED_CONV_FORWARD,
-              weight = op == OP_GROUPED_CONV_BACKWARD_WEIGHT;
+    const int forward = op == OP_CONV2D_FORWARD, weight = op == OP_CONV2D_BACKWARD_WEIGHT;
     const struct tensor *x = forward || weight ? &a->in[0] : &a->out[0],
                         *w = weight ? &a->out[0] : &a->in[1],
                         *y = forward  ? &a->out[0]
@@ -45,7 +44,7 @@ static inline int grouped_conv_of(enum op op, const struct op_args *a, struct gr
     made.samples = (uint32_t)x->dims[0], made.channels = x->dims[1], made.outputs = y->dims[1];
     made.height = x->dims[2], made.width = x->dims[3];
     made.out_height = y->dims[2], made.out_width = y->dims[3];
-    made.p = a->p.grouped_conv;
+    made.p = a->p.conv;
     made.of_group = w->dims[1], made.each = y->dims[1] / made.p.groups;
     made.rows = w->dims[2], made.columns = w->dims[3];
     made.by_columns = divider_of((uint32_t)over->dims[3]);

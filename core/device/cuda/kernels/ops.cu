@@ -16,7 +16,6 @@ static int refuse_n16(enum op op) {
 static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     switch (op_table[op].family) {
     case PRODUCT: return enqueue_product(stream, op, args);
-    case GROUPED: return enqueue_grouped_conv(stream, op, args);
     case POINTWISE: return enqueue_elementwise(stream, op, args);
     case PICTURE: return enqueue_pool(stream, op, args);
     case LOSS: return enqueue_loss(stream, op, args);

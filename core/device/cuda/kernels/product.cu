@@ -116,6 +116,8 @@ static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum pr
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct product p;
     enum product_kind kind;
+    if (op < OP_LINEAR_FORWARD && args->p.conv.general)
+        return enqueue_grouped_conv(stream, op, args);
     CHECK(make_product(stream, op, args, &p, &kind));
     enqueue_tiles(stream, &p, kind, stream->head.device->config.allow_tf32);
     return OK;

@@ -85,7 +85,7 @@ static inline void conv_product_of(enum op op, const struct op_args *a, struct p
     const struct tensor *w = op == OP_CONV2D_BACKWARD_WEIGHT ? &a->out[0] : &a->in[1];
     uint32_t n = (uint32_t)x->dims[0], taps = (uint32_t)(w->dims[2] * w->dims[3]);
     p->x = picture_of(x), p->y = picture_of(y);
-    p->stride = a->p.conv.stride, p->padding = a->p.conv.padding, p->k = w->dims[2];
+    p->stride = a->p.conv.stride[0], p->padding = a->p.conv.padding[0], p->k = w->dims[2];
     p->by_taps = divider_of(taps), p->by_k = divider_of((uint32_t)p->k);
     p->by_stride = divider_of((uint32_t)p->stride);
     uint32_t in_taps = (uint32_t)p->x.channels * taps, out_taps = (uint32_t)p->y.channels * taps;

@@ -1,5 +1,5 @@
-/* Which way a convolution of the host goes in N16, and how much memory that takes beside the
- * operands. The choice follows from the shape alone, so that the bits do too. */
+/* Which way a convolution of square windows goes in N16 on the host, and how much memory that takes
+ * beside the operands. The choice follows from the shape alone, so that the bits do too. */
 #ifndef DEVICE_HOST_KERNELS_CONV_WAY_H
 #define DEVICE_HOST_KERNELS_CONV_WAY_H
 
@@ -40,7 +40,7 @@ static inline enum conv_way conv_way(enum op op, const struct op_args *a) {
     struct conv_shape s = conv_shape_of(op, a);
     const int *tiled = op == OP_CONV2D_BACKWARD_DATA ? s.x : s.y, k = s.w[2];
     if (s.x[1] < LEAST_CHANNELS || s.y[1] < LEAST_CHANNELS) return WAY_DIRECT;
-    if (k == 3 && a->p.conv.stride == 1 && a->p.conv.padding <= 2 &&
+    if (k == 3 && a->p.conv.stride[0] == 1 && a->p.conv.padding[0] <= 2 &&
         winograd_pays(tiled[2], tiled[3]))
         return WAY_WINOGRAD;
     return op == OP_CONV2D_BACKWARD_WEIGHT && k * k <= MOST_TAPS ? WAY_TURNED : WAY_DIRECT;

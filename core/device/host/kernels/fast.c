@@ -40,7 +40,7 @@ size_t host_scratch_bytes(enum op op, const struct op_args *a) {
     if (op == OP_ARGSORT) return 2 * sizeof(uint64_t) * (size_t)a->in[0].dims[1];
     if ((op != OP_CONV2D_FORWARD && op != OP_CONV2D_BACKWARD_DATA &&
          op != OP_CONV2D_BACKWARD_WEIGHT) ||
-        a->in[0].layout != LAYOUT_N16)
+        a->in[0].layout != LAYOUT_N16 || a->p.conv.general)
         return 0;
     struct conv_shape s = conv_shape_of(op, a);
     switch (conv_way(op, a)) {

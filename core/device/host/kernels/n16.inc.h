@@ -25,15 +25,25 @@
 #include "device/host/kernels/softmax_rows.inc.h"
 #include "device/host/kernels/sort_rows.inc.h"
 
+#define CONV2D(pass)                                         \
+    static void n16_conv2d_##pass(const struct op_args *a) { \
+        if (a->in[0].layout == LAYOUT_PLAIN)                 \
+            reference_conv2d_##pass(a);                      \
+        else if (a->p.conv.general)                          \
+            grouped_conv_##pass(a);                          \
+        else                                                 \
+            square_conv_##pass(a);                           \
+    }
+CONV2D(forward)
+CONV2D(backward_data)
+CONV2D(backward_weight)
+
 host_kernel *const KERNELS[OP_COUNT] = {
     [OP_TO_N16] = n16_to_n16,
     [OP_TO_PLAIN] = n16_to_plain,
     [OP_CONV2D_FORWARD] = n16_conv2d_forward,
     [OP_CONV2D_BACKWARD_DATA] = n16_conv2d_backward_data,
     [OP_CONV2D_BACKWARD_WEIGHT] = n16_conv2d_backward_weight,
-    [OP_GROUPED_CONV_FORWARD] = n16_grouped_conv_forward,
-    [OP_GROUPED_CONV_BACKWARD_DATA] = n16_grouped_conv_backward_data,
-    [OP_GROUPED_CONV_BACKWARD_WEIGHT] = n16_grouped_conv_backward_weight,
     [OP_LINEAR_FORWARD] = n16_linear_forward,
     [OP_LINEAR_BACKWARD_DATA] = n16_linear_backward_data,
     [OP_LINEAR_BACKWARD_WEIGHT] = n16_linear_backward_weight,

@@ -13,10 +13,10 @@ struct conv {
 
 INLINE struct conv conv_of(const struct op_args *a, const struct tensor *x,
                            const struct tensor *y) {
-    return (struct conv){y->groups,         x->dims[1],           x->dims[2],
-                         x->dims[3],        y->dims[1],           y->dims[2],
-                         y->dims[3],        a->in[1].dims[2],     a->p.conv.stride,
-                         a->p.conv.padding, tensor_f32(&a->in[1])};
+    return (struct conv){
+        y->groups,           x->dims[1],           x->dims[2],           x->dims[3],
+        y->dims[1],          y->dims[2],           y->dims[3],           a->in[1].dims[2],
+        a->p.conv.stride[0], a->p.conv.padding[0], tensor_f32(&a->in[1])};
 }
 
 /* Floats of one channel of a group. */

@@ -237,12 +237,8 @@ static void data_by_gathering(const struct conv *s, const float *dy, float *dx) 
         }
 }
 
-static void n16_conv2d_backward_data(const struct op_args *a) {
+static void square_conv_backward_data(const struct op_args *a) {
     const struct tensor *dy = &a->in[0], *dx = &a->out[0];
-    if (dx->layout == LAYOUT_PLAIN) {
-        reference_conv2d_backward_data(a);
-        return;
-    }
     struct conv s = conv_of(a, dx, dy);
     if (a->scratch && conv_way(OP_CONV2D_BACKWARD_DATA, a) == WAY_WINOGRAD) {
         winograd_backward_data(a, &s);

@@ -99,12 +99,8 @@ static forward_tile_function *const forward_tiles[FORWARD_TILE_MOST + 1] = {
  * rows of a band stay in the second-level cache. */
 enum { BAND_BYTES = 512 * 1024 };
 
-static void n16_conv2d_forward(const struct op_args *a) {
+static void square_conv_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
-    if (y->layout == LAYOUT_PLAIN) {
-        reference_conv2d_forward(a);
-        return;
-    }
     struct conv s = conv_of(a, x, y);
     if (a->scratch && conv_way(OP_CONV2D_FORWARD, a) == WAY_WINOGRAD) {
         winograd_forward(a, &s);

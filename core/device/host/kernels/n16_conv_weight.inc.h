@@ -230,15 +230,11 @@ static void write_sums(const float *lanes, const struct weight_shape *shape, flo
         memcpy(dw + (size_t)o * filter, sums + o * shape->taps, (size_t)taps * sizeof *sums);
 }
 
-static void n16_conv2d_backward_weight(const struct op_args *a) {
+static void square_conv_backward_weight(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *dy = &a->in[1], *dw = &a->out[0];
-    if (x->layout == LAYOUT_PLAIN) {
-        reference_conv2d_backward_weight(a);
-        return;
-    }
-    struct conv s = {dy->groups,       x->dims[1],        x->dims[2],  x->dims[3],
-                     dy->dims[1],      dy->dims[2],       dy->dims[3], dw->dims[2],
-                     a->p.conv.stride, a->p.conv.padding, NULL};
+    struct conv s = {dy->groups,          x->dims[1],           x->dims[2],  x->dims[3],
+                     dy->dims[1],         dy->dims[2],          dy->dims[3], dw->dims[2],
+                     a->p.conv.stride[0], a->p.conv.padding[0], NULL};
     enum conv_way way = a->scratch ? conv_way(OP_CONV2D_BACKWARD_WEIGHT, a) : WAY_DIRECT;
     if (way != WAY_DIRECT) {
         way == WAY_WINOGRAD ? winograd_backward_weight(a, &s) : turned_backward_weight(a, &s);

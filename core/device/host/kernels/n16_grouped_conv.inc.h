@@ -6,15 +6,15 @@ struct grouped {
     int groups, channels, outputs, height, width, out_height, out_width;
     int of_group, each; /* channels of x and of y in a group of channels */
     int rows, columns;  /* of the window */
-    struct grouped_conv_args p;
+    struct conv_args p;
 };
 
 INLINE struct grouped grouped_of(const struct op_args *a, const struct tensor *x,
                                  const struct tensor *w, const struct tensor *y) {
     return (struct grouped){y->groups,  x->dims[1], y->dims[1],
                             x->dims[2], x->dims[3], y->dims[2],
-                            y->dims[3], w->dims[1], y->dims[1] / a->p.grouped_conv.groups,
-                            w->dims[2], w->dims[3], a->p.grouped_conv};
+                            y->dims[3], w->dims[1], y->dims[1] / a->p.conv.groups,
+                            w->dims[2], w->dims[3], a->p.conv};
 }
 
 /* Taps first .. end-1 of a window of `taps` that begins at `start` lie on pixels 0 .. size-1. */
@@ -210,11 +210,7 @@ static void grouped_plane(const struct grouped_pass *s, const float *weights, co
         }
 }
 
-static void n16_grouped_conv_forward(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_grouped_conv_forward(a);
-        return;
-    }
+static void grouped_conv_forward(const struct op_args *a) {
     const struct grouped s = grouped_of(a, &a->in[0], &a->in[1], &a->out[0]);
     const size_t filter = (size_t)s.rows * (size_t)s.columns, x_plane = plane(s.height, s.width),
                  y_plane = plane(s.out_height, s.out_width);
@@ -256,11 +252,7 @@ static void backward_planes(const struct grouped *s, const struct op_args *a,
         }
 }
 
-static void n16_grouped_conv_backward_data(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_grouped_conv_backward_data(a);
-        return;
-    }
+static void grouped_conv_backward_data(const struct op_args *a) {
     const struct grouped s = grouped_of(a, &a->out[0], &a->in[1], &a->in[0]);
     const int *stride = s.p.stride, rows = stride[0] < s.height ? stride[0] : s.height,
               columns = stride[1] < s.width ? stride[1] : s.width;

@@ -192,11 +192,7 @@ static void grouped_weights(const struct grouped *s, const struct window_block *
     }
 }
 
-static void n16_grouped_conv_backward_weight(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_grouped_conv_backward_weight(a);
-        return;
-    }
+static void grouped_conv_backward_weight(const struct op_args *a) {
     const struct grouped s = grouped_of(a, &a->in[0], &a->out[0], &a->in[1]);
     const size_t x_plane = plane(s.height, s.width), x_step = (size_t)s.channels * x_plane,
                  filter = (size_t)s.rows * (size_t)s.columns;

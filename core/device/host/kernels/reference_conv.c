@@ -6,28 +6,24 @@
  *
  * with stride s, dilation d and x = 0 outside the picture. Its two gradients are the same sum with
  * the roles changed: dx collects every product in which x took part, dw every product in which w
- * did. Four loops walk over the output, three over the sum. CONV2D has one group, dilation 1, and
- * square windows. */
+ * did. Four loops walk over the output, three over the sum. */
 #include "device/host/kernels/reference.h"
-
-static struct grouped_conv_args one_group(const struct conv_args *p) {
-    return (struct grouped_conv_args){{p->stride, p->stride}, {p->padding, p->padding}, {1, 1}, 1};
-}
 
 /* The input row (side 0) or column (1) below tap `tap` of output p; below 0 or not below `inputs`
  * outside of the picture. */
-static int input_of(const struct grouped_conv_args *s, int side, int p, int tap) {
+static int input_of(const struct conv_args *s, int side, int p, int tap) {
     return p * s->stride[side] - s->padding[side] + tap * s->dilation[side];
 }
 
 /* The output row p of which tap `tap` lies on input row h; -1: there is none. */
-static int output_of(const struct grouped_conv_args *s, int side, int h, int tap, int outputs) {
+static int output_of(const struct conv_args *s, int side, int h, int tap, int outputs) {
     int above = h + s->padding[side] - tap * s->dilation[side];
     if (above < 0 || above % s->stride[side]) return -1;
     return above / s->stride[side] < outputs ? above / s->stride[side] : -1;
 }
 
-static void forward(const struct op_args *a, const struct grouped_conv_args *s) {
+void reference_conv2d_forward(const struct op_args *a) {
+    const struct conv_args *s = &a->p.conv;
     const struct tensor *x = &a->in[0], *w = &a->in[1], *y = &a->out[0];
     const int each = y->dims[1] / s->groups;
     for (int n = 0; n < y->dims[0]; n++)
@@ -50,7 +46,8 @@ static void forward(const struct op_args *a, const struct grouped_conv_args *s) 
                 }
 }
 
-static void backward_data(const struct op_args *a, const struct grouped_conv_args *s) {
+void reference_conv2d_backward_data(const struct op_args *a) {
+    const struct conv_args *s = &a->p.conv;
     const struct tensor *dy = &a->in[0], *w = &a->in[1], *dx = &a->out[0];
     const int each = dy->dims[1] / s->groups;
     for (int n = 0; n < dx->dims[0]; n++)
@@ -74,7 +71,8 @@ static void backward_data(const struct op_args *a, const struct grouped_conv_arg
                 }
 }
 
-static void backward_weight(const struct op_args *a, const struct grouped_conv_args *s) {
+void reference_conv2d_backward_weight(const struct op_args *a) {
+    const struct conv_args *s = &a->p.conv;
     const struct tensor *x = &a->in[0], *dy = &a->in[1], *dw = &a->out[0];
     const int each = dy->dims[1] / s->groups;
     for (int o = 0; o < dw->dims[0]; o++) {
@@ -103,16 +101,3 @@ static void backward_weight(const struct op_args *a, const struct grouped_conv_a
         tensor_f32(&a->out[1])[o] = (float)sum;
     }
 }
-
-#define OF_BOTH(pass)                                             \
-    void reference_conv2d_##pass(const struct op_args *a) {       \
-        const struct grouped_conv_args s = one_group(&a->p.conv); \
-        pass(a, &s);                                              \
-    }                                                             \
-    void reference_grouped_conv_##pass(const struct op_args *a) { \
-        pass(a, &a->p.grouped_conv);                              \
-    }
-
-OF_BOTH(forward)
-OF_BOTH(backward_data)
-OF_BOTH(backward_weight)

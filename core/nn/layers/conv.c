@@ -1,7 +1,7 @@
 /* F.conv2d and F.conv1d with all their options: groups, as in depthwise convolutions, dilation, and
  * windows that are no squares. A sequence (N,C,H) is a picture (N,C,H,1). Filters of volumes,
- * (O,C,T,K,L), are those of pictures with CT channels. What needs none of them goes to
- * nn/layers/layers.c, whose kernels are faster. */
+ * (O,C,T,K,L), are those of pictures with CT channels. Filters of pictures that need none of the
+ * options have kernels of their own, which are faster. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
@@ -19,20 +19,27 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
                                   tensor_segment(&n->y->grad, &t->segments, s)},
                            .out = {conv_as_pictures(dw), *db},
                            .p = n->args.p};
-    return launch(t->stream, OP_GROUPED_CONV_BACKWARD_WEIGHT, &args);
+    return launch(t->stream, OP_CONV2D_BACKWARD_WEIGHT, &args);
 }
 
 static int backward(duet_tape *t, struct node *n) {
-    CHECK(tape_weight_grads(t, OP_GROUPED_CONV_BACKWARD_WEIGHT, n));
+    CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->y->grad, conv_as_pictures(&n->w->value)}};
-    return tape_backward_to_x(t, OP_GROUPED_CONV_BACKWARD_DATA, n, &args, 0);
+    return tape_backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
 }
 
 /* The pixels of a side of y; 0: the window does not fit. */
 static int64_t side_of(const struct duet_conv *how, int side, int pixels, int taps) {
-    int64_t rest = (int64_t)pixels + 2 * (int64_t)how->padding[side] -
-                   (int64_t)how->dilation[side] * (taps - 1) - 1;
+    int64_t padded = (int64_t)pixels + 2 * (int64_t)how->padding[side],
+            rest = padded - (int64_t)how->dilation[side] * (taps - 1) - 1;
+    if (padded > INT32_MAX) return padded; /* too large before the kernel makes it smaller */
     return rest < 0 ? 0 : rest / how->stride[side] + 1;
+}
+
+static int is_square(const struct param *w, const struct duet_conv *how) {
+    return w->value.rank == 4 && w->value.dims[2] == w->value.dims[3] && how->groups == 1 &&
+           how->stride[0] == how->stride[1] && how->padding[0] == how->padding[1] &&
+           how->dilation[0] == 1 && how->dilation[1] == 1;
 }
 
 /* ERR_USAGE: x, w and the numbers do not suit each other. *rows, *columns: of y. */
@@ -40,18 +47,26 @@ static int check(duet_tape *t, const duet_var *x, const struct param *w, const s
                  const struct duet_conv *how, int64_t *rows, int64_t *columns) {
     const struct tensor v = conv_as_pictures(&x->value), k = conv_as_pictures(&w->value);
     CHECK(tape_check_params(t, "conv2d", w, b));
-    if (v.rank != 4 || k.rank != 4 || (x->value.rank == 3) != (w->value.rank == 3) ||
-        v.dims[1] != (int64_t)how->groups * k.dims[1] || k.dims[0] % how->groups ||
-        (b && b->value.dims[0] != k.dims[0]))
-        return fail(ERR_USAGE,
-                    "conv2d %s: filters of %d channels, %d outputs, %d groups do not suit an input "
-                    "of %s: check the model",
-                    w->spec->name, k.dims[1], k.dims[0], how->groups, SHAPE(&x->value));
-    *rows = side_of(how, 0, v.dims[2], k.dims[2]);
-    *columns = side_of(how, 1, v.dims[3], k.dims[3]);
+    const int fit = v.rank == 4 && k.rank == 4 && (x->value.rank == 3) == (w->value.rank == 3) &&
+                    v.dims[1] == (int64_t)how->groups * k.dims[1] && k.dims[0] % how->groups == 0 &&
+                    !(b && b->value.dims[0] != k.dims[0]);
+    *rows = fit ? side_of(how, 0, v.dims[2], k.dims[2]) : 0;
+    *columns = fit ? side_of(how, 1, v.dims[3], k.dims[3]) : 0;
     if (*rows && *columns) return OK;
-    return fail(ERR_USAGE, "conv2d %s: a window of %dx%d is too large for %dx%d: check the model",
-                w->spec->name, k.dims[2], k.dims[3], v.dims[2], v.dims[3]);
+    if (is_square(w, how))
+        return fail(ERR_USAGE,
+                    "conv2d %s: %dx%d of %d channels, stride %d, padding %d, does not suit an "
+                    "input of %s: check the model",
+                    w->spec->name, k.dims[2], k.dims[3], k.dims[1], how->stride[0], how->padding[0],
+                    SHAPE(&x->value));
+    if (fit)
+        return fail(ERR_USAGE,
+                    "conv2d %s: a window of %dx%d is too large for %dx%d: check the model",
+                    w->spec->name, k.dims[2], k.dims[3], v.dims[2], v.dims[3]);
+    return fail(ERR_USAGE,
+                "conv2d %s: filters of %d channels, %d outputs, %d groups do not suit an input "
+                "of %s: check the model",
+                w->spec->name, k.dims[1], k.dims[0], how->groups, SHAPE(&x->value));
 }
 
 struct duet_conv conv_settings(const struct duet_conv *given, int sequence) {
@@ -75,10 +90,12 @@ int conv_beyond(duet_tape *t, const char *layer, const struct duet_conv *how) {
     return wrong;
 }
 
-int conv_is_plain(const struct param *w, const struct duet_conv *how) {
-    return w->value.rank == 4 && w->value.dims[2] == w->value.dims[3] && how->groups == 1 &&
-           how->stride[0] == how->stride[1] && how->padding[0] == how->padding[1] &&
-           how->dilation[0] == 1 && how->dilation[1] == 1;
+struct conv_args conv_args_of(const struct param *w, const struct duet_conv *how) {
+    return (struct conv_args){{how->stride[0], how->stride[1]},
+                              {how->padding[0], how->padding[1]},
+                              {how->dilation[0], how->dilation[1]},
+                              how->groups,
+                              !is_square(w, how)};
 }
 
 duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
@@ -93,7 +110,6 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
     struct param *w = any ? tape_param_at(t, "conv2d", w_at, rank) : NULL,
                  *b = tape_bias_at(t, "conv2d", b_at, &wrong);
     if (!w || wrong) return NULL;
-    if (conv_is_plain(w, &how)) return tape_conv2d(t, x, w, b, how.stride[0], how.padding[0]);
     if (tape_blocked(t, x) || tape_fail(t, check(t, x, w, b, &how, &rows, &columns)) ||
         tape_too_large(t, "conv2d", x, w->value.dims[0], rows, columns))
         return NULL;
@@ -110,10 +126,7 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
     node.args =
         (struct op_args){.in = {x->value, conv_as_pictures(&w->value), tape_bias(t, b, dims[1])},
                          .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
-                         .p.grouped_conv = {{how.stride[0], how.stride[1]},
-                                            {how.padding[0], how.padding[1]},
-                                            {how.dilation[0], how.dilation[1]},
-                                            how.groups}};
-    duet_var *y = tape_append_op(t, OP_GROUPED_CONV_FORWARD, &node, tape_needs_grad(x, w, b));
+                         .p.conv = conv_args_of(w, &how)};
+    duet_var *y = tape_append_op(t, OP_CONV2D_FORWARD, &node, tape_needs_grad(x, w, b));
     return y && sequence ? tape_view(t, y, 3, dims) : y;
 }
