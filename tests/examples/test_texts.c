@@ -17,11 +17,13 @@ Test(texts, three_programs_print_the_same_losses, .timeout = 60, .init = scratch
                  ">{}/losses; cmp {}/losses {}/single && test $(wc -l <{}/dp) = %d",
                  n, n, n == 1 ? 5 : 6);
         RUN(0, line);
-        snprintf(line, sizeof line,
-                 BUILD_DIR "/duet run --nproc-per-node %d " EXAMPLES "mlp/ddp >{}/ddp && "
-                           "cmp {}/ddp {}/single",
-                 n);
-        RUN(0, line);
+        for (int i = 0; i < 2; i++) {
+            snprintf(line, sizeof line,
+                     BUILD_DIR "/duet run --nproc-per-node %d " EXAMPLES "mlp/%s >{}/ranks && "
+                               "cmp {}/ranks {}/single",
+                     n, i ? "fsdp" : "ddp");
+            RUN(0, line);
+        }
     }
     RUN(0, EXAMPLES "mlp/ddp | cmp - {}/single");
 }
@@ -71,6 +73,7 @@ static const struct {
     {"ddp_train", "synthetic 1", ONE_SPEAKS},
     {"ddp_traps", "set_epoch", ONE_SPEAKS},
     {"mlp/ddp", "", ONE_SPEAKS},
+    {"mlp/fsdp", "", ONE_SPEAKS},
     {"model_parallel", "4", ONE_SPEAKS},
     {"rpc_cartpole", "--episodes 10", ONE_SPEAKS},
     {"rpc_rnn", "--epochs 1", ONE_SPEAKS},

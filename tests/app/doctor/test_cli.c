@@ -26,7 +26,7 @@ CliTest(doctor_cli, emulated_devices_pass, 280) {
                                          "cpu: cross entropy backward",
                                          "cpu: sgd",
                                          "cpu: hash",
-                                         "cpu: gather samples",
+                                         "cpu: gather rows",
                                          "cpu: allreduce naive, 2 ranks",
                                          "cpu: allreduce ring, 4 ranks",
                                          "cpu: allreduce tree, 4 ranks",
