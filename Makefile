@@ -101,6 +101,7 @@ $(CUDA_OBJ): $(B)/cuda_flags
 
 # The assembler reads these, which the compiler cannot know.
 $(H)/app/report/page/assets.o: $(wildcard app/report/page/*.css app/report/page/*.js)
+$(H)/models/nets.o: $(wildcard models/nets/*.duet)
 
 $(H)/app/cli/command.o $(H)/app/cli/manual.o $(H)/app/report/origin.o: COMPILE += \
     -DDUET_VERSION='"$(VERSION)"'

@@ -23,23 +23,12 @@ enum {
     PICTURE_CLASSES = 1000 /* of torchvision's */
 };
 
-/* NULL: there is none. */
-static const struct duet_model *find_outline(const char *name) {
-    for (int i = 0; i < TORCHVISION_MODELS; i++)
-        if (!strcmp(torchvision_models[i].name, name)) return &torchvision_models[i];
-    for (int i = 0; i < CONCATENATED_MODELS; i++)
-        if (!strcmp(concatenated_models[i].name, name)) return &concatenated_models[i];
-    for (int i = 0; i < TRANSFORMER_MODELS; i++)
-        if (!strcmp(transformer_models[i].name, name)) return &transformer_models[i];
-    return NULL;
-}
-
 /* The program's own model goes before one of Duet's that has its name. NULL: there is none. */
 static const struct duet_model *find(const char *name, const struct model_options *options) {
     if (options->own && !strcmp(options->own->name, name)) return options->own;
     for (int i = 0; i < KNOWN; i++)
         if (!strcmp(known[i]->name, name)) return known[i];
-    return find_outline(name);
+    return net_find(name);
 }
 
 int model_is_known(const char *name) {
@@ -47,7 +36,7 @@ int model_is_known(const char *name) {
 }
 
 int model_is_outline(const char *name) {
-    return find_outline(name) != NULL;
+    return net_find(name) != NULL;
 }
 
 static int unknown_model(const char *name, const struct model_options *options) {
@@ -134,8 +123,10 @@ int model_open(struct model *model, const char *name, const struct model_options
                             .sync_bn = options->sync_bn,
                             .init_d2l = options->init_d2l,
                             .dropout = -1};
-    int code = module_describe(model, from, options);
-    if (!code && from != &described_model && !model_is_outline(name)) code = check_count(model);
+    int code = from == net_find(name) ? net_open(&model->net, from, &sample, classes) : OK;
+    if (model->net) from = &model->net->model;
+    if (!code) code = module_describe(model, from, options);
+    if (!code && from != &described_model && !model->net) code = check_count(model);
     if (!code) code = check_options(model);
     if (!code && graph_of(from)) code = graph_check(model);
     if (code) model_free(model);
@@ -145,6 +136,7 @@ int model_open(struct model *model, const char *name, const struct model_options
 void model_free(struct model *model) {
     if (!model) return;
     module_free(model);
+    graph_free(model->net);
     memset(model, 0, sizeof *model);
 }
 

@@ -61,6 +61,7 @@ struct model {
     void *context;
     struct duet_init *inits; /* [param_count], owned */
     int layer_count;
+    struct graph *net;         /* of a net of nets.c the graph, which is the context; owned */
     struct layer *layers;      /* what duet_layer is given the numbers of; owned */
     struct model_build *build; /* while it is being described; else NULL */
 };
@@ -92,7 +93,7 @@ enum { MODEL_MAX_CLASSES = 1 << 24, MODEL_MAX_PARAMETERS = 1 << 30 };
  * cannot take; a number beyond the limits above. */
 int model_open(struct model *model, const char *name, const struct model_options *options);
 int model_is_known(const char *name); /* 1: a model of this name comes with Duet */
-/* 1: and it is there for estimates alone (torchvision.c, transformer.c). */
+/* 1: and it is there for estimates alone (nets.c). */
 int model_is_outline(const char *name);
 /* The samples that a model is made for: 1x28x28 of an unknown one. */
 struct sample_shape model_sample(const char *name, const struct model_options *options);

@@ -10,10 +10,12 @@ enum { MODEL_MAX_LAYERS = MODEL_HIDDEN_MAX + 1 }; /* linear layers of an mlp */
 extern const struct duet_model lenet_model, convnet_model, mlp_model, resnet18_model, simple_model,
     complex_model, wide_model, branches_model, described_model;
 
-/* For dry runs alone. */
-enum { TORCHVISION_MODELS = 12, CONCATENATED_MODELS = 2, TRANSFORMER_MODELS = 6 };
-extern const struct duet_model torchvision_models[TORCHVISION_MODELS],
-    concatenated_models[CONCATENATED_MODELS], transformer_models[TRANSFORMER_MODELS];
+/* A net that is a text inside the program, for dry runs alone (nets.c): its name and its sample.
+ * NULL: there is none. */
+const struct duet_model *net_find(const char *name);
+/* The graph of such a net for samples of these sizes; the caller frees it. */
+int net_open(struct graph **out, const struct duet_model *model, const struct sample_shape *sample,
+             int classes);
 
 /* A duet_module is the model that is being made, under another name. */
 static inline struct model *model_of(duet_module *module) {

@@ -15,6 +15,10 @@
  * samples, and 8N is eight times as many. Behind # is the module that the op came from. The values
  * of parameters, buffers and constants lie in a safetensors file beside it.
  *
+ * The texts that come with Duet (models/nets/) are of no one size: D, H and W stand for the three
+ * sizes of a sample and C for the classes, 3D is three times as many, and ? is a size that the op
+ * knows.
+ *
  *     graph_text.c        reads the text: declarations and lines
  *     graph_statement.c   reads a line that is an op
  *     graph_words.c       reads names, numbers and shapes
@@ -36,7 +40,10 @@ enum {
     GRAPH_OPERANDS = 64,
     GRAPH_LINES = 50000,     /* of a text; a ResNet-152 has 1300 */
     GRAPH_NONE = -(1 << 30), /* an operand that is left out */
+    GRAPH_ANY = -1,          /* a size that the op knows */
 };
+
+#define GRAPH_LETTERS "DHWC"
 
 struct graph_shape {
     int rank;
@@ -110,6 +117,9 @@ struct graph {
 
 /* Reads a text, which errors call `path`. ERR_USAGE: it is no graph; the error names the line. */
 int graph_parse(struct graph **out, const char *path, const char *text, size_t bytes);
+/* The same of a text of no one size: `sizes` are what GRAPH_LETTERS stand for. */
+int graph_parse_sized(struct graph **out, const char *path, const char *text, size_t bytes,
+                      const int *sizes);
 void graph_free(struct graph *g); /* NULL is fine */
 
 /* The graph behind a model, or NULL where it is none. */

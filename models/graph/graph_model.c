@@ -106,7 +106,10 @@ static void name_line(duet_tape *t, const struct graph *g, const struct graph_no
 static int shape_is(const struct graph_run *r, const struct graph_node *n) {
     int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
     const struct tensor *v = &r->at[n->y].var->value;
-    return v->rank == rank && !memcmp(v->dims, dims, (size_t)rank * sizeof *dims);
+    int same = v->rank == rank;
+    for (int i = 0; same && i < rank; i++)
+        same = v->dims[i] == dims[i] || dims[i] == GRAPH_ANY;
+    return same;
 }
 
 static int run_node(struct graph_run *r, const struct graph_node *n) {

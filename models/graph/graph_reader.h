@@ -11,9 +11,10 @@ struct graph_reader {
     struct graph *g;
     const char *at, *begin; /* of the line */
     int line;
-    int returned;   /* 1: the return has been read */
-    double numbers; /* of a sample: of all inputs */
-    void *names;    /* a tree of names, and what each stands for */
+    const int *sizes; /* what GRAPH_LETTERS stand for; NULL: they stand for nothing */
+    int returned;     /* 1: the return has been read */
+    double numbers;   /* of a sample: of all inputs */
+    void *names;      /* a tree of names, and what each stands for */
 };
 
 /* ERR_USAGE, with line and column. */
@@ -31,7 +32,8 @@ int graph_is_word(struct graph_reader *r, const char *text);
 int graph_expect(struct graph_reader *r, const char *mark);
 size_t graph_word_length(const char *at);
 int graph_word(struct graph_reader *r, const char *what, char out[GRAPH_WORD]);
-/* A number, which may be a multiple of N: 8, N, 8N, 1e-05, -inf. */
+/* A number, which may be a multiple of N: 8, N, 8N, 1e-05, -inf. With sizes also of one of those,
+ * as 3D. */
 int graph_number(struct graph_reader *r, double *value, char *batch);
 /* ": f32[N, 3]" */
 int graph_type(struct graph_reader *r, struct graph_shape *s, int *is_i64);

@@ -216,9 +216,10 @@ static int read_text(struct graph_reader *r, const char *text, size_t bytes) {
     return check_whole(r);
 }
 
-int graph_parse(struct graph **out, const char *path, const char *text, size_t bytes) {
+int graph_parse_sized(struct graph **out, const char *path, const char *text, size_t bytes,
+                      const int *sizes) {
     struct graph *g = calloc(1, sizeof *g);
-    struct graph_reader r = {.g = g};
+    struct graph_reader r = {.g = g, .sizes = sizes};
     *out = NULL;
     if (g) g->path = strdup(path);
     if (!g || !g->path) {
@@ -235,6 +236,10 @@ int graph_parse(struct graph **out, const char *path, const char *text, size_t b
     graph_make_model(g);
     *out = g;
     return OK;
+}
+
+int graph_parse(struct graph **out, const char *path, const char *text, size_t bytes) {
+    return graph_parse_sized(out, path, text, bytes, NULL);
 }
 
 void graph_free(struct graph *g) {

@@ -79,6 +79,14 @@ int graph_is_word(struct graph_reader *r, const char *text) {
     return 1;
 }
 
+/* Takes the letter of a size of the samples, or C of the classes. 0: there is none. */
+static double size_by_letter(struct graph_reader *r) {
+    const char *letter = *r->at && r->sizes ? strchr(GRAPH_LETTERS, *r->at) : NULL;
+    if (!letter) return 0;
+    r->at++;
+    return r->sizes[letter - GRAPH_LETTERS];
+}
+
 /* A number, which may be a multiple of N: 8, N, 8N, 1e-05, -inf. */
 int graph_number(struct graph_reader *r, double *value, char *batch) {
     char *end;
@@ -90,10 +98,13 @@ int graph_number(struct graph_reader *r, double *value, char *batch) {
         r->at++;
         return OK;
     }
+    if ((*value = size_by_letter(r))) return OK;
     *value = isdigit((unsigned char)*r->at) || strchr("-+.i", *r->at) ? strtod(r->at, &end) : NAN;
     if (isnan(*value) || end == r->at)
         return graph_wrong(r, "'%.*s': must be a number", graph_rest(r), r->at);
     r->at = end;
+    double size = size_by_letter(r);
+    if (size) *value *= size;
     if (*r->at == 'N') *batch = 1, r->at++;
     if (!graph_word_length(r->at)) return OK;
     return graph_wrong(r, "'%.*s': must be a number, or a multiple of N such as 8N", graph_rest(r),
@@ -153,6 +164,10 @@ static int shape(struct graph_reader *r, struct graph_shape *s) {
         double size;
         if (s->rank == GRAPH_RANK)
             return graph_wrong(r, "a type has at most %d dimensions", GRAPH_RANK);
+        if (r->sizes && graph_take(r, "?")) {
+            s->size[s->rank++] = GRAPH_ANY;
+            continue;
+        }
         CHECK(graph_number(r, &size, &s->batch[s->rank]));
         if (!(size >= 1 && size <= INT32_MAX && size == floor(size)))
             return graph_wrong(r, "a dimension of %g: must be an integer of at least 1", size);

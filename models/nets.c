@@ -1,0 +1,85 @@
+/* Nets for estimates alone, as the texts of models/nets/: torchvision's for pictures, and
+ * transformers. scripts/make_nets.py writes them, from torchvision itself, so that a step has the
+ * kernels of the original and its gradients have their sizes. Nobody has compared what they would
+ * compute.
+ *
+ * The assembler copies the texts into the program's constant data, so that they are found wherever
+ * it lies. A text is read when its model is opened, for the samples and classes of the run. */
+#include <string.h>
+
+#include "base/error.h"
+#include "models/graph/graph.h"
+#include "models/models.h"
+
+/* The C name of a text, the name of the net, and the sizes of a sample; of a transformer the fewest
+ * and the most tokens. */
+// clang-format off
+#define EACH_NET(NET) \
+    NET(resnet18, "torchvision-resnet18", 3, 224, 224, 0, 0) \
+    NET(resnet34, "resnet34", 3, 224, 224, 0, 0) \
+    NET(resnet50, "resnet50", 3, 224, 224, 0, 0) \
+    NET(resnet101, "resnet101", 3, 224, 224, 0, 0) \
+    NET(resnet152, "resnet152", 3, 224, 224, 0, 0) \
+    NET(resnext50, "resnext50_32x4d", 3, 224, 224, 0, 0) \
+    NET(resnext101, "resnext101_32x8d", 3, 224, 224, 0, 0) \
+    NET(wide_resnet50, "wide_resnet50_2", 3, 224, 224, 0, 0) \
+    NET(vgg16, "vgg16", 3, 224, 224, 0, 0) \
+    NET(vgg16_bn, "vgg16_bn", 3, 224, 224, 0, 0) \
+    NET(vgg19, "vgg19", 3, 224, 224, 0, 0) \
+    NET(vgg19_bn, "vgg19_bn", 3, 224, 224, 0, 0) \
+    NET(densenet121, "densenet121", 3, 224, 224, 0, 0) \
+    NET(squeezenet, "squeezenet1_0", 3, 224, 224, 0, 0) \
+    NET(gpt2_small, "gpt2-small", 128, 1, 1, 1, 1024) \
+    NET(gpt2_medium, "gpt2-medium", 128, 1, 1, 1, 1024) \
+    NET(gpt2_large, "gpt2-large", 128, 1, 1, 1, 1024) \
+    NET(gpt2_xl, "gpt2-xl", 128, 1, 1, 1, 1024) \
+    NET(gpt_characters, "gpt-18.9m", 128, 1, 1, 1, 128) \
+    NET(bert_base, "bert-base", 128, 1, 1, 20, 512)
+
+#define TEXT(SYMBOL, NAME, ...) \
+    extern const char net_##SYMBOL[]; \
+    __asm__(".pushsection .rodata\n" \
+            ".type net_" #SYMBOL ", %object\n" \
+            ".hidden net_" #SYMBOL "\n" \
+            ".globl net_" #SYMBOL "\n" \
+            "net_" #SYMBOL ":\n" \
+            ".incbin \"models/nets/" NAME ".duet\"\n" \
+            ".byte 0\n" \
+            ".size net_" #SYMBOL ", . - net_" #SYMBOL "\n" \
+            ".popsection\n");
+EACH_NET(TEXT)
+
+#define ROW(SYMBOL, NAME, D, H, W, FEWEST, MOST) \
+    {{.name = NAME, .sample = {D, H, W}, .context = (void *)net_##SYMBOL}, FEWEST, MOST},
+static const struct net {
+    struct duet_model model;
+    int fewest, most; /* tokens; 0: it has none */
+} nets[] = {EACH_NET(ROW)};
+// clang-format on
+enum { NETS = sizeof nets / sizeof *nets };
+
+const struct duet_model *net_find(const char *name) {
+    for (int i = 0; i < NETS; i++)
+        if (!strcmp(nets[i].model.name, name)) return &nets[i].model;
+    return NULL;
+}
+
+/* A sample of a transformer is its tokens, each of which has a place. */
+static int check_tokens(const struct net *net, const struct sample_shape *s) {
+    char text[SAMPLE_SHAPE_BYTES];
+    const char *why = s->height * s->width != 1
+                          ? "a sample is its tokens: give --dataset random --shape 128x1x1"
+                      : s->channels < net->fewest || s->channels > net->most
+                          ? "it has fewer positions than that, or predicts more of them"
+                          : NULL;
+    if (!why || !net->most) return OK;
+    return fail(ERR_USAGE, "model %s: samples of %s: %s", net->model.name,
+                sample_shape_text(s, text), why);
+}
+
+int net_open(struct graph **out, const struct duet_model *model, const struct sample_shape *sample,
+             int classes) {
+    const int sizes[] = {sample->channels, sample->height, sample->width, classes};
+    CHECK(check_tokens((const struct net *)model, sample));
+    return graph_parse_sized(out, model->name, model->context, strlen(model->context), sizes);
+}
