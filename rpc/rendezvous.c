@@ -26,23 +26,11 @@
 #include "rpc/sockets.h"
 
 enum { LEAST_SECRET = 16, ADDRESS_BYTES = 320 };
-enum { MOST_STRANGERS = 64, OPENING_MS = 5000, DIAL_REST_MS = 5, LOOK_MS = 50 };
+enum { OPENING_MS = 1000, DIAL_REST_MS = 5, LOOK_MS = 50 };
 
 struct words { /* the second thing that a side says */
     struct hello hello;
     uint8_t proof[PROOF_BYTES];
-};
-
-/* Who has knocked and not yet proved itself. */
-struct stranger {
-    int fd;
-    int64_t until; /* its opening is over by then */
-    struct opening mine;
-    struct {
-        struct opening opening;
-        struct words words;
-    } said;
-    size_t got; /* bytes of `said` */
 };
 
 struct roll {
@@ -58,8 +46,6 @@ struct meeting {
     char first[ADDRESS_BYTES]; /* where rank 0 listens */
     char hint[ERROR_BYTES];    /* what may be why somebody has not come; "": nothing */
     struct roll roll;
-    struct stranger stranger[MOST_STRANGERS];
-    int strangers;
 };
 
 /* ---- which transport, and the secret ---- */
@@ -114,49 +100,34 @@ static int find_first(struct meeting *m, const struct duet_rpc_options *o) {
     return OK;
 }
 
-/* ---- the door, where strangers knock and cost little ---- */
+/* ---- the opening: who listens lets the other one say first who it is ---- */
 
-static void keep_hint(struct meeting *m) {
-    snprintf(m->hint, sizeof m->hint, "%s", error_message());
+/* That a connection has ended does not take the place of a reason. */
+static void keep_hint(struct meeting *m, int code) {
+    if (code != ERR_PEER || !m->hint[0]) snprintf(m->hint, sizeof m->hint, "%s", error_message());
 }
 
-static void forget(struct meeting *m, struct stranger *s) {
-    *s = m->stranger[--m->strangers];
+/* What cannot be said is seen where the answer does not come. Who is turned away has heard by whom:
+ * it may have the same name. */
+static int exchange(const struct meeting *m, int fd, enum proof_role role, int64_t deadline,
+                    struct hello *theirs) {
+    const enum proof_role other_role = role == ROLE_DIALS ? ROLE_LISTENS : ROLE_DIALS;
+    const char *secret = m->rpc->secret;
+    struct opening mine = {.magic = HELLO_MAGIC, .version = WIRE_VERSION}, other;
+    struct words said = {.hello = m->roll.worker[m->rpc->rank]}, heard;
+    if (getentropy(mine.nonce, NONCE_BYTES)) return fail(ERR_FAILED, "rpc: no random numbers");
+    send(fd, &mine, sizeof mine, MSG_NOSIGNAL);
+    CHECK(socket_read(fd, &other, sizeof other, deadline));
+    CHECK(opening_check(&other));
+    proof_make(said.proof, secret, role, mine.nonce, other.nonce, &said.hello);
+    if (role == ROLE_DIALS) send(fd, &said, sizeof said, MSG_NOSIGNAL);
+    CHECK(socket_read(fd, &heard, sizeof heard, deadline));
+    if (role == ROLE_LISTENS) send(fd, &said, sizeof said, MSG_NOSIGNAL);
+    *theirs = heard.hello;
+    return proof_check(heard.proof, secret, other_role, other.nonce, mine.nonce, theirs);
 }
 
-static void turn_away(struct meeting *m, struct stranger *s) {
-    close(s->fd);
-    forget(m, s);
-}
-
-/* The oldest makes room where there are too many, or no descriptor is free. */
-static void make_room(struct meeting *m) {
-    struct stranger *oldest = m->stranger;
-    for (int i = 1; i < m->strangers; i++)
-        if (m->stranger[i].until < oldest->until) oldest = &m->stranger[i];
-    if (m->strangers) turn_away(m, oldest);
-}
-
-static int begin_opening(int fd, struct opening *mine) {
-    *mine = (struct opening){.magic = HELLO_MAGIC, .version = WIRE_VERSION};
-    if (getentropy(mine->nonce, NONCE_BYTES)) return fail(ERR_FAILED, "rpc: no random numbers");
-    send(fd, mine, sizeof *mine, MSG_NOSIGNAL);
-    return OK;
-}
-
-static void open_door(struct meeting *m) {
-    int fd = socket_accept(m->listener, m->rpc->beyond);
-    if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)) return;
-    if (fd < 0) {
-        fail_errno(ERR_FAILED, errno, "rpc: a connection that has come: accept");
-        keep_hint(m);
-    }
-    if (fd < 0 || m->strangers == MOST_STRANGERS) make_room(m);
-    if (fd < 0) return;
-    struct stranger *s = &m->stranger[m->strangers++];
-    *s = (struct stranger){.fd = fd, .until = deadline_after(OPENING_MS * 1e-3)};
-    if (begin_opening(fd, &s->mine)) turn_away(m, s);
-}
+/* ---- the door: one who knocks after another, and each has a second for its opening ---- */
 
 /* At rank 0. ERR_USAGE: somebody who knows the secret cannot be of this job. */
 static int check_new(const struct meeting *m, const struct hello *hello) {
@@ -189,86 +160,33 @@ static void refuse_job(struct meeting *m, int code) {
     snprintf(m->roll.text, sizeof m->roll.text, "%s", error_message());
 }
 
-static void say_words(const struct meeting *m, int fd, enum proof_role role,
-                      const struct opening *mine, const struct opening *other) {
-    struct words said = {.hello = m->roll.worker[m->rpc->rank]};
-    proof_make(said.proof, m->rpc->secret, role, mine->nonce, other->nonce, &said.hello);
-    send(fd, &said, sizeof said, MSG_NOSIGNAL);
-}
-
-/* It has said all. Who cannot prove that it knows the secret may be a stranger, so that ends
- * nothing; who is turned away has heard by whom. */
-static int admit(struct meeting *m, struct stranger *s) {
-    const struct hello *hello = &s->said.words.hello;
-    const struct opening *other = &s->said.opening;
-    int code = opening_check(other);
-    if (!code) {
-        say_words(m, s->fd, ROLE_LISTENS, &s->mine, other);
-        code = proof_check(s->said.words.proof, m->rpc->secret, ROLE_DIALS, other->nonce,
-                           s->mine.nonce, hello);
-    }
-    if (code) keep_hint(m);
-    if (code || (m->rpc->rank && !is_awaited(m, hello))) {
-        turn_away(m, s);
+/* Who cannot prove that it knows the secret may be a stranger, so that ends nothing. Takes fd. */
+static int let_in(struct meeting *m, int fd) {
+    struct hello hello;
+    int code = exchange(m, fd, ROLE_LISTENS, deadline_after(OPENING_MS * 1e-3), &hello);
+    if (code) {
+        keep_hint(m, code);
+        code = OK;
+    } else if (m->rpc->rank ? is_awaited(m, &hello) : !(code = check_new(m, &hello))) {
+        m->roll.worker[hello.rank] = hello;
+        m->rpc->peers[hello.rank].fd = fd;
         return OK;
-    }
-    if (!m->rpc->rank && (code = check_new(m, hello))) {
+    } else if (code) {
         refuse_job(m, code);
-        tell_roll(m, s->fd);
-        turn_away(m, s);
-        return code;
+        tell_roll(m, fd);
     }
-    m->roll.worker[hello->rank] = *hello;
-    m->rpc->peers[hello->rank].fd = s->fd;
-    forget(m, s);
-    return OK;
-}
-
-/* What it says next. ERR_PEER: it is gone, or late. */
-static int hear(struct stranger *s, int ready) {
-    ssize_t n =
-        ready ? recv(s->fd, (char *)&s->said + s->got, sizeof s->said - s->got, MSG_DONTWAIT) : -1;
-    if (n > 0) s->got += (size_t)n;
-    if (!n || (ready && n < 0 && errno != EAGAIN && errno != EINTR))
-        return fail(ERR_PEER, "rpc: a connection has ended before its hello");
-    return now_ns() < s->until || s->got == sizeof s->said
-               ? OK
-               : fail(ERR_PEER, "rpc: a connection took too long before its hello");
+    close(fd);
+    return code;
 }
 
 static int serve_door(struct meeting *m) {
-    struct pollfd polled[1 + MOST_STRANGERS] = {{.fd = m->listener, .events = POLLIN}};
-    for (int i = 0; i < m->strangers; i++)
-        polled[1 + i] = (struct pollfd){.fd = m->stranger[i].fd, .events = POLLIN};
-    poll(polled, 1 + (nfds_t)m->strangers, LOOK_MS);
-    for (int i = m->strangers - 1; i >= 0; i--) { /* the last takes the place of one that goes */
-        struct stranger *s = &m->stranger[i];
-        if (hear(s, polled[1 + i].revents != 0)) {
-            if (!m->hint[0]) keep_hint(m);
-            turn_away(m, s);
-        } else if (s->got == sizeof s->said) {
-            CHECK(admit(m, s));
-        }
-    }
-    if (polled[0].revents) open_door(m);
-    return OK;
+    struct pollfd polled = {.fd = m->listener, .events = POLLIN};
+    if (poll(&polled, 1, LOOK_MS) <= 0) return OK;
+    int fd = socket_accept(m->listener, m->rpc->beyond);
+    return fd < 0 ? OK : let_in(m, fd);
 }
 
 /* ---- dialing ---- */
-
-/* As the one that dials, and so says who it is first. */
-static int greet(const struct meeting *m, int fd, struct hello *theirs) {
-    const int64_t deadline = deadline_after(OPENING_MS * 1e-3);
-    struct opening mine, other;
-    struct words heard;
-    CHECK(begin_opening(fd, &mine));
-    CHECK(socket_read(fd, &other, sizeof other, deadline));
-    CHECK(opening_check(&other));
-    say_words(m, fd, ROLE_DIALS, &mine, &other);
-    CHECK(socket_read(fd, &heard, sizeof heard, deadline));
-    *theirs = heard.hello;
-    return proof_check(heard.proof, m->rpc->secret, ROLE_LISTENS, other.nonce, mine.nonce, theirs);
-}
 
 /* Listens where the others will find this worker; it has reached rank 0 by this socket. */
 static int listen_beside(struct meeting *m, int fd) {
@@ -299,12 +217,12 @@ static int dial(struct meeting *m, int rank) {
         int fd, code = socket_dial(&fd, m->rpc->beyond, address), opened = !code;
         if (code && code != ERR_PEER) return code;
         if (!code && !rank) CHECK_KEEP(listen_beside(m, fd), code);
-        if (!code) code = greet(m, fd, &theirs);
+        if (!code) code = exchange(m, fd, ROLE_DIALS, m->deadline, &theirs);
         if (!code) {
             m->rpc->peers[rank].fd = fd;
             return hello_check(&theirs, &m->roll.worker[m->rpc->rank]);
         }
-        if (opened || m->rpc->beyond) keep_hint(m);
+        if (opened || m->rpc->beyond) keep_hint(m, code);
         if (opened) close(fd);
         nanosleep(&(struct timespec){.tv_nsec = DIAL_REST_MS * 1000000}, NULL);
     }
@@ -384,8 +302,6 @@ int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o) {
     m->listener = -1;
     m->deadline = now_ns() + rpc->timeout_ns;
     int code = meet(m, o);
-    while (m->strangers)
-        turn_away(m, m->stranger);
     if (m->listener >= 0) close(m->listener);
     free(m);
     return code;
