@@ -214,8 +214,9 @@ void future_free(struct duet_future *f); /* one that nobody has */
 void future_drop(struct duet_future *f); /* one of those who have it releases it */
 void rref_drop(duet_rref *r);
 duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner, const char *type); /* NULL: no memory */
-void value_arrive(duet_rpc *rpc, struct duet_rpc_value *v); /* the references in what has come */
-void message_drop(struct message *m); /* with the references in it; NULL is fine */
+/* One that has come; NULL: no memory. */
+duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner, const char *type);
+void value_drop(struct duet_rpc_value *v); /* with the references in it */
 /* Before what was written is sent to `to`: the owners of its references count them. Not under the
  * lock. */
 int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to);

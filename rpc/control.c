@@ -107,20 +107,16 @@ void take_frame(struct peer *peer, struct frame *f) {
         frame_free(f);
         return;
     }
-    int64_t came = f->came;
-    int code = message_read(m, f, peer->rank, rpc->rank, rpc->world);
-    peer->heard = came;
-    m->rpc = rpc;
+    peer->heard = f->came;
+    int code = message_read(m, f, rpc, peer->rank);
     if (rpc->stop || peer->state == PEER_GONE) {
-        message_free(m);
-    } else if (m->kind == MESSAGE_CALL || m->kind == MESSAGE_ANSWER) {
-        value_arrive(rpc, &m->value);
-        if (m->kind == MESSAGE_CALL)
-            take_call(rpc, m, code);
-        else
-            future_answer(rpc, m);
+        message_drop(m);
+    } else if (m->kind == MESSAGE_CALL) {
+        take_call(rpc, m, code);
+    } else if (m->kind == MESSAGE_ANSWER) {
+        future_answer(rpc, m);
     } else {
         if (!code) take_message(rpc, peer, m);
-        message_free(m);
+        message_drop(m);
     }
 }

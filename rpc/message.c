@@ -1,10 +1,8 @@
 /* Messages are written, read and checked: see message.h. */
-#include "rpc/message.h"
+#include "rpc/agent.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "rpc/lifetime.h"
 
 enum {
     FIELDS_AT = offsetof(struct message, call),
@@ -84,18 +82,18 @@ static int read_fields(struct message *m, struct wire_in *in) {
     CHECK(wire_get(in, (char *)m + FIELDS_AT, FIELDS_BYTES));
     CHECK(wire_get_text(in, &m->text));
     if (in->at < in->bytes) CHECK(wire_read(in, &m->value));
-    if (in->at == in->bytes && fields_are_good(m, in->world)) return OK;
+    if (in->at == in->bytes && fields_are_good(m, in->rpc->world)) return OK;
     return fail(ERR_FAILED, "rpc: %s makes no sense",
                 m->kind == MESSAGE_CALL ? "a call" : "an answer");
 }
 
-int message_read(struct message *m, struct frame *f, int from, int self, int world) {
+int message_read(struct message *m, struct frame *f, duet_rpc *rpc, int from) {
     struct message_header h;
-    struct wire_in in = {f->data, f->bytes, sizeof h, from, self, world};
+    struct wire_in in = {rpc, f->data, f->bytes, sizeof h, from};
     memcpy(&h, f->data, sizeof h);
-    *m = (struct message){.frame = f, .kind = h.kind, .from = from};
+    *m = (struct message){.frame = f, .kind = h.kind, .from = from, .rpc = rpc};
     int code = read_fields(m, &in);
-    if (code) duet_rpc_value_free(&m->value); /* nothing of it is believed */
+    if (code) value_drop(&m->value); /* nothing of it is believed */
     if (!code || m->kind != MESSAGE_ANSWER) return code;
     strncpy(m->why, error_message(), sizeof m->why - 1);
     m->code = (uint64_t)code;
@@ -103,9 +101,9 @@ int message_read(struct message *m, struct frame *f, int from, int self, int wor
     return OK;
 }
 
-void message_free(struct message *m) {
+void message_drop(struct message *m) {
     if (!m) return;
-    duet_rpc_value_free(&m->value);
+    value_drop(&m->value);
     frame_free(m->frame);
     free(m);
 }

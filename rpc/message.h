@@ -70,7 +70,7 @@ struct message {
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
     /* what has come */
     struct frame *frame; /* owned; all texts point into it */
-    duet_rpc *rpc;       /* whose messages hold references; NULL: they have not arrived */
+    duet_rpc *rpc;       /* that it has come to */
     int wrong;           /* why a call is refused, with the text behind it; OK */
     char why[ERROR_BYTES];
     /* what the worker has set aside for a call, before it runs */
@@ -90,10 +90,10 @@ void frame_free(struct frame *frame);                 /* NULL is fine */
 
 /* ERR_FAILED: no peer of ours sends such a header. */
 int header_check(const struct message_header *header);
-/* Takes the frame, which `from` has sent to `self`, a worker of `world`. ERR_FAILED: it makes no
- * sense; then the message has its kind, and its `call` where that came, and must be freed
- * nevertheless. An answer that makes no sense is one with an error. */
-int message_read(struct message *m, struct frame *frame, int from, int self, int world);
-void message_free(struct message *m); /* NULL is fine; frees m */
+/* Takes the frame, which `from` has sent to this worker; the references in it have arrived. Under
+ * the lock. ERR_FAILED: it makes no sense; then the message has its kind, and its `call` where that
+ * came, and must be dropped nevertheless. An answer that makes no sense is one with an error. */
+int message_read(struct message *m, struct frame *frame, duet_rpc *rpc, int from);
+void message_drop(struct message *m); /* under the lock; NULL is fine; frees m */
 
 #endif

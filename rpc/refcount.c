@@ -2,7 +2,6 @@
  * The last one to release them ends them. References are also passed on here, and arrive. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpc/autograd.h"
 
@@ -92,27 +91,21 @@ int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to) {
     return code;
 }
 
-void value_arrive(duet_rpc *rpc, struct duet_rpc_value *v) {
-    for (int i = 0; v->type == DUET_RPC_LIST && i < v->count; i++)
-        value_arrive(rpc, (struct duet_rpc_value *)&v->items[i]);
-    if ((int)v->type != COMES_RREF) return;
-    struct wire_rref wire;
-    memcpy(&wire, v->data, sizeof wire);
-    duet_rref *r = rref_new(rpc, wire.id, (int)wire.owner, wire.type);
-    if (!r) return; /* value_make will say so */
-    if (r->owner == rpc->rank) life_hold(&rpc->life, r->id);
-    *v = duet_rpc_rref(r);
+duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner, const char *type) {
+    duet_rref *r = rref_new(rpc, id, owner, type);
+    if (r && owner == rpc->rank) life_hold(&rpc->life, id);
+    return r;
 }
 
 static void drop_rrefs(struct duet_rpc_value *v) {
     for (int i = 0; v->type == DUET_RPC_LIST && i < v->count; i++)
         drop_rrefs((struct duet_rpc_value *)&v->items[i]);
     if (v->type != DUET_RPC_RREF) return;
-    rref_drop(v->rref);
+    if (v->rref) rref_drop(v->rref);
     *v = duet_rpc_none();
 }
 
-void message_drop(struct message *m) {
-    if (m) drop_rrefs(&m->value);
-    message_free(m);
+void value_drop(struct duet_rpc_value *v) {
+    drop_rrefs(v);
+    duet_rpc_value_free(v);
 }

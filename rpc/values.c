@@ -135,20 +135,18 @@ static int make_tensor(struct duet_rpc_value *v, duet_device *device) {
 int value_make(struct duet_rpc_value *v, duet_device *device) {
     for (int i = 0; v->type == DUET_RPC_LIST && i < v->count; i++)
         CHECK(value_make((struct duet_rpc_value *)&v->items[i], device));
-    if ((int)v->type == COMES_RREF) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
     return (int)v->type == COMES_TENSOR ? make_tensor(v, device) : OK;
 }
 
 int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out) {
-    struct wire_in in = {w->data, w->bytes, w->value_at, rpc->rank, rpc->rank, rpc->world};
+    struct wire_in in = {rpc, w->data, w->bytes, w->value_at, rpc->rank};
     *out = duet_rpc_none();
     CHECK(values_pass_on(rpc, w, rpc->rank));
-    CHECK(wire_read(&in, out));
     pthread_mutex_lock(&rpc->lock);
-    value_arrive(rpc, out);
+    int code = wire_read(&in, out);
     pthread_mutex_unlock(&rpc->lock);
-    int code = value_make(out, device);
+    if (!code) code = value_make(out, device);
     if (code) duet_rpc_value_free(out);
     return code;
 }

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "rpc/message.h"
+#include "rpc/agent.h"
 
 /* ---- writing ---- */
 
@@ -111,15 +110,10 @@ const char *wire_type_name(enum duet_rpc_type type) {
     return (unsigned)type <= DUET_RPC_VAR ? names[type] : "no value";
 }
 
-/* A value that is to be made later points at what it is made of. */
-static const void *here(const struct wire_in *w) {
-    return w->data + w->at;
-}
-
 static int read_tensor(struct wire_in *w, struct duet_rpc_value *v) {
     struct wire_tensor t;
     uint64_t count = 1;
-    v->data = here(w);
+    v->data = w->data + w->at;
     CHECK(wire_get(w, &t, sizeof t));
     if (t.type > DUET_U8 || t.rank < 1 || t.rank > DUET_MAX_RANK || t.number > MOST_VARS)
         return broken_value();
@@ -137,13 +131,12 @@ static int read_tensor(struct wire_in *w, struct duet_rpc_value *v) {
 
 static int read_rref(struct wire_in *w, struct duet_rpc_value *v) {
     struct wire_rref r;
-    v->data = here(w);
     CHECK(wire_get(w, &r, sizeof r));
-    v->type = (enum duet_rpc_type)COMES_RREF;
-    return r.owner < (uint32_t)w->world && id_worker(r.id) < w->world &&
-                   memchr(r.type, 0, sizeof r.type)
-               ? OK
-               : broken_value();
+    if (r.owner >= (uint32_t)w->rpc->world || id_worker(r.id) >= w->rpc->world ||
+        !memchr(r.type, 0, sizeof r.type))
+        return broken_value();
+    *v = duet_rpc_rref(rref_arrives(w->rpc, r.id, (int)r.owner, r.type));
+    return v->rref ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
 }
 
 static int read_copy(struct wire_in *w, struct duet_rpc_value *v, enum duet_rpc_type type) {
@@ -202,7 +195,5 @@ static int read_value(struct wire_in *w, struct duet_rpc_value *v, int depth) {
 
 int wire_read(struct wire_in *w, struct duet_rpc_value *out) {
     *out = duet_rpc_none();
-    int code = read_value(w, out, 0);
-    if (code) duet_rpc_value_free(out); /* there is nothing in it that only a worker can free */
-    return code;
+    return read_value(w, out, 0);
 }

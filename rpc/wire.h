@@ -7,10 +7,8 @@
  *     RREF                 type, struct wire_rref
  *     TENSOR               type, struct wire_tensor, the elements
  *
- * Reading checks every length and id, and needs nothing but the bytes, so a fuzzer can drive it.
- * What needs more, a worker or a device, is a value of a type of its own at first, which points
- * into the bytes: COMES_RREF until it arrives (rpc/refcount.c), and COMES_TENSOR until it is made
- * on its device (rpc/values.c). */
+ * Reading checks every length and id. A tensor is a value of a type of its own at first, which
+ * points into the bytes: COMES_TENSOR, until it is made on its device (rpc/values.c). */
 #ifndef RPC_WIRE_H
 #define RPC_WIRE_H
 
@@ -61,14 +59,16 @@ struct wire_tensor {
     int32_t shape[DUET_MAX_RANK];
 };
 
-enum { COMES_RREF = 64, COMES_TENSOR };
+enum { COMES_TENSOR = 64 };
 
 struct wire_in {
+    duet_rpc *rpc; /* who reads */
     const uint8_t *data;
     size_t bytes, at;
-    int from, self, world; /* who has written, who reads, and how many workers there are */
+    int from; /* who has written */
 };
-/* Each returns ERR_FAILED where the bytes end or make no sense. */
+/* Each returns ERR_FAILED where the bytes end or make no sense. A value that was read has its
+ * references, also after an error: value_drop. Under the lock. */
 int wire_get(struct wire_in *w, void *out, size_t bytes);
 int wire_get_text(struct wire_in *w, const char **out);
 int wire_read(struct wire_in *w, struct duet_rpc_value *out);
