@@ -15,6 +15,45 @@ static void choose_layout(struct fsdp *f) {
     f->whole_grads = c->shard == FSDP_OPTIMIZER || c->segments > 0;
 }
 
+/* What the ranks gather together they must have cut alike. */
+static int compare_units(const struct fsdp *f, const int *all) {
+    for (int r = 0; r < f->ranks; r++)
+        for (int i = 0; i < f->params->count; i++) {
+            int theirs = all[(size_t)r * (size_t)f->params->count + (size_t)i];
+            if (theirs == f->units.of[i]) continue;
+            return fail(ERR_USAGE,
+                        "fsdp: %s is in unit %d of rank %d and in unit %d of rank %d: give all "
+                        "ranks the same units",
+                        f->params->param[i].spec->name, f->units.of[i], f->rank, theirs, r);
+        }
+    return OK;
+}
+
+enum { AGREED = 4 };
+
+static int agree(struct fsdp *f) {
+    static const char *const names[AGREED] = {"shard", "prefetch", "no_reshard_after_forward",
+                                              "accumulate"};
+    const struct fsdp_config *c = &f->config;
+    const int mine[AGREED] = {c->shard, c->prefetch, !!c->keep, c->segments > 0};
+    int all[MAX_DEVICES][AGREED];
+    CHECK(comm_exchange(f->comm, mine, sizeof mine, -1, all, NULL));
+    for (int r = 0; r < f->ranks; r++)
+        for (int i = 0; i < AGREED; i++)
+            if (all[r][i] != mine[i])
+                return fail(ERR_USAGE,
+                            "fsdp: %s differs on rank %d and rank %d: give all ranks "
+                            "the same",
+                            names[i], f->rank, r);
+    size_t bytes = (size_t)f->params->count * sizeof *f->units.of;
+    int *units = malloc(bytes * (size_t)f->ranks);
+    int code = units ? OK : fail(ERR_MEMORY, "fsdp: the host is out of memory");
+    if (!code) code = comm_gather(f->comm, f->units.of, bytes, units);
+    if (!code) code = compare_units(f, units);
+    free(units);
+    return code;
+}
+
 static int make_counters(struct fsdp *f) {
     size_t units = (size_t)f->units.count;
     f->unit = calloc(units, sizeof *f->unit);
@@ -49,6 +88,7 @@ static int init(struct fsdp *f, float *const *values) {
         return fail(ERR_FAILED, "fsdp: no parameter requires a gradient: there is nothing to sum");
     CHECK(fsdp_units_cut(&f->units, f->params, f->ranks, f->config.units));
     f->config.units = NULL;
+    CHECK(agree(f));
     CHECK(make_counters(f));
     choose_layout(f);
     param_set_take_apart(f->params);

@@ -169,3 +169,31 @@ Test(api_fsdp, has_the_bits_of_ddp, .timeout = 240, .init = scratch_make, .fini 
             cr_assert_eq(system(command), 0, "%s, job %zu", all.kind, i);
         }
 }
+
+/* ---- ranks that differ ---- */
+
+/* Rank 1 gives other options than rank 0, and all hear of it at once. */
+static int disagrees(int number, void *context) {
+    const struct duet_fsdp_options *options = context;
+    struct job job = {2, 0, 1, "sgd", options[number]};
+    struct rank r = {.job = &job, .kind = "cpu", .sharded = 1};
+    return close_rank(&r, open_rank(&r));
+}
+
+Test(api_fsdp, ranks_must_agree, .timeout = 60) {
+    static const struct {
+        const char *words;
+        struct duet_fsdp_options options[2];
+    } odd[] = {
+        {"shard differs on rank ", {{.units = ""}, {.shard = DUET_SHARD_GRADIENTS}}},
+        {"prefetch differs on rank ", {{.units = ""}, {.prefetch = 2}}},
+        {"no_reshard_after_forward differs", {{.units = ""}, {.no_reshard_after_forward = 1}}},
+        {"accumulate differs on rank ", {{.units = ""}, {.accumulate = 1}}},
+        {"fc1.weight is in unit ", {{.units = "fc1,fc2"}, {.units = "fc2,fc1"}}},
+        {"give names of modules", {{.units = "fc1"}, {.units = "fc3"}}}};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        cr_assert_eq(duet_spawn(2, disagrees, (void *)odd[i].options), DUET_USAGE, "%s: %s",
+                     odd[i].words, duet_error());
+        MUST_SAY(odd[i].words);
+    }
+}
