@@ -1,4 +1,4 @@
-/* What the three programs of this folder share: the model (model.c) and the data (data.c). */
+/* What the four programs of this folder share: the model (model.c) and the data (data.c). */
 #ifndef MLP_H
 #define MLP_H
 
