@@ -27,11 +27,11 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 # thread are left out, and so are those that only run what other programs run there too, as an
 # example of remote calls does.
 SKIP_SAN    := scripts/test_% python/test_% app/cli/test_json app/cli/test_profile_counts \
-               app/cli/test_golden_resnet app/cli/test_random_kills rpc/test_kills \
+               app/cli/test_golden_resnet rpc/test_kills \
                app/cli/test_same_bits
 SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_channels \
                app/doctor/test_% app/cli/test_bad_files core/base/test_random \
-               app/cli/test_closed_streams app/cli/test_bad_input app/cli/test_limits \
+               app/cli/test_bad_input app/cli/test_limits \
                app/cli/test_any_data app/cli/test_words app/cli/test_options app/cli/test_report \
                app/report/test_page app/report/test_collective allreduce/test_hops \
                app/cli/test_collective app/cli/test_manual app/cli/test_trace \
@@ -39,7 +39,7 @@ SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_chan
                app/cli/test_compare app/cli/test_wide_head app/cli/test_profile \
                app/cli/test_max_batch app/train/test_max_batch examples/test_scripts \
                rpc/test_programs core/data/test_synthetic core/data/test_data models/test_golden \
-               app/cli/test_golden group/test_typed group/test_windows% allreduce/test_protocol \
+               group/test_typed group/test_windows% allreduce/test_protocol \
                core/nn/test_errors core/nn/test_refused duet/test_limits examples/test_texts \
                app/cli/test_widths app/cli/test_scale core/device/test_gpu \
                app/cli/test_batch_norm app/cli/test_tensorboard app/cli/test_modelled \
@@ -114,7 +114,7 @@ sheet:
 .PHONY: docs sheet check lint gpu-check gpu-check-programs programs
 
 # make soak [T=60]: random kills for T seconds.
-soak: $(B)/duet $(patsubst %,$(B)/tests/%,app/cli/test_random_kills app/cli/test_stop \
+soak: $(B)/duet $(patsubst %,$(B)/tests/%,app/cli/test_stop \
           rpc/test_kills)
 	$(Q)tests/soak.sh $(B) '$(T)'
 .PHONY: soak

@@ -10,7 +10,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1 end=$((SECONDS + $2)) rounds=0
 while ((SECONDS < end)); do
-    for test in app/cli/test_random_kills app/cli/test_stop rpc/test_kills; do
+    for test in app/cli/test_stop rpc/test_kills; do
         seed=$((RANDOM * 32768 + RANDOM)) left=$((end - SECONDS))
         if ! DUET_SEED=$seed DUET_SECONDS=$((left < 20 ? (left > 1 ? left : 1) : 20)) \
             "$build/tests/$test"; then

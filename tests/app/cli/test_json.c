@@ -157,18 +157,3 @@ CliTest(cli_json, every_field_is_documented, 120) {
                   page.row[i].path);
     free(page.text);
 }
-
-/* A run that does not fit keeps its place in the list, with its error instead of its results. */
-CliTest(cli_json, what_does_not_fit, 120) {
-    struct cli c;
-    cli_run(&c, "profile --model simple --dataset random --classes 20000 --samples 256 --devices 4 "
-                "--steps 1 --device-memory 48M --json j");
-    cr_assert_eq(c.status, 1, "%s", c.err);
-    struct json *root = json_of("j");
-    cr_expect(strstr(json_text(root, "dp/does_not_fit"), "out of memory"));
-    cr_expect_null(json_find(json_at(root, "dp"), "losses"));
-    cr_expect_eq(json_at(root, "ddp/does_not_fit")->kind, JSON_NULL);
-    cr_expect_eq(json_at(root, "ddp/losses")->count, 1);
-    json_free(root);
-    cli_free(&c);
-}

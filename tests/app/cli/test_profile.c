@@ -163,30 +163,6 @@ CliTest(cli_profile, not_finite, 120) {
     cli_free(&c);
 }
 
-/* Memory and bytes are the same to the byte in two profiles. */
-CliTest(cli_profile, repeatable, 120) {
-    put_data(300, 20);
-    for (int i = 0; i < 2; i++) {
-        struct cli c;
-        cli_run(&c,
-                "profile --details --devices %d --data-dir d --batch-size 50 --steps %d --model "
-                "convnet "
-                "--json j%d --quiet",
-                DEVICES, STEPS, i);
-        cr_assert_eq(c.status, 0, "%s", c.err);
-        cli_free(&c);
-    }
-    static const char *const keys[] = {"bytes_in", "bytes_out", "memory_peak", "memory_now"};
-    struct json *a = json_of("j0"), *b = json_of("j1");
-    for (int run = 0; run < 3; run++)
-        for (int d = 0; d < DEVICES; d++)
-            for (int k = 0; k < 4; k++)
-                cr_expect_eq(json_int(device(a, run, d), keys[k]),
-                             json_int(device(b, run, d), keys[k]), "%s, device %d: %s", KEYS[run],
-                             d, keys[k]);
-    json_free(a), json_free(b);
-}
-
 /* What an optimizer keeps, by cause: nothing, one or two floats for each float of the parameters;
  * in DP on device 0 alone, in DDP on every device. */
 CliTest(cli_profile, memory_of_the_optimizer, 120) {

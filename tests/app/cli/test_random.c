@@ -1,5 +1,5 @@
-/* The command on random data: PyTorch's losses, equal bits in every mode, what is refused, and
- * where wide outputs weigh. */
+/* The command on random data: PyTorch's losses, and what is refused. Equal bits in every mode are
+ * tests/app/cli/test_same_bits.c's. */
 #include "tests/app/cli/json.h"
 #include "tests/golden/golden.h"
 
@@ -41,42 +41,11 @@ CliTest(cli_random, losses_are_pytorchs, 120) {
     }
 }
 
-static void train(const char *mode, const char *options, const char *to) {
-    cli_well("train --mode %s --dataset random %s --quiet --log-loss %s.csv --save %s --json "
-             "%s.json",
-             mode, options, to, to, to);
-}
-
-CliTest(cli_random, every_mode_gives_the_same_bits, 300) {
-    static const char *const works[] = {
-        "--model simple --loss mse --samples 103 --batch-size 12 --epochs 3 --lr 0.1",
-        "--model complex --samples 50 --batch-size 12 --epochs 1 --lr 0.01",
-        "--model complex --loss mse --shape 2x9x5 --classes 3 --samples 70 --batch-size 12 "
-        "--epochs 2 "
-        "--lr 0.01 --momentum 0.9",
-        "--model mlp --shape 17 --mlp-hidden 9 --classes 300 --samples 70 --batch-size 12 --epochs "
-        "2"};
-    static const char *const ways[] = {"dp --devices 2", "dp --devices 4 --loss-in-forward",
-                                       "ddp --devices 2", "ddp --devices 4 --workers 0"};
-    size_t count = test_short() ? 2 : sizeof works / sizeof *works;
-    for (size_t i = 0; i < count; i++) {
-        char options[256];
-        snprintf(options, sizeof options, "--virtual-devices 4 %s", works[i]);
-        train("single", options, "one");
-        for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
-            train(ways[k], options, "two");
-            cr_expect(cli_same_file("one.csv", "two.csv"), "%s, %s: losses", ways[k], works[i]);
-            cr_expect(cli_same_file("one", "two"), "%s, %s: weights", ways[k], works[i]);
-        }
-        for (int w = test_short() ? 4 : 1; w <= 4 && i < 2; w *= 2)
-            cli_well("compare --dataset random --devices %d --quiet %s", w, works[i]);
-    }
-}
-
 /* There are no test samples, so there is no accuracy; and --loss mse would have none. */
 CliTest(cli_random, what_the_record_says, 60) {
-    train("dp", "--model simple --loss mse --steps 3", "one");
-    struct json *j = json_of("one.json");
+    cli_well(
+        "train --mode dp --dataset random --model simple --loss mse --steps 3 --quiet --json j");
+    struct json *j = json_of("j");
     cr_expect_str_eq(json_text(j, "loss"), "mse");
     cr_expect_str_eq(json_text(j, "dataset"), "random");
     cr_expect(json_int(j, "channels") == 10 && json_int(j, "height") == 1);

@@ -162,13 +162,3 @@ CliTest(cli_report, stopped_half_way, 120) {
     stop_profile(&c);
     has_runs_to("dp_loss_in_forward");
 }
-
-/* What does not fit keeps its place. */
-CliTest(cli_report, what_does_not_fit, 120) {
-    struct cli c;
-    cli_run(&c, "profile --model simple --dataset random --classes 20000 --samples 256 --devices 4 "
-                "--steps 1 --device-memory 48M --report r");
-    cr_expect(c.status == 1 && strstr(c.err, "out of memory"), "%s", c.err);
-    cli_free(&c);
-    page_has("r", "DP is missing: DP: out of memory on device 0");
-}

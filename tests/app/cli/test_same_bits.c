@@ -82,13 +82,14 @@ static const char *words(const char *options) {
 #define LENET "--init-from golden/lenet_300.safetensors "
 #define OWN "--data-dir d --virtual-devices 4 "
 #define MLP OWN "--model mlp --mlp-hidden 20 --batch-size 24 --epochs 4 --lr 0.1 "
+#define RANDOM "--dataset random --virtual-devices 4 --batch-size 12 "
 #define NORM                                                                                  \
     "--dataset synthetic --shape 1x9x8 --samples 22 --virtual-devices 4 --batch-size 8 --lr " \
     "0.05 --seed 3 --epochs 1 "
 
 /* The matrix: what is trained, and in which ways, by kind of test. In the short form most
  * kinds are their first row. */
-enum kind { OPTIONS, ALGORITHMS, EIGHT_PARTS, OPTIMIZERS, LAST_BATCHES, SUMS, NORMS };
+enum kind { OPTIONS, ALGORITHMS, EIGHT_PARTS, OPTIMIZERS, LAST_BATCHES, SUMS, NORMS, DRAWN };
 static const struct row {
     enum kind kind;
     const struct ways *ways;
@@ -147,6 +148,16 @@ static const struct row {
     {NORMS, &DDP, NORM "--model small --samples 19 --no-sync-steps 2", 0},
     {NORMS, &DDP, NORM "--model small --sync-bn", 0},
     {NORMS, &FOUR, NORM "--model resnet18", 0},
+    /* samples of other shapes, outputs of other sizes, targets */
+    {DRAWN, &SOME, RANDOM "--model simple --loss mse --samples 103 --epochs 3 --lr 0.1", 0},
+    {DRAWN, &SOME, RANDOM "--model complex --samples 50 --epochs 1 --lr 0.01 --workers 0", 0},
+    {DRAWN, &DP, RANDOM "--model complex --samples 50 --epochs 1 --lr 0.01 --loss-in-forward", 0},
+    {DRAWN, &SOME,
+     RANDOM "--model complex --loss mse --shape 2x9x5 --classes 3 --samples 70 --epochs 2 --lr "
+            "0.01 --momentum 0.9",
+     0},
+    {DRAWN, &SOME,
+     RANDOM "--model mlp --shape 17 --mlp-hidden 9 --classes 300 --samples 70 --epochs 2", 0},
 };
 
 static void all_rows(enum kind kind) {
@@ -176,6 +187,7 @@ KIND(each_optimizer, OPTIMIZERS)
 KIND(short_last_batches, LAST_BATCHES)
 KIND(accumulated_gradients, SUMS)
 KIND(batch_norm, NORMS)
+KIND(random_data, DRAWN)
 
 /* What travels into device 1 in 12 batches of which each `passes` make one update. */
 static int64_t bytes_of_twelve_batches(const char *mode, int passes) {

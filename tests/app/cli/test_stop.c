@@ -3,9 +3,9 @@
  * again and again: resumed, they end with the bits of one that nobody touched. */
 #include <signal.h>
 
+#include "base/random.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
-#include "tests/app/cli/kills.h"
 
 #define RUN "--data-dir d --batch-size 24 --virtual-devices 4 --momentum 0.9 --lr 0.05 --quiet "
 enum { EPOCHS = 12, RANKS = 4 };
@@ -92,6 +92,22 @@ CliTest(cli_stop, second_signal, 120) {
 }
 
 /* ---- killed again and again ---- */
+
+static int below(struct rng *rng, int n) {
+    return (int)(rng_u32(rng) % (uint32_t)n);
+}
+
+/* Returns how many it has found, `most` at most. */
+static int children_of(pid_t parent, pid_t *children, int most) {
+    int count = 0;
+    DIR *all = opendir("/proc");
+    for (struct dirent *entry; all && count < most && (entry = readdir(all));) {
+        pid_t pid = atoi(entry->d_name);
+        if (pid > 0 && cli_parent_of(pid) == parent) children[count++] = pid;
+    }
+    if (all) closedir(all);
+    return count;
+}
 
 /* Starts the run, or what is left of it, and kills the command or a rank after some time. Returns
  * the exit status. */
