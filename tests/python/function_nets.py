@@ -69,7 +69,7 @@ class Computed(nn.Module):
     def __init__(self):
         super().__init__()
         self.words, self.after = nn.Embedding(20, 8), nn.Embedding(21, 8)
-        self.scale, self.head = nn.Parameter(torch.randn(12 * 20, 1)), nn.Linear(8, 10)
+        self.scale, self.head = nn.Parameter(torch.randn(12 * 16, 1)), nn.Linear(8, 10)
 
     def forward(self, tokens):
         x, y, less = self.words(tokens).mean(1), tokens.flip(1), tokens - 9
@@ -78,12 +78,11 @@ class Computed(nn.Module):
             tokens.clamp(2, 9), torch.where(tokens > 3, tokens, 0), tokens // 5, less // 4 + 3,
             torch.maximum(tokens, y), torch.min(tokens + 3, y), (tokens * 31 + y) % 20, less % 5,
             less % -5 + 4, torch.fmod(less, 4) + 3, parts[0] + 2, parts[1].abs(), less.relu(),
-            (less / 2).long() + 4, (tokens * 41 / 41).floor().int(), (tokens / 7).ceil().long(),
-            (tokens >> 1) + (tokens & 7), (less * less).clamp(max=19),
+            (less * less).clamp(max=19),
             tokens.masked_fill(y == 3, 7), tokens.sort(1, descending=True)[0]), 1)
         x = x + (self.words(places) * self.scale).mean(1) + self.after(tokens + 1).mean(1)
         x = x + self.words(tokens.amax(1)) * self.words(tokens.min(1)[0])
-        ends = torch.bucketize(tokens, torch.tensor([3, 9]), right=True) * 9
+        ends = tokens.ge(3).long() * 9 + tokens.ge(9) * 9
         return self.head(x + x.gather(1, (x.argmax(1, keepdim=True) + 1) % 8) * self.words(
             ends.scatter(1, tokens.gather(1, y[:, :2] * 2 % 12) % 12, 19)).mean(1))
 
@@ -94,13 +93,12 @@ class Buckets(nn.Module):
     def __init__(self):
         super().__init__()
         self.words, self.first, self.head = nn.Embedding(10, 6), nn.Linear(9, 6), nn.Linear(6, 5)
-        self.register_buffer("edges", torch.tensor([-1, -0.25, 0.5, 2]))
 
     def forward(self, x):
         y = self.first(x)
         y = y + (self.words((4 * x).long().clamp(-5, 4) + 5) + self.words(
-            torch.bucketize(x, self.edges)) + self.words((x / 2).floor().long().clamp(-2, 1) + 4) *
-            torch.div(9 * x, 2, rounding_mode="trunc").unsqueeze(2)).mean(1)
+            (x / 2).floor().long().clamp(-2, 1) + 4) * torch.div(
+                9 * x, 2, rounding_mode="trunc").unsqueeze(2)).mean(1)
         y = y + y.sort(1)[0] * torch.arange(6)
         y = y + 0.1 * self.words(x.argsort(1, descending=True))[:, 2]
         soft = y.softmax(1)
@@ -132,30 +130,14 @@ class Distances(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.centres = nn.Linear(5, 6), nn.Parameter(torch.randn(7, 6))
-        self.both, self.places = nn.Bilinear(6, 5, 4), nn.Bilinear(6, 6, 3, bias=False)
         self.cosine, self.apart = nn.CosineSimilarity(2), nn.PairwiseDistance(1)
-        self.head = nn.Linear(4 + 3 + 7 + 4 + 7 + 4 + 4, 10)
+        self.head = nn.Linear(7 + 4 + 4 + 4, 10)
 
     def forward(self, x):
         y = F.normalize(self.first(x), dim=2)  # (N, 4, 6)
-        parts = [self.both(y[:, 0], x[:, 0]), self.places(y, y.tanh()).mean(1),
-                 torch.cdist(y[:, 0], self.centres), torch.cdist(y, y.sin()).mean(1),
-                 torch.cdist(y, self.centres, p=1).sum(1), self.cosine(y, x[..., :1]),
-                 self.apart(y, y.flip(1))]
+        parts = [torch.cdist(y[:, 0], self.centres), torch.cdist(y, y.sin()).mean(1),
+                 self.cosine(y, x[..., :1]), self.apart(y, y.flip(1))]
         return self.head(torch.cat(parts, 1))
-
-
-class Bags(nn.Module):
-    """Tokens of a text as one embedding: their mean, sum and maximum; and one token by itself."""
-
-    def __init__(self):
-        super().__init__()
-        self.mean, self.sum = nn.EmbeddingBag(20, 6), nn.EmbeddingBag(20, 6, mode="sum")
-        self.most, self.head = nn.EmbeddingBag(20, 6, mode="max"), nn.Linear(24, 10)
-
-    def forward(self, tokens):
-        return self.head(torch.cat((self.mean(tokens), self.sum(tokens[:, 3:8]),
-                                    self.most(tokens), self.mean(tokens[:, 2:3])), 1))
 
 
 class StatesAside(nn.Module):
@@ -264,7 +246,7 @@ class Corners(nn.Module):
 
 NETS = {"waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
         "computed": (Computed, (12,)), "buckets": (Buckets, (9,)),
-        "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)), "bags": (Bags, (12,)),
+        "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)),
         "states_aside": (StatesAside, (4, 6)), "whole_rotary": (WholeRotary, (12,))}
 if torch.__version__ >= "2.12":  # before, what is equal to a bound had all of the gradient
     NETS["corners"] = Corners, (6,)

@@ -65,8 +65,7 @@ class Messages(nn.Module):
         nodes = x.new_zeros(x.shape[0], 20, 6).scatter_add(1, to, x)
         count = x.new_zeros(x.shape[0], 20).scatter_add_(1, tokens, torch.ones_like(x[:, :, 0]))
         nodes = nodes / count.clamp(min=1).unsqueeze(2)
-        nodes = nodes.index_add(1, self.place, x.tanh(), alpha=0.5)
-        nodes = nodes.scatter_reduce(1, to[:, :5], x[:, 7:].sigmoid(), "sum")
+        nodes = nodes.scatter_add(1, self.place[:, None].expand_as(x), x.tanh())
         seen = x.new_zeros(x.shape[0], 20).scatter(1, tokens[:, 2:9], 1.0)
         return self.head((nodes * (1 + seen.unsqueeze(2))).gather(1, to.flip(1)).mean(1))
 
@@ -85,7 +84,7 @@ class Ranks(nn.Module):
         sums = down.cumsum(1) - 1
         size = (number * down > sums).sum(1, keepdim=True).clamp(min=1)
         sparse = (y - sums.gather(1, size - 1) / size).clamp(min=0)
-        z = y * sparse + y.median(1, keepdim=True)[0] + y.kthvalue(21, 1)[0].unsqueeze(1)
+        z = y * sparse + y.sort(1)[0][:, 12:13]
         z = z + y.topk(20)[0].mean(1, True)
         return self.head(z + 0.1 * at * y)
 

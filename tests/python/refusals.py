@@ -109,6 +109,14 @@ def marked(x):
         return (x > 0).float()
 
 
+CALLS = []
+
+
+def counts_outside(net, x):
+    CALLS.append(0)
+    return x * len(CALLS)
+
+
 def remembers(net, x):
     y = x if net.before is None else x + net.before
     net.before = y.detach()
@@ -176,6 +184,7 @@ class Refusals(unittest.TestCase):
         for tried, how, says in (
                 (counts, {"count": 0}, "for a second batch its loss .*: forward keeps something"),
                 (counts_in_a_list, {"counted": []}, r"second batch .* no state"),
+                (counts_outside, {}, "called again, .* in a global"),
                 (remembers, {"before": None}, "not the model"), (sets_data, {}, "not the model"),
                 (lambda net, x: x * random.random(), {}, "Python's or numpy's"),
                 (lambda net, x: x * numpy.random.rand(), {}, "Python's or numpy's")):
@@ -287,9 +296,7 @@ class Refusals(unittest.TestCase):
         for tried, ends in (
                 (lambda y: (y - 12).clamp(max=8), "-12 to 4"), (lambda y: -y // 2, "-8 to 0"),
                 (lambda y: y % -9, "-8 to 0"), (lambda y: torch.minimum(y, y - 9), "-9 to 7"),
-                (lambda y: (y - 9) ** 3, "-729"), (lambda y: y & 15, "0 to 15"),
-                (lambda y: y * y[:, :1], "0 to 256"),
-                (lambda y: torch.bucketize(y, torch.arange(9)), "0 to 9")):
+                (lambda y: (y - 9) ** 3, "-729"), (lambda y: y * y[:, :1], "0 to 256")):
             self.looked_up(lambda x, y: tried(y), f"tokens are {ends}", y=torch.full((3, 4), 16))
 
     def test_tokens_of_which_it_is_not_known_how_large_they_are(self):
@@ -332,10 +339,9 @@ class Refusals(unittest.TestCase):
         self.refused(Net(lambda net, x: x.index_fill(0, torch.tensor([0]), 2)), "of the samples")
         self.refused(Net(lambda net, x: x + x.sort(0)[0]),
                      r"sort.default of the model \(Net\), .*refusals.py:\d+: it mixes samples")
-        self.refused(Net(lambda net, x: x + x.median()), "mixes samples")
         self.refused(Net(lambda net, x, y: x.scatter_add(0, y, x)), "other samples", *whole)
         self.refused(Net(lambda net, x, y: x.scatter_add(1, y * y, x)), "are 0 to 9", *whole)
-        self.refused(Net(lambda net, x, y: x.scatter_reduce(1, y, x, "amax")), "sum alone", *whole)
+        self.refused(Net(lambda net, x, y: x + (y / 3).floor()), "write x // n", *whole)
 
         self.refused(Net(lambda net, x: x + x.round(decimals=2)), "to decimals")
         self.refused(Net(lambda net, x: torch.fft.fft(x).real), "fft_fft.* no such op")
@@ -346,26 +352,19 @@ class Refusals(unittest.TestCase):
     def test_whole_numbers_that_float32_rounds(self):
         whole = torch.randn(3, 4), torch.ones(3, 4, dtype=int)
         for tried in (lambda y: y * 99999991 % 9, lambda y: (y + 5) ** 12 % 7,
-                      lambda y: (y + 99).prod(1, keepdim=True) % 7, lambda y: (y + 1) << 24,
+                      lambda y: (y + 99).prod(1, keepdim=True) % 7, lambda y: (y + 1) * (1 << 24),
                       lambda y: (y * 9999991).sum(1, keepdim=True) // 3,
                       lambda y: (y - 4 + 16777217) % 7, lambda y: y % 2147483647,
                       lambda y: torch.where(y > 3, y, 1 << 25) // 2):
             self.refused(Net(lambda net, x, y: x + tried(y)), "pass 2.24", *whole)
         self.refused(Net(lambda net, x, y: x + 2 ** y % 3), "power that is computed", *whole)
         self.refused(Net(lambda net, x, y: x + (y & 5)), "on bits", *whole)
-        self.refused(Net(lambda net, x, y: x + (y >> y)), "no number from 0 to 24", *whole)
 
     def test_what_layers_have_in_other_ways(self):
         self.refused(Net(lambda net, x: F.batch_norm(x, net.seen, net.seen + 1, training=True)),
                      "as nn.BatchNorm has them")
         self.refused(Net(lambda net, x: x + torch.cdist(x[:, None], x[:, None], p=3)[:, 0]),
                      "norm of order 3")
-        tokens = torch.randn(3, 4), torch.ones(3, 4, dtype=int)
-        bag = nn.EmbeddingBag(9, 4, padding_idx=1)
-        self.refused(Net(lambda net, x, y: x + net.bag(y), bag=bag), "left out", *tokens)
-        bag = nn.EmbeddingBag(9, 4)
-        self.refused(Net(lambda net, x, y: x + net.bag(y.flatten(), torch.arange(
-            0, y.shape[0] * 4, 2))[::2], bag=bag), "other sizes", *tokens)
 
     def test_random_numbers_that_are_of_no_sample(self):
         self.refused(Net(lambda net, x: x + torch.randn(4)), "of no sample")
@@ -394,7 +393,7 @@ class Refusals(unittest.TestCase):
         with unittest.mock.patch.dict(LOWERINGS, {
                 "aten::tanh": lambda w, a, shape: w.line("sigmoid", a.self)}):
             self.refused(Net(lambda net, x: (x.t().tanh() * x.t().sin()).t()),
-                         r"%2: f32\[N, 4\] = sigmoid\(%1\) is not what PyTorch has: a fault of")
+                         r"the first to differ: %2: f32\[N, 4\] = sigmoid\(%1\)")
 
     def test_weights_lie_where_the_command_looks(self):
         for name in ("net", "net.v1", "net.v1.duet"):

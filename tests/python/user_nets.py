@@ -311,13 +311,13 @@ class TrainedBehindEval(FineTuned):
 
 
 class Windows(nn.Module):
-    """Pools whose windows are no squares, or have gaps; the nearest code of a book."""
+    """Pools whose windows are no squares; the nearest code of a book."""
 
     def __init__(self):
         super().__init__()
         self.conv, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, 10)
         self.most = nn.MaxPool2d((2, 3), (1, 2), (1, 0), ceil_mode=True)
-        self.apart = nn.MaxPool2d(3, 1, 1, dilation=(2, 1))
+        self.apart = nn.MaxPool2d(3, 1, 1)
         self.means = nn.AvgPool2d((3, 2), (2, 1), (1, 1))
         self.inside = nn.AvgPool2d((2, 3), (1, 2), (0, 1), count_include_pad=False)
         self.book = nn.Embedding(6, 8)

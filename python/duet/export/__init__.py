@@ -11,7 +11,6 @@
 
 Parameters, buffers and constants go into net.safetensors beside the text."""
 
-import functools
 import pathlib
 import re
 import sys
@@ -78,8 +77,8 @@ _NUMBER = re.compile(r"(?:^|(?<=[ (]))%\d+(?=[,):])")
 
 
 def _used(lines, result, inputs, updates):
-    """The lines that the result is made of, numbered anew, and their numbers; and those of batch
-    norms, which keep statistics. All of them where an input is used by others alone."""
+    """The lines that the result is made of, numbered anew, and those of batch norms, which keep
+    statistics. All of them where an input is used by others alone."""
     wanted, kept = {result.name, *(value for _, value in updates)}, []
     for line in reversed(lines):
         name, rest = line.split(":", 1)
@@ -94,8 +93,7 @@ def _used(lines, result, inputs, updates):
         text, *comment = line.split("  # ", 1)
         return "  # ".join((_NUMBER.sub(lambda name: numbers[name[0]], text), *comment))
     ends = [f"update {name} = {numbers.get(value, value)}" for name, value in updates]
-    body = [*map(anew, reversed(kept)), *ends, f"return {numbers.get(result.name, result.name)}"]
-    return body, numbers
+    return [*map(anew, reversed(kept)), *ends, f"return {numbers.get(result.name, result.name)}"]
 
 
 def _text_of(torch, run, result, saves):
@@ -121,14 +119,14 @@ def _text_of(torch, run, result, saves):
             wide = not buffer.dtype.is_floating_point
             lines.append(f"buffer {name}: {'i64' if wide else 'f32'}{text_of(list(buffer.shape))}")
             tensors[name] = buffer.to(torch.int64 if wide else torch.float32)
-    body, numbers = _used(run.lines, result, run.inputs, run.updates)
+    body = _used(run.lines, result, run.inputs, run.updates)
     words = set(re.findall(r"constant\.\d+", "\n".join(body)))
     for name, tensor in run.constants.items():
         if name in words:
             lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
             tensors[name] = tensor
     return ("\n".join([*lines, *saves, *body, ""]).replace(MARK, ""),
-            {name.replace(MARK, ""): x for name, x in tensors.items()}, numbers)
+            {name.replace(MARK, ""): x for name, x in tensors.items()})
 
 
 def _result_of(output):
@@ -189,14 +187,13 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         told = "\n".join(dict.fromkeys(run.refusals)).replace(MARK, "")
         raise ExportError(f"duet.export: {told}{_otherwise(model, example_inputs)}")
     _progress(quiet, "duet.export: computing it once, for what PyTorch saves ...")
-    text, stored, numbers = _text_of(torch, run, result, _saves(torch, model, example_inputs))
+    text, stored = _text_of(torch, run, result, _saves(torch, model, example_inputs))
     stored = {name: tensor.detach().cpu().numpy() for name, tensor in stored.items()}
 
     def run_beside(trial):
         if verify:
             _progress(quiet, "duet.export: verifying ...")
-            verified(torch, model, _result_of, example_inputs, trial,
-                     functools.partial(run.values, numbers))
+            verified(torch, model, _result_of, example_inputs, trial)
     _check(path, text, stored, "cross-entropy" if len(result.shape) > 1 else "mse", run_beside)
     write_tensors(_weights_of(path), stored)
     path.write_text(text, encoding="utf-8")

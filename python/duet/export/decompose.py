@@ -21,7 +21,7 @@ def decompose(program):
             table.pop(op)
     for op, how in torch._decomp.decomposition_table.items():
         if isinstance(op, torch._ops.OpOverload) and op._schema.name not in LOWERINGS and \
-                not op._schema.is_mutable:
+                not op._schema.is_mutable and op not in table:
             table[op] = how
     return program.run_decompositions(table)
 

@@ -1,8 +1,8 @@
 """What is found out of the program before a line is written: which nodes the result is made of,
 what depends on no input and no parameter, and how large integers are."""
 
+import itertools
 import math
-import operator
 
 import torch
 
@@ -141,7 +141,7 @@ def bounds(program, wanted, examples):
         if node.op != "call_function":
             continue
         name = name_of(node)
-        if name in ("embedding", "_embedding_bag"):
+        if name == "embedding":
             index, rows = node.args[1], int(node.args[0].meta["val"].shape[0])
         elif name == "one_hot":
             index, rows = node.args[0], node.args[1]
@@ -151,7 +151,7 @@ def bounds(program, wanted, examples):
         else:
             continue
         if isinstance(rows, int):
-            _follow(index, rows, False, found, "embedding" in name)
+            _follow(index, rows, False, found, name == "embedding")
     out = {}
     for node, example in examples.items():
         whole, parts = found.get(node, ([], []))
@@ -173,64 +173,14 @@ def _follow(node, rows, part, found, table):
             _follow(x, rows, part or name in _PARTS, found, table)
 
 
-def _both(how):
-    return lambda a, x, y: [how(i, j) for i in x for j in y]
-
-
-def _to_zero(i, number):
-    size = abs(i) // abs(number)
-    return size if (i < 0) == (number < 0) else -size
-
-
-def _divided(a, x, y):
-    how = _to_zero if a.get("rounding_mode") == "trunc" else operator.floordiv
-    require(y[0] == y[-1] != 0, "by what is no number other than 0")
-    return [how(i, y[0]) for i in x]
-
-
-def _remainder(a, x, y):
-    return [0, y[0] - 1] if y[0] > 0 else [y[0] + 1, 0]
-
-
-def _fmod(a, x, y):
-    most = abs(y[0]) - 1
-    return [max(min(x[0], 0), -most), min(max(x[1], 0), most)]
-
-
-def _powers(a, x, y):
-    most = max(map(abs, x)) ** y[0]
-    return [-most if x[0] < 0 and y[0] % 2 else 0, most]
-
-
-def _clamped(a, x, *_):
-    low, high = a.get("min"), a.get("max")
-    x = [i if not isinstance(low, (int, float)) else max(i, int(low)) for i in x]
-    return [i if not isinstance(high, (int, float)) else min(i, int(high)) for i in x]
-
-
-def _many(a, x, *_):
-    return [end * times for end in x for times in (1, a["count"])]
-
-
-def _prod(a, x, *_):
-    most = max(map(abs, x)) ** a["count"]
-    return [-most if x[0] < 0 else 0, most]
-
-
-_RANGES = {
-    "add": _both(operator.add), "sub": _both(operator.sub), "mul": _both(operator.mul),
-    "rsub": _both(lambda i, j: j - i), "maximum": _both(max), "minimum": _both(min),
-    "neg": lambda a, x: [-i for i in x], "relu": lambda a, x: [max(i, 0) for i in x],
-    "abs": lambda a, x: [0, *map(abs, x)], "sign": lambda a, x: [-1, 1],
-    "pow": _powers, "remainder": _remainder, "fmod": _fmod, "floor_divide": _divided,
-    "div": _divided, "bitwise_and": lambda a, x, y: [0, y[0]], "clamp": _clamped,
-    "__and__": lambda a, x, y: [0, y[0]],
-    "clamp_min": _clamped, "clamp_max": _clamped, "cumsum": _many, "sum": _many, "prod": _prod,
-    "bitwise_right_shift": _both(operator.rshift), "__rshift__": _both(operator.rshift),
-    "bitwise_left_shift": _both(operator.lshift), "__lshift__": _both(operator.lshift)}
-_ROUNDS = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round}
+# An op of one element is largest and least at the ends of what it is given, or at 0.
+_ELEMENTS = {"add", "sub", "mul", "neg", "abs", "sign", "relu", "pow", "floor_divide", "div",
+             "maximum", "minimum", "clamp", "clamp_min", "clamp_max"}
+_SMALLER = {"neg", "abs", "sign", "relu", "maximum", "minimum", "clamp", "clamp_min", "clamp_max"}
+_SUMS = {"sum", "cumsum", "prod"}
 _OF_ALL = _MOVES | {"amax", "amin", "max", "min", "topk", "sort", "scatter", "index_put",
-                    "masked_fill", "slice_scatter"}
+                    "full_like"}
+_DATA = "self", "tensors", "src", "other", "value", "values", "fill_value"  # of _OF_ALL
 
 
 def ranges(program, wanted, constants, inputs):
@@ -239,26 +189,21 @@ def ranges(program, wanted, constants, inputs):
     out = {node: (0, most - 1) for node, (_, most) in inputs.items()}
 
     def ends(x):
-        if isinstance(x, (bool, int)):
-            return int(x), int(x)
-        if isinstance(x, torch.fx.Node):
-            val = x.meta.get("val")
-            if isinstance(val, torch.Tensor) and val.dtype is torch.bool:
-                return 0, 1
-            if x in constants and constants[x].tensor.numel():
-                t = constants[x].tensor
-                return None if t.is_floating_point() else (int(t.min()), int(t.max()))
-            return out.get(x)
-        return None
+        if not isinstance(x, torch.fx.Node):
+            return (int(x), int(x)) if isinstance(x, (bool, int)) else None
+        val = x.meta.get("val")
+        if isinstance(val, torch.Tensor) and val.dtype is torch.bool:
+            return 0, 1
+        if x in constants and constants[x].tensor.numel():
+            t = constants[x].tensor
+            return None if t.is_floating_point() else (int(t.min()), int(t.max()))
+        return out.get(x)
     for node in program.graph.nodes:
         val = node.meta.get("val")
-        if node.op != "call_function" or node not in wanted or node in constants:
-            continue
         first = val[0] if isinstance(val, (list, tuple)) and val else val
-        if not isinstance(first, torch.Tensor) or first.dtype not in (torch.int64, torch.int32):
-            if not (isinstance(val, (list, tuple)) or name_of(node) in ("floor", "trunc", "div",
-                                                                        "ceil", "round")):
-                continue
+        if node.op != "call_function" or node not in wanted or node in constants or \
+                not isinstance(first, torch.Tensor) or first.is_floating_point() and first is val:
+            continue
         try:
             found = _range(node, ends, constants)
         except Refused as why:
@@ -270,69 +215,74 @@ def ranges(program, wanted, constants, inputs):
 
 
 def _range(node, ends, constants):
-    name, val = name_of(node), node.meta["val"]
-    schema = getattr(node.target, "_schema", None)
-    a = dict(zip((x.name for x in schema.arguments), node.args)) | dict(node.kwargs) if schema \
-        else {}
+    name, args = name_of(node), node.args
     if name == "getitem":
-        source = node.args[0]
-        if name_of(source) in ("topk", "sort", "max", "min") and node.args[1] == 1:
-            at = 2 if name_of(source) == "topk" else 1
-            dim = source.args[at] if len(source.args) > at else -1
-            return 0, int(source.args[0].meta["val"].shape[dim]) - 1
+        source = args[0]
+        if name_of(source) in ("topk", "sort", "max", "min") and args[1] == 1:
+            a = arguments_of(source)
+            return 0, int(a["self"].meta["val"].shape[a.get("dim", -1)]) - 1
         return ends(source)
     if name in ("argmax", "argmin"):
-        return 0, int(node.args[0].meta["val"].shape[node.args[1]]) - 1
+        return 0, int(args[0].meta["val"].shape[args[1]]) - 1
     if name == "one_hot":
         return 0, 1
-    if name in ("full_like", "fill", "new_full", "full"):
-        return ends(node.args[2 if name == "new_full" else 1])
-    if name.startswith(("zeros", "ones", "new_zeros", "new_ones")):
-        return 0, 1
-    if name == "bucketize":
-        return 0, int(node.args[1].meta["val"].shape[0])
-    given = [ends(x) for x in torch.utils._pytree.tree_leaves(
-        [x for key, x in a.items() if key not in ("dim", "size", "dims", "min", "max", "pad",
-                                                  "dtype", "index", "indices", "mask", "start",
-                                                  "end", "step", "k", "condition", "shifts",
-                                                  "rounding_mode", "keepdim", "dim0", "dim1",
-                                                  "repeats", "largest", "sorted", "descending",
-                                                  "memory_format", "split_sizes", "accumulate")])
-             if isinstance(x, (torch.fx.Node, int, bool))]
-    if name == "clamp" and None in given and isinstance(a.get("min"), int) and \
-            isinstance(a.get("max"), int):
+    a = arguments_of(node)
+    if name == "clamp" and isinstance(a.get("min"), int) and isinstance(a.get("max"), int) and \
+            ends(a["self"]) is None:
         return a["min"], a["max"]
-    if name == "constant_pad_nd":
-        given.append([int(a.get("value") or 0)] * 2)
-    if not given or None in given:
-        return None
-    if name == "add" and any(x in constants and constants[x].is_place(1)
-                             for x in node.args if isinstance(x, torch.fx.Node)):
-        return next(pair for x, pair in zip(node.args, given) if x not in constants)
-    if name in ("max", "min") and len(given) == 2:
-        name += "imum"
-    if name in _ROUNDS or name == "_to_copy" and not val.dtype.is_floating_point:
-        return list(map(_ROUNDS.get(name, math.trunc), given[0]))
     if name in _OF_ALL:
-        return [end for pair in given for end in pair]
-    if name == "div" and not a.get("rounding_mode"):
-        require(given[1][0] == given[1][-1] != 0, "by what is no number other than 0")
-        return [i / given[1][0] for i in given[0]]
-    if name not in _RANGES:
+        if name in ("max", "min") and "other" in a:
+            return _checked(_at_corners(node, ends), [], True)
+        if name == "constant_pad_nd":
+            a.setdefault("value", 0)
+        data = [x for key in _DATA if key in a and (key, name) != ("self", "full_like")
+                for x in torch.utils._pytree.tree_leaves(a[key])]
+        given = [ends(int(x) if isinstance(x, float) else x) for x in data]
+        return None if None in given else [end for pair in given for end in pair]
+    if name == "add" and any(x in constants and constants[x].is_place(1) for x in args):
+        return next(ends(x) for x in args if x not in constants)
+    given = [ends(x) for x in [*node.all_input_nodes, *args] if isinstance(x, (torch.fx.Node, int))]
+    if None in given:
         return None
-    source = node.args[0].meta.get("val") if isinstance(node.args[0], torch.fx.Node) else None
-    if name in ("cumsum", "sum", "prod"):
-        total = [n for n in source.shape if isinstance(n, int)]
-        own = [n for n in val.shape if isinstance(n, int)]
-        a["count"] = int(source.shape[a["dim"]]) if name == "cumsum" else \
-            max(1, math.prod(total) // max(1, math.prod(own)))
-    square = name == "mul" and node.args[0] is node.args[1]
-    found = _powers(a, given[0], [2]) if square else _RANGES[name](a, *given)
-    if val.dtype in (torch.int64, torch.int32) and name not in (
-            "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "neg", "relu", "abs", "sign"):
-        require(all(abs(end) <= _EXACT for pair in given for end in pair),
-                "of integers that may pass 2^24, which float32 rounds: clamp says how large "
-                "they are")
-        require(all(abs(end) <= _EXACT for end in found),
-                "its integers pass 2^24, which float32 rounds")
+    given = [end for pair in given for end in pair]
+    if name in _ELEMENTS:
+        return _checked(_at_corners(node, ends), given, name in _SMALLER)
+    if name in _SUMS:
+        shape, own = args[0].meta["val"].shape, node.meta["val"].shape
+        count = int(shape[a["dim"]]) if name == "cumsum" else math.prod(
+            n for n in shape if isinstance(n, int)) // math.prod(
+            n for n in own if isinstance(n, int))
+        most = max(map(abs, given))
+        return _checked([-most ** count if given[0] < 0 else 0, most ** count] if name == "prod"
+                        else [end * times for end in given for times in (1, count)], given)
+    if name in ("remainder", "fmod"):
+        number = (ends(a["other"]) or [0])[0]
+        most, negative = abs(number) - 1, given[0] < 0 if name == "fmod" else number < 0
+        positive = given[1] > 0 if name == "fmod" else number > 0
+        return _checked([-most * negative, most * positive], [*given, number])
+    return given if name == "_to_copy" else None
+
+
+def arguments_of(node):
+    return dict(zip((x.name for x in node.target._schema.arguments), node.args)) | node.kwargs
+
+
+def _at_corners(node, ends):
+    nodes = node.all_input_nodes
+    values = [{*ends(x), *([0] if ends(x)[0] < 0 < ends(x)[1] else [])} for x in nodes]
+    found = []
+    for chosen in itertools.product(*values):
+        at = {x: torch.tensor(float(y)).double() for x, y in zip(nodes, chosen)}
+        args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), at.get)
+        found.append(node.target(*args, **kwargs).item())
+    require(all(map(math.isfinite, found)), "by what is no number other than 0")
+    return list(map(int, found))
+
+
+def _checked(found, given, smaller=False):
+    """What is larger than float32 has is refused, unless the op makes nothing larger."""
+    require(smaller or all(abs(end) <= _EXACT for end in given),
+            "of integers that may pass 2^24, which float32 rounds: clamp says how large they are")
+    require(smaller or all(abs(end) <= _EXACT for end in found),
+            "its integers pass 2^24, which float32 rounds")
     return found

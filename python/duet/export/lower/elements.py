@@ -5,6 +5,7 @@ import math
 
 import torch
 
+from ..passes import name_of
 from ..text import LEAST, Const, Value, require
 from . import lower
 
@@ -18,7 +19,7 @@ def _line(op):
 
 
 for _name in ("relu", "tanh", "sigmoid", "exp", "log", "sqrt", "reciprocal", "abs", "silu",
-              "hardswish", "hardsigmoid", "erf", "sin", "cos", "floor", "ceil", "trunc", "relu6"):
+              "hardswish", "hardsigmoid", "erf", "sin", "cos", "relu6"):
     lower(getattr(aten, _name))(_line(_name))
 
 def _cosh(w, x):
@@ -69,13 +70,10 @@ def _(w, a, shape):
     return w.line("round", a.self)
 
 
-@lower(aten.prelu, aten._prelu_kernel)
+@lower(aten._prelu_kernel)
 def _(w, a, shape):
     """At 0 the slope is the weight."""
-    weight = w.value(a.weight)
-    if weight.rank == 1 and len(shape) > 1:
-        weight = w.view(weight, [1, *weight.shape, *[1] * (len(shape) - 2)])
-    return w.where(w.line("above", a.self, number=0), a.self, w.mul(a.self, weight))
+    return w.where(w.line("above", a.self, number=0), a.self, w.mul(a.self, a.weight))
 
 
 # ---- arithmetic
@@ -114,28 +112,19 @@ def div(w, a, shape):
             x = w.sub(x, w.line("fmod", x, number=number))
         return w.line("floor_divide", x, number=number)
     if number is not None:
-        y = w.times(a.self, 1 / number)
-        if isinstance(a.self, Value) and is_whole(a.self) and number.is_integer():
-            w.quotients[y.name] = a.self, number
-        return y
+        return w.times(a.self, 1 / number)
     if isinstance(a.other, Const):
         below = Const([1 / t for t in a.other.of], a.other.shape)
         return w.mul(a.self, below)
     return w.mul(a.self, w.line("reciprocal", a.other))
 
 
-def rounds(op, divide):
-    """Of integers x / number, which may fall short by a rounding, the exact quotient."""
-    def run(w, a, shape):
-        x, number = w.quotients.get(getattr(a.self, "name", None), (None, None))
-        return w.line(op, a.self) if x is None else divide(w, x, number)
-    return run
-
-
-lower(aten.ceil)(rounds("ceil", lambda w, x, n: w.times(w.line("floor_divide", x, number=-n), -1)))
-to_zero = rounds("trunc", lambda w, x, n: w.line("floor_divide", w.sub(
-    x, w.line("fmod", x, number=n)), number=n))
-lower(aten.trunc)(to_zero)
+@lower(aten.floor, aten.ceil, aten.trunc)
+def rounded(w, a, shape):
+    node = w.given["self"]
+    require(name_of(node) != "div" or not is_whole(node.args[0].meta["val"]),
+            "of a quotient of integers, which may fall short of one by a rounding: write x // n")
+    return w.line("trunc" if "copy" in w.op else w.op[6:], a.self)
 
 
 def _modulo(op):
@@ -161,14 +150,6 @@ def _(w, a, shape):
         return w.line("sqrt", a.self) if power == 0.5 else a.self if power == 1 else \
             w.mul(a.self, a.self)
     return w.line("pow", a.self, exponent=power)
-
-
-@lower(aten.bitwise_right_shift, aten.__rshift__, aten.bitwise_left_shift, aten.__lshift__)
-def _(w, a, shape):
-    number = w.number(a.other)
-    require(number is not None and 0 <= number <= 24, "by what is no number from 0 to 24")
-    op = "floor_divide" if "right" in w.op or "rshift" in w.op else "multiply_number"
-    return w.line(op, a.self, number=2 ** int(number))
 
 
 # ---- comparisons
@@ -219,12 +200,7 @@ def _(w, a, shape):
 
 @lower(aten.bitwise_and, aten.logical_and, aten.__and__)
 def _(w, a, shape):
-    """Of integers & 2^n - 1 is what the division by 2^n leaves."""
-    number = w.number(a.other)
-    if "logical" not in w.op and not _is_bool(a.self):
-        require(number is not None and number >= 0 and math.log2(number + 1).is_integer(),
-                "it works on bits, not on bool")
-        return w.line("remainder", a.self, number=number + 1)
+    require("logical" in w.op or _is_bool(a.self), "it works on bits, not on bool")
     return w.mul(truth(w, a.self), truth(w, a.other))
 
 

@@ -254,49 +254,13 @@ def _sums(w, index, src, dim, shape):
 
 
 @lower(aten.scatter_add)
-def added(w, a, shape):
+def _(w, a, shape):
     dim = a.dim % len(shape)
     require(not isinstance(shape[dim], N), "it adds to other samples")
     w.places("index", int(shape[dim]), "indices", "places")
     sums = _sums(w, a.index, a.src, dim, shape)
     zero = isinstance(a.self, Const) and a.self.number == 0
     return sums if zero else w.add(a.self, sums)
-
-
-@lower(aten.scatter_reduce)
-def _(w, a, shape):
-    require(a.reduce == "sum" and a.get("include_self", True),
-            f"of {a.reduce}: sum alone is served")
-    return added(w, a, shape)
-
-
-@lower(aten.index_add)
-def _(w, a, shape):
-    dim = a.dim % len(shape)
-    require(isinstance(a.index, Const), "at places that are computed")
-    index = Const([a.index.alike().reshape([-1] + [1] * (len(shape) - dim - 1))],
-                  [a.index.shape[0]] + [1] * (len(shape) - dim - 1))
-    src = w.value(a.source)
-    index = w.value(index).of_rank(src.rank).but(shape=src.shape)
-    return w.add(a.self, w.times(_sums(w, index, src, dim, shape), a.get("alpha", 1)))
-
-
-@lower(aten._embedding_bag)
-def _(w, a, shape):
-    """Of bags of one size, as a matrix of tokens has them: its rows are joined, and offsets begin
-    one in each."""
-    starts, tokens = a.offsets, w.value(a.indices)
-    size = int(starts.of[0][1]) if isinstance(starts, Const) and len(starts.of) > 1 else 0
-    require(size and isinstance(tokens.shape[0], N) and int(tokens.shape[0]) == size and
-            not a.get("include_last_offset"), "of bags of other sizes")
-    require(a.get("per_sample_weights") is None and a.get("padding_idx", -1) in (None, -1),
-            "with weights for each token, or a token that is left out")
-    w.places("indices", int(a.weight.shape[0]), "tokens", "rows")
-    from .reductions import largest, reduce
-    rows = rows_of(w, a.weight, w.view(tokens, [N(1), size]))
-    if a.get("mode", 0) == 2:
-        return [largest(w, rows, [1]).squeezed([1]), None, None, None]
-    return [reduce(w, "mean" if a.get("mode", 0) else "sum", rows, [1]), None, None, None]
 
 
 @lower(aten.scatter)

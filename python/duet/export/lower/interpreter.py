@@ -21,7 +21,7 @@ class Interpreter(Writer):
         super().__init__(torch, self.of.values())
         self.env, self.refusals, self.inputs, self.buffers = {}, [], [], set()
         self.updates, self.written, self.drawn = [], {}, {}
-        self.quotients, self.ranges, self.below = {}, {}, {}
+        self.ranges, self.below = {}, {}
         self.measure = Sizes(program)
         self.op, self.asked, self.given = "", set(), {}
         self.examples = dict(zip((n for n in program.graph.nodes if n.op == "placeholder" and
@@ -203,29 +203,6 @@ class Interpreter(Writer):
                 self._refuse(node, why)
         return self._result(self.env.get(result), names)
 
-    def values(self, names, inputs):
-        """{line: its numbers} that the traced program has for such inputs; names: those in the text
-        of lines that are in it."""
-        own, found, given = self, {}, iter(inputs)
-        tables = self.program.state_dict | self.program.constants
-
-        class Run(torch.fx.Interpreter):
-            def run_node(self, node):
-                if node.op == "placeholder":
-                    y = next(given) if node in own.examples else tables.get(own._spec(node).target)
-                elif "dropout" in name_of(node):
-                    y = self.fetch_args_kwargs_from_env(node)[0][0]
-                    y = (y, None) if "native" in name_of(node) else y
-                else:
-                    y = super().run_node(node)
-                value = own.env.get(node)
-                if isinstance(value, Value) and value.name in names and value.of_samples:
-                    found.setdefault(names[value.name], _lying(value, y, len(inputs[0])))
-                return y
-        with torch.no_grad():
-            Run(self.program.graph_module).run()
-        return found
-
     def _update(self, name, value):
         """A buffer takes a value of parameters and buffers in each step."""
         if value is Refused:
@@ -249,16 +226,6 @@ class Interpreter(Writer):
         self.refusals.append(f"the result is {shape}: Duet's losses take one tensor, "
                              "[N, classes], [N, classes, places] or, with targets, any of N")
         return None
-
-
-def _lying(value, y, samples):
-    """y as the axes of its line lie."""
-    sizes = [int(n) * (samples if isinstance(n, N) else 1) for n in value.axes]
-    for d, axes in enumerate(value.dims):
-        y = y if axes else y.narrow(d, 0, 1)  # its numbers repeat
-    order = [i for axes in value.dims for i in axes]
-    y = y.reshape([sizes[i] for i in order]).permute([order.index(i) for i in sorted(order)])
-    return y.reshape([n if i in order else 1 for i, n in enumerate(sizes)]).double().numpy()
 
 
 DEBUG = False

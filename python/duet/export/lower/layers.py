@@ -1,4 +1,4 @@
-"""Convolutions, of volumes too, and norms."""
+"""Convolutions, of volumes too, and norms. Their weights are parameters, or values of them."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 
 from ..text import N, require
 from . import lower
-from .products import matmul, swapped
+from .reductions import reduce
 from .shapes import cat, narrow, padded
 
 aten = torch.ops.aten
@@ -48,49 +48,13 @@ def _(w, a, shape):
     how = {"stride": a.get("stride", 1), "padding": padding, "dilation": a.get("dilation", 1)}
     settings, groups = sides(how, len(kernel), *how), a.get("groups", 1)
     require(x.rank == len(shape), "of an input without samples")
-    if not w.is_parameter(a.weight):
-        return _of_computed(w, a, x, kernel, shape, settings, groups)
-    bias = a.get("bias")
-    own = bias is None or w.is_parameter(bias)
-    operands = [w.parameter(a.weight, "weight"), w.parameter(bias, "bias") if own else None]
+    operands = [w.parameter(a.weight, "weight"), w.parameter(a.get("bias"), "bias")]
     square = len(kernel) == 2 and len(set(kernel)) == 1 and all(
         isinstance(y, int) for y in settings.values())
     if square and groups == settings["dilation"] == 1:
         del settings["dilation"]
-        y = of_samples(w, "conv2d", x, operands, shape, **settings)
-    else:
-        y = of_samples(w, "conv", x, operands, shape, **settings, groups=groups)
-    return y if own else _with_bias(w, y, bias)
-
-
-def _with_bias(w, y, bias):
-    return y if bias is None else w.add(y, w.view(w.value(bias), [
-        1, y.shape[1], *[1] * (y.rank - 2)]))
-
-
-def _windows_of(w, channels, kernel):
-    """The weight of a convolution by channels whose outputs are the numbers of a window."""
-    places = math.prod(kernel)
-    return w.frozen_parameter(torch.eye(places).reshape(places, 1, *kernel).repeat(
-        channels, *[1] * (1 + len(kernel))))
-
-
-def _unfolded(w, x, kernel, to, settings):
-    """The numbers of each window, (N, channels * places, ..)."""
-    channels = int(x.shape[1])
-    shape = [x.shape[0], channels * math.prod(kernel), *to]
-    return of_samples(w, "conv", x, [_windows_of(w, channels, kernel), None], shape, **settings,
-                      groups=channels)
-
-
-def _of_computed(w, a, x, kernel, shape, settings, groups):
-    """By a weight that other ops compute, as weight norms do: the windows times it."""
-    places, out = math.prod(map(int, shape[2:])), int(shape[1])
-    columns = int(a.weight.shape[1]) * math.prod(kernel)
-    windows = _unfolded(w, x, kernel, shape[2:], settings)
-    windows = w.view(windows, [shape[0], groups, columns, places])
-    weight = w.view(w.value(a.weight), [1, groups, out // groups, columns])
-    return _with_bias(w, w.view(matmul(w, weight, windows), shape), a.get("bias"))
+        return of_samples(w, "conv2d", x, operands, shape, **settings)
+    return of_samples(w, "conv", x, operands, shape, **settings, groups=groups)
 
 
 @lower(aten.conv_transpose2d, aten.conv_transpose1d)
@@ -99,31 +63,9 @@ def _(w, a, shape):
     how = {"stride": a.get("stride", 1), "padding": a.get("padding", 0),
            "dilation": a.get("dilation", 1), "output_padding": a.get("output_padding", 0)}
     settings, groups = sides(how, count, *how), a.get("groups", 1)
-    if not w.is_parameter(a.weight):
-        return _transposed_of_computed(w, a, x, shape, settings, groups)
     return of_samples(w, "conv_transpose", x, [w.parameter(a.weight, "weight"),
                                                w.parameter(a.get("bias"), "bias")], shape,
                       **settings, groups=groups)
-
-
-def _transposed_of_computed(w, a, x, shape, settings, groups):
-    """The products of each place are added where its window lies."""
-    into, each_out, *kernel = map(int, a.weight.shape)
-    each, outputs = into // groups, each_out * math.prod(kernel)
-    weight = swapped(w.view(w.value(a.weight), [1, groups, each, outputs]))
-    rows = w.view(x, [x.shape[0], groups, each, math.prod(map(int, x.shape[2:]))])
-    y = w.view(matmul(w, weight, rows), [x.shape[0], groups * outputs, *x.shape[2:]])
-    y = of_samples(w, "conv_transpose", y, [_windows_of(w, int(shape[1]), kernel), None], shape,
-                   **settings, groups=int(shape[1]))
-    return _with_bias(w, y, a.get("bias"))
-
-
-@lower(aten.im2col)
-def _(w, a, shape):
-    x, kernel = w.value(a.self), pair(a.kernel_size)
-    to = [(int(n) + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in zip(
-        x.shape[2:], pair(a.padding), pair(a.dilation), kernel, pair(a.stride))]
-    return w.view(_unfolded(w, x, kernel, to, sides(a, 2, "stride", "padding", "dilation")), shape)
 
 
 # ---- volumes, (N, C, T, H, W): a window over T becomes channels of pictures
@@ -176,11 +118,13 @@ def _(w, a, shape):
                 w.names.issuperset(buffers), "its statistics are no buffers running_mean, "
                 "running_var and num_batches_tracked of one module, as nn.BatchNorm has them")
     weight, bias = a.get("weight"), a.get("bias")
-    own = all(p is None or w.is_parameter(p) for p in (weight, bias))
-    operands = [w.frozen_parameter(torch.full([int(shape[1])], number)) if p is None or not own
+    operands = [w.frozen_parameter(torch.full([int(shape[1])], number)) if p is None
                 else w.parameter(p, what) for p, what, number in (
                     (weight, "weight", 1.), (bias, "bias", 0.))]
     how = {"momentum": a.momentum} if training else {"training": 0}
+    if x.shared:
+        require(training and buffers[0] is None, "of a value without samples")
+        return [_of_weights(w, x, weight, bias, a.eps)] + [None] * 4
     name, x, count = w.rows(x)
     full = [N(math.prod(count)), *map(int, shape[1:])]
     flat = full if len(full) in (2, 4) else [*full[:2], math.prod(full[2:]), 1]
@@ -188,31 +132,32 @@ def _(w, a, shape):
     y = w.emit("batch_norm", [name, *operands, *buffers], flat, once=False, eps=a.eps, **how)
     y = y if flat == full else w.emit("reshape", [y], full)
     y = w.of_rows(y, x, count, shape)
-    if not own:
-        y = _scaled(w, y, weight, bias, [shape[1], *[1] * (len(shape) - 2)])
     return [y] + [None] * 4
 
 
-def _scaled(w, y, weight, bias, sizes):
-    """y times a weight plus a bias, which are seen with these sizes."""
-    if weight is not None:
-        y = w.mul(y, w.view(w.value(weight), sizes))
+def _of_weights(w, x, weight, bias, eps):
+    """A standardised weight is a value of parameters, as the ops of the definition leave it."""
+    dims, sizes = [d for d in range(x.rank) if d != 1], [1, x.shape[1], *[1] * (x.rank - 2)]
+    off = w.sub(x, reduce(w, "mean", x, dims, True))
+    scale = w.plus(reduce(w, "mean", w.mul(off, off), dims, True), eps)
+    y = w.mul(off, w.line("reciprocal", w.line("sqrt", scale)))
+    y = y if weight is None else w.mul(y, w.view(w.value(weight), sizes))
     return y if bias is None else w.add(y, w.view(w.value(bias), sizes))
+
+
+def _weights(w, a):
+    return [w.parameter(a.get(what), what) for what in ("weight", "bias")]
 
 
 @lower(aten.layer_norm)
 def _(w, a, shape):
     x, count = w.value(a.input), len(a.normalized_shape)
-    weight, bias = a.get("weight"), a.get("bias")
-    own = all(p is None or w.is_parameter(p) for p in (weight, bias))
     dims = list(range(x.rank - count, x.rank))
     name, x, before = w.last(x, *dims)
     sizes = list(map(int, a.normalized_shape))
-    operands = [w.parameter(weight, "weight"), w.parameter(bias, "bias")] if own else [None, None]
-    y = w.emit("layer_norm", [name, *operands], [N(1), *(x.axes[i] for i in before), *sizes],
+    y = w.emit("layer_norm", [name, *_weights(w, a)], [N(1), *(x.axes[i] for i in before), *sizes],
                shape=sizes, eps=a.get("eps", 1e-5))
-    y = w.result(y, x, before, dims, sizes)
-    return y if own else _scaled(w, y, weight, bias, sizes)
+    return w.result(y, x, before, dims, sizes)
 
 
 @lower(aten.group_norm, aten.instance_norm)
@@ -220,9 +165,5 @@ def _(w, a, shape):
     instance = "instance" in w.op
     require(not instance or a.use_input_stats and a.get("running_mean") is None,
             "running statistics of instances")
-    weight, bias = a.get("weight"), a.get("bias")
-    own = all(p is None or w.is_parameter(p) for p in (weight, bias))
-    operands = [w.parameter(weight, "weight"), w.parameter(bias, "bias")] if own else [None, None]
-    y = of_samples(w, "group_norm", w.value(a.input), operands, shape,
-                   groups=int(shape[1]) if instance else a.num_groups, eps=a.get("eps", 1e-5))
-    return y if own else _scaled(w, y, weight, bias, [shape[1], *[1] * (len(shape) - 2)])
+    return of_samples(w, "group_norm", w.value(a.input), _weights(w, a), shape,
+                      groups=int(shape[1]) if instance else a.num_groups, eps=a.get("eps", 1e-5))

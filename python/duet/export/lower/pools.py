@@ -2,12 +2,10 @@
 
 import torch
 
-from ..text import LEAST, Const, N, require
+from ..text import Const, N, require
 from . import lower
-from .elements import maximum
-from .indices import taken
 from .layers import _windows, of_samples, pair, sides
-from .reductions import largest, reduce
+from .reductions import largest
 from .shapes import padded
 
 aten = torch.ops.aten
@@ -19,27 +17,9 @@ def _(w, a, shape):
     require(len(shape[0]) == x.rank == 4, "of what has no dimension of samples beside its channels")
     how = sides({"size": a.kernel_size, "stride": stride, "padding": a.get("padding", 0)}, 2,
                 "size", "stride", "padding")
-    dilation = pair(a.get("dilation", 1))
-    if set(dilation) != {1}:
-        return [_dilated(w, x, shape[0], a, pair(stride), dilation), None]
+    require(set(pair(a.get("dilation", 1))) == {1}, "with dilation")
     return [of_samples(w, "max_pool2d", x, [], shape[0], **how,
                        ceil_mode=int(a.get("ceil_mode", False))), None]
-
-
-def _dilated(w, x, shape, a, stride, dilation):
-    """Of the parts of x that each place of the window sees the largest."""
-    size, padding = pair(a.kernel_size), pair(a.get("padding", 0))
-    more = [max(0, (int(to) - 1) * s + d * (k - 1) + 1 - p - int(n)) for to, s, d, k, p, n in
-            zip(shape[2:], stride, dilation, size, padding, x.shape[2:])]
-    x = padded(w, x, [padding[1], more[1], padding[0], more[0]], LEAST)
-    best = None
-    for i in range(size[0]):
-        for j in range(size[1]):
-            part = x
-            for d, first, s in ((2, i * dilation[0], stride[0]), (3, j * dilation[1], stride[1])):
-                part = taken(w, part, d, torch.arange(int(shape[d])) * s + first)
-            best = part if best is None else maximum(w, best, part)
-    return best
 
 
 @lower(aten.avg_pool2d)
@@ -78,23 +58,17 @@ def _(w, a, shape):
                        size=list(map(int, shape[0][2:]))), None]
 
 
-@lower(aten.max_pool3d_with_indices, aten.avg_pool3d)
+@lower(aten.max_pool3d_with_indices)
 def _(w, a, shape):
     """Each picture by itself first, as PyTorch looks for the first of equal maxima."""
-    mean = "avg" in w.op
-    shape = shape if mean else shape[0]
     size, padding = pair(a.kernel_size, 3), pair(a.get("padding", 0), 3)
-    stride, x = pair(a.get("stride") or size, 3), w.value(a.self)
-    require(set(pair(a.get("dilation", 1), 3)) == {1} and not any(padding) and
-            not a.get("divisor_override"), "of volumes with padding or dilation")
+    stride, x, shape = pair(a.get("stride") or size, 3), w.value(a.self), shape[0]
+    require(set(pair(a.get("dilation", 1), 3)) == {1} and not any(padding),
+            "of volumes with padding or dilation")
     pictures = w.view(x.permuted(0, 2, 1, 3, 4), [N(int(x.shape[0]) * int(x.shape[2])), x.shape[1],
                                                   *x.shape[3:]])
     how = sides({"size": size[1:], "stride": stride[1:]}, 2, "size", "stride")
-    y = of_samples(w, "avg_pool2d" if mean else "max_pool2d", pictures, [],
-                   [pictures.shape[0], shape[1], *shape[3:]], **how)
+    y = of_samples(w, "max_pool2d", pictures, [], [pictures.shape[0], shape[1], *shape[3:]], **how)
     y = w.view(y, [shape[0], x.shape[2], shape[1], *shape[3:]])
-    to = int(shape[2])
-    y = _windows(w, y, 1, to, size[0], stride[0])
-    y = reduce(w, "mean", y, [2]) if mean else largest(w, y, [2]).squeezed([2])
-    y = y.permuted(0, 2, 1, 3, 4)
-    return y if mean else [y, None]
+    y = largest(w, _windows(w, y, 1, int(shape[2]), size[0], stride[0]), [2]).squeezed([2])
+    return [y.permuted(0, 2, 1, 3, 4), None]

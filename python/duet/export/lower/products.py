@@ -129,15 +129,6 @@ def _(w, a, shape):
                  w.times(matmul(w, x, y), a.get("alpha", 1)))
 
 
-@lower(aten.bilinear)
-def _(w, a, shape):
-    x, y, weight = (w.value(v) for v in (a.input1, a.input2, a.weight))
-    out, i, j = map(int, weight.shape)
-    z = w.view(matmul(w, x, w.view(weight.permuted(1, 0, 2), [i, out * j])), [*shape, j])
-    z = matmul(w, z, y.unsqueezed(-1)).squeezed([len(shape)])
-    return z if a.get("bias") is None else w.add(z, a.bias)
-
-
 # ---- attention
 
 def _added_to_scores(w, mask):

@@ -8,7 +8,7 @@ import torch
 from ..passes import name_of
 from ..text import N, Value, require
 from . import lower
-from .elements import compare, rounds
+from .elements import compare, rounded
 
 aten = torch.ops.aten
 
@@ -87,9 +87,6 @@ def _(w, a, shape):
     return w.of_rows(y, x, count, shape)
 
 
-_rounded_down = rounds("floor", lambda w, x, n: w.line("floor_divide", x, number=n))
-
-
 @lower(aten.floor)
 def _(w, a, shape):
     """Of torch.rand() + p it is a draw, which is how some write stochastic depth."""
@@ -102,4 +99,4 @@ def _(w, a, shape):
             require(0 < p[0] < 1 and first == p[0], "of random numbers that another floor has "
                                                     "taken, plus another number")
             return kept_with(w, p[0], shape, drawn[0])
-    return _rounded_down(w, a, shape)
+    return rounded(w, a, shape)

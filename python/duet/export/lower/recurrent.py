@@ -91,25 +91,3 @@ _recurrent("rnn_tanh", aten.rnn_tanh, 1)
 _recurrent("rnn_relu", aten.rnn_relu, 1)
 
 
-def _cell(w, a, op, states, **how):
-    """One step, of a sequence of one: its outputs, and with cell=1 the last c behind them."""
-    x = w.dense(w.value(a.input))
-    name = w.arranged(x, [[], w.axes_of(x, 1)])
-    weights = [w.parameter(p, "weight") for p in (a.w_ih, a.w_hh, a.get("b_ih"), a.get("b_hh"))]
-    first = [None if isinstance(s, Const) and s.number == 0 else
-             w.arranged(w.dense(w.value(s)), [w.value(s).dims[1]]) for s in states]
-    width = int(a.w_hh.shape[1])
-    y = w.emit(op, [name, *weights, *first], [N(1), 1 + len(how), width], **how)
-    y = Value(y, [N(1), 1 + len(how), width], [N(1), 1 + len(how), width], [[0], [1], [2]],
-              dtype=torch.float32)
-    return [narrow(w, y, 1, i, 1).squeezed([1]) for i in range(1 + len(how))]
-
-
-@lower(aten.lstm_cell)
-def _(w, a, shape):
-    return _cell(w, a, "lstm", a.hx, cell=1)
-
-
-@lower(aten.gru_cell)
-def _(w, a, shape):
-    return _cell(w, a, "gru", [a.hx])[0]

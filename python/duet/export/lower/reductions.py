@@ -178,24 +178,6 @@ def _(w, a, shape):
     return w.line("above" if "any" in w.op else "equal", y, number=0)
 
 
-@lower(aten.prod)
-def _(w, a, shape):
-    """Half of the dimension times the other half, again and again."""
-    require(a.get("dim") is not None, "it mixes samples: give dim")
-    from .shapes import narrow
-    x = w.value(a.self)
-    dim = a.dim % x.rank
-    x, rest = w.dense(x, only=[dim]), []
-    while x.shape[dim] > 1:
-        half = x.shape[dim] // 2
-        if x.shape[dim] % 2:
-            rest.append(narrow(w, x, dim, 2 * half, 1))
-        x = w.mul(narrow(w, x, dim, 0, half), narrow(w, x, dim, half, half))
-    for one in rest:
-        x = w.mul(x, one)
-    return x if a.get("keepdim") else x.squeezed([dim])
-
-
 def along(w, x, dim, matrix):
     """Each row of dimension dim times a constant matrix."""
     name, x, before = w.last(x, dim)
@@ -213,18 +195,23 @@ def _(w, a, shape):
     return along(w, x, dim, torch.ones(int(shape[dim]), int(shape[dim])).triu())
 
 
-@lower(aten.cumprod)
+@lower(aten.cumprod, aten.prod)
 def _(w, a, shape):
     """Each product times that of as many places before it, of which there are twice as many in each
-    round."""
+    round. The last one is that of all."""
     from .shapes import cat, narrow
-    x = w.dense(w.value(a.self), only=[a.dim % len(shape)])
-    dim, size, step = a.dim % x.rank, int(shape[a.dim % x.rank]), 1
+    require(a.get("dim") is not None, "it mixes samples: give dim")
+    dim, step = a.dim % len(a.self.shape), 1
+    x = w.dense(w.value(a.self), only=[dim])
+    size = int(x.shape[dim])
     while step < size:
         first, rest = narrow(w, x, dim, 0, step), narrow(w, x, dim, step, size - step)
-        x = cat(w, [first, w.mul(rest, narrow(w, x, dim, 0, size - step))], dim, shape)
+        x = cat(w, [first, w.mul(rest, narrow(w, x, dim, 0, size - step))], dim, x.shape)
         step *= 2
-    return x
+    if "cumprod" in w.op:
+        return x
+    x = narrow(w, x, dim, size - 1, 1)
+    return x if a.get("keepdim") else x.squeezed([dim])
 
 
 # ---- orders
@@ -245,35 +232,13 @@ def _(w, a, shape):
     return order(w, w.value(a.self), a.dim % len(a.self.shape), a.get("descending"))
 
 
-@lower(aten.median, aten.kthvalue)
-def _(w, a, shape):
-    from .shapes import narrow
-    require(a.get("dim") is not None, "it mixes samples: give dim")
-    dim = a.dim % len(a.self.shape)
-    at = a.k - 1 if "k" in a else (int(a.self.shape[dim]) - 1) // 2
-    both = [narrow(w, y, dim, at, 1) for y in order(w, w.value(a.self), dim, False)]
-    return both if a.get("keepdim") else [y.squeezed([dim]) for y in both]
-
-
 @lower(aten._cdist_forward)
 def _(w, a, shape):
     """Distances of the rows of two matrices, in a dimension of their own."""
-    require(a.p in (1, 2), f"the norm of order {a.p}")
+    require(a.p == 2, f"the norm of order {a.p}")
     x, y = w.value(a.x1), w.value(a.x2)
     off = w.sub(x.unsqueezed(-2), y.unsqueezed(-3))
-    if a.p == 1:
-        return reduce(w, "sum", w.line("abs", off), [off.rank - 1])
     return root(w, reduce(w, "sum", w.mul(off, off), [off.rank - 1]))
-
-
-@lower(aten.bucketize)
-def _(w, a, shape):
-    """How many of the boundaries, which are a constant, lie below."""
-    x, edges = w.value(a.self), w.constant(a.boundaries.alike())
-    x = x.unsqueezed(-1)
-    right = a.get("right", False)
-    below = compare(w, "above", x, edges, swap=right, negate=right)
-    return reduce(w, "sum", below, [x.rank - 1])
 
 
 @lower(aten.topk)

@@ -22,12 +22,12 @@ lower(aten.copy)(lambda w, a, shape: w.value(a.src).of_rank(len(shape)).but(shap
 @lower(aten.clone, aten._to_copy, aten.lift_fresh_copy)
 def _(w, a, shape):
     """Also a change of type: numbers become whole towards 0, and a bool is what is not 0."""
-    from .elements import to_zero, truth
+    from .elements import rounded, truth
     kind = a.get("dtype")
     if kind is torch.bool:
         return truth(w, a.self)
     if kind in (torch.int64, torch.int32) and a.self.dtype.is_floating_point:
-        return w.detach(to_zero(w, a, shape))
+        return w.detach(rounded(w, a, shape))
     return a.self
 
 
@@ -48,29 +48,6 @@ def _(w, a, shape):
 
 lower(aten.empty, aten.new_empty, aten.empty_like)(
     lambda w, a, shape: Const([torch.tensor(0.0)], shape))
-
-
-@lower(aten.diagonal)
-def _(w, a, shape):
-    """Of the two dimensions joined every so many-th."""
-    from .indices import taken
-    x = w.value(a.self)
-    i, j = a.get("dim1", 0) % x.rank, a.get("dim2", 1) % x.rank
-    x = x.permuted(*(d for d in range(x.rank) if d not in (i, j)), i, j)
-    rows, columns, off = *x.shape[-2:], a.get("offset", 0)
-    places = torch.arange(int(rows) * int(columns)).reshape(int(rows), int(columns)).diagonal(off)
-    x = w.view(x, [*x.shape[:-2], int(rows) * int(columns)])
-    return taken(w, x, x.rank - 1, places)
-
-
-@lower(aten.unfold)
-def _(w, a, shape):
-    from .indices import taken
-    x, dim = w.value(a.self), a.dimension % len(a.self.shape)
-    places = torch.arange(int(x.shape[dim])).unfold(0, a.size, a.step)
-    x = taken(w, x, dim, places.flatten())
-    x = w.view(x, [*x.shape[:dim], *places.shape, *x.shape[dim + 1:]])
-    return x.permuted(*(d for d in range(x.rank) if d != dim + 1), dim + 1)
 
 
 # ---- parts
@@ -275,36 +252,25 @@ def _(w, a, shape):
     return x
 
 
-def _resized(name, mode, antialias=False):
+def _resized(name, mode):
     """Each side by itself, by the weights that PyTorch gives to a row of unit vectors."""
     def run(w, a, shape):
         x, sides = w.value(a.get("input", a.get("self"))), len(shape) - 2
         scales = a.get("scale_factors") or [None] * sides
+        options = {} if "nearest" in mode else {"align_corners": a.align_corners}
         for i in range(sides):
             dim, scale = len(shape) - 1 - i, scales[sides - 1 - i]
-            size, eye = int(x.shape[dim]), torch.eye(int(x.shape[dim])).double()
-            options = {} if "nearest" in mode else {"align_corners": a.align_corners}
-            if mode == "bicubic" or antialias:
-                options.update(mode=mode if mode == "bicubic" else "bilinear", antialias=antialias)
-                eye = eye.reshape(size, 1, 1, size).repeat(1, 1, 4, 1)
-                options["size" if scale is None else "scale_factor"] = \
-                    (4, shape[dim]) if scale is None else (1., scale)
-                rows = torch.nn.functional.interpolate(eye, **options)[:, 0, 0]
-            else:
-                options["size" if scale is None else "scale_factor"] = \
-                    int(shape[dim]) if scale is None else scale
-                rows = torch.nn.functional.interpolate(eye[:, None], mode=mode, **options)[:, 0]
+            options["size" if scale is None else "scale_factor"] = \
+                (4, int(shape[dim])) if scale is None else (1., scale)
+            size = int(x.shape[dim])
+            eye = torch.eye(size).double().reshape(size, 1, 1, size).repeat(1, 1, 4, 1)
+            rows = torch.nn.functional.interpolate(eye, mode=mode, **options)[:, 0, 0]
             x = along(w, x, dim, rows)
         return x
     lower(getattr(aten, name))(run)
 
 
-for _sides, _linear in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
+for _sides, _linear in ((1, "linear"), (2, "bilinear")):
     _resized(f"upsample_nearest{_sides}d", "nearest")
-    _resized(f"_upsample_nearest_exact{_sides}d", "nearest-exact")
-    _resized(f"upsample_{_linear}{_sides}d", "linear")
+    _resized(f"upsample_{_linear}{_sides}d", "bilinear")
 _resized("upsample_bicubic2d", "bicubic")
-_resized("_upsample_bilinear2d_aa", "linear", True)
-_resized("_upsample_bicubic2d_aa", "bicubic", True)
-
-
