@@ -76,6 +76,7 @@ struct duet_future {
     void *then_context;
     struct remote_op *op;           /* rpc/autograd.h: the call is one of a pass; NULL: it is not */
     duet_autograd_context *context; /* that it holds; NULL: none */
+    uint64_t holds;                 /* the pass that has served a call, as an object; 0: none */
     struct duet_future *next;       /* in its list */
 };
 
@@ -93,6 +94,7 @@ struct owner {
     void (*destroy)(void *object);
     duet_params *params; /* a parameter: its set, and its index there */
     int param;
+    struct autograd *pass; /* that a call has left; NULL: none */
     struct owner *next;
 };
 
@@ -162,7 +164,7 @@ struct duet_rpc_call {
     struct path path;               /* autograd: where a pass of this call would stand */
     duet_autograd_context *context; /* NULL: none */
     struct autograd *pass;          /* that the function has begun; NULL: none */
-    struct autograd *back;          /* of duet.backward: the pass to go back over */
+    uint64_t leaves;                /* the reference that it becomes; 0: it goes */
     void *object;
     void (*destroy)(void *object);
 };
@@ -228,7 +230,8 @@ struct outgoing {
     const struct duet_rpc_value *args;
     int count;
     double timeout_s;
-    uint64_t self, rref, pass;      /* as in struct message */
+    uint64_t self, rref;            /* as in struct message */
+    duet_rref **leaves;             /* becomes the reference to the pass that it leaves; NULL */
     duet_autograd_context *context; /* NULL: the call is in none */
     struct remote_op *op;           /* the call of a pass, whose path and vars these are */
     const struct path *path;        /* NULL: the call is of no pass */

@@ -1,5 +1,5 @@
 /* The passes of a context: each call of a function that carries vars has a tape of its own, which
- * lives until the context ends. Who begins a pass, what it takes from a call, and what stays of it
+ * lives as long as its caller's. Who begins a pass, what it takes from a call, and what stays of it
  * when the function has ended stand here too. */
 #include "rpc/autograd.h"
 
@@ -76,6 +76,7 @@ int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context *c, uin
 void pass_free(struct autograd *p) {
     for (struct remote_op *op = p->ops, *next; op; op = next) {
         next = op->next;
+        duet_rref_free(op->there);
         free(op);
     }
     for (struct kept_tensor *k = p->kept, *next; k; k = next) {
@@ -107,13 +108,6 @@ duet_var *pass_parameter(duet_tape *t, int i) {
     return x;
 }
 
-struct autograd *pass_find(duet_autograd_context *c, uint64_t call) {
-    struct autograd *p = c->passes;
-    while (p && p->call != call)
-        p = p->next;
-    return p;
-}
-
 /* ---- at the end of a function ---- */
 
 /* Tensors among the arguments stay with the pass. */
@@ -132,13 +126,15 @@ void pass_of_call_ends(duet_rpc_call *call, int code) {
     if (!p) return;
     call->pass = NULL;
     if (!code) code = keep_tensors(p, &call->args);
-    if (code || !p->context || !p->returned.count) {
+    if (code || !call->leaves || !p->returned.count) {
         pass_free(p);
         return;
     }
     pthread_mutex_lock(&call->rpc->lock);
-    p->next = p->context->passes;
-    p->context->passes = p;
+    struct owner *o = owner_find(call->rpc, call->leaves);
+    o->pass = p;
+    o->device = p->device;
+    p->context->left++;
     pthread_mutex_unlock(&call->rpc->lock);
 }
 

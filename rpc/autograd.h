@@ -45,7 +45,7 @@ struct kept_tensor {
 struct autograd {
     duet_autograd_context *context; /* NULL: the call was made without one */
     duet_rpc *rpc;
-    uint64_t call; /* that it serves; 0: it is the program's */
+    uint64_t call; /* that it serves, and the id of the reference to it; 0: the program's own */
     struct path path;
     uint32_t calls; /* made from it so far */
     duet_device *device;
@@ -64,8 +64,8 @@ struct autograd {
 /* A call that was made from a pass. */
 struct remote_op {
     struct autograd *pass;
-    int to, left;  /* left: gradients of `sent` that the walk has yet to take */
-    uint64_t call; /* its id, which its pass at `to` has too */
+    int to, left;     /* left: gradients of `sent` that the walk has yet to take */
+    duet_rref *there; /* the pass that the call leaves at `to`; NULL: none */
     struct var_list sent;
     duet_var *out, *in; /* stand for the call as a whole: all of sent led to it; it led to all of
                            received. `in` NULL: no result has come, as of a remote one whose value
@@ -91,26 +91,21 @@ struct duet_autograd_context {
     duet_rpc *rpc;
     uint64_t id;
     int creator;
-    uint64_t callers, called; /* workers, a bit each */
-    int users;                /* the program's handle, and calls under way */
-    int ended, walking;
+    int users, left; /* the program's handle and calls under way; passes that calls have left */
+    int walking;
     uint32_t own_passes;
     uint64_t turn;
-    struct autograd *passes; /* the last one first */
+    struct autograd *passes; /* the program's own, the last one first */
     struct grad_part *parts;
     duet_autograd_context *next;
 };
 
 /* ---- context.c; under the lock ---- */
-duet_autograd_context *context_find(duet_rpc *rpc, uint64_t id);
 /* A call with this id has come: the context, made where it is new; NULL: no memory, or `only_known`
  * and it is not known. It stays until context_leave. */
-duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int from, int only_known);
+duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int only_known);
 void context_leave(duet_autograd_context *c);
-void context_end(duet_rpc *rpc, uint64_t id, int from); /* the message of one who has called */
-/* A call in it goes to this worker, whose future keeps it. ERR_USAGE: it has ended. */
-int context_call(duet_autograd_context *c, int to);
-void contexts_of_dead(duet_rpc *rpc, int rank);
+void context_forget_pass(duet_autograd_context *c); /* one that a call has left is gone */
 void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
 
 /* ---- autograd.c ---- */
@@ -120,13 +115,12 @@ void pass_free(struct autograd *pass); /* by the thread that has its device */
 int pass_keep(struct autograd *pass, duet_tensor *tensor);
 /* A parameter of the pass, of one sample, as a var of the parameter's own shape. */
 duet_var *pass_parameter(duet_tape *tape, int i);
-struct autograd *pass_find(duet_autograd_context *c, uint64_t call); /* under the lock */
 /* params with gradients at `arena` (NULL: none yet), laid out as the values. ERR_MEMORY. */
 int shadow_params(struct duet_params *out, duet_params *params, float *arena);
 void shadow_free(struct duet_params *shadow);
 void shadow_place(struct duet_params *shadow, float *arena);
 
-/* The function of a call has ended: its pass stays in the context or goes. */
+/* The function of a call has ended: its pass stays, or goes. */
 void pass_of_call_ends(duet_rpc_call *call, int code);
 
 /* ---- remote_op.c ---- */

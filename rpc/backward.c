@@ -103,7 +103,7 @@ static int pass_walk(struct autograd *p, uint64_t turn, int retain, duet_var *co
  * among the arguments, or none. */
 int serve_backward(duet_rpc_call *call, void *context) {
     (void)context;
-    struct autograd *p = call->back;
+    struct autograd *p = call->self->pass;
     struct gradients g;
     duet_var *roots[MOST_VARS];
     const duet_tensor *grads[MOST_VARS];
@@ -111,7 +111,7 @@ int serve_backward(duet_rpc_call *call, void *context) {
     int64_t turn = duet_rpc_arg_int(call, 0), retain = duet_rpc_arg_int(call, 1);
     const struct duet_rpc_value *given = duet_rpc_arg(call, 2);
     CHECK(duet_rpc_call_error(call));
-    if (!p || given->type != DUET_RPC_LIST || given->count > p->returned.count)
+    if (given->type != DUET_RPC_LIST || given->count > p->returned.count)
         return fail(ERR_USAGE, "autograd: backward: these gradients are of no call");
     for (int i = 0; i < given->count; i++) {
         if (given->items[i].type != DUET_RPC_TENSOR) continue;
@@ -140,7 +140,7 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
     if (!root) return fail(ERR_USAGE, "autograd: backward: root %d is NULL", i);
     pthread_mutex_lock(&c->rpc->lock);
     struct autograd *p = c->passes;
-    while (p && (p->call || !has_var(p->tape, root)))
+    while (p && !has_var(p->tape, root))
         p = p->next;
     pthread_mutex_unlock(&c->rpc->lock);
     *out = p;

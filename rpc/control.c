@@ -14,7 +14,6 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
     futures_of_dead(rpc, peer->rank);
     if (!rpc->stop) { /* all of it ends then, and the pool may be gone before the links */
         life_gone(&rpc->life, peer->rank);
-        contexts_of_dead(rpc, peer->rank);
     }
     pthread_cond_broadcast(&rpc->changed);
 }
@@ -24,6 +23,7 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
 /* Gives up what was set aside for it; under the lock. */
 static void end_call(duet_rpc *rpc, struct message *m) {
     if (m->makes) life_release(&rpc->life, m->makes);
+    if (m->leaves) life_release(&rpc->life, m->leaves);
     if (m->holds) life_release(&rpc->life, m->holds);
     if (m->entered) context_leave(m->entered);
     message_drop(m);
@@ -43,23 +43,30 @@ static void serve_message(void *context) {
     pthread_mutex_unlock(&rpc->lock);
 }
 
-/* What `remote` makes is there for references from this moment on, and the context of a call for
- * its end, in the order of the stream. The object of a method stays until the method has ended: its
- * caller may give up or die meanwhile, and with it the last reference. */
+/* The entry of a reference whose value the call makes. */
+static int make_entry(duet_rpc *rpc, const struct message *m, uint64_t rref, uint64_t *made) {
+    if (owner_find(rpc, rref)) return fail(ERR_USAGE, "the reference that it makes is there");
+    struct owner *o = owner_new(rpc, rref, m->text);
+    if (!o) return fail(ERR_MEMORY, "no host memory for the value");
+    if (m->timeout) o->deadline = m->frame->came + (int64_t)m->timeout;
+    *made = rref;
+    life_hold(&rpc->life, rref); /* until the function has ended */
+    if (m->from != rpc->rank) life_count(&rpc->life, rref, m->from);
+    return OK;
+}
+
+/* What `remote` makes is there for references from this moment on, and so is the pass that a call
+ * in a context leaves. The object of a method stays until the method has ended: its caller may give
+ * up or die meanwhile, and with it the last reference. */
 static int set_aside(duet_rpc *rpc, struct message *m) {
-    if (m->context) m->entered = context_enter(rpc, m->context, m->from, m->pass != 0);
+    if (m->context) m->entered = context_enter(rpc, m->context, !m->pass);
+    if (m->pass && !m->entered) return fail(ERR_MEMORY, "no host memory for a context");
     if (m->self && owner_find(rpc, m->self)) {
         m->holds = m->self;
         life_hold(&rpc->life, m->holds);
     }
-    if (!m->rref) return OK;
-    if (owner_find(rpc, m->rref)) return fail(ERR_USAGE, "the reference that it makes is there");
-    struct owner *o = owner_new(rpc, m->rref, m->text);
-    if (!o) return fail(ERR_MEMORY, "no host memory for the value");
-    if (m->timeout) o->deadline = m->frame->came + (int64_t)m->timeout;
-    m->makes = m->rref;
-    life_hold(&rpc->life, m->rref); /* until the function has ended */
-    return OK;
+    if (m->rref) CHECK(make_entry(rpc, m, m->rref, &m->makes));
+    return m->pass ? make_entry(rpc, m, m->pass, &m->leaves) : OK;
 }
 
 /* code: that of message_read. Takes the message. */
@@ -67,7 +74,6 @@ static void take_call(duet_rpc *rpc, struct message *m, int code) {
     if (!code) code = set_aside(rpc, m);
     if (code) snprintf(m->why, sizeof m->why, "%s", error_message());
     m->wrong = code;
-    if (m->rref && m->from != rpc->rank) life_count(&rpc->life, m->rref, m->from);
     rpc->serving++;
     if (pool_run(&rpc->pool, serve_message, m)) end_call(rpc, m);
 }
@@ -82,7 +88,6 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
         life_deliver(&rpc->life, peer->rank, &life);
         pthread_cond_broadcast(&rpc->changed);
         break;
-    case MESSAGE_CONTEXT_END: context_end(rpc, m->context, peer->rank); break;
     case MESSAGE_GIVEN_UP:
         peer_ends(
             rpc, peer, PEER_GONE,

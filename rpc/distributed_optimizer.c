@@ -109,18 +109,9 @@ static int step_local(struct local *l, duet_autograd_context *context) {
 
 int serve_optimizer_step(duet_rpc_call *call, void *context) {
     (void)context;
-    int code = OK;
-    const uint64_t id = (uint64_t)duet_rpc_arg_int(call, 0);
-    CHECK(duet_rpc_call_error(call));
-    pthread_mutex_lock(&call->rpc->lock);
-    duet_autograd_context *c = context_enter(call->rpc, id, call->from, 1);
-    pthread_mutex_unlock(&call->rpc->lock);
-    if (!c) return OK; /* backward did not come here: no parameter has a gradient */
-    for (struct local *l = duet_rpc_self(call); l && !code; l = l->next)
-        code = step_local(l, c);
-    pthread_mutex_lock(&call->rpc->lock);
-    context_leave(c);
-    pthread_mutex_unlock(&call->rpc->lock);
+    int code = OK; /* without a context backward did not come here: no parameter has a gradient */
+    for (struct local *l = duet_rpc_self(call); l && call->context && !code; l = l->next)
+        code = step_local(l, call->context);
     return code;
 }
 
@@ -184,12 +175,10 @@ int duet_distributed_optimizer_step(duet_distributed_optimizer *o, duet_autograd
     int code = OK, n = 0;
     if (!o || !c)
         return fail(ERR_USAGE, "optimizer: step: no %s was given", o ? "context" : "optimizer");
-    const struct duet_rpc_value id = duet_rpc_int((int64_t)c->id);
     for (; n < o->count && !code; n += !code) {
         struct outgoing call;
         code = to_owner(&call, o->at[n], "duet.Optimizer.step", 0);
-        call.args = &id;
-        call.count = 1;
+        call.context = c;
         if (!code) code = call_begin(&f[n], o->rpc, &call);
     }
     if (n) CHECK_KEEP(duet_future_wait_all(f, n), code);

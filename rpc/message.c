@@ -73,7 +73,7 @@ static int fields_are_good(const struct message *m, int world) {
     return m->timeout <= most && m->code <= ERR_PEER && m->worker < MOST_WORKERS &&
            id_worker(m->self) < world && id_worker(m->context) < world &&
            (call ? own : id_worker(m->rref) < world) &&
-           (!m->pass || (m->context && id_worker(m->pass) == m->from)) &&
+           (!m->pass || (m->context && m->pass == m->call && id_worker(m->pass) == m->from)) &&
            m->path.depth <= MOST_PATH &&
            (!call || (m->value.type == DUET_RPC_LIST && strlen(m->text) < NAME_BYTES));
 }

@@ -25,11 +25,10 @@ enum message_kind {
     MESSAGE_HOLD, /* three of references: rpc/lifetime.h */
     MESSAGE_HELD,
     MESSAGE_DROP,
-    MESSAGE_CONTEXT_END, /* of autograd: rpc/context.c */
-    MESSAGE_PING,        /* "I am here" */
-    MESSAGE_LEAVE,       /* the worker waits for the end of all */
-    MESSAGE_BYE,         /* the worker ends as planned, or by this error of its shutdown */
-    MESSAGE_GIVEN_UP,    /* "you have said nothing for too long": the sender takes no more of it */
+    MESSAGE_PING,     /* "I am here" */
+    MESSAGE_LEAVE,    /* the worker waits for the end of all */
+    MESSAGE_BYE,      /* the worker ends as planned, or by this error of its shutdown */
+    MESSAGE_GIVEN_UP, /* "you have said nothing for too long": the sender takes no more of it */
     MESSAGE_KINDS
 };
 
@@ -64,7 +63,7 @@ struct message {
     uint64_t self;          /* the reference whose method it is; 0: none */
     uint64_t rref;          /* CALL: the reference that its result becomes, or 0 */
     uint64_t worker;        /* HOLD: for whom */
-    uint64_t context, pass; /* of autograd; 0: none. pass: the one that duet.backward goes over */
+    uint64_t context, pass; /* of autograd; 0: none. pass: the reference to the one it leaves */
     struct path path;       /* CALL: where a pass of it would stand */
     const char *text;       /* CALL: the function; ANSWER: of the error */
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
@@ -74,9 +73,9 @@ struct message {
     int wrong;           /* why a call is refused, with the text behind it; OK */
     char why[ERROR_BYTES];
     /* what the worker has set aside for a call, before it runs */
-    void *entered;  /* the context of autograd, which it holds; NULL: none */
-    uint64_t holds; /* the object of its method, which it holds; 0: none */
-    uint64_t makes; /* the reference whose value it makes, which it holds; 0: none */
+    void *entered;          /* the context of autograd, which it holds; NULL: none */
+    uint64_t holds;         /* the object of its method, which it holds; 0: none */
+    uint64_t makes, leaves; /* the references whose value and pass it makes, both held; 0: none */
 };
 
 int id_worker(uint64_t id); /* who has made it */

@@ -28,7 +28,7 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, in
                         .self = o->self,
                         .rref = o->rref,
                         .context = o->context ? o->context->id : 0,
-                        .pass = o->pass,
+                        .pass = o->leaves ? call : 0,
                         .text = o->function};
     if (o->path) m.path = *o->path;
     message_begin(w, &m);
@@ -40,12 +40,25 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, in
     return values_pass_on(rpc, w, o->to);
 }
 
+/* The reference to the pass that a call leaves at its worker; the future holds the pass that the
+ * call is made from, and its context. */
+static int note_passes(struct duet_future *f, const struct outgoing *o) {
+    duet_rpc *rpc = f->rpc;
+    duet_rref *r = o->leaves ? *o->leaves = rref_new(rpc, f->id, f->to, "") : NULL;
+    if (o->leaves && !r) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
+    if (r && f->to == rpc->rank) life_hold(&rpc->life, f->id);
+    f->context = o->context;
+    f->context->users++;
+    f->holds = o->op ? o->op->pass->call : 0;
+    if (f->holds) life_hold(&rpc->life, f->holds);
+    return OK;
+}
+
 /* Puts the future into the table. ERR_PEER: the worker is gone. Under the lock. */
-static int await_answer(duet_rpc *rpc, struct duet_future *f, duet_autograd_context *context) {
+static int await_answer(duet_rpc *rpc, struct duet_future *f, const struct outgoing *o) {
     if (rpc->stop) return fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function);
     if (rpc->peers[f->to].state != PEER_HERE) return peer_error(rpc, f->to, f->function);
-    if (context) CHECK(context_call(context, f->to));
-    f->context = context;
+    if (o->context) CHECK(note_passes(f, o));
     f->next = rpc->pending;
     rpc->pending = f;
     rpc->pending_count++;
@@ -59,11 +72,11 @@ static int await_answer(duet_rpc *rpc, struct duet_future *f, duet_autograd_cont
     return OK;
 }
 
-/* Under one lock, so that the end of the context comes behind the call. */
+/* Under one lock, so that the end of the pass that it leaves comes behind the call. */
 static int send_call(duet_rpc *rpc, struct duet_future *f, const struct outgoing *o,
                      struct frame *frame) {
     pthread_mutex_lock(&rpc->lock);
-    int code = await_answer(rpc, f, o->context);
+    int code = await_answer(rpc, f, o);
     if (code)
         frame_free(frame);
     else

@@ -43,7 +43,7 @@ static int (*find_own(const duet_rpc_call *call, const char *name))(duet_rpc_cal
         int fits; /* 1: the call has what it needs */
     } own[] = {{"duet.to_here", run_to_here, call->self && !call->makes},
                {"duet.wait", run_wait, call->self && !call->makes},
-               {"duet.backward", serve_backward, call->back && !call->makes},
+               {"duet.backward", serve_backward, call->self && call->self->pass && !call->makes},
                {"duet.Optimizer", serve_optimizer, call->makes},
                {"duet.Optimizer.step", serve_optimizer_step,
                 call->self && is_optimizer(call->self) && !call->makes}};
@@ -54,6 +54,6 @@ static int (*find_own(const duet_rpc_call *call, const char *name))(duet_rpc_cal
 
 void own_function(duet_rpc_call *call, const char *name) {
     call->run = find_own(call, name);
-    if (call->run == run_to_here || call->run == serve_optimizer_step)
+    if (call->run != no_call && call->run != run_wait && call->self)
         call->device = call->self->device;
 }

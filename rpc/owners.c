@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "rpc/agent.h"
+#include "rpc/autograd.h"
 
 struct owner *owner_find(duet_rpc *rpc, uint64_t rref) {
     struct owner *o = rpc->owners;
@@ -62,13 +62,19 @@ static void free_value(void *owner) {
     device_take(o->rpc, o->device);
     duet_rpc_value_free(&o->value);
     if (o->object && o->destroy) o->destroy(o->object);
+    duet_autograd_context *of = o->pass ? o->pass->context : NULL;
+    if (o->pass) pass_free(o->pass);
     device_give(o->rpc, o->device);
+    pthread_mutex_lock(&o->rpc->lock);
+    if (of && !o->rpc->stop) context_forget_pass(of);
+    pthread_mutex_unlock(&o->rpc->lock);
     free(o);
 }
 
 void life_free(void *context, uint64_t rref) {
     duet_rpc *rpc = context;
     struct owner **at = &rpc->owners;
+    if (rpc->stop) return; /* owner_free_all */
     while (*at && (*at)->rref != rref)
         at = &(*at)->next;
     struct owner *o = *at;
@@ -80,9 +86,8 @@ void life_free(void *context, uint64_t rref) {
 }
 
 void owner_free_all(duet_rpc *rpc) {
-    for (struct owner *o = rpc->owners, *next; o; o = next) {
-        next = o->next;
+    for (struct owner *o; (o = rpc->owners);) {
+        rpc->owners = o->next;
         free_value(o);
     }
-    rpc->owners = NULL;
 }

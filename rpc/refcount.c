@@ -6,6 +6,7 @@
 #include "rpc/autograd.h"
 
 void future_free(struct duet_future *f) {
+    if (f->holds && !f->rpc->over) life_release(&f->rpc->life, f->holds);
     if (f->context && !f->rpc->over) context_leave(f->context);
     message_drop(f->answer);
     pthread_cond_destroy(&f->ended);

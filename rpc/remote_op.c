@@ -41,7 +41,7 @@ static int fire_backward(duet_tape *t, struct node *n) {
                                          .args = args,
                                          .count = 3,
                                          .context = p->context,
-                                         .pass = op->call});
+                                         .self = op->there->id});
 }
 
 static int take_gradients(struct remote_op *op) {
@@ -155,6 +155,7 @@ static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, s
     o->vars = &op->sent;
     o->path = path;
     o->context = p->context;
+    o->leaves = p->context ? &op->there : NULL;
     return OK;
 }
 
@@ -163,7 +164,6 @@ static int begin_op(duet_future **out, duet_tape *tape, struct outgoing *o) {
     struct path path;
     CHECK(op_new(&op, tape, o, &path));
     CHECK(call_begin(out, op->pass->rpc, o));
-    op->call = (*out)->id;
     int code = record_sent(op);
     if (code) {
         duet_future_free(*out);
@@ -233,7 +233,6 @@ int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const
     CHECK(op_new(&op, tape, &o, &path));
     o.op = NULL; /* what comes as the answer is no result */
     CHECK(rref_remote(out, op->pass->rpc, &o, function));
-    op->call = (*out)->created->id;
     int code = record_sent(op);
     if (code) {
         duet_rref_free(*out);
@@ -245,7 +244,7 @@ int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const
 /* The call of this pass that has left the value behind the reference; NULL: there is none. */
 static struct remote_op *op_of(const struct autograd *p, const duet_rref *r) {
     struct remote_op *op = r->created ? p->ops : NULL;
-    while (op && op->call != r->created->id)
+    while (op && (!op->there || op->there->id != r->created->id))
         op = op->next;
     return op;
 }

@@ -72,21 +72,6 @@ static int user_function(duet_rpc_call *call, const struct message *m) {
 
 /* ---- one call ---- */
 
-/* The pass that a backward goes back over. */
-static int find_pass(duet_rpc_call *call, const struct message *m) {
-    if (m->context && !call->context && !m->pass)
-        return fail(ERR_MEMORY, "autograd: no host memory for a context");
-    if (!m->pass) return OK;
-    pthread_mutex_lock(&call->rpc->lock);
-    call->back = call->context ? pass_find(call->context, m->pass) : NULL;
-    pthread_mutex_unlock(&call->rpc->lock);
-    if (!call->back)
-        return fail(ERR_USAGE, "Could not find autograd context with id: %llu: it has ended",
-                    (unsigned long long)m->context);
-    call->device = call->back->device;
-    return OK;
-}
-
 static int is_late(const struct message *m) {
     return m->timeout && (uint64_t)(now_ns() - m->frame->came) > m->timeout;
 }
@@ -132,7 +117,6 @@ static int run_function(duet_rpc_call *call, struct message *m) {
 /* Finds all that the call needs, and runs it on its device. */
 static int serve_on_device(duet_rpc_call *call, struct message *m) {
     if (m->self) CHECK(owner_wait(call->rpc, m->self, &call->self));
-    CHECK(find_pass(call, m));
     if (strncmp(m->text, "duet.", 5))
         CHECK(user_function(call, m));
     else
@@ -167,6 +151,7 @@ void serve_call(duet_rpc *rpc, struct message *m) {
     duet_rpc_call call = {.rpc = rpc,
                           .from = m->from,
                           .makes = m->makes != 0,
+                          .leaves = m->leaves,
                           .id = m->call,
                           .path = m->path,
                           .context = m->entered};
@@ -175,5 +160,6 @@ void serve_call(duet_rpc *rpc, struct message *m) {
     message_begin(&call.answer, &(struct message){.kind = MESSAGE_ANSWER, .call = m->call});
     int code = m->wrong ? fail(m->wrong, "%s", m->why) : serve_on_device(&call, m);
     if (m->makes && code) owner_ready(rpc, m->makes, code);
+    if (m->leaves) owner_ready(rpc, m->leaves, code);
     send_answer(&call, m, code);
 }

@@ -187,14 +187,6 @@ static inline void none_left(struct worker *w) {
     }
 }
 
-/* As if `from` had sent the end of a context. */
-static inline void end_comes(duet_rpc *rpc, int from, uint64_t id) {
-    pthread_mutex_lock(&rpc->lock);
-    take_frame(&rpc->peers[from],
-               message_frame(&(struct message){.kind = MESSAGE_CONTEXT_END, .context = id}));
-    pthread_mutex_unlock(&rpc->lock);
-}
-
 /* What the context has at a worker; the tape belongs to the context. */
 static inline int read_gradient(duet_tape *t, const char *worker, float *out) {
     struct duet_rpc_value g = {0};

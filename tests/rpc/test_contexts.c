@@ -1,30 +1,6 @@
 /* What contexts have to do with a duet_ddp, and with the end of the worker. */
 #include "tests/rpc/matrix.h"
 
-/* Its creator's word of the end comes while the function runs: what it calls then would be told of
- * no end. */
-FUNCTION(late) {
-    duet_tape *t;
-    GOOD(duet_autograd_call_pass(&t, call, NULL, ROWS));
-    end_comes(duet_rpc_of_call(call), 0, autograd_context_of(call)->id);
-    FAILS(DUET_USAGE, duet_autograd_sync(t, "w2", "late", DUET_NO_ARGS, 0, NULL), "has ended");
-    return DUET_OK;
-}
-
-static void end_early(struct worker *w) {
-    const struct pass p = w->rank ? (struct pass){0} : begin_pass(w, X);
-    if (w->rank) return;
-    GOOD(duet_autograd_sync(p.tape, "w1", "late", DUET_NO_ARGS, 0, NULL));
-    duet_autograd_context_free(p.context);
-    none_left(w);
-}
-
-Test(contexts, nothing_is_called_in_one_that_has_ended, .timeout = 60) {
-    static const struct duet_rpc_function ends[] = {{"late", late, NULL, NULL},
-                                                    {"contexts", contexts, NULL, NULL}};
-    WORKERS(3, end_early, ends);
-}
-
 /* ---- parameters with a duet_ddp ---- */
 
 static duet_params *averaged;
@@ -89,10 +65,11 @@ static void stopped(struct worker *w) {
     uint64_t id = (uint64_t)other->rank << ID_BITS | 1;
     pthread_mutex_lock(&rpc->lock);
     other->state = PEER_HERE;
-    context_leave(context_enter(rpc, id, other->rank, 0));
+    duet_autograd_context *c = context_enter(rpc, id, 0);
     rpc->stop = 1;
+    context_leave(c);
     peer_ends(rpc, other, PEER_GONE, "the test says so");
-    MUST(context_find(rpc, id));
+    MUST(rpc->contexts == c);
     pthread_mutex_unlock(&rpc->lock);
     GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
 }

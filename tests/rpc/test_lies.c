@@ -77,7 +77,7 @@ static void draw_call(struct message *m) {
     m->timeout = draw(2) ? 0 : draw(3) ? draw(1000000000) : number();
     m->self = draw(3) ? 0 : mine | draw(10);
     m->context = draw(3) ? 0 : number();
-    m->pass = draw(5) ? 0 : mine | draw(40);
+    m->pass = draw(5) ? 0 : draw(3) ? m->call : mine | draw(40);
     m->path.depth = (uint32_t)(draw(4) ? 0 : draw(MOST_PATH + 1));
     for (uint32_t i = 0; i < m->path.depth; i++)
         m->path.step[i] = (uint32_t)number();
@@ -86,9 +86,9 @@ static void draw_call(struct message *m) {
 
 static void lie(duet_rpc *rpc, int to) {
     static const enum message_kind kinds[] = {
-        MESSAGE_CALL,   MESSAGE_CALL, MESSAGE_CALL,        MESSAGE_CALL, MESSAGE_CALL,
-        MESSAGE_ANSWER, MESSAGE_HOLD, MESSAGE_HELD,        MESSAGE_DROP, MESSAGE_PING,
-        MESSAGE_HOLD,   MESSAGE_DROP, MESSAGE_CONTEXT_END, MESSAGE_LEAVE};
+        MESSAGE_CALL,   MESSAGE_CALL, MESSAGE_CALL, MESSAGE_CALL, MESSAGE_CALL,
+        MESSAGE_ANSWER, MESSAGE_HOLD, MESSAGE_HELD, MESSAGE_DROP, MESSAGE_PING,
+        MESSAGE_HOLD,   MESSAGE_DROP, MESSAGE_LEAVE};
     struct wire_out w = {0};
     struct message m = {.kind = kinds[draw(sizeof kinds / sizeof *kinds)],
                         .code = draw(3) ? 0 : number(),
