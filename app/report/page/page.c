@@ -184,7 +184,8 @@ static int put_traffic(FILE *file, const struct page *page) {
         if (any && r->loss_in_forward) continue; /* the same star, with thinner arrows */
         char caption[200];
         if (!any++) fprintf(file, "<div class=\"pair\">\n");
-        snprintf(caption, sizeof caption, "%s: the more bytes, the thicker.", page->run[i].title);
+        snprintf(caption, sizeof caption,
+                 "%s: the more bytes, the thicker; one scale for all runs.", page->run[i].title);
         CHECK(put_figure(file, page, draw_links, i, caption));
     }
     if (any)
@@ -198,12 +199,12 @@ static int put_traffic(FILE *file, const struct page *page) {
 static int put_phases(FILE *file, const struct page *page) {
     open_section(file, "phases", "Time by phase");
     if (has_phases(page)) {
-        put_paragraph(file, "", "The mean time of a step over the whole run. Busy times are %s.",
+        put_paragraph(file, "", "Where the mean step of the run went. Busy times are %s.",
                       *first_run(page)->modelled ? "those of the modelled clock"
                       : first_run(page)->gpus
                           ? "wall times of the GPU"
-                          : "CPU times of emulated devices; where these share "
-                            "cores, the time spent waiting for a core stands beside them");
+                          : "CPU times of emulated devices; where these share cores, waiting is "
+                            "not drawn and stands in the tables");
         CHECK(put_figure(file, page, draw_phases, 0, "Milliseconds per step, by phase."));
     } else {
         put_paragraph(file, "", "No times by phase were measured.");

@@ -38,18 +38,22 @@ static void end_boxes(struct picture *p) {
 /* A file of its own has a margin, and its title on it. */
 enum { MARGIN = 28, TITLE = 44 };
 
+/* As wide and high as a projector shows it, 16 to 9, with the picture in the middle. */
 static void open_slide(struct picture *p, const char *title, const char *said) {
-    double width = p->width + 2 * MARGIN, height = p->height + 2 * MARGIN + TITLE;
+    double inner_width = p->width + 2 * MARGIN, inner_height = p->height + 2 * MARGIN + TITLE;
+    double width = fmax(inner_width, inner_height * 16 / 9), height = width * 9 / 16;
+    double left = -MARGIN - (width - inner_width) / 2,
+           top = -MARGIN - TITLE - (height - inner_height) / 2;
     fprintf(p->file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"%d %d %.0f %.0f\" width=\"%.0f\" "
-            "height=\"%.0f\" font-size=\"%.4g\" font-family=\"Helvetica, Arial, sans-serif\" "
-            "role=\"img\">\n<title>",
-            -MARGIN, -MARGIN - TITLE, width, height, width, height, p->font);
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"%.1f %.1f %.1f %.1f\" "
+            "width=\"%.1f\" height=\"%.1f\" font-size=\"%.4g\" font-family=\"Helvetica, Arial, "
+            "sans-serif\" role=\"img\">\n<title>",
+            left, top, width, height, width, height, p->font);
     html_text(p->file, title);
     fprintf(p->file, "</title>\n<desc>");
     html_text(p->file, said);
     fprintf(p->file, "</desc>\n");
-    picture_box(p, -MARGIN, -MARGIN - TITLE, width, height, SHADE_PAPER, NULL);
+    picture_box(p, left, top, width, height, SHADE_PAPER, NULL);
     end_boxes(p);
     fprintf(p->file, "<text x=\"0\" y=\"%d\" font-size=\"%.4g\" font-weight=\"bold\" fill=\"%s\">",
             -TITLE / 2, 1.35 * p->font, shade_colour(SHADE_TEXT));

@@ -24,16 +24,33 @@ static void draw_many(struct picture *p, const char *title, const struct hops *h
     picture_close(p);
 }
 
+/* How many frames stand side by side. On a slide the cells grow until the frames fill it, 16 to 9
+ * with title and key. */
+static int fit_frames(const struct picture *p, struct strip *s, double gap, double key) {
+    double f = p->font, width = strip_frame_width(p, s) + gap, best = 0, cell = s->cell,
+           row = s->row;
+    int frames = s->hops->hops + 1, columns = (int)((p->width + gap) / width);
+    columns = columns < 1 ? 1 : columns > frames ? frames : columns;
+    for (int c = 1; p->form == PICTURE_SLIDE && c <= frames; c++) {
+        double rows = (frames + c - 1) / c, height = p->width * 9 / 16 - 4 * f - key;
+        double by_width = ((p->width + gap) / c - width + s->hops->chunk_count * cell) /
+                          (s->hops->chunk_count * cell),
+               by_height = (height / rows - strip_frame_height(p, s) - gap + s->hops->n * row) /
+                           (s->hops->n * row),
+               grown = fmin(by_width, fmin(by_height, 3));
+        if (grown > best) best = grown, columns = c;
+    }
+    if (best > 1) s->cell = best * cell, s->row = best * row;
+    return columns;
+}
+
 static int draw_strip(struct picture *p, const char *title, const struct hops *h,
                       struct hops_state *state) {
     double f = p->font, gap = 1.5 * f;
     struct strip s = strip_of(p, h, state);
-    double width = strip_frame_width(p, &s) + gap, height = strip_frame_height(p, &s) + gap;
-    int columns = (int)((p->width + gap) / width);
-    if (columns < 1) columns = 1;
-    if (columns > h->hops + 1) columns = h->hops + 1;
-    int rows = (h->hops + columns) / columns;
     double key = strip_key(p, 0, h->n, 0), top = key + 1.9 * f;
+    int columns = fit_frames(p, &s, gap, key), rows = (h->hops + columns) / columns;
+    double width = strip_frame_width(p, &s) + gap, height = strip_frame_height(p, &s) + gap;
     p->height = top + rows * height;
     picture_open(p, "collective", title,
                  "What the data of each rank holds before the collective and after each hop.");

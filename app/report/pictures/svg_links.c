@@ -31,6 +31,7 @@ struct links {
     int crowded;   /* 1: devices are dots, and some are named beside them */
     int centre;    /* the device in the middle; -1: none */
     double most;   /* bytes over the busiest link between devices */
+    double scale;  /* the same of all runs of the page, so that their arrows compare */
     int arrows;
     int labels; /* 1: each arrow has its bytes beside it */
     int even;   /* 1: all arrows carry the same */
@@ -85,12 +86,12 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     double ox = uy * r * 0.35, oy = -ux * r * 0.35;
     picture_arrow(p, a->x + ux * r + ox, a->y + uy * r + oy, b->x - ux * (r + 2) + ox,
                   b->y - uy * (r + 2) + oy, bend, SHADE_QUIET,
-                  (0.8 + 5 * bytes / l->most) * (l->crowded ? 0.15 : 1), tip);
+                  (0.8 + 5 * bytes / l->scale) * (l->crowded ? 0.15 : 1), tip);
     if (!l->labels) return;
     /* nearer to the end that stands outside, where the arrows are further apart */
     double t = from == l->centre ? 0.62 : to == l->centre ? 0.38 : 0.5, bow = 2 * t * (1 - t);
     int flat = fabs(ux) > 0.9, under = !flat && ux < -0.7; /* below a slanted arrow */
-    double off = (under ? 2.0 : 0.9) * p->font;
+    double off = (under ? 2.0 : 1.2) * p->font;
     double mx = a->x + t * dx + bow * bend * dy + uy * off,
            my = a->y + t * dy - bow * bend * dx - ux * off;
     if (flat) my += oy; /* else the text would lie on its arrow */
@@ -148,9 +149,17 @@ static struct links links_of(const struct run_record *r) {
     return l;
 }
 
+static double scale_of(const struct page *page) {
+    double most = 0;
+    for (int i = 0; i < page->count; i++)
+        if (has_traffic(page, i)) most = fmax(most, links_of(page->run[i].run).most);
+    return most;
+}
+
 int draw_links(struct picture *p, const struct page *page, int index) {
     const struct run_record *r = page->run[index].run;
     struct links l = links_of(r);
+    l.scale = scale_of(page);
     double f = p->font, size = p->form == PICTURE_NARROW ? p->width
                                : p->form == PICTURE_WIDE ? 0.33 * p->width
                                                          : 0.5 * p->width;

@@ -129,8 +129,7 @@ int draw_memory(struct picture *p, const struct page *page, int index) {
         picture_text(p, gutter + width, top + 1.4 * f, ANCHOR_END, SHADE_TEXT, "limit %s", limit);
     else
         picture_text(p, p->width - 2, p->height - 0.4 * f, ANCHOR_END, SHADE_TEXT,
-                     "limit of a device: %s, %.0f times the axis \xe2\x86\x92", limit,
-                     e.limit / most);
+                     "limit of a device: %s, far right of this scale \xe2\x86\x92", limit);
     picture_close(p);
     return OK;
 }

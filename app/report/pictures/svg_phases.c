@@ -1,13 +1,28 @@
-/* Time by phase: a bar for each device, as long as a step, on average over all steps. */
+/* Time by phase: a bar for each device, as long as a step, on average over all steps. Devices that
+ * share cores wait for them most of a step, which says nothing about the devices: then the bars are
+ * busy time alone. */
 #include <string.h>
 
 #include "base/error.h"
 #include "report/pictures/draw.h"
 #include "report/pictures/times.h"
 
+/* 1: some run of the page has more emulated devices than it has cores. */
+static int is_shared(const struct page *page) {
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        if (r && !*r->modelled && record_shared(r) && r->devices > record_shared(r)) return 1;
+    }
+    return 0;
+}
+
+static int keys_of(const struct page *page) {
+    return is_shared(page) ? PHASE_COUNT : TIME_KEYS;
+}
+
 static int key_of(const struct page *page, struct key_item items[PHASE_COUNT + TIME_PARTS]) {
     int n = 0;
-    for (int k = 0; k < TIME_KEYS; k++) {
+    for (int k = 0; k < keys_of(page); k++) {
         double any = 0;
         for (int i = 0; i < page->count; i++)
             for (int d = 0; page->run[i].run && d < page->run[i].run->devices; d++)
@@ -17,9 +32,9 @@ static int key_of(const struct page *page, struct key_item items[PHASE_COUNT + T
     return n;
 }
 
-static void draw_bar(struct picture *p, const struct run_record *r, int d, double x, double y,
-                     double height, double scale, int labels) {
-    for (int k = 0; k < TIME_KEYS; k++) {
+static void draw_bar(struct picture *p, const struct run_record *r, int d, int keys, double x,
+                     double y, double height, double scale, int labels) {
+    for (int k = 0; k < keys; k++) {
         char words[32], tip[80];
         double ns = time_part(r, d, k), width = ns * scale;
         if (!(ns > 0)) continue;
@@ -34,9 +49,14 @@ static void draw_bar(struct picture *p, const struct run_record *r, int d, doubl
     }
 }
 
+static double step_of(const struct run_record *r) {
+    return r->device[0].step_median_ns ? (double)r->device[0].step_median_ns
+                                       : record_per_step(r, r->training_seconds * 1e9);
+}
+
 int draw_phases(struct picture *p, const struct page *page, int index) {
     struct key_item items[PHASE_COUNT + TIME_PARTS];
-    int count = key_of(page, items), small = most_devices(page) > 16;
+    int count = key_of(page, items), small = most_devices(page) > 16, keys = keys_of(page);
     double most = 1, f = p->font, gutter = p->form == PICTURE_NARROW ? 2 * f : 5.8 * f,
            width = p->width - gutter - 2, row = small ? 0.55 * f : 1.5 * f,
            gap = small ? 2 : 0.4 * f, y = picture_key(p, 0, items, count, 0), top = y;
@@ -47,7 +67,7 @@ int draw_phases(struct picture *p, const struct page *page, int index) {
         y += 2 * f + r->devices * (row + gap);
         for (int d = 0; d < r->devices; d++) {
             double sum = 0;
-            for (int k = 0; k < TIME_KEYS; k++)
+            for (int k = 0; k < keys; k++)
                 sum += time_part(r, d, k);
             if (sum > most) most = sum;
         }
@@ -63,11 +83,13 @@ int draw_phases(struct picture *p, const struct page *page, int index) {
         if (!r || !r->timed || !r->steps) continue;
         char text[32];
         picture_head(p, 0, top + 1.4 * f, "%s", page->run[i].title);
-        picture_text(p, p->width - 2, top + 1.4 * f, ANCHOR_END, SHADE_QUIET, "a %sstep: %s",
-                     *r->modelled ? "modelled " : "",
-                     time_words(record_per_step(r, r->training_seconds * 1e9), text));
+        picture_text(p, p->width - 2, top + 1.4 * f, ANCHOR_END, SHADE_QUIET, "%s%s%s",
+                     *r->modelled                  ? "modelled step "
+                     : r->device[0].step_median_ns ? "median step "
+                                                   : "mean step ",
+                     time_words(step_of(r), text), keys < TIME_KEYS ? "; drawn: busy time" : "");
         for (top += 2 * f; n < r->devices; n++, top += row + gap) {
-            draw_bar(p, r, n, gutter, top, row, width / most, !small);
+            draw_bar(p, r, n, keys, gutter, top, row, width / most, !small);
             if (n % label_every(r->devices)) continue;
             device_label(p, n, text);
             picture_text(p, gutter - 0.5 * f, top + (small ? row : 1.1 * f), ANCHOR_END,
