@@ -19,7 +19,7 @@ import torch.distributed.checkpoint as checkpoint
 import torch.multiprocessing as mp
 from torch.distributed.algorithms.ddp_comm_hooks import (default_hooks, powerSGD_hook,
                                                          quantization_hooks)
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
@@ -205,15 +205,19 @@ def a_net():
 
 
 def train(net, optimizer, rank, steps=4):
-    """Each rank has four samples; rank None: one process has those of all, in the mean."""
+    """Each rank has four samples; rank None: one process has those of all, in the mean. Returns
+    the loss of each step."""
     torch.manual_seed(2)
     x, y = torch.randn(N, 4, 8), torch.randint(3, (N, 4))
     ranks = range(N) if rank is None else [rank]
+    losses = []
     for _ in range(steps):
         optimizer.zero_grad()
         loss = sum(torch.nn.functional.cross_entropy(net(x[r]), y[r]) for r in ranks)
         (loss / len(ranks)).backward()
         optimizer.step()
+        losses.append(loss.detach() / len(ranks))
+    return torch.stack(losses)
 
 
 def train_alone():
@@ -250,13 +254,21 @@ def sharded(rank):
     net = DistributedDataParallel(a_net())
     train(net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=0.01), rank)
     close(net.parameters(), want)
-    net = fully_shard(a_net(), mesh=init_device_mesh("cpu", (N,)))
-    train(net, torch.optim.Adam(net.parameters(), 0.01), rank)
-    close([p.full_tensor() for p in net.parameters()], want)
+    of_gloo, mesh = dist.new_group(backend="gloo"), init_device_mesh("cpu", (N,))
+    losses = []
+    for of in DeviceMesh.from_group(of_gloo, "cpu"), mesh:
+        net = a_net()
+        for layer in net:
+            if list(layer.parameters()):
+                fully_shard(layer, mesh=of)
+        fully_shard(net, mesh=of)
+        losses.append(train(net, torch.optim.Adam(net.parameters(), 0.01), rank))
+        close([p.full_tensor() for p in net.parameters()], want)
+    assert torch.allclose(*losses, rtol=2e-6, atol=0), losses
     folder = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(folder)
     checkpoint.save(net.state_dict(), checkpoint_id=folder[0])
-    other = fully_shard(a_net(), mesh=init_device_mesh("cpu", (N,)))
+    other = fully_shard(a_net(), mesh=mesh)
     state = other.state_dict()
     checkpoint.load(state, checkpoint_id=folder[0])
     other.load_state_dict(state)
