@@ -16,6 +16,7 @@
  * is found before it begins. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 #include "comm/rank.h"
@@ -57,6 +58,10 @@ static int read_one(struct announcement *from, uint64_t number, union words *cal
     return __atomic_load_n(&from->number, __ATOMIC_RELAXED) == number;
 }
 
+const char *comm_part(const char *collective) {
+    return collective && strncasecmp(collective, "allreduce", 9) ? "unit" : "bucket";
+}
+
 /* "ALLREDUCE bucket 1 step 7, 5120 elements from element 64, direct", "BARRIER (start of epoch)";
  * of a group "#3 BROADCAST, 8 elements, float32, source 1" */
 static void describe(const struct announcer *a, uint64_t number, const union words *words,
@@ -66,8 +71,8 @@ static void describe(const struct announcer *a, uint64_t number, const union wor
     if (a->numbered) used = (size_t)snprintf(text, bytes, "#%llu ", (unsigned long long)number);
     used += (size_t)snprintf(text + used, bytes - used, "%s", call->collective);
     if (call->bucket >= 0)
-        used +=
-            (size_t)snprintf(text + used, bytes - used, " bucket %lld", (long long)call->bucket);
+        used += (size_t)snprintf(text + used, bytes - used, " %s %lld", comm_part(call->collective),
+                                 (long long)call->bucket);
     if (call->step >= 0)
         used += (size_t)snprintf(text + used, bytes - used, " step %lld", (long long)call->step);
     if (call->count)

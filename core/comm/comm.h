@@ -110,13 +110,15 @@ int comm_look_for_stop(struct comm *comm, int *stop);
  * with both calls, which also becomes the failure of the job. */
 struct comm_call {
     const char *collective; /* "ALLREDUCE" */
-    int bucket;             /* -1: none */
+    int bucket;             /* of an allreduce; of others a unit (fsdp/); -1: none */
     long step;              /* -1: none */
     size_t count, offset; /* elements, and where they begin in the buffer that is shared; 0: none */
     const char *what;     /* the algorithm, or what a barrier is for; NULL: nothing */
     struct announcer *group; /* the process group among whose calls it counts, too; NULL: none */
 };
 int comm_announce(struct comm *comm, const struct comm_call *call);
+/* What `bucket` counts, in texts: "bucket" or "unit". NULL: a collective without a name. */
+const char *comm_part(const char *collective);
 int comm_debug(const struct comm *comm); /* 1: with comm_options.debug */
 
 /* ---- flags: small and fast, what the allreduce executors are made of ---- */

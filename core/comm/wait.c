@@ -32,7 +32,8 @@ static void describe(const struct wait *wait, char *text, size_t size) {
     if (wait->what && used < size)
         used += (size_t)snprintf(text + used, size - used, " (%s)", wait->what);
     if (reason->bucket >= 0 && used < size)
-        used += (size_t)snprintf(text + used, size - used, " bucket %d", reason->bucket);
+        used += (size_t)snprintf(text + used, size - used, " %s %d", comm_part(reason->collective),
+                                 reason->bucket);
     if (reason->step >= 0 && used < size)
         used += (size_t)snprintf(text + used, size - used, " step %ld", reason->step);
     if (reason->number && used < size)
