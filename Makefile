@@ -37,7 +37,7 @@ FOLDERS := core/base core/base/files core/base/text core/trace app/clock core/de
            app/report/collective app/report/chrome app/report/pictures app/report/page app/doctor \
            rpc app/cli app/cli/estimate app/cli/options app/cli/results app/cli/run
 LIB_C    = $(filter-out app/cli/main.c,\
-           $(wildcard $(FOLDERS:=/*.c)))
+           $(wildcard $(FOLDERS:=/*.c))) $(MPI_C)
 CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))
 LIB_OBJ  = $(patsubst %.c,$(H)/%.o,$(LIB_C)) $(CUDA_OBJ)
 
@@ -70,8 +70,8 @@ SHARED := $(if $(SAN)$(EMULATION),,$(B)/libduet.so)
 
 all: found $(B)/duet $(B)/libduet.a $(SHARED)
 
-include mk/sanitizers.mk mk/cuda.mk mk/emulation.mk mk/programs.mk mk/tests.mk mk/fuzz.mk \
-        mk/setup.mk
+include mk/sanitizers.mk mk/cuda.mk mk/mpi.mk mk/emulation.mk mk/programs.mk mk/tests.mk \
+        mk/fuzz.mk mk/setup.mk
 
 $(LIB_OBJ): COMPILE += $(PIC)
 
@@ -79,11 +79,13 @@ found:
 	@scripts/find_cuda.sh report '$(CUDA_USE)' $(CUDA_FOUND)
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(or $(HAVE_ZLIB:yes=found),not found: raw IDX files only)"
+	@echo "MPI:       $(if $(MPI),Open MPI $(MPI),not found (libopenmpi-dev): one machine only)"
 	@echo "criterion: $(CRITERION_USE)"
 
-# Every object depends on the words of its command, so that other flags never meet old objects.
+# Every object depends on the words of its command, so that other flags never meet old objects, and
+# on whether there is MPI, by which other files are built.
 FLAGS_OF_C = $(CC) $(FLAGS) $(CFLAGS) $(PIC)
-$(H)/flags: words = $(FLAGS_OF_C)
+$(H)/flags: words = $(FLAGS_OF_C) MPI $(MPI)
 $(B)/cuda_flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS)
 $(H)/flags $(B)/cuda_flags $(B)/tests/flags: FORCE
 	@mkdir -p $(@D)
@@ -103,7 +105,8 @@ $(CUDA_OBJ): $(B)/cuda_flags
 $(H)/app/report/page/assets.o: $(wildcard app/report/page/*.css app/report/page/*.js)
 $(H)/models/nets.o: $(wildcard models/nets/*.duet)
 
-$(H)/app/cli/command.o $(H)/app/cli/manual.o $(H)/app/report/origin.o: COMPILE += \
+$(addprefix $(H)/,app/cli/command.o app/cli/manual.o app/report/origin.o \
+    core/comm/network.o): COMPILE += \
     -DDUET_VERSION='"$(VERSION)"'
 
 # The command, tests and benches see every name inside; a user's program sees duet_* alone.

@@ -15,18 +15,18 @@ struct allreduce_config allreduce_config_default(void) {
 }
 
 /* NULL: this build has none for the kind. */
-static const struct executor_kind *executors_of(enum device_kind kind) {
+static const struct executor_kind *executors_of(enum device_kind kind, const struct comm *comm) {
     switch (kind) {
     case DEVICE_HOST:
     case DEVICE_HOST_LATE:
-    case DEVICE_DRY: return &host_executors;
-    case DEVICE_CUDA: return cuda_executors;
+    case DEVICE_DRY: return comm_is_spread(comm) ? mpi_executors : &host_executors;
+    case DEVICE_CUDA: return comm_is_spread(comm) ? NULL : cuda_executors;
     }
     return NULL;
 }
 
 int allreduce_meet(struct comm *comm, struct device *device) {
-    const struct executor_kind *kind = executors_of(device_config(device)->kind);
+    const struct executor_kind *kind = executors_of(device_config(device)->kind, comm);
     return kind && kind->meet ? kind->meet(comm, device) : OK;
 }
 
@@ -81,6 +81,10 @@ void allreduce_free(struct allreduce *ar) {
 /* ---- the beginning ---- */
 
 static int init(struct allreduce *ar) {
+    if (!ar->kind && comm_is_spread(ar->comm))
+        return fail(ERR_USAGE,
+                    "allreduce on %s: GPUs of several machines are not supported: " ADVICE_CPU,
+                    device_name(ar->device));
     if (!ar->kind)
         return fail(ERR_USAGE, "allreduce on %s: not built in: " ADVICE_CPU,
                     device_name(ar->device));
@@ -96,7 +100,7 @@ int allreduce_init(struct allreduce **out, struct comm *comm, struct device *dev
     ar->config = config ? *config : allreduce_config_default();
     ar->comm = comm;
     ar->device = device;
-    ar->kind = executors_of(device_config(device)->kind);
+    ar->kind = executors_of(device_config(device)->kind, comm);
     ar->ranks = (struct executor_ranks){
         .n = comm ? comm_world_size(comm) : 1,
         .rank = comm ? comm_rank(comm) : 0,
@@ -125,7 +129,7 @@ int allreduce_shares_device(const struct allreduce *ar) {
 }
 
 void allreduce_libraries(enum device_kind device, char *text, size_t bytes) {
-    const struct executor_kind *kind = executors_of(device);
+    const struct executor_kind *kind = executors_of(device, NULL);
     snprintf(text, bytes, "%s", "");
     if (kind && kind->libraries) kind->libraries(text, bytes);
 }

@@ -10,6 +10,10 @@
 enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count,
                                                  char *text, size_t text_bytes) {
     char size[32];
+    if (ar->config.algorithm == ALLREDUCE_AUTO && ar->ops->copies) {
+        if (text) snprintf(text, text_bytes, "direct over MPI: the machines share no memory");
+        return ALLREDUCE_DIRECT;
+    }
     if (ar->config.algorithm == ALLREDUCE_AUTO && !ar->ops->runs_plans) {
         if (text)
             snprintf(text, text_bytes, "nccl for %s over %d ranks (%s)",
@@ -57,7 +61,7 @@ static struct span_ends ends_of(const struct allreduce *ar, const struct plan *p
 }
 
 static int build_plan(struct allreduce *ar, struct kept_plan *kept) {
-    if (!ar->ops->runs_plans && kept->what != COLLECTIVE_ALL_REDUCE)
+    if (!ar->ops->runs_plans && !ar->ops->copies && kept->what != COLLECTIVE_ALL_REDUCE)
         return fail(ERR_USAGE, "%s by %s: it runs no plans: give the object an algorithm by name",
                     collective_name(kept->what), ar->ops->name);
     if (!ar->ops->runs_plans) return OK;
@@ -157,6 +161,8 @@ static int enqueue(struct allreduce *ar, struct stream *stream, float *data,
         .bucket = q->bucket,
         .step = q->step,
         .moved = kept->moved,
+        .what = q->what,
+        .block = q->block,
     };
     stream_set_ends(stream, &kept->ends);
     int code = ar->ops->enqueue(ar->executor, stream, &call, q->name);

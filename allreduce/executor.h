@@ -6,6 +6,7 @@
  *     spin       a GPU for each rank     one kernel that runs the plan        cuda/spin_executor.c
  *     staged     GPUs out of reach       copies to the host, the plan there   cuda/staged.c
  *     nccl       GPUs, by name or apart  NVIDIA's library, without a plan     cuda/nccl.c
+ *     mpi        emulated, of several machines   MPI's collectives        group/mpi/executor.c
  *
  * allreduce.c, memory.c and enqueue.c share memory between the ranks, keep buffers and plans, and
  * count calls. They do not know what a flag looks like or who moves a byte: the executors know
@@ -49,6 +50,8 @@ struct executor_call {
     int bucket;              /* for errors; -1: unknown */
     long step;               /* for errors; -1: unknown */
     uint64_t moved;          /* bytes over links by this rank, for the span */
+    enum collective what;    /* for executors without plans */
+    size_t block;            /* of an all-gather or a reduce-scatter, elements */
 
     /* Of process groups alone, run by the host's executor; zero: the sum of floats, in place. data
      * and scratch then hold elements of this type. */
@@ -66,6 +69,7 @@ struct executor; /* an executor's own state: of one rank, for one object */
 struct executor_ops {
     const char *name;  /* shown to people */
     int runs_plans;    /* 0: a library's own collective; call->plan is NULL */
+    int copies;        /* 1: though it runs no plans, it has the other collectives */
     int maps_peers;    /* 1: the executor loads from and stores to the peers' device memory */
     int shares_device; /* 1: ranks take turns on one processor, so no link is theirs alone */
 
@@ -129,6 +133,7 @@ struct executor_kind {
 
 extern const struct executor_kind host_executors;        /* host/executor.c */
 extern const struct executor_kind *const cuda_executors; /* cuda/; NULL in a build without CUDA */
+extern const struct executor_kind *const mpi_executors;  /* group/mpi/; NULL: built without MPI */
 
 /* For executors: charges the bytes that a step loads from and stores to other ranks' memory. */
 void executor_charge(const struct executor_ranks *ranks, const struct plan_step *step);

@@ -70,7 +70,8 @@ static int import_all(struct allreduce *ar, const struct offer *offers, const in
                       struct shared *memory) {
     for (int r = 0; r < ar->ranks.n; r++) {
         /* a dry rank has imagined its peers' offers (comm_imagine): they are copies of its own */
-        ar->ranks.link[r] = device_is_dry(ar->device) ? r : offers[r].handle.device;
+        ar->ranks.link[r] =
+            device_is_dry(ar->device) || comm_is_spread(ar->comm) ? r : offers[r].handle.device;
         if (r == ar->ranks.rank || !ar->ops->maps_peers) continue;
         void *mapped;
         CHECK(device_import(ar->device, &offers[r].handle, fds[r], &mapped));
@@ -95,7 +96,8 @@ static int share(struct allreduce *ar, float *own, size_t size, struct shared *m
     mine.size = size;
     mine.config = ar->config;
     mine.link = ar->link;
-    CHECK_GOTO(device_export(ar->device, own, &mine.handle, &fd), code, out);
+    if (!comm_is_spread(ar->comm))
+        CHECK_GOTO(device_export(ar->device, own, &mine.handle, &fd), code, out);
     CHECK_GOTO(comm_exchange(ar->comm, &mine, sizeof mine, fd, offers, fds), code, out);
     CHECK_GOTO(check_offers(ar, offers), code, out);
     CHECK_GOTO(choose_by_offers(ar, offers), code, out);
@@ -119,7 +121,7 @@ void unmap_peers(struct allreduce *ar, struct shared *memory) {
 
 /* Elements in one half of scratch. */
 static size_t scratch_half(const struct allreduce *ar) {
-    if (!allreduce_uses_scratch(ar->config.algorithm)) return 0;
+    if (!allreduce_uses_scratch(ar->config.algorithm) || comm_is_spread(ar->comm)) return 0;
     size_t pad = ar->kind->scratch_pad, half = ar->config.plan.scratch;
     return pad ? (half + 2 * pad - 1) / pad * pad : half;
 }

@@ -21,6 +21,7 @@ static const struct {
     ALLREDUCE_PLANS(PLAN)
 #undef PLAN
     [ALLREDUCE_NCCL] = {"nccl", NULL, 0, 0},
+    [ALLREDUCE_MPI] = {"mpi", NULL, 0, 0},
 };
 // clang-format on
 

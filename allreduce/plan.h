@@ -69,6 +69,7 @@ enum allreduce_algorithm {
     ALLREDUCE_AUTO, /* select.h chooses one of the others; it has no plan of its own */
     ALLREDUCE_PLANS(ALLREDUCE_CONSTANT)
     ALLREDUCE_NCCL, /* NVIDIA's library, on GPUs; it has no plan of ours */
+    ALLREDUCE_MPI,  /* MPI's own, over several machines; nor has this */
     ALLREDUCE_ALGORITHM_COUNT
 };
 // clang-format on
@@ -91,9 +92,9 @@ enum collective {
 };
 const char *collective_name(enum collective what); /* "allreduce", "all_gather": static storage */
 
-/* For messages: "auto, naive, oneshot, direct, ring, tree, fused or nccl". */
+/* For messages: "auto, naive, oneshot, direct, ring, tree, fused, nccl or mpi". */
 #define ALLREDUCE_COMMA_WORD(NAME, word, in_fold_order, uses_scratch) ", " #word
-#define ALLREDUCE_WORDS "auto" ALLREDUCE_PLANS(ALLREDUCE_COMMA_WORD) " or nccl"
+#define ALLREDUCE_WORDS "auto" ALLREDUCE_PLANS(ALLREDUCE_COMMA_WORD) ", nccl or mpi"
 
 /* "auto", "naive", ...: static storage. */
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm);
@@ -101,12 +102,12 @@ const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm);
 /* The algorithm of that name. ERR_USAGE lists the names. */
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
 
-/* 1 if plan_build knows the algorithm: all but AUTO and NCCL. */
+/* 1 if plan_build knows the algorithm: all but AUTO, NCCL and MPI. */
 int allreduce_has_plan(enum allreduce_algorithm algorithm);
 
-/* 1 if the algorithm adds in fold order. All that do give the same bits, for any
- * number of ranks. Ring, tree and NCCL add in orders of their own; over 2 ranks every order gives
- * the same bits. */
+/* 1 if the algorithm adds in fold order. All that do give the same bits, for any number of ranks.
+ * Ring, tree, NCCL and MPI add in orders of their own; over 2 ranks all orders give the same bits.
+ */
 int allreduce_keeps_order(enum allreduce_algorithm algorithm);
 
 /* 1 if plans of the algorithm use SCRATCH; AUTO may choose one that does. */

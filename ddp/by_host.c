@@ -3,6 +3,7 @@
 #include "ddp/by_host.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -48,8 +49,25 @@ static int receive(struct param_set *params, int fd) {
     return code;
 }
 
+/* Over several machines they go by the network. */
+static int send_values(struct comm *comm, struct param_set *params) {
+    struct stream *stream = device_compute(params->device);
+    size_t bytes = bytes_of(params);
+    void *memory = malloc(bytes + 1);
+    if (!memory) return fail(ERR_MEMORY, "ddp: %zu bytes of parameters: free host memory", bytes);
+    int code = copy_to_host(stream, memory, params->values, bytes);
+    CHECK_KEEP(stream_sync(stream), code);
+    if (!code) code = comm_broadcast(comm, memory, bytes);
+    stream_set_phase(stream, PHASE_REPLICATE, -1);
+    if (!code) code = copy_to_device(stream, params->values, memory, bytes);
+    CHECK_KEEP(stream_sync(stream), code);
+    free(memory);
+    return code;
+}
+
 int ddp_values_by_host(struct comm *comm, struct param_set *params, int wants) {
     int fd = -1, fds[MAX_DEVICES], unused = 0, all[MAX_DEVICES], code = OK;
+    if (comm_is_spread(comm)) return send_values(comm, params);
     memset(fds, -1, sizeof fds);
     if (comm_rank(comm) == 0) code = offer(params, &fd);
     if (!code) code = comm_exchange(comm, &unused, sizeof unused, fd, all, fds);

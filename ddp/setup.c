@@ -139,6 +139,7 @@ int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
     CHECK(allreduce_meet(comm, params->device));
     /* whatever was enqueued for the values is done */
     CHECK(stream_sync(device_compute(params->device)));
+    if (comm_is_spread(comm)) return ddp_values_by_host(comm, params, 1);
     if (rank == 0) CHECK(device_export(params->device, params->values, &mine, &fd));
     CHECK(comm_exchange(comm, &mine, sizeof mine, fd, all, fds));
     int by_host = rank > 0 && !device_reaches(params->device, &all[0]), any_by_host = 0;

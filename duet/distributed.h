@@ -37,8 +37,9 @@ extern "C" {
  * Several processes, the ranks, that compute together; each has devices and tensors of its own.
  * They come from the program itself, as in the one above and with torch.multiprocessing.spawn. Or
  * `duet run`, torchrun, mpirun or n shells start them, with RANK and WORLD_SIZE in the
- * environment of each. All ranks are on one machine. Of jobs that are started by hand at the
- * same time each needs a MASTER_PORT of its own; no port is opened, it is a name.
+ * environment of each. Ranks on several machines are mpirun's or srun's, and MPI moves their bytes
+ * (docs/machines.md). Of jobs that are started by hand at the same time each needs a MASTER_PORT
+ * of its own; no port is opened, it is a name.
  *
  * Calls are collective: all ranks of the group make the same calls in the same order, each with
  * a tensor of the same type and size. Ranks that differ are told so; one that does not come is

@@ -31,7 +31,7 @@ static int has_parts(enum collective what) {
 int is_eager(const struct group *g, const struct group_call *call) {
     size_t blocks = has_parts(call->what) ? (size_t)g->n : 1, bytes;
     if (g->n < 2 || call->what == COLLECTIVE_SEND || is_uneven(call)) return 0;
-    if (!g->memory.sizes.slot) return 0;
+    if (!g->memory.sizes.slot || g->mpi) return 0;
     if (call->count > g->memory.sizes.slot) return 0;
     bytes = call->count * blocks * element_bytes(call->how.type);
     if (call->what == COLLECTIVE_ALL_REDUCE && bytes > ALWAYS_SHORT &&

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "comm/environment.h"
-#include "group/state.h"
+#include "group/mpi/mpi.h"
 
 enum { USUAL_CACHE = 32 << 20 }; /* where the machine does not say */
 
@@ -32,7 +32,8 @@ static void free_group(struct group *g) {
     for (int r = 0; r < g->n; r++)
         runner_close(g->sends[r]);
     free_tag_queues(g);
-    if (opened) look_back(g);
+    if (opened && !g->mpi) look_back(g);
+    if (g->mpi) group_by_mpi->close(g->mpi);
     call_trace_close(g->trace);
     for (int i = 0; i < KEPT_EAGER; i++)
         release_eager(g->eagers[i]);
@@ -109,6 +110,7 @@ static int agree_on_link(struct group *g) {
 
 static int open_group(struct group *g, const struct agreement *a) {
     CHECK(share_memory(&g->memory, g->job->comm, g->n, g->rank, a, sizeof *a));
+    if (comm_is_spread(g->job->comm)) CHECK(group_by_mpi->open(&g->mpi, g));
     CHECK(agree_on_link(g));
     if (g->rank < 0) return OK;
     g->announcer = (struct announcer){.comm = g->job->comm,
@@ -160,7 +162,7 @@ static int open_job(struct group **out, const struct comm_options *options,
     }
     snprintf(job->name, sizeof job->name, "%s", options->name ? options->name : "world");
     job->local_rank = comm_rank(job->comm);
-    if (!options->name && !read_place(&place, "")) job->local_rank = place.local_rank;
+    if (!options->name && !read_place_anywhere(&place, "")) job->local_rank = place.local_rank;
     all.n = comm_world_size(job->comm);
     for (int r = 0; r < all.n; r++)
         all.ranks[r] = r;

@@ -86,15 +86,17 @@ static int compare(struct comm *comm, const char *blobs, size_t bytes) {
 
 int share_memory(struct shared_memory *memory, struct comm *comm, int n, int me, const void *blob,
                  size_t bytes) {
-    int fd = -1, fds[MAX_DEVICES], code = OK, world = comm_world_size(comm);
+    int fd = -1, fds[MAX_DEVICES], code = OK, world = comm_world_size(comm),
+        spread = comm_is_spread(comm);
     char *blobs = malloc((size_t)world * bytes + 1);
     for (int r = 0; r < world; r++)
         fds[r] = -1;
     lay_out(memory, n, NULL);
     if (!blobs) return fail(ERR_MEMORY, "process group: no host memory: free some");
-    if (me == 0) CHECK_GOTO(make(memory->bytes, &fd), code, out);
-    CHECK_GOTO(comm_exchange(comm, blob, bytes, fd, blobs, fds), code, out);
+    if (me == 0 || spread) CHECK_GOTO(make(memory->bytes, &fd), code, out);
+    CHECK_GOTO(comm_exchange(comm, blob, bytes, spread ? -1 : fd, blobs, fds), code, out);
     CHECK_GOTO(compare(comm, blobs, bytes), code, out);
+    if (spread && me >= 0) code = map(memory, n, fd); /* each for itself */
     for (int r = 0; r < world && me >= 0 && !memory->start && !code; r++)
         if (fds[r] >= 0) code = map(memory, n, fds[r]);
 out:

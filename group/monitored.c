@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "group/state.h"
+#include "group/mpi/mpi.h"
 
 static struct comm_flag *reported(const struct group *g, int rank) {
     return &g->memory.flags[0][PLAN_READY * g->n + rank];
@@ -41,7 +41,7 @@ static struct comm_wait_reason reason_of(const struct group *g, int rank, double
     return (struct comm_wait_reason){.collective = g->names.monitored,
                                      .bucket = -1,
                                      .step = -1,
-                                     .peer = g->ranks[rank],
+                                     .peer = g->mpi ? -1 : g->ranks[rank],
                                      .number = g->announcer.number,
                                      .timeout_s = timeout_s};
 }
@@ -66,6 +66,7 @@ static int wait_for(struct group *g, struct comm_flag *flag, int rank, uint64_t 
     wait.epoch = &flag->epoch;
     wait.target = epoch;
     while (!code && __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) < epoch) {
+        if (g->mpi) group_by_mpi->take_signals(g);
         code = comm_distant_look(&wait);
         if (!code) code = look_for_deadlock(g, g->names.monitored, g->announcer.number, rank);
         if (!code && now_ns() >= deadline)
@@ -76,17 +77,24 @@ static int wait_for(struct group *g, struct comm_flag *flag, int rank, uint64_t 
     return code;
 }
 
+/* A flag of rank `to`. */
+static int post(struct group *g, int to, struct comm_flag *flag, uint64_t epoch) {
+    if (g->mpi) return group_by_mpi->signal(g, to, epoch);
+    comm_post_flag(flag, epoch);
+    return OK;
+}
+
 static int wait_for_all(struct group *g, uint64_t epoch, double timeout_s, int all) {
     int64_t deadline = deadline_after(timeout_s);
     for (int r = 1; r < g->n; r++)
         CHECK(wait_for(g, reported(g, r), r, epoch, deadline, timeout_s, all));
     for (int r = 1; r < g->n; r++)
-        comm_post_flag(&g->memory.flags[r][PLAN_DONE * g->n], epoch);
+        CHECK(post(g, r, &g->memory.flags[r][PLAN_DONE * g->n], epoch));
     return OK;
 }
 
 static int report(struct group *g, uint64_t epoch, double timeout_s) {
-    comm_post_flag(reported(g, g->rank), epoch);
+    CHECK(post(g, 0, reported(g, g->rank), epoch));
     return wait_for(g, &g->memory.flags[g->rank][PLAN_DONE * g->n], 0, epoch,
                     deadline_after(timeout_s), timeout_s, 0);
 }

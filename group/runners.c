@@ -66,6 +66,18 @@ int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int p
     return comm_wait_flag(runner->group->job->comm, flag, epoch, &reason);
 }
 
+struct comm_wait_reason runner_reason(struct runner *runner) {
+    struct comm_wait_reason reason = reason_of(runner, runner->group->rank);
+    const struct group *g = runner->group;
+    const struct group_call *call = &runner->now->call;
+    runner->peer = g->rank;
+    reason.peer = -1;
+    for (int r = 0; r < g->n; r++)
+        if (call->what != COLLECTIVE_SEND || call->peer == ANY_SOURCE || call->peer == r)
+            reason.among |= 1ull << g->ranks[r];
+    return reason;
+}
+
 int check_job(struct runner *runner) {
     struct comm *comm = runner->group->job->comm;
     if (!comm_is_aborted(comm)) return OK;

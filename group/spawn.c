@@ -94,7 +94,8 @@ int duet_spawn(int n, int (*work)(int rank, void *context), void *context) {
                     "and open it in each rank");
     if (environment_is_of_a_rank()) { /* `duet run` or mpirun has started the ranks */
         struct place place;
-        CHECK(read_place(&place, "start the program by duet run, torchrun or mpirun"));
+        CHECK(read_place_anywhere(&place, "start the program by duet run, torchrun or mpirun"));
+        CHECK(environment_for_programs(&place));
         return run_here(&s, place.rank);
     }
     size_t bytes = (size_t)n * sizeof *s.outcomes;

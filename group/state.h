@@ -144,6 +144,9 @@ void runner_close(struct runner *runner); /* behind all its works; NULL is fine 
 /* Waits for a flag on behalf of runner->now. peer: rank of the group. */
 int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer);
 
+/* What messages call runner->now, where no one rank is waited for. */
+struct comm_wait_reason runner_reason(struct runner *runner);
+
 /* Before runner->now begins: ERR_PEER, which names the call, once the job has failed. */
 int check_job(struct runner *runner);
 
@@ -187,6 +190,7 @@ struct group {
     int waits;                /* 1: it waits for the collective that it has made; atomic */
     uint64_t made;            /* new_groups that this rank has begun of this group */
     struct call_trace *trace; /* NULL: the calls are not noted */
+    struct group_mpi *mpi;    /* of ranks on several machines: mpi/mpi.h; else NULL */
 };
 
 /* submit.c: one thread at a time. */
@@ -221,6 +225,9 @@ static inline int is_uneven(const struct group_call *call) {
 }
 int plan_uneven(struct work *work);
 int run_uneven(struct runner *runner, struct work *work);
+
+/* tags.c: has `from` sent what the work expects? ERR_FAILED ends the job. */
+int judge_message(struct work *work, const struct mailbox_head *head, int from);
 
 /* mailbox.c: begins a message, whose runner is found. */
 int begin_message(struct work *work, struct runner **runner);

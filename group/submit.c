@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "group/state.h"
+#include "group/mpi/mpi.h"
 
 /* ---- one thread at a time ---- */
 
@@ -43,9 +43,21 @@ static int announce(struct work *work) {
     return g->n > 1 ? announcer_announce(&g->announcer, &told) : (g->announcer.number++, OK);
 }
 
+static int run_spread(struct runner *runner, struct work *work) {
+    return group_by_mpi->run(runner, work, NULL);
+}
+
+/* Over several machines MPI does it. */
+static int begin_spread(struct work *work) {
+    work->run = is_uneven(&work->call) ? run_uneven : run_spread;
+    if (is_uneven(&work->call)) CHECK(plan_uneven(work));
+    return announce(work);
+}
+
 static int begin_collective(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     *runner = g->collectives;
+    if (g->mpi) return begin_spread(work);
     if (work->brief || is_eager(g, &work->call)) return begin_eager(work);
     work->run = is_uneven(&work->call) ? run_uneven : run_parts;
     CHECK(is_uneven(&work->call) ? plan_uneven(work) : plan_parts(work));

@@ -78,7 +78,7 @@ static void put_last(struct group *g, struct stashed *message) {
 
 /* ---- a message of a row ---- */
 
-static int judge(struct work *work, const struct mailbox_head *head, int from) {
+int judge_message(struct work *work, const struct mailbox_head *head, int from) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
     if (head->count == call->count && head->type == (uint32_t)call->how.type) return OK;
@@ -152,7 +152,8 @@ static int take_first(struct runner *runner, struct work *work, int from, int *t
     const struct mailbox_head head = {slot->signature, (uint32_t)slot->more,
                                       (int32_t)(slot->more >> 32)};
     *taken = wants(&work->call, from, head.tag);
-    int code = *taken ? judge(work, &head, from) : take_for_others(runner, work, &head, from, base);
+    int code = *taken ? judge_message(work, &head, from)
+                      : take_for_others(runner, work, &head, from, base);
     if (*taken && !code) code = take(runner, work, &head, from, base, work->call.output);
     if (*taken) work->source = from;
     pthread_mutex_lock(&g->mailbox_lock);
@@ -189,7 +190,7 @@ static void leave_row(struct group *g, int row) {
 }
 
 static int copy_stashed(struct work *work, struct stashed *message) {
-    int code = judge(work, &message->head, message->source);
+    int code = judge_message(work, &message->head, message->source);
     size_t bytes = message->head.count * element_bytes(work->call.how.type);
     if (!code && bytes) memcpy(work->call.output, message->data, bytes);
     work->source = message->source;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "group/state.h"
+#include "group/mpi/mpi.h"
 
 static size_t *claims_of(const struct group *g, const struct group_call *call) {
     size_t n = (size_t)g->n, *claims = calloc(2 * n, sizeof *claims), *gives = claims,
@@ -40,6 +40,7 @@ int plan_uneven(struct work *work) {
     work->claims = claims_of(work->group, &work->call);
     if (!work->claims) return fail(ERR_MEMORY, "process group: no host memory: free some");
     work->parts = 1;
+    if (work->group->mpi) return OK;
     return take_plan(work->group, &q, &work->last);
 }
 
@@ -84,6 +85,9 @@ static struct executor_call part_of(const struct work *work, const struct plan *
 }
 
 static int exchange_claims(struct runner *runner, const struct work *work, size_t *all) {
+    if (work->group->mpi)
+        return group_by_mpi->gather(runner, work->claims, 2 * (size_t)work->group->n * sizeof *all,
+                                    all);
     struct executor_call part = part_of(work, &work->last->plan);
     part.how = (struct arithmetic){ELEMENT_I64, ELEMENT_SUM};
     part.scale = 1;
@@ -97,6 +101,7 @@ static int run_with(struct runner *runner, struct work *work, size_t *claims, si
     struct plan plan;
     CHECK(exchange_claims(runner, work, claims));
     CHECK(agree(work, claims, sizes));
+    if (work->group->mpi) return group_by_mpi->run(runner, work, sizes);
     q.sizes = sizes;
     CHECK(plan_build_window(&plan, &q));
     struct executor_call part = part_of(work, &plan);

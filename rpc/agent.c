@@ -92,7 +92,7 @@ static int start_worker(duet_rpc *rpc, const struct duet_rpc_options *o) {
 
 /* beyond 1: other workers may be on other machines. */
 static int find_place(duet_rpc *rpc, int rank, int world_size, int beyond) {
-    struct place place = {rank, world_size, rank};
+    struct place place = {rank, world_size, rank, world_size};
     const char *advice = "use duet_spawn or duet run, or give rank and world_size";
     if (rank < 0 || world_size <= 0)
         CHECK(beyond ? read_place_anywhere(&place, advice) : read_place(&place, advice));

@@ -24,6 +24,8 @@ pkg-config|lets your own programs find libduet|pkg-config cannot tell your progr
 zlib1g-dev|reads the gzip files of the data sets|data sets must be unpacked by hand (gunzip)
 dataset-fashion-mnist|60,000 training and 10,000 test pictures|use 'make data' or --data-dir DIR"
 [[ $purpose != demo ]] && table+="
+libopenmpi-dev|moves bytes between machines|jobs run on one machine only
+openmpi-bin|starts ranks on several machines|nothing starts ranks on several machines
 libcriterion-dev|the test framework|the tests run in the small runner of tests/harness/harness.h
 python3-numpy|the arrays of the Python package|the package is not tested"
 
@@ -35,6 +37,7 @@ gcc-aarch64-linux-gnu|compiles for Arm processors|nothing is tried for Arm
 libc6-dev-arm64-cross|the C library for Arm|nothing is tried for Arm
 qemu-user-static|runs programs for Arm|what is compiled for Arm is not run
 libclang-rt-dev|libFuzzer and the sanitizers of clang|nothing is fuzzed
+iproute2|makes the machines of tests/check_machines.sh|no job of several machines is tried
 librsvg2-bin|turns the picture of duet collective into PNG|its tests see SVG alone
 cmark-gfm|makes the worksheet of the lesson|make docs leaves out the worksheet
 python3-nbclient|runs the notebooks of examples/notebooks|the notebooks are not tested

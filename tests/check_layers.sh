@@ -3,7 +3,7 @@
 #
 #   1. Arrows point down: a folder includes itself and folders of lower layers only
 #      (docs/design.md section 1).
-#   2. CUDA and NCCL headers are included only below folders named cuda.
+#   2. CUDA and NCCL headers are included only below folders named cuda, MPI's below folders mpi.
 #   3. There are no mutable globals. They are looked up in the objects of BUILD_DIR (default:
 #      build), which must be built: `make lint` builds them first.
 #   4. No file is longer than 400 lines: one file, one idea.
@@ -95,17 +95,20 @@ rule "CUDA outside folders named cuda" "$(
     grep -nE "#[[:space:]]*include[[:space:]]*[<\"]($libraries)" "${sources[@]}" /dev/null |
         grep -vE '^[^:]*/cuda/'
     printf '%s\n' "${sources[@]}" | grep -E '\.cuh?$' | grep -v '/cuda/')"
+rule "MPI outside folders named mpi" "$(
+    grep -nE "#[[:space:]]*include[[:space:]]*<mpi" "${sources[@]}" /dev/null |
+        grep -vE '^[^:]*/mpi/')"
 
 # 3. An OBJECT in a section that stays writable. Constant data (.rodata, .data.rel.ro) and
 # thread-local data (type TLS) do not count.
 objects=()
 for source in "${sources[@]}"; do
     object=$build/${source%.c}.o
-    # Of a folder cuda either absent.c or the other files are built.
+    # Of a folder cuda or mpi either absent.c or the other files are built.
     [[ $source == *.c ]] || continue
     if [[ -e $object ]]; then
         objects+=("$object")
-    elif [[ $source != */cuda/* ]]; then
+    elif [[ $source != */cuda/* && $source != */mpi/* ]]; then
         objects+=("missing:$object")
     fi
 done

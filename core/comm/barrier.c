@@ -15,10 +15,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "comm/rank.h"
+#include "comm/network.h"
 
 static int barrier(struct comm *comm, const char *collective, const char *what) {
     struct board *board = comm->board;
+    if (comm->network) return network_barrier(comm, collective, what);
     uint64_t k = ++comm->barriers;
     /* The card's count serves error texts only. It is written first, so that no rank that has
      * arrived is reported missing. */
@@ -80,6 +81,7 @@ int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
     struct comm_call call = {.collective = "ALLGATHER", .bucket = -1, .step = -1};
     if (comm_is_imagined(comm)) return imagine_all(comm, mine, bytes, all), OK;
     CHECK(announce(comm, &call));
+    if (comm->network) return network_gather(comm, mine, bytes, all, NULL);
     do {
         size_t left = bytes - done, piece = left < COMM_BLOB_BYTES ? left : COMM_BLOB_BYTES;
         CHECK(gather_piece(comm, (const char *)mine + done, piece, bytes, (char *)all + done));

@@ -16,6 +16,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "comm/environment.h"
+#include "comm/network.h"
 #include "comm/rendezvous.h"
 
 static const double DEFAULT_TIMEOUT_S = 300;
@@ -73,12 +74,14 @@ static int were_closed(void) {
 /* Finds the job's board and the way to whoever serves the rendezvous. */
 static int find_job(struct comm *comm, const struct comm_options *options) {
     struct place place;
-    int meet = options && options->meet;
+    int meet = options && options->meet, spread;
     if (options && options->name) {
         comm->world = options->world;
         comm->rank = options->rank;
         return meet_ranks(comm, options->name);
     }
+    CHECK(network_is_wanted(&spread));
+    if (spread && !getenv("DUET_SHARED_FD")) return network_open(comm);
     int alone = meet && (!getenv("DUET_SHARED_FD") || were_closed());
     CHECK(read_place(&place, meet ? BY_RUN : BY_TRAIN));
     comm->world = place.world;
@@ -90,7 +93,7 @@ static int meet(struct comm *comm) {
     struct card *card = &comm->board->cards[comm->rank];
     __atomic_store_n(&card->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
     CHECK(comm_exchange(comm, NULL, 0, -1, NULL, NULL));
-    CHECK(watch_start(comm));
+    if (!comm->network) CHECK(watch_start(comm));
     if (!comm_can_post_lightly()) __atomic_store_n(&comm->board->heavy, 1, __ATOMIC_RELAXED);
     CHECK(comm_barrier(comm, "start"));
     comm->light = !__atomic_load_n(&comm->board->heavy, __ATOMIC_RELAXED);
@@ -100,6 +103,7 @@ static int meet(struct comm *comm) {
 /* Frees everything. The peers are not told: comm_close has done so, or comm_open failed. */
 static void release(struct comm *comm) {
     watch_stop(comm);
+    network_close(comm);
     meeting_end(comm->meeting);
     if (comm->socket >= 0) close(comm->socket);
     board_unmap(comm->board);

@@ -74,6 +74,18 @@ void comm_close(struct comm *comm);
 int comm_rank(const struct comm *comm);
 int comm_world_size(const struct comm *comm);
 
+/* 1: this process is to join a network: mpirun or srun has started it as a rank of several
+ * machines, or DUET_BACKEND says mpi. ERR_USAGE: it says something else, or MPI is missing. */
+int network_is_wanted(int *wanted);
+
+/* 1: the ranks share no memory and meet by a network (comm/network.h); 0 for NULL. */
+int comm_is_spread(const struct comm *comm);
+struct network *comm_network(const struct comm *comm); /* for group/mpi/; NULL: there is none */
+const char *comm_machine(const struct comm *comm, int rank); /* its name; "" on one machine */
+
+/* 1: no rank below this one is alive, so it is this one that tells of a rank that is gone. */
+int comm_speaks(const struct comm *comm);
+
 /* ---- collectives: small and slow, for set-up and for once a step ---- */
 
 /* All-gather through the launcher, for set-up. Each rank brings `bytes` of data (the same count on
@@ -91,6 +103,9 @@ void comm_name_exchanges(struct comm *comm, const char *what);
  * bytes, the same on every rank. all: world * bytes, in rank order; `mine` may be this rank's place
  * in it. */
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
+
+/* Where comm_is_spread: every rank's bytes become rank 0's. */
+int comm_broadcast(struct comm *comm, void *data, size_t bytes);
 
 /* Returns OK once every rank has called it. `what` names it in error texts: "start of epoch". */
 int comm_barrier(struct comm *comm, const char *what);
@@ -141,6 +156,7 @@ struct comm_wait_reason {
     /* The rank that is to post the flag. If that rank has left the job, the wait ends at once
      * instead of at its deadline. */
     int peer;
+    uint64_t among;   /* over a network, where no one peer is known: one bit for each that may be */
     uint64_t number;  /* of the call in its process group; 0: none */
     double timeout_s; /* deadline of this wait; 0: that of comm_open */
     /* How long the thread, which has nothing else to do, yields its core and looks again before it

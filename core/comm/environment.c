@@ -10,11 +10,15 @@
 #include "base/limits.h"
 #include "base/process.h"
 
-/* PyTorch's name of a number, and those of Open MPI and of MPICH. */
-static const char *const RANKS[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
-static const char *const WORLDS[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
+/* PyTorch's name of a number, those of Open MPI and of MPICH, and last that of srun. */
+static const char *const RANKS[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
+                                    NULL};
+static const char *const WORLDS[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                     "SLURM_STEP_NUM_TASKS", NULL};
 static const char *const LOCAL_RANKS[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
-                                          "MPI_LOCALRANKID", NULL};
+                                          "MPI_LOCALRANKID", "SLURM_LOCALID", NULL};
+/* Of srun: "2(x3),1", of which the first number is read. */
+static const char SRUN[] = "SLURM_STEP_NUM_TASKS", ON_NODES[] = "SLURM_STEP_TASKS_PER_NODE";
 static const char *const LOCAL_WORLDS[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                            "MPI_LOCALNRANKS", NULL};
 
@@ -31,10 +35,16 @@ int environment_number(const char *name, int least, int most, int *out) {
     return OK;
 }
 
+/* A step of several tasks; a batch script and a shell have some of the names, too. */
+static int is_of_srun(void) {
+    const char *tasks = getenv(SRUN);
+    return tasks && strcmp(tasks, "1");
+}
+
 /* The first of the names that is set; the first of all if none is. */
 static const char *name_in_use(const char *const *names) {
     for (int i = 0; names[i]; i++)
-        if (getenv(names[i])) return names[i];
+        if (getenv(names[i]) && (strncmp(names[i], "SLURM", 5) || is_of_srun())) return names[i];
     return names[0];
 }
 
@@ -51,19 +61,38 @@ int read_place_anywhere(struct place *out, const char *advice) {
     CHECK(environment_number(world, 1, MAX_DEVICES, &out->world));
     CHECK(environment_number(rank, 0, out->world - 1, &out->rank));
     out->local_rank = out->rank;
-    return environment_number(name_in_use(LOCAL_RANKS), 0, MAX_DEVICES - 1, &out->local_rank);
+    out->local_world = out->world;
+    CHECK(environment_number(name_in_use(LOCAL_RANKS), 0, MAX_DEVICES - 1, &out->local_rank));
+    const char *local = name_in_use(LOCAL_WORLDS);
+    if (!getenv(local) && is_of_srun() && getenv(ON_NODES))
+        out->local_world = atoi(getenv(ON_NODES));
+    return environment_number(local, 1, MAX_DEVICES, &out->local_world);
+}
+
+int environment_is_of_mpi(void) {
+    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || is_of_srun();
+}
+
+int environment_for_programs(const struct place *place) {
+    const char *const names[] = {RANKS[0], WORLDS[0], LOCAL_RANKS[0], LOCAL_WORLDS[0]};
+    const int numbers[] = {place->rank, place->world, place->local_rank, place->local_world};
+    for (int i = 0; i < 4; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", numbers[i]);
+        if (setenv(names[i], text, 0)) return fail(ERR_MEMORY, "no host memory: free some");
+    }
+    return OK;
 }
 
 int read_place(struct place *out, const char *advice) {
     CHECK(read_place_anywhere(out, advice));
-    int local_world = out->world;
-    CHECK(environment_number(name_in_use(LOCAL_WORLDS), 1, MAX_DEVICES, &local_world));
-    if (local_world != out->world)
-        return fail(ERR_USAGE,
-                    "environment variable %s: %d of %d ranks are on this machine: several machines "
-                    "come later: start all ranks on one",
-                    name_in_use(LOCAL_WORLDS), local_world, out->world);
-    return OK;
+    int here = out->local_world, all = out->world;
+    if (here == all) return OK;
+    return fail(ERR_USAGE,
+                "environment variable %s: %d of %d ranks are on this machine: ranks of several "
+                "machines are started by mpirun: mpirun -np %d --host MACHINE0:%d,MACHINE1:%d "
+                "PROGRAM (docs/machines.md)",
+                name_in_use(LOCAL_WORLDS), here, all, all, here, here);
 }
 
 void describe_job(char *text, size_t bytes, const char **address, const char **port) {

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 struct place {
-    int rank, world, local_rank;
+    int rank, world, local_rank, local_world;
 };
 
 /* ERR_USAGE names the variable that is missing or no number, or that asks for several machines;
@@ -22,6 +22,12 @@ int read_place_anywhere(struct place *out, const char *advice); /* several machi
 /* 1: the environment numbers this process or the ranks, so another program has started it as one of
  * them. With one of the two numbers alone, read_place names the other. */
 int environment_is_of_a_rank(void);
+
+/* 1: by mpirun or srun, whose ranks may meet by MPI. */
+int environment_is_of_mpi(void);
+
+/* Sets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE where they are not set. */
+int environment_for_programs(const struct place *place);
 
 /* The value of the variable `name`, a number of least .. most. *out stays where it is not set. */
 int environment_number(const char *name, int least, int most, int *out);

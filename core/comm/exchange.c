@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/system_error.h"
-#include "comm/rank.h"
+#include "comm/network.h"
 #include "comm/wire.h"
 
 /* Turns the loss of the socket into an error. A socket that closes usually means that the launcher
@@ -113,6 +113,10 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
     wait.counter = COUNT_EXCHANGES;
     wait.target = k;
     __atomic_store_n(&comm->board->cards[comm->rank].begun[COUNT_EXCHANGES], k, __ATOMIC_RELEASE);
+    if (comm->network) {
+        code = network_gather(comm, mine, bytes, all, &wait);
+        goto out;
+    }
     CHECK_GOTO(send_mine(comm, &wait, &header, mine, fd), code, out);
     CHECK_GOTO(receive_all(comm, &wait, bytes, blob, all, fds), code, out);
     code = announced_by_all(comm);

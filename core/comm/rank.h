@@ -21,6 +21,8 @@ struct sharing {
     int64_t moved_at; /* on the clock of base/clock.h */
 };
 
+enum { MACHINE_NAME = 64 };
+
 struct comm {
     int rank, world;
     int64_t timeout_ns;  /* of every single wait */
@@ -37,6 +39,8 @@ struct comm {
     int debug;                             /* 1: all ranks meet before each collective */
     struct sharing sharing;
     struct watch watch;
+    struct network *network;        /* ranks on several machines: network.h; else NULL */
+    char (*machines)[MACHINE_NAME]; /* [world] of such ranks, by name; else NULL */
     struct meeting *meeting; /* of rank 0 in a job without a launcher: rendezvous.h; else NULL */
 };
 

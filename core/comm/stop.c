@@ -9,7 +9,7 @@
 #include "comm/rank.h"
 
 int comm_look_for_stop(struct comm *comm, int *stop) {
-    if (comm_is_imagined(comm)) return *stop = 0, OK;
+    if (comm_is_imagined(comm) || comm_is_spread(comm)) return *stop = 0, OK;
     struct board *board = comm->board;
     uint64_t look = ++comm->looks; /* from 1 */
     if (comm->rank == 0) {

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "comm/rank.h"
 
+enum { RANK_NAMES = 4 * MAX_DEVICES };             /* bytes of ranks in a message */
 static const int64_t MOST_CHARGED_NS = 1000000000; /* per poll, see struct wait */
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason) {
@@ -64,11 +65,15 @@ static uint64_t ranks_that_left(const struct comm *comm) {
     return left;
 }
 
-static void name_ranks(uint64_t ranks, char *text, size_t size) {
+/* "1, 2"; of several machines "1 (on m0), 2 (on m1)" */
+static void name_ranks(const struct comm *comm, uint64_t ranks, char *text, size_t size) {
     size_t used = 0;
-    for (int r = 0, n = 0; r < MAX_DEVICES && used < size; r++)
-        if (ranks >> r & 1)
-            used += (size_t)snprintf(text + used, size - used, n++ ? ", %d" : "%d", r);
+    for (int r = 0, n = 0; r < MAX_DEVICES && used < size; r++) {
+        if (!(ranks >> r & 1)) continue;
+        used += (size_t)snprintf(text + used, size - used, n++ ? ", %d" : "%d", r);
+        if (comm->machines && used < size)
+            used += (size_t)snprintf(text + used, size - used, " (on %s)", comm->machines[r]);
+    }
 }
 
 /* Makes this wait's failure that of the job, unless another was first. */
@@ -94,16 +99,43 @@ static int all_wait(const struct comm *comm, uint64_t ranks) {
     return 1;
 }
 
+/* A network does not say whose bytes have not come. Those who wait for nobody are on their way. */
+static uint64_t ranks_on_their_way(const struct wait *wait, uint64_t left) {
+    const struct comm *comm = wait->comm;
+    uint64_t coming = 0;
+    for (int r = 0; comm->network && r < comm->world; r++)
+        if (wait->reason.among >> r & 1 && r != comm->rank && !(left >> r & 1) &&
+            !whereabouts_waits(comm, r))
+            coming |= 1ull << r;
+    return coming;
+}
+
+/* For messages. */
+static uint64_t who_is_awaited(const struct wait *wait) {
+    return missing_ranks(wait) | ranks_on_their_way(wait, ranks_that_left(wait->comm));
+}
+
+/* A rank leaves when its bytes are on their way. Where they have not come after two seconds, and
+ * all who have not left wait, too, nothing will come any more. */
+static uint64_t ranks_gone(const struct wait *wait, uint64_t left) {
+    const int64_t on_its_way_ns = 2000000000;
+    if (!left) return 0;
+    if (wait->reason.among && wait->all - wait->left > on_its_way_ns &&
+        !ranks_on_their_way(wait, left))
+        return left & wait->reason.among;
+    return left & missing_ranks(wait);
+}
+
 static int is_many(uint64_t ranks) {
     return (ranks & (ranks - 1)) != 0;
 }
 
 /* Why `missing` have not come, and what to do. */
 static void explain(const struct comm *comm, uint64_t missing, char *text, size_t size) {
-    char others[4 * MAX_DEVICES];
+    char others[RANK_NAMES];
     uint64_t silent = silent_ranks(comm);
     const char *waits = is_many(missing) ? "they wait" : "it waits";
-    name_ranks(silent, others, sizeof others);
+    name_ranks(comm, silent, others, sizeof others);
     if (!missing)
         snprintf(text, size, "a rank or the launcher may be stopped: see their output, or %s",
                  ADVICE_TIMEOUT);
@@ -120,10 +152,10 @@ static void explain(const struct comm *comm, uint64_t missing, char *text, size_
 }
 
 static int deadline_passed(struct wait *wait, const char *where) {
-    char ranks[4 * MAX_DEVICES], why[4 * MAX_DEVICES + 128], text[BOARD_TEXT];
-    uint64_t missing = missing_ranks(wait);
+    char ranks[RANK_NAMES], why[RANK_NAMES + 128], text[BOARD_TEXT];
+    uint64_t missing = who_is_awaited(wait);
     double seconds = (double)wait->all * 1e-9;
-    name_ranks(missing, ranks, sizeof ranks);
+    name_ranks(wait->comm, missing, ranks, sizeof ranks);
     explain(wait->comm, missing, why, sizeof why);
     if (missing)
         snprintf(text, sizeof text, "rank %d: %s: no word from rank%s %s after %g s: %s",
@@ -138,9 +170,9 @@ static int deadline_passed(struct wait *wait, const char *where) {
 
 /* A wait that takes long: others are shown what this rank is in, and people are warned. */
 static void tell_of_long_wait(struct wait *wait, const char *where) {
-    char ranks[4 * MAX_DEVICES] = "", missing[4 * MAX_DEVICES + 8] = "";
-    uint64_t absent = missing_ranks(wait);
-    name_ranks(absent, ranks, sizeof ranks);
+    char ranks[RANK_NAMES] = "", missing[RANK_NAMES + 8] = "";
+    uint64_t absent = who_is_awaited(wait);
+    name_ranks(wait->comm, absent, ranks, sizeof ranks);
     if (absent) snprintf(missing, sizeof missing, "rank%s %s", is_many(absent) ? "s" : "", ranks);
     if (!wait->shown) whereabouts_show(wait, where);
     whereabouts_warn(wait, where, missing);
@@ -160,7 +192,7 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     board_beat(comm->board, comm->rank);
     /* First who has left, then who is missing: a rank leaves after its last post, so one that has
      * left and is still missing will never come. */
-    uint64_t left = ranks_that_left(comm), gone = left ? left & missing_ranks(wait) : 0;
+    uint64_t left = ranks_that_left(comm), gone = ranks_gone(wait, left);
     int64_t now = now_ns(), passed = now - wait->last_poll;
     wait->left -= passed < MOST_CHARGED_NS ? passed : MOST_CHARGED_NS;
     wait->last_poll = now;

@@ -1,0 +1,169 @@
+/* The collectives of a group: each by the call of MPI that does it, on bytes. What adds up goes by
+ * line.c. MPI forbids that input and output overlap where this project allows it, and has
+ * MPI_IN_PLACE for that. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "group/mpi/mpi.h"
+#include "group/mpi/state.h"
+
+/* ---- the beginning and the end ---- */
+
+static int open_group(struct group_mpi **out, struct group *g) {
+    struct network *net = comm_network(g->job->comm);
+    struct group_mpi *m = calloc(1, sizeof *m);
+    if (!m) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    int code = line_open(&m->calls, net, g->rank >= 0, g->rank, g->n);
+    if (!code) code = line_open(&m->messages, net, g->rank >= 0, g->rank, g->n);
+    if (code || g->rank < 0)
+        free(m);
+    else
+        *out = m;
+    return code;
+}
+
+static void close_group(struct group_mpi *m) {
+    if (!m) return;
+    line_close(&m->calls);
+    free(m);
+}
+
+/* ---- one call ---- */
+
+struct mpi_call {
+    struct line *line;
+    const struct group_call *call;
+    const size_t *sizes; /* [from * n + to]; NULL: of one length */
+    size_t element;
+    struct wait *wait;
+    struct blocks gives, gets; /* to each rank, and from it */
+    int own;                   /* bytes of the input, or output, that is one block */
+};
+
+/* The lengths of the blocks that this rank gives to each rank, or gets from it. */
+static void lengths(const struct mpi_call *c, int gives, size_t *out) {
+    int n = c->line->n, me = c->line->rank;
+    for (int r = 0; r < n; r++)
+        out[r] = !c->sizes ? c->call->count : c->sizes[gives ? me * n + r : r * n + me];
+}
+
+static const void *in_place(const struct mpi_call *c, const void *one, const void *many,
+                            const struct blocks *blocks) {
+    return one == (const char *)many + blocks->at[c->line->rank] ? MPI_IN_PLACE : one;
+}
+
+static int gather_all(const struct mpi_call *c, MPI_Request *request) {
+    const struct group_call *call = c->call;
+    const struct mpi *mpi = &c->line->net->mpi;
+    return mpi->Iallgatherv(in_place(c, call->input, call->output, &c->gets), c->own, mpi->byte,
+                            call->output, c->gets.count, c->gets.at, mpi->byte, c->line->comm,
+                            request);
+}
+
+static int gather(const struct mpi_call *c, MPI_Request *request) {
+    const struct group_call *call = c->call;
+    const struct mpi *mpi = &c->line->net->mpi;
+    int is_root = c->line->rank == call->root;
+    return mpi->Igatherv(is_root ? in_place(c, call->input, call->output, &c->gets) : call->input,
+                         c->own, mpi->byte, call->output, c->gets.count, c->gets.at, mpi->byte,
+                         call->root, c->line->comm, request);
+}
+
+static int scatter(const struct mpi_call *c, MPI_Request *request) {
+    const struct group_call *call = c->call;
+    const struct mpi *mpi = &c->line->net->mpi;
+    int is_root = c->line->rank == call->root;
+    const void *to = is_root ? in_place(c, call->output, call->input, &c->gives) : call->output;
+    return mpi->Iscatterv(call->input, c->gives.count, c->gives.at, mpi->byte, (void *)to, c->own,
+                          mpi->byte, call->root, c->line->comm, request);
+}
+
+static int all_to_all(const struct mpi_call *c, MPI_Request *request) {
+    const struct group_call *call = c->call;
+    const struct mpi *mpi = &c->line->net->mpi;
+    return mpi->Ialltoallv(call->input == call->output ? MPI_IN_PLACE : call->input, c->gives.count,
+                           c->gives.at, mpi->byte, call->output, c->gets.count, c->gets.at,
+                           mpi->byte, c->line->comm, request);
+}
+
+static int barrier(const struct mpi_call *c, MPI_Request *request) {
+    return c->line->net->mpi.Ibarrier(c->line->comm, request);
+}
+
+/* The sum goes to all, and all but the root drop it: few call it, and the bytes of the root's link
+ * are the same. */
+static int reduce(const struct mpi_call *c, double scale) {
+    const struct group_call *call = c->call;
+    int is_root = c->line->rank == call->root;
+    void *to = is_root ? call->output : malloc(call->count * c->element + 1);
+    if (!to) return fail(ERR_MEMORY, "reduce: no host memory: free some");
+    int code = line_sum(c->line, call->how, scale, call->input, to, call->count, c->wait);
+    if (!is_root) free(to);
+    return code;
+}
+
+static int run(struct mpi_call *c) {
+    static int (*const begin[COLLECTIVE_COUNT])(const struct mpi_call *, MPI_Request *) = {
+        [COLLECTIVE_BARRIER] = barrier,
+        [COLLECTIVE_GATHER] = gather,
+        [COLLECTIVE_SCATTER] = scatter,
+        [COLLECTIVE_ALL_GATHER] = gather_all,
+        [COLLECTIVE_ALL_TO_ALL] = all_to_all};
+    const struct group_call *call = c->call;
+    double scale = call->average ? 1.0 / c->line->n : 1;
+    MPI_Request request;
+    size_t gives[MAX_DEVICES], gets[MAX_DEVICES], bytes = call->count * c->element;
+    lengths(c, 1, gives);
+    lengths(c, 0, gets);
+    switch (call->what) {
+    case COLLECTIVE_ALL_REDUCE:
+        return line_sum(c->line, call->how, scale, call->input, call->output, call->count, c->wait);
+    case COLLECTIVE_REDUCE: return reduce(c, scale);
+    case COLLECTIVE_REDUCE_SCATTER:
+        return line_sum_block(c->line, call->how, scale, call->input, call->output, gives, c->wait);
+    case COLLECTIVE_BROADCAST:
+        return line_broadcast(c->line,
+                              c->line->rank == call->root ? (void *)call->input : call->output,
+                              bytes, call->root, c->wait);
+    default: break;
+    }
+    CHECK(line_blocks(&c->gives, c->line->n, gives, c->element));
+    CHECK(line_blocks(&c->gets, c->line->n, gets, c->element));
+    c->own = (int)bytes; /* less than the blocks of all */
+    return mpi_wait(c->line->net, begin[call->what](c, &request), &request, c->wait);
+}
+
+static int run_call(struct runner *runner, struct work *work, const size_t *sizes) {
+    struct comm_wait_reason reason = runner_reason(runner);
+    struct wait wait;
+    CHECK(check_job(runner));
+    comm_distant_begin(runner->group->job->comm, &wait, &reason);
+    struct mpi_call c = {.line = &runner->group->mpi->calls,
+                         .call = &work->call,
+                         .sizes = sizes,
+                         .element = element_bytes(work->call.how.type),
+                         .wait = &wait};
+    int code = run(&c);
+    comm_distant_end(&wait);
+    if (code) comm_abort(runner->group->job->comm, code, error_message());
+    return code;
+}
+
+static int gather_words(struct runner *runner, const void *mine, size_t bytes, void *all) {
+    const struct group_call call = {.what = COLLECTIVE_ALL_GATHER,
+                                    .count = bytes,
+                                    .how = {.type = ELEMENT_U8},
+                                    .input = mine,
+                                    .output = all};
+    struct work work = {.group = runner->group, .call = call};
+    return run_call(runner, &work, NULL);
+}
+
+static const struct group_network network = {.open = open_group,
+                                             .close = close_group,
+                                             .run = run_call,
+                                             .gather = gather_words,
+                                             .message = run_message_by_mpi,
+                                             .signal = signal_by_mpi,
+                                             .take_signals = take_signals_by_mpi};
+const struct group_network *const group_by_mpi = &network;

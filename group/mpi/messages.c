@@ -1,0 +1,131 @@
+/* Messages by MPI: from rank to rank, by tag. A message is one of MPI's, a head and the elements
+ * behind it, neither of which is copied: a type of MPI's says where the two lie. The head has the
+ * number and the type of the elements, so that a receive that expects others can say so. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "group/mpi/mpi.h"
+#include "group/mpi/state.h"
+
+enum { SIGNAL = 1 }; /* a tag among the collectives, which have none */
+
+static int describe(struct line *line, struct mailbox_head *head, const void *data, size_t bytes,
+                    MPI_Datatype *type) {
+    struct mpi *mpi = &line->net->mpi;
+    struct blocks all;
+    CHECK(line_blocks(&all, 1, &bytes, 1));
+    const MPI_Aint places[] = {(MPI_Aint)head, (MPI_Aint)data};
+    const MPI_Datatype types[] = {mpi->byte, mpi->byte};
+    int lengths[] = {sizeof *head, all.count[0]};
+    CHECK(mpi_result(line->net, mpi->Type_create_struct(2, lengths, places, types, type), "MPI"));
+    return mpi_result(line->net, mpi->Type_commit(type), "MPI");
+}
+
+static int send(struct line *line, struct work *work, struct wait *wait) {
+    const struct group_call *call = &work->call;
+    struct mailbox_head head = {call->count, (uint32_t)call->how.type, call->tag};
+    MPI_Datatype type;
+    MPI_Request request;
+    struct mpi *mpi = &line->net->mpi;
+    CHECK(describe(line, &head, call->input, call->count * element_bytes(call->how.type), &type));
+    int result = mpi->Isend(MPI_BOTTOM, 1, type, call->peer, call->tag, line->comm, &request);
+    mpi->Type_free(&type);
+    return mpi_wait(line->net, result, &request, wait);
+}
+
+/* The next message of the tag, once there is one. */
+static int await(struct line *line, const struct group_call *call, struct wait *wait,
+                 MPI_Message *message, MPI_Status *status) {
+    int64_t start = now_ns(), spin_ns = 2000000;
+    int source = call->peer == ANY_SOURCE ? MPI_ANY_SOURCE : call->peer;
+    for (int come = 0;;) {
+        CHECK(mpi_result(
+            line->net,
+            line->net->mpi.Improbe(source, call->tag, line->comm, &come, message, status), "recv"));
+        if (come) return OK;
+        CHECK(comm_distant_look(wait));
+        if (now_ns() - start < spin_ns)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+}
+
+static int receive(struct line *line, struct work *work, struct wait *wait) {
+    struct group_call *call = &work->call;
+    struct mpi *mpi = &line->net->mpi;
+    struct mailbox_head head;
+    MPI_Message message;
+    MPI_Status status;
+    MPI_Datatype type;
+    MPI_Request request;
+    int bytes = 0;
+    CHECK(await(line, call, wait, &message, &status));
+    mpi->Get_count(&status, mpi->byte, &bytes);
+    size_t came = (size_t)bytes - sizeof head;
+    int fits = came == call->count * element_bytes(call->how.type);
+    void *other = fits ? NULL : malloc(came + 1);
+    if (!fits && !other) return fail(ERR_MEMORY, "recv: no host memory: free some");
+    int code = describe(line, &head, fits ? call->output : other, came, &type);
+    if (!code) {
+        int result = mpi->Imrecv(MPI_BOTTOM, 1, type, &message, &request);
+        mpi->Type_free(&type);
+        code = mpi_wait(line->net, result, &request, wait);
+    }
+    work->source = status.MPI_SOURCE;
+    if (!code) code = judge_message(work, &head, work->source);
+    free(other);
+    return code;
+}
+
+int run_message_by_mpi(struct runner *runner, struct work *work) {
+    struct comm *comm = runner->group->job->comm;
+    struct line *line = &runner->group->mpi->messages;
+    struct comm_wait_reason reason = runner_reason(runner);
+    struct wait wait;
+    CHECK(check_job(runner));
+    comm_distant_begin(comm, &wait, &reason);
+    int code = work->call.receive ? receive(line, work, &wait) : send(line, work, &wait);
+    comm_distant_end(&wait);
+    if (code) comm_abort(comm, code, error_message());
+    return code;
+}
+
+/* ---- monitored_barrier ---- */
+
+int signal_by_mpi(struct group *g, int to, uint64_t epoch) {
+    struct line *line = &g->mpi->calls;
+    struct mpi *mpi = &line->net->mpi;
+    const struct comm_wait_reason reason = {
+        .collective = g->names.monitored, .bucket = -1, .step = -1, .peer = -1};
+    struct wait wait;
+    MPI_Request request;
+    comm_distant_begin(g->job->comm, &wait, &reason);
+    int result = mpi->Isend(&epoch, sizeof epoch, mpi->byte, to, SIGNAL, line->comm, &request);
+    int code = mpi_wait(line->net, result, &request, &wait);
+    comm_distant_end(&wait);
+    return code;
+}
+
+/* Each becomes the flag that its sender posts on one machine. */
+void take_signals_by_mpi(struct group *g) {
+    struct line *line = &g->mpi->calls;
+    struct mpi *mpi = &line->net->mpi;
+    for (int come = 1; come;) {
+        MPI_Message message;
+        MPI_Status status;
+        MPI_Request request;
+        uint64_t epoch = 0;
+        if (mpi->Improbe(MPI_ANY_SOURCE, SIGNAL, line->comm, &come, &message, &status) || !come)
+            return;
+        if (mpi->Imrecv(&epoch, sizeof epoch, mpi->byte, &message, &request)) return;
+        for (int done = 0; !done;)
+            if (mpi->Test(&request, &done, MPI_STATUS_IGNORE)) return;
+        int kind = g->rank ? PLAN_DONE : PLAN_READY;
+        comm_post_flag(&g->memory.flags[g->rank][kind * g->n + status.MPI_SOURCE], epoch);
+    }
+}

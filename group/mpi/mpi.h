@@ -1,0 +1,38 @@
+/* Process groups whose ranks are on several machines: group_run's calls by those of MPI.
+ *
+ *     library.h   libmpi, loaded at run time
+ *     world.c     the job: beginning, end, the collectives of comm/, how a call is waited for
+ *     beats.c     what the ranks tell each other ten times a second: comm/network.h
+ *     line.c      sums in fold order: all_to_all of chunks, the sum of a chunk, all_gather: state.h
+ *     calls.c     the collectives of a group; messages.c: send and recv
+ *     executor.c  the sums of DDP, the broadcast of buffers, the gather of SyncBatchNorm
+ *     absent.c    in place of all these where mpi.h was not found
+ *
+ * Only files below this folder include mpi.h. */
+#ifndef GROUP_MPI_MPI_H
+#define GROUP_MPI_MPI_H
+
+#include "group/state.h"
+
+struct group_network {
+    /* Collective over the job; a rank that is no member gets NULL. */
+    int (*open)(struct group_mpi **out, struct group *group);
+    void (*close)(struct group_mpi *mpi);
+
+    /* work.run of a collective, and of a message. sizes: of a call whose blocks have lengths of
+     * their own, as uneven.c has agreed on them: [from * n + to], else NULL. */
+    int (*run)(struct runner *runner, struct work *work, const size_t *sizes);
+    int (*message)(struct runner *runner, struct work *work);
+    int (*gather)(struct runner *runner, const void *mine, size_t bytes, void *all);
+
+    /* monitored_barrier: this rank's word to another one; the words that have come. */
+    int (*signal)(struct group *group, int to, uint64_t epoch);
+    void (*take_signals)(struct group *group);
+};
+int run_message_by_mpi(struct runner *runner, struct work *work); /* messages.c */
+int signal_by_mpi(struct group *group, int to, uint64_t epoch);
+void take_signals_by_mpi(struct group *group);
+
+extern const struct group_network *const group_by_mpi; /* NULL: built without MPI */
+
+#endif

@@ -1,0 +1,234 @@
+/* The job as MPI sees it: its beginning, its end, and the small collectives of comm/.
+ *
+ * MPI's blocking calls have no deadline and do not notice a failure of the job. So all that may
+ * have to wait for a peer is begun by its nonblocking form and then tested, and between two tests
+ * the wait of comm/ looks at the deadline and at the abort word. What has no such form, the
+ * beginning and the end of MPI, runs in a thread beside the caller, who gives up at the deadline.
+ *
+ * MPI's end waits for all ranks. Where the job has failed some may be gone, so it gets two seconds
+ * then, in which mpirun hears that a process ends by its own will. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/cores.h"
+#include "base/error.h"
+#include "base/thread.h"
+#include "comm/environment.h"
+#include "group/mpi/mpi.h"
+#include "group/mpi/state.h"
+
+/* ---- waiting ---- */
+
+int mpi_result(struct network *net, int result, const char *what) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (result == MPI_SUCCESS) return OK;
+    net->mpi.Error_string(result, text, &length);
+    return fail(ERR_FAILED, "rank %d: %s: %.*s: do all ranks give tensors of one size?",
+                net->comm->rank, what ? what : "MPI", length, text);
+}
+
+/* A message is on its way for some microseconds, which a sleep would make many more. MPI moves long
+ * ones while somebody tests, so the sleeps stay short. */
+static void pause_for(const struct network *net, int64_t waited_ns) {
+    const int64_t spin_ns = 50000, yield_ns = 10000000;
+    if (waited_ns < spin_ns && net->comm->spin) return;
+    if (waited_ns < yield_ns)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
+int mpi_wait(struct network *net, int result, MPI_Request *request, struct wait *wait) {
+    const int64_t look_ns = 1000000;
+    int64_t start = now_ns(), next = start + look_ns;
+    for (int done = 0; !result; pause_for(net, now_ns() - start)) {
+        result = net->mpi.Test(request, &done, MPI_STATUS_IGNORE);
+        if (result || done) break;
+        if (now_ns() < next) continue;
+        CHECK(comm_distant_look(wait));
+        next = now_ns() + look_ns;
+    }
+    return mpi_result(net, result, wait->reason.collective);
+}
+
+/* ---- calls that MPI has in their blocking form alone ---- */
+
+struct aside {
+    int (*call)(struct network *net);
+    struct network *net;
+    int done; /* atomic */
+    struct failures outcome;
+};
+
+static void *run_aside(void *argument) {
+    struct aside *a = argument;
+    a->outcome = failures_of(a->call(a->net));
+    __atomic_store_n(&a->done, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* *stuck 1: it has not returned; what it uses must stay. */
+static int call_aside(struct network *net, int (*call)(struct network *net), int64_t limit_ns,
+                      int *stuck) {
+    pthread_t thread;
+    int64_t deadline = now_ns() + limit_ns;
+    struct aside *a = calloc(1, sizeof *a);
+    if (!a) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
+    *a = (struct aside){.call = call, .net = net};
+    if (thread_start(&thread, run_aside, a)) {
+        free(a);
+        return fail(ERR_FAILED, "MPI: no thread could be started: end other processes");
+    }
+    while (!__atomic_load_n(&a->done, __ATOMIC_ACQUIRE) && now_ns() < deadline)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    *stuck = !__atomic_load_n(&a->done, __ATOMIC_ACQUIRE);
+    if (*stuck) return pthread_detach(thread), ERR_TIMEOUT;
+    pthread_join(thread, NULL);
+    int code = failures_end(&a->outcome);
+    free(a);
+    return code;
+}
+
+/* ---- the beginning ---- */
+
+int mpi_split(struct network *net, int member, int key, MPI_Comm *out) {
+    int color = member ? 0 : MPI_UNDEFINED;
+    return mpi_result(net, net->mpi.Comm_split(net->mpi.world, color, key, out), "MPI_Comm_split");
+}
+
+static int begin(struct network *net) {
+    struct comm *comm = net->comm;
+    struct mpi *mpi = &net->mpi;
+    struct place place;
+    int initialized = 0, threads = MPI_THREAD_SINGLE;
+    mpi->Initialized(&initialized);
+    if (initialized)
+        mpi->Query_thread(&threads); /* the program's own doing */
+    else
+        CHECK(mpi_result(net, mpi->Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &threads),
+                         "MPI_Init"));
+    net->initialized = !initialized;
+    if (threads < MPI_THREAD_MULTIPLE)
+        return fail(ERR_USAGE, "MPI: this one does not serve several threads "
+                               "(MPI_THREAD_MULTIPLE): install Open MPI 4 or 5");
+    mpi->Comm_set_errhandler(mpi->world, mpi->returns);
+    mpi->Comm_rank(mpi->world, &comm->rank);
+    mpi->Comm_size(mpi->world, &comm->world);
+    CHECK(read_place_anywhere(&place, "start the ranks by mpirun"));
+    if (place.world != comm->world)
+        return fail(ERR_USAGE,
+                    "MPI: %d ranks were started, and MPI knows of %d: srun --mpi=pmix, or the "
+                    "mpirun of the same MPI",
+                    place.world, comm->world);
+    CHECK(environment_for_programs(&place));
+    CHECK(mpi_split(net, 1, comm->rank, &net->job));
+    return mpi_split(net, 1, comm->rank, &net->control);
+}
+
+static int may_begin(struct network *net) {
+    int finalized = 0;
+    CHECK(mpi_load(&net->mpi));
+    net->mpi.Finalized(&finalized);
+    return finalized ? fail(ERR_USAGE, "process group: MPI has ended: a process can join a job of "
+                                       "several machines once")
+                     : OK;
+}
+
+static int open_world(struct network **out, struct comm *comm) {
+    int stuck = 0;
+    struct network *net = calloc(1, sizeof *net);
+    if (!net) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
+    net->comm = comm;
+    int code = may_begin(net);
+    if (!code) code = call_aside(net, begin, comm->timeout_ns, &stuck);
+    if (stuck)
+        return fail(ERR_TIMEOUT,
+                    "rank %s: MPI: not all ranks have come after %g s: see the output of the "
+                    "others, and whether each machine reaches all others",
+                    getenv("RANK") ? getenv("RANK") : getenv("OMPI_COMM_WORLD_RANK"),
+                    comm_timeout_s(comm));
+    if (code)
+        free(net);
+    else
+        *out = net;
+    return code;
+}
+
+/* ---- the end ---- */
+
+static int others_have_left(const struct comm *comm) {
+    for (int r = 0; r < comm->world; r++)
+        if (!__atomic_load_n(&comm->board->cards[r].left, __ATOMIC_ACQUIRE)) return 0;
+    return 1;
+}
+
+/* 1: all ranks have left in good order. */
+static int leave_together(struct network *net) {
+    struct comm *comm = net->comm;
+    const struct comm_wait_reason reason = {
+        .collective = "end of the job", .bucket = -1, .step = -1, .peer = -1};
+    struct wait wait;
+    int code = OK;
+    comm_distant_begin(comm, &wait, &reason);
+    while (!code && !others_have_left(comm)) {
+        code = comm_distant_look(&wait);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    comm_distant_end(&wait);
+    return !code && !comm_is_aborted(comm);
+}
+
+static const int64_t FAILED_NS = 2000000000;
+
+static int finalize(struct network *net) {
+    return mpi_result(net, net->mpi.Finalize(), "MPI_Finalize");
+}
+
+static void close_world(struct network *net) {
+    struct failures before = {.code = OK};
+    int stuck = 0;
+    if (!net) return;
+    failures_add(&before, ERR_FAILED); /* the caller's error text stays */
+    int together = net->beats.running && leave_together(net);
+    beats_stop(net);
+    int64_t limit_ns = together ? net->comm->timeout_ns : FAILED_NS;
+    if (net->initialized) call_aside(net, finalize, limit_ns, &stuck);
+    failures_end(&before);
+    if (together && !stuck) free(net); /* else MPI may still read it */
+}
+
+/* ---- collectives of comm/ ---- */
+
+static int barrier(struct network *net, struct wait *wait) {
+    MPI_Request request;
+    return mpi_wait(net, net->mpi.Ibarrier(net->job, &request), &request, wait);
+}
+
+static int gather(struct network *net, const void *mine, size_t bytes, void *all,
+                  struct wait *wait) {
+    MPI_Request request;
+    struct blocks one; /* as MPI asks where `mine` is its place in `all` */
+    CHECK(line_blocks(&one, 1, &bytes, 1));
+    const void *from = mine == (char *)all + (size_t)net->comm->rank * bytes ? MPI_IN_PLACE : mine;
+    return mpi_wait(net,
+                    net->mpi.Iallgather(from, one.count[0], net->mpi.byte, all, one.count[0],
+                                        net->mpi.byte, net->job, &request),
+                    &request, wait);
+}
+
+static int broadcast(struct network *net, void *data, size_t bytes, struct wait *wait) {
+    struct line line = {.net = net, .comm = net->job};
+    return line_broadcast(&line, data, bytes, 0, wait);
+}
+
+static const struct network_ops ops = {.open = open_world,
+                                       .start = beats_start,
+                                       .barrier = barrier,
+                                       .gather = gather,
+                                       .broadcast = broadcast,
+                                       .close = close_world};
+const struct network_ops *const network_by_mpi = &ops;
