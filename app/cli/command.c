@@ -17,6 +17,7 @@
 #include "base/text/nearest.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
+#include "comm/comm.h"
 #include "comm/environment.h"
 #include "models/model_file.h"
 #include "train/job.h"
@@ -139,7 +140,9 @@ static int check_own(const struct duet_model *own) {
 static int check_not_a_rank(const char *command) {
     static const char *const training[] = {"demo", "train", "compare", "profile", "scale"};
     struct place place;
-    int trains = 0;
+    int trains = 0, spread;
+    CHECK(network_is_wanted(&spread));
+    if (spread && (!strcmp(command, "train") || !strcmp(command, "compare"))) return OK;
     for (size_t i = 0; i < sizeof training / sizeof *training; i++)
         trains |= !strcmp(command, training[i]);
     if (!trains || !environment_is_of_a_rank() || read_place(&place, "") || place.world == 1)

@@ -14,6 +14,7 @@
 #include "report/machine.h"
 #include "report/table.h"
 #include "train/compare/compare.h"
+#include "train/spread.h"
 
 /* The epochs of the chapter's program, and of the demo, which takes less than 3 minutes on 2
  * cores. */
@@ -149,6 +150,7 @@ static int run(struct run_config *config, int chapter) {
     const char *command = chapter ? "demo" : "compare";
     struct job_result result = {.exit_status = 0};
     int code = OK;
+    CHECK_GOTO(spread_check(config, 1), code, done);
     CHECK_GOTO(run_config_check(config), code, done);
     CHECK_GOTO(run_files_open(&files, config), code, done);
     comparison = calloc(1, sizeof *comparison);
@@ -186,7 +188,8 @@ int command_compare(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     run_config_default(&config);
     run_config_own(&config, own);
-    int code = run_options_parse(&options, argc, argv, &config);
+    int code = spread_begin(&config);
+    if (!code) code = run_options_parse(&options, argc, argv, &config);
     if (code) return report_error(code);
     return options.help ? command_usage(&options, own), 0 : run(&config, 0);
 }

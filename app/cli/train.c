@@ -10,6 +10,7 @@
 #include "report/text.h"
 #include "train/files/resume.h"
 #include "train/job.h"
+#include "train/spread.h"
 
 /* Prints what is about to be trained. */
 static void describe(const struct run_config *config) {
@@ -74,8 +75,10 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     int code;
     run_config_default(&config);
     run_config_own(&config, own);
+    CHECK_GOTO(spread_begin(&config), code, done);
     CHECK_GOTO(run_options_parse(&options, argc, argv, &config), code, done);
     if (options.help) return command_usage(&options, own), 0;
+    CHECK_GOTO(spread_check(&config, 0), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
     CHECK_GOTO(resume_check_files(&config), code, done);
     CHECK_GOTO(run_files_open(&files, &config), code, done);

@@ -32,6 +32,7 @@
 #include "trace/record_proof.h"
 #include "train/estimate/retime.h"
 #include "train/shared_data.h"
+#include "train/spread.h"
 #include "train/trainer.h"
 
 /* The descriptors that a rank inherits, in the order of its arguments. */
@@ -130,6 +131,17 @@ static int say_stopped(const struct run_record *record, int signal) {
                 done, done == 1 ? "" : "s");
 }
 
+/* In this process; record_new as in a rank that is started for the job. */
+static int run_spread(const struct run_config *config, struct run_record *record,
+                      struct job_result *result) {
+    struct failures unwritten = {0};
+    int code = spread_run(config, record, &unwritten);
+    result->unwritten = !code && unwritten.code;
+    if (!code) code = failures_end(&unwritten);
+    result->exit_status = code ? error_exit_status(code) : 0;
+    return code;
+}
+
 int job_run(const struct run_config *config, struct run_record *record, struct job_result *result) {
     int code = OK, fds[JOB_FDS] = {-1, -1, -1}, fd_count = JOB_FILES;
     struct run_config stamped = *config;
@@ -137,6 +149,10 @@ int job_run(const struct run_config *config, struct run_record *record, struct j
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
     CHECK_GOTO(shared_data_open(&stamped), code, done);
+    if (config->spread && spread_runs(config->mode)) {
+        code = run_spread(&stamped, record, result);
+        goto done;
+    }
     for (int i = 0; i < JOB_DATA_SETS; i++)
         if (stamped.data.fd[i]) fds[fd_count++] = stamped.data.fd[i];
     CHECK_GOTO(make_memfd("duet-config", &fds[JOB_CONFIG]), code, done);

@@ -82,9 +82,10 @@ struct run_paths {
 
 struct run_config {
     enum run_mode mode;
-    unsigned modes;      /* compare: bit m: in enum run_mode m too */
-    char device[16];     /* auto, cpu or cuda */
-    int devices;         /* W; a single run uses one of them, and adds up as DDP would on W */
+    unsigned modes;  /* compare: bit m: in enum run_mode m too */
+    char device[16]; /* auto, cpu or cuda */
+    int devices;     /* W; a single run uses one of them, and adds up as DDP would on W */
+    int spread; /* 1 + the rank of this process where mpirun has started them: train/spread.h */
     int virtual_devices; /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W (compare: in all modes) */
     /* Bytes of each device, one number for all of them, or none: device_default_memory. */
     uint64_t device_memory[MAX_DEVICES];

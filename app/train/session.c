@@ -13,6 +13,7 @@
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
 #include "train/shared_data.h"
+#include "train/spread.h"
 
 /* Sanitizer builds (SAN=...) check that the operands of each op lie in the memory of its own
  * device, and fill new memory with NaN. */
@@ -300,6 +301,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->record = record;
     s->output_device = config->mode == MODE_DP ? config->dp.output_device : 0;
     CHECK(open_data_and_model(s));
+    CHECK(spread_same_data(comm, &s->train_set));
     if (!*config->files.resume) CHECK(open_values(s));
     CHECK(open_devices(s, kind, physical));
     if (*config->files.resume) CHECK(resume_open(s));

@@ -3,6 +3,7 @@
  *
  *     calls       every collective, type and operation, in place and not, begun and waited for;
  *                 sums of any floats in fold order; blocks of their own lengths; sub-groups; tags
+ *     drawn       twenty programs of calls that chance has drawn, in three groups
  *     late        the last rank does not come to a barrier, which names it
  *     sizes       a rank expects more of another one than that gives
  *     absent      the last rank comes only after 15 s
@@ -133,6 +134,51 @@ static int try_sub_group(struct group *world) {
     return code;
 }
 
+/* All ranks draw the same. */
+static int drawn(uint32_t *state, int below) {
+    *state = *state * 1664525u + 1013904223u;
+    return (int)(*state >> 8) % below;
+}
+
+/* Fifty calls. Of a group that this rank is no member of it draws the call and leaves it out, so
+ * ranks are in calls of different groups at a time. */
+static int try_drawn(struct group *const groups[3], const int sizes[3], int seed) {
+    uint32_t state = (uint32_t)seed;
+    for (int call = 0; call < 50; call++) {
+        int which = drawn(&state, 3), n = sizes[which], most = drawn(&state, 4) ? 300 : 70000;
+        enum collective what = whats[drawn(&state, WHATS)];
+        enum element_type type = (enum element_type)drawn(&state, ELEMENT_TYPES);
+        int op = is_sum(what) ? drawn(&state, ELEMENT_OPS) : 0, root = drawn(&state, n);
+        int average = drawn(&state, 2), same_size = has_parts(what) == has_stack(what);
+        struct expected e = {.what = what,
+                             .n = n,
+                             .root = root,
+                             .peer = (root + 1 + drawn(&state, n - 1)) % n,
+                             .count = (size_t)drawn(&state, most),
+                             .how = {type, (enum element_op)op},
+                             .scale = is_sum(what) && !op && type < 4 && average ? 1.0 / n : 1,
+                             .seed = drawn(&state, 1000)};
+        int in_place = same_size && drawn(&state, 2), async = drawn(&state, 2);
+        e.stride = e.count;
+        if (groups[which]) CHECK(try_call(groups[which], &e, in_place, async));
+    }
+    return OK;
+}
+
+static int try_programs(struct group *world) {
+    int n = group_size(world), code = OK, list[MAX_DEVICES], sizes[] = {n, n, 2};
+    struct group *groups[3] = {world};
+    for (int r = 0; r < n; r++)
+        list[r] = n - 1 - r;
+    CHECK(group_new(&groups[1], world, list, n, 0));
+    CHECK(group_new(&groups[2], world, (int[]){n - 1, 0}, 2, 0));
+    for (int seed = 1; seed <= 20 && !code; seed++)
+        code = try_drawn(groups, sizes, seed);
+    group_close(groups[2]);
+    group_close(groups[1]);
+    return code;
+}
+
 static int try_calls(struct group *g) {
     CHECK(try_collectives(g));
     for (size_t count = 1; count < 1 << 20; count = count * 5 + 3)
@@ -169,6 +215,7 @@ int main(int argc, char **argv) {
         code = !strcmp(part, "late")      ? try_late(g)
                : !strcmp(part, "sizes")   ? try_uneven(g, 1)
                : !strcmp(part, "forever") ? try_forever(g)
+               : !strcmp(part, "drawn")   ? try_programs(g)
                                           : try_calls(g);
     else
         g = NULL;

@@ -10,6 +10,8 @@
 
 const char *compare_leaves_out(const struct run_config *config, enum run_mode mode) {
     if (!(config->modes >> mode & 1)) return "--modes does not name it";
+    if (config->spread && mode == MODE_DP)
+        return "DataParallel is one process, and the devices are on several machines";
     if (mode != MODE_DP || !config->model.options.sync_bn) return NULL;
     return "SyncBatchNorm is only supported within torch.nn.parallel.DistributedDataParallel, says "
            "PyTorch";
@@ -92,8 +94,10 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     CHECK(check_norms(&c->config, result));
     CHECK(shared_data_open(&c->config));
     CHECK(job_try_nccl(&c->config, result));
-    for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
+    for (int i = 0; i < MODE_COUNT; i++) {
         struct run_config one = c->config;
+        /* all machines are there now; then rank 0 goes on alone */
+        enum run_mode mode = config->spread ? MODE_COUNT - 1 - i : i;
         if (compare_leaves_out(&c->config, mode)) continue;
         one.mode = mode;
         one.hashes = one.spans = 1;

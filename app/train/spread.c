@@ -1,0 +1,120 @@
+/* See spread.h. */
+#include "train/spread.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/advice.h"
+#include "base/error.h"
+#include "base/program_name.h"
+#include "comm/comm.h"
+#include "comm/environment.h"
+#include "train/compare/bits.h"
+#include "train/trainer.h"
+
+int spread_begin(struct run_config *config) {
+    struct place place;
+    int wanted;
+    CHECK(network_is_wanted(&wanted));
+    if (!wanted) return OK;
+    CHECK(read_place_anywhere(&place, "start the ranks by mpirun"));
+    config->devices = place.world;
+    config->spread = 1 + place.rank;
+    return OK;
+}
+
+int spread_runs(enum run_mode mode) {
+    return mode == MODE_DDP || mode == MODE_FSDP;
+}
+
+/* The ranks end with the one run over several machines. */
+static int check_compare(const struct run_config *config) {
+    struct run_config one = *config;
+    unsigned both = 1U << MODE_DDP | 1U << MODE_FSDP;
+    char why_not[128];
+    if ((config->modes & both) == both)
+        return fail(ERR_USAGE, "--modes: over several machines one of ddp and fsdp at a time: "
+                               "leave one out");
+    one.mode = config->modes >> MODE_FSDP & 1 ? MODE_FSDP : MODE_DDP;
+    if (bits_promised(&one, why_not, sizeof why_not)) return OK;
+    return fail(ERR_USAGE,
+                "compare over several machines: equal bits are not promised (%s), and there is no "
+                "lock step: leave that out",
+                why_not);
+}
+
+int spread_check(struct run_config *config, int compares) {
+    struct place place;
+    if (!config->spread) return OK;
+    CHECK(read_place_anywhere(&place, ""));
+    if (config->devices != place.world)
+        return fail(ERR_USAGE,
+                    "--devices: %d, and mpirun has started %d ranks, each with a device: leave it "
+                    "out",
+                    config->devices, place.world);
+    if (!compares && !spread_runs(config->mode))
+        return fail(ERR_USAGE,
+                    "--mode %s: it is one process, and mpirun has started %d: on several machines "
+                    "give --mode ddp or fsdp",
+                    mode_name(config->mode), place.world);
+    if (compares) CHECK(check_compare(config));
+    if (config->spread == 1) return OK;
+    config->quiet = 1;
+    *config->files.json = *config->files.trace = *config->files.report = 0;
+    *config->files.pictures = 0;
+    return OK;
+}
+
+static void digest(uint64_t *hash, const void *data, size_t bytes) {
+    for (size_t i = 0; data && i < bytes; i++)
+        *hash = (*hash ^ ((const uint8_t *)data)[i]) * 0x100000001b3u;
+}
+
+int spread_same_data(struct comm *comm, const struct dataset *set) {
+    size_t n = (size_t)set->count, numbers = n * sample_shape_count(&set->shape);
+    uint64_t mine = 0xcbf29ce484222325u ^ n, all[MAX_DEVICES];
+    if (!comm_is_spread(comm)) return OK;
+    digest(&mine, set->images, numbers);
+    digest(&mine, set->labels, n);
+    digest(&mine, set->numbers, numbers * sizeof(float));
+    digest(&mine, set->answers, n * (size_t)dataset_answer_count(set) * sizeof(float));
+    CHECK(comm_gather(comm, &mine, sizeof mine, all));
+    for (int r = 1; r < comm_world_size(comm); r++)
+        if (all[r] != all[0])
+            return fail(ERR_USAGE,
+                        "data: rank %d on %s reads other training data than rank 0 on %s: copy the "
+                        "same files to all machines",
+                        r, comm_machine(comm, r), comm_machine(comm, 0));
+    return OK;
+}
+
+/* One line for each cause: who has failed says it, and of a rank that is gone the first that is
+ * left. */
+static _Noreturn void leave(struct comm *comm, int rank, int code, int in_use) {
+    int speaks = code && (code != ERR_PEER || (comm && comm_speaks(comm)));
+    const char *machine = comm ? comm_machine(comm, rank) : "", *text = error_with_options();
+    char prefix[24]; /* of texts that name the rank themselves */
+    size_t length = (size_t)snprintf(prefix, sizeof prefix, "rank %d: ", rank);
+    if (!strncmp(text, prefix, length)) text += length;
+    if (speaks)
+        fprintf(stderr, "%s: rank %d%s%s: %s\n", program_name(), rank, *machine ? " on " : "",
+                machine, text);
+    if (!in_use) comm_close(comm);
+    fflush(NULL);
+    _exit(error_exit_status(code));
+}
+
+int spread_run(const struct run_config *config, struct run_record *record,
+               struct failures *unwritten) {
+    struct comm *comm = NULL;
+    struct failures outcome;
+    int in_use = 0, rank = config->spread - 1;
+    int code = comm_open(&comm, &(struct comm_options){.timeout_s = config->timeout, .meet = 1});
+    if (!code) code = trainer_run(config, comm, record, unwritten, &in_use);
+    if (comm) comm_abort(comm, code, error_message());
+    if (rank > 0) leave(comm, rank, code, in_use);
+    outcome = failures_of(code);
+    if (!in_use) comm_close(comm);
+    return failures_end(&outcome);
+}

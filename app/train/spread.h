@@ -1,0 +1,30 @@
+/* A run whose ranks mpirun or srun has started, on several machines: in each of their processes the
+ * command is one rank. Rank 0 prints, writes the files and goes on with what follows the run; the
+ * others end with it. */
+#ifndef TRAIN_SPREAD_H
+#define TRAIN_SPREAD_H
+
+#include "base/error.h"
+#include "comm/comm.h"
+#include "data/dataset.h"
+#include "trace/record.h"
+#include "train/run.h"
+
+/* Before the options are read: config->spread, and as many devices as ranks. */
+int spread_begin(struct run_config *config);
+
+/* 1: it has a process per device, so they may be on several machines. */
+int spread_runs(enum run_mode mode);
+
+/* Behind the options and before any file is opened: ERR_USAGE says what does not go over several
+ * machines. Ranks but 0 get no files of results and say nothing. `compares`: of duet compare. */
+int spread_check(struct run_config *config, int compares);
+
+/* This process's part of the run. Only rank 0 returns. */
+int spread_run(const struct run_config *config, struct run_record *record,
+               struct failures *unwritten);
+
+/* Collective: each machine has read its own files. ERR_USAGE: one of them has others. */
+int spread_same_data(struct comm *comm, const struct dataset *set);
+
+#endif
