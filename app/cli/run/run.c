@@ -29,6 +29,8 @@ struct words {
     int64_t ranks, port, tee; /* port 0: one that is free */
     double grace_s;           /* from a signal to this command until the ranks are killed */
     const char *address;      /* MASTER_ADDR of the ranks; NULL: the launcher's own */
+    const char *far;          /* one that is another machine's */
+    int64_t nodes, node;      /* torchrun's --nnodes and --node-rank */
     char **program;           /* and its arguments, ended by NULL */
     struct lines lines;
     sigset_t mask; /* of this command, before it held any signal */
@@ -41,18 +43,37 @@ static int read_address(const struct option *option, const char *text, void *tar
     struct words *w = target;
     struct in_addr a;
     int is_loopback = inet_pton(AF_INET, text, &a) == 1 && ntohl(a.s_addr) >> 24 == 127;
+    (void)option;
     w->address = is_loopback ? text : NULL;
-    return is_loopback || !strcmp(text, "localhost")
-               ? OK
-               : fail(ERR_USAGE, "%s: %s: is another machine: leave it out", option->name, text);
+    w->far = is_loopback || !strcmp(text, "localhost") ? NULL : text;
+    return OK;
 }
 
-/* What torchrun takes where a job has one machine. */
-static int read_one_machine(const struct option *option, const char *text, void *target) {
-    (void)target;
-    return !strcmp(text, option->value) ? OK
-                                        : fail(ERR_USAGE, "%s: %s: there is one machine: give %s",
-                                               option->name, text, option->value);
+/* torchrun's way to several machines is the same line on each; this is MPI's. */
+static int check_machines(const struct words *w) {
+    char hosts[512], command[1024] = "";
+    size_t used = 0;
+    if (w->nodes == 1 && w->far)
+        return fail(ERR_USAGE,
+                    "--master-addr: %s: is another machine: leave it out, or give "
+                    "--nnodes",
+                    w->far);
+    if (w->nodes == 1)
+        return w->node
+                   ? fail(ERR_USAGE, "--node-rank: %d: there is one machine: give 0", (int)w->node)
+                   : OK;
+    used =
+        (size_t)snprintf(hosts, sizeof hosts, "%s:%d", w->far ? w->far : "MACHINE0", (int)w->ranks);
+    for (int m = 1; m < w->nodes && used < sizeof hosts; m++)
+        used +=
+            (size_t)snprintf(hosts + used, sizeof hosts - used, ",MACHINE%d:%d", m, (int)w->ranks);
+    used = 0;
+    for (char **word = w->program; *word && used < sizeof command; word++)
+        used += (size_t)snprintf(command + used, sizeof command - used, " %s", PLAIN(*word));
+    return fail(ERR_USAGE,
+                "--nnodes: %d: mpirun starts the ranks of several machines, once for all: mpirun "
+                "-np %d --host %s%s",
+                (int)w->nodes, (int)(w->nodes * w->ranks), hosts, command);
 }
 
 #define AT(member) OPTION_AT(struct words, member)
@@ -73,8 +94,9 @@ const struct option launch_options[] = {
      read_number, AT(grace_s), 0, 1e9, ALWAYS},
     {"--standalone", NULL, "accepted, as --nnodes 1 and --node-rank 0: there is one machine",
      read_nothing, NO_MEMBER, NO_LIMITS, ALWAYS},
-    {"--nnodes", "1", "", read_one_machine, NO_MEMBER, NO_LIMITS, ALWAYS},
-    {"--node-rank", "0", "", read_one_machine, NO_MEMBER, NO_LIMITS, ALWAYS},
+    {"--nnodes", "M", "with more than 1 it prints the mpirun line that starts the ranks", read_int,
+     AT(nodes), 1, 64, ALWAYS},
+    {"--node-rank", "0", "", read_int, AT(node), 0, 63, ALWAYS},
     OPTION_END};
 
 /* What other launchers call the number of ranks, and Duet's other commands. */
@@ -209,7 +231,7 @@ static int run(struct words *w, struct launch_result *result) {
 }
 
 int command_run(int argc, char **argv, const struct duet_model *own) {
-    struct words w = {.ranks = 1, .grace_s = 30}; /* torchrun's */
+    struct words w = {.ranks = 1, .nodes = 1, .grace_s = 30}; /* torchrun's */
     struct launch_result result = {.exit_status = 0};
     struct options o = {.command = "run",
                         .part = {{launch_options, &w}},
@@ -221,6 +243,7 @@ int command_run(int argc, char **argv, const struct duet_model *own) {
     if (!code && o.read == argc)
         code = fail(ERR_USAGE, "run: no program was given: see duet run --help");
     w.program = argv + o.read;
+    if (!code) code = check_machines(&w);
     if (!code) code = check_program(w.program[0]);
     if (!code) code = run(&w, &result);
     int status = report_error(code);

@@ -259,7 +259,8 @@ CliTest(cli_run, misuse, 60) {
     cli_fails(2, "no program was given", "run");
     cli_fails(2, "no program was given", "run --nproc-per-node 2");
     cli_fails(2, "run: nosuch: no program that may be executed|python and a script", "run nosuch");
-    cli_fails(2, "--nnodes: 2: there is one machine: give 1", "run --nnodes 2 true");
+    cli_fails(2, "mpirun -np 6 --host far:3,MACHINE1:3 true -v",
+              "run --nnodes 2 --node_rank=1 --master_addr far --nproc-per-node 3 true -v");
     cli_fails(2, "--node-rank: 1: there is one machine", "run --node_rank=1 true");
     cli_fails(2, "--master-addr: far: is another machine", "run --master-addr far true");
     cli_fails(2, "--master-addr: 127.0.0.2.5: is another", "run --master-addr=127.0.0.2.5 true");
