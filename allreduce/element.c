@@ -38,8 +38,8 @@ static int64_t combine_integers(enum element_op op, int64_t a, int64_t b) {
     }
 }
 
-/* Of narrower elements, too: the sum or product of two floats, rounded to a float once more, is
- * that of one float operation, since a double has more than twice their digits. */
+/* Holds for narrower elements, too: the sum or product of two floats, rounded to a float once more,
+ * is that of one float operation, since a double has more than twice their digits. */
 static double combine_floats(enum element_op op, double a, double b) {
     switch (op) {
     case ELEMENT_PRODUCT: return a * b;

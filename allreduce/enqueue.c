@@ -188,7 +188,7 @@ int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, 
     return enqueue(ar, stream, data, &q);
 }
 
-/* Of blocks, n or more, one or more for each rank. */
+/* For n blocks or more, one or more for each rank. */
 static int enqueue_blocks(struct allreduce *ar, struct stream *stream, float *data,
                           struct request *q, const char *word) {
     char name[32];

@@ -24,7 +24,7 @@
  *     REDUCE_SCATTER             (n-1) S into each rank, and out of it
  *     SEND                       S
  *
- * Of naive and fused the numbers hold for each direction, as those of every allreduce: what comes
+ * The numbers of naive and fused hold for each direction, as those of every allreduce: what comes
  * in equals what goes out, but for the ring's chunks of unequal length. */
 #ifndef ALLREDUCE_FORMULA_H
 #define ALLREDUCE_FORMULA_H
@@ -45,8 +45,9 @@ struct formula {
     int at_most;                /* 1: the textbook's is a bound */
 };
 
-/* Of `rank` among n ranks and `count` elements, cut at multiples of `align`. n = 1 or count = 0:
- * nothing moves. Returns 0 where there is no formula for the algorithm; *out is zeroed then. */
+/* The formula of `rank` among n ranks and `count` elements, cut at multiples of `align`. n = 1 or
+ * count = 0: nothing moves. Returns 0 where there is no formula for the algorithm; *out is zeroed
+ * then. */
 int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,
                struct formula *out);
 

@@ -64,7 +64,7 @@ int ddp_plan_in_order(struct duet_ddp *ddp, const int *order);
 int ddp_open_step(struct duet_ddp *ddp, int32_t step);
 int ddp_close_step(struct duet_ddp *ddp);
 
-/* Of struct grad_reducer; context: the ddp. */
+/* The functions of struct grad_reducer; context: the ddp. */
 int ddp_enter(void *context, int32_t step, int opens, int reduces);
 int ddp_leave(void *context);
 

@@ -46,7 +46,7 @@ static int copy_params(struct duet_params **out, struct device *device,
     return params_register(*out, params->buffer_specs, params->buffers.count);
 }
 
-/* Of GPUs that cannot reach each other one line, also where several pairs are at fault. */
+/* One line about GPUs that cannot reach each other, however many pairs there are. */
 static void warn_of_devices(struct duet_data_parallel *m, struct device *const *devices) {
     const char *fault = "";
     char text[320];

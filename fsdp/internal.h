@@ -92,7 +92,7 @@ void fsdp_forget(struct fsdp *f);
 /* So do gradients, where somebody has changed the shards. */
 void fsdp_look(struct fsdp *f);
 
-/* Of struct grad_reducer. */
+/* The functions of struct grad_reducer. */
 int fsdp_enter(void *context, int32_t step, int opens, int reduces);
 int fsdp_use(void *context, const struct param *w, const struct param *b, int backward);
 int fsdp_ready(void *context, int index);

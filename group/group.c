@@ -18,8 +18,8 @@ static void release_job(struct membership *job) {
     free(job);
 }
 
-/* Of two ranks that have called different things and waited for nobody, the later one to leave
- * finds it. */
+/* If two ranks have called different things and waited for nobody, the one that leaves later finds
+ * it. */
 static void look_back(struct group *g) {
     if (g->n < 2 || comm_is_aborted(g->job->comm)) return;
     announcer_show_all(&g->announcer);

@@ -110,7 +110,7 @@ static struct work *new_work(struct group *g, const struct group_call *call, int
     return work;
 }
 
-/* Of a work that has ended, or was never begun. */
+/* For work that has ended, or was never begun. */
 static void release_work(struct work *work) {
     if (work->full) work->full->users--;
     if (work->last) work->last->users--;

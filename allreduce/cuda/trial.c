@@ -29,7 +29,7 @@ struct ways {
     uint64_t untried; /* it has not been tried by this rank */
 };
 
-/* Of a rank's trials, bit p for rank p. */
+/* A rank's trials: bit p for rank p. */
 struct came {
     uint64_t right;   /* what it read came right */
     uint64_t refused; /* the driver does not open the memory: it advertises nothing */

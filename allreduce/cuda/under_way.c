@@ -17,7 +17,7 @@ static struct cuda_call *call_at(struct cuda_calls *c, uint64_t number) {
     return &c->call[number % CUDA_CALLS];
 }
 
-/* Of an event or, if that is NULL, of a stream. A broken context counts as done: its error comes
+/* Asks an event or, if that is NULL, a stream. A broken context counts as done: its error comes
  * from the stream. */
 static int is_done(cudaEvent_t event, cudaStream_t stream) {
     cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);

@@ -54,7 +54,7 @@ struct comparison {
 /* Compares output number `output` of `op` and adds what it finds to the tally. */
 void judge_output(struct tally *tally, enum op op, int output, const struct comparison *c);
 
-/* Of struct op_args. */
+/* The operands of struct op_args. */
 enum { INPUTS = OP_INPUTS, OUTPUTS = OP_OUTPUTS, OPERANDS = INPUTS + OUTPUTS };
 
 /* What is compared with an output (struct comparison), from the reference: `want`, of the same

@@ -15,7 +15,7 @@ void add_devices(struct text *text, const struct run_record *run);
  * ", DDP for 8 %". Returns 1 where something was added. */
 int add_busy(struct text *text, int before, const char *title, const struct run_record *run);
 
-/* Of runs with modelled times: how busy GPU 0 and the others are in DP, what GPU 0 is busy with
+/* Runs with modelled times: adds how busy GPU 0 and the others are in DP, what GPU 0 is busy with
  * that the others are not, and how busy they are in DDP (NULL: it did not run). Nothing where the
  * times of dp were measured or it ran on one device. */
 void add_load(struct text *text, const struct run_record *dp, const struct run_record *ddp);

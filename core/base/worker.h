@@ -74,7 +74,7 @@ int worker_free(struct worker *worker, int64_t deadline);
 /* Runs the task here and now, by no worker. */
 void task_run(struct task *task);
 
-/* Of a task that has ended: its code; the text is the caller's error text then. */
+/* The code of a task that has ended; the text is the caller's error text then. */
 int task_end(const struct task *task);
 
 #ifdef __cplusplus

@@ -13,7 +13,7 @@
 
 static const int64_t AGAIN_NS = 60 * (int64_t)1000000000;
 
-/* Of several threads of a rank that wait the first one shows its wait. */
+/* If several threads of a rank wait, the first one shows its wait. */
 void whereabouts_show(struct wait *wait, const char *where) {
     struct card *card = &wait->comm->board->cards[wait->comm->rank];
     if (__atomic_exchange_n(&card->shows, 1, __ATOMIC_ACQ_REL)) return;

@@ -90,7 +90,7 @@ PHILOX_FUNCTION size_t attention_keys(const struct attention *a, size_t i) {
     return a->causal && i + 1 < a->keys ? i + 1 : a->keys;
 }
 
-/* Of a key that query i may meet. Products of floats are exact in double. */
+/* The score of a key that query i may meet. Products of floats are exact in double. */
 PHILOX_FUNCTION double attention_score(const struct attention *a, size_t b, size_t i, size_t j) {
     const float *q = attention_row(a, &a->q, b, i), *k = attention_row(a, &a->k, b, j),
                 *mask = attention_mask(a, b, i);

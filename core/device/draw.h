@@ -11,9 +11,9 @@ EVERY_DEVICE float draw_uniform(uint32_t word) {
     return (float)(word >> 8) * 0x1p-24f;
 }
 
-/* Of the normal distribution, by the method of Box and Muller: two words give a distance and a
- * direction, in which the numbers of an even element and of the odd one behind it are a sine and a
- * cosine. The largest one is 6.7. */
+/* Draws from the normal distribution by the method of Box and Muller: two words give a distance and
+ * a direction, in which the numbers of an even element and of the odd one behind it are a sine and
+ * a cosine. The largest one is 6.7. */
 EVERY_DEVICE float draw_normal(uint32_t distance, uint32_t direction, int odd) {
     const uint32_t quarters = (direction + (1u << 29)) >> 30;
     const double rest = (double)(int32_t)(direction - (quarters << 30)) * 0x1p-30,

@@ -138,7 +138,7 @@ struct step_block {
     double rate;         /* what optimizer_schedule was given */
 };
 
-/* Of rows, then of columns. P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1, Q alike.
+/* For rows, then for columns. P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1, Q alike.
  * general 0: by the kernels of one group of square windows without dilation, which are faster; 1:
  * by those of any. Each have bits of their own. */
 struct conv_args {
@@ -151,7 +151,7 @@ static inline struct conv_args conv_square(int stride, int padding) {
 struct linear_args {
     int weight_is_in_out; /* 0: w is (M,K), as PyTorch's Linear; 1: w is (K,M), as d2l's X @ W */
 };
-/* Of rows, then of columns. Pools know no padding: P = (H - size) / stride + 1, Q alike. */
+/* For rows, then for columns. Pools know no padding: P = (H - size) / stride + 1, Q alike. */
 struct pool_args {
     int size[2], stride[2];
     int relu;     /* 1: x is the input of a relu that comes before the pool */

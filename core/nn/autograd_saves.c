@@ -46,7 +46,7 @@ static uint64_t of_steps(const struct node *n) {
     return n->args.out[1].data ? autograd_bytes(&n->args.out[1]) : 0;
 }
 
-/* Of attention, one for each query. */
+/* For attention: one for each query. */
 static uint64_t log_sums(const struct node *n) {
     return autograd_bytes(&n->args.out[1]);
 }

@@ -241,8 +241,8 @@ static int end_backward(duet_tape *t) {
     return reducer ? reducer->finish(reducer->context) : OK;
 }
 
-/* Of all tapes between which values have moved. The links come first: begin_backward may walk, and
- * would come to the memory of a tape that was freed. */
+/* Covers all tapes between which values have moved. The links come first: begin_backward may walk,
+ * and would come to the memory of a tape that was freed. */
 static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
     duet_tape *at = t;
     if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_backward");

@@ -170,7 +170,7 @@ static duet_var *run_clamp(struct graph_run *r, const struct graph_node *n) {
     return duet_clamp(r->tape, value(r, n, 0), number(n, 0), number(n, 1));
 }
 
-/* Of the last two operands the one that is left out is the number. */
+/* One of the last two operands is left out: that one is the number. */
 static duet_var *run_where(struct graph_run *r, const struct graph_node *n) {
     return tape_where(r->tape, beside_result(r, n, 0), beside_result(r, n, 1),
                       beside_result(r, n, 2), number(n, 0));

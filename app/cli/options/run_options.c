@@ -166,7 +166,7 @@ static unsigned modes_of(const char *command, const struct run_config *config) {
     return modes;
 }
 
-/* Of the options that were given, each must have an effect. */
+/* Each option that was given must have an effect. */
 static int refuse_idle(const struct options *o, const struct run_config *config) {
     int own = o->part[0].rows != run_options;
     const struct asked asked = {config, o->command, modes_of(o->command, config)};

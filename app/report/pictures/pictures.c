@@ -14,7 +14,7 @@ static const struct {
                 {"accuracy.svg", draw_accuracy}, {"collective.svg", draw_collective}};
 enum { PICTURES = sizeof pictures / sizeof *pictures };
 
-/* Of each run on several devices: its links. */
+/* The links of each run on several devices. */
 static const char *const modes[] = {"dp", "dp-loss-in-forward", "ddp"};
 enum { MODES = sizeof modes / sizeof *modes };
 

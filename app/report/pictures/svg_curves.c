@@ -111,7 +111,7 @@ static void draw_only_point(struct picture *p, const struct frame *f, const stru
                        shade);
 }
 
-/* Of many values the smallest and the largest of each stretch are drawn, in their order. */
+/* If there are many values, the smallest and largest of each stretch are drawn, in order. */
 static void draw_curve(struct picture *p, const struct frame *f, const struct run_record *r,
                        int accuracy) {
     int count, each;

@@ -42,7 +42,7 @@ static int64_t times(int64_t ns, int steps) {
     return ns * steps;
 }
 
-/* Of a step as in *one, which has one step's, all steps of the run. */
+/* The times of all steps of the run, from those of one step in *one. */
 static void set_times(struct device_record *to, const struct device_record *one, int steps,
                       int64_t step_ns) {
     for (int p = 0; p < PHASE_COUNT; p++) {

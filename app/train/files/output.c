@@ -33,7 +33,7 @@ void outputs_losses(struct outputs *o, const struct run_record *record, int firs
         fprintf(o->losses.file, "%d,%d,%.9g\n", record->first_step + i, epoch, record->losses[i]);
 }
 
-/* Of a sharded model all ranks read the values, and rank 0 writes them. */
+/* All ranks of a sharded model read the values, and rank 0 writes them. */
 static int save_weights(struct outputs *o, struct session *s) {
     float **values = NULL;
     void *buffers = malloc(model_buffer_bytes(&s->model) + 1);

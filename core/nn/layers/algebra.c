@@ -123,7 +123,7 @@ static duet_var *sum_chosen(duet_tape *t, duet_var *x, unsigned chosen, int keep
     return x && keepdim ? tape_view(t, x, rank, kept) : x;
 }
 
-/* Of a picture, whose sum stays in N16. */
+/* The sum over a picture, which stays in N16. */
 enum { PIXELS = 1 << 2 | 1 << 3 };
 
 static duet_var *sum_over(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim,
@@ -162,7 +162,7 @@ static int turned_backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* Of pictures in N16 in their layout, as the channels of ShuffleNet change places. args.in[0] says
+/* Permutes pictures within N16, as ShuffleNet permutes channels. args.in[0] says
  * how y lies in x. */
 static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
     int own[MAX_RANK], dims[MAX_RANK], rank = x->value.rank;

@@ -30,7 +30,7 @@ static int activation_backward(duet_tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_ACTIVATION_BACKWARD, n, &args, 1);
 }
 
-/* Of a x, and of x + a and remainders, which read nothing of x: a dy, and 1 dy. */
+/* The gradients of a x, and of x + a and remainders, which do not read x: a dy, and 1 dy. */
 static int linear_backward(duet_tape *t, struct node *n) {
     struct node to = *n;
     struct op_args args = {.in = {n->y->grad}};

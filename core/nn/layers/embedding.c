@@ -14,7 +14,7 @@ static struct tensor as_table(const struct tensor *w) {
     return tensor_seen_as(w, 2, w->dims[0], (int)tensor_sample_count(w), 0);
 }
 
-/* Of one segment; there is no bias. args.in[1]: the index; a common one is of no segment, and
+/* For one segment; there is no bias. args.in[1]: the index; a common one belongs to no segment, and
  * in[0] is where the rows' gradients are summed up. */
 static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {

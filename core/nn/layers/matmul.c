@@ -79,7 +79,7 @@ static int matmul_backward(duet_tape *t, struct node *n) {
                             s.depth);
 }
 
-/* Of operands that are plain and aligned. */
+/* The operands are plain and aligned. */
 static duet_var *product(duet_tape *t, duet_var *a, duet_var *b) {
     struct matmul_shape s;
     if (tape_fail(t, matmul_shape_of(&a->value, &b->value, &s))) return NULL;

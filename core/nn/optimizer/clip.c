@@ -69,7 +69,7 @@ void grad_clip_free(struct grad_clip *c) {
     memset(c, 0, sizeof *c);
 }
 
-/* Of a sharded set: the squares of each whole gradient, which comes for that, and then this
+/* A sharded set: the squares of each whole gradient, which is gathered for that, and then this
  * process's part of it. The sums are those of a whole set, and so is the norm. */
 static int clip_shards(struct grad_clip *c, const struct param_set *set, double max_norm) {
     const int all[2] = {c->count, 2};

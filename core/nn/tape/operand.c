@@ -110,7 +110,7 @@ static int convert_backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* Of a view its elements are read where they lie. */
+/* The elements of a view are read in place. */
 static duet_var *converted(duet_tape *t, duet_var *x, enum layout layout, const int *order) {
     int dims[MAX_RANK], back[MAX_RANK];
     for (int i = 0; i < x->value.rank; i++)

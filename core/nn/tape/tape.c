@@ -260,7 +260,7 @@ int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to) {
     return launch(t->stream, OP_ADD_FORWARD, &args);
 }
 
-/* Of two gradients the sum goes into the one that nobody else reads; the bits are the same. */
+/* The sum of two gradients goes into the one that nobody else reads; the bits are the same. */
 int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad) {
     if (x->grad.data) scheduled_additions(t->stream, 1);
     if (x->grad.data && grad_may_reuse(t, x)) return tape_add(t, grad, &x->grad);

@@ -15,7 +15,7 @@ struct model;
 /* Leaves in a pass and roots of a backward, at most. */
 enum { MOST_LEAVES = 16, MOST_ROOTS = 16 };
 
-/* Of the vars of a node those whose values its backward does not read. */
+/* The vars of a node whose values its backward does not read. */
 enum { SPARES_X = 1, SPARES_X2 = 2, SPARES_X3 = 4, SPARES_Y = 8, SPARES_ALL = 15 };
 
 struct node;
@@ -384,9 +384,9 @@ static inline int tape_padding(const int pair[2], int i) {
  * (O,CT,K,L): the same memory. */
 struct tensor conv_as_pictures(const struct tensor *x);
 
-/* Of duet_conv2d and tape_conv_transpose: the settings with PyTorch's defaults for what is 0, those
- * of one side of a sequence; 1 if one is no number for a layer, and the tape has the error; what
- * the op takes. */
+/* For duet_conv2d and tape_conv_transpose: the settings with PyTorch's defaults for what is 0,
+ * those of one side of a sequence; 1 if one is no number for a layer, and the tape has the error;
+ * what the op takes. */
 struct duet_conv conv_settings(const struct duet_conv *given, int sequence);
 int conv_beyond(duet_tape *t, const char *layer, const struct duet_conv *how);
 struct conv_args conv_args_of(const struct param *w, const struct duet_conv *how);

@@ -19,7 +19,7 @@
  * And it holds where segments are added in another order than that of the fold (param_set.sums):
  * each piece of a parameter has an order of its own, so all terms must be there.
  *
- * Of a frozen parameter nothing is kept. Where only one of a layer's two is frozen, the kernel
+ * Nothing is kept for a frozen parameter. Where only one of a layer's two is frozen, the kernel
  * still writes both gradients, one of them into memory that nobody reads. */
 #include "base/error.h"
 #include "base/fold.h"
@@ -170,7 +170,7 @@ static int add_kept(duet_tape *t, struct param *p) {
     return copy_peer(t->stream, t->device, p->grad.data, t->device, sum.data, tensor_bytes(&sum));
 }
 
-/* Of a value of parameters: segment s has made the gradient of row s. */
+/* For a value of parameters: segment s has made the gradient of row s. */
 static int rows_done(duet_tape *t, struct param *p) {
     struct tensor rows = grad_target(t, p->from);
     CHECK(t->error);

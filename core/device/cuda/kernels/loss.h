@@ -14,7 +14,7 @@
  * With weights w of the classes every -log_softmax(x)[j] counts w[j] times; a row whose label is
  * ignored has loss 0 and no gradient.
  *
- * Of the 32 lanes, lane l takes the columns l, l + 32, ...; then the lanes' parts are added in
+ * Lane l of the 32 lanes takes the columns l, l + 32, ...; then the lanes' parts are added in
  * fold order (base/fold.h). That order depends on the number of classes alone, so a row has the
  * same bits among any number of rows. A label outside the row gives a NaN loss and NaN
  * gradients, rather than a read past the row. */

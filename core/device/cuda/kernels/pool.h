@@ -32,7 +32,7 @@ struct pool {
     struct divider by_rows, by_columns; /* of y's plane; adaptive backward */
 };
 
-/* Of an adaptive pool: are the products of a place and a side too large for the dividers? */
+/* For an adaptive pool: are the products of a place and a side too large for the dividers? */
 static inline int too_long(int pixels, int windows) {
     return (uint64_t)(pixels + 1) * (uint64_t)(windows + 1) >= (uint64_t)1 << 31;
 }
@@ -158,7 +158,7 @@ DUET_HD void k_avg_pool_2x2_forward(const struct pool *p, struct place at) {
 }
 
 /* The place of the window's maximum, as an offset from its first pixel; its value goes into *most.
- * Of equal maxima the first one wins; a NaN wins over all, of several the last one. */
+ * The first of equal maxima wins; a NaN wins over all, and the last of several NaNs. */
 DUET_HD int window_argmax(const struct pool *p, int is_2x2, const float *window, float *most) {
     int best = 0;
     *most = seen(p, window[0]);

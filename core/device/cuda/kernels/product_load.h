@@ -122,13 +122,13 @@ DUET_HD struct entry dy_over(int kind, const struct product *p, struct spot at, 
  *     for a column      a thread's spots (forward, data) or taps (weight), once a block
  *     for one d         channel and tap (data), or sample, pixel and spot (weight), once a slab
  *     for all d         of a slab: their taps (forward, data), once, by all threads together */
-/* Of a column of b. */
+/* What a thread keeps about a column of b. */
 struct column {
     struct spot spot;
     struct tap tap;
 };
 
-/* Of one d: outer and rest are the quotient and the remainder that entry_a needs. */
+/* For one d: outer and rest are the quotient and the remainder that entry_a needs. */
 struct depth {
     uint32_t outer, rest;
     struct spot spot;

@@ -148,9 +148,10 @@ static void fast_attention_forward(const struct op_args *args) {
         }
 }
 
-/* Of a band, in `weights` the weights and in `slopes` dy . v: makes of these the slopes, and of
- * the weights those that dropout left. Divided by their own sum they lose what the rounding of lse
- * did to them, and dy . y of these very numbers leaves slopes whose sum is 0 but for roundings. */
+/* For a band, with the weights in `weights` and dy . v in `slopes`: makes the slopes of the latter,
+ * and of the weights those that dropout left. Divided by their own sum they lose what the rounding
+ * of lse did to them, and dy . y of these very numbers leaves slopes whose sum is 0 but for
+ * roundings. */
 static void attention_slopes(const struct attention *a, const struct attention_band *band,
                              float *weights, float *slopes) {
     float scale = (float)a->scale;

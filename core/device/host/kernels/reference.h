@@ -14,7 +14,7 @@ static inline float *element4(const struct tensor *t, int n, int c, int h, int w
     return tensor_f32(t) + (((size_t)n * t->dims[1] + c) * t->dims[2] + h) * t->dims[3] + w;
 }
 
-/* Of a side of `from` pixels that an adaptive pool cuts into `count`: the pixels of window i. */
+/* The pixels of window i, where an adaptive pool cuts a side of `from` pixels into `count`. */
 struct pool_span {
     int begin, end;
 };

@@ -61,7 +61,7 @@ static void query_gradient(const struct attention *a, size_t b, size_t i) {
     }
 }
 
-/* Of key j, and of its value. */
+/* The gradients of key j and of its value. */
 static void key_gradients(const struct attention *a, size_t b, size_t j) {
     size_t most = a->width > a->values ? a->width : a->values;
     for (size_t first = 0; first < most; first += ABREAST) {
