@@ -90,7 +90,7 @@ void fsdp_forget(struct fsdp *f) {
         f->unit[u].values->unit = NO_UNIT;
 }
 
-void fsdp_look(struct fsdp *f) {
+void fsdp_notice_writes(struct fsdp *f) {
     if (!f->shard.written) return;
     f->shard.written = 0;
     fsdp_forget(f);
@@ -180,7 +180,7 @@ static int reduce(struct fsdp *f, int unit) {
     return event_record(slot->filled, comm);
 }
 
-/* Whoever has the slot before is summed as it is: its backward is over, or the unit stays. */
+/* A unit that still has the slot is summed now: its backward is over. */
 static int take_slot(struct fsdp *f, int unit) {
     struct slot *slot = f->unit[unit].grads;
     if (slot->unit == unit) return OK;
@@ -276,7 +276,7 @@ int fsdp_enter(void *context, int32_t step, int opens, int reduces) {
     f->backward = f->at = 0;
     f->current[0] = f->current[1] = NO_UNIT;
     if (opens && f->moves) CHECK(fsdp_ended(f, give_slots(f)));
-    fsdp_look(f);
+    fsdp_notice_writes(f);
     if (opens && !reduces && !f->whole_grads)
         return fsdp_ended(f, fail(ERR_USAGE, "fsdp: gradients of several passes are added up: say "
                                              "so when the parameters are wrapped"));

@@ -36,8 +36,8 @@
  * parameters that --units leaves over) gets a slot of its own, and stays there through the pass.
  * What still lies in a slot at the turn from forward to backward is not gathered again.
  *
- * Everything is enqueued; only init waits, and the begin of a pass behind which such units are
- * found. Every function belongs to the thread of the compute stream. A failure aborts the job. */
+ * Everything is enqueued. Init alone waits, and so do the first two steps, which make slots. Every
+ * function belongs to the thread of the compute stream. A failure aborts the job. */
 #ifndef FSDP_FSDP_H
 #define FSDP_FSDP_H
 

@@ -70,7 +70,8 @@ struct fsdp {
     int moves;             /* 1: they get their slots when the next step begins */
     int current[2];        /* the units that the op under way uses */
     struct order order[2]; /* forward and backward */
-    int proved;     /* 1: units have come for state.c: a pass sends for them as it would without */
+    int proved;     /* 1: state.c has gathered units; the next pass gathers them anew all the same,
+                     * so that a proof changes nothing of what is measured */
     int at;         /* the index of the next unit in order[backward] */
     char *is_ready; /* [parameters] */
 };
@@ -87,10 +88,10 @@ int fsdp_gather(struct fsdp *f, int kind, float *data, size_t block, int unit);
 /* Enqueues that the unit comes to its slot, and that compute waits for it. */
 int fsdp_fetch(struct fsdp *f, int unit);
 int fsdp_await(struct fsdp *f, int unit);
-/* The slots hold nothing that is good: the shards have changed. */
+/* The values in the slots are out of date: the shards have changed. */
 void fsdp_forget(struct fsdp *f);
-/* So do gradients, where somebody has changed the shards. */
-void fsdp_look(struct fsdp *f);
+/* The same of values and gradients, if somebody but an optimizer has written into the shards. */
+void fsdp_notice_writes(struct fsdp *f);
 
 /* The functions of struct grad_reducer. */
 int fsdp_enter(void *context, int32_t step, int opens, int reduces);

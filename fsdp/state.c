@@ -25,7 +25,7 @@ static int gather_grads(struct fsdp *f, int unit) {
 }
 
 static int bring(struct fsdp *f, int unit, int grad) {
-    fsdp_look(f);
+    fsdp_notice_writes(f);
     if (grad) return gather_grads(f, unit);
     f->proved = 1;
     CHECK(fsdp_fetch(f, unit));

@@ -11,7 +11,7 @@
 #define SUBCOMMANDS(COMMAND) \
     COMMAND(demo, "train LeNet as single, DP and DDP side by side, and compare") \
     COMMAND(train, "train one way: --mode single, dp or ddp") \
-    COMMAND(compare, "train all three ways from the same weights; check that they agree") \
+    COMMAND(compare, "train several ways from the same weights; check that they agree") \
     COMMAND(profile, "measure where time and memory go in DP and in DDP") \
     COMMAND(estimate, "predict memory and traffic, with --gpu also step times") \
     COMMAND(lesson, "predict DP and DDP on real GPUs for three models") \

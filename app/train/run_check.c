@@ -75,9 +75,6 @@ static int check_devices(const struct run_config *config) {
 
 static int check_join(const struct run_config *c) {
     if (!c->data.join) return OK;
-    if (c->mode == MODE_FSDP)
-        return fail(ERR_USAGE, "--join: no effect in mode fsdp: a rank without samples would have "
-                               "to gather every unit with the others: leave it out");
     if (c->data.drop_last)
         return fail(ERR_USAGE, "--join and --drop-last: no rank runs out where samples are left "
                                "out: give one of them");

@@ -121,16 +121,17 @@ Test(fsdp, has_the_bits_of_one_device, .timeout = 240, .init = folder_make,
      .fini = scratch_remove) {
     static const struct {
         const char *model, *units;
-        int devices, shard, prefetch, keep, passes;
+        int devices, shard, prefetch, keep, passes, join;
         enum optimizer_kind optimizer;
-    } runs[] = {{"lenet", "", 4, OPTIMIZER, 1, 0, 1, OPTIMIZER_SGD},
-                {"lenet", "", 3, GRADIENTS, 1, 0, 1, OPTIMIZER_ADAM},
-                {"lenet", "0.001", 8, PARAMETERS, 1, 0, 1, OPTIMIZER_ADAM},
-                {"lenet", "0.001", 2, PARAMETERS, 0, 0, 2, OPTIMIZER_SGD},
-                {"convnet", "", 5, PARAMETERS, 3, 0, 1, OPTIMIZER_ADADELTA},
-                {"convnet", "cn2", 2, PARAMETERS, 1, 1, 3, OPTIMIZER_SGD},
-                {"mlp", "", 1, PARAMETERS, 1, 0, 1, OPTIMIZER_SGD},
-                {"branches", "", 2, PARAMETERS, 1, 0, 1, OPTIMIZER_ADAM}};
+    } runs[] = {{"lenet", "", 4, OPTIMIZER, 1, 0, 1, 0, OPTIMIZER_SGD},
+                {"lenet", "", 3, GRADIENTS, 1, 0, 1, 0, OPTIMIZER_ADAM},
+                {"lenet", "0.001", 8, PARAMETERS, 1, 0, 1, 0, OPTIMIZER_ADAM},
+                {"lenet", "0.001", 2, PARAMETERS, 0, 0, 2, 0, OPTIMIZER_SGD},
+                {"convnet", "", 5, PARAMETERS, 3, 0, 1, 0, OPTIMIZER_ADADELTA},
+                {"convnet", "cn2", 2, PARAMETERS, 1, 1, 3, 0, OPTIMIZER_SGD},
+                {"mlp", "", 1, PARAMETERS, 1, 0, 1, 0, OPTIMIZER_SGD},
+                {"branches", "", 2, PARAMETERS, 1, 0, 1, 0, OPTIMIZER_ADAM},
+                {"lenet", "0.01", 4, PARAMETERS, 1, 0, 1, 1, OPTIMIZER_ADAM}};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         char what[64];
         struct run_config config = config_of(runs[i].devices, runs[i].model);
@@ -141,6 +142,8 @@ Test(fsdp, has_the_bits_of_one_device, .timeout = 240, .init = folder_make,
         config.fsdp.prefetch = runs[i].prefetch;
         config.fsdp.keep = runs[i].keep;
         config.update.passes = runs[i].passes;
+        config.data.join = runs[i].join;
+        if (runs[i].join) config.batch_size = 53; /* the last batch has one sample */
         config.update.optimizer = runs[i].optimizer;
         config.update.lr = runs[i].optimizer == OPTIMIZER_ADAM ? 0.001 : 0.05;
         config.update.momentum = runs[i].optimizer == OPTIMIZER_SGD ? 0.9 : 0;
