@@ -168,8 +168,9 @@ duet_var *duet_var_all_gather(duet_tape *tape, duet_group *group, duet_var *x);
  * device is a GPU, of which only the command keeps a timeline (--trace). */
 int duet_device_profile(duet_device *device, int on);
 
-/* Waits, and writes the spans of all these devices, 1 to DUET_MAX_DEVICES, as a file that
- * `duet report FILE` draws: a lane for each device, and the bubble between them. */
+/* Waits, and writes the spans of all these devices, 1 to DUET_MAX_DEVICES, as a Chrome trace, which
+ * ui.perfetto.dev opens, and which `duet report FILE` draws: a lane for each device, and the bubble
+ * between them. */
 int duet_devices_timeline(duet_device *const *devices, int n, const char *file);
 
 #ifdef __cplusplus

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
@@ -12,20 +11,11 @@
 #include "report/calls/timeline.h"
 #include "report/text.h"
 
-struct words {
-    const char *trace, *picture; /* NULL: not given */
-};
-
-static const struct option calls_options[] = {
-    {"--trace", "FILE", "of a file of duet_devices_timeline: for ui.perfetto.dev", read_word,
-     OPTION_AT(struct words, trace), NO_LIMITS, ALWAYS},
-    {"--picture", "FILE", "of a file of duet_devices_timeline: draw it as SVG", read_word,
-     OPTION_AT(struct words, picture), NO_LIMITS, ALWAYS},
-    OPTION_END};
+static const struct option no_options[] = {OPTION_END};
 
 static int help(void) {
     say_text(
-        "usage: duet report FILE [--trace OUT] [--picture SVG]\n\n"
+        "usage: duet report FILE\n\n"
         "Says who waited for whom in the collectives of a job that ran with DUET_TRACE=FILE set: a "
         "PyTorch program on the backend duet, or one in C. Each rank of each group leaves a file "
         "FILE.GROUP.RANK at its end, and all of them are read. A rank that begins a collective "
@@ -37,38 +27,19 @@ static int help(void) {
         "    DUET_TRACE=calls torchrun --nproc-per-node 4 train.py\n"
         "    duet report calls\n"
         "    jq -s '{traceEvents: map(.traceEvents[])}' calls.world.* > timeline.json\n\n"
-        "Where FILE is what a program wrote by duet_devices_timeline, it draws when each device "
-        "computed, and says how much of their time is the bubble, in which they wait for each "
-        "other:\n\n"
+        "Where FILE is what a program wrote by duet_devices_timeline, a Chrome trace too, it draws "
+        "when each device computed, and says how much of their time is the bubble, in which they "
+        "wait for each other:\n\n"
         "    build/examples/model_parallel 4 cpu-async parts.json\n"
-        "    duet report parts.json --picture parts.svg\n\n");
-    options_print(calls_options);
+        "    duet report parts.json\n\n");
+    options_print(no_options);
     return 0;
 }
 
-static int draw_timeline_of(const struct timeline *t, const struct words *words) {
-    struct atomic_file trace = {0}, picture = {0};
-    int code = words->trace ? atomic_open(&trace, words->trace) : OK;
-    if (!code && words->picture) code = atomic_open(&picture, words->picture);
-    if (!code) timeline_print(stdout, t);
-    if (!code && words->trace) code = timeline_trace(t, &trace);
-    if (!code && words->picture) code = timeline_picture(t, &picture);
-    atomic_abandon(&trace);
-    atomic_abandon(&picture);
-    return code;
-}
-
-static int report(const char *path, const struct words *words) {
+static int report(const char *path) {
     struct traced_job job = {.groups = 0};
-    struct timeline timeline;
-    int is_timeline, code = timeline_read(&timeline, path, &is_timeline);
-    if (!code && is_timeline) code = draw_timeline_of(&timeline, words);
-    timeline_free(&timeline);
+    int is_timeline, code = timeline_print(stdout, path, &is_timeline);
     if (code || is_timeline) return code;
-    if (words->picture || words->trace)
-        return fail(ERR_USAGE, "%s: %s: it is drawn of a file of duet_devices_timeline alone",
-                    words->picture ? "--picture" : "--trace",
-                    words->picture ? words->picture : words->trace);
     code = calls_read(&job, path);
     if (!code) calls_print(stdout, text_width(stdout), &job);
     calls_free(&job);
@@ -77,13 +48,12 @@ static int report(const char *path, const struct words *words) {
 
 int command_report(int argc, char **argv, const struct duet_model *own) {
     (void)own;
-    struct words words = {.trace = NULL};
     struct options options = {
-        .command = "report", .part = {{calls_options, &words}}, .form = OPTIONS_AND_WORDS};
+        .command = "report", .part = {{no_options, NULL}}, .form = OPTIONS_AND_WORDS};
     int code = options_read(&options, argc, argv);
     if (!code && options.help) return help();
     if (!code && options.words != 1)
         code = fail(ERR_USAGE, "report: %d files: give one, which DUET_TRACE named", options.words);
-    if (!code) code = report(options.word[0], &words);
+    if (!code) code = report(options.word[0]);
     return report_error(code);
 }

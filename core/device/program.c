@@ -144,12 +144,16 @@ int duet_device_profile(duet_device *device, int on) {
 static void write_spans(struct json_writer *w, int d, const struct span_log *log) {
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
-        json_array(w, NULL);
-        json_integer(w, NULL, d);
-        json_string(w, NULL, s->name);
-        json_integer(w, NULL, s->start_ns);
-        json_integer(w, NULL, s->end_ns);
-        json_boolean(w, NULL, s->waiting);
+        json_object(w, NULL);
+        json_string(w, "ph", "X");
+        json_integer(w, "pid", d);
+        json_integer(w, "tid", 0);
+        json_string(w, "name", s->name);
+        json_thousandths(w, "ts", s->start_ns); /* microseconds */
+        json_thousandths(w, "dur", s->end_ns - s->start_ns);
+        json_object(w, "args");
+        json_boolean(w, "waiting", s->waiting);
+        json_close(w);
         json_close(w);
     }
 }
@@ -164,12 +168,11 @@ int duet_devices_timeline(duet_device *const *devices, int n, const char *path) 
     CHECK(atomic_open(&file, path));
     json_start(&w, file.file);
     json_object(&w, NULL);
+    json_object(&w, "otherData");
     json_integer(&w, "duet_timeline", 1);
-    json_array(&w, "devices");
-    for (int d = 0; d < n; d++)
-        json_string(&w, NULL, duet_device_name(devices[d]));
+    json_integer(&w, "devices", n);
     json_close(&w);
-    json_array(&w, "spans"); /* device, name, start and end in ns, does it only wait */
+    json_array(&w, "traceEvents");
     for (int d = 0; d < n; d++)
         write_spans(&w, d, stream_spans(device_compute(device_of(devices[d]))));
     json_close(&w);

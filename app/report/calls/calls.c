@@ -26,27 +26,32 @@ static int is_wrong(const char *path, const char *what) {
     return fail(ERR_FAILED, "%s: %s: give a file that DUET_TRACE named", path, what);
 }
 
-static int64_t whole(const struct json *object, const char *key, int64_t otherwise) {
+int64_t json_whole(const struct json *object, const char *key, int64_t otherwise) {
     const struct json *item = json_find(object, key);
     return item && item->is_integer ? item->integer : otherwise;
 }
 
-/* An event "X" of the trace: ts and dur in microseconds, with all digits of the nanoseconds. */
+/* ts and dur in microseconds, with all digits of the nanoseconds. */
+int event_times(const struct json *event, int64_t *start_ns, int64_t *end_ns) {
+    const struct json *start = json_find(event, "ts"), *took = json_find(event, "dur");
+    if (!start || start->kind != JSON_NUMBER || !took || took->kind != JSON_NUMBER ||
+        !(start->number >= 0 && start->number < 9e15 && took->number >= 0 && took->number < 9e15))
+        return ERR_FAILED;
+    *start_ns = llround(start->number * 1e3);
+    *end_ns = *start_ns + llround(took->number * 1e3);
+    return OK;
+}
+
+/* An event "X" of the trace. */
 static int read_call(const char *path, struct traced_call *c, const struct json *event) {
     const struct json *args = json_find(event, "args"), *number = json_find(args, "number"),
-                      *bytes = json_find(args, "bytes"), *start = json_find(event, "ts"),
-                      *took = json_find(event, "dur");
+                      *bytes = json_find(args, "bytes");
     const char *name = results_text(event, "name");
     if (!number || !number->natural || !bytes || bytes->kind != JSON_NUMBER)
         return is_wrong(path, "a call is torn");
-    if (!start || start->kind != JSON_NUMBER || !took || took->kind != JSON_NUMBER ||
-        !(start->number >= 0 && start->number < 9e15 && took->number >= 0 && took->number < 9e15))
-        return is_wrong(path, "a call has no times");
+    *c = (struct traced_call){.number = number->natural, .bytes = bytes->natural};
+    if (event_times(event, &c->start_ns, &c->end_ns)) return is_wrong(path, "a call has no times");
     if (!is_name(name, of_calls)) return is_wrong(path, "a call's name is none");
-    *c = (struct traced_call){.number = number->natural,
-                              .bytes = bytes->natural,
-                              .start_ns = llround(start->number * 1e3)};
-    c->end_ns = c->start_ns + llround(took->number * 1e3);
     snprintf(c->name, sizeof c->name, "%s", name);
     c->message = !strcmp(c->name, "send") || !strcmp(c->name, "recv");
     return OK;
@@ -66,8 +71,8 @@ static struct traced_group *find_group(struct traced_job *job, const char *name)
 
 static int read_rank(struct traced_job *job, const char *path, const struct json *root) {
     const struct json *events = json_find(root, "traceEvents"), *of = json_find(root, "otherData");
-    int64_t ranks = whole(of, "ranks", 0), rank = whole(of, "rank", -1);
-    if (whole(of, "duet_calls", 0) != 1 || !events || events->kind != JSON_ARRAY)
+    int64_t ranks = json_whole(of, "ranks", 0), rank = json_whole(of, "rank", -1);
+    if (json_whole(of, "duet_calls", 0) != 1 || !events || events->kind != JSON_ARRAY)
         return is_wrong(path, "it holds no calls");
     if (ranks < 1 || ranks > MAX_DEVICES || rank < 0 || rank >= ranks)
         return is_wrong(path, "its rank is none");

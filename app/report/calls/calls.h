@@ -66,6 +66,11 @@ struct traced_job {
     int groups;
 };
 
+/* Of an event of a trace. ERR_FAILED without a text: they are none. */
+struct json;
+int event_times(const struct json *event, int64_t *start_ns, int64_t *end_ns);
+int64_t json_whole(const struct json *object, const char *key, int64_t otherwise);
+
 /* Reads all files PATH.GROUP.RANK. ERR_FAILED: there is none, or one is no such file; ERR_MEMORY.
  * calls_free it, also after a failure. */
 int calls_read(struct traced_job *job, const char *path);

@@ -69,8 +69,9 @@ CliTest(cli_plain, all_ways_in, 120) {
     put("net.duet", net);
     put("bad.duet", "duet 1\ninput %x: f\xe2\x80\xae[N]\n");
     put("torn.json", "{\"\\u001b[31m\": 1, \"\\u001b[31m\": 1}");
-    put(RAW ".json", "{\"duet_timeline\": 1, \"devices\": [\"\\u001b[2J\"], "
-                     "\"spans\": [[0, \"\\u001b[2J\", 2, 2, false]]}");
+    put(RAW ".json", "{\"otherData\": {\"duet_timeline\": 1, \"devices\": 1}, "
+                     "\"traceEvents\": [{\"pid\": 0, \"name\": \"\\u001b[2J\", "
+                     "\"ts\": 2, \"dur\": 0, \"args\": {\"waiting\": false}}]}");
     put_safetensors(
         "net.safetensors",
         "{\"\\u001b[31m\\u202e\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}");
