@@ -6,7 +6,9 @@
  *     ./convnet_mnist --epochs 2 4             two epochs, by four processes
  *     ./convnet_mnist 4 fashion-mnist          by four processes, with another data set
  *     ./convnet_mnist 4 fashion-mnist 6 plain  six steps without dropout and shuffle, whose losses
- *                              are the same, but for rounding, on any number of processes */
+ *                              are the same, but for rounding, on any number of processes
+ *     mpirun -np 4 --host m0:2,m1:2 ./convnet_mnist --num-machines 2 --num-processes 2
+ *                              by two machines; the text's --machine-id is known to MPI */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,7 @@
         if ((code = (call))) goto out; \
     } while (0)
 
-enum { RANKS, DATASET, STEPS, PLAIN, EPOCHS, WORDS }; /* of the command line */
+enum { RANKS, DATASET, STEPS, PLAIN, EPOCHS, MACHINES, MACHINE, WORDS }; /* of the command line */
 enum { CN1, CN2, DP1, FC1, DP2, FC2, BATCH = 128 };
 
 /* class ConvNet(nn.Module): def __init__(self) */
@@ -60,10 +62,19 @@ static int work(int rank, void *context) {
     struct duet_optimizer_options adadelta = {"adadelta", .lr = 0.5, .rho = 0.9, .eps = 1e-6};
     struct duet_batch b;
     TRY(duet_group_init(&group, 0)); /* dist.init_process_group() */
+    n = duet_group_size(group);
+    if (n != atoi(words[RANKS]) * atoi(words[MACHINES]) && atoi(words[MACHINES]) > 1) {
+        if (rank == 0)
+            fprintf(stderr,
+                    "convnet_mnist: %d processes are there, not %s on each of %s machines: start "
+                    "them all at once: mpirun --host MACHINE0:%s,MACHINE1:%s ...\n",
+                    n, words[RANKS], words[MACHINES], words[RANKS], words[RANKS]);
+        code = 2;
+        goto out;
+    }
     TRY(duet_device_open(&device, "auto", rank, 256 << 20));
     TRY(duet_params_create_model(&params, device, &model, 10, 0)); /* torch.manual_seed(0) */
     TRY(duet_tape_create(&tape, device));
-    n = duet_group_size(group);
     if (n > 1) TRY(duet_ddp_create(&ddp, group, params, NULL)); /* DDP(model) */
     TRY(duet_optimizer_create(&optimizer, params, &adadelta));  /* optim.Adadelta(.., lr=0.5) */
     TRY(duet_dataset_open(&set, words[DATASET], NULL, 1));      /* datasets.MNIST(train=True) */
@@ -109,14 +120,23 @@ out:
 
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
-    const char *words[WORDS] = {"1", "mnist", NULL, NULL, "1"}; /* unless others are given */
-    int with_epochs = argc > 2 && !strcmp(argv[1], "--epochs");
-    if (with_epochs) words[EPOCHS] = argv[2], argc -= 2, argv += 2;
+    const char *words[WORDS] = {"1", "mnist", NULL, NULL, "1", "1", "0"}; /* if none is given */
+    static const char *const names[WORDS] = {[RANKS] = "--num-processes",
+                                             [EPOCHS] = "--epochs",
+                                             [MACHINES] = "--num-machines",
+                                             [MACHINE] = "--machine-id"};
+    for (int w = 0; argc > 2 && w < WORDS; w++) {
+        if (!names[w] || strcmp(argv[1], names[w])) continue;
+        words[w] = argv[2], argc -= 2, argv += 2;
+        w = -1; /* the next word may be any of them */
+    }
     for (int i = 1; i < argc && i <= PLAIN + 1; i++)
         words[i - 1] = argv[i];
-    if (atoi(words[RANKS]) < 1 || atoi(words[EPOCHS]) < 1 ||
+    if (atoi(words[RANKS]) < 1 || atoi(words[EPOCHS]) < 1 || atoi(words[MACHINES]) < 1 ||
         (words[STEPS] && atoi(words[STEPS]) < 1))
-        return fprintf(stderr, "convnet_mnist [--epochs N] [RANKS [DATASET [STEPS [plain]]]]\n"), 2;
+        return fprintf(stderr, "convnet_mnist [--epochs N] [--num-machines M] [RANKS [DATASET "
+                               "[STEPS [plain]]]]\n"),
+               2;
     int code = duet_spawn(atoi(words[RANKS]), work, words);
     if (code) fprintf(stderr, "convnet_mnist: %s\n", duet_error());
     return duet_exit_status(code);

@@ -91,7 +91,7 @@ test_calls() {
 }
 
 # COMMAND happens to the job in the background, whose ranks run $program with 4 s of timeout: all of
-# them must end 9 s later, on all machines, and the message says so.
+# them must end 9 s later, on all machines, or 12 where this one is busy, and the message says so.
 strike() { # NAME COMMAND WHAT-IT-SAYS
     local start took left
     start=$(date +%s%N)
@@ -101,7 +101,7 @@ strike() { # NAME COMMAND WHAT-IT-SAYS
     for ((m = 0; m < machines; m++)); do
         left+=$(ip netns pids "$net-$m" | xargs -rI{} readlink /proc/{}/exe | grep -E 'spread|duet')
     done
-    verdict "$1" "$(says "$3")$( ((took < 9000)) || echo " it took $took ms")${left:+ left: $left}"
+    verdict "$1" "$(says "$3")$( ((took < 12000)) || echo " it took $took ms")${left:+ left: $left}"
 }
 victim() { # RANK MACHINE
     for pid in $(ip netns pids "$net-$2"); do
@@ -198,6 +198,10 @@ test_train() {
         --save "$work/resumed"
     "$build/duet" train --mode single $small --steps 12 --quiet --save "$work/single"
     verdict "resumed on another number of ranks" "$(cmp "$work/resumed" "$work/single" 2>&1)"
+    on "$pairs" 4 "$build/examples/convnet_mnist" --num-machines 2 --num-processes 2 2 synthetic 3
+    grep -E '^[0-9]+,' "$work/out" >"$work/there"
+    "$build/examples/convnet_mnist" 4 synthetic 3 2>"$work/out" | grep -E '^[0-9]+,' >"$work/here"
+    verdict "the text's ConvNet" "$(cmp "$work/there" "$work/here" 2>&1)"
     on "$pairs" 4 "$build/duet" train --mode dp $small --steps 1
     verdict "DataParallel" "$(says 'mode dp: it is one process, and mpirun has started 4')"
 }
