@@ -21,6 +21,7 @@
     NET(resnet101, "resnet101", 3, 224, 224, 0, 0) \
     NET(resnet152, "resnet152", 3, 224, 224, 0, 0) \
     NET(resnext50, "resnext50_32x4d", 3, 224, 224, 0, 0) \
+    NET(resnext101_4d, "resnext101_32x4d", 3, 224, 224, 0, 0) \
     NET(resnext101, "resnext101_32x8d", 3, 224, 224, 0, 0) \
     NET(wide_resnet50, "wide_resnet50_2", 3, 224, 224, 0, 0) \
     NET(vgg16, "vgg16", 3, 224, 224, 0, 0) \
@@ -34,7 +35,8 @@
     NET(gpt2_large, "gpt2-large", 128, 1, 1, 1, 1024) \
     NET(gpt2_xl, "gpt2-xl", 128, 1, 1, 1, 1024) \
     NET(gpt_characters, "gpt-18.9m", 128, 1, 1, 1, 128) \
-    NET(bert_base, "bert-base", 128, 1, 1, 20, 512)
+    NET(bert_base, "bert-base", 128, 1, 1, 20, 512) \
+    NET(bert_large, "bert-large", 128, 1, 1, 20, 512)
 
 #define TEXT(SYMBOL, NAME, ...) \
     extern const char net_##SYMBOL[]; \

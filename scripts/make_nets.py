@@ -90,12 +90,15 @@ MODELS = {
         "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d", "resnext101_32x8d",
         "wide_resnet50_2", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn", "densenet121",
         "squeezenet1_0")},
+    "resnext101_32x4d": lambda: torchvision.models.ResNet(  # NVIDIA's; torchvision has none
+        torchvision.models.resnet.Bottleneck, [3, 4, 23, 3], CLASSES, groups=32, width_per_group=4),
     "gpt2-small": lambda: Transformer(12, 768, 12, 50257, 1024),
     "gpt2-medium": lambda: Transformer(24, 1024, 16, 50257, 1024),
     "gpt2-large": lambda: Transformer(36, 1280, 20, 50257, 1024),
     "gpt2-xl": lambda: Transformer(48, 1600, 25, 50257, 1024),
     "gpt-18.9m": lambda: Transformer(6, 512, 8, 28, 128),
     "bert-base": lambda: Transformer(12, 768, 12, 30522, 512, masked=20),
+    "bert-large": lambda: Transformer(24, 1024, 16, 30522, 512, masked=20),
 }
 
 

@@ -10,7 +10,7 @@
 #include "base/text/nearest.h"
 #include "base/text/parse.h"
 
-enum { MOST_GPUS = 64, MOST_LINKS = 64, MOST_MACHINES = 48, LINE_BYTES = 400, MOST_WORDS = 48 };
+enum { MOST_GPUS = 64, MOST_LINKS = 64, MOST_MACHINES = 80, LINE_BYTES = 400, MOST_WORDS = 48 };
 
 struct hardware {
     struct gpu_spec gpu[MOST_GPUS];

@@ -272,13 +272,27 @@ static const struct series mixed[] = {
     {"T", "timm-3090", "wide_resnet50_2", SERIES_TRAIN, {{1, 384, 573.4, 't'}}},
 };
 // clang-format on
-enum { ALL = sizeof all / sizeof *all, MIXED = sizeof mixed / sizeof *mixed };
+
+enum { PARTS = 2 + RECENT_PARTS };
+
+static const struct series_part *part_at(int i) {
+    static const struct series_part here[] = {
+        {all, sizeof all / sizeof *all, CLOCK_AS_PYTORCH},
+        {mixed, sizeof mixed / sizeof *mixed, CLOCK_AMP},
+    };
+    return i < 2 ? &here[i] : &series_recent[i - 2];
+}
 
 const struct series *series_at(int i) {
-    if (i >= ALL && i < ALL + MIXED) return &mixed[i - ALL];
-    return i >= 0 && i < ALL ? &all[i] : NULL;
+    for (int p = 0; i >= 0 && p < PARTS; i -= part_at(p++)->count)
+        if (i < part_at(p)->count) return &part_at(p)->list[i];
+    return NULL;
 }
 
 enum clock_precision series_precision(const struct series *s) {
-    return s >= mixed && s < mixed + MIXED ? CLOCK_AMP : CLOCK_AS_PYTORCH;
+    for (int p = 0; p < PARTS; p++) {
+        const struct series_part *part = part_at(p);
+        if (s >= part->list && s < part->list + part->count) return part->precision;
+    }
+    return CLOCK_AS_PYTORCH;
 }

@@ -25,7 +25,9 @@ enum series_way {
     SERIES_DP_FORWARD, /* nn.DataParallel, forward alone */
     SERIES_DP_TRAIN,   /* nn.DataParallel, whole steps */
     SERIES_DDP,        /* DistributedDataParallel, whole steps */
-    SERIES_DDP_AFTER   /* the same, with all sums after backward */
+    SERIES_DDP_AFTER,  /* the same, with all sums after backward */
+    SERIES_FSDP,       /* FullyShardedDataParallel, everything sharded, whole steps */
+    SERIES_FSDP_TWICE  /* the same, two passes a step */
 };
 
 struct series_point {
@@ -45,5 +47,14 @@ struct series {
 
 const struct series *series_at(int i); /* NULL beyond the last */
 enum clock_precision series_precision(const struct series *series);
+
+/* Inside clock/: the parts of the table, in validation.c and validation_recent.c. */
+struct series_part {
+    const struct series *list; /* [count] */
+    int count;
+    enum clock_precision precision;
+};
+enum { RECENT_PARTS = 3 };
+extern const struct series_part series_recent[RECENT_PARTS];
 
 #endif

@@ -33,8 +33,9 @@ Test(models, transformers_have_the_originals_parameters) {
                  {"gpt2-medium", 354823168},
                  {"gpt2-large", 774030080},
                  {"gpt2-xl", 1557611200},
-                 {"bert-base", 110106428 - (768 * 768 + 768) - (2 * 768 + 2) - 2 * 768}};
-    for (int i = 0; i < 4; i++) {
+                 {"bert-base", 110106428 - (768 * 768 + 768) - (2 * 768 + 2) - 2 * 768},
+                 {"bert-large", 336226108 - (1024 * 1024 + 1024) - (2 * 1024 + 2) - 2 * 1024}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         struct model m;
         open_model(&m, known[i].name);
         cr_expect_eq(model_count(&m), known[i].count, "%s: %zu", m.name, model_count(&m));
