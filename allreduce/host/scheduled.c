@@ -51,12 +51,21 @@ static void add_step(struct writing *w, const struct plan_step *s, uint64_t base
             add_flag(w, SCHEDULED_POST, s->post_kind, me, r, base + s->post_epoch);
 }
 
+static enum scheduled_collective collective_of(const struct plan *plan) {
+    switch (plan->what) {
+    case COLLECTIVE_BROADCAST: return SCHEDULED_BROADCAST;
+    case COLLECTIVE_ALL_GATHER: return SCHEDULED_ALL_GATHER;
+    case COLLECTIVE_REDUCE_SCATTER: return SCHEDULED_REDUCE_SCATTER;
+    default: return SCHEDULED_SUM;
+    }
+}
+
 void host_schedule(const struct executor_ranks *ranks, const struct executor_call *call) {
     struct writing w = {.ranks = ranks, .schedule = device_config(ranks->device)->schedule};
     if (!w.schedule || !call->plan) return;
     w.object = schedule_object(w.schedule, ranks->rank, ranks);
-    schedule_collective(w.schedule, ranks->rank, ranks, call->base, ranks->n,
-                        call->count * sizeof(float));
+    schedule_collective(w.schedule, ranks->rank, collective_of(call->plan), ranks, call->base,
+                        ranks->n, call->count * sizeof(float));
     for (int i = 0; i < call->plan->step_count; i++)
         add_step(&w, &call->plan->steps[i], call->base);
 }

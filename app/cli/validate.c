@@ -55,8 +55,9 @@ static const struct series_point *at_gpus(const struct series *s, int gpus) {
 static double nearest_says(const struct series *s, const struct series_point *p) {
     const struct series_point *own = at_gpus(s, 1), *one, *many;
     double best = INFINITY, says = 0;
-    if (p->batch != s->point[0].batch) return 0; /* another batch, another slow-down */
-    enum { FAMILY = 3 };                         /* letters: "res", "vgg" */
+    /* another batch, another slow-down */
+    if (!own || p->batch != s->point[0].batch) return 0;
+    enum { FAMILY = 3 }; /* letters: "res", "vgg" */
     const struct series *other;
     for (int i = 0; (other = series_at(i)); i++) {
         if (strcmp(other->table, s->table) || strcmp(other->machine, s->machine) ||
@@ -134,12 +135,13 @@ static int show_point(const struct hardware *h, const struct series *s,
     code = fit_given(s, &clock);
     if (!code) code = model_point(s, p, &clock, result, &half);
     double ms = (double)result->step_ns * 1e-6, near = half > 0 ? half : nearest_says(s, p);
+    const struct series_point *alone = at_gpus(s, 1);
     /* the batch of a GPU may shrink */
-    double one = at_gpus(s, 1)->ms * p->batch / s->point[0].batch;
+    double one = alone ? alone->ms * p->batch / s->point[0].batch : 0;
     free(result);
     CHECK(code);
     double error[3] = {percent(ms, p->ms), percent(one, p->ms), percent(near, p->ms)};
-    int has[3] = {1, p->gpus > 1, near > 0 && (p->gpus > 1 || half > 0)};
+    int has[3] = {1, alone && p->gpus > 1, near > 0 && (p->gpus > 1 || half > 0)};
     char null[2][16] = {"-", "-"};
     for (int i = 0; i < 2; i++)
         if (has[i + 1]) snprintf(null[i], sizeof null[i], "%+.1f", error[i + 1]);

@@ -139,12 +139,13 @@ static double eager_us(const struct clock_config *c, const struct scheduled *e) 
         return (e->work.eager + ADDITION * e->work.additions + casts) *
                (e->facts.phase == PHASE_BACKWARD ? m->backward_us : m->forward_us);
     case SCHEDULED_COPY:
-        if (e->facts.phase == PHASE_REPLICATE) /* device 0 has a replica, too */
+        if (e->facts.phase == PHASE_REPLICATE && e->from != e->to) /* device 0 has one, too */
             return m->replicate_us * tensors_of(c, e) * copies;
         return e->facts.phase == PHASE_NONE ? 0 : m->forward_us;
     case SCHEDULED_GROUP:
-        return e->collective && e->facts.phase == PHASE_ALLREDUCE ? m->hook_us * tensors_of(c, e)
-                                                                  : 0;
+        return e->collective == SCHEDULED_ALONE || e->collective == SCHEDULED_BROADCAST
+                   ? 0
+                   : m->hook_us * tensors_of(c, e);
     default: return 0;
     }
 }
@@ -172,7 +173,8 @@ int cost_holds_lock(const struct clock_config *c, const struct scheduled *e) {
  * PyTorch broadcasts parameters and reduces gradients by NCCL, whose ring takes each byte over
  * each link once. Duet's device 0 sends, or reads, n - 1 times as much over its own. */
 double cost_moved_bytes(const struct clock_config *c, const struct scheduled *e) {
-    int ring = e->facts.phase == PHASE_REPLICATE || e->facts.phase == PHASE_REDUCE;
+    int ring =
+        (e->facts.phase == PHASE_REPLICATE || e->facts.phase == PHASE_REDUCE) && e->from != e->to;
     double bytes = is_left_out(c, e) ? 0 : (double)e->bytes;
     return c->host == CLOCK_PYTORCH && ring && c->devices > 1 ? bytes / (c->devices - 1) : bytes;
 }
@@ -185,10 +187,11 @@ double cost_moved_bytes(const struct clock_config *c, const struct scheduled *e)
  *     ring    t = base + 2 (n - m) hop + 2 (m - 1) net   + 2 (n - 1) / n S / (b part)
  *     tree    t = base + 2 (g - 1) hop + 2 log2(m) net   + 2 S / (b part)
  *
+ * An all-gather, a reduce-scatter and a broadcast go around a ring once, the last with all of S.
+ *
  * Simple copies and then raises a flag. LL sends a flag with every four bytes, so half of what it
  * moves is flags and nobody waits; LL128 sends eight bytes of flags with every 120, which needs
- * stores of 128 bytes that stay whole, as over NVLink. DDP copies gradients into its buckets and
- * back. */
+ * stores of 128 bytes that stay whole, as over NVLink. */
 enum { PROTOCOLS = 3 };
 struct nccl_row {
     const char *name;
@@ -209,27 +212,33 @@ static double ring_gbs(const struct clock_config *c, int ranks, double *hop_us) 
     return (m->sum_gbs ? m->sum_gbs : gbs * m->links) * c->what_if.link;
 }
 
-static double bucket_copies_ns(const struct clock_config *c, uint64_t bytes) {
-    return 4.0 * (double)bytes / memory_of(c, WORK_POINTWISE);
+/* DDP copies gradients into its buckets and back; FSDP gradients into the blocks of a
+ * reduce-scatter, and parameters out of those of an all-gather. */
+static double bucket_copies_ns(const struct clock_config *c, uint64_t bytes,
+                               enum scheduled_collective what) {
+    double times = what == SCHEDULED_SUM ? 4 : what == SCHEDULED_BROADCAST ? 0 : 2;
+    return times * (double)bytes / memory_of(c, WORK_POINTWISE);
 }
 
-struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes, int is_sum) {
+struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes,
+                         enum scheduled_collective what) {
     const struct machine *m = c->machine;
     double nodes = c->nodes > 1 ? c->nodes : 1, hop = 0, net = nodes > 1 ? m->network.us : 0;
     double n = nodes * ranks, gbs = ranks > 1 ? ring_gbs(c, ranks, &hop) : INFINITY;
     double cards = (m->cards < ranks ? m->cards : ranks) * m->network.gbs * c->what_if.link;
     if (nodes > 1 && cards < gbs) gbs = cards;
     struct sum_cost best = {INT64_MAX, ""};
-    for (int i = 0; i < (is_sum ? 2 : 1) * PROTOCOLS; i++) {
-        int tree = i >= PROTOCOLS, turns = is_sum ? 2 : 1;
+    int turns = what == SCHEDULED_SUM ? 2 : 1;
+    for (int i = 0; i < turns * PROTOCOLS; i++) {
+        int tree = i >= PROTOCOLS, whole = tree || what == SCHEDULED_BROADCAST;
         const struct nccl_row *row = tree ? &nccl_tree[i - PROTOCOLS] : &nccl_ring[i];
         if (i % PROTOCOLS == 1 && hop > LONGEST_LL128_HOP_US) continue;
         double us = row->base_us + m->sum_us +
                     turns * (tree ? ranks - 1 : n - nodes) * hop * row->hop_part +
                     turns * (tree ? ceil(log2(nodes)) : nodes - 1) * net * row->net_part;
-        double moved = turns * (tree || !is_sum ? 1 : (n - 1) / n) * (double)bytes;
+        double moved = turns * (whole ? 1 : (n - 1) / n) * (double)bytes;
         double ns = us * 1e3 + moved / (gbs * row->part);
-        ns += is_sum ? bucket_copies_ns(c, bytes) : 0;
+        ns += bucket_copies_ns(c, bytes, what);
         if (ns < (double)best.ns) best = (struct sum_cost){(int64_t)ceil(ns), row->name};
     }
     return best;

@@ -29,7 +29,7 @@ enum clock_kind {
     CLOCK_MIXED, /* mixed precision, of whatever model */
     CLOCK_KINDS
 };
-enum clock_way { CLOCK_SINGLE, CLOCK_DP, CLOCK_DDP, CLOCK_WAYS };
+enum clock_way { CLOCK_SINGLE, CLOCK_DP, CLOCK_DDP, CLOCK_FSDP, CLOCK_WAYS };
 
 /* --what-if: factors on parts of the model; 1 changes nothing. */
 struct what_if {
@@ -76,11 +76,12 @@ int cost_holds_lock(const struct clock_config *c, const struct scheduled *entry)
 double cost_moved_bytes(const struct clock_config *c, const struct scheduled *entry);
 
 /* A call that the ranks of a node make together, and those of c->nodes nodes with them, as NCCL
- * would: from when the last one comes, and how. */
+ * would: from when the last one comes, and how. bytes: as of schedule_collective. */
 struct sum_cost {
     int64_t ns;
     const char *how; /* "ring, LL128": algorithm and protocol; static storage */
 };
-struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes, int is_sum);
+struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes,
+                         enum scheduled_collective what);
 
 #endif

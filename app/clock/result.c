@@ -17,7 +17,9 @@ static void add(struct clock_result *r, const struct span *x) {
     if (x->lane == LANE_COMM && !x->waiting) r->comm_ns[d] += ns;
     if (x->lane != LANE_COMPUTE) return;
     if (x->waiting) {
-        if (x->phase == PHASE_ALLREDUCE) r->comm_wait_ns[d] += ns;
+        int comm =
+            x->phase == PHASE_ALLREDUCE || x->phase == PHASE_REPLICATE || x->phase == PHASE_REDUCE;
+        if (comm) r->comm_wait_ns[d] += ns;
         return;
     }
     r->busy_ns[d] += ns;

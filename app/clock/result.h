@@ -14,7 +14,7 @@ struct clock_result {
     int64_t busy_ns[MAX_DEVICES];               /* compute stream, without waits */
     int64_t phase_ns[MAX_DEVICES][PHASE_COUNT]; /* of it, by phase */
     int64_t comm_ns[MAX_DEVICES];               /* communication stream */
-    int64_t comm_wait_ns[MAX_DEVICES];          /* compute stream, waiting for sums */
+    int64_t comm_wait_ns[MAX_DEVICES];          /* compute stream, waiting for comm */
 };
 
 /* spans: of clock_run. */

@@ -93,13 +93,13 @@ uint64_t schedule_object(struct schedule *s, int rank, const void *object) {
     return number;
 }
 
-void schedule_collective(struct schedule *s, int rank, const void *object, uint64_t call, int ranks,
-                         uint64_t bytes) {
+void schedule_collective(struct schedule *s, int rank, enum scheduled_collective what,
+                         const void *object, uint64_t call, int ranks, uint64_t bytes) {
     pthread_mutex_lock(&s->lock);
     struct program *p = own(s, rank);
     if (p && p->open >= 0) {
         struct scheduled *head = &p->list[p->open];
-        head->collective = 1;
+        head->collective = (uint8_t)what;
         head->key = number_of(s, rank, object) << 48 | call;
         head->ranks = (int16_t)ranks;
         head->bytes = bytes;

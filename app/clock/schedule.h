@@ -64,12 +64,21 @@ enum scheduled_kind {
     SCHEDULED_POST   /* flag `key` becomes `value` */
 };
 
+/* What all ranks of a GROUP do together. */
+enum scheduled_collective {
+    SCHEDULED_ALONE,
+    SCHEDULED_SUM,
+    SCHEDULED_BROADCAST,
+    SCHEDULED_ALL_GATHER,
+    SCHEDULED_REDUCE_SCATTER
+};
+
 enum { SCHEDULED_HOST = -1 }; /* host memory as an end of a copy */
 
 struct scheduled {
     uint8_t kind, then;
     uint8_t pageable;   /* COPY: the host memory is not pinned */
-    uint8_t collective; /* GROUP: all ranks take part: key names the call, ranks how many */
+    uint8_t collective; /* GROUP: all ranks take part in this: key names the call, ranks how many */
     int16_t from, to, ranks;
     int parts;
     uint64_t key, value, bytes;
@@ -101,9 +110,9 @@ void schedule_group_begin(struct schedule *schedule, const struct scheduled *gro
 void schedule_group_end(struct schedule *schedule, int rank);
 
 /* Tells the group that is being written that it is a collective: call number `call` of object
- * `object` over `ranks` ranks, of `bytes` bytes. */
-void schedule_collective(struct schedule *schedule, int rank, const void *object, uint64_t call,
-                         int ranks, uint64_t bytes);
+ * `object` over `ranks` ranks, of `bytes` bytes, those of all blocks where each rank has its own. */
+void schedule_collective(struct schedule *schedule, int rank, enum scheduled_collective what,
+                         const void *object, uint64_t call, int ranks, uint64_t bytes);
 /* The number of `object` among those that the rank has shown, in the order of their first calls. It
  * is the same on every rank. */
 uint64_t schedule_object(struct schedule *schedule, int rank, const void *object);

@@ -15,7 +15,7 @@ const char *trust_kind_name(enum clock_kind kind) {
 }
 
 const char *trust_way_name(enum clock_way way) {
-    static const char *const names[CLOCK_WAYS] = {"single", "DP", "DDP"};
+    static const char *const names[CLOCK_WAYS] = {"single", "DP", "DDP", "FSDP"};
     return names[way];
 }
 

@@ -25,6 +25,7 @@ static uint64_t peak_of(const struct run_record *r) {
 static struct as_pytorch *held_in_pytorch(const struct run_config *config) {
     struct run_config c = *config;
     struct as_pytorch *held = calloc(1, sizeof *held);
+    if (c.mode == MODE_FSDP) return free(held), NULL;
     c.data.join = 0; /* it does not matter to what PyTorch holds, nor does the allreduce */
     snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
     if (held && !as_pytorch(&c, held)) return held;
@@ -133,10 +134,13 @@ void figures_print(const struct figures *f) {
     char speed[16] = "-", first[16], others[16], pytorch[16], largest[16] = "-";
     if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
     if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
+    static const char *const brief[WAYS] = {[WAY_LOSS_IN_FORWARD] = "DP, loss in fwd",
+                                            [WAY_ZERO_1] = "ZeRO 1",
+                                            [WAY_ZERO_2] = "ZeRO 2"};
     printf("%3d %-15s%8.2f +-%2.0f %%%9.0f %6s %6s%s%6s %7s %7s\n", f->devices,
-           f->way == WAY_LOSS_IN_FORWARD ? "DP, loss in fwd" : way_name(f->way), f->ms, f->error,
-           f->rate, speed, gib_words(f->first, first), f->is_full ? "!" : " ",
-           gib_words(f->others, others), gib_words(f->pytorch, pytorch), largest);
+           brief[f->way] ? brief[f->way] : way_name(f->way), f->ms, f->error, f->rate, speed,
+           gib_words(f->first, first), f->is_full ? "!" : " ", gib_words(f->others, others),
+           gib_words(f->pytorch, pytorch), largest);
 }
 
 void figures_write(struct json_writer *w, const struct figures *f,

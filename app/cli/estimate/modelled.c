@@ -138,8 +138,9 @@ static void print_phases(const struct modelled *m, const struct clock_config *cl
                  (double)r->phase_ns[0][p] * 1e-6, modelled_bound(m, clock, r, (enum phase)p));
     }
     if (r->comm_ns[0])
-        text_add(&text, " allreduce %.2f, %.2f of it not hidden,", (double)r->comm_ns[0] * 1e-6,
-                 (double)r->comm_wait_ns[0] * 1e-6);
+        text_add(&text, " %s %.2f, %.2f of it not hidden,",
+                 way_mode(way) == MODE_FSDP ? "gathers and sums" : "allreduce",
+                 (double)r->comm_ns[0] * 1e-6, (double)r->comm_wait_ns[0] * 1e-6);
     text_add(&text, " idle %.2f of %.2f", (double)(r->step_ns - r->busy_ns[0]) * 1e-6,
              (double)r->step_ns * 1e-6);
     text_wrap(stdout, width, 2, 4, text.words);

@@ -44,11 +44,15 @@ void modelled_close(struct modelled *m) {
 static void describe(const struct modelled *m, const struct program *programs, int count,
                      struct clock_config *clock) {
     const struct run_record *r = m->record;
-    clock->kind = clock->precision == CLOCK_AMP ? CLOCK_MIXED
-                  : clock->precision && clock->gpu->tensor /* nobody has published times of it */
-                      ? CLOCK_OTHER
-                      : trust_kind(programs, count, r->batch_size / r->devices);
-    clock->way = r->devices == 1 ? CLOCK_SINGLE : r->mode == MODE_DP ? CLOCK_DP : CLOCK_DDP;
+    clock->kind =
+        clock->precision == CLOCK_AMP ? CLOCK_MIXED
+        : clock->precision == CLOCK_FP32 && clock->gpu->tensor /* nobody's are published */
+            ? CLOCK_OTHER
+            : trust_kind(programs, count, r->batch_size / r->devices);
+    clock->way = r->devices == 1        ? CLOCK_SINGLE
+                 : r->mode == MODE_DP   ? CLOCK_DP
+                 : r->mode == MODE_FSDP ? CLOCK_FSDP
+                                        : CLOCK_DDP;
     clock->devices = r->devices;
     clock->tensors = r->parameters;
     clock->parameter_bytes = r->parameter_count * sizeof(float);

@@ -178,7 +178,7 @@ Test(clock_run, a_slow_rank_holds_back_all) {
     for (int r = 0; r < 3; r++) {
         if (r == 2) kernel(r, 1000000, "late");
         struct scheduled sum = entry(SCHEDULED_GROUP, r, LANE_COMPUTE);
-        sum.collective = 1;
+        sum.collective = SCHEDULED_SUM;
         sum.key = 7;
         sum.ranks = 3;
         snprintf(sum.facts.name, sizeof sum.facts.name, "sum %d", r);

@@ -5,7 +5,8 @@
 
 enum { GPUS = 4 };
 
-static void expect_sum(double link_us, double nodes, double bytes, const char *how, double us) {
+static void expect_call(enum scheduled_collective what, double link_us, double nodes, double bytes,
+                        const char *how, double us) {
     const struct gpu_spec gpu = {.fp32 = 1, .gbs = 1e12, .gib = 1, .reached = 1};
     struct machine machine = {
         .gpus = GPUS, .scale = 1, .links = 1, .network = {"", 1000, 10}, .cards = GPUS};
@@ -17,10 +18,24 @@ static void expect_sum(double link_us, double nodes, double bytes, const char *h
     for (int r = 0; r < GPUS; r++)
         machine.net.link[machine.net.links++] =
             (struct net_link){.a = r, .b = (r + 1) % GPUS, .gbs = 64, .us = link_us};
-    struct sum_cost sum = cost_sum(&config, GPUS, (uint64_t)bytes, 1);
+    struct sum_cost sum = cost_sum(&config, GPUS, (uint64_t)bytes, what);
     cr_expect_str_eq(sum.how, how);
     double off = (double)sum.ns - us * 1e3; /* rounded up */
     cr_expect(off > -0.01 && off < 1.01, "%s: %lld ns, not %.1f us", how, (long long)sum.ns, us);
+}
+
+static void expect_sum(double link_us, double nodes, double bytes, const char *how, double us) {
+    expect_call(SCHEDULED_SUM, link_us, nodes, bytes, how, us);
+}
+
+Test(sum, gathers_and_scatters_of_blocks_go_around_once) {
+    const double us = 8.4 + 3 * 2 + 0.75 * 64e6 / 64e3;
+    expect_call(SCHEDULED_ALL_GATHER, 2, 1, 64e6, "ring, Simple", us);
+    expect_call(SCHEDULED_REDUCE_SCATTER, 2, 1, 64e6, "ring, Simple", us);
+    expect_call(SCHEDULED_BROADCAST, 2, 1, 64e6, "ring, Simple", 8.4 + 3 * 2 + 64e6 / 64e3);
+    /* 32 ranks: 24 hops and 7 of the network */
+    expect_call(SCHEDULED_ALL_GATHER, 2, 8, 640e6, "ring, Simple",
+                8.4 + 24 * 2 + 7 * 10 + 31.0 / 32 * 640e6 / 64e3);
 }
 
 Test(sum, the_fastest_algorithm_and_protocol_by_hand) {
