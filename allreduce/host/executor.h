@@ -75,6 +75,8 @@ void move_fold(float *const *dest, int dests, const float *const *source, int n,
 
 /* On a dry device with a schedule: writes the call's steps into it (scheduled.c). */
 void host_schedule(const struct executor_ranks *ranks, const struct executor_call *call);
+/* No more calls of these ranks follow. */
+void host_schedule_end(const struct executor_ranks *ranks);
 
 /* memcpy with stores that go to memory past the caches. They are over when it returns: a post, or
  * the end of the call, may follow as after any other move. */

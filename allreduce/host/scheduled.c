@@ -69,3 +69,8 @@ void host_schedule(const struct executor_ranks *ranks, const struct executor_cal
     for (int i = 0; i < call->plan->step_count; i++)
         add_step(&w, &call->plan->steps[i], call->base);
 }
+
+void host_schedule_end(const struct executor_ranks *ranks) {
+    struct schedule *schedule = ranks->device ? device_config(ranks->device)->schedule : NULL;
+    if (schedule) schedule_forget(schedule, ranks->rank, ranks);
+}

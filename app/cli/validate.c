@@ -176,7 +176,8 @@ static int same_cell(const struct held_out *a, const struct held_out *b) {
 }
 
 /* What the rows of a cell state, but for row `without`; -1: none is left out. A few rows say
- * little: those of the other cells of the kind speak with them. */
+ * little: those of the other cells of the kind speak with them, but not those of sharded data
+ * parallel, whose transfers are others. */
 static double stated(const struct held_outs *all, const struct held_out *cell, int without,
                      int *rows) {
     enum { FEW = 5 };
@@ -185,6 +186,7 @@ static double stated(const struct held_outs *all, const struct held_out *cell, i
     for (int i = 0; i < all->count; i++) {
         const struct held_out *row = &all->row[i];
         if (i == without || row->kind != cell->kind || row->given != cell->given) continue;
+        if ((row->way == CLOCK_FSDP) != (cell->way == CLOCK_FSDP)) continue;
         kind[of_kind++] = row->error;
         if (same_cell(row, cell)) own[(*rows)++] = row->error;
     }

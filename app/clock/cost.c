@@ -12,9 +12,11 @@
  * F flops and P the GPU's rate; B bytes, each operand once, and W its bandwidth. e may exceed 1:
  * Winograd's convolutions multiply less than F says. c0: a convolution that is too small to fill
  * the GPU takes as long as this many flops more. */
-static const double REACHED_CONV = 1.26, REACHED_PRODUCT = 0.95, REACHED_TENSOR = 0.30;
-/* of float16, which is added up in float32 */
-static const double REACHED_HALF = 0.6;
+static const double REACHED_CONV = 1.26, REACHED_CONV_1X1 = 0.95, REACHED_PRODUCT = 0.69;
+/* Of tensor cores: TF32 in convolutions and in products; float16, which is added up in float32. A
+ * GeForce does so at half of its rate, and its products reach all of that half. */
+static const double REACHED_TF32_CONV = 0.30, REACHED_TF32_PRODUCT = 0.56, REACHED_HALF = 0.6,
+                    REACHED_HALF_RATE = 1;
 static const double NORM_OVER_POINTWISE = 0.83 / 0.76;
 static const double SMALL_CONV_FLOPS = 1.23e9, SMALL_CONV_MOST = 2;
 /* A convolution of groups reaches less of plain fp32, the fewer channels an output sees; as TF32
@@ -41,19 +43,28 @@ static int is_half(const struct clock_config *c, const struct scheduled *k) {
            (k->facts.phase == PHASE_FORWARD || k->facts.phase == PHASE_BACKWARD);
 }
 
+/* 1: its tensor cores are no faster in TF32 than the others in float32. */
+static int is_half_rate(const struct gpu_spec *g) {
+    return g->tensor > 0 && g->tensor < 1.5 * g->fp32;
+}
+
 /* TFLOP/s of the tensor cores. PyTorch's default: convolutions take TF32, products do not. */
 static double tensor_of(const struct clock_config *c, const struct work *w) {
-    if (c->precision == CLOCK_AMP) return c->gpu->half * REACHED_HALF;
-    if (c->precision == CLOCK_FP32) return 0;
-    return w->of == WORK_PRODUCT && c->precision == CLOCK_AS_PYTORCH
-               ? 0
-               : c->gpu->tensor * REACHED_TENSOR;
+    const struct gpu_spec *g = c->gpu;
+    int product = w->of == WORK_PRODUCT;
+    double all = product && is_half_rate(g) ? REACHED_HALF_RATE : 0;
+    if (c->precision == CLOCK_AMP) return g->half * (all > 0 ? all : REACHED_HALF);
+    if (c->precision == CLOCK_FP32 || (product && c->precision == CLOCK_AS_PYTORCH)) return 0;
+    return g->tensor * (all > 0 ? all : product ? REACHED_TF32_PRODUCT : REACHED_TF32_CONV);
 }
 
 /* Flops in a nanosecond. */
 static double rate_of(const struct clock_config *c, const struct work *w) {
     const struct gpu_spec *g = c->gpu;
-    double plain = g->fp32 * (w->of == WORK_CONV ? REACHED_CONV : REACHED_PRODUCT);
+    double reached = w->of == WORK_CONV      ? REACHED_CONV
+                     : w->of == WORK_PRODUCT ? REACHED_PRODUCT
+                                             : REACHED_CONV_1X1;
+    double plain = g->fp32 * reached;
     double tensor = tensor_of(c, w);
     double dense = greater(plain, tensor);
     double grouped = (c->precision == CLOCK_AMP ? REACHED_BY_GROUP_CHANNEL_HALF

@@ -134,7 +134,7 @@ static const char *const table[] = {
     "machine lambda-h100-pcie gpus 8 gpu h100-pcie",
     "  join gpu0-3 root0 pcie5", "  join gpu4-7 root1 pcie5", "  join root0 root1 socket",
     "  join root0 host memory", "  join root1 host memory",
-    /* tables K, K2, S, T, W, X, Y */
+    /* tables K, K2, S, T, W, X, Y, Z */
     "machine nvidia-a100-40 like dgx-a100 gpu a100-40",
     "machine one-v100 like pc-pcie3 gpus 1 gpu v100",
     "machine cloud-l4 like pc-pcie4 gpus 1 gpu l4",
@@ -142,8 +142,7 @@ static const char *const table[] = {
     "machine timm-1-3090 like pc-pcie4 gpus 1 gpu rtx3090",
     "machine timm-1-4090 like pc-pcie4 gpus 1 gpu rtx4090",
     "machine timm-1-5090 like pc-pcie4 gpus 1 gpu rtx5090",
-    /* tables Z and Q */
-    "machine p3-8xlarge like nvlink-4 gpu v100", "machine mosaic-a100 like dgx-a100 gpu a100-80",
+    "machine p3-8xlarge like nvlink-4 gpu v100",
     "machine nvidia-a100 like dgx-a100 gpu a100-80", "machine nvidia-dgx1 like dgx1 gpu v100",
     "machine timm-3090 like pc-pcie4 gpus 1 fitted 1 gpu rtx3090 scale 0.71",
     "machine titan-rtx-nvlink like nvlink-pair fitted 1 gpu titan-rtx sum 17.2 exposed 0.475",

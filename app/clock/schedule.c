@@ -93,6 +93,13 @@ uint64_t schedule_object(struct schedule *s, int rank, const void *object) {
     return number;
 }
 
+void schedule_forget(struct schedule *s, int rank, const void *object) {
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < MOST_OBJECTS; i++)
+        if (s->object[rank][i] == object) s->object[rank][i] = s; /* no object has this address */
+    pthread_mutex_unlock(&s->lock);
+}
+
 void schedule_collective(struct schedule *s, int rank, enum scheduled_collective what,
                          const void *object, uint64_t call, int ranks, uint64_t bytes) {
     pthread_mutex_lock(&s->lock);

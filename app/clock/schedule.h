@@ -116,6 +116,8 @@ void schedule_collective(struct schedule *schedule, int rank, enum scheduled_col
 /* The number of `object` among those that the rank has shown, in the order of their first calls. It
  * is the same on every rank. */
 uint64_t schedule_object(struct schedule *schedule, int rank, const void *object);
+/* The object is freed: what comes at its address is another one. */
+void schedule_forget(struct schedule *schedule, int rank, const void *object);
 
 uint64_t schedule_new_event(struct schedule *schedule); /* a key for an event: from 1 */
 

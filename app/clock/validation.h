@@ -26,8 +26,7 @@ enum series_way {
     SERIES_DP_TRAIN,   /* nn.DataParallel, whole steps */
     SERIES_DDP,        /* DistributedDataParallel, whole steps */
     SERIES_DDP_AFTER,  /* the same, with all sums after backward */
-    SERIES_FSDP,       /* FullyShardedDataParallel, everything sharded, whole steps */
-    SERIES_FSDP_TWICE  /* the same, two passes a step */
+    SERIES_FSDP        /* FullyShardedDataParallel, everything sharded, whole steps */
 };
 
 struct series_point {

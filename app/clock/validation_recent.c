@@ -139,13 +139,6 @@ static const struct series mixed[] = {
      * iterations. Its vocabulary is one of letters, 5 % fewer parameters than GPT-2 XL has. */
     {"Z", "p3-8xlarge", "gpt2-xl 128", SERIES_FSDP,
       {{4, 1, 823, 't'}, {4, 2, 754, 't'}, {4, 4, 744, 't'}, {4, 7, 748, 't'}}},
-    /* Q: https://github.com/mosaicml/llm-foundry at 061f2c7c, scripts/train/benchmarking/README.md:
-     * models of GPT-2's sizes with FSDP on eight A100 of 80 GB, bfloat16, two passes a step, fused
-     * attention, no checkpoints of activations; tokens a second. */
-    {"Q", "mosaic-a100", "gpt2-small 512", SERIES_FSDP_TWICE, {{8, 128, 791.1, 't'}}},
-    {"Q", "mosaic-a100", "gpt2-small 1024", SERIES_FSDP_TWICE, {{8, 64, 837.7, 't'}}},
-    {"Q", "mosaic-a100", "gpt2-medium 512", SERIES_FSDP_TWICE, {{8, 128, 1890.6, 't'}}},
-    {"Q", "mosaic-a100", "gpt2-medium 1024", SERIES_FSDP_TWICE, {{8, 64, 2022.3, 't'}}},
 };
 // clang-format on
 

@@ -38,11 +38,10 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
     c.devices = p->gpus < clock->machine->gpus ? p->gpus : clock->machine->gpus;
     clock->nodes = (double)p->gpus / c.devices; /* alike */
     c.batch_size = p->batch * c.devices;
-    c.mode = s->way >= SERIES_FSDP  ? MODE_FSDP
+    c.mode = s->way == SERIES_FSDP  ? MODE_FSDP
              : p->gpus == 1 && !ddp ? MODE_SINGLE
              : dp                   ? MODE_DP
                                     : MODE_DDP;
-    if (s->way == SERIES_FSDP_TWICE) c.update.passes = 2;
     c.ddp.no_overlap = s->way == SERIES_DDP_AFTER;
     c.data.no_pin_memory = c.data.blocking_copies =
         alone; /* the copy is part of the measured step */
