@@ -120,8 +120,16 @@ static void hold_out(struct held_outs *all, const struct clock_config *c, int gi
         (struct held_out){c->kind, c->way, trust_is_calibrated(c), given, fabs(error)};
 }
 
+static void show_command(const struct series *s, const struct series_point *p,
+                         const struct machine *machine) {
+    struct text text = {.used = 0};
+    int has = validation_command(s, p, machine, &text);
+    printf("    %s%s\n", has ? "" : "no command: ", text.words);
+}
+
 static int show_point(const struct hardware *h, const struct series *s,
-                      const struct series_point *p, struct score *scores, struct held_outs *all) {
+                      const struct series_point *p, int commands, struct score *scores,
+                      struct held_outs *all) {
     struct clock_config clock = {.given = 0};
     struct clock_result *result = calloc(1, sizeof *result);
     if (!result) return fail(ERR_MEMORY, "validate: no host memory");
@@ -148,6 +156,7 @@ static int show_point(const struct hardware *h, const struct series *s,
     printf("%-3s %-16s %-15s %3d  %c %9.2f %9.2f %+6.1f %6s %6s%s\n", s->table, s->machine,
            s->model, p->gpus, p->role, p->ms, ms, error[0], null[0], null[1],
            fabs(error[0]) > 10 ? "  miss" : "");
+    if (commands) show_command(s, p, clock.machine);
     fflush(stdout); /* a row takes seconds */
     if (p->role == 'f') count(&scores[FITTED], error, has);
     if (p->role == 't' || p->role == 'h') count(&scores[HELD_OUT], error, has);
@@ -226,7 +235,7 @@ static void show_trust(const struct held_outs *all) {
            all->count ? widths[all->count / 2] : 0);
 }
 
-static int show_all(const struct hardware *h) {
+static int show_all(const struct hardware *h, int commands) {
     struct score scores[SCORES] = {{.rows = 0}};
     struct held_outs *all = calloc(1, sizeof *all);
     int code = all ? OK : fail(ERR_MEMORY, "validate: no host memory");
@@ -237,7 +246,7 @@ static int show_all(const struct hardware *h) {
            "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");
     for (int i = 0; !code && (s = series_at(i)); i++)
         for (int k = 0; !code && k < SERIES_POINTS && s->point[k].ms > 0; k++)
-            code = show_point(h, s, &s->point[k], scores, all);
+            code = show_point(h, s, &s->point[k], commands, scores, all);
     printf("\n");
     show_score("fitted", &scores[FITTED]);
     show_score("held out", &scores[HELD_OUT]);
@@ -249,10 +258,10 @@ static int show_all(const struct hardware *h) {
     return code;
 }
 
-int modelled_validate(void) {
+int modelled_validate(int commands) {
     struct hardware *h;
     CHECK(hardware_open(&h, NULL));
-    int code = show_all(h);
+    int code = show_all(h, commands);
     hardware_free(h);
     return code;
 }

@@ -145,8 +145,8 @@ static const char *const table[] = {
     "machine p3-8xlarge like nvlink-4 gpu v100",
     "machine nvidia-a100 like dgx-a100 gpu a100-80", "machine nvidia-dgx1 like dgx1 gpu v100",
     "machine timm-3090 like pc-pcie4 gpus 1 fitted 1 gpu rtx3090 scale 0.71",
-    "machine titan-rtx-nvlink like nvlink-pair fitted 1 gpu titan-rtx sum 17.2 exposed 0.475",
-    "machine titan-rtx-host like pc-pcie3 gpus 2 fitted 1 gpu titan-rtx sum 4.55 exposed 0.814",
+    "machine titan-rtx-nvlink like nvlink-pair fitted 1 gpu titan-rtx sum 18.8 exposed 0.403",
+    "machine titan-rtx-host like pc-pcie3 gpus 2 fitted 1 gpu titan-rtx sum 4.61 exposed 0.784",
     NULL,
 };
 // clang-format on

@@ -110,7 +110,7 @@ void schedule_group_begin(struct schedule *schedule, const struct scheduled *gro
 void schedule_group_end(struct schedule *schedule, int rank);
 
 /* Tells the group that is being written that it is a collective: call number `call` of object
- * `object` over `ranks` ranks, of `bytes` bytes, those of all blocks where each rank has its own. */
+ * `object` over `ranks` ranks, of `bytes` bytes: where each rank has a block, those of all. */
 void schedule_collective(struct schedule *schedule, int rank, enum scheduled_collective what,
                          const void *object, uint64_t call, int ranks, uint64_t bytes);
 /* The number of `object` among those that the rank has shown, in the order of their first calls. It

@@ -6,6 +6,13 @@
 
 #include "base/error.h"
 
+/* The measured step ends with it; PHASE_NONE: it is a whole one. */
+static enum phase last_phase(enum series_way way) {
+    return way == SERIES_DP_FORWARD                   ? PHASE_GATHER
+           : way == SERIES_DP || way == SERIES_SINGLE ? PHASE_ALLREDUCE
+                                                      : PHASE_NONE;
+}
+
 /* The model of a series: "gpt2-small 256" is one with samples of 256 tokens. */
 static void set_model(struct run_config *c, const struct series *s) {
     struct model_options *o = &c->model.options;
@@ -23,34 +30,67 @@ static void set_model(struct run_config *c, const struct series *s) {
     o->classes = own || is_transformer ? 10 : 1000;
 }
 
+static int is_ddp(const struct series *s) {
+    return s->way == SERIES_DDP || s->way == SERIES_DDP_AFTER;
+}
+
+/* Of the point's GPUs those of one machine. */
+static void set_run(struct run_config *c, const struct series *s, const struct series_point *p,
+                    const struct machine *machine) {
+    int alone = s->way == SERIES_DP_FORWARD || s->way == SERIES_DP,
+        dp = alone || s->way == SERIES_DP_TRAIN;
+    run_config_default(c);
+    c->dry = 1;
+    set_model(c, s);
+    snprintf(c->data.name, sizeof c->data.name, "random");
+    c->data.samples = 1 << 20;
+    c->devices = p->gpus < machine->gpus ? p->gpus : machine->gpus;
+    c->batch_size = p->batch * c->devices;
+    /* a time that is given is that of a program for one GPU */
+    c->mode = s->way == SERIES_FSDP                            ? MODE_FSDP
+              : p->gpus == 1 && (!is_ddp(s) || p->role == 'g') ? MODE_SINGLE
+              : dp                                             ? MODE_DP
+                                                               : MODE_DDP;
+    c->ddp.no_overlap = s->way == SERIES_DDP_AFTER;
+    c->data.no_pin_memory = c->data.blocking_copies =
+        alone; /* the copy is part of the measured step */
+}
+
 int validation_open(struct modelled *m, const struct series *s, const struct series_point *p,
                     struct clock_config *clock) {
     struct run_config c;
-    int forward = s->way == SERIES_DP_FORWARD, alone = forward || s->way == SERIES_DP,
-        dp = alone || s->way == SERIES_DP_TRAIN,
-        ddp = s->way == SERIES_DDP || s->way == SERIES_DDP_AFTER;
     memset(m, 0, sizeof *m); /* it is closed also after an error */
-    run_config_default(&c);
-    c.dry = 1;
-    set_model(&c, s);
-    snprintf(c.data.name, sizeof c.data.name, "random");
-    c.data.samples = 1 << 20;
-    c.devices = p->gpus < clock->machine->gpus ? p->gpus : clock->machine->gpus;
+    set_run(&c, s, p, clock->machine);
     clock->nodes = (double)p->gpus / c.devices; /* alike */
-    c.batch_size = p->batch * c.devices;
-    c.mode = s->way == SERIES_FSDP  ? MODE_FSDP
-             : p->gpus == 1 && !ddp ? MODE_SINGLE
-             : dp                   ? MODE_DP
-                                    : MODE_DDP;
-    c.ddp.no_overlap = s->way == SERIES_DDP_AFTER;
-    c.data.no_pin_memory = c.data.blocking_copies =
-        alone; /* the copy is part of the measured step */
-    clock->last_phase = forward                            ? PHASE_GATHER
-                        : alone || s->way == SERIES_SINGLE ? PHASE_ALLREDUCE
-                                                           : PHASE_NONE;
+    clock->last_phase = last_phase(s->way);
     clock->host = CLOCK_PYTORCH;
     clock->precision = series_precision(s);
     clock->what_if = what_if_none();
     CHECK(run_config_check(&c));
     return modelled_open(m, &c);
+}
+
+int validation_command(const struct series *s, const struct series_point *p,
+                       const struct machine *m, struct text *text) {
+    struct run_config c;
+    enum clock_precision precision = series_precision(s);
+    set_run(&c, s, p, m);
+    const struct model_options *o = &c.model.options;
+    const char *why = p->gpus > m->gpus                       ? "several nodes"
+                      : last_phase(s->way) == PHASE_GATHER    ? "forward alone"
+                      : last_phase(s->way) == PHASE_ALLREDUCE ? "a step without its optimizer"
+                                                              : NULL;
+    if (why) return text_add(text, "%s", why), 0;
+    text_add(text, "duet estimate --gpu %s --machine %s --model %s --dataset random", m->gpu,
+             m->name, c.model.name);
+    text_add(text, " --shape %dx%dx%d --batch-per-device %d --devices %d", o->sample.channels,
+             o->sample.height, o->sample.width, p->batch, p->gpus);
+    if (c.update.optimizer == OPTIMIZER_ADAMW) text_add(text, " --optimizer adamw");
+    if (c.ddp.no_overlap) text_add(text, " --no-overlap");
+    if (c.mode == MODE_FSDP) text_add(text, " --modes ddp,fsdp");
+    if (p->gpus == 1 && c.mode == MODE_DDP) text_add(text, " --modes dp,ddp");
+    if (precision) text_add(text, " --precision %s", clock_precision_name(precision));
+    if (s->point[0].role == 'g') text_add(text, " --measured 1:%gms", s->point[0].ms);
+    text_add(text, " | grep '^ *%d %s '", p->gpus, mode_title(c.mode));
+    return 1;
 }

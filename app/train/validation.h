@@ -3,6 +3,7 @@
 #ifndef TRAIN_VALIDATION_H
 #define TRAIN_VALIDATION_H
 
+#include "base/text/text.h"
 #include "clock/validation.h"
 #include "train/estimate/modelled.h"
 
@@ -11,5 +12,10 @@
  * modelled_close it, also after an error. */
 int validation_open(struct modelled *m, const struct series *series,
                     const struct series_point *point, struct clock_config *clock);
+
+/* Adds the command whose output is the row of that point, with the same number. 0: there is none,
+ * and why is added. */
+int validation_command(const struct series *series, const struct series_point *point,
+                       const struct machine *machine, struct text *text);
 
 #endif

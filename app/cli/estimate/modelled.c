@@ -47,8 +47,9 @@ static const struct option modelled_options[] = {
     {"--pictures", "DIR", "the pictures of that page as SVG files", read_word,
      OPTION_AT(struct words, files.pictures), NO_LIMITS, ALWAYS},
     OPTION_HEADING("without a run"),
-    {"--validate", NULL, "compare the clock with published measurements", read_on,
-     OPTION_AT(struct words, validate), NO_LIMITS, ALWAYS},
+    {"--validate", NULL,
+     "compare the clock with published measurements; with --details each row has its command",
+     read_on, OPTION_AT(struct words, validate), NO_LIMITS, ALWAYS},
     OPTION_END};
 
 struct asked {
@@ -175,7 +176,10 @@ static int model_all(struct asked *a, struct clock_config *clock, int phases) {
     for (int i = 0; i < a->counts; i++)
         for (int way = 0; way < WAYS; way++) {
             struct run_config c = config_of(a, way, a->devices[i]);
-            if ((a->devices[i] == 1) != (way == WAY_SINGLE)) continue;
+            /* one GPU is single, or without it what --modes says */
+            if (a->devices[i] > 1 ? way == WAY_SINGLE
+                                  : way != WAY_SINGLE && a->run.modes >> MODE_SINGLE & 1)
+                continue;
             if (compare_leaves_out(&c, c.mode)) continue;
             if (phases && (i + 1 < a->counts || way == WAY_LOSS_IN_FORWARD)) continue;
             CHECK(model_way(a, clock, way, a->devices[i], &single_rate, phases));
@@ -287,7 +291,7 @@ int command_modelled(int argc, char **argv, const struct duet_model *own) {
         command_usage(&options, own);
         modelled_help();
     } else if (w.validate) {
-        code = modelled_validate();
+        code = modelled_validate(a->run.details);
     } else {
         CHECK_GOTO(read_asked(a, &w), code, done);
         code = show(a);

@@ -10,8 +10,8 @@ int modelled_is_asked(int argc, char **argv);
 void modelled_help(void);
 int command_modelled(int argc, char **argv, const struct duet_model *own);
 
-/* --validate: the published measurements beside what the clock says (cli/validate.c). Returns a
- * code of base/error.h. */
-int modelled_validate(void);
+/* --validate: the published measurements beside what the clock says (cli/validate.c); commands: and
+ * below each row the command that gives its number. Returns a code of base/error.h. */
+int modelled_validate(int commands);
 
 #endif

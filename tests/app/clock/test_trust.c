@@ -1,5 +1,6 @@
 /* The stated errors of modelled times are those of the rows held out: the table of clock/trust.c is
  * what `duet estimate --validate` computes of them. */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,18 +40,50 @@ static int check_row(const char *line) {
     return 1;
 }
 
-Test(trust, the_table_is_that_of_the_rows_held_out, .timeout = 300) {
-    char line[256];
-    int in_table = 0, checked = 0;
+/* A row with its command, which anybody may type. */
+struct typed {
+    char command[600], ms[16];
+};
+
+/* Row: table, machine, model of one word or of two, GPUs, role, measured, modelled. */
+static int read_typed(const char *row, const char *command, struct typed *t) {
+    if (strncmp(command, "    duet ", 9)) return 0;
+    snprintf(t->command, sizeof t->command, "build/%s", command + 4);
+    return sscanf(row, "%*s %*s %*s %*d %*d %*c %*s %15s", t->ms) == 1 ||
+           sscanf(row, "%*s %*s %*s %*d %*c %*s %15s", t->ms) == 1;
+}
+
+/* What it prints is the row's time, to the last digit. */
+static void expect_same(const struct typed *t) {
+    char line[256] = "", word[8][24];
+    FILE *f = popen(t->command, "r");
+    cr_assert(f && fgets(line, sizeof line, f), "%s", t->command);
+    cr_expect_eq(pclose(f), 0, "%s", t->command);
+    int n = sscanf(line, "%23s %23s %23s", word[0], word[1], word[2]);
+    cr_expect(n == 3 && !strcmp(word[2], t->ms), "%s: %s, not %s", t->command, line, t->ms);
+}
+
+Test(trust, the_table_is_that_of_the_rows_held_out_and_ten_rows_can_be_typed, .timeout = 300) {
+    enum { MOST = 512, DRAWN = 10 };
+    static struct typed typed[MOST];
+    static char line[512], row[512];
+    int in_table = 0, checked = 0, count = 0;
+    uint32_t draw = 41;
     if (test_short()) cr_skip_test("it runs all rows: seconds, and minutes under a sanitizer");
-    FILE *f = popen("build/duet estimate --validate", "r");
+    FILE *f = popen("build/duet estimate --validate --details", "r");
     cr_assert_not_null(f);
-    while (fgets(line, sizeof line, f)) {
+    for (; fgets(line, sizeof line, f); memcpy(row, line, sizeof row)) {
         if (!strncmp(line, "error to expect", 15)) in_table = 1;
         if (in_table) checked += check_row(line);
+        if (count < MOST) count += read_typed(row, line, &typed[count]);
     }
     cr_expect_eq(pclose(f), 0);
     cr_expect_eq(checked, 24);
+    cr_assert(count > 150, "%d", count);
+    for (int i = 0; i < DRAWN; i++) {
+        draw = draw * 1664525 + 1013904223;
+        expect_same(&typed[(draw >> 8) % (uint32_t)count]);
+    }
 }
 
 Test(trust, what_nobody_has_measured_is_said_to_be_unknown) {
