@@ -2,8 +2,7 @@
 
     duet.export(model, (torch.randn(8, 3, 32, 32),), "net.duet")
 
-    trace.py        torch.export of the model in training mode
-    decompose.py    its ops as few kinds, without writing in place
+    trace.py        torch.export of the model in training mode, its ops as few kinds
     passes.py       constants, what is needed, how large integers are
     lower/          each op as lines: interpreter.py goes through them
     text.py         the values of the text, and the order of their axes
@@ -73,27 +72,23 @@ def _check(path, text, stored, loss, verify):
         verify(trial)
 
 
-_NUMBER = re.compile(r"(?:^|(?<=[ (]))%\d+(?=[,):])")
-
-
-def _used(lines, result, inputs, updates):
+def _used(run, result):
     """The lines that the result is made of, numbered anew, and those of batch norms, which keep
     statistics. All of them where an input is used by others alone."""
-    wanted, kept = {result.name, *(value for _, value in updates)}, []
-    for line in reversed(lines):
-        name, rest = line.split(":", 1)
-        if name in wanted or "= batch_norm(" in rest:
-            wanted.update(_NUMBER.findall(rest.split("  # ")[0]))
+    wanted, kept = {result.name, *(value for _, value in run.updates)}, []
+    for line in reversed(run.lines):
+        if line.name in wanted or line.begin.endswith("= batch_norm"):
+            wanted.update(line.words)
             kept.append(line)
-    if not all(re.search(re.escape(x.name) + r"[,)]", " ".join(kept)) for x, _ in inputs):
-        kept = lines[::-1]
-    numbers = {line.split(":", 1)[0]: f"%{i}" for i, line in enumerate(reversed(kept), 1)}
+    kept = kept[::-1] if wanted.issuperset(x.name for x, _ in run.inputs) else run.lines
+    numbers = {line.name: f"%{i}" for i, line in enumerate(kept, 1)}
 
-    def anew(line):
-        text, *comment = line.split("  # ", 1)
-        return "  # ".join((_NUMBER.sub(lambda name: numbers[name[0]], text), *comment))
-    ends = [f"update {name} = {numbers.get(value, value)}" for name, value in updates]
-    return [*map(anew, reversed(kept)), *ends, f"return {numbers.get(result.name, result.name)}"]
+    def of(word):
+        return numbers.get(word, word)
+    return [*(f"{of(name)}: {begin}({', '.join([*map(of, words), *settings])})" +
+              (f"  # {module}" if module else "") for name, begin, words, settings, module in kept),
+            *(f"update {name} = {of(value)}" for name, value in run.updates),
+            f"return {of(result.name)}"]
 
 
 def _text_of(torch, run, result, saves):
@@ -119,7 +114,7 @@ def _text_of(torch, run, result, saves):
             wide = not buffer.dtype.is_floating_point
             lines.append(f"buffer {name}: {'i64' if wide else 'f32'}{text_of(list(buffer.shape))}")
             tensors[name] = buffer.to(torch.int64 if wide else torch.float32)
-    body = _used(run.lines, result, run.inputs, run.updates)
+    body = _used(run, result)
     words = set(re.findall(r"constant\.\d+", "\n".join(body)))
     for name, tensor in run.constants.items():
         if name in words:
@@ -159,9 +154,8 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         raise WrongArgument(f"duet.export: {model!r} is no model: give a torch.nn.Module")
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         model = model.module
-    from .decompose import decompose
     from .lower.interpreter import Interpreter
-    from .trace import MARK, in_float32, trace, without_torchs_log
+    from .trace import MARK, decompose, in_float32, trace, without_torchs_log
     from .verify import verify as verified
     model, example_inputs = in_float32(model, example_inputs)
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]

@@ -1,5 +1,6 @@
 """The text under way: its lines, what the file of weights has beside them, and arithmetic."""
 
+import collections
 import itertools
 
 from .axes import Axes
@@ -17,6 +18,9 @@ def text_of(value):
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(str, value)) + "]"
     return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+Line = collections.namedtuple("Line", "name begin words settings module")
 
 
 class Writer(Axes):
@@ -38,13 +42,12 @@ class Writer(Axes):
         require(len(axes) <= 8, "its result has more than 8 dimensions")
         if shared:
             settings = {key: _less_one(key, value) for key, value in settings.items()}
-        text = ", ".join(words + [f"{key}={text_of(value)}" for key, value in settings.items()])
-        text = f": f32{text_of(axes[shared:])} = {op}({text})"
-        if once and text in self.known:
-            return self.known[text]
-        name = self.known[text] = f"%{len(self.lines) + 1}"
-        comment = f"  # {' '.join(self.module.split())}" if self.module else ""
-        self.lines.append(name + text + comment)
+        settings = [f"{key}={text_of(value)}" for key, value in settings.items()]
+        alike = f"f32{text_of(axes[shared:])} = {op}", *words, *settings
+        if once and alike in self.known:
+            return self.known[alike]
+        name = self.known[alike] = f"%{len(self.lines) + 1}"
+        self.lines.append(Line(name, alike[0], words, settings, " ".join(self.module.split())))
         if op not in ("above", "equal", "argsort", "detach") and \
                 not self.trained.isdisjoint(words):
             self.trained.add(name)

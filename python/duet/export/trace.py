@@ -3,12 +3,15 @@
 import contextlib
 import inspect
 import io
+import itertools
 import logging
+import operator
 import sys
 import warnings
 
 import torch
 
+from .lower import LOWERINGS
 from .text import ExportError
 from .verify import copied
 
@@ -98,12 +101,12 @@ def trace(model, inputs):
     varargs = any(p.kind is p.VAR_POSITIONAL
                   for p in inspect.signature(model.forward).parameters.values())
     refuse_hooks(model)
-    refuse_shared_memory(model, inputs)
     traced = copied(torch, model)
     kept = [b.clone() for b in traced.buffers()]
     _for_a_trace(traced)
     program = torch.export.export(traced, tuple(pairs), strict=False,
                                   dynamic_shapes=(dynamic,) if varargs else dynamic)
+    refuse_shared_memory(model, program)
     _refuse_guards(program)
     for b, before in zip(traced.buffers(), kept):
         b.data.copy_(before)
@@ -126,39 +129,24 @@ def _span(tensor):
     return tensor.untyped_storage().data_ptr(), first, first + last * tensor.element_size()
 
 
-def _attributes(model):
-    """Tensors that are neither parameters nor buffers."""
-    return {f"{path}.{name}".lstrip("."): x for path, module in model.named_modules()
-            for name, x in vars(module).items() if isinstance(x, torch.Tensor)}
-
-
-def _made_anew(model, inputs):
-    """Attributes that forward makes before it reads them, as spectral_norm does its weight."""
-    used = copied(torch, model)
-    before = _attributes(used)
-    with torch.no_grad():
-        used(*inputs)
-    return {name for name, x in _attributes(used).items() if x is not before.get(name)}
-
-
-def refuse_shared_memory(model, inputs):
+def refuse_shared_memory(model, program):
     """A tie is one Parameter at two places. Two tensors over one memory would each be another's
     constant, or two parameters that go apart."""
-    attributes = _attributes(model)
-    named = {**dict(model.named_parameters()), **dict(model.named_buffers()), **attributes}
-    if attributes:
-        for name in _made_anew(model, inputs):
-            named.pop(name, None)
-    spans = [(*_span(x), name, x.requires_grad and x.is_leaf) for name, x in named.items()
-             if x.layout is torch.strided and x.numel() and x.device.type != "meta"]
-    last = None
-    for span in sorted(spans, key=lambda s: s[:3]):
-        if last and span[0] and span[0] == last[0] and span[1] < last[2] and (span[4] or last[4]):
-            raise ExportError(f"{last[3]} and {span[3]} lie in one memory and are two tensors, "
-                              "which Duet would train apart: tie them as one Parameter (a.weight = "
+    named = {}
+    for spec in program.graph_signature.input_specs:
+        name = (spec.target or "").replace(MARK, "")
+        with contextlib.suppress(AttributeError):  # what the trace alone has
+            x = operator.attrgetter(name)(model)
+            named.setdefault(id(x), (x, name))
+    spans = sorted(((*_span(x), name, x.requires_grad) for x, name in named.values()
+                    if isinstance(x, torch.Tensor) and x.layout is torch.strided and x.numel() and
+                    x.device.type != "meta"),
+                   key=lambda span: span[:3])
+    for (memory, _, end, name, trained), (place, first, _, other, too) in itertools.pairwise(spans):
+        if memory == place and first < end and (trained or too):
+            raise ExportError(f"{name} and {other} lie in one memory and are two tensors, which "
+                              "Duet would train apart: tie them as one Parameter (a.weight = "
                               "b.weight), or give one a clone()")
-        if not last or span[0] != last[0] or span[2] > last[2]:
-            last = span
 
 
 def _refuse_guards(program):
@@ -177,3 +165,53 @@ def _refuse_guards(program):
             text = str(guard.expr).replace(str(samples), "x.shape[0]")
             raise ExportError(f"{place.filename}:{place.lineno}: what forward does depends on the "
                               f"number of samples, of which the example has {text}")
+
+
+# ---- few kinds of op: what has a lowering stays whole, all else is decomposed by PyTorch; it is
+# functional behind this, so nothing below knows of writing in place
+
+def decompose(program):
+    _note_no_grad(program.graph_module)
+    _without_asserts(program.graph)
+    program._guards_code = []  # those of shapes are looked at by trace.py
+    seen = set()
+    for name, x in program.state_dict.items():  # what has two names is twice here
+        program.state_dict[name] = x.clone() if id(x) in seen and not isinstance(
+            x, torch.nn.Parameter) else x
+        seen.add(id(x))
+    table = torch.export.default_decompositions()
+    for op in list(table.keys()):
+        if op._schema.name in LOWERINGS:
+            table.pop(op)
+    for op, how in torch._decomp.decomposition_table.items():
+        if isinstance(op, torch._ops.OpOverload) and op._schema.name not in LOWERINGS and \
+                not op._schema.is_mutable and op not in table:
+            table[op] = how
+    return program.run_decompositions(table)
+
+
+def _without_asserts(graph):
+    """What is only asserted may be any op."""
+    for node in reversed(graph.nodes):
+        name = str(node.target)
+        if node.op == "call_function" and not node.users and (
+                "assert" in name or "constrain_range" in name or "aten.item" in name or
+                isinstance(node.meta.get("val"), (torch.SymBool, torch.SymInt, torch.SymFloat))):
+            graph.erase_node(node)
+
+
+def _note_no_grad(module):
+    """What forward computes under torch.no_grad() is a module of its own here, which the
+    decomposition opens: its results are detached."""
+    for part in module.modules():
+        if not isinstance(part, torch.fx.GraphModule):
+            continue
+        for node in list(part.graph.nodes):
+            if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and \
+                    node.args[0] is False:
+                for user in list(node.users):
+                    with part.graph.inserting_after(user):
+                        cut = part.graph.call_function(torch.ops.aten.detach.default, (user,))
+                        cut.meta.update(user.meta)
+                    user.replace_all_uses_with(cut, delete_user_cb=lambda n, cut=cut: n is not cut)
+        part.recompile()

@@ -1,7 +1,7 @@
 """What the ops of PyTorch are in a graph of Duet. A function under `@lower(aten.NAME)` writes the
 lines of aten::NAME: it is given the writer, the arguments by the names of the schema, and the
 shape of the result, and returns a value, or a list of them. What is here stays whole when
-decompose.py takes the program apart; to serve one more op is to write one more function."""
+trace.py has the program taken apart; to serve one more op is to write one more function."""
 
 LOWERINGS = {}
 
@@ -20,5 +20,4 @@ class Arguments(dict):
     __getattr__ = dict.__getitem__
 
 
-from . import elements, indices, layers, pools, products  # noqa: E402, F401
-from . import random, recurrent, reductions, shapes  # noqa: E402, F401
+from . import elements, indices, layers, products, reductions, shapes  # noqa: E402, F401

@@ -107,7 +107,7 @@ def _(w, a, shape):
     return _indexed(w, a.self, [None] * (a.dim % len(a.self.shape)) + [a.index], shape)
 
 
-@lower(aten.index)
+@lower(aten.index, aten._unsafe_index)
 def _(w, a, shape):
     return _indexed(w, a.self, list(a.indices), shape)
 
@@ -130,7 +130,7 @@ def _indexed(w, x, indices, shape):
     constant = all(isinstance(indices[d], Const) for d in given)
     require(given == list(range(first, first + len(given))), "of dimensions that are apart")
     if constant:
-        places = [i.alike() for i in indices[first:]]
+        places = [indices[d].alike() for d in given]
         require(all(p.dtype is not torch.bool or p.dim() == 1 for p in places), "of a mask")
         places = [p.nonzero().flatten() if p.dtype is torch.bool else p for p in places]
         flat = _flat(x.shape[first:first + len(given)], places)

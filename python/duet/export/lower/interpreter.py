@@ -193,8 +193,6 @@ class Interpreter(Writer):
             except Refused as why:
                 self._refuse(node, why)
             except Exception as error:  # of an op given what its function does not expect
-                if DEBUG:
-                    raise
                 self._refuse(node, f"it cannot be written: {type(error).__name__}: {error}")
         for name, node in self.written.items():
             try:
@@ -226,6 +224,3 @@ class Interpreter(Writer):
         self.refusals.append(f"the result is {shape}: Duet's losses take one tensor, "
                              "[N, classes], [N, classes, places] or, with targets, any of N")
         return None
-
-
-DEBUG = False

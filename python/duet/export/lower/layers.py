@@ -1,12 +1,13 @@
-"""Convolutions, of volumes too, and norms. Their weights are parameters, or values of them."""
+"""Convolutions, of volumes too, norms, pools and recurrent layers. Their weights are parameters, or
+values of them."""
 
 import math
 
 import torch
 
-from ..text import N, require
+from ..text import Const, N, require
 from . import lower
-from .reductions import reduce
+from .reductions import largest, reduce
 from .shapes import cat, narrow, padded
 
 aten = torch.ops.aten
@@ -167,3 +168,150 @@ def _(w, a, shape):
             "running statistics of instances")
     return of_samples(w, "group_norm", w.value(a.input), _weights(w, a), shape,
                       groups=int(shape[1]) if instance else a.num_groups, eps=a.get("eps", 1e-5))
+
+
+# ---- pools of pictures, sequences and volumes
+
+@lower(aten.max_pool2d_with_indices)
+def _(w, a, shape):
+    x, stride = w.value(a.self), a.get("stride") or a.kernel_size
+    require(len(shape[0]) == x.rank == 4, "of what has no dimension of samples beside its channels")
+    how = sides({"size": a.kernel_size, "stride": stride, "padding": a.get("padding", 0)}, 2,
+                "size", "stride", "padding")
+    require(set(pair(a.get("dilation", 1))) == {1}, "with dilation")
+    return [of_samples(w, "max_pool2d", x, [], shape[0], **how,
+                       ceil_mode=int(a.get("ceil_mode", False))), None]
+
+
+@lower(aten.avg_pool2d)
+def _(w, a, shape):
+    """The line knows whole windows and divides by their size. What a last one lacks are zeros, and
+    the rest a factor of each place: what PyTorch makes of ones, through what the line does."""
+    pool, x = torch.nn.functional.avg_pool2d, w.value(a.self)
+    require(x.rank == 4, "of what has no dimension of samples beside its channels")
+    size, padding = pair(a.kernel_size), pair(a.get("padding", 0))
+    stride, inside = pair(a.get("stride") or size), list(map(int, x.shape[2:]))
+    lacks = [max(0, (int(to) - 1) * s + k - p - n) for to, s, k, p, n in
+             zip(shape[2:], stride, size, padding, inside)]
+    border = [padding[1], lacks[1], padding[0], lacks[0]]
+    ones = torch.ones(1, 1, *inside)
+    share = pool(ones, size, stride, padding, a.get("ceil_mode", False),
+                 a.get("count_include_pad", True), a.get("divisor_override"))
+    of_line = pool(torch.nn.functional.pad(ones, border), size, stride)
+    of_line = of_line[:, :, :shape[2], :shape[3]]
+    if any(lack > p for lack, p in zip(lacks, padding)):
+        x, padding = padded(w, x, border), [0, 0]
+    how = sides({"size": size, "stride": stride, "padding": padding}, 2, "size", "stride",
+                "padding")
+    y, factor = of_samples(w, "avg_pool2d", x, [], shape, **how), share / of_line
+    return y if (factor == 1).all() else w.mul(y, Const([factor], list(factor.shape)))
+
+
+@lower(aten._adaptive_avg_pool2d, aten.adaptive_avg_pool2d)
+def _(w, a, shape):
+    return of_samples(w, "adaptive_avg_pool2d", w.value(a.self), [], shape,
+                      size=list(map(int, shape[2:])))
+
+
+@lower(aten.adaptive_max_pool2d)
+def _(w, a, shape):
+    return [of_samples(w, "adaptive_max_pool2d", w.value(a.self), [], shape[0],
+                       size=list(map(int, shape[0][2:]))), None]
+
+
+@lower(aten.max_pool3d_with_indices)
+def _(w, a, shape):
+    """Each picture by itself first, as PyTorch looks for the first of equal maxima."""
+    size, padding = pair(a.kernel_size, 3), pair(a.get("padding", 0), 3)
+    stride, x, shape = pair(a.get("stride") or size, 3), w.value(a.self), shape[0]
+    require(set(pair(a.get("dilation", 1), 3)) == {1} and not any(padding),
+            "of volumes with padding or dilation")
+    pictures = w.view(x.permuted(0, 2, 1, 3, 4), [N(int(x.shape[0]) * int(x.shape[2])), x.shape[1],
+                                                  *x.shape[3:]])
+    how = sides({"size": size[1:], "stride": stride[1:]}, 2, "size", "stride")
+    y = of_samples(w, "max_pool2d", pictures, [], [pictures.shape[0], shape[1], *shape[3:]], **how)
+    y = w.view(y, [shape[0], x.shape[2], shape[1], *shape[3:]])
+    y = largest(w, _windows(w, y, 1, int(shape[2]), size[0], stride[0]), [2]).squeezed([2])
+    return [y.permuted(0, 2, 1, 3, 4), None]
+
+
+# ---- nn.LSTM, nn.GRU and nn.RNN, a line for each layer and direction
+
+def _first(w, given, at):
+    """The state that layer and direction number `at` starts with; None: zeros."""
+    if given is None or isinstance(given, Const) and given.number == 0:
+        return None
+    x = narrow(w, w.value(given), 0, at, 1)
+    x = x.but(shape=x.shape[1:], dims=x.dims[1:])
+    return w.rows(w.lifted(x))[0]
+
+
+def _direction(w, op, x, sizes, width, weights, states, reverse, asks_cell):
+    length = sizes[1]
+    how = {"reverse": 1} if reverse else {}
+    how.update({"cell": 1} if asks_cell else {})
+    rows = sizes[0]
+    y = w.emit(op, [x, *weights, *states], [rows, length + asks_cell, width], **how)
+
+    def row(at):
+        one = w.emit("narrow", [y], [rows, 1, width], dim=1, start=at, length=1)
+        return w.emit("reshape", [one], [rows, width])
+    last = [row(0 if reverse else length - 1) if 1 in w.asked else None,
+            row(length) if asks_cell else None]
+    if asks_cell:
+        y = w.emit("narrow", [y], [rows, length, width], dim=1, start=0, length=length)
+    return y, last
+
+
+def _recurrent(op, packet, states):
+    def run(w, a, shape):
+        require("batch_first" in a, "packed sequences")
+        x, ways, each = w.value(a.input), 2 if a.bidirectional else 1, 4 if a.has_biases else 2
+        require(len(a.params) == ways * each * a.num_layers, "proj_size")
+        given = a.hx if isinstance(a.hx, (list, tuple)) else [a.hx]
+        lstm, order = op == "lstm", [0, 1] if a.batch_first else [1, 0]
+        name, turned, count = w.rows(x.permuted(*order, 2))
+        rows = N(math.prod(count))
+        sizes = [rows, int(turned.shape[1]), int(turned.shape[2])]
+        last, asks_cell = [[] for _ in range(states)], int(lstm and 2 in w.asked)
+        for layer in range(a.num_layers):
+            outputs = []
+            for way in range(ways):
+                at = layer * ways + way
+                params = [w.parameter(p, "weight") for p in a.params[at * each:(at + 1) * each]]
+                width = int(a.params[at * each + 1].shape[1])
+                params += [None] * (4 - len(params))
+                first = [_first(w, g, at) for g in given]
+                if any(first) and not all(first):
+                    zero = w.constant(torch.zeros(width))
+                    zero = w.emit("expand", [zero], [rows, width])
+                    first = [s or zero for s in first]
+                y, behind = _direction(w, op, name, sizes, width, params, first,
+                                       way == 1, asks_cell)
+                outputs.append(y)
+                for kept, s in zip(last, behind):
+                    kept.append(s)
+            sizes = [rows, sizes[1], width * ways]
+            name = outputs[0] if ways == 1 else w.emit("cat", outputs, sizes, dim=2)
+            if a.dropout and a.train and layer + 1 < a.num_layers:
+                name = w.emit("dropout", [name], sizes, once=False, p=a.dropout)
+        y = w.of_rows(name, turned, count, [turned.shape[0], sizes[1], sizes[2]])
+        results = [y.permuted(*order, 2)]
+        for k, states_of in enumerate(last):
+            results.append(None if None in states_of else _states(
+                w, states_of, shape[1 + k], turned, count))
+        return results
+    lower(packet)(run)
+
+
+def _states(w, states, shape, x, count):
+    rows, width = N(math.prod(count)), int(shape[2])
+    parts = [w.emit("reshape", [state], [rows, 1, width]) for state in states]
+    name = parts[0] if len(parts) == 1 else w.emit("cat", parts, [rows, len(parts), width], dim=1)
+    return w.of_rows(name, x, count, [x.shape[0], len(parts), width]).permuted(1, 0, 2)
+
+
+_recurrent("lstm", aten.lstm, 2)
+_recurrent("gru", aten.gru, 1)
+_recurrent("rnn_tanh", aten.rnn_tanh, 1)
+_recurrent("rnn_relu", aten.rnn_relu, 1)

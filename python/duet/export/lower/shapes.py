@@ -6,7 +6,6 @@ import torch
 
 from ..text import LEAST, Const, N, Value, require
 from . import lower
-from .reductions import along
 
 aten = torch.ops.aten
 
@@ -237,40 +236,3 @@ def padded(w, x, pad, value=0.0):
         y = w.emit("reshape", [y], [N(1), *(x.axes[k] for k in before), *to[2 - len(dims):]])
         x = w.result(y, x, before, dims, to[2 - len(dims):])
     return x
-
-
-@lower(aten.reflection_pad1d, aten.reflection_pad2d, aten.replication_pad1d,
-       aten.replication_pad2d)
-def _(w, a, shape):
-    from .indices import taken
-    x, mode = w.value(a.self), "reflect" if "reflection" in w.op else "replicate"
-    for i in range(len(a.padding) // 2):
-        dim = x.rank - 1 - i
-        row = torch.arange(float(x.shape[dim]))[None, None]
-        places = torch.nn.functional.pad(row, a.padding[2 * i:2 * i + 2], mode=mode)
-        x = taken(w, x, dim, places[0, 0].long())
-    return x
-
-
-def _resized(name, mode):
-    """Each side by itself, by the weights that PyTorch gives to a row of unit vectors."""
-    def run(w, a, shape):
-        x, sides = w.value(a.get("input", a.get("self"))), len(shape) - 2
-        scales = a.get("scale_factors") or [None] * sides
-        options = {} if "nearest" in mode else {"align_corners": a.align_corners}
-        for i in range(sides):
-            dim, scale = len(shape) - 1 - i, scales[sides - 1 - i]
-            options["size" if scale is None else "scale_factor"] = \
-                (4, int(shape[dim])) if scale is None else (1., scale)
-            size = int(x.shape[dim])
-            eye = torch.eye(size).double().reshape(size, 1, 1, size).repeat(1, 1, 4, 1)
-            rows = torch.nn.functional.interpolate(eye, mode=mode, **options)[:, 0, 0]
-            x = along(w, x, dim, rows)
-        return x
-    lower(getattr(aten, name))(run)
-
-
-for _sides, _linear in ((1, "linear"), (2, "bilinear")):
-    _resized(f"upsample_nearest{_sides}d", "nearest")
-    _resized(f"upsample_{_linear}{_sides}d", "bilinear")
-_resized("upsample_bicubic2d", "bicubic")
