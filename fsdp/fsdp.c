@@ -213,7 +213,8 @@ static int turn(struct fsdp *f) {
     return f->learned ? OK : learn(f);
 }
 
-static int use(struct fsdp *f, const int unit[2], int backward) {
+/* unit[k]: what the op uses; writes[k]: 1: it makes gradients of it. */
+static int use(struct fsdp *f, const int unit[2], const int writes[2], int backward) {
     if (f->proved) fsdp_forget(f);
     f->proved = 0;
     if (backward && !f->backward) CHECK(turn(f));
@@ -230,8 +231,7 @@ static int use(struct fsdp *f, const int unit[2], int backward) {
     for (int k = 0; k < 2; k++) {
         if (unit[k] == NO_UNIT) continue;
         CHECK(fsdp_await(f, unit[k]));
-        if (backward && f->expecting && f->units.unit[unit[k]].trained)
-            CHECK(take_slot(f, unit[k]));
+        if (backward && f->expecting && writes[k]) CHECK(take_slot(f, unit[k]));
     }
     return OK;
 }
@@ -254,10 +254,14 @@ static int check(const struct fsdp *f, const int unit[2]) {
 int fsdp_use(void *context, const struct param *w, const struct param *b, int backward) {
     struct fsdp *f = context;
     int unit[2] = {unit_of(f, w), unit_of(f, b)};
+    int writes[2] = {param_trains(w), param_trains(b)};
     if (unit[0] == NO_UNIT && unit[1] == NO_UNIT) return OK;
-    if (unit[0] == unit[1]) unit[1] = NO_UNIT;
+    if (unit[0] == unit[1]) {
+        writes[0] |= writes[1];
+        unit[1] = NO_UNIT;
+    }
     CHECK(fsdp_ended(f, check(f, unit)));
-    return fsdp_ended(f, use(f, unit, backward));
+    return fsdp_ended(f, use(f, unit, writes, backward));
 }
 
 static void open_step(struct fsdp *f, int32_t step) {

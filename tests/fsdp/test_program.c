@@ -23,11 +23,12 @@ static const struct duet_buffer buffers[] = {{"bn.running_mean", DUET_F32, 1, {H
                                              {"bn.running_var", DUET_F32, 1, {HIDDEN}, 1}};
 
 enum {
-    TIED = 1,      /* the head's weight is the table's; head.weight has no part in the loss */
-    FROZEN = 2,    /* fc1, which lies between what is trained */
-    CLIPPED = 4,   /* by a norm that is always larger */
-    SYNC_BN = 8,   /* statistics of all ranks */
-    EVALUATES = 16 /* a pass without gradients before each step */
+    TIED = 1,       /* the head's weight is the table's; head.weight has no part in the loss */
+    FROZEN = 2,     /* fc1, which lies between what is trained */
+    CLIPPED = 4,    /* by a norm that is always larger */
+    SYNC_BN = 8,    /* statistics of all ranks */
+    EVALUATES = 16, /* a pass without gradients before each step */
+    GOES_BACK = 32  /* to a checkpoint, after a step that comes to nothing */
 };
 
 struct job {
@@ -133,29 +134,46 @@ static int step(struct rank *r, int number) {
     return code ? code : duet_optimizer_step(r->optimizer);
 }
 
+static int save(const struct rank *r, const char *file) {
+    const struct duet_checkpoint all = {
+        .params = r->params, .optimizer = r->optimizer, .tape = r->tape};
+    return r->sharded || !r->rank ? duet_checkpoint_save(&all, in(file)) : DUET_OK;
+}
+
+static int go_back(struct rank *r) {
+    struct duet_checkpoint all = {.params = r->params, .optimizer = r->optimizer, .tape = r->tape};
+    int code = save(r, "half");
+    if (!code) code = duet_barrier(r->group, NULL);
+    if (!code) code = step(r, 50);
+    return code ? code : duet_checkpoint_load(&all, in("half"));
+}
+
 static int train(int number, void *context) {
     struct rank r = *(const struct rank *)context;
     (void)number;
     int code = open_rank(&r);
     if (!code && r.job->passes > 1) code = duet_tape_accumulate(r.tape, r.job->passes);
-    for (int i = 0; !code && i < STEPS; i++)
+    for (int i = 0; !code && i < STEPS; i++) {
         code = step(&r, i);
-    const struct duet_checkpoint all = {
-        .params = r.params, .optimizer = r.optimizer, .tape = r.tape};
-    if (!code && (r.sharded || !r.rank))
-        code = duet_checkpoint_save(&all, in(r.sharded ? "sharded" : "whole"));
+        if (!code && i == 2 && r.job->traits & GOES_BACK) code = go_back(&r);
+    }
+    if (!code) code = save(&r, r.sharded ? "sharded" : "whole");
     return close_rank(&r, code);
 }
 
 Test(api_fsdp, has_the_bits_of_ddp, .timeout = 240, .init = scratch_make, .fini = scratch_remove) {
     static const struct job jobs[] = {
-        {2, TIED, 1, "adam", {.prefetch = 1}},
+        {2, TIED | GOES_BACK, 1, "adam", {.prefetch = 1}},
         {4, TIED | FROZEN | CLIPPED, 1, "sgd", {.units = "0.0001"}},
         {3, FROZEN | EVALUATES, 1, "adam", {.units = "0.0001", .prefetch = -1}},
-        {3, SYNC_BN | CLIPPED | EVALUATES, 1, "adamw", {.shard = DUET_SHARD_GRADIENTS}},
+        {3, SYNC_BN | CLIPPED | EVALUATES | GOES_BACK, 1, "adamw", {.shard = DUET_SHARD_GRADIENTS}},
         {4, TIED | SYNC_BN, 2, "adam", {.accumulate = 1, .units = "fc1,bn"}},
         {2, TIED | FROZEN | CLIPPED | EVALUATES, 3, "sgd", {.accumulate = 1, .prefetch = 4}},
-        {2, CLIPPED, 1, "adadelta", {.shard = DUET_SHARD_OPTIMIZER, .units = "table,head"}},
+        {2,
+         CLIPPED | FROZEN | GOES_BACK,
+         1,
+         "adadelta",
+         {.shard = DUET_SHARD_OPTIMIZER, .units = "table,head"}},
         {4, TIED | FROZEN, 1, "adam", {.no_reshard_after_forward = 1, .units = "norm,fc2"}},
         {1, TIED | FROZEN | CLIPPED, 1, "adam", {.units = "1"}}};
     for (int kind = 0; kind < API_KINDS; kind++)
