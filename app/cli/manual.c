@@ -60,8 +60,7 @@ static void man_page(void) {
         paragraph(command_name(i), NULL, help);
     printf(".PP\n");
     roff("train, compare, profile, demo, scale and estimate take the options below. An option that "
-         "can "
-         "have no effect in what was asked is refused. The options of the others are in");
+         "would have no effect is refused. The options of the others are in");
     printf("\n.BI \"%s \" COMMAND \" \\-\\-help\" .\n.SH OPTIONS\n", name);
     roff("As --option value or --option=value; an underscore is the same as a dash.");
     printf("\n");

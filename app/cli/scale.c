@@ -251,7 +251,7 @@ static void show_notes(const struct scale *s, const struct scale_line *lines, in
         printf("bits: no two runs have the same batch and learning rate\n");
     scale_sharing(stdout, lines, s->count, usable_cores());
     if (with_text)
-        printf("text: the seconds of the text that this model comes from, on its own machine\n"
+        printf("text: seconds on the machine of the text that this model comes from\n"
                "(28 to 30 with 1 process)\n");
     scale_best_rates(stdout, lines, s->count);
     fflush(stdout);

@@ -88,8 +88,8 @@ static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
 
 /* The core goes to whoever else can run on it: perhaps the rank that is waited for. With more
  * ranks than cores the sender of a message may run on another core just now; then a few looks cost
- * less than two changes of process. In a collective they would be lost: the ranks on this core have
- * to come as well.
+ * less than two changes of process. In a collective they would be wasted: the ranks on this core
+ * have to come as well.
  *
  * Where other programs keep the cores busy, who yields loses a whole slice of the scheduler, some
  * milliseconds, while who sleeps is woken at once. The first such yield is noticed, and for a while

@@ -3,7 +3,7 @@
  * Each rank looks at the same places of its program, look 0, 1, 2, ...; there a rank must not go by
  * what it sees itself, for the next may look a moment later and see something else. So rank 0
  * decides. It writes at which look the job stops, and then posts that it has decided on this look;
- * the others wait for that post. They find rank 0's decisions of later looks too, hence the number.
+ * the others wait for that post. They may find the post of a later look, so its number is posted.
  * Rank 0 waits for nobody, and the others as a rule find the post there. */
 #include "base/error.h"
 #include "comm/rank.h"

@@ -223,8 +223,8 @@ static void print_head(const struct asked *a, int width) {
         text_add(&text, "; precision %s", clock_precision_name(c->clock.precision));
     if (c->clock.precision == CLOCK_AMP) text_add(&text, ", while runs of Duet compute in float32");
     if (c->model.options.params)
-        text_add(&text, "; only transfers and the update, since the other kernels of a model that "
-                        "is described by numbers are not known");
+        text_add(&text, "; transfers and the update only: the other kernels of a model given by "
+                        "numbers are unknown");
     if (!all) text_add(&text, "; not calibrated for this GPU on this machine");
     if (copies_otherwise(a))
         text_add(&text, "; its published times are with --no-pin-memory --blocking-copies");

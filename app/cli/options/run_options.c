@@ -74,8 +74,8 @@ static int refuse_one_file(const struct run_config *config) {
         for (int j = INIT_FROM; i > DATASET && j < i; j++) {
             int replaces = (i == SAVE || i == CHECKPOINT) && j == source[i];
             if (*real[i] && !replaces && !strcmp(real[i], real[j]))
-                return fail(ERR_USAGE, "%s and %s: %s and %s are the same file: give two", names[j],
-                            names[i], paths[j], paths[i]);
+                return fail(ERR_USAGE, "%s and %s: %s and %s are the same file: name two files",
+                            names[j], names[i], paths[j], paths[i]);
         }
     }
     return OK;

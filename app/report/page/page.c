@@ -75,8 +75,8 @@ static void put_training(FILE *file, const struct run_record *r) {
     double accuracy = record_last_accuracy(r);
     if (r->computed) {
         put_paragraph(file, "",
-                      "Nothing was trained: a step of the model %s on the data set %s was followed "
-                      "on devices that compute nothing.",
+                      "Nothing was trained: this is one step of the model %s on the data set %s, "
+                      "followed on devices that compute nothing.",
                       r->model, r->dataset);
         return;
     }

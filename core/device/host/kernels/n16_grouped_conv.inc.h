@@ -156,7 +156,7 @@ INLINE void run_tiles(const struct window_row *r, const struct line *l, int taps
     }
 }
 
-/* Pixels at .. end-1 of a line, of which there may be fewer. */
+/* Pixels at .. end-1 of a line, or as many of them as there are. */
 static void run_line(const struct window_row *r, const struct line *l, int at, int end,
                      float start) {
     if (end > l->count) end = l->count;
