@@ -320,7 +320,7 @@ const struct machine *hardware_machine(const struct hardware *h, int i) {
 /* All entries begin with their name. */
 static int find(const char *what, const char *name, const void *list, size_t each, int count,
                 const void **out) {
-    const char *words[MOST_GPUS];
+    const char *words[MOST_MACHINES]; /* the longest list */
     for (int i = 0; i < count; i++) {
         words[i] = (const char *)list + (size_t)i * each;
         if (!strcmp(words[i], name)) return *out = words[i], OK;

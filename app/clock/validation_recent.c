@@ -2,6 +2,14 @@
  * roles of these rows were committed before the clock had said anything about one of them. */
 #include "clock/validation.h"
 
+/* BERT-base and BERT-large on one machine: batch, time and role of each. */
+#define BERT(MACHINE, base, base_ms, base_role, large, large_ms, large_role)          \
+    {"J", MACHINE, "bert-base 384", SERIES_TRAIN, {{1, base, base_ms, base_role}}}, { \
+        "J", MACHINE, "bert-large 384", SERIES_TRAIN, {                               \
+            { 1, large, large_ms, large_role }                                        \
+        }                                                                             \
+    }
+
 // clang-format off
 /* Convolutions alone, in TF32 where the GPU has it. */
 static const struct series convolutions[] = {
@@ -53,30 +61,18 @@ static const struct series tf32[] = {
      * several GPUs are left out: 100 steps are timed with what comes before the first, and eight
      * H100 are shown to be faster than eight times one. Duet's BERT predicts words where this one
      * finds a span of them, 1.4 % more to compute. */
-    {"J", "lambda-rtx8000", "bert-base 384", SERIES_TRAIN, {{1, 96, 2341.5, 't'}}},
-    {"J", "lambda-v100", "bert-base 384", SERIES_TRAIN, {{1, 24, 571.4, 'f'}}},
-    {"J", "lambda-3090", "bert-base 384", SERIES_TRAIN, {{1, 48, 564.7, 'f'}}},
-    {"J", "lambda-a10", "bert-base 384", SERIES_TRAIN, {{1, 48, 685.7, 't'}}},
-    {"J", "lambda-a100-40", "bert-base 384", SERIES_TRAIN, {{1, 80, 446.9, 't'}}},
-    {"J", "lambda-a100-pcie", "bert-base 384", SERIES_TRAIN, {{1, 172, 767.9, 't'}}},
-    {"J", "lambda-a100", "bert-base 384", SERIES_TRAIN, {{1, 172, 719.7, 'f'}}},
-    {"J", "lambda-6000-ada", "bert-base 384", SERIES_TRAIN, {{1, 96, 705.9, 't'}}},
-    {"J", "lambda-a6000", "bert-base 384", SERIES_TRAIN, {{1, 96, 950.5, 't'}}},
-    {"J", "lambda-4090", "bert-base 384", SERIES_TRAIN, {{1, 48, 350.4, 't'}}},
-    {"J", "lambda-h100-pcie", "bert-base 384", SERIES_TRAIN, {{1, 172, 589.0, 't'}}},
-    {"J", "lambda-h100", "bert-base 384", SERIES_TRAIN, {{1, 172, 421.6, 't'}}},
-    {"J", "lambda-rtx8000", "bert-large 384", SERIES_TRAIN, {{1, 32, 2666.7, 't'}}},
-    {"J", "lambda-v100", "bert-large 384", SERIES_TRAIN, {{1, 8, 666.7, 't'}}},
-    {"J", "lambda-3090", "bert-large 384", SERIES_TRAIN, {{1, 16, 666.7, 't'}}},
-    {"J", "lambda-a10", "bert-large 384", SERIES_TRAIN, {{1, 16, 842.1, 't'}}},
-    {"J", "lambda-a100-40", "bert-large 384", SERIES_TRAIN, {{1, 28, 528.3, 't'}}},
-    {"J", "lambda-a100-pcie", "bert-large 384", SERIES_TRAIN, {{1, 64, 914.3, 't'}}},
-    {"J", "lambda-a100", "bert-large 384", SERIES_TRAIN, {{1, 64, 853.3, 't'}}},
-    {"J", "lambda-6000-ada", "bert-large 384", SERIES_TRAIN, {{1, 32, 727.3, 't'}}},
-    {"J", "lambda-a6000", "bert-large 384", SERIES_TRAIN, {{1, 32, 969.7, 't'}}},
-    {"J", "lambda-4090", "bert-large 384", SERIES_TRAIN, {{1, 16, 363.6, 't'}}},
-    {"J", "lambda-h100-pcie", "bert-large 384", SERIES_TRAIN, {{1, 64, 659.8, 't'}}},
-    {"J", "lambda-h100", "bert-large 384", SERIES_TRAIN, {{1, 64, 453.9, 'b'}}},
+    BERT("lambda-rtx8000", 96, 2341.5, 't', 32, 2666.7, 't'),
+    BERT("lambda-v100", 24, 571.4, 'f', 8, 666.7, 't'),
+    BERT("lambda-3090", 48, 564.7, 'f', 16, 666.7, 't'),
+    BERT("lambda-a10", 48, 685.7, 't', 16, 842.1, 't'),
+    BERT("lambda-a100-40", 80, 446.9, 't', 28, 528.3, 't'),
+    BERT("lambda-a100-pcie", 172, 767.9, 't', 64, 914.3, 't'),
+    BERT("lambda-a100", 172, 719.7, 'f', 64, 853.3, 't'),
+    BERT("lambda-6000-ada", 96, 705.9, 't', 32, 727.3, 't'),
+    BERT("lambda-a6000", 96, 950.5, 't', 32, 969.7, 't'),
+    BERT("lambda-4090", 48, 350.4, 't', 16, 363.6, 't'),
+    BERT("lambda-h100-pcie", 172, 589.0, 't', 64, 659.8, 't'),
+    BERT("lambda-h100", 172, 421.6, 't', 64, 453.9, 'b'),
 };
 
 static const struct series mixed[] = {
@@ -98,30 +94,18 @@ static const struct series mixed[] = {
     {"J", "lambda-h100", "resnet50", SERIES_DDP,
       {{1, 1280, 489.3, 'g'}, {2, 1280, 494.3, 't'}, {4, 1280, 492.0, 't'}, {8, 1280, 494.0, 't'}}},
     /* J: BERT as above, by apex, whose weights are halves. */
-    {"J", "lambda-rtx8000", "bert-base 384", SERIES_TRAIN, {{1, 192, 1315.1, 't'}}},
-    {"J", "lambda-v100", "bert-base 384", SERIES_TRAIN, {{1, 48, 254.0, 'f'}}},
-    {"J", "lambda-3090", "bert-base 384", SERIES_TRAIN, {{1, 96, 558.1, 'f'}}},
-    {"J", "lambda-a10", "bert-base 384", SERIES_TRAIN, {{1, 96, 711.1, 't'}}},
-    {"J", "lambda-a100-40", "bert-base 384", SERIES_TRAIN, {{1, 160, 434.8, 't'}}},
-    {"J", "lambda-a100-pcie", "bert-base 384", SERIES_TRAIN, {{1, 320, 771.1, 't'}}},
-    {"J", "lambda-a100", "bert-base 384", SERIES_TRAIN, {{1, 320, 722.3, 'f'}}},
-    {"J", "lambda-6000-ada", "bert-base 384", SERIES_TRAIN, {{1, 192, 752.9, 't'}}},
-    {"J", "lambda-a6000", "bert-base 384", SERIES_TRAIN, {{1, 192, 969.7, 't'}}},
-    {"J", "lambda-4090", "bert-base 384", SERIES_TRAIN, {{1, 96, 323.2, 't'}}},
-    {"J", "lambda-h100-pcie", "bert-base 384", SERIES_TRAIN, {{1, 320, 564.4, 't'}}},
-    {"J", "lambda-h100", "bert-base 384", SERIES_TRAIN, {{1, 320, 394.1, 't'}}},
-    {"J", "lambda-rtx8000", "bert-large 384", SERIES_TRAIN, {{1, 64, 1280.0, 't'}}},
-    {"J", "lambda-v100", "bert-large 384", SERIES_TRAIN, {{1, 16, 280.7, 't'}}},
-    {"J", "lambda-3090", "bert-large 384", SERIES_TRAIN, {{1, 28, 538.5, 't'}}},
-    {"J", "lambda-a10", "bert-large 384", SERIES_TRAIN, {{1, 28, 666.7, 't'}}},
-    {"J", "lambda-a100-40", "bert-large 384", SERIES_TRAIN, {{1, 48, 410.3, 't'}}},
-    {"J", "lambda-a100-pcie", "bert-large 384", SERIES_TRAIN, {{1, 112, 800.0, 't'}}},
-    {"J", "lambda-a100", "bert-large 384", SERIES_TRAIN, {{1, 112, 736.8, 't'}}},
-    {"J", "lambda-6000-ada", "bert-large 384", SERIES_TRAIN, {{1, 64, 810.1, 't'}}},
-    {"J", "lambda-a6000", "bert-large 384", SERIES_TRAIN, {{1, 64, 941.2, 't'}}},
-    {"J", "lambda-4090", "bert-large 384", SERIES_TRAIN, {{1, 28, 301.1, 't'}}},
-    {"J", "lambda-h100-pcie", "bert-large 384", SERIES_TRAIN, {{1, 112, 551.7, 't'}}},
-    {"J", "lambda-h100", "bert-large 384", SERIES_TRAIN, {{1, 112, 372.1, 'b'}}},
+    BERT("lambda-rtx8000", 192, 1315.1, 't', 64, 1280.0, 't'),
+    BERT("lambda-v100", 48, 254.0, 'f', 16, 280.7, 't'),
+    BERT("lambda-3090", 96, 558.1, 'f', 28, 538.5, 't'),
+    BERT("lambda-a10", 96, 711.1, 't', 28, 666.7, 't'),
+    BERT("lambda-a100-40", 160, 434.8, 't', 48, 410.3, 't'),
+    BERT("lambda-a100-pcie", 320, 771.1, 't', 112, 800.0, 't'),
+    BERT("lambda-a100", 320, 722.3, 'f', 112, 736.8, 't'),
+    BERT("lambda-6000-ada", 192, 752.9, 't', 64, 810.1, 't'),
+    BERT("lambda-a6000", 192, 969.7, 't', 64, 941.2, 't'),
+    BERT("lambda-4090", 96, 323.2, 't', 28, 301.1, 't'),
+    BERT("lambda-h100-pcie", 320, 564.4, 't', 112, 551.7, 't'),
+    BERT("lambda-h100", 320, 394.1, 't', 112, 372.1, 'b'),
     /* K2: as above, channels_last. */
     {"K2", "nvidia-a100-40", "resnext101_32x4d", SERIES_DDP,
       {{1, 128, 140.9, 't'}, {8, 128, 148.7, 't'}}},

@@ -28,7 +28,7 @@ enum { MOST_COUNTS = 8 };
 
 struct words {
     const char *devices, *measured; /* NULL: not given */
-    struct modelled_files files;
+    struct run_paths files;
     int validate;
 };
 
@@ -41,10 +41,10 @@ static const struct option modelled_options[] = {
      "a measured step of this batch on one such GPU, such as 1:118ms, to predict the rest from",
      read_word, OPTION_AT(struct words, measured), NO_LIMITS, ALWAYS},
     {"--trace", "FILE", "a timeline of DP and DDP on the last number of GPUs, for ui.perfetto.dev",
-     read_word, OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
+     read_text, OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
     {"--report", "FILE", "an HTML page with these steps: timeline, phases, memory, traffic",
-     read_word, OPTION_AT(struct words, files.report), NO_LIMITS, ALWAYS},
-    {"--pictures", "DIR", "the pictures of that page as SVG files", read_word,
+     read_text, OPTION_AT(struct words, files.report), NO_LIMITS, ALWAYS},
+    {"--pictures", "DIR", "the pictures of that page as SVG files", read_text,
      OPTION_AT(struct words, files.pictures), NO_LIMITS, ALWAYS},
     OPTION_HEADING("without a run"),
     {"--validate", NULL,

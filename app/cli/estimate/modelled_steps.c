@@ -6,26 +6,14 @@
 #include "base/error.h"
 #include "train/estimate/retime.h"
 
-static int put_name(char *to, size_t bytes, const char *option, const char *name) {
-    size_t length = name ? strlen(name) : 0;
-    if (length >= bytes)
-        return fail(ERR_USAGE, "%s: %.40s...: a name has fewer than %zu letters", option, name,
-                    bytes);
-    memcpy(to, name ? name : "", length + 1);
-    return OK;
-}
-
-int modelled_steps_open(struct modelled_steps *s, const struct modelled_files *files, int pairs) {
-    struct run_config *c = &s->names;
-    CHECK(put_name(c->files.trace, sizeof c->files.trace, "--trace", files->trace));
-    CHECK(put_name(c->files.report, sizeof c->files.report, "--report", files->report));
-    CHECK(put_name(c->files.pictures, sizeof c->files.pictures, "--pictures", files->pictures));
+int modelled_steps_open(struct modelled_steps *s, const struct run_paths *files, int pairs) {
+    s->names.files = *files;
     if (modelled_steps_asked(s) && pairs > 1)
         return fail(ERR_USAGE,
                     "--trace, --report, --pictures: %d pairs of GPU and machine: they show the "
                     "steps of one: give one of each",
                     pairs);
-    return run_files_open(&s->files, c);
+    return run_files_open(&s->files, &s->names);
 }
 
 int modelled_steps_asked(const struct modelled_steps *s) {

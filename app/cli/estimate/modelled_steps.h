@@ -15,11 +15,9 @@ struct modelled_steps {
     int count;
 };
 
-/* The names of the files, NULL: not given. pairs: kinds of GPU and machine that are asked for. */
-struct modelled_files {
-    const char *trace, *report, *pictures;
-};
-int modelled_steps_open(struct modelled_steps *s, const struct modelled_files *files, int pairs);
+/* The names of trace, report and pictures; "": not given. pairs: kinds of GPU and machine that are
+ * asked for. */
+int modelled_steps_open(struct modelled_steps *s, const struct run_paths *files, int pairs);
 int modelled_steps_asked(const struct modelled_steps *s);
 /* Takes *m over, with the times of *clock. title: static storage. */
 int modelled_steps_keep(struct modelled_steps *s, struct modelled *m, struct clock_config *clock,
