@@ -75,11 +75,14 @@ static int gains_of(const struct run_config *config, const struct clock_config *
     return code;
 }
 
+/* Of which it is said: FSDP where --modes asks for it. */
+enum { SAID = 3 };
+
 /* "DP gains 31 %, DDP 2 %" */
 static void add_gains(struct text *text, const int *ways, const int *said,
-                      double gain[2][MOST_CHANGES], int i) {
+                      double gain[SAID][MOST_CHANGES], int i) {
     const char *before = "";
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < SAID; k++) {
         if (!said[k]) continue;
         double g = round(gain[k][i]);
         const char *verb = g < 0 ? " loses" : " gains";
@@ -90,14 +93,14 @@ static void add_gains(struct text *text, const int *ways, const int *said,
 }
 
 int what_if_show(const struct run_config *config, const struct clock_config *clock, int width) {
-    static const int of_several[] = {WAY_DP, WAY_DDP}, of_one[] = {WAY_SINGLE};
+    static const int of_several[SAID] = {WAY_DP, WAY_DDP, WAY_FSDP}, of_one[] = {WAY_SINGLE};
     struct change list[MOST_CHANGES];
-    double gain[2][MOST_CHANGES];
-    int alone = config->devices < 2, said[2] = {0, 0}, count = changes_of(&clock->what_if, list);
+    double gain[SAID][MOST_CHANGES];
+    int alone = config->devices < 2, said[SAID] = {0}, count = changes_of(&clock->what_if, list);
     const int *ways = alone ? of_one : of_several;
     struct text text = {.used = 0};
     if (!count) return OK;
-    for (int k = 0; k < (alone ? 1 : 2); k++) {
+    for (int k = 0; k < (alone ? 1 : SAID); k++) {
         struct run_config c = *config;
         way_apply(ways[k], &c);
         if (compare_leaves_out(&c, c.mode)) continue;

@@ -25,12 +25,13 @@ static void write_file(const char *name, const char *text) {
 
 CliTest(modelled, times_are_marked_and_equal, 60) {
     static const char words[] = "estimate --gpu v100 --machine dgx1 --model resnet50 --dataset "
-                                "random --shape 3x224x224 --batch-per-device 32 --devices 1,8";
+                                "random --shape 3x224x224 --batch-per-device 32 --devices 1,8 "
+                                "--modes single,dp,ddp,fsdp";
     struct cli a, b;
     cli_run(&a, words);
     cli_run(&b, words);
     cr_assert_eq(a.status, 0, "%s", a.err);
-    cr_expect(strstr(a.out, "modelled: v100; dgx1") && strstr(a.out, "8 DDP"), "%s", a.out);
+    cr_expect(strstr(a.out, "modelled: v100; dgx1") && strstr(a.out, "8 FSDP "), "%s", a.out);
     cr_expect_str_eq(a.out, b.out);
     cli_free(&a);
     cli_free(&b);
