@@ -47,8 +47,11 @@ done:
 
 static int write_part(const char *folder, int count, int train) {
     struct dataset set = {0};
+    const struct dataset_config config = {/* the test set is a sixth of the training set */
+                                          .name = "synthetic",
+                                          .samples = train ? count : 6 * count};
     int code = OK;
-    CHECK_GOTO(dataset_synthetic(&set, 0, count, train), code, done);
+    CHECK_GOTO(dataset_make(&set, &config, train), code, done);
     const int dims[3] = {set.count, set.shape.height, set.shape.width};
     CHECK_GOTO(write_idx(folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte", 3,
                          dims, set.images),

@@ -1,6 +1,6 @@
 /* A loop of move.inc.h, once for each size of unit: FOLD_UNITS adds up elements from i on, UNITS of
  * type UNIT at a time, as long as there are so many, and returns where it stopped. Like
- * fold_sum_float it adds in fold order. The first halving is done while the sources are loaded, so
+ * fold_sum it adds in fold order. The first halving is done while the sources are loaded, so
  * that half of the terms need a place. */
 static inline TARGET __attribute__((always_inline)) size_t FOLD_UNITS(float *const *dest, int dests,
                                                                       const float *const *source,

@@ -7,12 +7,6 @@ double fold_sum(double *x, int n) {
     return n > 0 ? x[0] : 0;
 }
 
-float fold_sum_float(float *x, int n) {
-    for (struct fold f = fold_begin(n); fold_next(&f);)
-        x[f.to] += x[f.from];
-    return n > 0 ? x[0] : 0;
-}
-
 struct sum_order fold_order(int n) {
     struct sum_order order = {.n = n};
     int count = 0;

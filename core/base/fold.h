@@ -102,7 +102,6 @@ static inline int sum_piece_in(const struct sum_piece *piece, size_t first, size
 
 /* The sum of x[0..n) in fold order; 0 for n = 0. x is overwritten. */
 double fold_sum(double *x, int n);
-float fold_sum_float(float *x, int n);
 
 /* 1 if folding V terms on W devices first and over the devices afterwards keeps the order: W = 1,
  * W = V, or V/W a power of two. */

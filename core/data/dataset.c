@@ -167,13 +167,6 @@ static int make_synthetic(struct dataset *set, const struct synthetic *what, int
     return code;
 }
 
-int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train) {
-    const struct synthetic what = {seed, train ? 0 : 1, default_shape, SYNTHETIC_CLASSES};
-    memset(set, 0, sizeof *set);
-    if (count < 1) return fail(ERR_USAGE, "synthetic pictures: %d: give at least 1", count);
-    return make_synthetic(set, &what, count);
-}
-
 /* More classes than there are pictures for stay without any. */
 static int synthetic_part(struct dataset *set, const struct dataset_config *c, int train) {
     int count = dataset_made_samples(c), classes = classes_of(c);

@@ -142,9 +142,6 @@ int dataset_make(struct dataset *set, const struct dataset_config *config, int t
 /* The same for a program, whose errors name no options. */
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train);
 
-/* Makes `count` synthetic pictures of 1x28x28 and ten classes. ERR_USAGE: fewer than 1. */
-int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train);
-
 /* The same without the samples: how many there are and of which shape, for a dry run.
  * Its arrays are no NULL where dataset_make would give one, but must not be read.
  * ERR_USAGE as dataset_check; and files in a folder, whose sizes nobody knows unread. Of a file of

@@ -7,7 +7,7 @@
 #include <sched.h>
 
 #include "allreduce/host/executor.h"
-#include "base/fold.h"
+#include "tests/core/base/fold_float.h"
 
 /* ---- the moves ---- */
 

@@ -6,7 +6,7 @@
 
 #include "allreduce/reference.h"
 #include "base/error.h"
-#include "base/fold.h"
+#include "tests/core/base/fold_float.h"
 
 static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
                                                       ALLREDUCE_DIRECT, ALLREDUCE_RING,

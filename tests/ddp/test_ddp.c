@@ -3,7 +3,7 @@
  * takes every rank's share in turn. */
 #include "tests/ddp/job.h"
 
-#include "base/fold.h"
+#include "tests/core/base/fold_float.h"
 
 /* Ring and tree add in another order: for n terms each of at most n - 1 additions rounds once. */
 #define OTHER_ORDER_BOUND(n) ((double)((n)-1) * 0x1p-23)

@@ -3,7 +3,7 @@
 #define TESTS_API_SMALL_SET_H
 
 #include "base/error.h"
-#include "data/dataset.h"
+#include "tests/core/data/synthetic.h"
 #include "tests/examples/shell.h"
 
 static inline void write_file(const char *name, const unsigned char *header, size_t header_bytes,
@@ -22,7 +22,7 @@ static inline void write_file(const char *name, const unsigned char *header, siz
 static inline void small_set(const char *images, const char *labels, int count, int train) {
     struct dataset set;
     unsigned char high = (unsigned char)(count >> 8), low = (unsigned char)count;
-    cr_assert_eq(dataset_synthetic(&set, 0, count, train), OK, "%s", error_message());
+    cr_assert_eq(synthetic_set(&set, count, train), OK, "%s", error_message());
     write_file(images, (unsigned char[]){0, 0, 8, 3, 0, 0, high, low, 0, 0, 0, 28, 0, 0, 0, 28}, 16,
                set.images, (size_t)count * 784);
     write_file(labels, (unsigned char[]){0, 0, 8, 1, 0, 0, high, low}, 8, set.labels,

@@ -3,7 +3,7 @@
  * the bits of folding all virtual devices at once. */
 #include "tests/harness/harness.h"
 
-#include "base/fold.h"
+#include "tests/core/base/fold_float.h"
 #include "base/random.h"
 
 enum { TEXT_BYTES = 1024 };

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "data/loader.h"
 #include "tests/harness/harness.h"
+#include "tests/core/data/synthetic.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
@@ -213,7 +214,7 @@ Test(loader, a_try_does_not_wait, .timeout = 30, .init = tiny_make) {
  * busy machine the worker may be in time once, but not in every round. */
 static int wait_for_a_late_worker(double timeout_s, int (*interrupted)(void *), void *context) {
     static struct dataset large;
-    cr_assert_eq(dataset_synthetic(&large, 0, 5000, 1), OK);
+    cr_assert_eq(synthetic_set(&large, 5000, 1), OK);
     struct loader_config c = {0};
     c.set = &large;
     c.split = (struct split){SPLIT_CHUNKED, 1, 0};
@@ -253,7 +254,7 @@ Test(loader, a_new_epoch_waits_for_the_batch_being_filled, .timeout = 30) {
     static struct dataset large;
     enum { N = 3000 };
     static int32_t order[N];
-    cr_assert_eq(dataset_synthetic(&large, 0, N, 1), OK);
+    cr_assert_eq(synthetic_set(&large, N, 1), OK);
     struct loader_config c = {0};
     c.set = &large;
     c.split = (struct split){SPLIT_CHUNKED, 1, 0};

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "data/shared_dataset.h"
+#include "tests/core/data/synthetic.h"
 #include "tests/harness/harness.h"
 
 enum { COUNT = 137 };
@@ -34,8 +35,8 @@ Test(shared_dataset, is_what_was_shared, .timeout = 30) {
     struct dataset whole, shared, mapped[2];
     char rights[5], name[64];
     int fd;
-    cr_assert_eq(dataset_synthetic(&whole, 4, COUNT, 1), OK, "%s", error_message());
-    cr_assert_eq(dataset_synthetic(&shared, 4, COUNT, 1), OK, "%s", error_message());
+    cr_assert_eq(synthetic_set(&whole, COUNT, 1), OK, "%s", error_message());
+    cr_assert_eq(synthetic_set(&shared, COUNT, 1), OK, "%s", error_message());
     cr_assert_eq(dataset_share(&shared, &fd), OK, "%s", error_message());
     cr_assert_null(shared.images, "the private copy is gone");
     for (int i = 0; i < 2; i++)
@@ -98,7 +99,7 @@ Test(shared_dataset, what_is_none_is_refused, .timeout = 30) {
     cr_assert(!set.images && !set.map, "nothing is left");
     close(fd);
     /* one byte less than was shared */
-    cr_assert_eq(dataset_synthetic(&set, 4, COUNT, 1), OK);
+    cr_assert_eq(synthetic_set(&set, COUNT, 1), OK);
     cr_assert_eq(dataset_share(&set, &fd), OK, "%s", error_message());
     struct stat about;
     cr_assert_eq(fstat(fd, &about), 0);
@@ -114,7 +115,7 @@ Test(shared_dataset, no_memory_is_one_line, .timeout = 30) {
     int fd = 7;
     struct rlimit limit = {50000, 50000};
     signal(SIGXFSZ, SIG_IGN);
-    cr_assert_eq(dataset_synthetic(&set, 4, COUNT, 1), OK);
+    cr_assert_eq(synthetic_set(&set, COUNT, 1), OK);
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     cr_assert_neq(dataset_share(&set, &fd), OK);
     cr_assert(fd == -1 && !set.images, "nothing is left");

@@ -1,0 +1,14 @@
+/* Synthetic pictures of 1x28x28, `count` of them in either part. */
+#ifndef TESTS_CORE_DATA_SYNTHETIC_H
+#define TESTS_CORE_DATA_SYNTHETIC_H
+
+#include "data/dataset.h"
+
+static inline int synthetic_set(struct dataset *set, int count, int train) {
+    const int test_share = 6; /* of the training samples, as many as one of so many */
+    const struct dataset_config config = {.name = "synthetic",
+                                          .samples = train ? count : test_share * count};
+    return dataset_make(set, &config, train);
+}
+
+#endif
