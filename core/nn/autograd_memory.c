@@ -131,14 +131,13 @@ static int has_relu(const struct node *n) {
 static void for_saved(struct autograd_memory *a, const struct node *n,
                       void (*var)(struct autograd_memory *, const struct node *, const duet_var *),
                       void (*weight)(struct autograd_memory *, const struct node *)) {
-    int flags = autograd_rule_of(n).flags;
-    if (flags & SAVES_X) var(a, n, n->x);
-    if (flags & SAVES_Y) var(a, n, n->y);
-    if (flags & SAVES_FACTORS && n->x2->needs_grad) var(a, n, n->x);
-    if (flags & SAVES_FACTORS && n->x->needs_grad) var(a, n, n->x2);
-    if (flags & SAVES_OTHERS) var(a, n, n->x2), var(a, n, n->x3);
-    if (flags & SAVES_W && n->w && n->w->from) var(a, n, n->w->from);
-    if (flags & SAVES_W && n->w && !n->w->from) weight(a, n);
+    const struct autograd_rule rule = autograd_rule_of(n);
+    if (rule.saves & SPARES_X && n->x) var(a, n, n->x);
+    if (rule.saves & SPARES_Y) var(a, n, n->y);
+    if (rule.saves & SPARES_X2 && n->x2) var(a, n, n->x2);
+    if (rule.saves & SPARES_X3 && n->x3) var(a, n, n->x3);
+    if (rule.saves_weight && n->w->from) var(a, n, n->w->from);
+    if (rule.saves_weight && !n->w->from) weight(a, n);
 }
 
 static uint64_t more_of(const struct node *n) {
@@ -284,8 +283,8 @@ static uint64_t half_grad(const struct param *p) {
 static void go_back(struct autograd_memory *a, const struct node *n) {
     struct autograd_rule rule = autograd_rule_of(n);
     uint64_t work = rule.work ? rule.work(n) : 0;
-    int dy = a->grad_of[n->y->place], gives_x2 = rule.flags & GIVES_X2;
-    int gives_x = rule.flags & GIVES_X || gives_as_view(n);
+    int dy = a->grad_of[n->y->place], gives_x2 = rule.gives & SPARES_X2;
+    int gives_x = rule.gives & SPARES_X || gives_as_view(n);
     if (has_relu(n)) { /* comes first, then the sum gives its gradient to both */
         int before = grad_like(a, n->y);
         release_grad(a, dy);

@@ -1,7 +1,7 @@
 /* What PyTorch's eager mode would hold of a pass that a tape has recorded. Duet's tape keeps the
  * memory of a step until the next one begins; autograd keeps what each op saves for its own
  * backward, frees it as soon as that op has gone back, and makes gradients on the way. So the bytes
- * differ, though the ops are the same. nn/autograd_saves.c has the one table of what each op saves.
+ * differ, though the ops are the same. nn/autograd_saves.c says what each op saves.
  *
  * The walk counts and computes nothing; each count goes into a ledger, whose peak is then
  * PyTorch's. Sizes are those of the tensors. On top come what kernels need beside their operands

@@ -1,6 +1,7 @@
-/* What PyTorch saves for the backward of each op, a row for each: the tensors that the formula of
- * the gradient reads, and no others. A relu reads its result, so the tensor before it may go; a
- * convolution and a norm read what they were given; a sum reads nothing. Seen by
+/* What PyTorch saves for the backward of an op: the tensors that the formula of the gradient reads,
+ * and no others. A relu reads its result, so the tensor before it may go; a convolution and a norm
+ * read what they were given; a sum reads nothing. That is what the backward of the node here reads,
+ * too (`spares`); the table has the ops of which PyTorch saves something else, or more. Seen by
  * torch.autograd.graph.saved_tensors_hooks in PyTorch 2.15.
  *
  * What is no op in PyTorch has no node with a rule: views, layouts and the margins of a pool are
@@ -60,67 +61,56 @@ static uint64_t log_probabilities(const struct node *n) {
 /* ---- the table ---- */
 
 static const struct autograd_rule rules[OP_COUNT] = {
-    [OP_CONV2D_FORWARD] = {.flags = SAVES_X | SAVES_W},
-    [OP_CONV2D_BACKWARD_DATA] = {.flags = SAVES_X | SAVES_W}, /* transposed convolutions */
-    [OP_LINEAR_FORWARD] = {.flags = SAVES_X | SAVES_W},
-    [OP_RELU_FORWARD] = {.flags = SAVES_Y},
-    [OP_TANH_FORWARD] = {.flags = SAVES_Y},
-    [OP_SIGMOID_FORWARD] = {.flags = SAVES_Y},
-    [OP_ACTIVATION_FORWARD] = {.flags = SAVES_X},
-    [OP_ADD_FORWARD] = {.flags = GIVES_X | GIVES_X2},
-    [OP_SUBTRACT_FORWARD] = {.flags = GIVES_X},
-    [OP_MULTIPLY_FORWARD] = {.flags = SAVES_FACTORS},
+    [OP_ADD_FORWARD] = {.gives = SPARES_X | SPARES_X2},
+    [OP_SUBTRACT_FORWARD] = {.gives = SPARES_X},
+    [OP_SUM] = {.gives = SPARES_X}, /* backward expands it */
+    [OP_AVG_POOL_FORWARD] = {.saves = SPARES_X},
+    [OP_MAX_POOL_FORWARD] = {.saves = SPARES_X, .more = indices},
+    [OP_ADAPTIVE_AVG_POOL_FORWARD] = {.saves = SPARES_X},
     [OP_WHERE] = {.more = mask},
-    [OP_MATMUL] = {.flags = SAVES_FACTORS},
-    [OP_SUM] = {.flags = GIVES_X}, /* backward expands it */
-    [OP_AVG_POOL_FORWARD] = {.flags = SAVES_X},
-    [OP_MAX_POOL_FORWARD] = {.flags = SAVES_X, .more = indices},
-    [OP_ADAPTIVE_AVG_POOL_FORWARD] = {.flags = SAVES_X},
     [OP_DROPOUT] = {.more = mask},
-    [OP_SOFTMAX_FORWARD] = {.flags = SAVES_Y},
-    [OP_CROSS_ENTROPY_FORWARD] = {.more = log_probabilities, .work = log_probabilities},
-    [OP_NLL_FORWARD] = {.flags = SAVES_X},
-    [OP_MSE_FORWARD] = {.flags = SAVES_X},
-    [OP_BATCH_NORM_FORWARD] = {.flags = SAVES_X | SAVES_W, .more = of_channels},
-    [OP_LAYER_NORM_FORWARD] = {.flags = SAVES_X | SAVES_W, .more = of_rows},
-    [OP_RECURRENT_FORWARD] = {.flags = SAVES_Y | SAVES_W, .more = of_steps},
-    [OP_ATTENTION_FORWARD] = {.flags = SAVES_X | SAVES_OTHERS | SAVES_Y, .more = log_sums},
-    [OP_GATHER_ROWS] = {.more = looked_up},
+    [OP_CROSS_ENTROPY_FORWARD] = {SAVES_NOTHING, .more = log_probabilities,
+                                  .work = log_probabilities},
+    [OP_NLL_FORWARD] = {.saves = SPARES_X},
+    [OP_MSE_FORWARD] = {.saves = SPARES_X},
+    [OP_BATCH_NORM_FORWARD] = {.saves = SPARES_X, .more = of_channels},
+    [OP_LAYER_NORM_FORWARD] = {.more = of_rows},
+    [OP_RECURRENT_FORWARD] = {.saves = SPARES_Y, .more = of_steps},
+    [OP_ATTENTION_FORWARD] = {.more = log_sums},
+    [OP_GATHER_ROWS] = {SAVES_NOTHING, .more = looked_up},
     [OP_TAKE_ALONG] = {.more = looked_up},
     [OP_ADD_ALONG] = {.more = looked_up},
 };
 
-/* a x, x + a and what has the slope 0 or 1 read nothing of x; e^x, sqrt(x) and 1/x read their
- * results. */
-static int of_activation(enum activation kind) {
+/* What has the slope 0 or 1 reads nothing of x; e^x, sqrt(x) and 1/x read their results. */
+static void of_activation(enum activation kind, struct autograd_rule *rule) {
     switch (kind) {
-    case ACTIVATION_SCALE:
-    case ACTIVATION_ABOVE:
-    case ACTIVATION_EQUAL:
     case ACTIVATION_ROUND:
     case ACTIVATION_FLOOR:
     case ACTIVATION_CEIL:
     case ACTIVATION_TRUNC:
-    case ACTIVATION_FLOOR_DIVIDE: return 0;
+    case ACTIVATION_FLOOR_DIVIDE: rule->saves = SAVES_NOTHING; break;
     case ACTIVATION_REMAINDER:
     case ACTIVATION_FMOD:
-    case ACTIVATION_SHIFT: return GIVES_X;
+    case ACTIVATION_SHIFT: rule->gives = SPARES_X; break;
     case ACTIVATION_EXP:
     case ACTIVATION_SQRT:
-    case ACTIVATION_RECIPROCAL: return SAVES_Y;
-    default: return SAVES_X;
+    case ACTIVATION_RECIPROCAL: rule->saves = SPARES_Y; break;
+    default: break;
     }
 }
 
 struct autograd_rule autograd_rule_of(const struct node *n) {
     struct autograd_rule rule = rules[n->op];
     const int *y = n->y->value.dims;
-    if (n->op == OP_ACTIVATION_FORWARD) rule.flags = of_activation(n->args.p.activation.kind);
+    if (n->op == OP_ACTIVATION_FORWARD) of_activation(n->args.p.activation.kind, &rule);
     /* One mean of the whole plane is taken by mean(), which reads nothing in backward. */
-    if (n->op == OP_ADAPTIVE_AVG_POOL_FORWARD && y[2] * y[3] == 1) rule.flags = 0;
+    if (n->op == OP_ADAPTIVE_AVG_POOL_FORWARD && y[2] * y[3] == 1) rule.saves = SAVES_NOTHING;
+    if (!rule.saves) rule.saves = n->op ? SPARES_ALL & ~n->spares : SAVES_NOTHING;
     /* The weight of a linear layer is read for the gradient of x alone, and x for that of the
      * weight. */
-    if (n->op == OP_LINEAR_FORWARD && !n->x->needs_grad) rule.flags &= ~SAVES_W;
-    if (n->op == OP_LINEAR_FORWARD && !param_trains(n->w)) rule.flags &= ~SAVES_X;
+    rule.saves_weight = n->w && n->op && n->op != OP_GATHER_ROWS;
+    if (n->op == OP_LINEAR_FORWARD && !n->x->needs_grad) rule.saves_weight = 0;
+    if (n->op == OP_LINEAR_FORWARD && !param_trains(n->w)) rule.saves = SAVES_NOTHING;
     return rule;
 }

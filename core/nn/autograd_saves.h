@@ -4,17 +4,11 @@
 
 #include "nn/tape/tape_internal.h"
 
-enum {
-    SAVES_X = 1,       /* the first operand */
-    SAVES_Y = 2,       /* the result */
-    SAVES_W = 4,       /* the weight */
-    SAVES_FACTORS = 8, /* of each operand that needs a gradient the other one */
-    GIVES_X = 16,      /* the gradient of x is that of y: no memory of its own */
-    GIVES_X2 = 32,     /* so is that of x2 */
-    SAVES_OTHERS = 64, /* the second operand and the third */
-};
+enum { SAVES_NOTHING = 16 };
 struct autograd_rule {
-    int flags;
+    int saves; /* SPARES_X and so on: these of the node's vars; or SAVES_NOTHING */
+    int gives; /* SPARES_X, SPARES_X2: whose gradient is that of y, without memory of its own */
+    int saves_weight; /* 1: its parameter, too */
     /* Bytes beside those tensors: indices, masks, statistics. NULL: none. */
     uint64_t (*more)(const struct node *node);
     /* Bytes that backward holds beside the gradients that it makes. NULL: none. */

@@ -5,6 +5,8 @@
 
 #include "tests/group/shared.h"
 
+#include "comm/comm.h"
+
 struct fault {
     struct page *page;
     int kind;
@@ -87,7 +89,7 @@ static int faulty(struct group *g, struct fault *f) {
     case OTHER_OP: return call_of(g, COLLECTIVE_ALL_REDUCE, 8, 0, odd ? largest : floats);
     case OTHER_ROOT: return call_of(g, COLLECTIVE_BROADCAST, 8, odd, floats);
     case ABSENT:
-        while (odd && !group_check(g))
+        while (odd && !comm_check(group_comm(g)))
             usleep(1000);
         return call_of(g, COLLECTIVE_BARRIER, 0, 0, floats);
     case KILLED:
@@ -117,7 +119,7 @@ static int faulty(struct group *g, struct fault *f) {
         if (odd) usleep(200000);
         CHECK(group_new(&sub, g, all, 3, 0));
         group_close(sub);
-        while (odd && !group_check(g))
+        while (odd && !comm_check(group_comm(g)))
             usleep(1000);
         return message(g, 1, 1, 5);
     }
@@ -189,7 +191,7 @@ static int monitored_entry(void *context) {
     for (int i = 0; i < 3 && !code; i++)
         code = group_monitored_barrier(g, 10, 1);
     if (!code && (rank == 1 || rank == 3))
-        while (!(code = group_check(g)))
+        while (!(code = comm_check(group_comm(g))))
             usleep(1000);
     if (!code) code = group_monitored_barrier(g, 0.3, f->kind);
     return end_rank(g, f->page, code);

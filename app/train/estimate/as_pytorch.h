@@ -14,10 +14,10 @@
  *                   its own replica and their sum on device 0: reduce_add_coalesced makes a new set
  *     DDP           buckets beside .grad (gradient_as_bucket_view=False)
  *
- * The rules are those of single ops: where PyTorch has one kernel for several of them, as for
- * attention or an LSTM, it saves less. A graph or a described model says itself what autograd
- * saves, but not of which op. There all of it counts until the last gradient is made, so its peak
- * is an upper bound. */
+ * The rules are those of single ops. Where PyTorch has one kernel for several of them, as for an
+ * LSTM, it saves less, and a graph says itself what autograd saves: where the rules come to another
+ * number, and of a model described by numbers, all that is saved counts until the last gradient is
+ * made, and the gradients of activations on their way back do not count. */
 #ifndef TRAIN_ESTIMATE_AS_PYTORCH_H
 #define TRAIN_ESTIMATE_AS_PYTORCH_H
 

@@ -2,6 +2,7 @@
 #include "train/estimate/as_pytorch.h"
 
 #include "base/error.h"
+#include "models/model_file.h"
 #include "tests/golden/golden.h"
 
 static const char *const FACTS = "tests/golden/autograd_memory.txt";
@@ -49,6 +50,40 @@ static void check(const char *golden, const char *model, int batch, int side, in
     cr_assert(!as_pytorch(&c, &p), "%s: %s", golden, error_message());
     near(golden, "autocast", 0, "saved", p.saved[0]);
     near(golden, "autocast", 0, "peak", p.device[0].total_peak);
+}
+
+/* A text goes by its ops, too: gradients on their way back are half of LeNet's peak. */
+static const char LENET[] = "duet 1\ninput %x: f32[N, 1, 28, 28]\n"
+                            "parameter c1.weight: f32[20, 1, 3, 3]\nparameter c1.bias: f32[20]\n"
+                            "parameter c2.weight: f32[50, 20, 5, 5]\nparameter c2.bias: f32[50]\n"
+                            "parameter l1.weight: f32[128, 800]\nparameter l1.bias: f32[128]\n"
+                            "parameter l2.weight: f32[10, 128]\nparameter l2.bias: f32[10]\n"
+                            "saves 87512 0\n"
+                            "%1: f32[N, 20, 26, 26] = conv2d(%x, c1.weight, c1.bias)\n"
+                            "%2: f32[N, 20, 26, 26] = relu(%1)\n"
+                            "%3: f32[N, 20, 13, 13] = avg_pool2d(%2, size=2, stride=2)\n"
+                            "%4: f32[N, 50, 9, 9] = conv2d(%3, c2.weight, c2.bias)\n"
+                            "%5: f32[N, 50, 9, 9] = relu(%4)\n"
+                            "%6: f32[N, 50, 4, 4] = avg_pool2d(%5, size=2, stride=2)\n"
+                            "%7: f32[N, 800] = flatten(%6)\n"
+                            "%8: f32[N, 128] = linear(%7, l1.weight, l1.bias)\n"
+                            "%9: f32[N, 128] = relu(%8)\n"
+                            "%10: f32[N, 10] = linear(%9, l2.weight, l2.bias)\nreturn %10\n";
+
+Test(as_pytorch, of_a_text, .timeout = 60) {
+    static struct as_pytorch p;
+    struct model_file *file;
+    struct run_config c;
+    run_config_default(&c);
+    cr_assert(!model_file_parse(&file, "lenet.duet", LENET, sizeof LENET - 1));
+    snprintf(c.model.name, sizeof c.model.name, "lenet.duet");
+    snprintf(c.data.name, sizeof c.data.name, "random");
+    c.model.options.own = file->model;
+    c.mode = MODE_SINGLE, c.devices = 1, c.batch_size = 256, c.update.momentum = 0.9;
+    cr_assert(!as_pytorch(&c, &p), "%s", error_message());
+    near("lenet", "single", 0, "saved", p.saved[0]);
+    near("lenet", "single", 0, "peak", p.device[0].total_peak);
+    model_file_free(file);
 }
 
 Test(as_pytorch, holds_what_pytorch_holds, .timeout = 120) {
