@@ -64,7 +64,7 @@ struct fsdp;
 
 /* Collective. Shards the parameters and puts itself between them and each pass (struct
  * grad_reducer). values[count]: host arrays with what the parameters begin with. params: whole, and
- * then taken apart, or of params_create_apart; no optimizer has been made of them. What is borrowed
+ * then taken apart, or made without memory; no optimizer has been made of them. What is borrowed
  * must outlive the fsdp: comm, params, group. ERR_FAILED with PyTorch's words where the models of
  * the ranks differ; ERR_USAGE where their units do. On failure *out is NULL. */
 int fsdp_init(struct fsdp **out, struct comm *comm, duet_params *params, duet_group *group,

@@ -239,10 +239,6 @@ int group_local_rank(const struct group *group) {
     return group->job->local_rank;
 }
 
-int group_check(const struct group *group) {
-    return comm_check(group->job->comm);
-}
-
 struct announcer *group_order(struct group *group) {
     return group && group->n > 1 ? &group->announcer : NULL;
 }

@@ -79,8 +79,6 @@ void group_close(struct group *group);
 int group_rank(const struct group *group);
 int group_size(const struct group *group);
 int group_local_rank(const struct group *group);
-/* OK while the job runs, else its failure. */
-int group_check(const struct group *group);
 
 /* The job, of which the group is all ranks with the same numbers; NULL: it is a sub-group, or it
  * numbers the ranks otherwise. Borrowed from the group. */

@@ -94,11 +94,6 @@ int params_create(duet_params **out, struct device *device, const struct param_s
     return code;
 }
 
-int params_create_apart(duet_params **out, struct device *device, const struct param_spec *specs,
-                        int count) {
-    return params_create(out, device, specs, count, NULL, 0);
-}
-
 static int check_params(const struct duet_param *params, int count) {
     for (int i = 0; i < count; i++) {
         CHECK(check_name(i, params[i].name));

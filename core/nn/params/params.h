@@ -125,12 +125,10 @@ int pass_note_fired(void *tape, int index);
 
 /* Parameters and buffers from the lists that a model keeps, whose names are copied. values[count]:
  * host arrays to start from; NULL: zeros. segments: of the batches whose gradients may be added up
- * over several passes; a program's are one; 0: as params_create_apart. */
+ * over several passes; a program's are one; 0: without memory for values and gradients, which
+ * fsdp/ brings. */
 int params_create(duet_params **out, struct device *device, const struct param_spec *specs,
                   int count, float *const *values, int segments);
-/* Without memory for values and gradients: fsdp/ brings them. */
-int params_create_apart(duet_params **out, struct device *device, const struct param_spec *specs,
-                        int count);
 int params_register(duet_params *params, const struct buffer_spec *specs, int count);
 
 /* The views of values and gradients, where they are now. */

@@ -12,8 +12,7 @@
  *
  * A piece goes back when nobody holds it: a view of a value holds its memory, too, and a gradient
  * may be that of several vars. A pass of a program has no `once`: it may read values, and go back
- * again, until the next pass begins. Of a loss the values stay, since the log of losses is read
- * beside the backward (stream_aside_begin). */
+ * again, until the next pass begins. Of a loss the values stay: the log of losses reads them. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
