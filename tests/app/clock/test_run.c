@@ -195,6 +195,19 @@ Test(clock_run, a_slow_rank_holds_back_all) {
     end();
 }
 
+/* The same number on all ranks, whatever their memory is used for again. */
+Test(clock_run, an_object_at_the_address_of_one_that_is_freed_is_another) {
+    const int x = 0, y = 0, z = 0;
+    begin(2);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(schedule_object(schedule, r, &x), 0);
+        schedule_forget(schedule, r, &x);
+        cr_expect_eq(schedule_object(schedule, r, r ? &x : &y), 1);
+        cr_expect_eq(schedule_object(schedule, r, &z), 2);
+    }
+    end();
+}
+
 /* As in the direct allreduce of 64 ranks, which all read from all others. */
 Test(clock_run, thousands_of_moves_share_a_link) {
     enum { MOVES = 5000 };
