@@ -81,6 +81,9 @@ void allreduce_free(struct allreduce *ar) {
 /* ---- the beginning ---- */
 
 static int init(struct allreduce *ar) {
+    if (ar->config.algorithm == ALLREDUCE_MPI && !comm_is_spread(ar->comm))
+        return fail(ERR_USAGE, "allreduce mpi: the ranks do not run over MPI: start them with "
+                               "mpirun, on one machine with DUET_BACKEND=mpi, or " ADVICE_AUTO);
     if (!ar->kind && comm_is_spread(ar->comm))
         return fail(ERR_USAGE,
                     "allreduce on %s: GPUs of several machines are not supported: " ADVICE_CPU,

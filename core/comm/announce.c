@@ -16,7 +16,6 @@
  * is found before it begins. */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/error.h"
 #include "comm/rank.h"
@@ -59,7 +58,11 @@ static int read_one(struct announcement *from, uint64_t number, union words *cal
 }
 
 const char *comm_part(const char *collective) {
-    return collective && strncasecmp(collective, "allreduce", 9) ? "unit" : "bucket";
+    static const char *const of_units[] = {"all-gather", "ALLGATHER", "reduce-scatter",
+                                           "REDUCE_SCATTER"};
+    for (int i = 0; collective && i < 4; i++)
+        if (!strncmp(collective, of_units[i], strlen(of_units[i]))) return "unit";
+    return "bucket";
 }
 
 /* "ALLREDUCE bucket 1 step 7, 5120 elements from element 64, direct", "BARRIER (start of epoch)";

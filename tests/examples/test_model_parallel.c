@@ -200,9 +200,8 @@ Test(model_parallel, backward_of_micro_batches_overlaps, .timeout = 120, .init =
     RUN(0, EXAMPLE " 4 cpu-async {}/parts.json");
     RUN(0, BUILD_DIR "/duet report {}/parts.json | grep -c '^device . *|.*| busy\\|^the bubble: '");
     cr_assert_str_eq(output(), "3\n");
-    RUN(0, "grep -o '\\[0, \"[a-z0-9 ]*\"' {}/parts.json | grep -o 'copy peer\\|backward weight' | "
-           "uniq "
-           "| head -8 | tr '\\n' ,");
+    RUN(0, "grep -o '\"pid\": 0, \"tid\": 0, \"name\": \"[a-z0-9 ]*\"' {}/parts.json | "
+           "grep -o 'copy peer\\|backward weight' | uniq | head -8 | tr '\\n' ,");
     cr_assert_str_eq(output(), "copy peer,backward weight,copy peer,backward weight,copy peer,"
                                "backward weight,copy peer,backward weight,");
 }

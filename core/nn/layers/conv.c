@@ -48,8 +48,7 @@ static int check(duet_tape *t, const duet_var *x, const struct param *w, const s
     const struct tensor v = conv_as_pictures(&x->value), k = conv_as_pictures(&w->value);
     CHECK(tape_check_params(t, "conv2d", w, b));
     const int fit = v.rank == 4 && k.rank == 4 && (x->value.rank == 3) == (w->value.rank == 3) &&
-                    v.dims[1] == (int64_t)how->groups * k.dims[1] && k.dims[0] % how->groups == 0 &&
-                    !(b && b->value.dims[0] != k.dims[0]);
+                    v.dims[1] == (int64_t)how->groups * k.dims[1] && k.dims[0] % how->groups == 0;
     *rows = fit ? side_of(how, 0, v.dims[2], k.dims[2]) : 0;
     *columns = fit ? side_of(how, 1, v.dims[3], k.dims[3]) : 0;
     if (*rows && *columns) return OK;
