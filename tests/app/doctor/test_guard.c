@@ -1,11 +1,10 @@
 /* The guard and what it shares with the checks: a check that crashes, hangs, fails or finds nothing
- * is a row of the table and the others go on; findings; patterns. */
+ * is a row of the table and the others go on; findings. */
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "doctor/pattern.h"
 #include "tests/app/doctor/shared.h"
 
 /* ---- checks that do not finish ---- */
@@ -120,7 +119,7 @@ Test(doctor_guard, a_check_that_finds_nothing_is_off, .timeout = 20) {
     findings_free(f);
 }
 
-/* ---- findings and patterns ---- */
+/* ---- findings ---- */
 
 Test(doctor_guard, a_full_table_says_so, .timeout = 20) {
     struct findings *f = findings_new();
@@ -130,31 +129,4 @@ Test(doctor_guard, a_full_table_says_so, .timeout = 20) {
     cr_expect_eq(findings_count(f, FINDING_OFF), 1);
     findings_free(f);
     findings_free(NULL);
-}
-
-/* Data that ends up a power of two of words away from its place is seen. */
-Test(doctor_guard, a_pattern_does_not_repeat_itself, .timeout = 20) {
-    enum { WORDS = 1 << 17 }; /* 1 MiB */
-    static uint64_t x[WORDS];
-    pattern_fill(x, sizeof x, 5);
-    for (size_t away = 1; away < WORDS; away *= 2)
-        for (size_t i = 0; i + away < WORDS; i++)
-            cr_assert_neq(x[i], x[i + away], "word %zu is that of %zu words before", i + away,
-                          away);
-}
-
-Test(doctor_guard, a_pattern_sees_every_byte, .timeout = 20) {
-    enum { BYTES = 1003 };
-    unsigned char x[BYTES], shifted[BYTES + 8];
-    pattern_fill(x, BYTES, 5);
-    pattern_fill(shifted, BYTES + 8, 5);
-    cr_expect_eq(pattern_check(x, BYTES, 5), BYTES);
-    cr_expect_lt(pattern_check(x, BYTES, 6), 8u, "another seed");
-    cr_expect_lt(pattern_check(shifted + 8, BYTES, 5), 8u, "a word too far");
-    for (size_t i = 0; i < BYTES; i++) {
-        x[i] ^= 0x10;
-        cr_assert_eq(pattern_check(x, BYTES, 5), i);
-        x[i] ^= 0x10;
-    }
-    cr_expect_eq(pattern_check(x, 0, 5), 0u);
 }
