@@ -124,7 +124,6 @@ _MOVES = {"view", "_unsafe_view", "reshape", "clone", "_to_copy", "unsqueeze", "
           "split_with_sizes", "index_select", "index", "gather", "constant_pad_nd", "slice_scatter",
           "getitem", "where", "copy", "lift_fresh_copy"}
 _PARTS = {"select", "slice", "split_with_sizes", "index_select", "index", "gather"}
-_TABLES = {"embedding": (1, 0, 0), "one_hot": (0, None, None), "gather": (2, 0, None)}
 
 
 def name_of(node):

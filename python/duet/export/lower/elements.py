@@ -29,7 +29,6 @@ def _cosh(w, x):
 _FORMULAS = {
     aten.rsqrt: lambda w, x: w.line("reciprocal", w.line("sqrt", x)),
     aten.neg: lambda w, x: w.times(x, -1),
-    aten.log1p: lambda w, x: w.line("log", w.plus(x, 1)),
     aten.expm1: lambda w, x: w.mul(  # which is right near 0 too
         w.line("tanh", w.times(x, 0.5)), w.plus(w.line("exp", x), 1)),
     aten.log2: lambda w, x: w.times(w.line("log", x), 1 / math.log(2)),
@@ -45,6 +44,19 @@ _FORMULAS = {
 }
 for _op, _formula in _FORMULAS.items():
     lower(_op)(lambda w, a, shape, formula=_formula: formula(w, w.value(a.self)))
+
+
+@lower(aten.log1p)
+def _(w, a, shape):
+    """log(1 + x), whose gradient it has. Near 0 it is off by what 1 + x rounds: u - 1 is not x, but
+    log(u) / (u - 1) is as good as exact, so x times that is; 0 / 0 is where u is 1."""
+    u = w.plus(w.value(a.self), 1)
+    y, rounded_x = w.line("log", u), w.plus(u, -1)
+    zero = w.line("equal", rounded_x, number=0)
+    share = w.mul(y, w.line("reciprocal", w.where(zero, 1.0, rounded_x)))
+    off = w.sub(w.mul(a.self, w.where(zero, 1.0, share)), y)
+    small = w.line("above", w.times(w.line("abs", a.self), -1), number=-0.5)
+    return w.add(y, w.detach(w.where(small, off, 0.0)))
 
 
 lower(aten.leaky_relu)(lambda w, a, shape: w.line("leaky_relu", a.self, slope=a.negative_slope))

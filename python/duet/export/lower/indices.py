@@ -112,11 +112,6 @@ def _(w, a, shape):
     return _indexed(w, a.self, list(a.indices), shape)
 
 
-def _long(index):
-    return index if index is None or getattr(index, "dtype", None) is not torch.bool else \
-        Const([index.tensor.nonzero().flatten()], []) if index.rank == 1 else None
-
-
 def _indexed(w, x, indices, shape):
     given = [d for d, i in enumerate(indices) if i is not None]
     require(all(i is None or not (isinstance(i, Value) and i.dtype is torch.bool)
