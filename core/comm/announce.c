@@ -58,9 +58,9 @@ static int read_one(struct announcement *from, uint64_t number, union words *cal
 }
 
 const char *comm_part(const char *collective) {
-    static const char *const of_units[] = {"all-gather", "ALLGATHER", "reduce-scatter",
-                                           "REDUCE_SCATTER"};
-    for (int i = 0; collective && i < 4; i++)
+    static const char *const of_units[] = {"all-gather",     "all_gather",     "ALLGATHER",
+                                           "reduce-scatter", "reduce_scatter", "REDUCE_SCATTER"};
+    for (int i = 0; collective && i < 6; i++)
         if (!strncmp(collective, of_units[i], strlen(of_units[i]))) return "unit";
     return "bucket";
 }
