@@ -81,7 +81,7 @@ void allreduce_free(struct allreduce *ar) {
 /* ---- the beginning ---- */
 
 static int init(struct allreduce *ar) {
-    if (ar->config.algorithm == ALLREDUCE_MPI && !comm_is_spread(ar->comm))
+    if (ar->config.algorithm == ALLREDUCE_MPI && ar->comm && !comm_is_spread(ar->comm))
         return fail(ERR_USAGE, "allreduce mpi: the ranks do not run over MPI: start them with "
                                "mpirun, on one machine with DUET_BACKEND=mpi, or " ADVICE_AUTO);
     if (!ar->kind && comm_is_spread(ar->comm))
@@ -91,10 +91,6 @@ static int init(struct allreduce *ar) {
     if (!ar->kind)
         return fail(ERR_USAGE, "allreduce on %s: not built in: " ADVICE_CPU,
                     device_name(ar->device));
-    if (ar->config.algorithm == ALLREDUCE_MPI && ar->comm && !comm_is_spread(ar->comm))
-        return fail(ERR_USAGE,
-                    "allreduce mpi: mpi joins several machines, and this job has one: choose "
-                    "another algorithm, or " ADVICE_AUTO);
     CHECK(ar->ranks.n > 1 ? take_slab(ar) : choose_executor(ar, NULL));
     return ar->ops->open(&ar->executor, &ar->ranks);
 }

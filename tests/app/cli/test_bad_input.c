@@ -54,7 +54,8 @@ CliTest(cli_bad_input, words, 300) {
         {2, "nccl needs GPUs",
          "train --mode ddp --device cpu --dataset synthetic --samples 300 --steps 1 "
          "--allreduce nccl"},
-        {2, "mpi joins several machines", "train --mode ddp --dataset synthetic --allreduce mpi"},
+        {2, "the ranks do not run over MPI",
+         "train --mode ddp --dataset synthetic --allreduce mpi"},
         /* checked also where the mode does not use it */
         {2, "fastest", "train --mode single --allreduce fastest"},
         {2, "--dataset|cifar|synthetic", "train --dataset cifar"},
