@@ -389,6 +389,10 @@ class Refusals(unittest.TestCase):
             self.refused(Net(lambda net, x: x.relu()),
                          r"aten.relu.* \(Net\), .*refusals.py:\d+: it cannot be written: KeyError")
 
+    def test_what_is_right_near_0(self):
+        for function in torch.log1p, torch.expm1:
+            duet.export(Net(lambda net, x: function(x * 1e-6) * 1e6), torch.randn(3, 4), self.path)
+
     def test_a_lowering_that_is_wrong_is_named(self):
         with unittest.mock.patch.dict(LOWERINGS, {
                 "aten::tanh": lambda w, a, shape: w.line("sigmoid", a.self)}):
