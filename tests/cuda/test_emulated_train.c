@@ -1,5 +1,5 @@
-/* What a step of `duet train` is on the emulated runtime: kernels without a copy. (The bits, and
- * the losses beside --device cpu: tests/cuda/test_train.c; what a GPU refuses:
+/* What a step of `duet train` is on the emulated runtime: kernels, and the copies of its batch.
+ * (The bits, and the losses beside --device cpu: tests/cuda/test_train.c; what a GPU refuses:
  * tests/cuda/test_train_fail.c.) */
 #include "tests/stand_ins/cuda_emulated.h"
 
@@ -26,14 +26,15 @@ static void count_items(int steps, const char *const kinds[2], int count[2]) {
 }
 
 /* Of 16 batches. Neither 5 nor 7 is a power of two, so both runs read the logs equally often. */
-CliTest(emulated_train, a_step_brings_no_copy, 60) {
+CliTest(emulated_train, a_step_brings_its_batch_alone, 60) {
     static const char *const kinds[2] = {": copy\n", "write_value"};
     int five[2], seven[2];
     put_data(64, 4);
     setenv("EMULATED_CUDA_TRACE", "1", 1);
     count_items(5, kinds, five);
     count_items(7, kinds, seven);
-    cr_expect_eq(seven[0] - five[0], 0, "%d copies in two steps", seven[0] - five[0]);
+    cr_expect_eq(seven[0] - five[0], 2 * 2, /* pixels and labels */
+                 "%d copies in two steps", seven[0] - five[0]);
     cr_expect_eq(seven[1] - five[1], 2, "%d step blocks in two steps", seven[1] - five[1]);
 }
 
