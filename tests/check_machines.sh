@@ -170,8 +170,8 @@ test_strikes() {
         done
         sleep "$((RANDOM % 5)).$((RANDOM % 10))"
         case $((i % 3)) in
-        0) strike "$i: rank $rank is killed" 'kill -9 $(victim $rank $machine)' . ;;
-        1) strike "$i: rank $rank is stopped" 'kill -STOP $(victim $rank $machine)' . ;;
+        0) strike "$i: rank $rank is killed" 'victim $rank $machine | xargs -r kill -9' . ;;
+        1) strike "$i: rank $rank is stopped" 'victim $rank $machine | xargs -r kill -STOP' . ;;
         2) strike "$i: m$machine has no link" "ip -n $net-$machine link set eth0 down" . ;;
         esac
         ip -n "$net-$machine" link set eth0 up
