@@ -173,12 +173,14 @@ void ways_show_beside_pytorch(const struct ways *all, const struct run_config *c
         const struct beside_pytorch both = beside(all, i);
         if (config->details || i == WAY_DP || i == WAY_DDP) beside_pytorch_table(stdout, &both);
     }
-    text_add(&text,
-             "PyTorch: computed from what each op saves for backward, in eager mode, with a batch "
-             "from host memory and the defaults of PyTorch 2. The workspace of kernels, what "
-             "optimizer.step takes for a moment and what the caching allocator rounds up come on "
-             "top. For an exported model or --params only the sum of what autograd saves is known, "
-             "not when it is freed: there PyTorch's peak is an upper bound");
+    text_add(
+        &text,
+        "PyTorch: computed from what each op saves for backward, in eager mode, with a batch "
+        "from host memory and the defaults of PyTorch 2. The workspace of kernels, what "
+        "optimizer.step takes for a moment and what the caching allocator rounds up come on "
+        "top. For --params, and for an exported model whose ops save otherwise than Duet's, only "
+        "the sum of what autograd saves is known, not when it is freed: PyTorch's peak is less "
+        "certain there. What PyTorch's FSDP would hold is not computed");
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 
