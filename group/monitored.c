@@ -66,8 +66,8 @@ static int wait_for(struct group *g, struct comm_flag *flag, int rank, uint64_t 
     wait.epoch = &flag->epoch;
     wait.target = epoch;
     while (!code && __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) < epoch) {
-        if (g->mpi) group_by_mpi->take_signals(g);
-        code = comm_distant_look(&wait);
+        code = g->mpi ? group_by_mpi->take_signals(g, &wait) : OK;
+        if (!code) code = comm_distant_look(&wait);
         if (!code) code = look_for_deadlock(g, g->names.monitored, g->announcer.number, rank);
         if (!code && now_ns() >= deadline)
             code = g->rank ? no_word(g, timeout_s, deadline) : late(g, epoch, timeout_s, all);

@@ -90,13 +90,6 @@ int pool_has_this_thread(const struct pool *p) {
     return pool_of_thread == p;
 }
 
-int pool_threads(struct pool *p) {
-    pthread_mutex_lock(&p->lock);
-    int count = p->count;
-    pthread_mutex_unlock(&p->lock);
-    return count;
-}
-
 void pool_pause(struct pool *p) {
     if (!pool_has_this_thread(p)) return;
     pthread_mutex_lock(&p->lock);

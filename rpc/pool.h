@@ -35,7 +35,6 @@ int pool_run(struct pool *pool, void (*run)(void *context), void *context);
 void pool_pause(struct pool *pool);
 void pool_resume(struct pool *pool);
 int pool_has_this_thread(const struct pool *pool);
-int pool_threads(struct pool *pool);
 void pool_close(struct pool *pool); /* waits for the jobs under way and runs the others itself */
 
 /* Until the deadline; 0: a second at most, all waits stand in loops. ERR_TIMEOUT without a text. */

@@ -95,7 +95,7 @@ int network_open(struct comm *comm) {
     CHECK(network_by_mpi->open(&comm->network, comm));
     CHECK(board_create(&comm->board, &fd, comm->world));
     close(fd);
-    network_by_mpi->start(comm->network);
+    CHECK(network_by_mpi->start(comm->network));
     return greet(comm);
 }
 

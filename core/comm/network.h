@@ -18,7 +18,7 @@ struct network_ops {
     /* Joins the world that mpirun or srun has started; sets comm->rank and comm->world. The rest of
      * the job is open when it returns, within the job's timeout. */
     int (*open)(struct network **out, struct comm *comm);
-    void (*start)(struct network *network); /* the thread of the beats; comm->board is there */
+    int (*start)(struct network *network); /* the thread of the beats; comm->board is there */
     int (*barrier)(struct network *network, struct wait *wait);
     int (*gather)(struct network *network, const void *mine, size_t bytes, void *all,
                   struct wait *wait);

@@ -109,13 +109,14 @@ static void *beat(void *argument) {
     return NULL;
 }
 
-void beats_start(struct network *net) {
+int beats_start(struct network *net) {
     struct beats *b = &net->beats;
     for (int r = 0; r < net->comm->world; r++) {
         b->heard[r] = now_ns();
         if (r != net->comm->rank) await_beat(net, r);
     }
     b->running = !thread_start(&b->thread, beat, net);
+    return b->running ? OK : fail(ERR_FAILED, "MPI: no thread for beats: end other processes");
 }
 
 void beats_stop(struct network *net) {

@@ -98,7 +98,7 @@ static int reduce(const struct mpi_call *c, double scale) {
     void *to = is_root ? call->output : malloc(call->count * c->element + 1);
     if (!to) return fail(ERR_MEMORY, "reduce: no host memory: free some");
     int code = line_sum(c->line, call->how, scale, call->input, to, call->count, c->wait);
-    if (!is_root) free(to);
+    if (!is_root && !code) free(to); /* after an error MPI may still write there */
     return code;
 }
 

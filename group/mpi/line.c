@@ -44,6 +44,13 @@ int line_broadcast(struct line *line, void *data, size_t bytes, int root, struct
                     &request, wait);
 }
 
+/* After an error MPI may still write into scratch, which is left to it. */
+static int await(struct line *line, int result, MPI_Request *request, struct wait *wait) {
+    int code = mpi_wait(line->net, result, request, wait);
+    if (code) line->scratch_bytes = 0, line->scratch = NULL;
+    return code;
+}
+
 static int take_scratch(struct line *line, size_t bytes) {
     if (bytes <= line->scratch_bytes) return OK;
     free(line->scratch);
@@ -75,10 +82,10 @@ static int sum_short(struct line *line, struct arithmetic how, double scale, con
     int bytes = (int)(count * element_bytes(how.type));
     MPI_Request request;
     CHECK(take_scratch(line, (size_t)bytes * (size_t)line->n));
-    CHECK(mpi_wait(line->net,
-                   mpi->Iallgather(in, bytes, mpi->byte, line->scratch, bytes, mpi->byte,
-                                   line->comm, &request),
-                   &request, wait));
+    CHECK(await(line,
+                mpi->Iallgather(in, bytes, mpi->byte, line->scratch, bytes, mpi->byte, line->comm,
+                                &request),
+                &request, wait));
     fold(line, how, scale, out, count);
     return OK;
 }
@@ -94,10 +101,10 @@ int line_sum_block(struct line *line, struct arithmetic how, double scale, const
     CHECK(line_blocks(&to, line->n, sizes, element));
     CHECK(line_blocks(&from, line->n, mine, element));
     CHECK(take_scratch(line, (size_t)line->n * length * element));
-    CHECK(mpi_wait(line->net,
-                   mpi->Ialltoallv(in, to.count, to.at, mpi->byte, line->scratch, from.count,
-                                   from.at, mpi->byte, line->comm, &request),
-                   &request, wait));
+    CHECK(await(line,
+                mpi->Ialltoallv(in, to.count, to.at, mpi->byte, line->scratch, from.count, from.at,
+                                mpi->byte, line->comm, &request),
+                &request, wait));
     if (length) fold(line, how, scale, out, length);
     return OK;
 }

@@ -78,7 +78,7 @@ static int receive(struct line *line, struct work *work, struct wait *wait) {
     }
     work->source = status.MPI_SOURCE;
     if (!code) code = judge_message(work, &head, work->source);
-    free(other);
+    if (!code) free(other); /* after an error MPI may still write there */
     return code;
 }
 
@@ -112,7 +112,7 @@ int signal_by_mpi(struct group *g, int to, uint64_t epoch) {
 }
 
 /* Each becomes the flag that its sender posts on one machine. */
-void take_signals_by_mpi(struct group *g) {
+int take_signals_by_mpi(struct group *g, struct wait *wait) {
     struct line *line = &g->mpi->calls;
     struct mpi *mpi = &line->net->mpi;
     for (int come = 1; come;) {
@@ -120,12 +120,12 @@ void take_signals_by_mpi(struct group *g) {
         MPI_Status status;
         MPI_Request request;
         uint64_t epoch = 0;
-        if (mpi->Improbe(MPI_ANY_SOURCE, SIGNAL, line->comm, &come, &message, &status) || !come)
-            return;
-        if (mpi->Imrecv(&epoch, sizeof epoch, mpi->byte, &message, &request)) return;
-        for (int done = 0; !done;)
-            if (mpi->Test(&request, &done, MPI_STATUS_IGNORE)) return;
+        int code = mpi->Improbe(MPI_ANY_SOURCE, SIGNAL, line->comm, &come, &message, &status);
+        if (code || !come) return mpi_result(line->net, code, "monitoredBarrier");
+        code = mpi->Imrecv(&epoch, sizeof epoch, mpi->byte, &message, &request);
+        CHECK(mpi_wait(line->net, code, &request, wait));
         int kind = g->rank ? PLAN_DONE : PLAN_READY;
         comm_post_flag(&g->memory.flags[g->rank][kind * g->n + status.MPI_SOURCE], epoch);
     }
+    return OK;
 }

@@ -25,13 +25,13 @@ struct group_network {
     int (*message)(struct runner *runner, struct work *work);
     int (*gather)(struct runner *runner, const void *mine, size_t bytes, void *all);
 
-    /* monitored_barrier: this rank's word to another one; the words that have come. */
+    /* monitored_barrier: this rank's word to another one; the words that have come, within wait. */
     int (*signal)(struct group *group, int to, uint64_t epoch);
-    void (*take_signals)(struct group *group);
+    int (*take_signals)(struct group *group, struct wait *wait);
 };
 int run_message_by_mpi(struct runner *runner, struct work *work); /* messages.c */
 int signal_by_mpi(struct group *group, int to, uint64_t epoch);
-void take_signals_by_mpi(struct group *group);
+int take_signals_by_mpi(struct group *group, struct wait *wait);
 
 extern const struct group_network *const group_by_mpi; /* NULL: built without MPI */
 

@@ -48,7 +48,7 @@ int mpi_wait(struct network *net, int result, MPI_Request *request, struct wait 
  * collective. */
 int mpi_split(struct network *net, int member, int key, MPI_Comm *out);
 
-void beats_start(struct network *net);
+int beats_start(struct network *net);
 void beats_stop(struct network *net); /* sends what is still to be told, and ends the thread */
 
 struct line {

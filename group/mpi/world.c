@@ -5,7 +5,7 @@
  * the wait of comm/ looks at the deadline and at the abort word. What has no such form, the
  * beginning and the end of MPI, runs in a thread beside the caller, who gives up at the deadline.
  *
- * MPI's end waits for all ranks. Where the job has failed some may be gone, so it gets two seconds
+ * MPI's end waits for all ranks. Where the job has failed some may be gone, so it gets one second
  * then, in which mpirun hears that a process ends by its own will. */
 #include <sched.h>
 #include <stdio.h>
@@ -182,7 +182,7 @@ static int leave_together(struct network *net) {
     return !code && !comm_is_aborted(comm);
 }
 
-static const int64_t FAILED_NS = 2000000000;
+static const int64_t FAILED_NS = 1000000000;
 
 static int finalize(struct network *net) {
     return mpi_result(net, net->mpi.Finalize(), "MPI_Finalize");

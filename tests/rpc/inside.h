@@ -20,7 +20,9 @@ static inline void rpc_info(duet_rpc *rpc, struct rpc_info *info) {
     info->calls_waiting = rpc->pending_count;
     info->owned = rpc->life.objects;
     info->forks = rpc->forks;
-    info->threads = pool_threads(&rpc->pool);
+    pthread_mutex_lock(&rpc->pool.lock);
+    info->threads = rpc->pool.count;
+    pthread_mutex_unlock(&rpc->pool.lock);
     for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
         info->contexts++;
     pthread_mutex_unlock(&rpc->lock);
