@@ -37,7 +37,7 @@ static void write_runs(const void *what, struct json_writer *w) {
     json_close(w);
 }
 
-/* The verdict as the command prints it, and in a word. `text` is to be freed. */
+/* The verdict in lines that the browser wraps, and in a word. `text` is to be freed. */
 static void judge_page(struct page_run *page, const struct comparison *c, enum run_mode mode,
                        char **text) {
     static const enum page_judgement judged[] = {[VERDICT_EQUAL] = PAGE_EQUAL,
@@ -47,7 +47,7 @@ static void judge_page(struct page_run *page, const struct comparison *c, enum r
     size_t bytes;
     FILE *file = open_memstream(text, &bytes);
     if (!file) return;
-    verdict_print(file, &c->verdict[mode], &c->run[c->reference], &c->run[mode]);
+    verdict_print(file, 1 << 16, &c->verdict[mode], &c->run[c->reference], &c->run[mode]);
     if (fclose(file)) return;
     page->verdict = *text;
     page->judged = judged[c->verdict[mode].kind];
@@ -102,7 +102,8 @@ static void show(const struct comparison *c) {
     if (why && c->config.modes >> MODE_DP & 1)
         text_wrap(stdout, text_width(stdout), 0, 2, left_out.words);
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
-        if (c->judged[mode]) verdict_print(stdout, &c->verdict[mode], first, &c->run[mode]);
+        if (c->judged[mode])
+            verdict_print(stdout, TEXT_USUAL, &c->verdict[mode], first, &c->run[mode]);
         if (*c->full[mode]) show_need(c, mode);
     }
     if (*c->full[MODE_SINGLE] && c->reference == MODE_DDP)

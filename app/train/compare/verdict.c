@@ -163,7 +163,7 @@ char *verdict_difference(const struct verdict *v, const struct run_record *run,
 }
 
 /* Why DDP differs where its last step left parameters without a gradient. */
-static void print_unreduced(FILE *file, const struct run_record *b) {
+static void print_unreduced(FILE *file, int width, const struct run_record *b) {
     struct text text = {.used = 0};
     if (!*b->unreduced) return;
     text_add(
@@ -171,10 +171,10 @@ static void print_unreduced(FILE *file, const struct run_record *b) {
         "the last step gave no gradient to some parameters (%s), so DDP has not averaged their "
         "buckets: give --find-unused-parameters",
         b->unreduced);
-    text_wrap(file, TEXT_USUAL, 2, 4, text.words);
+    text_wrap(file, width, 2, 4, text.words);
 }
 
-void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
+void verdict_print(FILE *file, int width, const struct verdict *v, const struct run_record *a,
                    const struct run_record *b) {
     const char *x = mode_title(a->mode), *y = mode_title(b->mode);
     char words[VERDICT_WORDS];
@@ -187,7 +187,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                 "%s = %s: identical to the bit, but the loss is not finite since step %d: from "
                 "there on this proves nothing",
                 y, x, v->not_finite_at);
-            text_wrap(file, TEXT_USUAL, 0, 2, text.words);
+            text_wrap(file, width, 0, 2, text.words);
             return;
         }
         fprintf(file,
@@ -196,19 +196,19 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                 y, x, v->steps, v->steps == 1 ? "" : "s",
                 b->buffers && !b->buffers_apart ? ", buffer" : "",
                 b->buffers && b->buffers_apart ? ";\n  buffers of device 0" : "");
-        if (*b->sum_order)
-            text_add(&text,
-                     "gradients are added in the order of %s, for which one device holds those of "
-                     "a parameter of all segments at once",
-                     b->sum_order);
-        if (*b->sum_order) text_wrap(file, TEXT_USUAL, 2, 2, text.words);
+        if (!*b->sum_order) return;
+        text_add(&text,
+                 "gradients are added in the order of %s, for which one device holds those of a "
+                 "parameter of all segments at once",
+                 b->sum_order);
+        text_wrap(file, width, 2, 2, text.words);
         return;
     case VERDICT_DIFFERENT:
         text_add(&text, "%s != %s: first difference%s%s", y,
                  v->among_replicas ? "its own device 0" : x, v->result ? ": " : " at ",
                  verdict_difference(v, b, words));
-        text_wrap(file, TEXT_USUAL, 0, 2, text.words);
-        print_unreduced(file, b);
+        text_wrap(file, width, 0, 2, text.words);
+        print_unreduced(file, width, b);
         return;
     case VERDICT_WITHIN:
     case VERDICT_BEYOND:
@@ -227,7 +227,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
             fprintf(file, "  beyond the bound: the gradient of %s%s\n",
                     PLAIN(b->names[v->parameter]),
                     isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
-        if (v->kind == VERDICT_BEYOND) print_unreduced(file, b);
+        if (v->kind == VERDICT_BEYOND) print_unreduced(file, width, b);
         if (v->not_finite_at >= 0)
             fprintf(file,
                     "  the loss is not finite since step %d: from there on gradients cannot\n"
@@ -235,7 +235,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                     v->not_finite_at);
         text = (struct text){.used = 0};
         text_add(&text, "equal bits are not promised: %s", v->why_not);
-        text_wrap(file, TEXT_USUAL, 2, 4, text.words);
+        text_wrap(file, width, 2, 4, text.words);
         print_drift(file, v);
         return;
     }

@@ -48,8 +48,8 @@ enum { VERDICT_WORDS = 256 };
 char *verdict_difference(const struct verdict *v, const struct run_record *run,
                          char text[VERDICT_WORDS]);
 
-/* Prints the verdict in one to four lines. */
-void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
+/* Prints the verdict in one to four sentences, wrapped at `width`. */
+void verdict_print(FILE *file, int width, const struct verdict *v, const struct run_record *a,
                    const struct run_record *b);
 /* Writes the verdict as an object under `key`. */
 void verdict_json(struct json_writer *w, const char *key, const struct verdict *v,

@@ -43,7 +43,7 @@ static char *printed(const struct verdict *v, const struct run_record *a,
                      const struct run_record *b) {
     static char text[2048];
     FILE *f = fmemopen(text, sizeof text, "w");
-    verdict_print(f, v, a, b);
+    verdict_print(f, 80, v, a, b);
     fclose(f);
     return text;
 }
