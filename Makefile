@@ -89,8 +89,7 @@ $(H)/flags: words = $(FLAGS_OF_C) MPI $(MPI)
 $(B)/cuda_flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS)
 $(H)/flags $(B)/cuda_flags $(B)/tests/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ',,$(words))' > $@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	@echo '$(subst ',,$(words))' | cmp -s - $@ || echo '$(subst ',,$(words))' > $@
 
 define compile_c
 $(1)/%.o: %.c $(H)/flags
