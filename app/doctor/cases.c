@@ -24,7 +24,6 @@ static int activations(struct op_cases *c, enum op op) {
         if (op == OP_ACTIVATION_BACKWARD) a.in[1] = case_random(c, 2, s[0], s[1], 1, 1);
         put_special_values(&a.in[0]);
         CHECK(case_run(c, op, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -82,7 +81,6 @@ static int elementwise(struct op_cases *c, enum op op) {
         default: break;
         }
         CHECK(case_run(c, op, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -96,7 +94,6 @@ static int layout(struct op_cases *c, enum op op) {
         struct op_args a = {.in = {case_random(c, 4, s[0], s[1], s[2], s[3])},
                             .out = {case_tensor(c, DTYPE_F32, 4, s[0], s[1], s[2], s[3])}};
         CHECK(case_run(c, op, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -114,7 +111,6 @@ static int dropped_planes(struct op_cases *c) {
                             .p.dropout = {.2f * (float)i, i, 3 * i, 1, 0}};
         put_special_values(&a.in[0]);
         CHECK(case_run(c, OP_DROPOUT, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -184,7 +180,6 @@ static int rows(struct op_cases *c, enum op op) {
             a.out[1] = case_tensor(c, DTYPE_I32, 1, n, 1, 1, 1);
         }
         CHECK(case_run(c, op, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -206,7 +201,6 @@ static int loss_sum(struct op_cases *c) {
             ((int32_t *)a.in[1].data)[k] = (int32_t)(rng_u32(&c->rng) % 2);
         }
         CHECK(case_run(c, OP_LOSS_SUM, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -221,7 +215,6 @@ static int hash(struct op_cases *c) {
                             .p.hash = {2}};
         put_special_values(&a.in[0]);
         CHECK(case_run(c, OP_HASH, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -241,7 +234,6 @@ static int square_sums(struct op_cases *c) {
         }
         if (special) put_special_values(&a.in[0]);
         CHECK(case_run(c, OP_SQUARE_SUMS, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -261,7 +253,6 @@ static int clip(struct op_cases *c) {
             ((double *)a.in[0].data)[k] = cases[i].sum * (1 + rng_double(&c->rng));
         put_special_values(&a.out[0]);
         CHECK(case_run(c, OP_CLIP, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -294,7 +285,6 @@ static int gather_rows(struct op_cases *c) {
         }
         put_index(c, &a.in[1], s[0]);
         CHECK(case_run(c, OP_GATHER_ROWS, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -313,7 +303,6 @@ static int where(struct op_cases *c) {
             if (k != i % 3) a.in[k] = case_random(c, 1, n, 1, 1, 1);
         if (i % 3) put_special_values(&a.in[3 - i % 3]), a.p.fill.value = -1.5f;
         CHECK(case_run(c, OP_WHERE, &a, 0));
-        case_forget(c);
     }
     return OK;
 }

@@ -55,7 +55,7 @@ int places_cases(struct op_cases *cases, enum op op);
 int attention_cases(struct op_cases *cases, enum op op);
 int picture_cases(struct op_cases *cases, enum op op);
 
-/* Host tensors, which live until case_forget. Where there is no memory, data is NULL: case_run then
+/* Host tensors, which live until case_run has ended well, or until case_forget. Where there is no memory, data is NULL: case_run then
  * fails. */
 struct tensor case_tensor(struct op_cases *cases, enum dtype dtype, int rank, int d0, int d1,
                           int d2, int d3); /* filled with NaN */
@@ -67,7 +67,7 @@ struct tensor case_like(struct op_cases *cases, const struct tensor *t); /* its 
 struct tensor case_copy(struct op_cases *cases, const struct tensor *t);
 void case_forget(struct op_cases *cases);
 
-/* Hands the case to `run`. */
+/* Hands the case to `run`, and forgets its tensors. */
 int case_run(struct op_cases *cases, enum op op, const struct op_args *args, size_t terms);
 
 /* Puts each special value (0, -0, infinities, NaN, ...) twice among the values of t, 13 elements

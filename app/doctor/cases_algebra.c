@@ -27,7 +27,6 @@ static int matmul(struct op_cases *c) {
                             : case_random(c, 3, n, b_rows, b_columns, 1);
             a.out[0] = case_tensor(c, DTYPE_F32, 3, n, rows, columns, 1);
             CHECK(case_run(c, OP_MATMUL, &a, whole ? 0 : (size_t)depth));
-            case_forget(c);
         }
     return OK;
 }
@@ -45,7 +44,6 @@ static int sum(struct op_cases *c, enum op op) {
         a.out[0] = forward ? case_tensor(c, DTYPE_F32, 2, s[0], s[2], 1, 1)
                            : case_tensor(c, DTYPE_F32, 3, s[0], s[1], s[2], 1);
         CHECK(case_run(c, op, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -79,7 +77,6 @@ static int permute(struct op_cases *c) {
         a.out[0].strided = i % 2;
         memcpy(a.out[0].dims, a.in[0].dims, sizeof y.dims);
         CHECK(case_run(c, OP_PERMUTE, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -104,7 +101,6 @@ static int embedding(struct op_cases *c) {
                                     : (int32_t)(rng_u32(&c->rng) % (uint32_t)s[1]);
         a.p.embedding.left_out = i % 3;
         CHECK(case_run(c, OP_EMBEDDING_BACKWARD, &a, 0));
-        case_forget(c);
     }
     return OK;
 }
@@ -120,7 +116,6 @@ static int to_index(struct op_cases *c) {
             tensor_f32(&a.in[0])[n] = odd[n / 7 % COUNT(odd)];
         put_special_values(&a.in[0]);
         CHECK(case_run(c, OP_TO_INDEX, &a, 0));
-        case_forget(c);
     }
     return OK;
 }

@@ -73,59 +73,22 @@ static int attention_case(struct op_cases *c, enum op op, const struct attention
 }
 
 int attention_cases(struct op_cases *c, enum op op) {
+    // clang-format off
     static const struct attention_case cases[] = {
-        {.samples = 1, .heads = 1, .queries = 1, .keys = 1, .width = 1, .values = 1},
-        {.samples = 3,
-         .heads = 2,
-         .queries = 5,
-         .keys = 7,
-         .width = 3,
-         .values = 4,
-         .masks = 2,
-         .mask_rows = 5,
-         .mask_shared = 1},
-        {.samples = 2,
-         .heads = 1,
-         .queries = 70,
-         .keys = 33,
-         .width = 16,
-         .values = 8,
-         .causal = 1},
-        {.samples = 2,
-         .heads = 2,
-         .queries = 17,
-         .keys = 130,
-         .width = 5,
-         .values = 20,
-         .masks = 2,
-         .mask_rows = 1,
-         .mask_shared = 2,
-         .p = .25f},
-        {.samples = 1,
-         .heads = 3,
-         .queries = 66,
-         .keys = 80,
-         .width = 8,
-         .values = 3,
-         .causal = 1,
-         .p = .5f},
-        {.samples = 3,
-         .heads = 5,
-         .queries = 33,
-         .keys = 66,
-         .width = 17,
-         .values = 35,
-         .masks = 3,
-         .mask_rows = 33,
-         .mask_shared = 5,
-         .apart = 11},
-        {.samples = 2, .heads = 2, .queries = 70, .keys = 7, .width = 16, .values = 16, .apart = 1},
-        {.samples = 1, .heads = 1, .queries = 3, .keys = 5, .width = 70, .values = 130},
-        {.samples = 0, .heads = 2, .queries = 2, .keys = 3, .width = 4, .values = 5}};
+        /* samples, heads, queries, keys, width, values; masks and their rows; causal, p, apart */
+        {1, 1,  1,   1,  1,   1,  0,  0, 0,  0,    0,  0},
+        {3, 2,  5,   7,  3,   4,  2,  5, 1,  0,    0,  0},
+        {2, 1, 70,  33, 16,   8,  0,  0, 0,  1,    0,  0},
+        {2, 2, 17, 130,  5,  20,  2,  1, 2,  0, .25f,  0},
+        {1, 3, 66,  80,  8,   3,  0,  0, 0,  1,  .5f,  0},
+        {3, 5, 33,  66, 17,  35,  3, 33, 5,  0,    0, 11},
+        {2, 2, 70,   7, 16,  16,  0,  0, 0,  0,    0,  1},
+        {1, 1,  3,   5, 70, 130,  0,  0, 0,  0,    0,  0},
+        {0, 2,  2,   3,  4,   5,  0,  0, 0,  0,    0,  0},
+    };
+    // clang-format on
     struct step_block step = {.seed = c->seed, .step = 0x100000007};
-    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++)
         CHECK(attention_case(c, op, &cases[i], &step));
-        case_forget(c);
-    }
     return OK;
 }

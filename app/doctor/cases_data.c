@@ -69,5 +69,7 @@ int case_run(struct op_cases *c, enum op op, const struct op_args *args, size_t 
         if (t->rank && !t->data)
             return fail(ERR_MEMORY, "doctor: no host memory for a case: free some memory");
     }
-    return c->run(c, op, args, terms);
+    CHECK(c->run(c, op, args, terms));
+    case_forget(c);
+    return OK;
 }

@@ -60,7 +60,6 @@ static int convolution(struct op_cases *c, enum op op, const struct conv_shape *
                       case_tensor(c, DTYPE_F32, 4, s->n, s->out, p, q),
                       {.p.conv = conv_square(s->stride, s->pad)}};
     CHECK(run_pass(c, op, (enum pass)(op - OP_CONV2D_FORWARD), &l, make));
-    case_forget(c);
     return OK;
 }
 
@@ -78,7 +77,6 @@ static int linear(struct op_cases *c, enum op op, const struct linear_shape *s, 
                       case_tensor(c, DTYPE_F32, 2, s->n, s->out, 1, 1),
                       {.p.linear = {turned}}};
     CHECK(run_pass(c, op, (enum pass)(op - OP_LINEAR_FORWARD), &l, make));
-    case_forget(c);
     return OK;
 }
 
@@ -194,7 +192,6 @@ static int grouped_cases(struct op_cases *c, enum op op) {
                           case_tensor(c, DTYPE_F32, 4, s[0], s[4], p, q),
                           {.p.conv = {{s[8], s[9]}, {s[10], s[11]}, {s[12], s[13]}, s[7], 1}}};
         CHECK(run_pass(c, op, (enum pass)(op - OP_CONV2D_FORWARD), &l, make));
-        case_forget(c);
     }
     return OK;
 }

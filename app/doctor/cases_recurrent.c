@@ -56,7 +56,6 @@ int recurrent_cases(struct op_cases *c, enum op op) {
         struct op_args a = forward_case(c, &s, gates[kind], kept[kind]);
         if (op == OP_RECURRENT_BACKWARD) a = backward_case(c, &s, &a, gates[kind]);
         CHECK(case_run(c, op, &a, (size_t)(of[1] * (gates[kind] * of[2] + 16))));
-        case_forget(c);
     }
     return OK;
 }
