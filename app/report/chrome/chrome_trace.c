@@ -9,7 +9,65 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "report/chrome/chrome_writer.h"
+
+/* Process ids, which viewers show: 100, 101, ... for the devices of the first run, 200, ... for
+ * those of the second. */
+enum { RUN_PROCESSES = 100 };
+_Static_assert(MAX_DEVICES <= RUN_PROCESSES, "two runs would share process ids");
+/* Thread ids: TRACK_STEPS, and TRACK_LANES + lane. Perfetto takes a thread for the main thread
+ * where its id is that of its process; none is. */
+enum track { TRACK_STEPS = 1, TRACK_LANES };
+
+struct writer {
+    struct json_writer json;
+    const struct trace_run *run;
+    int first_process; /* id of the run's device 0 */
+    int process;       /* id of the device being written */
+    int64_t zero_ns;   /* when the run's first span began */
+};
+
+/* ---- events, one after another ---- */
+
+static void open_event(struct writer *w, const char *kind, int track, const char *name) {
+    fputc('\n', w->json.file); /* one event per line, for people and for grep */
+    json_object(&w->json, NULL);
+    json_string(&w->json, "ph", kind);
+    json_integer(&w->json, "pid", w->process);
+    json_integer(&w->json, "tid", track);
+    json_string(&w->json, "name", name);
+}
+
+/* Writes a slice up to its args, to which the caller adds; close_event ends it. */
+static void open_slice(struct writer *w, int track, const char *name, const char *category,
+                       int64_t start_ns, int64_t end_ns) {
+    open_event(w, "X", track, name);
+    json_string(&w->json, "cat", category);
+    json_thousandths(&w->json, "ts", start_ns - w->zero_ns);
+    json_thousandths(&w->json, "dur", end_ns - start_ns);
+    json_object(&w->json, "args");
+}
+
+static void close_event(struct writer *w) {
+    json_close(&w->json);
+    json_close(&w->json);
+}
+
+/* "process_name" and "thread_name", and their places: "process_sort_index", "thread_sort_index". */
+static void write_name(struct writer *w, const char *what, int track, const char *name) {
+    open_event(w, "M", track, what);
+    json_object(&w->json, "args");
+    json_string(&w->json, "name", name);
+    close_event(w);
+}
+
+static void write_place(struct writer *w, const char *what, int track, int place) {
+    open_event(w, "M", track, what);
+    json_object(&w->json, "args");
+    json_integer(&w->json, "sort_index", place);
+    close_event(w);
+}
+
+/* ---- a span ---- */
 
 static const char *const lane_titles[LANE_COUNT] = {"compute", "communication", "copy", "host"};
 
