@@ -36,7 +36,6 @@ struct words {
     const struct duet_model *own;
     const char *devices, *lr; /* NULL: not given */
     int batch_per_device;     /* 0: not given */
-    enum lr_scale lr_scale;
 };
 
 static const struct option scale_options[] = {
@@ -48,10 +47,6 @@ static const struct option scale_options[] = {
      "the batch of each device, so that the global batch grows with the devices (default: the "
      "global batch, --batch-size, stays)",
      read_int, OPTION_AT(struct words, batch_per_device), 1, LARGEST_BATCH, ALWAYS},
-    {"--scale-lr", "none|linear|sqrt",
-     "with --batch-per-device: multiply the learning rate by k, or by its root, where the global "
-     "batch is k times the first one (default none)",
-     read_choice, OPTION_AT(struct words, lr_scale), NO_LIMITS, ALWAYS},
     OPTION_END};
 
 static int help(const struct options *options, const struct duet_model *own) {
@@ -138,12 +133,6 @@ static int read_rates(const struct words *w, struct scale_config *c) {
         for (int k = 0; k < i; k++)
             if (c->lr[k] == c->lr[i])
                 return fail(ERR_USAGE, "--lr: %g: it is in the list twice: give it once", c->lr[i]);
-    if (w->lr_scale && !c->batch_per_device)
-        return fail(ERR_USAGE,
-                    "--scale-lr: %s: the global batch stays, so the rate does too: give "
-                    "--batch-per-device B",
-                    lr_scale_name(w->lr_scale));
-    c->lr_scale = w->lr_scale;
     return OK;
 }
 
@@ -276,7 +265,6 @@ static int write_json(struct atomic_file *file, const struct scale *s,
     struct json_writer w;
     if (!file->file) return OK;
     CHECK(results_start(&w, file->file, "scale"));
-    json_string(&w, "scale_lr", lr_scale_name(s->config.lr_scale));
     json_array(&w, "runs");
     for (int i = 0; i < s->count; i++)
         write_row(&w, &lines[i]);

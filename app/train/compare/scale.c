@@ -1,18 +1,12 @@
 /* Scale: see scale.h. */
 #include "train/compare/scale.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fold.h"
-
-const char *lr_scale_name(enum lr_scale scale) {
-    static const char *const names[] = {"none", "linear", "sqrt"};
-    return names[scale];
-}
 
 /* ---- the plan ---- */
 
@@ -31,13 +25,6 @@ static int global_batch(const struct scale_config *c, int devices) {
     return c->batch_per_device ? c->batch_per_device * devices : c->run.batch_size;
 }
 
-static double scaled_rate(const struct scale_config *c, int devices, double lr) {
-    double k = (double)global_batch(c, devices) / global_batch(c, c->devices[0]);
-    return c->lr_scale == LR_SCALE_LINEAR ? lr * k
-           : c->lr_scale == LR_SCALE_SQRT ? lr * sqrt(k)
-                                          : lr;
-}
-
 void scale_run_name(char name[SCALE_NAME], int devices, double lr) {
     snprintf(name, SCALE_NAME, "%d_devices_lr_%g", devices, lr);
 }
@@ -48,7 +35,7 @@ static int row_config(const struct scale_config *c, int devices, double lr,
     struct run_config one = c->run;
     one.devices = devices;
     one.batch_size = global_batch(c, devices);
-    one.update.lr = scaled_rate(c, devices, lr);
+    one.update.lr = lr;
     if (!c->batch_per_device && one.virtual_devices == VIRTUAL_DEFAULT)
         one.virtual_devices = common_virtual_devices(c);
     one.hashes = one.quiet = 1;

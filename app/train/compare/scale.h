@@ -2,8 +2,8 @@
  *
  * Two ways to add devices. The global batch may stay, so that each device gets less of it: then all
  * runs train the very same model, which is proven as in compare. Or each device may get the same
- * batch, so that the global batch grows with the devices: then there are fewer updates, and the
- * learning rate may have to grow too. */
+ * batch, so that the global batch grows with the devices: then there are fewer updates, and a larger
+ * learning rate may be better. */
 #ifndef TRAIN_COMPARE_SCALE_H
 #define TRAIN_COMPARE_SCALE_H
 
@@ -13,11 +13,7 @@
 /* Runs of one scale: device counts, learning rates, and both together. */
 enum { SCALE_MOST = 16, SCALE_ROWS = SCALE_MOST * SCALE_MOST };
 
-/* How the learning rate follows the global batch, which is k times that of the fewest devices. */
-enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR /* times k */, LR_SCALE_SQRT /* times sqrt(k) */ };
-const char *lr_scale_name(enum lr_scale scale); /* "none", "linear", "sqrt" */
-
-/* The name of a run, for files: "4_devices_lr_0.5". lr: after scaling. */
+/* The name of a run, for files: "4_devices_lr_0.5". */
 enum { SCALE_NAME = 64 };
 void scale_run_name(char name[SCALE_NAME], int devices, double lr);
 
@@ -25,10 +21,9 @@ struct scale_config {
     struct run_config run; /* what all runs share; its batch_size counts where batch_per_device is
                             * 0 */
     int devices[SCALE_MOST], device_counts;
-    double lr[SCALE_MOST]; /* before scaling */
+    double lr[SCALE_MOST];
     int rates;
     int batch_per_device; /* 0: the global batch stays */
-    enum lr_scale lr_scale;
 };
 
 enum scale_bits {
