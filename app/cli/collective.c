@@ -1,12 +1,9 @@
 /* duet collective: draws a collective from its plan: who sends which chunk to whom in which hop. */
 #include <errno.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "allreduce/select.h"
 #include "base/error.h"
@@ -14,7 +11,6 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
-#include "cli/results/png.h"
 #include "report/collective/collective.h"
 #include "report/pictures/collective.h"
 #include "report/text.h"
@@ -44,8 +40,7 @@ static const struct option collective_options[] = {
      read_int, AT(view.rank), 0, MAX_DEVICES - 1, ALWAYS},
     {"--full", NULL, "all tables and steps, nothing left out, however long it gets", read_on,
      AT(view.full), NO_LIMITS, ALWAYS},
-    {"--pictures", "DIR", "write its picture as SVG, and as PNG where rsvg-convert is installed",
-     read_word, AT(pictures), NO_LIMITS, ALWAYS},
+    {"--pictures", "DIR", "write its picture as SVG", read_word, AT(pictures), NO_LIMITS, ALWAYS},
     OPTION_END};
 
 static int help(void) {
@@ -124,9 +119,6 @@ static int write_picture(const char *folder, const struct drawing *c) {
     int code = draw_picture(&p, c);
     if (!code) code = atomic_commit(&file);
     atomic_abandon(&file);
-    int is_missing = 0;
-    if (!code) code = png_beside(path, &is_missing);
-    if (is_missing) fprintf(stderr, "duet: %s: " PNG_MISSING "\n", path);
     return code;
 }
 

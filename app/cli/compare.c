@@ -147,7 +147,7 @@ static int in_short(const struct comparison *c, const double held[2]) {
 
 static int run(struct run_config *config, int chapter) {
     struct comparison *comparison = NULL; /* three records: too large for a small stack */
-    struct run_files files = {.report = {.made = 0}};
+    struct run_files files = {.made = 0};
     const char *command = chapter ? "demo" : "compare";
     struct job_result result = {.exit_status = 0};
     int code = OK;

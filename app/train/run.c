@@ -155,10 +155,6 @@ uint64_t run_device_memory(const struct run_config *config, int index) {
     return n == 0 ? 0 : config->device_memory[n == 1 ? 0 : index];
 }
 
-int run_buffers_apart(const struct run_config *config) {
-    return config->ddp.no_broadcast_buffers && !config->model.options.sync_bn;
-}
-
 int run_check_sync_bn(const struct run_config *config) {
     if (config->mode != MODE_DP || !config->model.options.sync_bn) return OK;
     return fail(ERR_USAGE, "--sync-bn: SyncBatchNorm is only supported within "

@@ -55,10 +55,9 @@ struct run_dp {
 
 struct run_ddp {
     char allreduce[16];
-    double bucket_cap_mb;     /* MiB; < 0: not given */
-    int no_overlap;           /* no allreduce before backward has ended */
-    int no_broadcast_buffers; /* each rank keeps buffers of its own */
-    int find_unused;          /* as ddp_config.find_unused */
+    double bucket_cap_mb; /* MiB; < 0: not given */
+    int no_overlap;       /* no allreduce before backward has ended */
+    int find_unused;      /* as ddp_config.find_unused */
 };
 
 /* As struct fsdp_config. */
@@ -158,10 +157,6 @@ int run_keeps_spans(const struct run_config *config);
 
 /* 1: the command writes a file of results, with --json, --trace, --report or --pictures. */
 int run_writes_results(const struct run_config *config);
-
-/* 1: each rank's running statistics are its own: nobody sends rank 0's, and they are not those of
- * the global batch, as with SyncBatchNorm. */
-int run_buffers_apart(const struct run_config *config);
 
 /* The file that parameters and buffers start from: --init-from, or that of a graph; NULL: none. */
 const char *run_weights(const struct run_config *config);

@@ -40,11 +40,6 @@ static int check_checkpoint(const struct run_config *config) {
                     "--init-from: %s: no effect: --resume takes the weights from its file too: "
                     "give one of them",
                     config->model.init_from);
-    if (*config->files.checkpoint && run_buffers_apart(config))
-        return fail(ERR_USAGE,
-                    "--checkpoint: %s: it holds the buffers of rank 0, and with "
-                    "--no-broadcast-buffers each rank has its own: leave one out",
-                    config->files.checkpoint);
     return OK;
 }
 

@@ -25,11 +25,9 @@ static int ddp_strategy_open(struct session *s) {
     struct ddp_config ddp = session_ddp_config(s);
     ddp.any_order = !s->virtual_devices;
     ddp.no_overlap = c->ddp.no_overlap;
-    ddp.own_buffers = c->ddp.no_broadcast_buffers;
     ddp.buffers_each_pass = 1;
     /* a step of several passes takes an empty batch as any other */
     if (c->data.join && c->update.passes == 1) ddp.join = DUET_JOIN;
-    s->record->buffers_apart = run_buffers_apart(c);
     CHECK(allreduce_algorithm_parse(c->ddp.allreduce, &ddp.algorithm));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
     CHECK(ddp_init(&d->ddp, s->comm, d->replica.params, NULL, &ddp));

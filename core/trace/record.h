@@ -107,8 +107,6 @@ struct run_record {
     char **names;             /* [parameters] PyTorch's names; record_free frees each */
     int buffers;              /* buffers, the length of buffer_names */
     char **buffer_names;      /* [buffers] likewise */
-    /* 1: each rank of DDP keeps its own buffers, so those of rank 0 alone are another mode's */
-    int buffers_apart;
 
     /* ---- how it went ---- */
     int steps_per_epoch;

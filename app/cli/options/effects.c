@@ -94,7 +94,6 @@ static int ask_model(const struct asked *asked, unsigned condition, int *holds) 
     CHECK(model_open(&model, asked->config->model.name, &all));
     *holds = condition == WITH_MLP       ? model.hidden_count > 0
              : condition == WITH_DROPOUT ? model.dropout >= 0
-             : condition == WITH_BUFFERS ? model.buffer_count > 0
                                          : model.norms;
     model_free(&model);
     return OK;
@@ -160,7 +159,6 @@ static const struct {
     {WITH_MLP, "with model ", model_name, "it belongs to mlp", "--model mlp"},
     {WITH_DROPOUT, "with model ", model_name, "it has no dropout", "--model convnet"},
     {WITH_NORMS, "with model ", model_name, "it has no BatchNorm", "--model resnet18"},
-    {WITH_BUFFERS, "with model ", model_name, "it has no buffers", "--model resnet18"},
     {WITH_RESNET, "with model ", model_name, "it has one way to begin", "--model resnet18"},
     {OF_MADE_DATA, "with data set ", data_name, "its files say that",
      "--dataset synthetic or random"},
@@ -175,7 +173,7 @@ static const struct {
     {BESIDE_GPU, "without --gpu", NULL, "it belongs to the modelled clock", "--gpu NAME"}};
 
 static int check_conditions(const struct option *option, const struct asked *asked) {
-    const unsigned of_model = WITH_MLP | WITH_DROPOUT | WITH_BUFFERS | WITH_NORMS;
+    const unsigned of_model = WITH_MLP | WITH_DROPOUT | WITH_NORMS;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         unsigned condition = texts[i].condition;
         int is_so;

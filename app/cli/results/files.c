@@ -1,19 +1,104 @@
 /* All files of a command's runs: see files.h. */
 #include "cli/results/files.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
-#include "cli/results/png.h"
+#include "doctor/cuda/gpu.h"
 #include "report/chrome/chrome_trace.h"
 #include "report/text.h"
 
-int run_files_open(struct run_files *o, const struct run_config *config) {
-    o->config = config;
-    CHECK(results_open(&o->results, config));
-    if (*config->files.trace) CHECK(atomic_open(&o->trace, config->files.trace));
-    return report_open(&o->report, config);
+/* ---- pictures ---- */
+
+/* A picture that is being written. */
+struct pictures {
+    const char *folder;
+    struct atomic_file file;
+    int count; /* that were written */
+};
+
+static int open_picture(void *context, const char *name, FILE **file) {
+    struct pictures *p = context;
+    char path[PATH_MAX];
+    atomic_abandon(&p->file); /* the last one, where drawing it has failed */
+    snprintf(path, sizeof path, "%s/%s", p->folder, name);
+    CHECK(atomic_open(&p->file, path));
+    *file = p->file.file;
+    return OK;
+}
+
+static int close_picture(void *context) {
+    struct pictures *p = context;
+    int code = atomic_commit(&p->file);
+    atomic_abandon(&p->file);
+    p->count += !code;
+    return code;
+}
+
+/* Pictures that are there and cannot be replaced are noticed at once. The first is opened in any
+ * case: a folder may take no file at all. */
+static int try_pictures(const char *folder) {
+    struct pictures try = {.folder = folder};
+    char names[PAGE_PICTURES][PICTURE_NAME], path[PATH_MAX];
+    int code = OK, count = page_picture_names(names);
+    FILE *file;
+    for (int i = 0; i < count && !code; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (i == 0 || !access(path, F_OK)) code = open_picture(&try, names[i], &file);
+    }
+    atomic_abandon(&try.file);
+    return code;
+}
+
+static int try_folder(struct run_files *o, const char *folder) {
+    struct stat s;
+    if (mkdir(folder, 0777) == 0)
+        o->made = 1;
+    else if (errno != EEXIST)
+        return fail_errno(ERR_FAILED, errno, "--pictures: %s: the folder cannot be made", folder);
+    else if (!stat(folder, &s) && !S_ISDIR(s.st_mode))
+        return fail(ERR_FAILED, "--pictures: %s: is no folder: name a folder for the pictures",
+                    folder);
+    return try_pictures(folder);
+}
+
+static int write_pictures(struct run_files *o, const struct page *page) {
+    struct pictures pictures = {.folder = o->config->files.pictures};
+    const struct picture_files files = {open_picture, close_picture, &pictures};
+    if (!*pictures.folder) return OK;
+    int code = page_pictures(page, &files);
+    atomic_abandon(&pictures.file);
+    o->pictures = pictures.count;
+    return code;
+}
+
+/* ---- the page and the trace ---- */
+
+static int write_page(struct run_files *o, const struct page *page) {
+    if (!o->page.file) return OK;
+    CHECK(page_write(o->page.file, page));
+    return atomic_commit(&o->page);
+}
+
+static int write_report(struct run_files *o, struct page *page, const char *command) {
+    struct failures all = {0};
+    struct origin origin;
+    char cuda[160];
+    if (!o->page.file && !*o->config->files.pictures) return OK;
+    gpu_build(cuda, sizeof cuda);
+    int code = origin_find(&origin, cuda);
+    page->command = command;
+    page->origin = &origin;
+    if (!code) failures_add(&all, write_page(o, page));
+    if (!code) failures_add(&all, write_pictures(o, page));
+    origin_free(&origin);
+    page->origin = NULL;
+    return code ? code : failures_end(&all);
 }
 
 static int write_trace(struct atomic_file *file, const struct page *page) {
@@ -31,6 +116,16 @@ static int write_trace(struct atomic_file *file, const struct page *page) {
     return chrome_trace_write(file, file->name, runs, count);
 }
 
+/* ---- all of them ---- */
+
+int run_files_open(struct run_files *o, const struct run_config *config) {
+    o->config = config;
+    CHECK(results_open(&o->results, config));
+    if (*config->files.trace) CHECK(atomic_open(&o->trace, config->files.trace));
+    if (*config->files.report) CHECK(atomic_open(&o->page, config->files.report));
+    return *config->files.pictures ? try_folder(o, config->files.pictures) : OK;
+}
+
 /* Names every file, so that nobody looks for one. Where one of them is standard output, nothing
  * stands behind it there. */
 static void say_written(const struct run_files *o) {
@@ -42,11 +137,10 @@ static void say_written(const struct run_files *o) {
         if (!strncmp(names[i], "/dev/", 5)) return;
         if (*names[i]) text_add(&text, "%s %s", count++ ? "," : "written:", names[i]);
     }
-    if (o->report.pictures)
-        text_add(&text, "%s %s/*.svg (%d picture%s)%s",
-                 count++ ? "," : "written:", o->config->files.pictures, o->report.pictures,
-                 o->report.pictures > 1 ? "s" : "",
-                 o->report.no_png ? "; " PNG_MISSING : ", and as *.png");
+    if (o->pictures)
+        text_add(&text, "%s %s/*.svg (%d picture%s)",
+                 count++ ? "," : "written:", o->config->files.pictures, o->pictures,
+                 o->pictures > 1 ? "s" : "");
     if (count) text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 
@@ -55,7 +149,7 @@ int run_files_write(struct run_files *o, const char *command, results_body *body
     struct failures all = {0};
     failures_add(&all, results_write(&o->results, command, body, what));
     failures_add(&all, write_trace(&o->trace, page));
-    failures_add(&all, report_write(&o->report, page, command));
+    failures_add(&all, write_report(o, page, command));
     if (!all.code && !o->config->quiet) say_written(o);
     return failures_end(&all);
 }
@@ -63,5 +157,7 @@ int run_files_write(struct run_files *o, const char *command, results_body *body
 void run_files_abandon(struct run_files *o) {
     results_abandon(&o->results);
     atomic_abandon(&o->trace);
-    report_abandon(&o->report);
+    atomic_abandon(&o->page);
+    if (o->made) rmdir(o->config->files.pictures); /* nothing where there is a picture in it */
+    o->made = 0;
 }

@@ -1,7 +1,7 @@
 /* The files of --json, which have the same form for every subcommand; docs/json.md names
  * each field:
  *
- *     {"schema": 1, "command": "compare", "command_line": [...], "date": ..., "host": {...},
+ *     {"schema": 3, "command": "compare", "command_line": [...], "date": ..., "host": {...},
  *      "versions": {...},
  *      "runs": [{"name": "single", ...}, {"name": "dp", ...}, {"name": "ddp", ...}]}
  *

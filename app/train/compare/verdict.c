@@ -24,10 +24,9 @@ static int value_column(const struct run_record *r, int p) {
     return p < r->parameters ? p : r->parameters + p;
 }
 
-/* Values of a device that the modes have in common: its parameters and, where they are no rank's
- * own, its buffers. */
-static int values_of(const struct run_record *r, int device) {
-    return r->parameters + (device && r->buffers_apart ? 0 : r->buffers);
+/* Values of a device: its parameters and its buffers. */
+static int values_of(const struct run_record *r) {
+    return r->parameters + r->buffers;
 }
 
 /* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
@@ -51,7 +50,7 @@ static int first_difference(const struct run_record *a, const struct run_record 
     int steps = a->steps < b->steps ? a->steps : b->steps;
     for (int step = 0; step < steps; step++) {
         for (int d = 0; d < b->devices; d++)
-            for (int p = 0; p < values_of(b, d); p++)
+            for (int p = 0; p < values_of(b); p++)
                 if (hash_at(a, 0, step, value_column(a, p)) !=
                     hash_at(b, d, step, value_column(b, p)))
                     return differs(v, step, p, d, 0);
@@ -63,7 +62,7 @@ static int first_difference(const struct run_record *a, const struct run_record 
     }
     if (a->steps != b->steps) return differs(v, steps, 0, 0, 0);
     for (int d = 0; d < b->devices; d++)
-        for (int p = 0; p < values_of(b, d); p++)
+        for (int p = 0; p < values_of(b); p++)
             if (a->final_hashes[0][p] != b->final_hashes[d][p]) return differs(v, steps, p, d, 0);
     return 0;
 }
@@ -95,12 +94,10 @@ static int list_differs(struct verdict *v, const char *what, const double *a, co
     return 0;
 }
 
-/* Where all hashes agree: the first loss, or the first accuracy, that does not. Ranks whose running
- * statistics are their own evaluate with their own. */
+/* Where all hashes agree: the first loss, or the first accuracy, that does not. */
 static int results_differ(const struct run_record *a, const struct run_record *b,
                           struct verdict *v) {
     int epochs = a->epoch_count < b->epoch_count ? a->epoch_count : b->epoch_count;
-    if (b->buffers_apart) epochs = 0;
     return list_differs(v, "loss", a->losses, b->losses, v->steps) ||
            list_differs(v, "test accuracy", a->accuracy, b->accuracy, epochs) ||
            list_differs(v, "valid_loss", a->valid_loss, b->valid_loss, epochs);
@@ -192,10 +189,8 @@ void verdict_print(FILE *file, int width, const struct verdict *v, const struct 
         }
         fprintf(file,
                 "%s = %s: identical to the bit after %d step%s\n"
-                "  (every loss, parameter%s and reduced gradient, every step, every device%s)\n",
-                y, x, v->steps, v->steps == 1 ? "" : "s",
-                b->buffers && !b->buffers_apart ? ", buffer" : "",
-                b->buffers && b->buffers_apart ? ";\n  buffers of device 0" : "");
+                "  (every loss, parameter%s and reduced gradient, every step, every device)\n",
+                y, x, v->steps, v->steps == 1 ? "" : "s", b->buffers ? ", buffer" : "");
         if (!*b->sum_order) return;
         text_add(&text,
                  "gradients are added in the order of %s, for which one device holds those of a "

@@ -13,15 +13,10 @@ static inline const char *of_mode(const char *mode, const char *options) {
     static const struct {
         const char *flag, *modes;
         int values;
-    } table[] = {{"--devices", "dp,ddp", 1},
-                 {"--loss-in-forward", "dp", 0},
-                 {"--output-device", "dp", 1},
-                 {"--dp-reduce", "dp", 1},
-                 {"--allreduce", ",ddp", 1},
-                 {"--bucket-cap-mb", ",ddp", 1},
-                 {"--no-overlap", ",ddp", 0},
-                 {"--no-broadcast-buffers", ",ddp", 0},
-                 {"--find-unused-parameters", ",ddp", 0}};
+    } table[] = {{"--devices", "dp,ddp", 1},   {"--loss-in-forward", "dp", 0},
+                 {"--output-device", "dp", 1}, {"--dp-reduce", "dp", 1},
+                 {"--allreduce", ",ddp", 1},   {"--bucket-cap-mb", ",ddp", 1},
+                 {"--no-overlap", ",ddp", 0},  {"--find-unused-parameters", ",ddp", 0}};
     static char texts[4][1024];
     static int next;
     char copy[1024], *save = NULL, *text = texts[next++ % 4];

@@ -105,8 +105,6 @@ CliTest(cli_batch_norm, synchronised_without_running_statistics, 60) {
     cr_expect(cli_same_file("one.csv", "two.csv") && cli_same_file("one", "two"));
     cli_well("train --mode ddp --devices 2 %s --epochs 1 --log-loss two.csv", run);
     cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
-    cli_fails(2, "--no-broadcast-buffers: no effect with model small: it has no buffers",
-              "train --mode ddp --no-broadcast-buffers %s", run);
 }
 
 CliTest(cli_batch_norm, what_is_refused, 120) {
@@ -131,8 +129,6 @@ CliTest(cli_batch_norm, what_is_refused, 120) {
         {1, "torch.Size([1, 512, 1, 1]): the batch of all devices has one sample",
          "train --mode ddp --devices 2 --sync-bn " DATA
          " --shape 1x8x8 --samples 4 --batch-size 3 --epochs 1 --quiet"},
-        {2, "--checkpoint: c: it holds the buffers of rank 0, and with --no-broadcast-buffers each",
-         "train --mode ddp --no-broadcast-buffers --checkpoint c " RUN},
         /* before the data are read */
         {2, "SyncBatchNorm is only", "train --mode dp --sync-bn --model resnet18 --data-dir none"},
     };

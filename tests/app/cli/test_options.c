@@ -130,7 +130,6 @@ static const struct {
     {WITH_MLP, "--model lenet", "with model lenet|it belongs to mlp|--model mlp"},
     {WITH_DROPOUT, "--model resnet18", "with model resnet18|no dropout|--model convnet"},
     {WITH_NORMS, "--model lenet", "with model lenet|BatchNorm|--model resnet18"},
-    {WITH_BUFFERS, "--model lenet", "with model lenet|no buffers|--model resnet18"},
     {WITH_RESNET, "--model lenet", "with model lenet|--model resnet18"},
     {OF_MADE_DATA, "--dataset mnist", "with data set mnist|--dataset synthetic or random"},
     {OF_FILES, "--dataset random", "with data set random|--dataset fashion"},
@@ -176,7 +175,6 @@ CliTest(cli_flags, with_an_effect_they_are_not, 60) {
         "compare --devices 2 --output-device 1 --bucket-cap-mb 1 --allreduce naive",
         "profile --dp-reduce sharded --no-overlap --find-unused-parameters",
         "demo --loss-in-forward",
-        "compare --model resnet18 --sync-bn --no-broadcast-buffers",
         "train --device auto --tf32 --cuda-math own",
         "train --devices 1",
         "scale --weight-decay 0.1 --devices 1,2",
@@ -213,7 +211,6 @@ CliTest(cli_flags, nearest_words, 60) {
         {"--loss: 'cross_entropy'|did you mean cross-entropy?", "train --loss cross_entropy"},
         {"--dp-reduce: 'shard'|did you mean sharded?", "train --mode dp --dp-reduce shard"},
         {"--init: 'd2'|did you mean d2l?", "train --model resnet18 --init d2"},
-        {"--scale-lr: 'liner'|did you mean linear?", "scale --batch-per-device 8 --scale-lr liner"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         cli_fails(2, table[i].words, "%s", table[i].command);

@@ -145,7 +145,7 @@ CliTest(cli_resume, parameters_left_out, 300) {
 CliTest(cli_resume, batch_norm, 600) {
     static const struct part parts[2][3] = {
         {{"ddp --devices 2", 2}, {"dp --devices 2", 3}, {"single", 0}},
-        {{"ddp --devices 2 --sync-bn --no-broadcast-buffers", 2}, /* which are equal anyway */
+        {{"ddp --devices 2 --sync-bn", 2},
          {"single --sync-bn", 3},
          {"ddp --devices 2 --sync-bn", 0}}};
     const char *data = "--model m --dataset synthetic --shape 1x9x8 --samples 22 "

@@ -139,11 +139,10 @@ static const struct row {
      0},
     {SUMS, &FOUR,
      OWN LENET "--epochs 1 --batch-size 11 --lr 0.1 --no-sync-steps 100 --momentum 0.9", 0},
-    /* BatchNorm, running statistics included; the last batch of an epoch is short. Rank 0's own
-     * statistics are those that it would have sent to the others. Not padded, the last of 19 has 3
-     * samples: the fourth rank has none and shadows the others, buffers included. */
+    /* BatchNorm, running statistics included; the last batch of an epoch is short. Not padded,
+     * the last of 19 has 3 samples: the fourth rank has none and shadows the others, buffers
+     * included. */
     {NORMS, &FUSED, NORM "--model small", 0},
-    {NORMS, &DDP, NORM "--model small --no-broadcast-buffers", 0},
     {NORMS, &FOUR, NORM "--model small --samples 19 --join", 0},
     {NORMS, &DDP, NORM "--model small --samples 19 --no-sync-steps 2", 0},
     {NORMS, &DDP, NORM "--model small --sync-bn", 0},

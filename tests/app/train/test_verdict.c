@@ -202,8 +202,7 @@ Test(verdict, results_differ, .timeout = 30) {
     ddp.accuracy[1] = 0.25, ddp.valid_loss[1] = 1.75; /* losses that are counted twice */
     v = judge(&single, &ddp);
     cr_assert(v.kind == VERDICT_DIFFERENT && !strcmp(v.result, "valid_loss") && v.step == 1);
-    ddp.buffers_apart = 1;
-    cr_assert_eq(judge(&single, &ddp).kind, VERDICT_EQUAL, "each rank evaluates with its own");
+    ddp.valid_loss[1] = single.valid_loss[1];
     for (int s = 0; s < STEPS; s++)
         ddp.losses[s] *= 2;
     v = judge(&single, &ddp);
