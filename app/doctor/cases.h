@@ -55,8 +55,8 @@ int places_cases(struct op_cases *cases, enum op op);
 int attention_cases(struct op_cases *cases, enum op op);
 int picture_cases(struct op_cases *cases, enum op op);
 
-/* Host tensors, which live until case_run has ended well, or until case_forget. Where there is no memory, data is NULL: case_run then
- * fails. */
+/* Host tensors, which live until case_run has ended well, or until case_forget. Where there is no
+ * memory, data is NULL: case_run then fails. */
 struct tensor case_tensor(struct op_cases *cases, enum dtype dtype, int rank, int d0, int d1,
                           int d2, int d3); /* filled with NaN */
 struct tensor case_random(struct op_cases *cases, int rank, int d0, int d1, int d2,
