@@ -199,8 +199,8 @@ int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char 
 
 /* Waits for the result; a second time gives the code, and NONE. done: 1, 0; never waits. then:
  * calls `run(context, code)` once the call has ended, on a thread of the pool; once for a future.
- * A future that is freed early goes on by itself. wait_all returns the first error in their
- * order. */
+ * A timeout of a call that nobody waits for is told within a second. A future that is freed early
+ * goes on by itself. wait_all returns the first error in their order. */
 int duet_future_wait(duet_future *future, struct duet_rpc_value *result);
 int duet_future_done(duet_future *future);
 int duet_future_then(duet_future *future, void (*run)(void *context, int code), void *context);
@@ -233,8 +233,9 @@ int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(vo
 /* ---- references ---- */
 
 /* remote: calls `function` there, leaves its result there and returns a reference to it at once.
- * An error of the function is told by the first use of the reference, and so is that it had not
- * ended after timeout_s (0: that of init; negative: none): then there is no value. */
+ * An error of the function is told by the first use of the reference. That it had not ended after
+ * timeout_s (0: that of init; negative: none) is told by each use behind that: there may be no
+ * value. */
 int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,
                 const struct duet_rpc_value *args, int count, double timeout_s);
 

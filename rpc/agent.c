@@ -44,8 +44,6 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->device = o->device;
     pthread_mutex_init(&rpc->lock, NULL);
     cond_open(&rpc->changed);
-    cond_open(&rpc->ended);
-    cond_open(&rpc->turn);
     pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS);
     rpc->life =
         (struct life){.self = rpc->rank, .emit = life_emit, .free = life_free, .context = rpc};
@@ -77,8 +75,6 @@ static void free_worker(duet_rpc *rpc) {
         free(f);
     }
     pthread_cond_destroy(&rpc->changed);
-    pthread_cond_destroy(&rpc->ended);
-    pthread_cond_destroy(&rpc->turn);
     pthread_mutex_lock(&rpc->lock);
     rpc->over = 1;
     unlock_or_end(rpc);
@@ -108,8 +104,7 @@ static int find_place(duet_rpc *rpc, int rank, int world_size, int beyond) {
 int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
                   const struct duet_rpc_options *options) {
     const struct duet_rpc_options none = {0};
-    if (!out) return fail(ERR_USAGE, "rpc: init: no place for the worker was given");
-    *out = NULL;
+    CHECK_OUT(out);
     CHECK(worker_name_check(name));
     duet_rpc *rpc = calloc(1, sizeof *rpc);
     if (!rpc) return fail(ERR_MEMORY, "rpc: init: no host memory");
@@ -138,7 +133,7 @@ static int wait_idle(duet_rpc *rpc, int64_t deadline) {
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
     while (!code && (rpc->pending_count || rpc->serving))
-        code = timed_wait(&rpc->ended, &rpc->lock, deadline);
+        code = wait_changed(rpc, deadline);
     pthread_mutex_unlock(&rpc->lock);
     return code ? fail(ERR_TIMEOUT, "rpc: shutdown: calls are still under way") : OK;
 }
@@ -192,15 +187,21 @@ static int leave_together(duet_rpc *rpc, double timeout_s) {
     return code;
 }
 
-/* Until all others have said goodbye: they have all words of this one then. What a socket has taken
- * may still be on its way. Under the lock. */
-static void wait_goodbyes(duet_rpc *rpc, int64_t deadline) {
-    for (int here = 1, late = 0; here && !late;) {
-        here = 0;
-        for (int r = 0; r < rpc->world; r++)
-            here |= r != rpc->rank && rpc->peers[r].state == PEER_HERE;
-        if (here) late = wait_changed(rpc, deadline);
+/* Until the sockets have taken what was sent, which may still be on its way then; `together`: and
+ * until all others have said goodbye, who have all words of this one by that. */
+static void say_goodbye(duet_rpc *rpc, int code, int together) {
+    const int64_t deadline = deadline_after(FLUSH_S);
+    pthread_mutex_lock(&rpc->lock);
+    tell_all(rpc, MESSAGE_BYE, code);
+    for (int busy = 1, late = 0; busy && !late;) {
+        busy = 0;
+        for (int r = 0; r < rpc->world; r++) {
+            const struct peer *p = &rpc->peers[r];
+            busy |= !p->ended && (p->first || (together && p->state == PEER_HERE && p->fd >= 0));
+        }
+        if (busy) late = wait_changed(rpc, deadline);
     }
+    pthread_mutex_unlock(&rpc->lock);
 }
 
 int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
@@ -213,12 +214,7 @@ int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
     int code = graceful ? leave_together(rpc, timeout_s) : OK;
     if (rpc->device) duet_rpc_give_device(rpc, rpc->device);
     const struct failures kept = failures_of(code);
-    const int64_t deadline = deadline_after(FLUSH_S);
-    pthread_mutex_lock(&rpc->lock);
-    tell_all(rpc, MESSAGE_BYE, code);
-    links_flush(rpc, deadline);
-    if (graceful && !code) wait_goodbyes(rpc, deadline);
-    pthread_mutex_unlock(&rpc->lock);
+    say_goodbye(rpc, code, graceful && !code);
     free_worker(rpc);
     return failures_end(&kept);
 }

@@ -50,7 +50,7 @@ struct peer {
     pthread_cond_t work;
     pthread_t attends, reads; /* the first `threads` of them are there */
     int threads;
-    int64_t wakes, tick; /* when `attends` looks at time next; its next second */
+    int64_t tick; /* when `attends` looks at time next */
 };
 
 struct function {
@@ -86,7 +86,6 @@ struct owner {
     uint64_t rref;
     char type[NAME_BYTES]; /* of its object: the class */
     int ready;             /* 1: the value exists, or `failed` says why it does not */
-    int64_t deadline;      /* of the function that makes it; 0: none */
     struct failures failed;
     struct duet_rpc_value value;
     duet_device *device; /* where its tensors are */
@@ -123,8 +122,7 @@ struct duet_rpc {
     int beyond; /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* peers, references, the end: rare things, told to all who wait */
-    pthread_cond_t ended;   /* a call from here or to here has: for shutdown */
+    pthread_cond_t changed; /* peers, references, devices, the end: told to all who wait */
     struct peer peers[MOST_WORKERS];
     struct function *functions;
     struct duet_future *pending; /* the last one first */
@@ -132,7 +130,6 @@ struct duet_rpc {
     uint64_t ids; /* the last counter of an id */
     struct pool pool;
     struct turns turns[DUET_MAX_DEVICES];
-    pthread_cond_t turn; /* somebody has given a device away */
     int stop;
     int serving;   /* calls that run here now */
     uint64_t came; /* the workers that wait for the end of all, a bit each */
@@ -160,7 +157,6 @@ struct duet_rpc_call {
     int makes;           /* 1: the result stays as a value */
     duet_device *device; /* of the function, or of the pass that it goes back over; NULL: none */
     uint64_t id;
-    int64_t deadline;               /* shortly before the caller gives up; 0: it does not */
     struct path path;               /* autograd: where a pass of this call would stand */
     duet_autograd_context *context; /* NULL: none */
     struct autograd *pass;          /* that the function has begun; NULL: none */
@@ -195,8 +191,6 @@ int links_start(duet_rpc *rpc);
 /* Both under the lock; they return at once. send_frame takes the frame. */
 void send_frame(duet_rpc *rpc, int to, struct frame *frame);
 void tell_peer(duet_rpc *rpc, int to, const struct message *m); /* one without a value */
-/* Waits until the sockets have taken what was sent. Under the lock. */
-void links_flush(duet_rpc *rpc, int64_t deadline);
 void links_close(duet_rpc *rpc); /* nothing comes once it has returned */
 
 /* ---- peers ---- */
@@ -249,8 +243,7 @@ void future_start_then(struct duet_future *f); /* what runs when it has ended; u
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */
 void futures_of_dead(duet_rpc *rpc, int rank);
-/* Those to this worker; returns the next deadline; 0: there is none. */
-int64_t futures_expire(duet_rpc *rpc, int to, int64_t now);
+void futures_expire(duet_rpc *rpc, int to, int64_t now); /* those to this worker */
 /* A method of the reference's object: `name` has room for NAME_BYTES. */
 int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
               double timeout_s, char *name, struct outgoing *o);
@@ -262,8 +255,6 @@ int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *
 /* ---- serving ---- */
 /* Runs the function and answers. */
 void serve_call(duet_rpc *rpc, struct message *m);
-/* What a reference says whose function has run past the timeout of duet_remote. */
-#define CREATION_TIMED_OUT "the creation of this reference timed out: its value may not exist there"
 int add_function(duet_rpc *rpc, const struct duet_rpc_function *f);
 /* ERR_USAGE: the name is the library's: what the user calls may not begin with "duet.". */
 int user_name_check(const char *name);

@@ -28,7 +28,7 @@ static void end_call(duet_rpc *rpc, struct message *m) {
     if (m->entered) context_leave(m->entered);
     message_drop(m);
     rpc->serving--;
-    pthread_cond_broadcast(&rpc->ended);
+    pthread_cond_broadcast(&rpc->changed);
 }
 
 static void serve_message(void *context) {
@@ -48,7 +48,6 @@ static int make_entry(duet_rpc *rpc, const struct message *m, uint64_t rref, uin
     if (owner_find(rpc, rref)) return fail(ERR_USAGE, "the reference that it makes is there");
     struct owner *o = owner_new(rpc, rref, m->text);
     if (!o) return fail(ERR_MEMORY, "no host memory for the value");
-    if (m->timeout) o->deadline = m->frame->came + (int64_t)m->timeout;
     *made = rref;
     life_hold(&rpc->life, rref); /* until the function has ended */
     if (m->from != rpc->rank) life_count(&rpc->life, rref, m->from);

@@ -6,8 +6,7 @@
 int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
                    const struct duet_rpc_value *args, int count, double timeout_s) {
     struct outgoing o;
-    if (!out) return fail(ERR_USAGE, "rpc: call: no place for the future was given");
-    *out = NULL;
+    CHECK_OUT(out);
     CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
     return call_begin(out, rpc, &o);
 }

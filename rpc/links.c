@@ -2,8 +2,8 @@
  * rendezvous.c has opened. Two threads look after it:
  *
  *     read_frames    takes what comes, and tells the end of the stream
- *     attend         writes what the socket did not take at once, ends calls to the peer that are
- *                    late, says once a second "I am here", and notices where the peer does not
+ *     attend         writes what the socket did not take at once, and once a second ends calls to
+ *                    the peer that are late, says "I am here", and notices where the peer does not
  *
  * So nobody who sends waits for a peer. What a worker sends to itself has come at once. A worker
  * from which nothing has come for `silence_s` counts as gone: it is stopped, or its machine is. It
@@ -79,12 +79,9 @@ static void check_silence(struct peer *p, int64_t now, int64_t late) {
 }
 
 static void look_after(struct peer *p, int64_t now) {
-    int64_t next = futures_expire(p->rpc, p->rank, now);
-    if (now >= p->tick) {
-        if (p->rank != p->rpc->rank && p->state == PEER_HERE) check_silence(p, now, now - p->tick);
-        p->tick = now + TICK_NS;
-    }
-    p->wakes = next && next < p->tick ? next : p->tick;
+    futures_expire(p->rpc, p->rank, now);
+    if (p->rank != p->rpc->rank && p->state == PEER_HERE) check_silence(p, now, now - p->tick);
+    p->tick = now + TICK_NS;
 }
 
 /* ---- the threads ---- */
@@ -95,9 +92,9 @@ static void *attend(void *peer) {
     pthread_mutex_lock(&rpc->lock);
     while (!p->ended) {
         const int64_t now = now_ns();
-        if (now >= p->wakes) look_after(p, now);
+        if (now >= p->tick) look_after(p, now);
         if (!p->first) {
-            timed_wait(&p->work, &rpc->lock, p->wakes);
+            timed_wait(&p->work, &rpc->lock, p->tick);
             continue;
         }
         struct frame *f = p->first;
@@ -151,7 +148,7 @@ int links_start(duet_rpc *rpc) {
     for (int r = 0; r < rpc->world; r++) {
         struct peer *p = &rpc->peers[r];
         p->heard = now_ns();
-        p->wakes = p->tick = p->heard + TICK_NS;
+        p->tick = p->heard + TICK_NS;
         int error = thread_start(&p->attends, attend, p);
         p->threads = !error;
         if (r != rpc->rank && !error) {
@@ -162,15 +159,6 @@ int links_start(duet_rpc *rpc) {
         if (error) return fail_errno(ERR_FAILED, error, "rpc: init: thread");
     }
     return OK;
-}
-
-void links_flush(duet_rpc *rpc, int64_t deadline) {
-    for (int busy = 1, late = 0; busy && !late;) {
-        busy = 0;
-        for (int r = 0; r < rpc->world; r++)
-            busy |= rpc->peers[r].first && !rpc->peers[r].ended;
-        if (busy) late = wait_changed(rpc, deadline);
-    }
 }
 
 static void close_link(struct peer *p) {

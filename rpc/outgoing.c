@@ -1,7 +1,8 @@
 /* Calls from here: they are sent, and their futures wait for the answer.
  *
  * A future is held by the program and by the table of calls without an answer. It ends by the
- * answer, by its deadline (links.c), or by the end of the worker it was sent to. */
+ * answer, by the end of the worker it was sent to, or by its deadline: whoever waits for it looks
+ * at that, and once a second links.c does. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,11 +65,6 @@ static int await_answer(duet_rpc *rpc, struct duet_future *f, const struct outgo
     rpc->pending_count++;
     rpc->futures++;
     f->refs++;
-    struct peer *p = &rpc->peers[f->to];
-    if (f->deadline && f->deadline < p->wakes) {
-        p->wakes = f->deadline;
-        pthread_cond_signal(&p->work);
-    }
     return OK;
 }
 
@@ -149,7 +145,7 @@ static void future_end(struct duet_future *f, int code) {
     f->code = code;
     future_start_then(f);
     pthread_cond_broadcast(&f->ended);
-    pthread_cond_broadcast(&rpc->ended);
+    pthread_cond_broadcast(&rpc->changed);
     if (freed) refuse_answer(f);
     future_drop(f);
 }
@@ -188,20 +184,14 @@ void futures_of_dead(duet_rpc *rpc, int rank) {
     }
 }
 
-int64_t futures_expire(duet_rpc *rpc, int to, int64_t now) {
-    int64_t first = 0;
+void futures_expire(duet_rpc *rpc, int to, int64_t now) {
     for (struct duet_future *f = rpc->pending, *next; f; f = next) {
         next = f->next;
-        if (f->to != to || !f->deadline) continue;
-        if (f->deadline <= now) {
-            fail(ERR_TIMEOUT, "rpc: worker '%s': %s: no answer within %g s", rpc->peers[f->to].name,
-                 f->function, (double)(f->deadline - f->began) * 1e-9);
-            future_fail(f, ERR_TIMEOUT);
-        } else if (!first || f->deadline < first) {
-            first = f->deadline;
-        }
+        if (f->to != to || !f->deadline || f->deadline > now) continue;
+        fail(ERR_TIMEOUT, "rpc: worker '%s': %s: no answer within %g s", rpc->peers[to].name,
+             f->function, (double)(f->deadline - f->began) * 1e-9);
+        future_fail(f, ERR_TIMEOUT);
     }
-    return first;
 }
 
 /* ---- waiting for the answer ---- */
@@ -215,7 +205,7 @@ void future_wait(struct duet_future *f) {
     duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
     while (!f->done) /* its deadline, the worker's death and the end of this worker end it */
-        timed_wait(&f->ended, &rpc->lock, 0);
+        if (timed_wait(&f->ended, &rpc->lock, f->deadline)) futures_expire(rpc, f->to, now_ns());
     pthread_mutex_unlock(&rpc->lock);
     pause_end(rpc, paused);
 }

@@ -36,19 +36,14 @@ void owner_ready(duet_rpc *rpc, uint64_t rref, int code) {
 /* Waits until the function that makes the value has ended. Whoever calls it has a reference, here
  * or elsewhere, so the entry stays. */
 int owner_wait(duet_rpc *rpc, uint64_t rref, struct owner **out) {
-    int code = OK;
     struct owner *o;
     duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
-    while ((o = owner_find(rpc, rref)) && !o->ready && !code && !rpc->stop)
-        code = wait_changed(rpc, o->deadline);
-    if (!o)
-        code = fail(ERR_USAGE, "the object of this reference is gone");
-    else if (o->ready)
-        code = failures_end(&o->failed);
-    else
-        code = code ? fail(ERR_TIMEOUT, CREATION_TIMED_OUT)
-                    : fail(ERR_FAILED, "this worker has been shut down");
+    while ((o = owner_find(rpc, rref)) && !o->ready && !rpc->stop)
+        wait_changed(rpc, 0);
+    const int code = !o         ? fail(ERR_USAGE, "the object of this reference is gone")
+                     : o->ready ? failures_end(&o->failed)
+                                : fail(ERR_FAILED, "this worker has been shut down");
     pthread_mutex_unlock(&rpc->lock);
     pause_end(rpc, paused);
     *out = code ? NULL : o;

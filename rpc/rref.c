@@ -9,8 +9,8 @@
 /* ---- references to what is here ---- */
 
 static int new_owner(duet_rref **out, duet_rpc *rpc, const char *type, struct owner **owner) {
-    if (!out || !rpc)
-        return fail(ERR_USAGE, "rpc: rref: no %s was given", rpc ? "place" : "worker");
+    CHECK_OUT(out);
+    if (!rpc) return fail(ERR_USAGE, "rpc: rref: no worker was given");
     if (strlen(type) >= NAME_BYTES)
         return fail(ERR_USAGE, "rpc: rref: type '%.40s'...: too long", type);
     CHECK(user_name_check(type));
@@ -26,7 +26,6 @@ static int new_owner(duet_rref **out, duet_rpc *rpc, const char *type, struct ow
 int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value) {
     struct owner *o;
     struct wire_out w = {0};
-    if (out) *out = NULL;
     CHECK(new_owner(out, rpc, "", &o));
     int code = value_write(rpc, &w, &value, 0);
     if (!code) code = wire_error(&w);
@@ -45,7 +44,6 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
 int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, void *object,
                             void (*destroy)(void *object)) {
     struct owner *o;
-    if (out) *out = NULL;
     CHECK(new_owner(out, rpc, type ? type : "", &o));
     o->object = object;
     o->destroy = destroy;
@@ -56,7 +54,6 @@ int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, vo
 
 int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i) {
     struct owner *o;
-    if (out) *out = NULL;
     if (!duet_params_value(params, i))
         return fail(ERR_USAGE, "rpc: rref: there is no parameter %d", i);
     CHECK(new_owner(out, rpc, "", &o));
@@ -93,9 +90,12 @@ int to_owner(struct outgoing *o, duet_rref *r, const char *function, double time
     *o = (struct outgoing){
         .to = r->owner, .function = function, .self = r->id, .timeout_s = timeout_s};
     pthread_mutex_lock(&r->rpc->lock);
+    futures_expire(r->rpc, r->owner, now_ns());
     int late = r->created && r->created->code == ERR_TIMEOUT;
     pthread_mutex_unlock(&r->rpc->lock);
-    return late ? fail(ERR_TIMEOUT, "rpc: worker '%s': %s: " CREATION_TIMED_OUT,
+    return late ? fail(ERR_TIMEOUT,
+                       "rpc: worker '%s': %s: the creation of this reference timed out: its value "
+                       "may not exist there",
                        r->rpc->peers[r->owner].name, r->created->function)
                 : OK;
 }
@@ -135,8 +135,7 @@ int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *
 int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,
                 const struct duet_rpc_value *args, int count, double timeout_s) {
     struct outgoing o;
-    if (!out) return fail(ERR_USAGE, "rpc: remote: no place for the reference was given");
-    *out = NULL;
+    CHECK_OUT(out);
     CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
     return rref_remote(out, rpc, &o, function);
 }
@@ -170,8 +169,7 @@ int duet_rref_async(duet_future **out, duet_rref *r, const char *method,
                     const struct duet_rpc_value *args, int count, double timeout_s) {
     char name[NAME_BYTES];
     struct outgoing o;
-    if (!out) return fail(ERR_USAGE, "rpc: proxy: no place for the future was given");
-    *out = NULL;
+    CHECK_OUT(out);
     CHECK(method_of(r, method, args, count, timeout_s, name, &o));
     return call_begin(out, r->rpc, &o);
 }

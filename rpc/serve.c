@@ -72,14 +72,9 @@ static int user_function(duet_rpc_call *call, const struct message *m) {
 
 /* ---- one call ---- */
 
-static int is_late(const struct message *m) {
-    return m->timeout && (uint64_t)(now_ns() - m->frame->came) > m->timeout;
-}
-
 /* What the function has returned becomes the value behind the reference. */
 static int keep_result(duet_rpc_call *call, const struct message *m) {
     struct duet_rpc_value value = duet_rpc_none();
-    if (is_late(m)) return fail(ERR_TIMEOUT, CREATION_TIMED_OUT);
     if (call->returned && !call->object)
         CHECK(value_take(call->rpc, &call->answer, call->device, &value));
     pthread_mutex_lock(&call->rpc->lock);
@@ -123,7 +118,8 @@ static int serve_on_device(duet_rpc_call *call, struct message *m) {
         own_function(call, m->text);
     duet_device *device = call->device;
     device_take(call->rpc, device);
-    int code = is_late(m) ? fail(ERR_TIMEOUT, "its caller has given up") : run_function(call, m);
+    const int late = m->timeout && (uint64_t)(now_ns() - m->frame->came) > m->timeout;
+    int code = late ? fail(ERR_TIMEOUT, "its caller has given up") : run_function(call, m);
     device_give(call->rpc, device);
     return code;
 }
@@ -155,8 +151,6 @@ void serve_call(duet_rpc *rpc, struct message *m) {
                           .id = m->call,
                           .path = m->path,
                           .context = m->entered};
-    if (m->timeout) /* a tenth is left for the answer */
-        call.deadline = m->frame->came + (int64_t)(m->timeout / 10 * 9);
     message_begin(&call.answer, &(struct message){.kind = MESSAGE_ANSWER, .call = m->call});
     int code = m->wrong ? fail(m->wrong, "%s", m->why) : serve_on_device(&call, m);
     if (m->makes && code) owner_ready(rpc, m->makes, code);

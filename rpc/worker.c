@@ -28,7 +28,7 @@ void device_take(duet_rpc *rpc, duet_device *device) {
     pthread_mutex_lock(&rpc->lock);
     struct turns *t = turns_of(rpc, device);
     for (uint64_t number = t->next++; t->serving != number;)
-        timed_wait(&rpc->turn, &rpc->lock, 0);
+        wait_changed(rpc, 0);
     t->held = 1;
     t->holder = pthread_self();
     pthread_mutex_unlock(&rpc->lock);
@@ -40,7 +40,7 @@ void device_give(duet_rpc *rpc, duet_device *device) {
     struct turns *t = turns_of(rpc, device);
     t->held = 0;
     t->serving++;
-    pthread_cond_broadcast(&rpc->turn);
+    pthread_cond_broadcast(&rpc->changed);
     pthread_mutex_unlock(&rpc->lock);
 }
 
