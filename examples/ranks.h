@@ -1,10 +1,17 @@
 /* The number of ranks that a program needs. duet_spawn starts as many; a launcher starts as many as
- * it was told, and a program whose ranks have parts of their own refuses another number. */
+ * it was told, and a program whose ranks have parts of their own refuses another number.
+ * TRY returns the code of a call that failed. */
 #ifndef EXAMPLES_RANKS_H
 #define EXAMPLES_RANKS_H
 
 #include <stdio.h>
 #include <stdlib.h>
+
+#define TRY(call)                \
+    do {                         \
+        int code_ = (call);      \
+        if (code_) return code_; \
+    } while (0)
 
 /* Ends a rank of another number of ranks: rank 0 says why and fails, the others just end. */
 static inline void need_ranks(const char *program, int n) {

@@ -1,10 +1,11 @@
 /* Reinforcement learning by remote calls: the program of PyTorch's text on torch.distributed.rpc.
  *
  * Worker 0 is the agent and has the policy; all others are observers, each with a pole on a cart
- * (CartPole-v1). In an episode the agent asks all observers at once to play; each observer asks the
- * agent for every action, and reports every reward: two calls a step, back to the one that waits
- * for it. --one_call sends the reward along with the next state, as the text proposes. Then the
- * agent learns by REINFORCE. It is solved when the running reward is above 475.
+ * (CartPole-v1). The agent makes the observers, remote(Observer), and keeps references to them. In
+ * an episode it asks all of them at once to play, and passes a reference to itself, RRef(self).
+ * Through that reference each observer asks for every action and reports every reward: two calls
+ * per step. --one_call sends the reward along with the next state, as the text proposes. Then the
+ * agent learns by REINFORCE. The task is solved when the running reward is above 475.
  *
  * Weights, dropout and actions are drawn as PyTorch draws them from this seed, so with one observer
  * the first episodes are those of the text's own program. With more of them the text lets the
@@ -17,8 +18,9 @@
 #include "cart_pole.h"
 #include "duet.h"
 #include "ranks.h"
+#include "torch_draws.h"
 
-enum { HIDDEN = 128, ACTIONS = 2, MOST_OBSERVERS = 15, SOLVED = 475 };
+enum { MOST_OBSERVERS = 15, SOLVED = 475 };
 
 struct settings {
     int world, episodes, log_interval, mend, one_call, rate;
@@ -26,17 +28,12 @@ struct settings {
     double gamma;
 };
 
-#define TRY(call)                \
-    do {                         \
-        int code_ = (call);      \
-        if (code_) return code_; \
-    } while (0)
-
 /* ---- the agent ---- */
 
 struct agent {
     struct settings settings;
     duet_device *device;
+    duet_rref *self, *observers[MOST_OBSERVERS];
     duet_params *policy;
     duet_optimizer *optimizer;
     duet_tape *tape; /* of one episode: all forwards of all observers */
@@ -61,14 +58,6 @@ static void forget(struct agent *a) {
         duet_tensor_free(a->kept[--a->kept_count]);
 }
 
-/* n numbers in [0, 1) of 53 bits, as torch draws doubles. */
-static void uniforms(duet_rng *rng, double *u, int n) {
-    int64_t x[HIDDEN];
-    duet_rng_integers(rng, DUET_I64, x, (size_t)n, INT64_MIN, INT64_MAX);
-    for (int i = 0; i < n; i++)
-        u[i] = (double)(((uint64_t)x[i] - (uint64_t)INT64_MIN) & ((1ull << 53) - 1)) * 0x1p-53;
-}
-
 static int input(struct agent *a, duet_var **out, int n, const float *values) {
     duet_tensor *t;
     TRY(duet_tensor_create(&t, a->device, DUET_F32, 2, (int[]){1, n}, values));
@@ -91,19 +80,6 @@ static int policy(struct agent *a, const float *state, duet_var **probs) {
     return duet_tape_error(a->tape);
 }
 
-/* Categorical(probs).sample(): a race of exponential numbers. */
-static int sample(struct agent *a, const float *p) {
-    double u[ACTIONS];
-    float best = -1, sum = p[0] + p[1];
-    int action = 0;
-    uniforms(a->rng, u, ACTIONS);
-    for (int k = 0; k < ACTIONS; k++) {
-        float ratio = p[k] / sum / (float)-log1p(-u[k]);
-        if (ratio > best) best = ratio, action = k;
-    }
-    return action;
-}
-
 /* log of the probabilities, clamped as Categorical does. */
 static duet_var *log_of(duet_tape *t, duet_var *p) {
     const double eps = 0x1p-23;
@@ -118,14 +94,18 @@ static int reward_comes(struct agent *a, int ob, double reward) {
     return DUET_OK;
 }
 
+/* report_reward(id, reward); an id is the rank of an observer, 1 and more. */
 static int report_reward(duet_rpc_call *call, void *context) {
-    return reward_comes(context, (int)duet_rpc_arg_int(call, 0), duet_rpc_arg_number(call, 1));
+    (void)context;
+    return reward_comes(duet_rpc_self(call), (int)duet_rpc_arg_int(call, 0) - 1,
+                        duet_rpc_arg_number(call, 1));
 }
 
-/* select_action(observer, state[, reward of the step before]) -> action */
+/* select_action(id, state[, reward of the step before]) -> action */
 static int select_action(duet_rpc_call *call, void *context) {
-    struct agent *a = context;
-    int ob = (int)duet_rpc_arg_int(call, 0), n;
+    (void)context;
+    struct agent *a = duet_rpc_self(call);
+    int ob = (int)duet_rpc_arg_int(call, 0) - 1, n;
     float state[STATE], p[ACTIONS];
     duet_tensor *values = NULL;
     duet_var *probs;
@@ -139,7 +119,7 @@ static int select_action(duet_rpc_call *call, void *context) {
     int code = duet_tensor_read(values, p);
     duet_tensor_free(values);
     TRY(code);
-    a->actions[ob][n] = sample(a, p);
+    a->actions[ob][n] = sample(a->rng, p);
     a->log_probs[ob][n] = log_of(a->tape, probs);
     return duet_rpc_return(call, duet_rpc_int(a->actions[ob][n]));
 }
@@ -196,12 +176,6 @@ static int finish_episode(struct agent *a, double *least) {
     return code;
 }
 
-/* nn.Linear's start values, drawn by the generator. */
-static void linear_start(duet_rng *rng, float *w, size_t count, int inputs) {
-    double bound = sqrt(3.0) * (sqrt(2.0 / (1 + 5)) / sqrt(inputs));
-    duet_rng_uniform(rng, w, count, -bound, bound);
-}
-
 static int build(struct agent *a) {
     static float w1[HIDDEN * STATE], b1[HIDDEN], w2[ACTIONS * HIDDEN], b2[ACTIONS];
     struct duet_optimizer_options options;
@@ -225,68 +199,83 @@ static int build(struct agent *a) {
 
 struct observer {
     duet_device *device;
-    int one_call;
+    int id, one_call;
     struct pole pole;
 };
 
-static int choose(struct observer *o, duet_rpc_call *call, int64_t id, int *action) {
+/* Observer(seed, one_call) */
+static int new_observer(duet_rpc_call *call, void *device) {
+    struct observer *o = calloc(1, sizeof *o);
+    if (!o) return DUET_MEMORY;
+    o->device = device;
+    o->id = duet_rpc_rank(duet_rpc_of_call(call), NULL); /* get_worker_info().id */
+    o->one_call = (int)duet_rpc_arg_int(call, 1);
+    seed_pole(&o->pole, (uint64_t)duet_rpc_arg_int(call, 0));
+    return duet_rpc_return_object(call, o, free);
+}
+
+static int choose(struct observer *o, duet_rref *agent, int *action) {
     struct duet_rpc_value got;
     duet_tensor *state = NULL;
     float seen[STATE];
     for (int i = 0; i < STATE; i++)
         seen[i] = (float)o->pole.x[i];
     TRY(duet_tensor_create(&state, o->device, DUET_F32, 1, (int[]){STATE}, seen));
-    const struct duet_rpc_value args[] = {duet_rpc_int(id), duet_rpc_tensor(state),
+    const struct duet_rpc_value args[] = {duet_rpc_int(o->id), duet_rpc_tensor(state),
                                           duet_rpc_number(1)}; /* of the step before */
-    int code = duet_rpc_sync(duet_rpc_of_call(call), duet_rpc_caller(call), "select_action", args,
-                             o->one_call && o->pole.steps ? 3 : 2, 0, &got);
+    int code =
+        duet_rref_sync(agent, "select_action", args, o->one_call && o->pole.steps ? 3 : 2, 0, &got);
     duet_tensor_free(state);
     return *action = (int)got.integer, code;
 }
 
+/* run_episode(reference to the agent) */
 static int run_episode(duet_rpc_call *call, void *context) {
-    struct observer *o = context;
-    int64_t id = duet_rpc_arg_int(call, 0);
+    (void)context;
+    struct observer *o = duet_rpc_self(call);
+    duet_rref *agent = duet_rpc_arg_rref(call, 0);
+    TRY(duet_rpc_call_error(call));
     reset(&o->pole);
     for (int done = 0, action; !done;) {
-        TRY(choose(o, call, id, &action));
+        TRY(choose(o, agent, &action));
         done = move(&o->pole, action);
         if (o->one_call && !done) continue; /* with the next state */
-        TRY(duet_rpc_sync(duet_rpc_of_call(call), duet_rpc_caller(call), "report_reward",
-                          DUET_ARGS(duet_rpc_int(id), duet_rpc_number(1)), 0, NULL));
+        TRY(duet_rref_sync(agent, "report_reward",
+                           DUET_ARGS(duet_rpc_int(o->id), duet_rpc_number(1)), 0, NULL));
     }
     return DUET_OK;
 }
 
 /* ---- both ---- */
 
-static int play(struct agent *a, duet_rpc *rpc) {
+/* self.agent_rref = RRef(self); self.ob_rrefs.append(remote(ob_info, Observer)) */
+static int make_observers(struct agent *a, duet_rpc *rpc) {
+    const struct settings *s = &a->settings;
+    TRY(duet_rref_create_object(&a->self, rpc, "Agent", a, NULL));
+    for (int i = 0; i < s->world - 1; i++)
+        TRY(duet_remote(&a->observers[i], rpc, duet_rpc_name(rpc, i + 1), "Observer",
+                        DUET_ARGS(duet_rpc_int((int64_t)s->seed), duet_rpc_int(s->one_call)), 0));
+    return DUET_OK;
+}
+
+static int play(struct agent *a) {
     duet_future *futures[MOST_OBSERVERS];
     int n = a->settings.world - 1, begun = 0;
     int code = duet_tape_begin(a->tape, a->policy, 1, DUET_TRAIN);
     for (; begun < n && !code; begun += !code)
-        code = duet_rpc_async(&futures[begun], rpc, duet_rpc_name(rpc, begun + 1), "run_episode",
-                              DUET_ARGS(duet_rpc_int(begun)), 0);
+        code = duet_rref_async(&futures[begun], a->observers[begun], "run_episode",
+                               DUET_ARGS(duet_rpc_rref(a->self)), 0);
     if (!code) code = duet_future_wait_all(futures, n);
     for (int i = 0; i < begun; i++)
         duet_future_free(futures[i]);
     return code;
 }
 
-static const char *python_number(double x) { /* as Python prints it */
-    static char text[32];
-    int digits = 15;
-    while (snprintf(text, sizeof text, "%.*g", digits, x), strtod(text, NULL) != x && digits < 17)
-        digits++;
-    return text;
-}
-
-static int train(struct agent *a, duet_rpc *rpc) {
+static int train(struct agent *a) {
     double began = duet_time(), last;
-    setvbuf(stdout, NULL, _IOLBF, 0); /* so Ctrl-C loses no line in a pipe */
     printf("This will run until reward threshold of %d is reached. Ctrl+C to exit.\n", SOLVED);
     for (int episode = 1; !a->settings.episodes || episode <= a->settings.episodes; episode++) {
-        TRY(play(a, rpc));
+        TRY(play(a));
         TRY(finish_episode(a, &last));
         if (episode % a->settings.log_interval == 0)
             printf("Episode %d\tLast reward: %.2f\tAverage reward: %.2f\n", episode, last,
@@ -294,7 +283,7 @@ static int train(struct agent *a, duet_rpc *rpc) {
         if (a->running_reward > SOLVED) break;
     }
     if (a->running_reward > SOLVED)
-        printf("Solved! Running reward is now %s!\n", python_number(a->running_reward));
+        printf("Solved! Running reward is now %.16g!\n", a->running_reward);
     if (a->settings.rate)
         printf("%d steps: %.0f a second\n", a->steps, a->steps / (duet_time() - began));
     return DUET_OK;
@@ -302,12 +291,17 @@ static int train(struct agent *a, duet_rpc *rpc) {
 
 static int be_agent(struct agent *a) {
     duet_rpc *rpc = NULL;
-    const struct duet_rpc_function functions[] = {{"select_action", select_action, a, NULL},
-                                                  {"report_reward", report_reward, a, NULL}};
+    const struct duet_rpc_function functions[] = {
+        {"Agent.select_action", select_action, NULL, NULL},
+        {"Agent.report_reward", report_reward, NULL, NULL}};
     struct duet_rpc_options o = {.functions = functions, .function_count = 2, .device = a->device};
     int code = build(a);
     if (!code) code = duet_rpc_init(&rpc, "agent", -1, 0, &o);
-    if (!code) code = train(a, rpc);
+    if (!code) code = make_observers(a, rpc);
+    if (!code) code = train(a);
+    for (int i = 0; i < a->settings.world - 1; i++)
+        duet_rref_free(a->observers[i]);
+    duet_rref_free(a->self);
     int end = duet_rpc_shutdown(&rpc, !code, 0);
     forget(a);
     duet_optimizer_free(a->optimizer);
@@ -317,13 +311,13 @@ static int be_agent(struct agent *a) {
     return code ? code : end;
 }
 
-static int be_observer(int rank, const struct settings *s, duet_device *device) {
+static int be_observer(int rank, duet_device *device) {
     char name[32];
-    struct observer o = {.device = device, .one_call = s->one_call};
-    const struct duet_rpc_function functions[] = {{"run_episode", run_episode, &o, NULL}};
-    struct duet_rpc_options all = {.functions = functions, .function_count = 1, .device = device};
+    const struct duet_rpc_function functions[] = {
+        {"Observer", new_observer, device, NULL},
+        {"Observer.run_episode", run_episode, NULL, NULL}};
+    struct duet_rpc_options all = {.functions = functions, .function_count = 2, .device = device};
     snprintf(name, sizeof name, "obs%d", rank);
-    seed_pole(&o.pole, s->seed);
     duet_rpc *rpc = NULL;
     TRY(duet_rpc_init(&rpc, name, -1, 0, &all));
     return duet_rpc_shutdown(&rpc, 1, 0);
@@ -335,7 +329,7 @@ static int work(int rank, void *context) {
     TRY(duet_device_open(&device, "cpu", rank, rank ? 1 << 26 : 1 << 29)); /* its tape is long */
     struct agent *a = calloc(1, sizeof *a);
     if (a) *a = (struct agent){.settings = *s, .device = device};
-    int code = !a ? DUET_MEMORY : rank ? be_observer(rank, s, device) : be_agent(a);
+    int code = !a ? DUET_MEMORY : rank ? be_observer(rank, device) : be_agent(a);
     free(a);
     duet_devices_close(&device, 1);
     return code;
@@ -357,24 +351,17 @@ static int usage(FILE *to, const char *program) {
     return to == stderr ? 2 : 0;
 }
 
-/* --world-size is --world_size. */
-static int is_option(const char *word, const char *name) {
-    for (; *word && (*word == *name || (*word == '-' && *name == '_')); word++)
-        name++;
-    return !*word && !*name;
-}
-
 static int read_word(struct settings *s, const char *word, const char *value) {
     const char *end = NULL;
-    if (is_option(word, "--world_size"))
+    if (!strcmp(word, "--world_size"))
         s->world = (int)strtol(value, (char **)&end, 10);
-    else if (is_option(word, "--seed"))
+    else if (!strcmp(word, "--seed"))
         s->seed = strtoull(value, (char **)&end, 10);
-    else if (is_option(word, "--gamma"))
+    else if (!strcmp(word, "--gamma"))
         s->gamma = strtod(value, (char **)&end);
-    else if (is_option(word, "--log_interval"))
+    else if (!strcmp(word, "--log_interval"))
         s->log_interval = (int)strtol(value, (char **)&end, 10);
-    else if (is_option(word, "--episodes"))
+    else if (!strcmp(word, "--episodes"))
         s->episodes = (int)strtol(value, (char **)&end, 10);
     return end && end != value && !*end && s->world >= 2 && s->world <= MOST_OBSERVERS + 1 &&
            s->log_interval > 0 && s->episodes >= 0;
@@ -383,10 +370,10 @@ static int read_word(struct settings *s, const char *word, const char *value) {
 int main(int argc, char **argv) {
     struct settings s = {.world = 2, .log_interval = 10, .seed = 1, .gamma = 0.99};
     for (int i = 1; i < argc; i++) {
-        int *flag = is_option(argv[i], "--mend")       ? &s.mend
-                    : is_option(argv[i], "--one_call") ? &s.one_call
-                    : is_option(argv[i], "--rate")     ? &s.rate
-                                                       : NULL;
+        int *flag = !strcmp(argv[i], "--mend")       ? &s.mend
+                    : !strcmp(argv[i], "--one_call") ? &s.one_call
+                    : !strcmp(argv[i], "--rate")     ? &s.rate
+                                                     : NULL;
         if (!strcmp(argv[i], "--help")) return usage(stdout, argv[0]);
         if (flag)
             *flag = 1;

@@ -25,12 +25,6 @@ struct settings {
     int trainers, steps, local;
 };
 
-#define TRY(call)                \
-    do {                         \
-        int code_ = (call);      \
-        if (code_) return code_; \
-    } while (0)
-
 /* ---- the model, on whatever tape it is given ---- */
 
 struct weights {

@@ -26,12 +26,6 @@ struct settings {
     int trainers, steps, async;
 };
 
-#define TRY(call)                \
-    do {                         \
-        int code_ = (call);      \
-        if (code_) return code_; \
-    } while (0)
-
 static const struct duet_param DESCRIPTION[] = {{"weight", 2, {1, INPUT}, NULL},
                                                 {"bias", 1, {1}, NULL}};
 enum { PARAMS = 2 };

@@ -22,12 +22,6 @@ struct settings {
     int split, steps, local;
 };
 
-#define TRY(call)                \
-    do {                         \
-        int code_ = (call);      \
-        if (code_) return code_; \
-    } while (0)
-
 /* ---- the two stages ---- */
 
 struct stage {

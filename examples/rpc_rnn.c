@@ -28,12 +28,6 @@ struct settings {
     uint64_t seed;
 };
 
-#define TRY(call)                \
-    do {                         \
-        int code_ = (call);      \
-        if (code_) return code_; \
-    } while (0)
-
 /* ---- at "ps": two classes ---- */
 
 struct server {
@@ -232,12 +226,7 @@ static int step(struct trainer *tr, float *loss) {
 }
 
 static int train(struct trainer *tr) {
-    float zeros[BATCH * HIDDEN] = {0}, loss = 0;
-    const int shape[] = {BATCH, HIDDEN};
-    for (int l = 0; l < LAYERS; l++) {
-        TRY(duet_tensor_create(&tr->state.h[l], tr->device, DUET_F32, 2, shape, zeros));
-        TRY(duet_tensor_create(&tr->state.c[l], tr->device, DUET_F32, 2, shape, zeros));
-    }
+    float loss = 0;
     double began = duet_time();
     for (int epoch = 0; epoch < tr->settings.epochs; epoch++) {
         for (int i = 0; i < BATCHES; i++)
@@ -295,6 +284,18 @@ static int make_local(struct trainer *tr, struct weights *w, struct duet_param *
     return duet_optimizer_create(&tr->sgd, tr->params, &options);
 }
 
+/* hidden = (torch.randn(LAYERS, BATCH, HIDDEN), torch.randn(LAYERS, BATCH, HIDDEN)) */
+static int draw_hidden(struct trainer *tr) {
+    float drawn[LAYERS][BATCH * HIDDEN];
+    for (int i = 0; i < 2; i++) {
+        duet_rng_normal(tr->rng, drawn[0], LAYERS * BATCH * HIDDEN, 0, 1);
+        for (int l = 0; l < LAYERS; l++)
+            TRY(duet_tensor_create(i ? &tr->state.c[l] : &tr->state.h[l], tr->device, DUET_F32, 2,
+                                   (int[]){BATCH, HIDDEN}, drawn[l]));
+    }
+    return DUET_OK;
+}
+
 static int make(struct trainer *tr) {
     struct weights w;
     struct duet_param params[ALL_PARAMS];
@@ -304,6 +305,7 @@ static int make(struct trainer *tr) {
         *drops[i] = (struct drop){.p = tr->settings.dropout, .device = tr->device};
         TRY(duet_rng_create(&drops[i]->rng, tr->settings.seed + 10 + (uint64_t)i));
     }
+    TRY(draw_hidden(tr));
     int count = describe_lstm(tr->rng, &w, params);
     if (tr->settings.local) return make_local(tr, &w, params);
     TRY(duet_params_create(&tr->params, tr->device, params, count));

@@ -19,12 +19,6 @@
 enum { WORKERS = 4, SAMPLES = 32, INPUT = 6, FLOATS = INPUT + 1, STEPS = 20 };
 static const double RATE = 0.1;
 
-#define TRY(call)                \
-    do {                         \
-        int code_ = (call);      \
-        if (code_) return code_; \
-    } while (0)
-
 /* ---- what all three have: a model, samples, one pass, one update ---- */
 
 struct worker {

@@ -3,8 +3,8 @@
 #
 # Times in them are those of the machine, but for modelled ones. The commands run in an empty
 # folder, because a page shows its command line, which should name no path. chromium takes the
-# pictures of a page. sampler.py draws what `duet sampler` prints. dp_and_ddp.svg,
-# dp_moves.svg and lenet/splits.svg are kept as they are.
+# pictures of a page. sampler.py draws what `duet sampler` prints. dp_and_ddp.svg, dp_moves.svg,
+# data_parallelism.svg and lenet/splits.svg are kept as they are.
 set -eu
 duet=$(realpath "${1:-build/duet}")
 docs=$(realpath "$(dirname "$0")/..")

@@ -17,12 +17,12 @@ decoder = nn.Linear(HIDDEN, TOKENS)
 nn.init.zeros_(decoder.bias)
 nn.init.uniform_(decoder.weight, -0.1, 0.1)
 torch.manual_seed(1)  # "trainer"
+hidden = (torch.randn(LAYERS, BATCH, HIDDEN), torch.randn(LAYERS, BATCH, HIDDEN))
 lstm = nn.LSTM(INPUT, HIDDEN, LAYERS, dropout=0)
 parameters = [*encoder.parameters(), *lstm.parameters(), *decoder.parameters()]
 optimizer = torch.optim.SGD(parameters, lr=LR)
 criterion = nn.CrossEntropyLoss()
 
-hidden = (torch.zeros(LAYERS, BATCH, HIDDEN), torch.zeros(LAYERS, BATCH, HIDDEN))
 print(f"torch {torch.__version__}: the loss of the last of {BATCHES} batches of each epoch,"
       f" lr {LR}, float32")
 for epoch in range(EPOCHS):

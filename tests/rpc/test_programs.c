@@ -106,7 +106,7 @@ Test(programs, first_episodes_are_those_of_pytorch, .timeout = 60) {
 /* With two observers, which see the same starts but draw their actions in turns. */
 Test(programs, more_observers_play_at_once, .timeout = 60) {
     char out[4096];
-    output_of("rpc_cartpole --world-size 3 --episodes 4 --log-interval 2 --mend --rate", out,
+    output_of("rpc_cartpole --world_size 3 --episodes 4 --log_interval 2 --mend --rate", out,
               sizeof out);
     cr_expect(strstr(out, "Episode 4\tLast reward: "), "%s", out);
     cr_expect(strstr(out, " steps: ") && strstr(out, " a second\n"), "%s", out);
