@@ -1,4 +1,4 @@
-/* How PyTorch draws what examples/rpc_cartpole.c needs: doubles, an action, the start of a layer. */
+/* How PyTorch draws what examples/rpc_cartpole.c needs: doubles, an action, a layer. */
 #ifndef EXAMPLES_TORCH_DRAWS_H
 #define EXAMPLES_TORCH_DRAWS_H
 

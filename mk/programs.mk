@@ -10,7 +10,8 @@ $(BENCHES): $(B)/%: $(H)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 # nothing else.
 $(B)/include/duet.h: duet.h $(wildcard duet/*.h)
 	@mkdir -p $(@D)/duet && cp duet/*.h $(@D)/duet && cp $< $@
-$(B)/examples/%: examples/%.c $(wildcard examples/*.h) $(B)/include/duet.h $(B)/libduet.a $(EMULATION_LIB)
+$(B)/examples/%: examples/%.c $(wildcard examples/*.h) $(B)/include/duet.h $(B)/libduet.a \
+        $(EMULATION_LIB)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "cc $<")
 	$(Q)$(CC) $(filter-out -I. -Icore -Iapp,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a \
