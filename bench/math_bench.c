@@ -118,8 +118,8 @@ static struct op_args operands(const struct work *w, int batch) {
     case OP_BATCH_NORM_BACKWARD_DATA:
         a.in[0] = x, a.in[1] = y, a.in[2] = make(DTYPE_F32, 2, 4, w->c, 1, 1), a.out[0] = y;
         break;
-    case OP_RELU_BACKWARD: a.in[0] = x, a.in[1] = y, a.out[0] = y; break;
-    case OP_RELU_FORWARD: a.in[0] = x, a.out[0] = x; break;
+    case OP_ACTIVATION_BACKWARD: a.in[0] = x, a.in[1] = y, a.out[0] = y; break;
+    case OP_ACTIVATION_FORWARD: a.in[0] = x, a.out[0] = x; break;
     case OP_CROSS_ENTROPY_FORWARD:
     case OP_CROSS_ENTROPY_BACKWARD:
         a.in[0] = x, a.in[1] = make(DTYPE_I32, 1, batch, 1, 1, 1), a.out[0] = y;

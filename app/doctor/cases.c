@@ -43,10 +43,7 @@ static int elementwise(struct op_cases *c, enum op op) {
         switch (op) {
         case OP_SUBTRACT_FORWARD:
         case OP_MULTIPLY_FORWARD:
-        case OP_TANH_BACKWARD:
-        case OP_SIGMOID_BACKWARD:
-        case OP_ADD_FORWARD:
-        case OP_RELU_BACKWARD: a.in[1] = dy; break;
+        case OP_ADD_FORWARD: a.in[1] = dy; break;
         case OP_SCALE: a.out[0] = x; /* fall through */
         case OP_FILL: a.p.fill.value = 1.0f / 3; break;
         case OP_SGD:

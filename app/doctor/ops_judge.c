@@ -45,8 +45,6 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     switch (op) {
     case OP_MATMUL: return &table[tf32 ? 4 : 1];
     case OP_SUM:
-    case OP_TANH_FORWARD:
-    case OP_SIGMOID_FORWARD:
     case OP_ACTIVATION_FORWARD:
     case OP_ACTIVATION_BACKWARD:
     case OP_SOFTMAX_FORWARD:

@@ -2,6 +2,8 @@
  * kinds of device: the plain C of the host's kernels is the CUDA C++ of the GPUs'. Semantics are
  * PyTorch's.
  *
+ *     RELU        x < 0 ? 0 : x                          TANH, SIGMOID: the gradients of these
+ *                                                        three read y and not x
  *     LEAKY_RELU  x > 0 ? x : a x                        nn.LeakyReLU(negative_slope=a)
  *     ELU         x > 0 ? x : a (exp(x) - 1)             nn.ELU(alpha=a)
  *     HARDTANH    x below a: a, above b: b, else x       nn.Hardtanh(a, b), torch.clamp;
@@ -32,6 +34,9 @@
 #include "device/elementary.h"
 
 enum activation {
+    ACTIVATION_RELU,
+    ACTIVATION_TANH,
+    ACTIVATION_SIGMOID,
     ACTIVATION_LEAKY_RELU,
     ACTIVATION_ELU,
     ACTIVATION_HARDTANH,
@@ -73,6 +78,11 @@ struct activation_args {
  * a function: there 0 times the derivative would be NaN. */
 static inline int activation_is_plain(enum activation kind) {
     return kind >= ACTIVATION_EXP;
+}
+
+/* 1: activation_gradient takes the result of the function for x. */
+static inline int activation_reads_result(enum activation kind) {
+    return kind <= ACTIVATION_SIGMOID;
 }
 
 /* sqrt(1 / 2), sqrt(2 / pi) and 1 / sqrt(2 pi) */
@@ -138,6 +148,9 @@ EVERY_DEVICE int index_of_float(float x) {
 EVERY_DEVICE float activation_value(struct activation_args p, float x) {
     const double v = x;
     switch (p.kind) {
+    case ACTIVATION_RELU: return x < 0 ? 0 : x;
+    case ACTIVATION_TANH: return (float)elementary_tanh(v);
+    case ACTIVATION_SIGMOID: return (float)(1 / (1 + elementary_exp(-v)));
     case ACTIVATION_LEAKY_RELU: return x > 0 ? x : p.a * x;
     case ACTIVATION_ELU: return x > 0 ? x : (float)(p.a * elementary_expm1(v));
     case ACTIVATION_HARDTANH: return x < p.a ? p.a : x > p.b ? p.b : x;
@@ -180,11 +193,15 @@ EVERY_DEVICE float activation_value(struct activation_args p, float x) {
     }
 }
 
-/* dy times the derivative at x. At a corner it is PyTorch's: 0 of HARDTANH and ABS, the left one of
- * LEAKY_RELU and ELU, and of HARDSWISH that of its outer pieces. */
+/* dy times the derivative at x; of RELU, TANH and SIGMOID x is their result. At a corner it is
+ * PyTorch's: 0 of HARDTANH and ABS, the left one of LEAKY_RELU and ELU, and of HARDSWISH that of
+ * its outer pieces. */
 EVERY_DEVICE float activation_gradient(struct activation_args p, float x, float dy) {
     const double v = x;
     switch (p.kind) {
+    case ACTIVATION_RELU: return x > 0 ? dy : 0;
+    case ACTIVATION_TANH: return dy * (1 - x * x);
+    case ACTIVATION_SIGMOID: return dy * (1 - x) * x;
     case ACTIVATION_LEAKY_RELU: return x > 0 ? dy : p.a * dy;
     case ACTIVATION_ELU: return x > 0 ? dy : (float)(dy * (p.a * elementary_exp(v)));
     case ACTIVATION_HARDTANH: return x <= p.a || x >= p.b ? 0 : dy;

@@ -15,9 +15,16 @@ const char *op_name(enum op op) {
 
 const char *op_name_of(enum op op, const struct op_args *args) {
     static const char *const conv[] = {"group conv forward", "group conv backward data",
-                                       "group conv backward weight"};
+                                       "group conv backward weight"},
+                             *const forward[] = {"relu forward", "tanh forward", "sigmoid forward"},
+                             *const backward[] = {"relu backward", "tanh backward",
+                                                  "sigmoid backward"};
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT && args->p.conv.general)
         return conv[op - OP_CONV2D_FORWARD];
+    if (op == OP_ACTIVATION_FORWARD && activation_reads_result(args->p.activation.kind))
+        return forward[args->p.activation.kind];
+    if (op == OP_ACTIVATION_BACKWARD && activation_reads_result(args->p.activation.kind))
+        return backward[args->p.activation.kind];
     return op_name(op);
 }
 
@@ -27,6 +34,15 @@ const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]) {
         used += snprintf(text + used, (size_t)(SHAPE_TEXT - used), d ? ", %d" : "%d", t->dims[d]);
     snprintf(text + used, (size_t)(SHAPE_TEXT - used), ")");
     return text;
+}
+
+/* Forward, backward. A sigmoid is exp, add, divide. All but three count as the dearest: two
+ * products, and erfc as 3. */
+double cost_activation(const struct op_args *a) {
+    static const int of[][2] = {{1, 1}, {1, 3}, {3, 3}, {5, 12}};
+    enum activation kind = a->p.activation.kind;
+    return (double)tensor_count(&a->out[0]) *
+           of[activation_reads_result(kind) ? kind : 3][a->in[1].data != NULL];
 }
 
 /* One for each pixel of each window, and for each of x where the pool does the work of a relu. */

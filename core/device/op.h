@@ -32,16 +32,10 @@ extern "C" {
     OP(LINEAR_FORWARD,         linear_forward,          "linear forward") \
     OP(LINEAR_BACKWARD_DATA,   linear_backward_data,    "linear backward data") \
     OP(LINEAR_BACKWARD_WEIGHT, linear_backward_weight,  "linear backward weight") \
-    OP(RELU_FORWARD,           relu_forward,            "relu forward") \
-    OP(RELU_BACKWARD,          relu_backward,           "relu backward") \
     OP(ADD_FORWARD,            add_forward,             "add forward") \
     OP(SUBTRACT_FORWARD,       subtract_forward,        "subtract forward") \
     OP(MULTIPLY_FORWARD,       multiply_forward,        "multiply forward") \
     OP(WHERE,                  where,                   "where") \
-    OP(TANH_FORWARD,           tanh_forward,            "tanh forward") \
-    OP(TANH_BACKWARD,          tanh_backward,           "tanh backward") \
-    OP(SIGMOID_FORWARD,        sigmoid_forward,         "sigmoid forward") \
-    OP(SIGMOID_BACKWARD,       sigmoid_backward,        "sigmoid backward") \
     OP(ACTIVATION_FORWARD,     activation_forward,      "activation forward") \
     OP(ACTIVATION_BACKWARD,    activation_backward,     "activation backward") \
     OP(AVG_POOL_FORWARD,       avg_pool_forward,        "avg pool forward") \
@@ -107,7 +101,7 @@ enum op { DEVICE_OPS(DEVICE_OP_ENUM) OP_COUNT };
 struct op_args;
 
 const char *op_name(enum op op); /* "conv2d forward": static storage */
-/* The same, of what these arguments make of it: "group conv forward". */
+/* The same, of what these arguments make of it: "group conv forward", "relu forward". */
 const char *op_name_of(enum op op, const struct op_args *args);
 
 /* Floating point operations of one launch, counted from the shapes: a multiply-add is 2, a move

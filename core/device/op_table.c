@@ -51,11 +51,6 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dw", "f", "MK|KM"}, {"db", "f", "M"}}, .segment = 1, .turned = turned_linear,
         .flops = "2 NKM"},
 
-    /* dx = y > 0 ? dy : 0. */
-    [OP_RELU_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
-        .flops = "1 ."},
-    [OP_RELU_BACKWARD] = {POINTWISE, .in = {{"y", "fn", "."}, {"dy", "fn=", "."}},
-        .out = {{"dx", "fn", "."}}, .flops = "1 ."},
     [OP_ADD_FORWARD] = {POINTWISE, .in = {{"a", "fn=", "."}, {"b", "fn", "."}},
         .out = {{"y", "fn", "."}}, .flops = "1 ."},
     [OP_SUBTRACT_FORWARD] = {POINTWISE, .in = {{"a", "fn", "."}, {"b", "fn", "."}},
@@ -68,23 +63,12 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_WHERE] = {POINTWISE, .in = {{"c", "f", "."}, {"a", "f?", "."}, {"b", "f?", "."}},
         .out = {{"y", "f", "."}}, .flops = "1 ."},
 
-    /* In double, rounded once. Backward: dx = dy (1 - y y), of SIGMOID dx = dy (1 - y) y, each
-     * product and difference rounded to float. A sigmoid is exp, add, divide. */
-    [OP_TANH_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
-        .flops = "1 ."},
-    [OP_TANH_BACKWARD] = {POINTWISE, .in = {{"y", "fn", "."}, {"dy", "fn=", "."}},
-        .out = {{"dx", "fn", "."}}, .flops = "3 ."},
-    [OP_SIGMOID_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
-        .flops = "3 ."},
-    [OP_SIGMOID_BACKWARD] = {POINTWISE, .in = {{"y", "fn", "."}, {"dy", "fn=", "."}},
-        .out = {{"dx", "fn", "."}}, .flops = "3 ."},
-
-    /* One of the functions of activation.h, of which some take PLAIN alone. Flops are those of
-     * the dearest: two products, erfc counts as 3. */
+    /* One of the functions of activation.h, of which some take PLAIN alone, and some have y in
+     * place of x in backward. */
     [OP_ACTIVATION_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
-        .rule = rule_activation, .flops = "5 ."},
+        .rule = rule_activation, .cost = cost_activation},
     [OP_ACTIVATION_BACKWARD] = {POINTWISE, .in = {{"x", "fn", "."}, {"dy", "fn=", "."}},
-        .out = {{"dx", "fn", "."}}, .rule = rule_activation, .flops = "12 ."},
+        .out = {{"dx", "fn", "."}}, .rule = rule_activation, .cost = cost_activation},
 
     /* Pools know no padding: P = (H - size) / stride + 1, Q alike. With p.pool.relu they are
      * pools of the relu of x, and gradients go back through both, to the bit what the two ops
@@ -162,7 +146,7 @@ const struct op_row op_table[OP_COUNT] = {
     /* host/kernels/reference_norm.c says what the rows of moments, parts, sums and factors hold.
      * running: mean and variance of each channel; TRACK updates it, counts the batch and needs a
      * count of 2 at least. MERGE and TOTAL go in the order of S. FORWARD adds the residual and
-     * with p.norm.relu takes the relu of all, each rounded as by ADD_FORWARD and RELU_FORWARD. */
+     * with p.norm.relu takes the relu of all, each rounded as by ADD_FORWARD and a relu. */
     [OP_BATCH_NORM_MOMENTS] = {NORM, .in = {{"x", "fn", "NC."}}, .out = {{"moments", "d", "3C"}},
         .segment = 1, .flops = "4 NC."},
     [OP_BATCH_NORM_MERGE] = {NORM, .in = {{"parts", "d", "S3C"}}, .out = {{"moments", "d", "3C"}}},

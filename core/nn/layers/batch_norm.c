@@ -168,10 +168,11 @@ static int segment_dx(duet_tape *t, struct node *n, int s, const struct tensor *
 /* The gradient behind the relu, in place where y's may go; the residual shares it. */
 static int through_relu(duet_tape *t, struct node *n) {
     struct tensor dy = n->y->grad, masked = grad_may_reuse(t, n->y) ? dy : grad_target(t, n->y);
-    struct op_args args = {.in = {n->y->value, dy}, .out[0] = masked};
+    struct op_args args = {
+        .in = {n->y->value, dy}, .out[0] = masked, .p.activation.kind = ACTIVATION_RELU};
     int shared = n->x2 && n->x2->needs_grad;
     CHECK(t->error);
-    CHECK(launch(t->stream, OP_RELU_BACKWARD, &args));
+    CHECK(launch(t->stream, OP_ACTIVATION_BACKWARD, &args));
     scheduled_more_operations(t->stream, n->x2 ? 2 : 1); /* the sum's, and the norm's own */
     CHECK(grad_set(t, n->y, &masked));
     return shared ? grad_share(t, n->x2, &masked) : OK;

@@ -8,25 +8,11 @@
 
 /* ---- of one operand ---- */
 
-/* No gradient has come: the pool behind it has gone back through the relu as well. */
-static int relu_backward(duet_tape *t, struct node *n) {
-    if (!n->y->grad.data) return OK;
-    struct op_args args = {.in = {n->y->value, n->y->grad}};
-    return tape_backward_to_x(t, OP_RELU_BACKWARD, n, &args, 1);
-}
-
-static int tanh_backward(duet_tape *t, struct node *n) {
-    struct op_args args = {.in = {n->y->value, n->y->grad}};
-    return tape_backward_to_x(t, OP_TANH_BACKWARD, n, &args, 1);
-}
-
-static int sigmoid_backward(duet_tape *t, struct node *n) {
-    struct op_args args = {.in = {n->y->value, n->y->grad}};
-    return tape_backward_to_x(t, OP_SIGMOID_BACKWARD, n, &args, 1);
-}
-
+/* No gradient has come: the pool behind a relu has gone back through that as well. */
 static int activation_backward(duet_tape *t, struct node *n) {
-    struct op_args args = {.in = {n->x->value, n->y->grad}};
+    if (!n->y->grad.data) return OK;
+    const int result = activation_reads_result(n->args.p.activation.kind);
+    struct op_args args = {.in = {result ? n->y->value : n->x->value, n->y->grad}};
     return tape_backward_to_x(t, OP_ACTIVATION_BACKWARD, n, &args, 1);
 }
 
@@ -39,21 +25,13 @@ static int linear_backward(duet_tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_ACTIVATION_FORWARD, &to, &args, 1);
 }
 
-/* Backward reads the result alone. */
-static duet_var *of_one(duet_tape *t, duet_var *x, enum op op, node_backward *backward) {
-    if (tape_stuck(t, x)) return NULL;
-    struct node node = {.backward = backward, .x = x, .spares = SPARES_X};
-    node.args.in[0] = x->value;
-    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-    return tape_append_op(t, op, &node, x->needs_grad);
-}
-
 /* The same var and node as at once, but its value has no memory yet. */
 static duet_var *relu_put_off(duet_tape *t, duet_var *x) {
     struct tensor y = x->value;
     y.data = NULL;
-    struct node node = {.backward = relu_backward,
-                        .op = OP_RELU_FORWARD,
+    struct node node = {.backward = activation_backward,
+                        .op = OP_ACTIVATION_FORWARD,
+                        .args.p.activation.kind = ACTIVATION_RELU,
                         .x = x,
                         .spares = SPARES_X,
                         .y = tape_var(t, y, x->needs_grad)};
@@ -66,21 +44,23 @@ static duet_var *relu_put_off(duet_tape *t, duet_var *x) {
 duet_var *duet_relu(duet_tape *t, duet_var *x) {
     if (tape_stuck(t, x)) return NULL;
     if (x->value.rank == 4) return relu_put_off(t, x);
-    return of_one(t, x, OP_RELU_FORWARD, relu_backward);
+    return tape_activation(t, x, (struct activation_args){ACTIVATION_RELU, 0, 0});
 }
 
 duet_var *duet_tanh(duet_tape *t, duet_var *x) {
-    return of_one(t, x, OP_TANH_FORWARD, tanh_backward);
+    return tape_activation(t, x, (struct activation_args){ACTIVATION_TANH, 0, 0});
 }
 
 duet_var *duet_sigmoid(duet_tape *t, duet_var *x) {
-    return of_one(t, x, OP_SIGMOID_FORWARD, sigmoid_backward);
+    return tape_activation(t, x, (struct activation_args){ACTIVATION_SIGMOID, 0, 0});
 }
 
 duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args function) {
     if (activation_is_plain(function.kind)) x = to_plain(t, x);
     if (tape_stuck(t, x)) return NULL;
-    struct node node = {.backward = activation_backward, .x = x, .spares = SPARES_Y};
+    struct node node = {.backward = activation_backward,
+                        .x = x,
+                        .spares = activation_reads_result(function.kind) ? SPARES_X : SPARES_Y};
     if (function.kind == ACTIVATION_SCALE || function.kind == ACTIVATION_SHIFT ||
         function.kind == ACTIVATION_REMAINDER || function.kind == ACTIVATION_FMOD)
         node.backward = linear_backward, node.spares = SPARES_ALL;

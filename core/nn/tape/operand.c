@@ -48,10 +48,11 @@ int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args 
 /* ---- relus that were put off ---- */
 
 static int relu_now(duet_tape *t, duet_var *y) {
-    struct op_args args = {.in[0] = y->relu_of->value};
+    struct op_args args = {.in[0] = y->relu_of->value, .p.activation.kind = ACTIVATION_RELU};
     args.out[0] = tape_tensor(t, DTYPE_F32, y->value.layout, y->value.rank, y->value.dims);
     scheduled_operation(t->stream);
-    if (t->error || tape_fail(t, tape_launch_batch(t, OP_RELU_FORWARD, &args))) return t->error;
+    if (t->error || tape_fail(t, tape_launch_batch(t, OP_ACTIVATION_FORWARD, &args)))
+        return t->error;
     duet_var *x = y->relu_of;
     y->value = args.out[0];
     step_arena_hold(&t->arena, y->value.data);

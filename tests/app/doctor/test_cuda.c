@@ -82,7 +82,7 @@ CliTest(doctor_cuda, a_fault_is_status_3, 300) {
     cli_run(&c, "doctor --device cuda --quick --details --timeout 20");
     cr_expect_eq(c.status, 3, "%s", c.out);
     char *all = unbroken(c.out);
-    cr_expect(matches(all, "^cuda: relu forward +off +.*cudaErrorIllegalAddress") &&
+    cr_expect(matches(all, "^cuda: add forward +off +.*cudaErrorIllegalAddress") &&
                   matches(all, "^cuda: step of convnet +off +.*cudaErrorIllegalAddress") &&
                   matches(all, "^cuda.0. -> cuda.1. +ok"),
               "%s", c.out);

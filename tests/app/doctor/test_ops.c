@@ -160,7 +160,7 @@ Test(doctor_ops, what_counts_as_equal, .timeout = 20) {
             struct comparison c = {.got = &g, .want = &w};
             struct tally tally = {0};
             if (soft && i == DENORMAL) continue; /* within the bound of softmax */
-            judge_output(&tally, soft ? OP_SOFTMAX_FORWARD : OP_RELU_FORWARD, 0, &c);
+            judge_output(&tally, soft ? OP_SOFTMAX_FORWARD : OP_ADD_FORWARD, 0, &c);
             cr_expect_eq(tally.wrong, (size_t)cases[i].wrong, "case %zu, %d: %g for %g", i, soft,
                          (double)got, (double)want);
         }

@@ -28,14 +28,15 @@ Test(math_pools, a_relu_in_a_pool_has_the_bits_of_both, .timeout = 60) {
                        both = {.in = {x},
                                .out = {both_y},
                                .p.pool = {{size, wide}, {stride, across}, 1, 0}};
-        host_reference_kernels[OP_RELU_FORWARD](&(struct op_args){.in = {x}, .out = {r}});
+        host_reference_kernels[OP_ACTIVATION_FORWARD](&(struct op_args){.in = {x}, .out = {r}});
         host_reference_kernels[forward](&pool);
         host_reference_kernels[forward](&both);
         cr_assert(same_bits(&y, &both_y), "shape %d", shape);
         pool.in[max] = dy, pool.out[0] = dr;
         both.in[max] = dy, both.in[!max] = x, both.out[0] = both_dx;
         host_reference_kernels[back](&pool);
-        host_reference_kernels[OP_RELU_BACKWARD](&(struct op_args){.in = {r, dr}, .out = {dx}});
+        host_reference_kernels[OP_ACTIVATION_BACKWARD](
+            &(struct op_args){.in = {r, dr}, .out = {dx}});
         host_reference_kernels[back](&both);
         cr_assert(same_bits(&dx, &both_dx), "gradient, shape %d", shape);
         heap_free(&heap);

@@ -76,8 +76,8 @@ Test(operands, a_launch_of_wrong_shape_runs_nothing, .timeout = 30) {
         MUST(test_fill(device_compute(d), y, 64, 5));
         a.in[0] = test_vector(x, 63);
         a.out[0] = test_vector(y, 64);
-        cr_assert_eq(launch(device_compute(d), OP_RELU_FORWARD, &a), ERR_FAILED);
-        MUST_SAY("relu forward: operand y is (64): the other operands make it (63)");
+        cr_assert_eq(launch(device_compute(d), OP_ACTIVATION_FORWARD, &a), ERR_FAILED);
+        MUST_SAY("activation forward: operand y is (64): the other operands make it (63)");
         MUST(copy_to_host(device_compute(d), &back, y, 4));
         MUST(stream_sync(device_compute(d)));
         cr_assert_eq(back, 5);

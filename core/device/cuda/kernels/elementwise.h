@@ -1,4 +1,4 @@
-/* Kernels that treat each element alone: relu and other activations, sums, dropout, fill, scale,
+/* Kernels that treat each element alone: activations, sums, dropout, fill, scale,
  * clipping and the optimizers.
  *
  * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses where all
@@ -112,30 +112,6 @@ DUET_HD void quad_store(const struct elementwise *e, float *p, size_t q, const f
 #define FOR_EACH_QUAD(q, e, at) \
     for (size_t q = place_first(at); 4 * q < (e)->count; q += place_stride(at))
 
-/* A NaN stays a NaN. */
-DUET_HD void k_relu_forward(const struct elementwise *e, struct place at) {
-    FOR_EACH_QUAD(q, e, at) {
-        float x[4];
-        quad_load(e, x, e->in0, q);
-        DUET_UNROLL
-        for (int i = 0; i < 4; i++)
-            x[i] = x[i] < 0 ? 0 : x[i];
-        quad_store(e, e->out, q, x);
-    }
-}
-
-DUET_HD void k_relu_backward(const struct elementwise *e, struct place at) {
-    FOR_EACH_QUAD(q, e, at) {
-        float y[4], dy[4];
-        quad_load(e, y, e->in0, q);
-        quad_load(e, dy, e->in1, q);
-        DUET_UNROLL
-        for (int i = 0; i < 4; i++)
-            dy[i] = y[i] > 0 ? dy[i] : 0;
-        quad_store(e, e->out, q, dy);
-    }
-}
-
 /* Writes y = EXPRESSION of x, or of a and b, element by element. */
 #define K_OF_ONE(name, expression)                                        \
     DUET_HD void k_##name(const struct elementwise *e, struct place at) { \
@@ -168,12 +144,20 @@ DUET_HD void k_relu_backward(const struct elementwise *e, struct place at) {
 K_OF_TWO(add_forward, a + b)
 K_OF_TWO(subtract_forward, a - b)
 K_OF_TWO(multiply_forward, mul_f32(a, b))
-K_OF_ONE(tanh_forward, (float)elementary_tanh((double)x))
-K_OF_TWO(tanh_backward, mul_f32(b, 1 - mul_f32(a, a)))
-K_OF_ONE(sigmoid_forward, (float)(1 / (1 + elementary_exp(-(double)x))))
 K_OF_ONE(activation_forward, activation_value(e->activation, x))
 K_OF_TWO(activation_backward, activation_gradient(e->activation, a, b))
-K_OF_TWO(sigmoid_backward, mul_f32(mul_f32(b, 1 - a), a))
+
+/* Those that every net has: with the kind as a constant nothing but its own formula is left. */
+DUET_HD struct activation_args of_kind(enum activation kind) {
+    struct activation_args p = {kind, 0, 0};
+    return p;
+}
+#define K_OF_KIND(name, KIND)                                    \
+    K_OF_ONE(name##_forward, activation_value(of_kind(KIND), x)) \
+    K_OF_TWO(name##_backward, activation_gradient(of_kind(KIND), a, b))
+K_OF_KIND(relu, ACTIVATION_RELU)
+K_OF_KIND(tanh, ACTIVATION_TANH)
+K_OF_KIND(sigmoid, ACTIVATION_SIGMOID)
 
 DUET_HD void k_where(const struct elementwise *e, struct place at) {
     FOR_EACH_QUAD(q, e, at) {

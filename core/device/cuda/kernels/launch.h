@@ -99,13 +99,13 @@ static __device__ __forceinline__ struct place here(void) {
 
 /* A row of a family's table: the kernel that serves an op. */
 struct op_kernel {
-    enum op op;
+    int op;
     const void *kernel;
 };
 #define OP_KERNEL_ROW(OP, NAME) {OP, DUET_KERNEL(NAME)},
 
 template <int COUNT>
-static inline const void *kernel_of(const struct op_kernel (&table)[COUNT], enum op op) {
+static inline const void *kernel_of(const struct op_kernel (&table)[COUNT], int op) {
     for (int i = 0; i < COUNT; i++)
         if (table[i].op == op) return table[i].kernel;
     return NULL;

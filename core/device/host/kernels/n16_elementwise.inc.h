@@ -72,28 +72,6 @@ static void n16_to_plain(const struct op_args *a) {
     }
 }
 
-static void fast_relu_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES) {
-        vec v = load(x + i);
-        store(y + i, select_vec(v < 0, splat(0), v));
-    }
-    for (; i < count; i++)
-        y[i] = x[i] < 0 ? 0 : x[i];
-}
-
-static void fast_relu_backward(const struct op_args *a) {
-    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
-    float *dx = tensor_f32(&a->out[0]);
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES)
-        store(dx + i, select_vec(load(y + i) > 0, load(dy + i), splat(0)));
-    for (; i < count; i++)
-        dx[i] = y[i] > 0 ? dy[i] : 0;
-}
-
 /* out[0] = EXPRESSION of a = in[0] and b = in[1]: of vectors, and in the tail of floats. */
 #define FAST_OF_TWO(name, expression)                                                 \
     static void fast_##name(const struct op_args *args) {                             \
@@ -114,8 +92,6 @@ static void fast_relu_backward(const struct op_args *a) {
 FAST_OF_TWO(add_forward, a + b)
 FAST_OF_TWO(subtract_forward, a - b)
 FAST_OF_TWO(multiply_forward, a * b)
-FAST_OF_TWO(tanh_backward, b * (1.0f - a * a))
-FAST_OF_TWO(sigmoid_backward, b * (1.0f - a) * a)
 // clang-format on
 
 static void fast_where(const struct op_args *args) {
@@ -139,22 +115,11 @@ static void fast_where(const struct op_args *args) {
 #endif
 #define EACH(y, expression) IN_VECTORS for (size_t i = 0; i < count; i++) y[i] = expression
 
-static void fast_tanh_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    size_t count = tensor_stored_count(&a->out[0]);
-    EACH(y, (float)elementary_tanh((double)x[i]));
-}
-
-static void fast_sigmoid_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    size_t count = tensor_stored_count(&a->out[0]);
-    EACH(y, (float)(1 / (1 + elementary_exp(-(double)x[i]))));
-}
-
 /* A loop for each kind but POW and remainders, which themselves are one. */
 #define EACH_KIND(KIND) \
+    KIND(RELU)          \
+    KIND(TANH)          \
+    KIND(SIGMOID)       \
     KIND(LEAKY_RELU)    \
     KIND(ELU)           \
     KIND(HARDTANH)      \

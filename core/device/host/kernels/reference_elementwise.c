@@ -1,4 +1,4 @@
-/* Kernels that work on one element at a time: relu and other activations, sums, products,
+/* Kernels that work on one element at a time: activations, sums, products,
  * dropout, fill, clipping, the optimizers, the hash, and the change of layout. The place of an
  * element does not matter to most of them, so they take PLAIN and N16 alike. Dropout alone has to
  * know the element's place in the plain segment, because its mask depends on it. */
@@ -66,15 +66,9 @@ void reference_to_plain(const struct op_args *a) {
     }
 
 // clang-format off
-OF_ONE(relu_forward, x < 0 ? 0 : x) /* a NaN stays a NaN, so that a broken run shows */
-OF_TWO(relu_backward, a > 0 ? b : 0)
 OF_TWO(add_forward, a + b)
 OF_TWO(subtract_forward, a - b)
 OF_TWO(multiply_forward, a * b)
-OF_ONE(tanh_forward, (float)elementary_tanh((double)x))
-OF_TWO(tanh_backward, b * (1 - a * a))
-OF_ONE(sigmoid_forward, (float)(1 / (1 + elementary_exp(-(double)x))))
-OF_TWO(sigmoid_backward, b * (1 - a) * a)
 OF_ONE(activation_forward, activation_value(args->p.activation, x))
 OF_TWO(activation_backward, activation_gradient(args->p.activation, a, b))
 // clang-format on
