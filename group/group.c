@@ -31,7 +31,7 @@ static void free_group(struct group *g) {
     runner_close(g->collectives);
     for (int r = 0; r < g->n; r++)
         runner_close(g->sends[r]);
-    free_tag_queues(g);
+    free_receives(g);
     if (opened && !g->mpi) look_back(g);
     if (g->mpi) group_by_mpi->close(g->mpi);
     call_trace_close(g->trace);

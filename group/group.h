@@ -8,8 +8,7 @@
  *     eager.c     eager calls, through slots
  *     runners.c   who runs them: the caller itself, or a thread beside it
  *     uneven.c    calls whose blocks have lengths of their own
- *     mailbox.c   messages: send
- *     tags.c      messages: receive, by rank and tag, from one rank or from anybody
+ *     tags.c      messages: send, and receive by rank and tag, from one rank or from anybody
  *     call_trace.c what each call took: DUET_TRACE
  *     monitored.c the barrier that names who is missing
  *     typed.c     how elements of any type are moved

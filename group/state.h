@@ -35,14 +35,6 @@ struct stashed {
     struct stashed *next;
 };
 
-/* Receives of one tag from one rank (or from anybody) run one after another, those of another tag
- * beside them. */
-struct tag_queue {
-    int source, tag;
-    struct runner *runner;
-    struct tag_queue *next;
-};
-
 /* ---- memory that the ranks share: memory.c ---- */
 
 struct shared_memory {
@@ -99,6 +91,7 @@ struct eager_call {
 
 /* ---- works and who runs them ---- */
 
+struct runner;
 struct work {
     struct group *group;
     struct group_call call;
@@ -121,7 +114,7 @@ struct work {
 enum runner_kind { RUNS_COLLECTIVES, RUNS_SENDS, RUNS_RECEIVES };
 
 /* Works that are run one after another: all collectives of a group, all messages to one rank, or
- * those of a queue. */
+ * all receives of one tag from one rank, or from anybody. */
 struct runner {
     struct host_ranks ranks; /* the executor's view; its waits end up in wait_on */
     struct host_ranks slots; /* the same, of eager calls */
@@ -132,6 +125,8 @@ struct runner {
     uint64_t taken;            /* of messages to one rank: host_ranks.taken */
     struct executor_call part; /* what is executed; what does not change is set once */
     struct worker *worker;     /* of one thread; NULL: all calls so far were waited for */
+    int source, tag;           /* of receives */
+    struct runner *next;       /* the next runner of receives */
 };
 
 /* wait 1: runs the work to its end, in the caller where the runner is idle, and returns its code.
@@ -177,14 +172,13 @@ struct group {
     struct eager_call *eagers[KEPT_EAGER];
     uint64_t eager_calls;
     uint64_t sent[MAX_DEVICES]; /* pieces to that rank */
-    /* Receives, by the rank that sends. The lock guards all but the list of queues. */
+    /* Receives, by the rank that sends. The lock guards all but the list of runners. */
     pthread_mutex_t mailbox_lock;
     uint64_t received[MAX_DEVICES]; /* pieces that were taken */
     int pending[MAX_DEVICES];       /* receives from that rank, and no other, under way */
     int taking[MAX_DEVICES];        /* 1: a receive looks at what comes first, or takes it */
     struct stashed *stash;          /* oldest first */
-    struct tag_queue *tag_queues;
-    struct runner *collectives, *sends[MAX_DEVICES];
+    struct runner *collectives, *sends[MAX_DEVICES], *receives;
     struct work here;         /* of a call that is waited for */
     int used;                 /* 1: a thread is inside; atomic */
     int waits;                /* 1: it waits for the collective that it has made; atomic */
@@ -229,7 +223,7 @@ int run_uneven(struct runner *runner, struct work *work);
 /* tags.c: has `from` sent what the work expects? ERR_FAILED ends the job. */
 int judge_message(struct work *work, const struct mailbox_head *head, int from);
 
-/* mailbox.c: begins a message, whose runner is found. */
+/* tags.c: begins a message, whose runner is found. */
 int begin_message(struct work *work, struct runner **runner);
 
 /* memory.c: the pieces of so many elements; what lies before piece `number` from `sender` to this
@@ -237,9 +231,6 @@ int begin_message(struct work *work, struct runner **runner);
 uint64_t mailbox_pieces(const struct group *group, size_t count, enum element_type type);
 struct host_slot *mailbox_slot(const struct group *group, int sender, uint64_t number);
 
-/* tags.c: a message comes in. */
-int receive_message(struct runner *runner, struct work *work);
-int find_tag_queue(struct runner **out, struct group *group, int source, int tag);
-void free_tag_queues(struct group *group);
+void free_receives(struct group *group); /* tags.c: the runners, and messages that nobody wanted */
 
 #endif

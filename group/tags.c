@@ -1,4 +1,5 @@
-/* Messages that come in. What one rank sends to one other comes in one row, whatever its tags are.
+/* Messages from one rank to one other. They come in one row, whatever their tags are, and what is
+ * under way in it is counted in pieces by both ranks, each for itself (group/plans/mailbox.c).
  * Receives of one tag form a queue, and the queues of one sender take turns at the row:
  *
  *     row of rank 2:   tag 0 | tag 5 | tag 0 | ...
@@ -16,34 +17,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "group/state.h"
+#include "group/mpi/mpi.h"
 
-/* ---- queues ---- */
-
-int find_tag_queue(struct runner **out, struct group *g, int source, int tag) {
-    for (struct tag_queue *queue = g->tag_queues; queue; queue = queue->next)
-        if (queue->source == source && queue->tag == tag) return *out = queue->runner, OK;
-    struct tag_queue *queue = calloc(1, sizeof *queue);
-    if (!queue) return fail(ERR_MEMORY, "process group: no host memory: free some");
-    int code = runner_open(&queue->runner, g, RUNS_RECEIVES);
-    if (code) {
-        free(queue);
-        return code;
-    }
-    queue->source = source;
-    queue->tag = tag;
-    queue->next = g->tag_queues;
-    g->tag_queues = queue;
-    *out = queue->runner;
-    return OK;
-}
-
-void free_tag_queues(struct group *g) {
-    while (g->tag_queues) {
-        struct tag_queue *next = g->tag_queues->next;
-        runner_close(g->tag_queues->runner);
-        free(g->tag_queues);
-        g->tag_queues = next;
+void free_receives(struct group *g) {
+    while (g->receives) {
+        struct runner *next = g->receives->next;
+        runner_close(g->receives);
+        g->receives = next;
     }
     while (g->stash) {
         struct stashed *next = g->stash->next;
@@ -253,7 +233,7 @@ static int receive(struct runner *runner, struct work *work) {
     return OK;
 }
 
-int receive_message(struct runner *runner, struct work *work) {
+static int receive_message(struct runner *runner, struct work *work) {
     struct group *g = work->group;
     int from = work->call.peer, code = receive(runner, work);
     if (from == ANY_SOURCE) return code;
@@ -261,4 +241,50 @@ int receive_message(struct runner *runner, struct work *work) {
     g->pending[from]--;
     pthread_mutex_unlock(&g->mailbox_lock);
     return code;
+}
+
+/* ---- a message begins ---- */
+
+/* The pieces of a message that is sent are numbered when it is called. */
+static int begin_send(struct work *work, struct runner **runner) {
+    struct group *g = work->group;
+    const struct group_call *call = &work->call;
+    int to = call->peer;
+    if (!g->sends[to]) CHECK(runner_open(&g->sends[to], g, RUNS_SENDS));
+    *runner = g->sends[to];
+    if (g->mpi) return OK;
+    work->base = g->sent[to];
+    g->sent[to] += mailbox_pieces(g, call->count, call->how.type);
+    return plan_parts(work);
+}
+
+static int begin_receive(struct work *work, struct runner **runner) {
+    struct group *g = work->group;
+    int from = work->call.peer, tag = work->call.tag;
+    struct runner *queue = g->receives;
+    while (queue && (queue->source != from || queue->tag != tag))
+        queue = queue->next;
+    if (!queue) {
+        CHECK(runner_open(&queue, g, RUNS_RECEIVES));
+        queue->source = from;
+        queue->tag = tag;
+        queue->next = g->receives;
+        g->receives = queue;
+    }
+    *runner = queue;
+    if (from == ANY_SOURCE || g->mpi) return OK;
+    pthread_mutex_lock(&g->mailbox_lock);
+    g->pending[from]++;
+    pthread_mutex_unlock(&g->mailbox_lock);
+    return OK;
+}
+
+static int run_message(struct runner *runner, struct work *work) {
+    return work->call.receive ? receive_message(runner, work) : run_parts(runner, work);
+}
+
+int begin_message(struct work *work, struct runner **runner) {
+    work->number = ++work->group->messages;
+    work->run = work->group->mpi ? group_by_mpi->message : run_message;
+    return work->call.receive ? begin_receive(work, runner) : begin_send(work, runner);
 }
