@@ -26,7 +26,6 @@ build=${1:-build}
 # are written in its words.
 layers="base
 trace comm
-clock
 device
 nn
 data
@@ -35,6 +34,7 @@ group
 models rpc
 dp ddp syncbn
 fsdp
+clock
 report train
 doctor
 cli"

@@ -4,7 +4,7 @@
 #define CLOCK_COST_H
 
 #include "clock/hardware.h"
-#include "clock/schedule.h"
+#include "trace/schedule.h"
 
 enum clock_host {
     CLOCK_DUET,   /* a launch is a call of a C program, and no lock is shared */

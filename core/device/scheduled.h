@@ -3,8 +3,8 @@
 #ifndef DEVICE_SCHEDULED_H
 #define DEVICE_SCHEDULED_H
 
-#include "clock/schedule.h"
 #include "device/device.h"
+#include "trace/schedule.h"
 
 /* A pass tells which of its kernels an eager program would launch as operations of its own: the
  * next kernel stands for one operation, or for `more` besides those of which it has been told, or

@@ -1,6 +1,6 @@
 /* Programs of threads, written down: see schedule.h. One lock guards all of it; a dry run issues
  * a few thousand entries. */
-#include "clock/schedule.h"
+#include "trace/schedule.h"
 
 #include <pthread.h>
 #include <stdlib.h>

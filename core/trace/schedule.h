@@ -14,8 +14,8 @@
  * a barrier between them does in the real run.
  *
  * Any thread may write. Ranks that are imagined one after another write into one schedule. */
-#ifndef CLOCK_SCHEDULE_H
-#define CLOCK_SCHEDULE_H
+#ifndef TRACE_SCHEDULE_H
+#define TRACE_SCHEDULE_H
 
 #include "base/limits.h"
 #include "trace/span.h"
