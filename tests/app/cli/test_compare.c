@@ -91,20 +91,11 @@ static void check_json(const char *path, int devices) {
             char device[32];
             snprintf(device, sizeof device, "per_device/%d", d);
             const struct json *x = json_at(run, device);
-            int64_t sum = 0, now = 0, busy = 0;
+            int64_t sum = 0;
             for (const struct json *c = json_at(x, "memory_at_peak_by_cause")->child; c;
                  c = c->next)
                 sum += c->integer;
-            for (const struct json *c = json_at(x, "memory_now_by_cause")->child; c; c = c->next)
-                now += c->integer;
-            for (const struct json *c = json_at(x, "phase_ns")->child; c; c = c->next)
-                if (strcmp(c->key, "evaluate") && strcmp(c->key, "proof") &&
-                    strcmp(c->key, "none") && strcmp(c->key, "loader"))
-                    busy += c->integer;
-            cr_assert(json_int(x, "device") == d && json_int(x, "memory_peak") == sum &&
-                      json_int(x, "memory_now") == now);
-            cr_assert(json_int(x, "memory_peak") <= json_int(x, "memory_capacity") &&
-                      json_int(x, "busy_ns") == busy && busy > 0);
+            cr_assert(json_int(x, "device") == d && json_int(x, "memory_peak") == sum);
             /* Reading losses and hashes is not counted as traffic of training: nothing leaves a
              * single device. */
             cr_assert(json_int(x, "bytes_in") > 0 && (json_int(x, "bytes_out") > 0) == (m > 0));
@@ -166,48 +157,6 @@ CliTest(cli_compare, orders_of_allreduces, 300) {
         free(text);
         struct json *root = json_of("j");
         cr_expect(strstr(json_text(root, "single/sum_order"), table[i][1]), "%s", table[i][0]);
-        json_free(root);
-        cli_free(&c);
-    }
-}
-
-/* Where equal bits are not promised the output says how far apart gradients are in lock step, the
- * bound, and why. The comparison succeeds. */
-CliTest(cli_compare, within_the_bound, 300) {
-    if (test_short())
-        cr_skip_test("slow kernels; train/test_compare checks in lock step with a small model");
-    static const struct {
-        const char *args, *why, *dp;
-    } table[] = {{"--devices 2 --virtual-devices 6",
-                  "6 virtual devices on 2 devices: 3 a device is no power of two", "DP ~ single"},
-                 {"--devices 4 --virtual-devices off", "virtual devices are off", "DP ~ single"}};
-    const char *data = few_pictures(PICTURES);
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct cli c;
-        cli_run(&c,
-                "compare %s %s --steps 6 --batch-size 60 --init-from golden/lenet_300.safetensors "
-                "--json j",
-                data, table[i].args);
-        cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", table[i].args, c.status, c.err);
-        cr_expect(
-            matches(
-                c.out,
-                "^DDP ~ single: agree within rounding in the first step:\n  gradients differ by "
-                "at most [0-9.e-]+ \\(relative L2\\), allowed 9e-05$"),
-            "%s", c.out);
-        char *text = unbroken(c.out);
-        cr_expect(strstr(text, table[i].why) && strstr(text, table[i].dp), "%s: %s", table[i].args,
-                  c.out);
-        free(text);
-        cr_expect(matches(c.out, "^  bits apart since step [0-9]+; losses (within 1 %|more than 1 "
-                                 "% apart since step [0-9]+)"),
-                  "%s", c.out);
-        struct json *root = json_of("j");
-        cr_assert_str_eq(json_text(root, "ddp/verdict/verdict"), "within bound");
-        cr_assert(strstr(json_text(root, "ddp/verdict/bits_not_promised_because"), table[i].why));
-        cr_assert(json_double(root, "ddp/verdict/lockstep_distance") <
-                  json_double(root, "ddp/verdict/lockstep_bound"));
-        cr_assert_geq(json_int(root, "ddp/verdict/bits_apart_at_step"), 0);
         json_free(root);
         cli_free(&c);
     }

@@ -1,35 +1,7 @@
-/* DataParallel's own options, by the command: the same files in every way, what the record and the
- * profile say of them, PyTorch's warnings, and what is refused. */
+/* DataParallel's own options, by the command: what the record and the profile say of them,
+ * PyTorch's warnings, and what is refused. Equal files in every way: test_same_bits.c. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
-
-static const char COMMON[] = "--data-dir d --model mlp --batch-size 30 --epochs 2 "
-                             "--virtual-devices 4 --lr 0.3 --momentum 0.9 "
-                             "--quiet";
-
-CliTest(cli_dp, every_way_writes_the_same_files, 120) {
-    static const struct {
-        int devices, output;
-        const char *words, *reduce;
-    } ways[] = {{2, 1, "--output-device 1", "first"},
-                {2, 0, "--dp-reduce sharded", "sharded"},
-                {4, 0, "--dp-reduce sharded --loss-in-forward", "sharded"},
-                {4, 3, "--output-device 3 --loss-in-forward", "first"},
-                {4, 2, "--dp-reduce=sharded --output_device 2", "sharded"}};
-    put_data(103, 20);
-    cli_well("train --mode single %s --log-loss one.csv --save one", COMMON);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        cli_well("train --mode dp --devices %d %s %s --log-loss l.csv --save w --json j",
-                 ways[i].devices, COMMON, ways[i].words);
-        cr_expect(cli_same_file("one.csv", "l.csv"), "%s: other losses", ways[i].words);
-        cr_expect(cli_same_file("one", "w"), "%s: other weights", ways[i].words);
-        struct json *j = json_of("j");
-        cr_expect_str_eq(json_text(j, "dp_reduce"), ways[i].reduce);
-        cr_expect_eq(json_int(j, "output_device"), ways[i].output);
-        cr_expect(json_double(j, "accuracy/1") >= 0);
-        json_free(j);
-    }
-}
 
 /* Only the gradients differ between the two ways: S bytes into device 0 instead of 3 S. */
 CliTest(cli_dp, profile_shows_what_sharding_saves, 120) {

@@ -47,41 +47,6 @@ Test(cli_outputs, every_mode_writes, .timeout = 300, .init = outputs_make,
     all_modes_write();
 }
 
-Test(cli_outputs, long_names, .timeout = 300, .init = outputs_make, .fini = cli_folder_remove) {
-    char name[3][NAME_MAX + 1] = {""};
-    for (int i = 0; i < 3; i++)
-        memset(name[i], 'a' + i, NAME_MAX);
-    cli_well(TRAIN " --steps 1 --mode ddp --devices 2 --save %s --log-loss %s --json %s", name[0],
-             name[1], name[2]);
-    weights_are_whole(name[0]);
-    cli_well("profile --data-dir d --batch-size 64 --steps 2 --devices 2 --json %s --trace %s",
-             name[1], name[2]);
-    cr_assert_eq(cli_files(), FILES + 3);
-}
-
-/* A run that is ended at any moment leaves no other file than its outputs, and of these all or, if
- * no step was done, none. */
-Test(cli_outputs, a_signal_leaves_nothing, .timeout = 300, .init = outputs_make,
-     .fini = cli_folder_remove) {
-    static const char *const modes[] = {"single", "ddp --devices 2"};
-    struct cli c;
-    for (int i = 0; i < 4; i++) {
-        cli_start_on_terminal(&c,
-                              "train --data-dir d --batch-size 64 --epochs 10000 --mode %s "
-                              "--save w --log-loss l --json j",
-                              modes[i / 2]);
-        usleep(400000);
-        kill(c.pid, i % 2 ? SIGTERM : SIGINT);
-        cli_wait(&c);
-        cr_assert_eq(c.status, 128 + (i % 2 ? SIGTERM : SIGINT), "status %d: %s", c.status, c.err);
-        int left = cli_files();
-        cr_assert(left == FILES || left == FILES + 3, "%d files", left);
-        cr_assert_eq(system("rm -f w l j"), 0);
-        cr_assert_eq(cli_files(), FILES);
-        cli_free(&c);
-    }
-}
-
 Test(cli_outputs, permissions_stay, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     static const char *const names[] = {"w", "l", "j"};
@@ -158,21 +123,6 @@ Test(cli_outputs, losses_that_cannot_be_written_do_not_end_the_run, .timeout = 3
     cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
     weights_are_whole("w");
     cli_free(&c);
-}
-
-Test(cli_outputs, a_json_that_fails_does_not_cost_the_trace, .timeout = 300, .init = outputs_make,
-     .fini = cli_folder_remove) {
-    static const char *const commands[] = {"compare", "profile"};
-    for (int i = 0; i < 2; i++) {
-        struct cli c;
-        cli_run(&c, "%s --data-dir d --batch-size 64 --steps 1 --json /dev/full --trace t",
-                commands[i]);
-        cr_assert_eq(c.status, 1);
-        cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
-        cr_assert_eq(cli_files(), FILES + 1, "the trace is there");
-        unlink("t");
-        cli_free(&c);
-    }
 }
 
 /* A dash is standard output to some programs and a file to others. */

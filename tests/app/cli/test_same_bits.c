@@ -105,6 +105,8 @@ static const struct row {
     /* the sums do not depend on when the allreduce runs */
     {OPTIONS, &DDP, "--steps 6 --no-overlap --bucket-cap-mb 0.1 " LENET, 1},
     {OPTIONS, &DP, "--steps 6 --loss-in-forward " LENET, 1},
+    {OPTIONS, &DP, "--steps 6 --output-device 1 --dp-reduce sharded " LENET, 1},
+    {OPTIONS, &DP, "--steps 6 --output-device 1 --dp-reduce sharded --loss-in-forward " LENET, 1},
     {OPTIONS, &SOME, "--model convnet --batch-size 33 --steps 4 --seed 3", 1}, /* with dropout */
     {OPTIONS, &SOME,
      "--model mlp --mlp-hidden 100,30 --batch-size 65 --steps 6 --seed -3 "
