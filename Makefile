@@ -101,7 +101,7 @@ $(foreach folder,$(sort $(B) $(H)),$(eval $(call compile_c,$(folder))))
 $(CUDA_OBJ): $(B)/cuda_flags
 
 # The assembler reads these, which the compiler cannot know.
-$(H)/app/report/page/assets.o: $(wildcard app/report/page/*.css app/report/page/*.js)
+$(H)/app/report/page/html.o: app/report/page/page.css
 $(H)/models/nets.o: $(wildcard models/nets/*.duet)
 
 $(addprefix $(H)/,app/cli/command.o app/cli/manual.o app/report/origin.o \

@@ -1,15 +1,19 @@
 /* duet compare and duet demo: train in several modes, then print the table and the verdict. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/program_name.h"
 #include "cli/commands.h"
 #include "cli/estimate/costs.h"
 #include "cli/estimate/what_if.h"
 #include "cli/lesson.h"
-#include "cli/next.h"
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
+#include "models/model_file.h"
 #include "report/compare_table.h"
 #include "report/machine.h"
 #include "report/table.h"
@@ -143,6 +147,37 @@ static int in_short(const struct comparison *c, const double held[2]) {
                is_equal ? "to the bit" : "within rounding", c->run[MODE_DDP].steps);
     lesson_answer_print(held);
     return costs_of_demo(&c->config);
+}
+
+/* The path of this program, from this folder if it lies below. */
+static const char *call_of_self(char text[PATH_MAX]) {
+    char here[PATH_MAX], self[PATH_MAX] = "";
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0) return program_name();
+    size_t below = getcwd(here, sizeof here) ? strlen(here) : 0;
+    int is_below = below && !strncmp(self, here, below) && self[below] == '/';
+    snprintf(text, PATH_MAX, "%s", is_below ? self + below + 1 : self);
+    return text;
+}
+
+/* The last words of the demo: two or three commands as they work from this folder. own: the model
+ * of the run, a program's or that of a file; NULL: one of Duet's. */
+static void next_commands(const struct duet_model *own) {
+    const struct model_file *file = model_file_of(own);
+    const char *option = own && !file ? "" : " --model ", *name = own ? "" : "resnet18";
+    char path[PATH_MAX];
+    const char *duet = call_of_self(path);
+    printf("\nNext, each a matter of seconds:\n");
+    if (!own)
+        printf("  the ring, drawn for slides\n"
+               "    %s collective --ranks 4 --pictures pictures\n",
+               duet);
+    if (file) name = file->path;
+    printf("  what each device would hold and move, computed without a run\n"
+           "    %s estimate --devices 4%s%s\n"
+           "  where the time goes, as a page for the browser\n"
+           "    %s profile --steps 20%s%s --report page.html\n",
+           duet, option, name, duet, file ? option : "", file ? name : "");
 }
 
 static int run(struct run_config *config, int chapter) {

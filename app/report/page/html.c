@@ -5,7 +5,18 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "report/page/assets.h"
+
+/* The style of the page, a text that ends with a zero byte: the assembler copies it into the
+ * program's constant data, so that a build needs no other tool and the file stays readable. */
+extern const char page_css[];
+__asm__(".pushsection .rodata\n"
+        ".type page_css, %object\n"
+        ".globl page_css\n"
+        "page_css:\n"
+        ".incbin \"app/report/page/page.css\"\n"
+        ".byte 0\n"
+        ".size page_css, . - page_css\n"
+        ".popsection\n");
 
 /* The policy lets the page load nothing at all: it is complete. */
 void html_start(FILE *file, const char *title) {
@@ -17,7 +28,7 @@ void html_start(FILE *file, const char *title) {
     html_text(file, title);
     fprintf(file, "</title>\n<style>\n");
     palette_css(file);
-    fprintf(file, "%s</style>\n</head>\n<body>\n", asset_page_css);
+    fprintf(file, "%s</style>\n</head>\n<body>\n", page_css);
     fprintf(file, "<a class=\"skip\" href=\"#verdict\">to the verdict</a>\n<header><h1>");
     html_text(file, title);
     fprintf(file, "</h1></header>\n");

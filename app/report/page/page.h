@@ -7,7 +7,6 @@
  *
  *     page.c       the document: its sections in order
  *     tables.c, about.c         the numbers; command line, machine, versions
- *     collectives_section.c     how DDP sums a bucket, hop by hop
  *     page.css     as it is, inside the page
  *
  * The sentences of the verdict are those of report/findings.c and of the command.

@@ -10,7 +10,4 @@ void device_tables(FILE *file, const struct page *page);
 
 void about_table(FILE *file, const struct page *page); /* about.c */
 
-/* collectives_section.c: the section with its figures. ERR_FAILED, ERR_MEMORY. */
-int collectives_content(FILE *file, const struct page *page);
-
 #endif

@@ -2,7 +2,6 @@
  *
  *     svg_*.c      a picture each; draw.h names them
  *     picture.c    rectangles, lines and text as SVG; palette.c the colours
- *     strip.c      collectives frame by frame
  *     window.c     which steps the timeline shows; how much of a bucket's time is exposed */
 #ifndef REPORT_PICTURES_RUNS_H
 #define REPORT_PICTURES_RUNS_H

@@ -5,7 +5,54 @@
 
 #include "base/error.h"
 #include "report/pictures/draw.h"
-#include "report/pictures/times.h"
+
+/* Keys below PHASE_COUNT are phases of the compute lane. The others are what is left of the step:
+ * all of it adds up to its wall time. */
+enum time_key {
+    TIME_WAIT = PHASE_COUNT, /* for other devices, for the communication or the copy lane */
+    TIME_NO_CORE,            /* emulated devices: another one had the core */
+    TIME_IDLE,               /* the rest of the step */
+    TIME_KEYS,
+    TIME_PARTS = TIME_KEYS - PHASE_COUNT
+};
+
+static int is_of_step(int phase) {
+    return phase != PHASE_NONE && phase != PHASE_EVALUATE;
+}
+
+/* Busy time by phase, the loader's wait and the proof included. */
+static double in_phases(const struct device_record *d) {
+    double sum = 0;
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        if (is_of_step(phase)) sum += (double)d->phase_ns[phase];
+    return sum;
+}
+
+/* Nanoseconds a step, mean over all steps; 0 for phases that are no part of a step. */
+static double time_part(const struct run_record *run, int device, int key) {
+    const struct device_record *d = &run->device[device];
+    if (key < PHASE_COUNT)
+        return is_of_step(key) ? record_per_step(run, (double)d->phase_ns[key]) : 0;
+    if (key == TIME_WAIT) return record_per_step(run, (double)d->wait_ns);
+    if (key == TIME_NO_CORE) return record_per_step(run, (double)d->no_core_ns);
+    double left =
+        run->training_seconds * 1e9 - in_phases(d) - (double)d->wait_ns - (double)d->no_core_ns;
+    return left > 0 ? record_per_step(run, left) : 0;
+}
+
+static const char *time_name(int key) {
+    return key == TIME_WAIT      ? "waiting"
+           : key == TIME_NO_CORE ? "waiting for a core"
+           : key == TIME_IDLE    ? "idle"
+                                 : phase_name((enum phase)key);
+}
+
+static enum shade time_shade(int key) {
+    return key == TIME_WAIT      ? SHADE_QUIET
+           : key == TIME_NO_CORE ? SHADE_NO_CORE
+           : key == TIME_IDLE    ? SHADE_IDLE
+                                 : shade_of_phase(key);
+}
 
 /* 1: some run of the page has more emulated devices than it has cores. */
 static int is_shared(const struct page *page) {
