@@ -29,17 +29,18 @@ struct words {
 
 #define AT(member) OPTION_AT(struct words, member)
 static const struct option collective_options[] = {
-    {"--algorithm", "NAME", "which one (default ring); the names stand below", read_word,
+    {"--algorithm", "NAME", "its name, from the list below (default ring)", read_word,
      AT(algorithm), NO_LIMITS, ALWAYS},
     {"--ranks", "N", "1 to 64 (default 4)", read_int, AT(ranks), 1, MAX_DEVICES, ALWAYS},
-    {"--bytes", "SIZE", "the data of each rank, whole floats: as 4096, 64K or 1M (default 1M)",
-     read_bytes, AT(bytes), 0, MOST_BYTES, ALWAYS},
+    {"--bytes", "SIZE",
+     "the data of each rank, a multiple of 4: such as 4096, 64K or 1M (default 1M)", read_bytes,
+     AT(bytes), 0, MOST_BYTES, ALWAYS},
     {"--count", "N", "the same as a number of floats", read_int, AT(count), 0, MOST_BYTES / 4,
      ALWAYS},
     {"--rank", "R", "also what each rank holds after each hop, and the steps of this rank",
      read_int, AT(view.rank), 0, MAX_DEVICES - 1, ALWAYS},
-    {"--full", NULL, "all tables and steps, nothing left out, however long it gets", read_on,
-     AT(view.full), NO_LIMITS, ALWAYS},
+    {"--full", NULL, "all tables and steps, however many", read_on, AT(view.full), NO_LIMITS,
+     ALWAYS},
     {"--pictures", "DIR", "write its picture as SVG", read_word, AT(pictures), NO_LIMITS, ALWAYS},
     OPTION_END};
 
@@ -47,9 +48,9 @@ static int help(void) {
     struct text words = {.used = 0};
     char word[COLLECTIVE_WORD];
     say_text("usage: duet collective [options]\n\n"
-             "Draws a collective from the plan that really runs: which chunk goes from which "
-             "rank to which in which hop, what is complete where after it, which flags are "
-             "awaited and posted, and the bytes of every rank beside the textbook's formula.\n\n");
+             "Draws a collective, hop by hop, from the plan that Duet executes: which rank sends "
+             "which chunk to which rank, what each rank has completed, which flags it awaits and "
+             "posts, and its bytes beside the textbook formula.\n\n");
     options_print(collective_options);
     text_add(&words, "--algorithm: ");
     for (int i = 0; collective_word(i, word); i++)

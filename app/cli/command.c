@@ -42,7 +42,7 @@ static int help(const struct duet_model *own) {
     for (int i = 0; i < COMMAND_COUNT; i++)
         printf("  %-10s %s\n", command_name(i), command_help(i));
     printf("\n");
-    say(stdout, "duet COMMAND --help shows the options of a command that are used most, and\n"
+    say(stdout, "duet COMMAND --help shows the most used options of a command, and\n"
                 "duet COMMAND --help --details all of them; duet manual man is all in one page.\n");
     printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the\n  "
            "result failed, 128+n ended by signal n\n");

@@ -10,7 +10,7 @@
 // clang-format off
 #define SUBCOMMANDS(COMMAND) \
     COMMAND(demo, "train LeNet as single, DP and DDP side by side, and compare") \
-    COMMAND(train, "train one way: --mode single, dp or ddp") \
+    COMMAND(train, "train one way: --mode single, dp, ddp or fsdp") \
     COMMAND(compare, "train several ways from the same weights; check that they agree") \
     COMMAND(profile, "measure where time and memory go in DP and in DDP") \
     COMMAND(estimate, "predict memory and traffic, with --gpu also step times") \

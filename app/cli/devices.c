@@ -125,7 +125,7 @@ static const char *machine_words(const char *name) {
 static int list_hardware(void) {
     struct hardware *h;
     CHECK(hardware_open(&h, NULL));
-    printf("GPUs: TFLOP/s in fp32, in TF32, memory\n");
+    printf("GPUs: TFLOP/s in fp32 and in TF32, memory bandwidth and size\n");
     for (int i = 0; hardware_gpu(h, i); i++) {
         const struct gpu_spec *g = hardware_gpu(h, i);
         char tensor[32] = "-";

@@ -33,8 +33,8 @@ static int read_whole(const struct option *option, const char *text, void *targe
 
 static const struct option doctor_options[] = {
     {"--device", "auto|cpu|cuda",
-     "auto: emulated devices, and GPUs where there are any (default); cpu: emulated devices alone; "
-     "cuda: GPUs, and that there is none counts as off",
+     "auto: emulated devices, and GPUs where there are any (default); cpu: emulated devices only; "
+     "cuda: GPUs only, at least one",
      read_choice, AT(config.target), NO_LIMITS, ALWAYS},
     {"--quick", NULL, "use smaller blocks and fewer shapes", read_on, AT(config.quick), NO_LIMITS,
      ALWAYS},
@@ -45,7 +45,7 @@ static const struct option doctor_options[] = {
      AT(config.timeout), 0.01, 1e6, ALWAYS},
     {"--seed", "S", "the seed of all data (default: a new one, which is printed)", read_whole,
      AT(config.seed), NO_LIMITS, ALWAYS},
-    {"--details", NULL, "print every finding with its bound, and why it is that", read_on,
+    {"--details", NULL, "print every finding with its bound and the reason for the bound", read_on,
      AT(details), NO_LIMITS, ALWAYS},
     {"--json", "FILE", "write the findings as JSON; /dev/stdout is standard output", read_word,
      AT(json), NO_LIMITS, ALWAYS},
@@ -57,7 +57,7 @@ static int help(void) {
              "memory of other processes, every operation and allreduce against its reference, "
              "and a training step of three models.\n\n");
     options_print(doctor_options);
-    say_text("\nexit status: 0 nothing is off, 2 wrong usage, 3 something is off\n");
+    say_text("\nexit status: 0 all checks passed, 2 wrong usage, 3 a check failed\n");
     return 0;
 }
 

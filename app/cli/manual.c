@@ -62,7 +62,7 @@ static void man_page(void) {
     roff("train, compare, profile, demo, scale and estimate take the options below. An option that "
          "would have no effect is refused. The options of the others are in");
     printf("\n.BI \"%s \" COMMAND \" \\-\\-help\" .\n.SH OPTIONS\n", name);
-    roff("As --option value or --option=value; an underscore is the same as a dash.");
+    roff("As --option value or --option=value; _ works as -.");
     printf("\n");
     for (const struct option *option = run_options; option->help; option++) {
         if (option->name)

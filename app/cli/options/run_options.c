@@ -199,8 +199,8 @@ static const char *help_of(const struct option *option, const struct duet_model 
 void run_options_help(const struct options *o, const struct duet_model *own) {
     unsigned bit = command_bit(o->command);
     int hidden = 0, part;
-    printf("%s, as --option value or --option=value; an\nunderscore is the same as a dash:\n",
-           o->all ? "all options" : "the options that are used most");
+    printf("%s options, as --option value or --option=value; _ works as -:\n",
+           o->all ? "all" : "the most used");
     const struct option *heading = NULL;
     for (const struct option *row = run_options; row->help; row++) {
         char model[512];

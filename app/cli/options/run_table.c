@@ -27,7 +27,7 @@ const struct option run_options[] = {
      read_choice, AT(mode), NO_LIMITS,
      OFTEN | BY_TRAIN | BY_SCALE, IN_ANY_MODE, 0},
     {"--modes", "A,B,...",
-     "the modes that are shown side by side, as ddp,fsdp, or all (default single,dp,ddp)",
+     "the modes to compare, such as ddp,fsdp, or all (default single,dp,ddp)",
      read_modes, NO_MEMBER, NO_LIMITS,
      BY_COMPARE | BY_DEMO | BY_ESTIMATE, IN_ANY_MODE, 0},
     {"--device", "auto|cpu|cuda",
@@ -198,33 +198,33 @@ const struct option run_options[] = {
      read_choice, AT(dp.sharded_reduce), NO_LIMITS,
      BY_ALL, IN_DP, 0},
     {"--allreduce", "NAME",
-     "ddp: " ALLREDUCE_WORDS " (default auto). single, dp: ring or tree, to add gradients in the "
-     "order of ddp over so many --devices, for the same bits",
+     "ddp: " ALLREDUCE_WORDS " (default auto). single, dp: ring or tree: add gradients in the "
+     "order of ddp with this allreduce on --devices ranks, to get the same bits",
      read_algorithm,
      NO_MEMBER, NO_LIMITS,
      OFTEN | BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
     {"--bucket-cap-mb", "X",
-     "ddp: the size of a gradient bucket in MiB, also of the first (default 25, the first 1; for "
-     "model wide 1)",
+     "ddp: the size of each gradient bucket in MiB (default: 1 for the first and 25 for the "
+     "others; for model wide 1)",
      read_number, AT(ddp.bucket_cap_mb), 1e-6, 1e6,
      BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
     {"--no-overlap", NULL, "ddp: run allreduce after backward instead of during it",
      read_on, AT(ddp.no_overlap), NO_LIMITS,
      BY_ALL, IN_DDP, 0},
     {"--shard", "optimizer|gradients|parameters",
-     "fsdp: what each rank has only a part of: ZeRO 1, 2 or 3 (default parameters)",
+     "fsdp: what is split over the ranks, as in ZeRO 1, 2 or 3 (default parameters)",
      read_choice, AT(fsdp.shard), NO_LIMITS,
      OFTEN | BY_RUNS_BUT(BY_PROFILE), IN_FSDP, 0},
     {"--units", "MIB|NAME,...",
-     "fsdp: what is gathered together: layers until they hold so many MiB, or the modules that are "
-     "named and what is left (default: a sixteenth of the parameters)",
+     "fsdp: what is gathered together: consecutive layers up to so many MiB, or each named module "
+     "and the rest (default: a sixteenth of the parameters)",
      read_text, AT(fsdp.units), NO_LIMITS,
      BY_ALL & ~BY_PROFILE, IN_FSDP, 0},
-    {"--prefetch", "N", "fsdp: units that are gathered ahead, 0 to 4 (default 1)", read_int,
+    {"--prefetch", "N", "fsdp: how many units to gather ahead, 0 to 4 (default 1)", read_int,
      AT(fsdp.prefetch), 0, 4,
      BY_ALL & ~BY_PROFILE, IN_FSDP, 0},
     {"--reshard-after-forward", "on|off",
-     "fsdp: off: what forward has gathered stays for backward (default on)", read_choice,
+     "fsdp: off: keep gathered parameters from forward to backward (default on)", read_choice,
      AT(fsdp.keep), NO_LIMITS,
      BY_ALL & ~BY_PROFILE, IN_FSDP, 0},
     {"--join", NULL,
@@ -255,9 +255,9 @@ const struct option run_options[] = {
      AT(clock.host), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, BESIDE_GPU},
     {"--precision", "default|fp32|tf32|amp",
-     "with --gpu: what its times and memory are of: float32, TF32 in convolutions and products, or "
-     "autocast with channels_last (default: as PyTorch, TF32 in convolutions alone). Runs compute "
-     "in float32",
+     "with --gpu: predict for fp32, for TF32 in convolutions and matrix products, or for autocast "
+     "with channels_last (default: TF32 in convolutions only, as in PyTorch). Runs compute in "
+     "float32",
      read_choice, AT(clock.precision), NO_LIMITS,
      BY_ESTIMATE, IN_ANY_MODE, BESIDE_GPU},
     {"--what-if", "KEY=X,...",
@@ -268,7 +268,7 @@ const struct option run_options[] = {
 
     OPTION_HEADING("GPUs"),
     {"--cuda-math", "own|library",
-     "linear layers are computed by own: Duet's kernels (default), or library: cuBLAS",
+     "what computes linear layers. own: Duet's kernels (default); library: cuBLAS",
      read_choice, AT(cuda_math), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, ON_GPUS},
     {"--tf32", NULL, "allow matrix products to round their inputs to tf32", read_on, AT(tf32),
@@ -282,7 +282,7 @@ const struct option run_options[] = {
     {"--checkpoint", "FILE", "train: write a checkpoint at the end, as safetensors",
      read_text, AT(files.checkpoint), NO_LIMITS,
      BY_TRAIN, IN_ANY_MODE, 0},
-    {"--checkpoint-every", "N", "and after every N steps",
+    {"--checkpoint-every", "N", "train: write it after every N steps, too",
      read_int, AT(files.checkpoint_every), 1, 1e9,
      BY_TRAIN, IN_ANY_MODE, BESIDE_CHECKPOINT},
     {"--resume", "FILE", "train: continue from a checkpoint of the same options, with the same "
@@ -308,7 +308,7 @@ const struct option run_options[] = {
      AT(files.report), NO_LIMITS,
      OFTEN | BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
     {"--pictures", "DIR",
-     "write the pictures of that page for slides, as SVG",
+     "write the pictures of the report for slides, as SVG",
      read_text, AT(files.pictures), NO_LIMITS,
      BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
     {"--as", "duet|pytorch",

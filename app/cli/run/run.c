@@ -81,7 +81,7 @@ const struct option launch_options[] = {
     {"--nproc-per-node", "N", "the number of ranks, 1 to 64 (default 1)", read_int, AT(ranks), 1,
      MAX_DEVICES, ALWAYS},
     {"--tee", "0..3",
-     "begin each line that a rank prints with its rank: 1 of stdout, 2 of stderr, 3 of both",
+     "begin each printed line with its rank: 1 on stdout, 2 on stderr, 3 on both (default 0)",
      read_int, AT(tee), 0, 3, ALWAYS},
     {"--master-port", "P", "MASTER_PORT of the ranks (default: one that is free)", read_int,
      AT(port), 0, 65535, ALWAYS},
@@ -92,9 +92,9 @@ const struct option launch_options[] = {
      "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks; those that still run after S "
      "seconds, or at a second signal, are killed (default 30)",
      read_number, AT(grace_s), 0, 1e9, ALWAYS},
-    {"--standalone", NULL, "accepted, as --nnodes 1 and --node-rank 0: there is one machine",
+    {"--standalone", NULL, "accepted without effect, like --nnodes 1 and --node-rank 0",
      read_nothing, NO_MEMBER, NO_LIMITS, ALWAYS},
-    {"--nnodes", "M", "with more than 1 it prints the mpirun line that starts the ranks", read_int,
+    {"--nnodes", "M", "above 1: print the mpirun command that starts the ranks", read_int,
      AT(nodes), 1, 64, ALWAYS},
     {"--node-rank", "0", "", read_int, AT(node), 0, 63, ALWAYS},
     OPTION_END};
@@ -111,12 +111,13 @@ static int help(void) {
     say_text("usage: duet run [options] PROGRAM [its arguments]\n\n"
              "Starts N copies of a program on this machine as the ranks of one job, with "
              "torchrun's environment (RANK, WORLD_SIZE, ...), and waits for them. If one fails, "
-             "the others are ended within a second. What ranks leave running is ended, too. Two "
-             "jobs never meet.\n\n"
-             "options, with dashes or underscores, and their value with = or as the next word:\n");
+             "the others are ended within a second, and so are processes that ranks leave behind. "
+             "Jobs do not interfere with each other.\n\n"
+             "options, as --option value or --option=value; _ works as -:\n");
     options_print(launch_options);
-    say_text("\nexit status: that of the rank that failed first; 128+n where signal n ended it; "
-             "2: wrong usage\n");
+    say_text(
+        "\nexit status: that of the rank that failed first; 128+n if signal n ended it; 2 wrong "
+        "usage\n");
     return 0;
 }
 
