@@ -22,27 +22,30 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
               $(if $(EMULATION),-DCUDA_EMULATION)
 
 # What `make check` runs. A test of a shell script learns nothing from a sanitizer, nor does one
-# that compares numbers of runs which other tests make too. Random kills are left to the plain build
-# and to soak, also where SAN is given. A race takes two threads: under SAN=thread programs with one
-# thread are left out, and so are those that only run what other programs run there too, as an
-# example of remote calls does.
+# that compares numbers of runs which other tests make too, or waits for processes that are stopped.
+# Random kills are left to the plain build and to soak, also where SAN is given, and so are the
+# limits of a system, which a sanitizer's own memory meets first. A race takes two threads: under
+# SAN=thread programs with one thread are left out, and so are those that only run what other
+# programs run there too, as an example of remote calls does.
 SKIP_SAN    := scripts/test_% python/test_% app/cli/test_json app/cli/test_profile_counts \
-               app/cli/test_golden_resnet rpc/test_kills \
-               app/cli/test_same_bits
+               app/cli/test_golden_resnet rpc/test_kills app/cli/test_same_bits \
+               app/cli/test_limits app/cli/test_modelled app/cli/test_widths \
+               app/doctor/test_faults app/doctor/test_ranks examples/test_scripts
 SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_channels \
                app/doctor/test_% app/cli/test_bad_files core/base/test_random \
-               app/cli/test_bad_input app/cli/test_limits \
-               app/cli/test_any_data app/cli/test_words app/cli/test_options app/cli/test_report \
+               app/cli/test_bad_input \
+               app/cli/test_any_data app/cli/test_exported core/nn/test_ops core/comm/test_stall \
+               app/cli/test_words app/cli/test_options app/cli/test_report \
                app/report/test_page app/report/test_collective allreduce/test_hops \
                app/cli/test_collective app/cli/test_manual app/cli/test_trace \
                app/cli/test_outputs app/cli/test_end app/cli/test_estimate app/cli/test_random \
                app/cli/test_compare app/cli/test_wide_head app/cli/test_profile \
-               app/cli/test_max_batch app/train/test_max_batch examples/test_scripts \
+               app/cli/test_max_batch app/train/test_max_batch \
                rpc/test_programs core/data/test_synthetic core/data/test_data models/test_golden \
                group/test_typed group/test_windows% allreduce/test_protocol \
                core/nn/test_errors core/nn/test_refused duet/test_limits examples/test_texts \
-               app/cli/test_widths app/cli/test_scale core/device/test_gpu \
-               app/cli/test_batch_norm app/cli/test_tensorboard app/cli/test_modelled \
+               app/cli/test_scale core/device/test_gpu \
+               app/cli/test_batch_norm app/cli/test_tensorboard \
                app/cli/test_resume app/cli/test_train
 
 # Tests that only a GPU or the emulated runtime can run are no part of it: they run in
