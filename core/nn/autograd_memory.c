@@ -156,10 +156,16 @@ static void fill_buffers(struct autograd_memory *a) {
     }
 }
 
+static void tell(const struct autograd_memory *a, const struct node *n,
+                 enum autograd_moment moment) {
+    if (a->config.use && (n->w || n->b)) a->config.use(a->config.context, n->w, n->b, moment);
+}
+
 static void save_all(struct autograd_memory *a) {
     for (int i = 0; i < a->tape->node_count; i++) {
         const struct node *n = &a->tape->nodes[i];
         if (!n->y->reached) continue;
+        tell(a, n, AUTOGRAD_FORWARD);
         for_saved(a, n, save, save_weight);
         if (has_relu(n)) save(a, n, n->y);
         hold(a, more_of(n));
@@ -310,6 +316,11 @@ static void go_back(struct autograd_memory *a, const struct node *n) {
 
 void autograd_memory_backward(struct autograd_memory *a, uint64_t bytes, enum mem_cause cause) {
     if (bytes) a->grad_of[a->root->place] = new_grad(a, bytes, cause);
-    for (int i = a->tape->node_count - 1; i >= 0; i--)
-        if (a->tape->nodes[i].y->reached) go_back(a, &a->tape->nodes[i]);
+    for (int i = a->tape->node_count - 1; i >= 0; i--) {
+        const struct node *n = &a->tape->nodes[i];
+        if (!n->y->reached) continue;
+        tell(a, n, AUTOGRAD_BACKWARD);
+        go_back(a, n);
+        tell(a, n, AUTOGRAD_DONE);
+    }
 }

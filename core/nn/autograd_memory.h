@@ -20,6 +20,9 @@ extern "C" {
 
 struct autograd_memory;
 
+/* When an op uses parameters: as forward runs it, before it goes back, and when it has. */
+enum autograd_moment { AUTOGRAD_FORWARD, AUTOGRAD_BACKWARD, AUTOGRAD_DONE };
+
 struct autograd_config {
     struct ledger *ledger; /* borrowed; has the parameters and all else that is held already */
     enum mem_cause cause;  /* of what is saved, and of gradients on their way back */
@@ -31,6 +34,10 @@ struct autograd_config {
      * and save what they read as halves, the weights too; norms of rows, softmax and losses are
      * float32 (op_autocast), and all else is what it is made of. */
     int half;
+    /* Hears of each op that has parameters; w and b may be NULL. NULL: nobody does. */
+    void (*use)(void *context, const struct param *w, const struct param *b,
+                enum autograd_moment moment);
+    void *context;
 };
 
 /* Adds what autograd has saved when the forward pass to `root` is over; *saved (NULL: not wanted)

@@ -12,7 +12,8 @@ known from its behaviour: scatter copies each chunk from the host straight to it
 copies parameters, coalesced in buffers of 10 MiB, and its backward waits for the gradients of all
 replicas; gather joins outputs on device 0; reduce_add_coalesced joins each 10 MiB of gradients on
 their devices and leaves the sum on device 0, where it becomes .grad. DDP holds its buckets beside
-.grad.
+.grad. The ranks of fully_shard, around each layer with parameters, do not meet: a
+process group that only pretends to stands between them.
 
 A line: model, way, device, what, bytes. `peak`: the most at one moment of the step. Or: op, its
 name, the bytes that a single op saves (autograd_ops.py).
@@ -21,8 +22,11 @@ import contextlib
 import weakref
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -30,6 +34,7 @@ from autograd_ops import OPS, saved_by_op
 
 BUFFER = 10 << 20
 DEVICES = 4
+SHARDED = {"fsdp": True, "fsdp-keep": False}  # reshard_after_forward
 
 
 class Memory(TorchDispatchMode):
@@ -73,6 +78,27 @@ class Memory(TorchDispatchMode):
         for x in _pytree.tree_leaves(out):
             if isinstance(x, torch.Tensor):
                 self.add(x, given[0] if given else self.here)
+        return out
+
+
+class Resized(Memory):
+    """FSDP empties storages and fills them again: each is asked how large it is now."""
+
+    def __init__(self):
+        super().__init__()
+        self.alive = {}
+
+    def add(self, tensor, device):
+        storage = getattr(tensor, "_local_tensor", tensor).untyped_storage()
+        if device != "host" and storage._cdata not in self.alive:
+            self.alive[storage._cdata] = weakref.ref(storage)
+            weakref.finalize(storage, self.alive.pop, storage._cdata, None)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = super().__torch_dispatch__(function, types, args, kwargs)
+        storages = [x() for x in self.alive.values()]
+        held = sum(x.nbytes() for x in storages if x is not None)
+        self.peak[0] = max(self.peak.get(0, 0), held)
         return out
 
 
@@ -286,15 +312,18 @@ def saved_by(memory, kept, wanted):
 
 def step(make, batch, shape, way, half=False):
     """[saved], [peak] of each device in the second step. half: under autocast."""
-    memory = Memory()
     torch.manual_seed(0)
-    net = make()
+    net, memory = make(), Resized() if way in SHARDED else Memory()
+    for layer in [*net.modules()][::-1] if way in SHARDED else ():
+        if layer is net or [*layer.parameters(recurse=False)]:
+            fully_shard(layer, mesh=dist.init_device_mesh("cpu", (DEVICES,)),
+                        reshard_after_forward=SHARDED[way])
     update = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    for x in (*net.parameters(), *net.buffers()):
-        memory.add(x, 0)
-    n = batch if way != "ddp" else batch // DEVICES
+    n = batch if way in ("single", "dp") else batch // DEVICES
     saved = {}
     for turn in range(2):
+        for x in (*net.parameters(), *net.buffers()):
+            memory.add(x, 0)
         pixels = torch.rand(n, *shape)
         memory.add(pixels, "host")
         memory.copies.clear()
@@ -327,6 +356,7 @@ CASES = [  # the name, the model, the global batch, the shape of a sample
 
 
 def main():
+    dist.init_process_group("fake", rank=0, world_size=DEVICES, store=FakeStore())
     print("# what PyTorch", torch.__version__, "holds, in bytes; written by",
           "make_autograd_memory.py\n# model way device what bytes; op name bytes")
     for name in OPS:
@@ -339,6 +369,8 @@ def main():
                     print(name, way, device, what, counts.get(device, 0))
         for what, counts in zip(("saved", "peak"), step(make, batch, shape, "single", True)):
             print(name, "autocast 0", what, counts.get(0, 0))
+        for way in SHARDED:
+            print(name, way, "0 peak", step(make, batch, shape, way)[1][0])
 
 
 main()

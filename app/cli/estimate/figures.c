@@ -25,7 +25,6 @@ static uint64_t peak_of(const struct run_record *r) {
 static struct as_pytorch *held_in_pytorch(const struct run_config *config) {
     struct run_config c = *config;
     struct as_pytorch *held = calloc(1, sizeof *held);
-    if (c.mode == MODE_FSDP) return free(held), NULL;
     c.data.join = 0; /* it does not matter to what PyTorch holds, nor does the allreduce */
     snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
     if (held && !as_pytorch(&c, held)) return held;
@@ -99,7 +98,8 @@ static int largest_batch(const struct run_config *config, int devices, double gi
 struct figures figures_of(const struct run_config *c, const struct modelled *m,
                           const struct clock_config *clock, int way, const struct clock_result *r,
                           double *single_rate) {
-    double ms = (double)r->step_ns * 1e-6;
+    double ms = (double)r->step_ns * 1e-6,
+           gib = c->device_memory_count ? (double)c->device_memory[0] / 0x1p30 : clock->gpu->gib;
     int64_t others = 0;
     int rows, passes = m->record->passes > 1 ? m->record->passes : 1;
     struct figures f = {.way = way,
@@ -112,7 +112,7 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
                         .first = is_mixed(c) ? -1 : (double)record_peak(m->record, 0, 0),
                         .others = -1,
                         .pytorch = peak_in_pytorch(c),
-                        .largest = largest_batch(c, r->devices, clock->gpu->gib)};
+                        .largest = largest_batch(c, r->devices, gib)};
     for (int d = 1; d < r->devices; d++)
         others += r->busy_ns[d];
     f.is_unmeasured = !rows;
@@ -121,7 +121,8 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
     if (r->devices > 1) f.busy_others = part(others / (r->devices - 1), r->step_ns);
     if (r->devices > 1 && f.first >= 0)
         f.others = (double)record_peak(m->record, 1, r->devices - 1);
-    f.is_full = fmax(f.first < 0 ? f.pytorch : f.first, f.others) > clock->gpu->gib * 0x1p30;
+    f.is_full = fmax(f.first, f.others) > gib * 0x1p30;
+    f.pytorch_is_full = f.pytorch > gib * 0x1p30;
     return f;
 }
 
@@ -134,13 +135,10 @@ void figures_print(const struct figures *f) {
     char speed[16] = "-", first[16], others[16], pytorch[16], largest[16] = "-";
     if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
     if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
-    static const char *const brief[WAYS] = {[WAY_LOSS_IN_FORWARD] = "DP, loss in fwd",
-                                            [WAY_ZERO_1] = "ZeRO 1",
-                                            [WAY_ZERO_2] = "ZeRO 2"};
-    printf("%3d %-15s%8.2f +-%2.0f %%%9.0f %6s %6s%s%6s %7s %7s\n", f->devices,
-           brief[f->way] ? brief[f->way] : way_name(f->way), f->ms, f->error, f->rate, speed,
-           gib_words(f->first, first), f->is_full ? "!" : " ", gib_words(f->others, others),
-           gib_words(f->pytorch, pytorch), largest);
+    printf("%3d %-15s%8.2f +-%2.0f %%%9.0f %6s %6s%s%6s %7s%s%7s\n", f->devices, way_brief(f->way),
+           f->ms, f->error, f->rate, speed, gib_words(f->first, first), f->is_full ? "!" : " ",
+           gib_words(f->others, others), gib_words(f->pytorch, pytorch),
+           f->pytorch_is_full ? "!" : " ", largest);
 }
 
 void figures_write(struct json_writer *w, const struct figures *f,

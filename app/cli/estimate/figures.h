@@ -13,7 +13,7 @@ struct figures {
                                     * where PyTorch trains; -1: there are none, or not known. Of
                                     * autocast Duet has none */
     int largest;                   /* batch; 0: none; -1: not known */
-    int is_full;                   /* it does not fit the GPU's memory */
+    int is_full, pytorch_is_full;  /* it does not fit the GPU's memory */
     int is_unmeasured;             /* nobody has measured the like of it */
 };
 

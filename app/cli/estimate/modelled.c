@@ -160,7 +160,7 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
     if (!code && !phases) {
         struct figures f = figures_of(&c, &m, clock, way, result, single_rate);
         figures_print(&f);
-        a->full |= f.is_full;
+        a->full |= f.is_full | f.pytorch_is_full;
         a->unmeasured |= f.is_unmeasured;
         if (a->json.file) figures_write(&a->writer, &f, clock);
     }

@@ -27,6 +27,13 @@ const char *way_name(int way) {
     return ways[way].name;
 }
 
+const char *way_brief(int way) {
+    static const char *const brief[WAYS] = {[WAY_LOSS_IN_FORWARD] = "DP, loss in fwd",
+                                            [WAY_ZERO_1] = "ZeRO 1",
+                                            [WAY_ZERO_2] = "ZeRO 2"};
+    return brief[way] ? brief[way] : ways[way].name;
+}
+
 const char *way_key(int way) {
     return ways[way].key;
 }
@@ -92,6 +99,18 @@ static void fits(struct text *text, int way, const struct run_record *r) {
              format_bytes(peak, most, sizeof most), format_bytes(capacity, all, sizeof all));
 }
 
+static const char *const in_pytorch[WAYS] = {[WAY_DP] = "DataParallel",
+                                             [WAY_DDP] = "DDP",
+                                             [WAY_ZERO_1] = "DDP with ZeroRedundancyOptimizer",
+                                             [WAY_ZERO_2] =
+                                                 "fully_shard, reshard_after_forward=False",
+                                             [WAY_FSDP] = "fully_shard"};
+
+/* What PyTorch holds is told unless it is a detail. */
+static int says_pytorch(int way) {
+    return in_pytorch[way] != NULL;
+}
+
 /* PyTorch's DDP counts with its default; a model that fits here need not fit there. */
 static void pytorch_fits(struct text *text, const struct as_pytorch *p, int way,
                          const struct run_config *config) {
@@ -102,7 +121,7 @@ static void pytorch_fits(struct text *text, const struct as_pytorch *p, int way,
         if (p->device[d].total_peak > most) most = p->device[d].total_peak;
         if (full < 0 && p->device[d].total_peak > run_device_memory(config, d)) full = d;
     }
-    text_add(text, "PyTorch's %s: ", way == WAY_DP ? "DataParallel" : "DDP");
+    text_add(text, "PyTorch's %s: ", in_pytorch[way]);
     if (full < 0)
         text_add(text, "fits, with at most %s on a device",
                  format_bytes(most, bytes, sizeof bytes));
@@ -110,7 +129,8 @@ static void pytorch_fits(struct text *text, const struct as_pytorch *p, int way,
         text_add(text, "does not fit: it holds %s on device %d, which has %s",
                  format_bytes(p->device[full].total_peak, bytes, sizeof bytes), full,
                  format_bytes(run_device_memory(config, full), all, sizeof all));
-    if (way == WAY_DDP) text_add(text, " (with its default, gradient_as_bucket_view=False)");
+    if (way == WAY_DDP || way == WAY_ZERO_1)
+        text_add(text, " (with its default, gradient_as_bucket_view=False)");
 }
 
 void ways_show_what_fits(const struct ways *all, const struct run_config *config, int width) {
@@ -125,7 +145,7 @@ void ways_show_what_fits(const struct ways *all, const struct run_config *config
         if (text.used) text_wrap(stdout, width, 2, 4, text.words);
         text = (struct text){.used = 0};
         if (!all->pytorch[i].devices || !config->device_memory_count) continue;
-        if (i != WAY_DP && i != WAY_DDP) continue;
+        if (!says_pytorch(i)) continue;
         pytorch_fits(&text, &all->pytorch[i], i, config);
         text_wrap(stdout, width, 2, 4, text.words);
     }
@@ -141,8 +161,8 @@ int ways_count_as_pytorch(struct ways *all, const struct run_config *config) {
     snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
     CHECK(need_outline(&c, &outline, &can));
     for (int i = 0; can && i < WAYS; i++) {
-        if (compare_leaves_out(config, ways[i].mode) || ways[i].mode == MODE_FSDP) continue;
-        if (!config->as_pytorch && i != WAY_DP && i != WAY_DDP) continue;
+        if (compare_leaves_out(config, ways[i].mode)) continue;
+        if (!config->as_pytorch && !says_pytorch(i)) continue;
         way_apply(i, &outline);
         CHECK(as_pytorch(&outline, &all->pytorch[i]));
     }
@@ -150,7 +170,7 @@ int ways_count_as_pytorch(struct ways *all, const struct run_config *config) {
 }
 
 static struct beside_pytorch beside(const struct ways *all, int way) {
-    return (struct beside_pytorch){.title = ways[way].name,
+    return (struct beside_pytorch){.title = way_brief(way),
                                    .duet = way_run(all, way),
                                    .devices = all->pytorch[way].devices,
                                    .pytorch = all->pytorch[way].device,
@@ -171,7 +191,7 @@ void ways_show_beside_pytorch(const struct ways *all, const struct run_config *c
     if (!config->as_pytorch) return;
     for (int i = 0; i < WAYS; i++) {
         const struct beside_pytorch both = beside(all, i);
-        if (config->details || i == WAY_DP || i == WAY_DDP) beside_pytorch_table(stdout, &both);
+        if (config->details || says_pytorch(i)) beside_pytorch_table(stdout, &both);
     }
     text_add(
         &text,
@@ -180,7 +200,7 @@ void ways_show_beside_pytorch(const struct ways *all, const struct run_config *c
         "optimizer.step takes for a moment and what the caching allocator rounds up come on "
         "top. For --params, and for an exported model whose ops save otherwise than Duet's, only "
         "the sum of what autograd saves is known, not when it is freed: PyTorch's peak is less "
-        "certain there. What PyTorch's FSDP would hold is not computed");
+        "certain there");
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 

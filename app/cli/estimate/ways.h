@@ -15,8 +15,10 @@ enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAY_ZERO_1, WAY_ZERO_2,
 
 enum { WAY_TITLE = 96 }; /* bytes of a title */
 
-/* "DP, loss in forward" and "dp_loss_in_forward", the name in JSON. Static storage. */
+/* "DP, loss in forward", "DP, loss in fwd" and "dp_loss_in_forward", the name in JSON. Static
+ * storage. */
 const char *way_name(int way);
+const char *way_brief(int way);
 const char *way_key(int way);
 /* "DP, output device 1, sharded reduce": the name with the options that make it another. Returns
  * text. */
@@ -44,14 +46,14 @@ const struct run_record *way_run(const struct ways *ways, int way);
  * rest, so that the others go on, and prints what it held when it asked for more. */
 void way_note_full(struct ways *ways, int way, const struct run_config *config, int width);
 
-/* Counts what PyTorch would hold in DP and DDP, with --as pytorch in all ways. Where nothing can be
- * estimated it counts nothing. */
+/* Counts what PyTorch would hold in DP, DDP and FSDP, with --as pytorch in all ways. Where nothing
+ * can be estimated it counts nothing. */
 int ways_count_as_pytorch(struct ways *ways, const struct run_config *config);
 
 /* What profile_findings is given. */
 struct profiled ways_profiled(const struct ways *ways, int details);
 
-/* --as pytorch: prints both side by side, DP and DDP, with --details all ways. */
+/* --as pytorch: prints both side by side, with --details of all ways. */
 void ways_show_beside_pytorch(const struct ways *ways, const struct run_config *config);
 
 /* Prints which ways fit into the memory that the devices have. */

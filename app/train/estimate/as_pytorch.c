@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "fsdp/fsdp.h"
 #include "models/graph/graph.h"
 #include "nn/autograd_memory.h"
 #include "nn/optimizer/program.h"
+#include "train/estimate/as_fsdp.h"
 #include "train/estimate/estimate.h"
 #include "train/session.h"
 
@@ -35,7 +37,9 @@ struct part {
     int samples;      /* that its replica gets */
     int loss_samples; /* of which it computes the loss; 0: another device does */
     enum mem_cause loss_cause;
-    int replicated, updates; /* 1: its parameters are copies; they are updated here */
+    int replicated;          /* 1: its parameters are copies */
+    uint64_t updated;        /* bytes of the parameters that are updated here */
+    struct as_fsdp *sharded; /* NULL: it has whole parameters */
     int accumulates;         /* 1: each gradient is added to .grad, which is there already */
 };
 
@@ -102,7 +106,9 @@ static int ruled_pass(const struct count *c, const struct part *p) {
                                      .cause = MEM_ACTIVATIONS,
                                      .replicated = p->replicated,
                                      .accumulates = p->accumulates,
-                                     .half = c->half};
+                                     .half = c->half,
+                                     .use = p->sharded ? as_fsdp_use : NULL,
+                                     .context = p->sharded};
     struct autograd_memory *a = NULL;
     enum mem_cause cause;
     duet_var *output;
@@ -118,6 +124,20 @@ static int ruled_pass(const struct count *c, const struct part *p) {
     return code;
 }
 
+/* The parameters come one by one in the order of their registration, and gradients against it. */
+static void known_shards(const struct count *c, const struct part *p) {
+    const struct param_set *set = &c->replica->params->set;
+    for (int i = 0; i < set->count; i++)
+        as_fsdp_use(p->sharded, &set->param[i], NULL, AUTOGRAD_FORWARD);
+    for (int i = set->count - 1; i >= 0; i--) {
+        const struct param *w = &set->param[i];
+        as_fsdp_use(p->sharded, w, NULL, AUTOGRAD_BACKWARD);
+        if (param_trains(w) && !p->accumulates)
+            ledger_add(p->ledger, MEM_GRADS, sizeof(float) * w->count);
+        as_fsdp_use(p->sharded, w, NULL, AUTOGRAD_DONE);
+    }
+}
+
 /* By the number of bytes alone: all of it is there until all gradients are. */
 static int known_pass(const struct count *c, const struct part *p) {
     uint64_t saved = *p->saved = (uint64_t)(c->known * p->samples) + (uint64_t)c->known_once, dy;
@@ -126,7 +146,10 @@ static int known_pass(const struct count *c, const struct part *p) {
     CHECK(loss_and_gradient(c, p, 0, &dy, &cause));
     ledger_add(p->ledger, cause, dy);
     ledger_remove(p->ledger, cause, dy);
-    if (!p->accumulates) ledger_add(p->ledger, MEM_GRADS, c->trained);
+    if (p->sharded)
+        known_shards(c, p);
+    else if (!p->accumulates)
+        ledger_add(p->ledger, MEM_GRADS, c->trained);
     ledger_remove(p->ledger, MEM_ACTIVATIONS, saved);
     if (p->replicated) ledger_remove(p->ledger, MEM_PARAMS, c->parameters);
     return OK;
@@ -161,32 +184,49 @@ static void reduce(const struct count *c, const struct part *p, int leads) {
 static int one_device(const struct count *c, const struct part *p) {
     const struct model *m = &c->session->model;
     const struct optimizer *o = &c->replica->optimizer->optimizer;
-    ledger_add(p->ledger, MEM_PARAMS, c->parameters);
+    ledger_add(p->ledger, MEM_PARAMS, p->sharded ? as_fsdp_params(p->sharded) : c->parameters);
     ledger_add(p->ledger, MEM_PARAMS, model_buffer_bytes(m));
-    if (p->updates) ledger_add(p->ledger, MEM_OPTIMIZER, c->trained * (uint64_t)o->each);
-    if (p->updates && c->config->update.passes > 1) ledger_add(p->ledger, MEM_GRADS, c->trained);
-    if (c->config->mode == MODE_DDP) ledger_add(p->ledger, MEM_COMM, c->trained);
+    ledger_add(p->ledger, MEM_OPTIMIZER, p->updated * (uint64_t)o->each);
+    if (p->updated && c->config->update.passes > 1) ledger_add(p->ledger, MEM_GRADS, c->trained);
+    if (mode_has_ranks(c->config->mode) && !p->sharded) ledger_add(p->ledger, MEM_COMM, c->trained);
     ledger_add(p->ledger, MEM_INPUT, sample_bytes(m) * (uint64_t)p->samples);
     ledger_add(p->ledger, MEM_INPUT, answer_bytes(c, p->loss_samples));
     return c->known < 0 ? ruled_pass(c, p) : known_pass(c, p);
 }
 
-/* Single, or a rank of DDP. */
+/* The optimizer's state is there all the time. */
+static void keep_otherwise(struct ledger *l, uint64_t more) {
+    l->now[MEM_OPTIMIZER] += more;
+    l->peak[MEM_OPTIMIZER] += more;
+    l->at_peak[MEM_OPTIMIZER] += more;
+    l->total += more;
+    l->total_peak += more;
+}
+
+/* Single, or the ranks of DDP and of FSDP. */
 static int alone(const struct count *c, struct as_pytorch *out) {
-    int n = (c->config->batch_size + out->devices - 1) / out->devices;
+    const struct param_set *set = &c->replica->params->set;
+    const struct optimizer *o = &c->replica->optimizer->optimizer;
+    int n = (c->config->batch_size + out->devices - 1) / out->devices, code = OK;
+    int fsdp = c->config->mode == MODE_FSDP, whole = c->config->fsdp.shard == FSDP_OPTIMIZER;
+    uint64_t updated[MAX_DEVICES] = {c->trained};
     struct part p = {.ledger = &out->device[0],
                      .saved = &out->saved[0],
                      .samples = n,
                      .loss_samples = n,
                      .loss_cause = MEM_ACTIVATIONS,
-                     .updates = 1,
                      .accumulates = c->config->update.passes > 1};
-    CHECK(one_device(c, &p));
+    if (fsdp) as_fsdp_updated(set, out->devices, whole, updated);
+    if (fsdp && !whole) code = as_fsdp_new(&p.sharded, c->config, set, p.ledger);
+    p.updated = updated[0];
+    if (!code) code = one_device(c, &p);
+    as_fsdp_free(p.sharded);
     for (int d = 1; d < out->devices; d++) {
         out->device[d] = out->device[0];
         out->saved[d] = out->saved[0];
+        if (fsdp) keep_otherwise(&out->device[d], (updated[d] - updated[0]) * (uint64_t)o->each);
     }
-    return OK;
+    return code;
 }
 
 static int data_parallel(const struct count *c, struct as_pytorch *out) {
@@ -199,7 +239,7 @@ static int data_parallel(const struct count *c, struct as_pytorch *out) {
                          .samples = left < chunk ? left : chunk,
                          .loss_cause = own ? MEM_ACTIVATIONS : MEM_GATHERED,
                          .replicated = d > 0,
-                         .updates = d == 0};
+                         .updated = d ? 0 : c->trained};
         if (left <= 0) break; /* PyTorch uses fewer devices then */
         p.loss_samples = own ? p.samples : d == config->dp.output_device ? all : 0;
         CHECK(one_device(c, &p));

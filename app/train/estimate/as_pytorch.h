@@ -1,5 +1,6 @@
 /* What PyTorch would hold on each device for the run of a configuration: nn.DataParallel,
- * DistributedDataParallel or one device, in eager mode, with the defaults of PyTorch 2 and the loop
+ * DistributedDataParallel, fully_shard (as_fsdp.h) or one device, in eager mode, with the defaults
+ * of PyTorch 2 and the loop
  *
  *     optimizer.zero_grad(); output = net(x); loss = criterion(output, y)
  *     loss.backward(); optimizer.step()

@@ -18,6 +18,7 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     CHECK(schedule_new(&m->schedule));
     c.schedule = m->schedule;
     c.steps = MODELLED_STEPS;
+    c.device_memory_count = 0; /* what does not fit has a row, too */
     /* all steps are those of full batches */
     c.data.drop_last = 1;
     int made = !strcmp(c.data.name, "random") || !strcmp(c.data.name, "synthetic");
