@@ -308,7 +308,7 @@ const struct option run_options[] = {
      AT(files.report), NO_LIMITS,
      OFTEN | BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
     {"--pictures", "DIR",
-     "write the pictures of the report for slides, as SVG",
+     "write the report's pictures for slides, as SVG and, where rsvg-convert is installed, PNG",
      read_text, AT(files.pictures), NO_LIMITS,
      BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
     {"--as", "duet|pytorch",

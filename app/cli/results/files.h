@@ -17,8 +17,8 @@
 struct run_files {
     struct results_files results;
     struct atomic_file trace, page;
-    int made;     /* 1: the folder of the pictures was made here */
-    int pictures; /* that were written */
+    int made;             /* 1: the folder of the pictures was made here */
+    int pictures, no_png; /* how many were written; 1: as SVG only */
     const struct run_config *config;
 };
 
