@@ -123,7 +123,7 @@ static void time_rows(struct table *t, const struct run_record *const *run) {
     ms_row(t, ROW_VALUES, shards ? "collectives, exposed" : "allreduce, exposed", run,
            VALUE_EXPOSED, 0);
     ms_row(t, ROW_VALUES, "waiting for the others", run, VALUE_WAIT, 0);
-    ms_row(t, ROW_VALUES, "waiting for a CPU core", run, VALUE_NO_CORE, 0);
+    if (!*run[0]->modelled) ms_row(t, ROW_VALUES, "waiting for a CPU core", run, VALUE_NO_CORE, 0);
     ms_row(t, ROW_VALUES, "idle", run, VALUE_IDLE, 0);
 }
 
@@ -193,7 +193,7 @@ void allreduce_lines(FILE *file, const struct run_record *ddp) {
     for (int b = 0; b < ddp->bucket_count; b++)
         text_add(&buckets, "%s %" PRId64, b ? "," : "", ddp->bucket_bytes[b]);
     text_add(&buckets, " bytes");
-    text_wrap(file, text_width(file), 0, 2, how.words);
+    if (!*ddp->modelled) text_wrap(file, text_width(file), 0, 2, how.words);
     text_wrap(file, text_width(file), 0, 2, buckets.words);
 }
 

@@ -134,8 +134,9 @@ static void time_rows(const struct profile *t) {
             row(t, 2, phase_name(p), VALUE_PHASE, p, print_ms);
     if (any_value(r, VALUE_PHASE, PHASE_LOADER))
         row(t, 2, "(loader)", VALUE_PHASE, PHASE_LOADER, print_ms);
-    if (any_value(r, VALUE_WAIT, 0)) row(t, 2, "(waiting)", VALUE_WAIT, 0, print_ms);
-    if (any_value(r, VALUE_NO_CORE, 0)) row(t, 2, "(no free CPU core)", VALUE_NO_CORE, 0, print_ms);
+    if (any_value(r, VALUE_WAIT, 0)) row(t, 2, "(waiting for others)", VALUE_WAIT, 0, print_ms);
+    if (any_value(r, VALUE_NO_CORE, 0))
+        row(t, 2, "(waiting for a core)", VALUE_NO_CORE, 0, print_ms);
     row(t, 2, "(idle)", VALUE_IDLE, 0, print_ms);
     if (any_value(r, VALUE_COPY, 0)) row(t, 2, "(copy, meanwhile)", VALUE_COPY, 0, print_ms);
     if (any_value(r, VALUE_HIDDEN, 0)) row(t, 2, "(allreduce, hidden)", VALUE_HIDDEN, 0, print_ms);
@@ -249,12 +250,11 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
         text_add(&text, " on %d %s%s", shared, run->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
     text_add(&text, ", global batch %d", run->batch_size);
     if (run->passes > 1) text_add(&text, " x %d batches per step", run->passes);
-    text_add(&text, ", mean of %d step%s", run->steps, run->steps == 1 ? "" : "s");
-    if (run->computed)
-        text_add(&text, ", computed");
-    else
-        text_add(&text, ", %.*f images/s", rate_digits(record_images_per_second(run)),
-                 record_images_per_second(run));
+    if (run->computed) text_add(&text, ", computed");
+    if (!run->computed && run->device[0].step_median_ns)
+        text_add(&text, ", median step %.2f ms", (double)run->device[0].step_median_ns * 1e-6);
+    if (!run->computed)
+        text_add(&text, ", rows: mean of %d step%s", run->steps, run->steps == 1 ? "" : "s");
     if (*run->modelled) text_add(&text, ", all times modelled: %s", run->modelled);
     text_wrap(file, width, 0, 2, text.words);
     tables(file, width, run, details);

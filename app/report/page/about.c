@@ -80,7 +80,7 @@ void about_table(FILE *file, const struct page *page) {
     fprintf(file, "</code></td></tr>\n");
     if (first) put_run_facts(file, first);
     for (int i = 0; i < page->count; i++)
-        if (page->run[i].run && *page->run[i].run->choice)
+        if (page->run[i].run && *page->run[i].run->choice && !*first->modelled)
             fact(file, "allreduce", "%s", page->run[i].run->choice);
     fact(file, "Duet", "%s, built by %s%s%s", o->duet, o->compiler, *o->cuda ? ", with CUDA " : "",
          o->cuda);

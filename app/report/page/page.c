@@ -127,13 +127,16 @@ static void put_findings(FILE *file, const struct page *page) {
 
 static void put_verdict(FILE *file, const struct page *page) {
     const struct run_record *first = first_run(page);
+    const char *modelled = "";
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run) modelled = page->run[i].run->modelled; /* the last has most GPUs */
     open_section(file, "verdict", "Verdict");
     put_gaps(file, page);
     if (first) {
         put_equality(file, page);
         put_findings(file, page);
-        if (*first->modelled)
-            put_paragraph(file, "", "All times on this page are modelled: %s.", first->modelled);
+        if (*modelled)
+            put_paragraph(file, "", "All times on this page are modelled: %s.", modelled);
         summary_table(file, page);
     } else {
         put_paragraph(file, "", "Nothing was measured: no run came to its end.");
@@ -148,16 +151,15 @@ static int put_timeline(FILE *file, const struct page *page) {
         return close_section(file), OK;
     }
     put_paragraph(file, "",
-                  "What each device did in a typical step: the one whose length is nearest "
-                  "to the median of the first %d. All runs begin at 0 on the same axis, "
-                  "in wall time. Below a device's work lie its communication and its "
-                  "copies of the next batch.",
+                  "What each device did in two typical steps, those nearest to the median of the "
+                  "first %d. All runs share one axis of wall time. The lanes below a device "
+                  "show its communication and its copies of the next batch.",
                   REPORT_STEPS);
     CHECK(put_figure(file, page, draw_timeline, 0,
                      *first_run(page)->modelled
                          ? "Each box is a span of the modelled clock."
-                         : "Each box is measured by a span. Grey at the foot of a box is the share "
-                           "of its time in which another process had the core."));
+                         : "Each box is a measured span. The grey strip in it is the share of its "
+                           "time in which the device waited for a CPU core."));
     close_section(file);
     return OK;
 }
@@ -165,8 +167,7 @@ static int put_timeline(FILE *file, const struct page *page) {
 static int put_memory(FILE *file, const struct page *page) {
     open_section(file, "memory", "Memory by cause");
     put_paragraph(file, "",
-                  "What each device held at the moment at which it held most, as its "
-                  "ledger counted it at every allocation, and the memory that it has.");
+                  "What each device held at its peak, counted at every allocation, and its limit.");
     CHECK(put_figure(file, page, draw_memory, 0,
                      "Memory of each device at its peak, in bytes, by cause."));
     close_section(file);
@@ -177,8 +178,8 @@ static int put_traffic(FILE *file, const struct page *page) {
     int any = 0;
     open_section(file, "traffic", "Traffic");
     put_paragraph(file, "",
-                  "Bytes that moved from device to device in a step, counted at every "
-                  "move: DP sends everything through one device, DDP does not.");
+                  "Bytes per step from device to device, counted at every copy. DP sends "
+                  "everything through one device, DDP does not.");
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
         if (!r || r->devices < 2 || !has_traffic(page, i)) continue;
@@ -186,7 +187,8 @@ static int put_traffic(FILE *file, const struct page *page) {
         char caption[200];
         if (!any++) fprintf(file, "<div class=\"pair\">\n");
         snprintf(caption, sizeof caption,
-                 "%s: the more bytes, the thicker; one scale for all runs.", page->run[i].title);
+                 "%s: thicker arrows carry more bytes; all runs have one scale.",
+                 page->run[i].title);
         CHECK(put_figure(file, page, draw_links, i, caption));
     }
     if (any)
@@ -200,12 +202,13 @@ static int put_traffic(FILE *file, const struct page *page) {
 static int put_phases(FILE *file, const struct page *page) {
     open_section(file, "phases", "Time by phase");
     if (has_phases(page)) {
-        put_paragraph(file, "", "Where the mean step of the run went. Busy times are %s.",
+        put_paragraph(file, "",
+                      "The time of each phase, the mean over all steps. Busy times are %s.",
                       *first_run(page)->modelled ? "those of the modelled clock"
                       : first_run(page)->gpus
                           ? "wall times of the GPU"
-                          : "CPU times of emulated devices; where these share cores, waiting is "
-                            "not drawn and stands in the tables");
+                          : "CPU times of emulated devices; if these share cores, waits are in the "
+                            "tables only");
         CHECK(put_figure(file, page, draw_phases, 0, "Milliseconds per step, by phase."));
     } else {
         put_paragraph(file, "", "No times by phase were measured.");
@@ -220,10 +223,10 @@ static int put_curves(FILE *file, const struct page *page) {
     if (has_curves(page, 0)) {
         fprintf(file, "<div>\n");
         if (has_chart(page, 0))
-            CHECK(
-                put_figure(file, page, draw_loss, 0,
-                           "The loss of each step. Runs that agree lie on each other: the first is "
-                           "drawn thickest, the last thinnest."));
+            CHECK(put_figure(
+                file, page, draw_loss, 0,
+                "The loss of each step. Curves of equal runs overlap: the first is drawn "
+                "thickest, the last thinnest."));
         if (has_chart(page, 1))
             CHECK(put_figure(file, page, draw_accuracy, 0,
                              "Accuracy on the test set after each epoch."));
@@ -253,21 +256,17 @@ static int put_allreduce(FILE *file, const struct page *page) {
                  size, r->devices, bucket_algorithm(r, bucket));
     else
         text_add(&text,
-                 "Every step sums %d buckets over %d ranks, the largest of them, %s, by the "
-                 "algorithm %s. The picture shows that one.",
+                 "Every step sums %d buckets over %d ranks. The picture shows the largest, %s, "
+                 "by the algorithm %s.",
                  r->bucket_count, r->devices, size, bucket_algorithm(r, bucket));
-    put_paragraph(file, "",
-                  "%s Who sends what in which hop is read from the plan that all ranks run, and "
-                  "not measured.%s",
-                  text.words,
-                  instead ? " What the library does inside is not known here; a ring "
-                            "stands for it."
-                          : "");
+    put_paragraph(
+        file, "", "%s It is drawn from the plan that all ranks run; it is not measured.%s",
+        text.words,
+        instead ? " The hops inside the library are unknown; a ring stands for them." : "");
     hops_free(&hops);
     CHECK(put_figure(file, page, draw_collective, 0,
-                     "What the data of each rank (row) holds, chunk by chunk (column). A stripe is "
-                     "the term of a rank; a full cell is the sum of all. What a hop wrote is "
-                     "underlined."));
+                     "Rows are ranks, columns are chunks. A stripe is the term of one rank, a full "
+                     "cell the sum of all. Cells that a hop wrote are underlined."));
     fprintf(file, "</div>\n");
     return OK;
 }

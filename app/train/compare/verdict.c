@@ -193,8 +193,8 @@ void verdict_print(FILE *file, int width, const struct verdict *v, const struct 
                 y, x, v->steps, v->steps == 1 ? "" : "s", b->buffers ? ", buffer" : "");
         if (!*b->sum_order) return;
         text_add(&text,
-                 "gradients are added in the order of %s, for which one device holds those of a "
-                 "parameter of all segments at once",
+                 "gradients are added in the order of %s; for that, one device holds a "
+                 "parameter's gradients of all segments at once",
                  b->sum_order);
         text_wrap(file, width, 2, 2, text.words);
         return;

@@ -31,7 +31,7 @@ static void fits(const char *text, int width) {
 Test(profile, table, .timeout = 30) {
     struct run_record run = make(MODE_DP, 3);
     char *text = text_of(profile, &run);
-    has(text, "^DP: 3 devices, global batch 250, mean of 10 steps, 1250 images/s$");
+    has(text, "^DP: 3 devices, global batch 250, rows: mean of 10 steps$");
     has(text, "^ +device 0 +device 1 +device 2$");
     has(text, "^memory at its peak +9 MiB +4 MiB +5 MiB$");
     has(text, "^  activations +7 MiB +2 MiB +3 MiB$");
@@ -40,8 +40,8 @@ Test(profile, table, .timeout = 30) {
     has(text, "^bytes out per step +9 MiB +512 KiB +512 KiB$");
     has(text, "^busy ms per step +6.000 +4.100 +4.200$");
     has(text, "^  optimizer +2.000 +- +-$");
-    has(text, "^  \\(waiting\\) +0.500 +- +-$");
-    has(text, "^  \\(no free CPU core\\) +0.200 +0.300 +0.400$");
+    has(text, "^  \\(waiting for others\\) +0.500 +- +-$");
+    has(text, "^  \\(waiting for a core\\) +0.200 +0.300 +0.400$");
     /* the rest of 200 ms */
     has(text, "^  \\(idle\\) +192.600 +195.600 +195.400$");
     has(text, "^busy share of a step +3 % +2 % +2 %$");
