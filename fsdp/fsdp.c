@@ -1,15 +1,15 @@
-/* Sharded data parallel in one file; fsdp.h has the drawing of a step. It hears from the tape
- * before each op which parameters the op uses, and of each gradient when it is complete:
+/* Sharded data parallel in one file; fsdp.h has the drawing of a step. Before each op the tape
+ * reports which parameters the op uses, and it reports each gradient when it is complete:
  *
  *     use(w, b):     the units of w and b come to their slots, unless they lie there
  *                    compute waits for them; the next unit is sent for
  *                    in backward: their slot for gradients becomes free
  *     ready(p):      the last gradient of its unit: reduce-scatter
  *
- * The compute stream and the communication stream share the slots. Before a unit is overwritten,
- * comm waits for what compute has done with it (slot->left); before it is read, compute waits for
- * what comm has brought (slot->filled). The shards are compute's own: the optimizer reads and
- * writes them behind the last sum of a step, and the first gather of the next waits for it. */
+ * The compute stream and the communication stream share the slots. Before comm overwrites a unit,
+ * it waits until compute has finished with it (slot->left). Before compute reads a unit, it waits
+ * until comm has filled the slot (slot->filled). Only compute writes the shards: the optimizer does
+ * so after the last sum of a step, and the first gather of the next step waits for it. */
 #include "fsdp/fsdp.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ int fsdp_gather(struct fsdp *f, int kind, float *data, size_t block, int unit) {
                               f->step);
 }
 
-/* The shards of one part, trained or frozen, become the whole of it. */
+/* Gathers one part of a unit, trained or frozen, from its shards. */
 static int gather_part(struct fsdp *f, struct slot *slot, int unit, int frozen) {
     struct stream *comm = device_comm(f->device);
     const struct fsdp_unit *u = &f->units.unit[unit];
@@ -49,7 +49,7 @@ static int gather_part(struct fsdp *f, struct slot *slot, int unit, int frozen) 
     return fsdp_gather(f, VALUES, own - (size_t)f->rank * block, block, unit);
 }
 
-/* In evaluation, and for a proof, a gather is no part of training. */
+/* Gathers in evaluation and for a proof do not count as training. */
 static enum phase phase_of_gather(const struct fsdp *f) {
     enum phase now = stream_phase(device_compute(f->device));
     return now == PHASE_EVALUATE || now == PHASE_PROOF || !now ? now : PHASE_REPLICATE;
@@ -69,7 +69,7 @@ int fsdp_fetch(struct fsdp *f, int unit) {
     return event_record(slot->filled, comm);
 }
 
-/* The time of this wait counts as the gather's. */
+/* The time of this wait counts for the gather. */
 static int await_slot(struct fsdp *f, struct slot *slot, enum phase phase) {
     struct stream *compute = device_compute(f->device);
     enum phase before = stream_swap_phase(compute, phase);
@@ -106,8 +106,8 @@ static int is_in_use(const struct fsdp *f, const struct slot *slot) {
     return 0;
 }
 
-/* The units that came behind this one in the pass before are sent for, as far as their slots are
- * not in use. */
+/* Starts to gather the units that followed this one in the previous pass, if their slots are
+ * free. */
 static int prefetch(struct fsdp *f) {
     const struct order *order = &f->order[f->backward];
     for (int k = 0; k < f->config.prefetch && f->at + k < order->count; k++) {
@@ -118,7 +118,8 @@ static int prefetch(struct fsdp *f) {
     return OK;
 }
 
-/* Where the pass takes another way than the one before, the rest of the order is of no use. */
+/* If the pass uses units in another order than the previous one, the rest of that order is
+ * dropped. */
 static int note_order(struct fsdp *f, int unit) {
     struct order *order = &f->order[f->backward];
     if (f->at == order->count || order->unit[f->at] != unit) {
@@ -130,8 +131,8 @@ static int note_order(struct fsdp *f, int unit) {
     return OK;
 }
 
-/* A unit that is entered twice in a forward pass stays from the next step on. Its gradients have
- * parts to come while others are summed. */
+/* A unit that is entered twice in a forward pass stays in memory from the next step on, because its
+ * gradients are still incomplete while those of other units are summed. */
 static int learn(struct fsdp *f) {
     const struct order *order = &f->order[0];
     f->learned = 1;
@@ -150,7 +151,7 @@ static int give_slots(struct fsdp *f) {
 
 /* ---- gradients go ---- */
 
-/* Those that this backward has not made are zeros. */
+/* Gradients that this backward did not compute are zeros. */
 static int zero_missing(struct fsdp *f, int unit) {
     for (int i = 0; i < f->params->count && f->unit[unit].pending; i++) {
         struct param *p = &f->params->param[i];
@@ -160,7 +161,7 @@ static int zero_missing(struct fsdp *f, int unit) {
     return OK;
 }
 
-/* The sum of this rank's shard; the rest of the slot is of no use any more. */
+/* Keeps the sum of this rank's shard; the rest of the slot is no longer needed. */
 static int reduce(struct fsdp *f, int unit) {
     struct stream *comm = device_comm(f->device);
     struct slot *slot = f->unit[unit].grads;
@@ -180,7 +181,7 @@ static int reduce(struct fsdp *f, int unit) {
     return event_record(slot->filled, comm);
 }
 
-/* A unit that still has the slot is summed now: its backward is over. */
+/* If another unit still has the slot, its backward is over, and it is summed now. */
 static int take_slot(struct fsdp *f, int unit) {
     struct slot *slot = f->unit[unit].grads;
     if (slot->unit == unit) return OK;
@@ -240,7 +241,7 @@ static int unit_of(const struct fsdp *f, const struct param *p) {
     return p && !p->from ? f->units.of[p->index] : NO_UNIT;
 }
 
-/* An op whose two parameters are of units with one slot cannot run. */
+/* An op cannot run if two of its parameters are in units that share a slot. */
 static int check(const struct fsdp *f, const int unit[2]) {
     if (unit[0] == NO_UNIT || unit[1] == NO_UNIT ||
         f->unit[unit[0]].values != f->unit[unit[1]].values)

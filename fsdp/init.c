@@ -6,7 +6,7 @@
 #include "fsdp/internal.h"
 #include "group/group.h"
 
-/* A layout of memory follows from what is cut. */
+/* What is split determines the layout of memory. */
 static void choose_layout(struct fsdp *f) {
     const struct fsdp_config *c = &f->config;
     f->shared = c->prefetch + 1 < f->units.count ? c->prefetch + 1 : f->units.count;
@@ -15,7 +15,7 @@ static void choose_layout(struct fsdp *f) {
     f->whole_grads = c->shard == FSDP_OPTIMIZER || c->segments > 0;
 }
 
-/* What the ranks gather together they must have cut alike. */
+/* All ranks must have split the model into the same units. */
 static int compare_units(const struct fsdp *f, const int *all) {
     for (int r = 0; r < f->ranks; r++)
         for (int i = 0; i < f->params->count; i++) {
@@ -67,7 +67,7 @@ static int share_buffers(struct fsdp *f) {
     return ddp_buffers_init(&f->buffers, f->comm, group_order(f->group), &f->owner->buffers);
 }
 
-/* From now on the parameters are those of their shards. */
+/* From here on the parameters refer to their shards. */
 static int take_over(struct fsdp *f, float *const *values) {
     struct param_set *set = f->params;
     set->shard = &f->shard;

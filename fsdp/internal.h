@@ -9,18 +9,18 @@
 
 enum { NO_UNIT = -1 };
 
-/* Device memory in which a whole unit lies, values or gradients. Its events order the two streams
- * that work on it. */
+/* Device memory for a whole unit, values or gradients. Its events order the two streams that use
+ * it. */
 struct slot {
     float *data;          /* owned */
-    int unit;             /* that lies here, or is on its way; NO_UNIT: none */
-    int waited;           /* 1: compute has waited until it had come */
-    int summing;          /* of gradients: 1: a reduce-scatter reads it */
-    struct event *left;   /* compute to comm: what compute has done with it */
-    struct event *filled; /* comm to compute: the unit has come, or its sum has gone */
+    int unit;             /* the unit that is here or being gathered; NO_UNIT: none */
+    int waited;           /* 1: compute already waits for it */
+    int summing;          /* gradients: 1: a reduce-scatter reads it */
+    struct event *left;   /* compute to comm: compute has finished with it */
+    struct event *filled; /* comm to compute: the unit is here, or its sum is done */
 };
 
-/* All slots of a kind, and the object that knows their memory in other ranks. */
+/* All slots of a kind, and the object that has mapped those of other ranks. */
 enum { VALUES, GRADS };
 struct slots {
     struct allreduce *collectives;
@@ -57,40 +57,39 @@ struct fsdp {
     float scale;
     int rank, ranks;
 
-    int shared;          /* slots that units take in turn, of values and of gradients each */
-    int whole_values;    /* 1: each unit has a slot of values of its own */
+    int shared;          /* slots that units share in turn, for values and for gradients each */
+    int whole_values;    /* 1: each unit has its own slot of values */
     int whole_grads;     /* 1: the same of gradients */
-    int shards_in_slots; /* 1: the shards of the values are their blocks in these slots */
+    int shards_in_slots; /* 1: the shards of values are blocks of these slots */
     struct event *all;   /* comm to compute: the last sum of a step */
 
     int32_t step;          /* for spans and errors; -1: none was */
-    int backward;          /* 1: the pass is on its way back */
-    int expecting;         /* 1: the backward of this pass is to be summed */
+    int backward;          /* 1: the pass is in backward */
+    int expecting;         /* 1: gradients of this pass are to be summed */
     int learned;           /* 1: the units that stay are known */
-    int moves;             /* 1: they get their slots when the next step begins */
-    int current[2];        /* the units that the op under way uses */
+    int moves;             /* 1: they get slots at the beginning of the next step */
+    int current[2];        /* the units that the current op uses */
     struct order order[2]; /* forward and backward */
-    int proved;     /* 1: state.c has gathered units; the next pass gathers them anew all the same,
-                     * so that a proof changes nothing of what is measured */
+    int proved;     /* 1: state.c has gathered units; the next pass gathers them again, so that a
+                 * proof does not change the measurements */
     int at;         /* the index of the next unit in order[backward] */
     char *is_ready; /* [parameters] */
 };
 
 /* ---- fsdp.c ---- */
 
-/* Every public function and every function of the reducer ends with it. */
+/* Ends every public function and every function of the reducer. */
 int fsdp_ended(struct fsdp *f, int code);
 
-/* An all-gather of blocks in a slot. Bytes that move for a proof are no part of training, and are
- * not counted. */
+/* An all-gather of blocks in a slot. Bytes that move for a proof are not counted. */
 int fsdp_gather(struct fsdp *f, int kind, float *data, size_t block, int unit);
 
-/* Enqueues that the unit comes to its slot, and that compute waits for it. */
+/* Enqueues the gather of the unit to its slot, and compute's wait for it. */
 int fsdp_fetch(struct fsdp *f, int unit);
 int fsdp_await(struct fsdp *f, int unit);
-/* The values in the slots are out of date: the shards have changed. */
+/* Marks the values in the slots as stale after the shards have changed. */
 void fsdp_forget(struct fsdp *f);
-/* The same of values and gradients, if somebody but an optimizer has written into the shards. */
+/* The same for values and gradients, after anything but an optimizer has written to the shards. */
 void fsdp_notice_writes(struct fsdp *f);
 
 /* The functions of struct grad_reducer. */
@@ -101,14 +100,14 @@ int fsdp_finish(void *context);
 
 /* ---- layout.c ---- */
 
-/* All device memory, and where each parameter lies in it. Collective. */
+/* Allocates all device memory and places the parameters in it. Collective. */
 int fsdp_make_layout(struct fsdp *f);
 void fsdp_free_layout(struct fsdp *f);
-/* All slots of a kind, in place of those before; what they held is lost. Collective: waits. */
+/* Replaces all slots of a kind; their contents are lost. Collective; waits. */
 int fsdp_open_slots(struct fsdp *f, int kind);
 /* Says where the whole parameters lie. */
 void fsdp_show(struct fsdp *f);
-/* This rank's block of a unit in a slot: of the trained part, or of the frozen part. */
+/* This rank's block of a unit in a slot, of its trained or its frozen part. */
 float *fsdp_block(const struct fsdp *f, const struct slot *slot, int unit, int frozen);
 
 /* ---- state.c: of a sharded param_set ---- */

@@ -1,15 +1,15 @@
-/* Where the parts of a sharded model lie in device memory.
+/* The layout of a sharded model in device memory.
  *
  *     shards     [ u2 | u1 | u0 ]                   a W-th of each unit: values, gradients
  *     slots      [ u0, u2, u4 ... ] [ u1, u3 ... ]  whole units, in turn
  *
- * What is not cut lies in slots of its own, one for each unit, and the shard of a rank is then its
- * block in there: so ZeRO 1 and 2 hold each value once.
+ * What is not split has one slot per unit, and the shard of a rank is a block of that slot. So ZeRO
+ * 1 and 2 hold each value once.
  *
- * Slots for gradients are made at the turn of the first pass, and those for values anew behind it:
- * then the units are known that stay, and have a slot of their own.
+ * Slots for gradients are allocated when the first backward begins, and slots for values again
+ * after the first pass. Only then is it known which units need their own slot.
  *
- * Pads hold zeros or what a slot held before; no parameter is made of them. */
+ * Padding holds zeros or old contents of a slot; it belongs to no parameter. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,8 +49,7 @@ static size_t count_of(const struct fsdp *f, int unit, int kind) {
     return kind == GRADS ? fsdp_trained(&f->units, unit) : fsdp_flat(&f->units, unit);
 }
 
-/* The units that take turns come one by one to slots 0, 1, ..; *next becomes the slot of this
- * one. */
+/* Units that share slots take slots 0, 1, .. in turn; *next becomes the slot of this unit. */
 static int takes_turns(const struct fsdp *f, int unit, int kind, int *next) {
     if ((kind == GRADS ? f->whole_grads : f->whole_values) || f->unit[unit].stays) return 0;
     *next = (*next + 1) % f->shared;
@@ -86,7 +85,7 @@ int fsdp_open_slots(struct fsdp *f, int kind) {
     struct allreduce_config config = allreduce_config_default();
     config.algorithm = ALLREDUCE_DIRECT; /* by name, for an executor that runs plans */
     config.group = group_order(f->group);
-    /* what a peer needs of this rank is done */
+    /* peers no longer need this rank's data */
     CHECK(stream_sync(device_compute(f->device)));
     CHECK(stream_sync(device_comm(f->device)));
     close_slots(f, kind);

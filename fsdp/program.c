@@ -1,4 +1,4 @@
-/* duet_fsdp_wrap: the parameters of a program, sharded. The params own what has sharded them. */
+/* duet_fsdp_wrap: shards the parameters of a program. The params own the fsdp object. */
 #include <stdlib.h>
 
 #include "ddp/setup.h"
@@ -23,7 +23,7 @@ static int check(const duet_group *group, const duet_params *params,
     return OK;
 }
 
-/* Rank 0's values, in host memory: they are cut from there. */
+/* Copies rank 0's values to host memory, from which the shards are cut. */
 static int read_values(duet_params *params, struct comm *comm, float **values, float *block) {
     struct param_set *set = &params->set;
     if (!values || !block)

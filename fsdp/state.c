@@ -1,12 +1,12 @@
-/* Whole values, whole gradients and whole optimizer state of a sharded model: for hashes, files and
- * whoever asks. Collective: all ranks ask for the same in the same order. A unit comes to its slot
- * as in a pass. */
+/* Whole values, gradients and optimizer state of a sharded model, for hashes, files and programs.
+ * Collective: all ranks request the same in the same order. Units are gathered to their slots as in
+ * a pass. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "fsdp/internal.h"
 
-/* The sums of a unit's gradients, from all shards. */
+/* Gathers the summed gradients of a unit from all shards. */
 static int gather_grads(struct fsdp *f, int unit) {
     struct stream *comm = device_comm(f->device);
     struct slot *slot = f->unit[unit].grads;
@@ -39,8 +39,9 @@ int fsdp_bring(void *context, int index, int grad) {
 
 /* ---- the optimizer's state: `each` numbers of an element beside each other ---- */
 
-/* Part k of each rank's state of a unit, which is as long as a shard, goes through the slot of the
- * unit's gradients, which are used up. flat: the whole state of the unit. */
+/* Gathers part k of the optimizer state of a unit; each rank's part is as long as a shard. It uses
+ * the slot of the unit's gradients, which are no longer needed. flat: the whole state of the
+ * unit. */
 static int gather_part(struct fsdp *f, const float *state, size_t each, int unit, size_t k,
                        float *host, float *flat) {
     struct stream *comm = device_comm(f->device);

@@ -14,15 +14,15 @@ static size_t module_length(const struct param_spec *spec) {
     return dot ? (size_t)(dot - spec->name) : 0;
 }
 
-/* 1: b, registered behind a, begins another layer. A vector without a module is the bias of the
- * weight before it. */
+/* 1: parameter b, registered after a, begins another layer. A vector without a module is the bias
+ * of the preceding weight. */
 static int begins_layer(const struct param_spec *a, const struct param_spec *b) {
     size_t length = module_length(b);
     if (!length) return b->rank > 1 || module_length(a);
     return length != module_length(a) || strncmp(a->name, b->name, length) != 0;
 }
 
-/* Neighbouring layers, until they hold `least` elements. */
+/* Joins neighbouring layers until they have `least` elements. */
 static void group_by_size(struct fsdp_units *u, const struct param_set *set, double least) {
     size_t held = 0;
     int unit = 0;
@@ -82,8 +82,8 @@ static int group(struct fsdp_units *u, const struct param_set *set, const char *
     return OK;
 }
 
-/* The last that was registered comes first, as in the arenas of a whole set (nn/param.h): so the
- * parameters of the shards follow each other as those do, and one launch updates many. */
+/* The parameter registered last comes first, as in the arenas of a whole set (nn/param.h). So
+ * parameters are contiguous in the shards, too, and one launch updates many. */
 static void place(struct fsdp_units *u, const struct param_set *set) {
     for (int frozen = 0; frozen < 2; frozen++) {
         for (int i = set->count - 1; i >= 0; i--) {

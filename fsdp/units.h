@@ -7,19 +7,19 @@
  *     flat       | W2        | b2 | W1             | b1 | pad |
  *     shards     | rank 0       | rank 1      | rank 2      |        cut anywhere, also in a weight
  *
- * The trained part and the frozen part are cut each by itself, since the gradients have the first
- * alone. Pure integers, the same on every rank. */
+ * The trained part and the frozen part are split separately, because only the first has gradients.
+ * This file computes with integers only, equal on every rank. */
 #ifndef FSDP_UNITS_H
 #define FSDP_UNITS_H
 
 #include "nn/param.h"
 
-enum { FSDP_DEFAULT_UNITS = 16 }; /* about: a unit is closed at this part of all elements */
+enum { FSDP_DEFAULT_UNITS = 16 }; /* a unit is closed at about this part of all elements */
 
 struct fsdp_unit {
     int trained;     /* parameters in it that are not frozen */
     size_t block[2]; /* elements of a shard: of the trained part, and of the frozen part */
-    size_t shard[2]; /* where the two begin in the arena of the shards */
+    size_t shard[2]; /* where these two begin in the arena of the shards */
 };
 
 struct fsdp_units {
@@ -48,8 +48,8 @@ static inline size_t fsdp_flat(const struct fsdp_units *u, int unit) {
 int fsdp_units_cut(struct fsdp_units *u, const struct param_set *set, int ranks, const char *words);
 void fsdp_units_free(struct fsdp_units *u);
 
-/* The range of parameter i that `rank` keeps: [*begins, *begins + *count), elements of the
- * parameter, and where it lies in the arena of the shards. */
+/* The range of elements of parameter i that `rank` keeps, [*begins, *begins + *count), and its
+ * place in the arena of the shards. */
 size_t fsdp_shard_of(const struct fsdp_units *u, const struct param *p, int rank, size_t *begins,
                      size_t *count);
 

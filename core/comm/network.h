@@ -1,11 +1,11 @@
-/* Ranks on several machines, which share no memory. MPI moves their bytes (group/mpi/); this is
- * what comm/ asks of it, and what it tells it.
+/* Ranks on several machines, which share no memory. MPI moves their bytes (group/mpi/). This is the
+ * interface between comm/ and that folder.
  *
- * Each rank then has a board of its own. A thread of the network sends the others some ten times a
- * second what stands in this rank's card, a beat, and writes theirs into the cards of this board.
- * So waits look at cards, at the abort word and at who has left as they do on one machine, only a
- * tenth of a second late. A rank of which no beat comes for as long as the job's timeout has
- * failed: its machine, its link or its process has stopped. */
+ * Each rank then has its own board. About ten times per second a thread of the network sends this
+ * rank's card to the others, a heartbeat, and writes theirs to the cards of this board. So waits
+ * check cards, the abort word and which ranks have left as on one machine, at most a tenth of a
+ * second late. A rank has failed if no heartbeat arrives during the job's timeout: its machine, its
+ * link or its process has stopped. */
 #ifndef COMM_NETWORK_H
 #define COMM_NETWORK_H
 
@@ -13,17 +13,19 @@
 
 struct network;
 
-/* All but open and close are collective, and end by comm_distant_look(wait) with an error. */
+/* All functions but open and close are collective. While they wait, comm_distant_look(wait) may end
+ * them with an error. */
 struct network_ops {
-    /* Joins the world that mpirun or srun has started; sets comm->rank and comm->world. The rest of
-     * the job is open when it returns, within the job's timeout. */
+    /* Joins the world that mpirun or srun has started and sets comm->rank and comm->world. When it
+     * returns, within the job's timeout, all ranks have joined. */
     int (*open)(struct network **out, struct comm *comm);
-    int (*start)(struct network *network); /* the thread of the beats; comm->board is there */
+    int (*start)(
+        struct network *network); /* starts the thread of the heartbeats; comm->board exists */
     int (*barrier)(struct network *network, struct wait *wait);
     int (*gather)(struct network *network, const void *mine, size_t bytes, void *all,
                   struct wait *wait);
     int (*broadcast)(struct network *network, void *data, size_t bytes, struct wait *wait);
-    /* Tells the others that this rank leaves, or why the job has failed. In good order it then
+    /* Tells the others that this rank leaves, or why the job has failed. Without a failure it then
      * waits until all have left. NULL is fine. */
     void (*close)(struct network *network);
 };
@@ -39,13 +41,13 @@ int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all,
 /* ---- beats ---- */
 
 struct beat {
-    struct card card; /* since_ns: for how long it has waited */
+    struct card card; /* since_ns: how long it has waited */
     struct abort_record failure;
 };
 void beat_of(const struct comm *comm, struct beat *beat);
 void beat_came(struct comm *comm, int rank, struct beat *beat); /* changes it */
 
-/* No beat of `rank` has come for so long: the job has failed. */
+/* No heartbeat of `rank` has arrived for too long: the job has failed. */
 void beat_missing(struct comm *comm, int rank, double seconds);
 
 #endif

@@ -1,7 +1,7 @@
-/* The thread that tells the other ranks what this one is in, and hears it of them: comm/network.h.
- * It also has the last word. A thread that is inside MPI when the job fails may stay there, since
- * what it waits for may be gone; so a process that has not ended a few seconds after the failure of
- * its job is ended here. */
+/* The thread that exchanges heartbeats with the other ranks: comm/network.h. It also ends the
+ * process if all else fails: a thread may be stuck inside MPI when the job fails, because its peer
+ * is gone. So a process that is still running a few seconds after the failure of its job is ended
+ * here. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -23,7 +23,7 @@ static void await_beat(struct network *net, int rank) {
                    &b->in[rank]);
 }
 
-/* 1: a beat of the rank has come. */
+/* 1: a heartbeat of the rank has arrived. */
 static int has_come(struct network *net, int rank) {
     int done = 0;
     return net->mpi.Test(&net->beats.in[rank], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done;
@@ -45,7 +45,8 @@ static void hear(struct network *net, int64_t now) {
     }
 }
 
-/* Returns how many are still to be sent: a rank that does not take the last one gets no other. */
+/* Returns how many sends are pending. A rank that has not received the last heartbeat gets no new
+ * one. */
 static int tell(struct network *net, const struct beat *beat, int again) {
     struct comm *comm = net->comm;
     struct beats *b = &net->beats;
@@ -67,7 +68,8 @@ static int tell(struct network *net, const struct beat *beat, int again) {
     return late;
 }
 
-/* The failure was told to whoever waits in a call; this process waits in none that looks. */
+/* Waiting calls have been told of the failure, but this process is in no call that checks for
+ * it. */
 static void last_word(const struct comm *comm) {
     struct abort_record failure;
     if (!board_failure(comm->board, &failure)) return;
@@ -86,7 +88,7 @@ static void *beat(void *argument) {
         stop = __atomic_load_n(&net->beats.stop, __ATOMIC_ACQUIRE);
         int64_t now = now_ns(), slept = now - last;
         last = now;
-        /* Where this machine or this process has stood still, nobody else is to blame for it. */
+        /* If this machine or process itself was stopped, no other rank is to blame. */
         for (int r = 0; slept > BEAT_NS && r < comm->world; r++)
             net->beats.heard[r] += slept;
         hear(net, now);

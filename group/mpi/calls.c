@@ -1,6 +1,5 @@
-/* The collectives of a group: each by the call of MPI that does it, on bytes. What adds up goes by
- * line.c. MPI forbids that input and output overlap where this project allows it, and has
- * MPI_IN_PLACE for that. */
+/* The collectives of a group, by the corresponding calls of MPI, on bytes. line.c has the sums.
+ * Duet allows input and output to overlap in some calls; MPI needs MPI_IN_PLACE there. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -37,10 +36,10 @@ struct mpi_call {
     size_t element;
     struct wait *wait;
     struct blocks gives, gets; /* to each rank, and from it */
-    int own;                   /* bytes of the input, or output, that is one block */
+    int own;                   /* bytes of the input or output that consists of one block */
 };
 
-/* The lengths of the blocks that this rank gives to each rank, or gets from it. */
+/* The lengths of the blocks that this rank sends to each rank, or receives from it. */
 static void lengths(const struct mpi_call *c, int gives, size_t *out) {
     int n = c->line->n, me = c->line->rank;
     for (int r = 0; r < n; r++)
@@ -90,8 +89,8 @@ static int barrier(const struct mpi_call *c, MPI_Request *request) {
     return c->line->net->mpi.Ibarrier(c->line->comm, request);
 }
 
-/* The sum goes to all, and all but the root drop it: few call it, and the bytes of the root's link
- * are the same. */
+/* All ranks get the sum, and all but the root drop it. Reduce is rare, and the root's link carries
+ * the same bytes. */
 static int reduce(const struct mpi_call *c, double scale) {
     const struct group_call *call = c->call;
     int is_root = c->line->rank == call->root;

@@ -1,7 +1,7 @@
 /* The executor of ranks on several machines, for emulated devices (allreduce/executor.h). A call is
- * a function on the stream, which waits for MPI there: so DDP's sums run on the communication
- * stream, beside backward. Each object has a communicator of its own, since its stream runs beside
- * those of other objects. */
+ * a function on the stream, which waits for MPI there, so DDP's allreduces run on the communication
+ * stream, beside backward. Each object has its own communicator, because streams of several objects
+ * run at the same time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 struct executor {
     const struct executor_ranks *ranks;
     struct line line;
-    int by_mpi; /* 1: --allreduce mpi: MPI adds up, in an order of its own */
+    int by_mpi; /* 1: --allreduce mpi: MPI adds, in its own order */
 };
 
 struct queued {
@@ -21,7 +21,7 @@ struct queued {
     struct executor_call call;
 };
 
-/* Block b comes from rank b mod n: row after row of n blocks. */
+/* Block b comes from rank b mod n, in rows of n blocks. */
 static int all_gather(struct executor *e, const struct executor_call *call, float *data,
                       struct wait *wait) {
     struct mpi *mpi = &e->line.net->mpi;
@@ -94,7 +94,7 @@ static int run_queued(void *context) {
     return code;
 }
 
-/* The bytes that this rank takes in from each other one. */
+/* The bytes that this rank receives from each other rank. */
 static void charge(const struct executor *e, const struct executor_call *call) {
     const struct executor_ranks *ranks = e->ranks;
     size_t n = (size_t)ranks->n, bytes = call->count * sizeof(float);

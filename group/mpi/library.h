@@ -1,9 +1,9 @@
-/* MPI's functions, of a libmpi that is loaded when a job asks for it: so Duet, and whoever links
- * it, runs on machines without MPI, and a job of one machine does not wait for MPI's start. The
- * rest of group/mpi/ calls them through the table, as `net->mpi.Iallgather(...)`.
+/* MPI's functions, from a libmpi that is loaded when a job needs it. So Duet and programs that link
+ * it run on machines without MPI, and a job on one machine does not wait for MPI to start. The rest
+ * of group/mpi/ calls them through the table, as `net->mpi.Iallgather(...)`.
  *
- * Open MPI's handles of the world and of types are addresses in the library, so they are looked up
- * like functions, and the names that mpi.h has for them are not used. */
+ * Open MPI's handles for the world and for types are addresses in the library. So they are looked
+ * up like functions, and mpi.h's names for them are not used. */
 #ifndef GROUP_MPI_LIBRARY_H
 #define GROUP_MPI_LIBRARY_H
 
@@ -29,7 +29,7 @@ struct mpi {
     MPI_OBJECTS(MPI_OBJECT)
 };
 
-/* ERR_USAGE: there is no library, or another one. It stays loaded to the end of the process. */
+/* ERR_USAGE: no library was found, or not Open MPI's. It stays loaded until the process ends. */
 int mpi_load(struct mpi *mpi);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "group/typed.h"
 
-/* Up to SHORT bytes one collective is quicker than two; MPI counts in ints. */
+/* Up to SHORT bytes one collective is faster than two. MPI counts in ints. */
 enum { SHORT = 4 << 10, LONGEST = 1 << 28, ALIGN = 64 };
 
 int line_open(struct line *line, struct network *net, int member, int key, int n) {
@@ -44,7 +44,7 @@ int line_broadcast(struct line *line, void *data, size_t bytes, int root, struct
                     &request, wait);
 }
 
-/* After an error MPI may still write into scratch, which is left to it. */
+/* After an error MPI may still write to scratch, so it is not freed. */
 static int await(struct line *line, int result, MPI_Request *request, struct wait *wait) {
     int code = mpi_wait(line->net, result, request, wait);
     if (code) line->scratch_bytes = 0, line->scratch = NULL;

@@ -1,6 +1,6 @@
-/* Messages by MPI: from rank to rank, by tag. A message is one of MPI's, a head and the elements
- * behind it, neither of which is copied: a type of MPI's says where the two lie. The head has the
- * number and the type of the elements, so that a receive that expects others can say so. */
+/* Messages by MPI: from rank to rank, by tag. Each is one MPI message of a header and the elements.
+ * An MPI type describes where both are in memory, so neither is copied. The header has the number
+ * and type of the elements, so that a receive can report a mismatch. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "group/mpi/mpi.h"
 #include "group/mpi/state.h"
 
-enum { SIGNAL = 1 }; /* a tag among the collectives, which have none */
+enum { SIGNAL = 1 }; /* a tag that no collective uses */
 
 static int describe(struct line *line, struct mailbox_head *head, const void *data, size_t bytes,
                     MPI_Datatype *type) {
@@ -37,7 +37,7 @@ static int send(struct line *line, struct work *work, struct wait *wait) {
     return mpi_wait(line->net, result, &request, wait);
 }
 
-/* The next message of the tag, once there is one. */
+/* Waits for the next message of the tag. */
 static int await(struct line *line, const struct group_call *call, struct wait *wait,
                  MPI_Message *message, MPI_Status *status) {
     int64_t start = now_ns(), spin_ns = 2000000;
@@ -111,7 +111,7 @@ int signal_by_mpi(struct group *g, int to, uint64_t epoch) {
     return code;
 }
 
-/* Each becomes the flag that its sender posts on one machine. */
+/* Each message replaces the flag that its sender would post on one machine. */
 int take_signals_by_mpi(struct group *g, struct wait *wait) {
     struct line *line = &g->mpi->calls;
     struct mpi *mpi = &line->net->mpi;

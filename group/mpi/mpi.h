@@ -1,4 +1,4 @@
-/* Process groups whose ranks are on several machines: group_run's calls by those of MPI.
+/* Process groups over several machines: the calls of group_run by MPI.
  *
  *     library.h   libmpi, loaded at run time
  *     world.c     the job: beginning, end, the collectives of comm/, how a call is waited for
@@ -15,17 +15,17 @@
 #include "group/state.h"
 
 struct group_network {
-    /* Collective over the job; a rank that is no member gets NULL. */
+    /* Collective over the job; a rank that is not a member gets NULL. */
     int (*open)(struct group_mpi **out, struct group *group);
     void (*close)(struct group_mpi *mpi);
 
-    /* work.run of a collective, and of a message. sizes: of a call whose blocks have lengths of
-     * their own, as uneven.c has agreed on them: [from * n + to], else NULL. */
+    /* work.run of a collective, and of a message. sizes: the lengths of blocks that differ, [from *
+     * n + to], as agreed in uneven.c; NULL: equal blocks. */
     int (*run)(struct runner *runner, struct work *work, const size_t *sizes);
     int (*message)(struct runner *runner, struct work *work);
     int (*gather)(struct runner *runner, const void *mine, size_t bytes, void *all);
 
-    /* monitored_barrier: this rank's word to another one; the words that have come, within wait. */
+    /* monitored_barrier: tells another rank that this one has arrived; waits for such messages. */
     int (*signal)(struct group *group, int to, uint64_t epoch);
     int (*take_signals)(struct group *group, struct wait *wait);
 };

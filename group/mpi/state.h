@@ -1,14 +1,14 @@
-/* Inside group/mpi/: what a job holds of MPI, and ranks in a line, one communicator, with sums over
- * it in fold order:
+/* The inside of group/mpi/: what a job holds of MPI, and a line: a communicator of ranks, with sums
+ * in fold order:
  *
  *     rank 0   a0 a1 a2           a0 b0 c0 --fold--> s0           s0 s1 s2
  *     rank 1   b0 b1 b2   ---->   a1 b1 c1 --fold--> s1   ---->   s0 s1 s2
  *     rank 2   c0 c1 c2           a2 b2 c2 --fold--> s2           s0 s1 s2
  *            all_to_all of chunks                    all_gather
  *
- * A rank sends 2 (n-1)/n of its elements, as in a ring, and each element is added up by one rank in
- * the one order of base/fold.h: so the bits are those of one machine. What is short travels whole,
- * by one all_gather, and each rank adds up all of it. */
+ * Each rank sends 2 (n-1)/n of its elements, as in a ring. One rank adds all terms of an element in
+ * the order of base/fold.h, so the bits are those of one machine. Short tensors are sent whole by
+ * one all_gather, and each rank adds all of it. */
 #ifndef GROUP_MPI_STATE_H
 #define GROUP_MPI_STATE_H
 
@@ -31,25 +31,25 @@ struct beats {
 struct network {
     struct mpi mpi;
     struct comm *comm;
-    int initialized;       /* 1: this job has initialised MPI, and finalises it */
-    MPI_Comm job, control; /* of the job's own collectives; of beats */
+    int initialized;       /* 1: this job has initialised MPI and must finalise it */
+    MPI_Comm job, control; /* for the job's own collectives; for heartbeats */
     struct beats beats;
 };
 
-/* What MPI says of a call that returned an error; OK where it returned none. */
+/* Turns the result of an MPI call into an error; OK if it succeeded. */
 int mpi_result(struct network *net, int result, const char *what);
 
-/* Waits for a request that `result` has begun, within the wait's deadline. After an error it is
- * still under way, and the job has failed. */
+/* Waits for the request of a call that returned `result`, within the wait's deadline. After an
+ * error the request is still pending, and the job has failed. */
 int mpi_wait(struct network *net, int result, MPI_Request *request, struct wait *wait);
 
-/* Collective, behind a collective that had a deadline: a communicator of the ranks that give
- * `member`, in the order of `key`. It stays until the end of MPI: to free it would be one more
+/* Collective; call it after a collective with a deadline. Makes a communicator of the ranks with
+ * `member`, in the order of `key`. It exists until MPI ends, because freeing it would be another
  * collective. */
 int mpi_split(struct network *net, int member, int key, MPI_Comm *out);
 
 int beats_start(struct network *net);
-void beats_stop(struct network *net); /* sends what is still to be told, and ends the thread */
+void beats_stop(struct network *net); /* sends the last message and ends the thread */
 
 struct line {
     struct network *net;
@@ -71,15 +71,15 @@ int line_sum_block(struct line *line, struct arithmetic how, double scale, const
 
 int line_broadcast(struct line *line, void *data, size_t bytes, int root, struct wait *wait);
 
-/* Blocks one behind the other as MPI wants them: bytes and where they begin. ERR_USAGE: 2 GiB or
- * more in all. */
+/* Sizes and offsets in bytes of consecutive blocks, as MPI needs them. ERR_USAGE: 2 GiB or more in
+ * all. */
 struct blocks {
     int count[MAX_DEVICES], at[MAX_DEVICES];
 };
 int line_blocks(struct blocks *blocks, int n, const size_t *sizes, size_t element);
 
-/* A group's: one for collectives and one for messages, so that a tag of the program's is never one
- * of Duet's. */
+/* The communicators of a group: one for collectives and one for messages, so that tags of the
+ * program never collide with Duet's. */
 struct group_mpi {
     struct line calls, messages;
 };

@@ -1,12 +1,12 @@
 /* The job as MPI sees it: its beginning, its end, and the small collectives of comm/.
  *
- * MPI's blocking calls have no deadline and do not notice a failure of the job. So all that may
- * have to wait for a peer is begun by its nonblocking form and then tested, and between two tests
- * the wait of comm/ looks at the deadline and at the abort word. What has no such form, the
- * beginning and the end of MPI, runs in a thread beside the caller, who gives up at the deadline.
+ * MPI's blocking calls have no deadline and do not notice a failure of the job. So every call that
+ * may wait for a peer uses the nonblocking form and is then tested. Between two tests the wait of
+ * comm/ checks the deadline and the abort word. Starting and ending MPI have no such form. They run
+ * in a thread of their own, and the caller gives up at the deadline.
  *
- * MPI's end waits for all ranks. Where the job has failed some may be gone, so it gets one second
- * then, in which mpirun hears that a process ends by its own will. */
+ * Ending MPI waits for all ranks. If the job has failed, some may be gone, so it gets only one
+ * second, in which mpirun learns that the process ends on its own. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ int mpi_result(struct network *net, int result, const char *what) {
                 net->comm->rank, what ? what : "MPI", length, text);
 }
 
-/* A message is on its way for some microseconds, which a sleep would make many more. MPI moves long
- * ones while somebody tests, so the sleeps stay short. */
+/* A message takes a few microseconds, much less than a sleep. MPI moves long messages only while a
+ * thread tests, so the sleeps stay short. */
 static void pause_for(const struct network *net, int64_t waited_ns) {
     const int64_t spin_ns = 50000, yield_ns = 10000000;
     if (waited_ns < spin_ns && net->comm->spin) return;
@@ -55,7 +55,7 @@ int mpi_wait(struct network *net, int result, MPI_Request *request, struct wait 
     return mpi_result(net, result, wait->reason.collective);
 }
 
-/* ---- calls that MPI has in their blocking form alone ---- */
+/* ---- calls that MPI has in blocking form only ---- */
 
 struct aside {
     int (*call)(struct network *net);
@@ -71,7 +71,7 @@ static void *run_aside(void *argument) {
     return NULL;
 }
 
-/* *stuck 1: it has not returned; what it uses must stay. */
+/* *stuck 1: it has not returned, so what it uses must not be freed. */
 static int call_aside(struct network *net, int (*call)(struct network *net), int64_t limit_ns,
                       int *stuck) {
     pthread_t thread;
@@ -166,7 +166,7 @@ static int others_have_left(const struct comm *comm) {
     return 1;
 }
 
-/* 1: all ranks have left in good order. */
+/* 1: all ranks have left without failure. */
 static int leave_together(struct network *net) {
     struct comm *comm = net->comm;
     const struct comm_wait_reason reason = {
