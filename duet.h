@@ -2,12 +2,12 @@
  *
  * duet.h: Duet as a library.
  *
- * It gives you devices with memory of their own, tensors on them, parameters and optimizers, a
- * tape that records a forward pass and runs it backward, random numbers, data and checkpoints.
- * That is enough to write data parallelism yourself. The program examples/lenet_from_scratch.c
- * does so; it is a good place to start reading. `cc program.c $(pkg-config --cflags --libs duet)`
- * builds a program, such as this one, which trains a linear layer on three points, and says its
- * loss before each of five steps:
+ * It gives you devices with their own memory, tensors on them, parameters and optimizers, a tape
+ * that records a forward pass and runs it backward, random numbers, data and checkpoints. That is
+ * enough to write data parallelism yourself. The program examples/lenet_from_scratch.c does so; it
+ * is a good place to start reading. `cc program.c $(pkg-config --cflags --libs duet)` builds a
+ * program, such as this one, which trains a linear layer on three points and prints the loss before
+ * each of five steps:
  *
  *     int main(void) {
  *         const struct duet_param net[] = {{"weight", 2, {2, 2}, NULL}, {"bias", 1, {2}, NULL}};
@@ -59,11 +59,12 @@
  * Tensors are row-major, with the batch as the first dimension. The letters of a shape: N
  * samples, C channels, H height, W width, K features. A tensor has at most 2^31 - 1 elements.
  *
- * Threads. A device, and all that is on it, may be used by one thread at a time. Different
- * threads may use different devices at once; a copy between two devices uses both. A device
- * works asynchronously where it can, but you need not care: a function that reads a result waits
- * for it. Signals are left to your own threads. After fork() the child has none of the library's
- * threads. It may open devices of its own, but must not use or close those of its parent. */
+ * Threads. A device, and all that is on it, may be used by one thread at a time. Different threads
+ * may use different devices at once; a copy between two devices uses both. A device works
+ * asynchronously where it can, but you need not care: a function that reads a result waits for it.
+ * The library's threads block all signals, so your own threads get them. After fork() the child has
+ * none of the library's threads. It may open devices of its own, but must not use or close those of
+ * its parent. */
 #ifndef DUET_H
 #define DUET_H
 

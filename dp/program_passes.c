@@ -6,8 +6,8 @@
  *     1, ..     gradients -- copy --> sums;  backward -- reduce --> gradients, += sums
  *
  * So there is a reduce in every pass, as in PyTorch, where each backward adds to .grad: the passes
- * of an update may have different numbers of samples, and so of replicas. What .grad has is read
- * only when a backward is about to overwrite it: whoever wrote it before, the sum has it. */
+ * of an update may have different numbers of samples, and so of replicas. The sum takes .grad only
+ * when a backward is about to overwrite it, so it includes what a program wrote there before. */
 #include <string.h>
 
 #include "dp/dp.h"

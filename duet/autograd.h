@@ -55,9 +55,9 @@
  *
  * A call is a node of its caller's tape. Backward comes to it and sends the gradients of its
  * results to the worker that ran the function; that one goes back over the tape of the call, and
- * through the calls that the function made in turn; the gradients of the arguments come back. A
- * call whose results have no part in the roots is not gone through, and nobody waits for it. Calls
- * that were under way at the same time are so in backward too.
+ * through the calls that the function made in turn; the gradients of the arguments come back.
+ * Backward skips calls whose results do not affect the roots, and never waits for them. Calls that
+ * ran at the same time also run at the same time in backward.
  *
  * Gradients of parameters go into the context, those of each worker at that worker, and leave
  * duet_params_grad alone. Those of one parameter are added in the order in which the calls of a
@@ -81,8 +81,8 @@ static inline struct duet_rpc_value duet_rpc_var(duet_var *var) {
     return v.var = var, v;
 }
 
-/* dist_autograd.context(): what belongs to one backward, or to several. free ends it on all
- * workers: tapes, vars and gradients are gone. There may be many at once. Free them before
+/* dist_autograd.context(): the state of one backward, or of several. free ends it on all workers,
+ * with its tapes, vars and gradients. Many may exist at once. Free them before
  * duet_rpc_shutdown. */
 int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc);
 void duet_autograd_context_free(duet_autograd_context *context);

@@ -73,8 +73,8 @@ const char *duet_version(void);
  * newline; "" if there was none. The text stays valid until the next failure in this thread. */
 const char *duet_error(void);
 
-/* The exit status with which a program should end after this code: 0 done, 1 failed at run time,
- * 2 wrong usage, 3 a check of the result failed. */
+/* The exit status for a program that ends with this code: 0 done, 1 failed at run time, 2 wrong
+ * usage, 3 a check of the result failed. */
 int duet_exit_status(int code);
 
 /* Seconds on a clock that never goes back. Only differences mean something. Any thread may call
@@ -93,20 +93,20 @@ double duet_time(void);
  *        "auto"      "cuda" if there is a GPU, else "cpu"
  * memory_bytes is the memory of each device; 0 takes a default that suits the machine. n is 1 to
  * DUET_MAX_DEVICES. After a failure none of the devices is open and all are NULL. DUET_USAGE: a
- * launcher has started this process as one of several ranks, and it is none by its own account (no
- * process group, not in duet_spawn, no MPI library): each rank would run the whole program. */
+ * launcher has started this process as one of several ranks, but the program does not act as a rank
+ * (no process group, not in duet_spawn, no MPI library), so each rank would do all of the work. */
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes);
-/* Sets each to NULL. Free what lies on a device before: a warning on stderr says what is left. */
+/* Sets each to NULL. Free everything on a device first: a warning on stderr lists what is left. */
 void duet_devices_close(duet_device **devices, int n);
 
 /* Opens one device by its number, 0 to DUET_MAX_DEVICES - 1, as a rank of a process group does with
  * its local rank. With a number that no GPU has, "cuda" takes GPU `index` modulo their number.
  * Processes that share a GPU or the memory of the host must each give memory_bytes: the default
- * is that of a device alone. Close it with duet_devices_close(&device, 1). */
+ * assumes a process alone. Close it with duet_devices_close(&device, 1). */
 int duet_device_open(duet_device **out, const char *kind, int index, uint64_t memory_bytes);
 
 /* torch.cuda.device_count(): the number of GPUs, for "cuda", else DUET_MAX_DEVICES or what
- * CUDA_VISIBLE_DEVICES shows. 0: there is none, or no such kind, and duet_error() says why. */
+ * CUDA_VISIBLE_DEVICES shows. 0: none or unknown kind; duet_error() says why. */
 int duet_device_count(const char *kind);
 
 /* "cpu(0)". The text belongs to the device. */
@@ -141,7 +141,7 @@ int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type ty
  * copy is made. The device is an emulated one, "cpu", whose memory is the host's; a GPU's and
  * "cpu-late" are refused. The memory counts as none of the device's, must outlive the tensor and
  * its views, and is aligned as its elements are. A collective on such a tensor reads and writes it
- * where it lies. `shape` as in duet_tensor_create. */
+ * in place. `shape` as in duet_tensor_create. */
 int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
                           const int *shape, void *host);
 
@@ -183,9 +183,9 @@ int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 
 /* torch.cat(tensors, dim): makes a tensor on `device` with the rows (dim 0) of n tensors, one after
  * another, or with what they have along dimension `dim`. They may lie on different devices. All
- * have one type, and the same shape but for that dimension. Those that are NULL are left out, so it
- * gathers what duet_tensor_scatter has made; one at least is not. n is 1 to 65536. dim may count
- * from -1, the last, backwards, here and wherever a function takes one. */
+ * have one type, and the same shape except in that dimension. NULL tensors are left out, so it
+ * gathers what duet_tensor_scatter has made; at least one is not NULL. n is 1 to 65536. dim may
+ * count from -1, the last, backwards, here and wherever a function takes one. */
 int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
                     int dim);
 
@@ -229,17 +229,17 @@ enum duet_pass {
 };
 int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet_pass pass);
 
-/* From the next pass on, the gradients of each `passes` training passes are added up. Each pass
- * has a backward of its own; after the last of them the gradients are complete, and the
- * optimizer may use them. With 1, as at first, each backward overwrites them. With a duet_ddp
- * the ranks meet once for all these passes, as with PyTorch's no_sync. Where PyTorch's scripts
- * divide each loss by `passes`, scale the gradients before the step:
+/* From the next pass on, the gradients of each `passes` training passes are added up. Each pass has
+ * its own backward. After the last of them the gradients are complete, and the optimizer may use
+ * them. With 1, the default, each backward overwrites them. With a duet_ddp the ranks meet once for
+ * all these passes, as with PyTorch's no_sync. Where PyTorch's scripts divide each loss by
+ * `passes`, scale the gradients before the step:
  *
  *     for (int i = 0; i < duet_params_count(params); i++)
  *         duet_tensor_scale(duet_params_grad(params, i), 1.0f / passes);
  *
  * An epoch may end with fewer passes: set their number before the first of them. In the middle of
- * such passes this function drops what they have added up. */
+ * such passes this function drops their sum. */
 int duet_tape_accumulate(duet_tape *tape, int passes);
 
 /* The code of the first failure since duet_tape_begin, with its text in duet_error(); DUET_OK if
@@ -248,8 +248,8 @@ int duet_tape_error(duet_tape *tape);
 
 /* Enter a float tensor on the tape's device into the pass, where it must live until backward is
  * done: an input (samples, ...), or a leaf, with respect to which backward also computes the
- * gradient, at most 16 in a pass. A leaf may have any shape, as a matrix to multiply by has; layers
- * with parameters, dropout and the losses refuse one whose rows are not the samples. */
+ * gradient, at most 16 in a pass. A leaf may have any shape, such as that of a matrix. Layers with
+ * parameters, dropout and the losses refuse a leaf whose rows are not the samples. */
 duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 

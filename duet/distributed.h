@@ -34,25 +34,24 @@ extern "C" {
 
 /* ---- process groups: torch.distributed ----
  *
- * Several processes, the ranks, that compute together; each has devices and tensors of its own.
- * They come from the program itself, as in the one above and with torch.multiprocessing.spawn. Or
- * `duet run`, torchrun, mpirun or n shells start them, with RANK and WORLD_SIZE in the
- * environment of each. Ranks on several machines are mpirun's or srun's, and MPI moves their bytes
- * (docs/machines.md). Of jobs that are started by hand at the same time each needs a MASTER_PORT
- * of its own; no port is opened, it is a name.
+ * Several processes, the ranks, compute together; each has its own devices and tensors. The program
+ * starts them itself, as above and as with torch.multiprocessing.spawn. Or `duet run`, torchrun,
+ * mpirun or n shells start them, with RANK and WORLD_SIZE in the environment of each. On several
+ * machines mpirun or srun starts them, and MPI moves their bytes (docs/machines.md). Jobs that are
+ * started by hand at the same time need different MASTER_PORTs; no port is opened, it is only a
+ * name.
  *
- * Calls are collective: all ranks of the group make the same calls in the same order, each with
- * a tensor of the same type and size. Ranks that differ are told so; one that does not come is
- * named at the timeout, and before in a warning on stderr, after ten seconds or as many as the
- * environment's DUET_WARN_AFTER says. A duet_ddp's and SyncBatchNorm's are calls of their group.
- * The calls of two groups are two orders: of a call of each, which one begins first may differ from
- * rank to rank where the first one does not wait. So it may between a call and duet_group_new.
- * After any error but DUET_USAGE the job has failed: all that is left is to destroy the group and
- * to end.
+ * Calls are collective: all ranks of the group make the same calls in the same order, each with a
+ * tensor of the same type and size. Ranks that differ get an error. A rank that does not come is
+ * named at the timeout, and in a warning on stderr after ten seconds, or as many as the
+ * environment's DUET_WARN_AFTER says. The calls of a duet_ddp and of SyncBatchNorm are calls of
+ * their group. Calls of two different groups need no common order, if the first of them does not
+ * wait; nor do a call and duet_group_new. After any error but DUET_USAGE the job has failed:
+ * destroy the group and end.
  *
  * The last argument of a call is its handle. NULL: the call returns when its result is there
- * (async_op=False). Else it returns at once, and *work is to be waited for; until then the
- * tensors must be neither used nor freed.
+ * (async_op=False). Otherwise it returns at once; wait for *work, and neither use nor free the
+ * tensors before.
  *
  * Terms are added in one fixed order, whatever the number of elements, so all ranks get the same
  * bits, run after run. DUET_MEAN multiplies each term by 1/n before it is added; it takes floats
@@ -64,9 +63,10 @@ enum { DUET_ANY_SOURCE = -1 };
 
 /* Starts n processes, each of which runs work(rank, context) on a copy of this program, and waits
  * for all of them. work returns a code of enum duet_code, and has destroyed its group. If a rank
- * fails, the others are ended, and the result is the first failure. Call it while no device
- * and no group is open (else DUET_USAGE), and while no other thread runs. Where SIGCHLD is ignored
- * it is at its default meanwhile, in the ranks too: else nobody learned how they end.
+ * fails, the others are ended, and the result is the first failure. Call it while no device and no
+ * group is open (else DUET_USAGE), and while no other thread runs. If SIGCHLD is ignored, it is
+ * reset to its default meanwhile, also in the ranks, because otherwise nobody would learn how they
+ * end.
  *
  * Where `duet run`, torchrun or mpirun has started this process as a rank, no process is started:
  * work is called here, with the rank of this process, and n does not count. So one program is
@@ -78,9 +78,9 @@ int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
 int duet_group_init(duet_group **out, double timeout_s);
 
 /* The same for ranks that another program has numbered: this process becomes rank `rank` of
- * world_size, with those that give the same name at the same time. The name is one that no other
- * job of the machine has. A process may be in several such jobs at once; its local rank is `rank`.
- * A failure of one job leaves the others as they are. */
+ * world_size, together with those that give the same name at the same time. No other job of the
+ * machine may use the name. A process may be in several such jobs at once; its local rank is
+ * `rank`. A failure of one job leaves the others as they are. */
 int duet_group_join(duet_group **out, const char *name, int rank, int world_size, double timeout_s);
 
 /* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
@@ -88,8 +88,8 @@ int duet_group_join(duet_group **out, const char *name, int rank, int world_size
  * not in the list *out becomes NULL. timeout_s 0: that of `world`. It may outlive `world`. */
 int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n, double timeout_s);
 
-/* Ends the calls under way, leaves the group and sets *group to NULL. Waits for no other rank. Free
- * the handles of its calls before. */
+/* Ends pending calls, leaves the group and sets *group to NULL, without waiting for other ranks.
+ * Free the handles of its calls first. */
 void duet_group_destroy(duet_group **group);
 
 /* The rank in this group, the number of its ranks, and the rank on this machine, for the choice of
@@ -121,9 +121,9 @@ int duet_group_local_rank(const duet_group *group);
  * Split sizes are for parts of different lengths: how many rows of dimension 0 the output or the
  * input has for each rank, n of them. All ranks give a list, or none does: else the call fails on
  * each of them, and says so. In gather and scatter the numbers are the root's, and those of the
- * other lists are not read. No such call works in place. What rank a gives to rank b must be as
- * long as b expects, else all ranks are told which two differ. A rank of all_to_all may give one of
- * the two: the parts of the other are equal. */
+ * other lists are not read. No such call works in place. What rank a sends to rank b must be as
+ * long as b expects; otherwise all ranks get an error that names the two. A rank of all_to_all may
+ * give only one of the two lists: then the parts of the other are equal. */
 int duet_barrier(duet_group *group, duet_work **work);
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
@@ -151,8 +151,8 @@ int duet_send(duet_group *group, const duet_tensor *tensor, int to, int tag, due
 int duet_recv(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
               duet_work **work);
 
-/* A barrier that finds out who does not come within timeout_s: rank 0 names all missing ranks, or
- * with all = 0 the first one. */
+/* A barrier that finds missing ranks: after timeout_s rank 0 names all of them, or with all = 0 the
+ * first one. */
 int duet_monitored_barrier(duet_group *group, double timeout_s, int all);
 
 /* The handle of a call. wait returns the code of the call when it has ended. done returns 1 if
@@ -209,11 +209,11 @@ void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
  * whole layers come to it while they are used. The program's step stays as it is. */
 enum duet_shard { DUET_SHARD_PARAMETERS, DUET_SHARD_GRADIENTS, DUET_SHARD_OPTIMIZER };
 struct duet_fsdp_options {
-    enum duet_shard shard; /* what is cut, and all that stands behind it: ZeRO 3, 2, 1 */
+    enum duet_shard shard; /* what is split, from here to the end of this list: ZeRO 3, 2, 1 */
     const char *units;     /* what is gathered together, as --units of the command; NULL: layers of
                             * a sixteenth of all elements or more */
     int prefetch;          /* units gathered ahead, 1 to 4; 0: one; -1: none */
-    int no_reshard_after_forward; /* 1: what forward has gathered stays for backward */
+    int no_reshard_after_forward; /* 1: gathered units stay from forward to backward */
     int accumulate; /* 1: duet_tape_accumulate will be used: each rank has whole gradients then */
 };
 
@@ -227,9 +227,10 @@ struct duet_fsdp_options {
 int duet_fsdp_wrap(duet_params *params, duet_group *group, const struct duet_fsdp_options *options);
 
 /* Uneven inputs, as PyTorch's `with model.join()`. With options.join each rank calls it after its
- * last pass. A rank that calls it early shadows the passes of the others, with gradients of zero,
- * until all have come. Then all ranks get the parameters and buffers of one rank: of those that
- * trained longest, the one with the highest number. The state of an optimizer is not copied.
+ * last pass. A rank that calls it early takes part in the passes of the others, with gradients of
+ * zero, until all ranks have called it. Then all ranks get the parameters and buffers of one rank:
+ * of those that trained longest, the one with the highest number. The state of an optimizer is not
+ * copied.
  *     DUET_JOIN          sums are divided by the number of all ranks
  *     DUET_JOIN_ACTIVE   by that of those that still have batches:
  *                        divide_by_initial_world_size=False

@@ -248,7 +248,7 @@ enum duet_reduction {
     DUET_MEAN,
     DUET_SUM,
     DUET_NONE,
-    /* of process groups alone, which take the mean and the sum too */
+    /* only for process groups, which take the mean and the sum, too */
     DUET_PRODUCT,
     DUET_MIN,
     DUET_MAX

@@ -20,8 +20,8 @@
  *         return duet_command(argc, argv, &model);
  *     }
  *
- * The models of `duet` itself are made in this way: models/convnet.c with layers, models/lenet.c
- * with parameters alone. */
+ * Duet's own models are written in this way: models/convnet.c with layers, models/lenet.c with
+ * parameters only. */
 #ifndef DUET_MODEL_H
 #define DUET_MODEL_H
 
@@ -55,7 +55,7 @@ struct duet_model {
     const struct duet_data *train, *test;
 };
 
-/* What describe is told: channels, height and width of a sample, and the number of classes. */
+/* For describe: channels, height and width of a sample, and the number of classes. */
 const int *duet_module_sample(const duet_module *module);
 int duet_module_classes(const duet_module *module);
 
@@ -104,8 +104,8 @@ void duet_module_freeze(duet_module *module, const char *name);
 /* The elements of parameter i; 0: there is none. */
 size_t duet_module_count(const duet_module *module, int i);
 
-/* Says that the model cannot be made for these samples or classes; `why` ends the error text.
- * After the first failure the functions above do nothing and return -1, so describe needs no
+/* Reports that the model cannot be made for these samples or classes; the error text ends with
+ * `why`. After the first failure the functions above do nothing and return -1, so describe needs no
  * checks. */
 void duet_module_refuse(duet_module *module, const char *why);
 
@@ -120,13 +120,13 @@ int duet_layer_count(const duet_tape *tape);
 int64_t duet_tape_training(const duet_tape *tape);
 
 /* The command `duet` with this model, which is the default of --model. Call it first in main, and
- * return what it returns. It starts this program anew for each process of a job: main then runs
- * again, up to this call, with other words in argv. */
+ * return what it returns. It starts this program again for each process of a job: main then runs up
+ * to this call, with other arguments in argv. */
 int duet_command(int argc, char **argv, const struct duet_model *model);
 
 /* The same model in a program with a training loop of its own: makes its parameters and buffers on
  * the device, for samples of model->sample and `classes` classes, with the initial values of
- * torch.manual_seed(seed). They may be used as those of duet_params_create, also by a duet_ddp or a
+ * torch.manual_seed(seed). Use them like those of duet_params_create, also in a duet_ddp or a
  * duet_data_parallel. In a pass with them model->forward, or any other forward function, may call
  * duet_layer. Nothing of `model` is used after the call.
  *

@@ -1,4 +1,4 @@
-/* duet/rpc.h: remote calls between processes that are not alike: torch.distributed.rpc.
+/* duet/rpc.h: remote calls between processes with different roles: torch.distributed.rpc.
  *
  * Worker 1 has a function; worker 0 calls it and prints 5:
  *
@@ -23,9 +23,9 @@
  *     }
  *     int main(void) { return duet_exit_status(duet_spawn(2, work, NULL)); }
  *
- * Functions travel by name: each worker registers its own. Arguments and results are values, which
- * are copied; a call to oneself is a call like any other. A function of the user runs once or not
- * at all: nothing is sent again. docs/rpc.md has every function of torch.distributed.rpc beside
+ * Functions are called by name: each worker registers its own. Arguments and results are values,
+ * which are copied; a call to oneself is a call like any other. A function of the user runs once or
+ * not at all: nothing is sent again. docs/rpc.md has every function of torch.distributed.rpc beside
  * its counterpart here. */
 #ifndef DUET_RPC_H
 #define DUET_RPC_H
@@ -113,11 +113,11 @@ static inline struct duet_rpc_value duet_rpc_list(const struct duet_rpc_value *i
         (int)(sizeof((struct duet_rpc_value[]){__VA_ARGS__}) / sizeof(struct duet_rpc_value))
 #define DUET_NO_ARGS NULL, 0
 
-/* Frees what a value that came has, and makes it NONE. NULL is fine. */
+/* Frees the contents of a received value and makes it NONE. NULL is fine. */
 void duet_rpc_value_free(struct duet_rpc_value *value);
 
-/* For a result that must be of this type: an integer becomes the number that is wanted; a value of
- * another type is freed. DUET_USAGE: it was one, and the error names both types. */
+/* For a result that must have this type: an integer is converted to a wanted number; a value of
+ * another type is freed, and the error DUET_USAGE names both types. */
 int duet_rpc_value_as(struct duet_rpc_value *value, enum duet_rpc_type type);
 
 /* ---- workers ---- */
@@ -139,7 +139,7 @@ struct duet_rpc_options {
     duet_device *device; /* where tensors come to; NULL: this worker gets and gives no tensors */
     int threads;         /* that run calls, 0: 16. One that waits does not count */
     double timeout_s;    /* of a call that gives none, and of init; 0: 60 */
-    double silence_s;    /* a worker that says nothing for so long counts as gone; 0: 30 */
+    double silence_s;    /* a worker that is silent for so long counts as gone; 0: 30 */
     /* How messages travel; NULL: as DUET_RPC_TRANSPORT and _ADDRESS say. */
     const char *transport; /* "abstract": inside this machine, the default; "tcp" */
     const char *address;   /* TCP: where rank 0 listens, if not at MASTER_ADDR */
@@ -210,8 +210,8 @@ void duet_future_free(duet_future *future);
 /* ---- inside a function ---- */
 
 int duet_rpc_arg_count(const duet_rpc_call *call);
-/* Argument i, as what it must be: if it is something else, the call keeps the error, returns it to
- * its caller, and these give 0 or NULL. What they return belongs to the call. */
+/* Argument i as the expected type. If it has another type, the call keeps the error and returns it
+ * to its caller, and these functions return 0 or NULL. What they return belongs to the call. */
 int64_t duet_rpc_arg_int(duet_rpc_call *call, int i);
 double duet_rpc_arg_number(duet_rpc_call *call, int i); /* an integer will do */
 const char *duet_rpc_arg_text(duet_rpc_call *call, int i);
@@ -245,7 +245,7 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
 int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, void *object,
                             void (*destroy)(void *object));
 int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i);
-void duet_rref_free(duet_rref *rref); /* the value goes with the last reference anywhere */
+void duet_rref_free(duet_rref *rref); /* the last reference anywhere frees the value */
 
 /* owner: its rank; is_owner: is that duet_rpc_rank(rpc, NULL)? wait: until the value exists. */
 int duet_rref_owner(const duet_rref *rref);

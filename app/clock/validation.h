@@ -10,7 +10,7 @@
  *     g  given      the time of one GPU from which the others of the series are predicted
  *     b  blind      held back until the model stood, compared once, and never fitted since
  *
- * A number that its source says, or shows, to be disturbed is not here at all. */
+ * Numbers that were disturbed, according to their source, are left out. */
 #ifndef CLOCK_VALIDATION_H
 #define CLOCK_VALIDATION_H
 

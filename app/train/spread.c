@@ -34,8 +34,7 @@ static int check_compare(const struct run_config *config) {
     unsigned both = 1U << MODE_DDP | 1U << MODE_FSDP;
     char why_not[128];
     if ((config->modes & both) == both)
-        return fail(ERR_USAGE, "--modes: over several machines one of ddp and fsdp at a time: "
-                               "leave one out");
+        return fail(ERR_USAGE, "--modes: several machines run either ddp or fsdp: leave one out");
     one.mode = config->modes >> MODE_FSDP & 1 ? MODE_FSDP : MODE_DDP;
     if (bits_promised(&one, why_not, sizeof why_not)) return OK;
     return fail(ERR_USAGE,

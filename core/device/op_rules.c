@@ -64,7 +64,7 @@ int turned_matmul(const struct op_args *args, int output, int i) {
 
 int rule_matmul(enum op op, const struct op_args *a) {
     if (!a->p.matmul.turn_a || !a->p.matmul.turn_b) return OK;
-    return fail(ERR_FAILED, "%s: both operands are turned: turn one at most", op_name(op));
+    return fail(ERR_FAILED, "%s: both operands are transposed: transpose one at most", op_name(op));
 }
 
 int rule_sum(enum op op, const struct op_args *a) {

@@ -9,9 +9,9 @@
  *                layer may stand in a training pass: then dx is dy, scaled, since no sum depends on
  *                x
  *
- * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises what one replica
- * of DataParallel or one rank of DDP would. Running statistics are those of a device's first
- * segment, and of device 0 in the end, as in PyTorch; synchronised they are everybody's. */
+ * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises what one replica of
+ * DataParallel or one rank of DDP would. Running statistics come from a device's first segment, and
+ * in the end from device 0, as in PyTorch. With SyncBatchNorm they are those of all ranks. */
 #include <stdio.h>
 
 #include "base/error.h"

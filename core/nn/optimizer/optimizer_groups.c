@@ -4,7 +4,7 @@
  *     group g    its own weight decay, and its own rate, in a step block of its own in device
  *                memory
  *
- * Which parameters a group takes is said by a name, or by a pattern of names. */
+ * A name, or a pattern of names, selects the parameters of a group. */
 #include <fnmatch.h>
 #include <string.h>
 
