@@ -3,8 +3,8 @@
 import collections
 import itertools
 
-from .axes import Axes
-from .values import LEAST, Const, ExportError, N, Refused, Value, require  # noqa: F401
+from .values import (LEAST, Const, ExportError, Layout, N, Refused, Value,  # noqa: F401
+                     require)
 
 
 def broadcast(*shapes):
@@ -23,10 +23,11 @@ def text_of(value):
 Line = collections.namedtuple("Line", "name begin words settings module")
 
 
-class Writer(Axes):
+class Writer(Layout):
     def __init__(self, torch, names):
         self.torch, self.names = torch, set(names)
-        self.lines, self.known = [], {}
+        self.lines, self.known, self.axes = [], {}, {}
+        self.moved = {}  # lines that permute: of which line, its axes, and their order
         self.constants, self.frozen = {}, {}
         self.trained = set()  # names of lines and parameters that may need a gradient
         self.module = ""
@@ -47,6 +48,7 @@ class Writer(Axes):
         if once and alike in self.known:
             return self.known[alike]
         name = self.known[alike] = f"%{len(self.lines) + 1}"
+        self.axes[name] = axes
         self.lines.append(Line(name, alike[0], words, settings, " ".join(self.module.split())))
         if op not in ("above", "equal", "argsort", "detach") and \
                 not self.trained.isdisjoint(words):
@@ -64,8 +66,7 @@ class Writer(Axes):
     def stored(self, name, tensor):
         """A parameter, buffer or constant: its sizes of 1 are no dimensions of others."""
         shape = list(tensor.shape)
-        dims = [[i + 1] if size != 1 else [] for i, size in enumerate(shape)]
-        return Value(name, [N(1), *(shape or [1])], shape, dims, True, tensor.dtype)
+        return Value(name, [N(1), *(shape or [1])], shape, shared=True, dtype=tensor.dtype)
 
     def constant(self, tensor):
         torch = self.torch
@@ -104,13 +105,12 @@ class Writer(Axes):
         number = x.number
         if number is not None:
             return self.constant(self.torch.tensor([number], dtype=x.dtype)).but(
-                shape=x.shape, dims=[[] for _ in x.shape], dtype=x.dtype)
-        y = self.constant(x.alike())
-        repeats = [d for d, n in enumerate(x.shape) if isinstance(n, N)]
-        if any(int(x.shape[d]) > 1 for d in repeats):
-            y = self.lifted(y)
-            y.dims = [[0] * (d in repeats) + axes for d, axes in enumerate(y.dims)]
-        return y.but(shape=x.shape)
+                shape=x.shape, repeats=range(x.rank))
+        y, rows = self.constant(x.alike()), {d for d, n in enumerate(x.shape) if isinstance(n, N)}
+        more = {d for d in rows if int(x.shape[d]) > 1}
+        require(len(more) < 2, "it grows with the samples in two dimensions")
+        y = y.but(shape=x.shape, repeats=rows - more)
+        return self.lifted(y).but(at=more.pop()) if more else y
 
     def lifted(self, x):
         """A value of which each sample has its copy."""
@@ -126,18 +126,12 @@ class Writer(Axes):
         if isinstance(x, Const):
             return self.frozen_parameter(x.alike())
         require(self.is_parameter(x), f"its {what} is computed, not a parameter as it is")
-        x = x if self.is_whole(x) else self.dense(x)
-        require(x.shared, f"its {what} repeats numbers")
-        return x.name if self.is_whole(x) else self.arranged(x, x.dims, shared=True)
+        require(not x.repeats, f"its {what} repeats numbers")
+        return self.lay(x, x.shape, shared=True)
 
     def is_parameter(self, x):
         """Can it be given where a line takes a parameter?"""
         return isinstance(x, Const) or x.shared and x.name not in self.constants
-
-    def is_whole(self, x):
-        """Is it a parameter, or a value of them, as its line has it?"""
-        return isinstance(x, Value) and self.is_parameter(x) and x.shape == x.axes[1:] and \
-            all(axes in ([i + 1], []) for i, axes in enumerate(x.dims))
 
     # ---- arithmetic, of values, constants and numbers
 

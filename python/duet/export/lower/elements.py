@@ -255,17 +255,14 @@ def _(w, a, shape):
 # ---- random numbers, of which each sample has its own; in an evaluation they are drawn too
 
 def _own(w, shape):
-    """The axes of what is drawn, and the dims."""
+    """The axes of what is drawn."""
     require(shape and isinstance(shape[0], N), "it draws numbers that are of no sample")
-    count = [int(shape[0])] if int(shape[0]) > 1 else []
-    axes = [N(1), *count, *map(int, shape[1:])]
-    front = [0, 1] if count else [0]
-    return axes, [front, *([len(count) + d] for d in range(1, len(shape)))]
+    return [N(1), *([int(shape[0])] if int(shape[0]) > 1 else []), *map(int, shape[1:])]
 
 
 def _drawn(w, op, shape):
-    axes, dims = _own(w, shape)
-    return Value(w.emit(op, [], axes, once=False), axes, shape, dims, dtype=torch.float32)
+    axes = _own(w, shape)
+    return Value(w.emit(op, [], axes, once=False), axes, shape, 0, dtype=torch.float32)
 
 
 lower(aten.rand, aten.rand_like)(lambda w, a, shape: _drawn(w, "rand", shape))
@@ -295,11 +292,11 @@ def _(w, a, shape):
 def kept_with(w, p, shape, node=None):
     if node is not None and (node, p) in w.drawn:
         return w.drawn[node, p]
-    axes, dims = _own(w, shape)
+    axes = _own(w, shape)
     ones = w.constant(torch.ones([int(n) for n in axes[1:]] or [1]))
     ones = w.emit("expand", [ones], axes)
     kept = w.emit("dropout", [ones], axes, once=False, p=1 - p)
-    y = w.drawn[node, p] = w.times(Value(kept, axes, shape, dims, dtype=torch.float32), p)
+    y = w.drawn[node, p] = w.times(Value(kept, axes, shape, 0, dtype=torch.float32), p)
     return y
 
 
@@ -308,7 +305,7 @@ def _(w, a, shape):
     x = a.input
     if a.train and a.p:
         x = w.dense(w.value(x))
-        require(x.of_samples or x.shared,
+        require(x.at is not None or x.shared,
                 "dropout of a tensor without samples: each sample would draw its own")
         x = w.line("dropout", x, once=False, p=a.p)
     return [x, None]
@@ -321,7 +318,7 @@ def _(w, a, shape):
         return x
     require(x.rank > 2, "of what has no planes")
     name, x, count = w.rows(x)
-    rows = [N(math.prod(count)), int(shape[1]), 1, math.prod(map(int, shape[2:]))]
+    rows = [N(count), int(shape[1]), 1, math.prod(map(int, shape[2:]))]
     flat = w.emit("reshape", [name], rows)
     y = w.emit("dropout2d", [flat], rows, once=False, p=a.p)
     y = w.emit("reshape", [y], [rows[0], *map(int, shape[1:])])

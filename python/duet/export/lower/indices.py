@@ -8,7 +8,7 @@ from ..passes import name_of
 from ..text import Const, N, Value, require
 from . import lower
 from .elements import compare
-from .shapes import merged, narrow
+from .shapes import narrow
 
 aten = torch.ops.aten
 
@@ -24,19 +24,18 @@ def taken(w, x, dim, places):
     if places.equal(torch.arange(first, first + length)):
         return narrow(w, x, dim, first, length)
     shape = [*x.shape[:dim], length, *x.shape[dim + 1:]]
-    if not x.dims[dim]:
+    if dim in x.repeats:
         return x.but(shape=shape)
-    x = x if len(x.dims[dim]) == 1 else merged(w, x, dim)
-    axis = x.dims[dim][0]
-    index = w.constant(places.reshape([length] + [1] * (len(x.axes) - 1 - axis)))
-    axes = [length if i == axis else n for i, n in enumerate(x.axes)]
-    wide = [N(1), *(length if i == axis else 1 for i in range(1, len(axes)))]
-    if x.shared:
-        index = w.emit("reshape", [index], wide, shared=True)
-    else:
-        index = w.emit("expand", [index], wide)
-    name = w.emit("gather", [x, index], axes, shared=x.shared, dim=axis)
-    return x.but(name=name, axes=axes, shape=shape)
+    if count == 1:
+        return x.but(shape=shape, repeats=x.repeats | {dim})
+    (dims, axes), y = x.wide(), x.but(shape=shape)
+    at = dims.index(dim)
+    index = w.constant(places.reshape([length] + [1] * (len(axes) - 1 - at)))
+    index = w.lay(index, [length if i == at else 1 for i in range(len(axes))], shared=x.shared)
+    y.axes = [N(1), *(length if i == at else n for i, n in enumerate(axes))]
+    y.name = w.emit("gather", [w.lay(x, axes, shared=True), index], y.axes, shared=x.shared,
+                    dim=at + 1)
+    return y
 
 
 def rows_of(w, table, index, padding=-1):
@@ -44,14 +43,13 @@ def rows_of(w, table, index, padding=-1):
     index, width = w.lifted(index), math.prod(map(int, table.shape[1:]))
     settings = {} if padding is None or padding < 0 else {"padding_idx": padding}
     axes = [*index.axes, width]
+    y = index.but(axes=axes, shape=[*index.shape, width], offset=None, dtype=torch.float32)
     if len(table.shape) < 2:  # each number beside its place, which is another's or not
         rows = int(table.shape[0])
         hits = compare(w, "equal", index.unsqueezed(-1), w.constant(torch.arange(rows)))
         from .reductions import reduce
         return reduce(w, "sum", w.mul(hits, table), [len(index.shape)])
-    name = w.emit("embedding", [index, w.parameter(table, "table")], axes, **settings)
-    y = Value(name, axes, [*index.shape, width], [*index.dims, [len(axes) - 1]
-                                                  if width != 1 else []], dtype=torch.float32)
+    y.name = w.emit("embedding", [index, w.parameter(table, "table")], axes, **settings)
     return w.view(y, [*index.shape, *table.shape[1:]])
 
 
@@ -80,14 +78,10 @@ def at_places(w, x, dim, index, shape):
     for d in range(len(shape)):
         if d != dim and x.shape[d] != shape[d] and x.shape[d] != 1:
             x = narrow(w, x, d, 0, shape[d])
-    if not x.dims[dim]:
-        return x.but(shape=shape)
-    x, index = (merged(w, v, dim) if len(v.dims[dim]) > 1 else v for v in
-                (x, w.dense(index, only=[dim])))
-    names, axes, dims, (place,) = w.beside([x, index], shape, skip=[dim])
-    axes[place] = int(index.shape[dim])
-    y = w.emit("gather", names, axes, dim=place)
-    return Value(y, axes, shape, dims, dtype=x.dtype)
+    if x.size(dim) == 1:
+        return x.expanded(shape).but(repeats=x.repeats | {dim})
+    names, y, (place,) = w.beside([x, w.dense(index, only=[dim])], shape, skip=[dim])
+    return y.but(name=w.emit("gather", names, y.axes, dim=place))
 
 
 @lower(aten.gather)
@@ -95,7 +89,7 @@ def _(w, a, shape):
     dim = a.dim % len(shape)
     if isinstance(a.self, Const) and a.self.number is not None:
         return Const(a.self.of, shape) if a.self.rank == 0 else w.value(a.self).but(
-            shape=shape, dims=[[] for _ in shape])
+            shape=shape, repeats=range(len(shape)))
     w.places("index", int(a.self.shape[dim]), "indices", "places")
     if len(shape) == 1 and isinstance(shape[0], N) and not isinstance(a.self.shape[0], N):
         return rows_of(w, w.value(a.self), a.index)
@@ -132,11 +126,11 @@ def _indexed(w, x, indices, shape):
         x = w.view(x, [*x.shape[:first], math.prod(x.shape[first:first + len(given)]),
                        *x.shape[first + len(given):]]) if len(given) > 1 else x
         return w.view(taken(w, x, first, flat.flatten()), shape)
-    if first == 0 and len(given) == 1 and x.of_samples and 0 in x.dims[0] and \
+    if first == 0 and len(given) == 1 and x.at == 0 and x.front == 1 and \
             indices[0].offset == int(x.shape[0]):
         return _of_each_sample(w, w.view(x, [N(1), int(x.shape[0]), *x.shape[1:]]),
                                [None, indices[0]], shape, w.given["indices"])
-    require(first == 0 and not x.of_samples, "it picks samples")
+    require(first == 0 and x.at is None, "it picks samples")
     sizes = [int(n) for n in x.shape[:len(given)]]
     if len(given) > 1:
         index = _flat(sizes, [w.plus(i, 0) if isinstance(i, Value) else i for i in indices], w)
@@ -231,9 +225,7 @@ def _(w, a, shape):
     require(given == [0] and mask.dtype is torch.bool, "at places that are computed")
     require(w.number(value) is not None, "its values are no number")
     mask = w.value(mask)
-    more = len(shape) - mask.rank
-    return w.where(mask.but(shape=mask.shape + [1] * more, dims=mask.dims + [[]] * more), value,
-                   a.self)
+    return w.where(mask.with_ones(mask.shape + [1] * (len(shape) - mask.rank)), value, a.self)
 
 
 def _sums(w, index, src, dim, shape):
@@ -241,11 +233,9 @@ def _sums(w, index, src, dim, shape):
     require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
             "into a part of other dimensions")
     index, src = (w.lifted(w.dense(w.value(v), only=[dim])) for v in (index, src))
-    index, src = (merged(w, v, dim) if len(v.dims[dim]) > 1 else v for v in (index, src))
-    names, axes, dims, (place,) = w.beside([index, src], list(index.shape), skip=[dim])
-    axes[place] = int(shape[dim])
-    y = w.emit("scatter_add", names, axes, dim=place, size=int(shape[dim]))
-    return Value(y, axes, shape, dims, dtype=torch.float32)
+    names, y, (place,) = w.beside([index, src], shape, skip=[dim])
+    return y.but(name=w.emit("scatter_add", names, y.axes, dim=place, size=int(shape[dim])),
+                 dtype=torch.float32)
 
 
 @lower(aten.scatter_add)
@@ -278,7 +268,6 @@ def _(w, a, shape):
             "of several values in a row, of which places may be the same")
     if number is None:
         number = _sums(w, index, value, dim, shape)
-    ones = w.value(Const([torch.ones(1)], index.shape)).but(shape=index.shape,
-                                                            dims=[[] for _ in index.shape])
+    ones = w.value(Const([torch.ones(1)], index.shape))
     some = _sums(w, w.dense(index), ones, dim, shape)
     return w.where(w.line("above", some, number=0), number, a.self)

@@ -90,9 +90,8 @@ class Interpreter(Writer):
             require(x.dtype in _TYPES[:3], f"an input of {x.dtype}: Duet takes float32 and whole "
                                            "numbers")
             shape = self.measure.shape(x)
-            require(shape and isinstance(shape[0], N), "an input without samples")
-            value = Value(f"%{node.name}", shape, shape, [[i] for i in range(len(shape))],
-                          dtype=x.dtype)
+            require(shape and shape[0] == N(1), "an input without samples")
+            value = Value(f"%{node.name}", shape, shape, 0, dtype=x.dtype)
             self.inputs.append((value, node))
             return value
         tensor = self.model.get_parameter(spec.target) if spec.kind.name == "PARAMETER" else \
@@ -209,7 +208,8 @@ class Interpreter(Writer):
                 name in dict(self.model.named_buffers()),
                 f"it writes into {name}, a tensor of the model, which would change in each step")
         self.buffers.add(name)
-        self.updates.append((name, self.arranged(self.dense(value), value.dims, shared=True)))
+        value = self.dense(value)
+        self.updates.append((name, self.lay(value, value.shape, shared=True)))
 
     def _result(self, value, names):
         if value is Refused:
@@ -217,9 +217,8 @@ class Interpreter(Writer):
         if isinstance(value, Value) and value.rank and value.shape[0] == N(1) and \
                 value.dtype.is_floating_point:
             value = self.dense(value)
-            if value.dims[0] == [0]:
-                name = self.arranged(value, value.dims[1:])
-                return Value(name, value.shape, value.shape, None)
+            if value.at == 0:
+                return Value(self.lay(value, value.shape[1:]), value.shape, value.shape)
         shape = text_of(value.shape) if hasattr(value, "shape") else f"{len(names)} tensors"
         self.refusals.append(f"the result is {shape}: Duet's losses take one tensor, "
                              "[N, classes], [N, classes, places] or, with targets, any of N")

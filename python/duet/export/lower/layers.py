@@ -28,8 +28,7 @@ def of_samples(w, op, x, operands, shape, **settings):
     """A line that takes the tensor as it is, (samples, channels, ..)."""
     require(x.rank == len(shape), "of what has no dimension of samples beside its channels")
     name, x, count = w.rows(x)
-    rows = N(math.prod(count))
-    y = w.emit(op, [name, *operands], [rows, *map(int, shape[1:])], **settings)
+    y = w.emit(op, [name, *operands], [N(count), *map(int, shape[1:])], **settings)
     return w.of_rows(y, x, count, shape)
 
 
@@ -94,14 +93,14 @@ def _(w, a, shape):
     (step, *stride), (border, *padding), (gap, *dilation) = (pair(v, 3) for v in how.values())
     to, taps = int(shape[2]), kernel[0]
     x = _windows(w, x, 2, to, taps, step, gap, border)
-    x = w.view(x.permuted(0, 2, 1, 3, 4, 5), [N(int(x.shape[0]) * to), int(x.shape[1]) * taps,
+    x = w.view(w.permuted(x, 0, 2, 1, 3, 4, 5), [N(int(x.shape[0]) * to), int(x.shape[1]) * taps,
                                               *x.shape[4:]])
     settings = sides({"stride": stride, "padding": padding, "dilation": dilation}, 2, "stride",
                      "padding", "dilation")
     y = of_samples(w, "conv", x, [w.parameter(a.weight, "weight"), w.parameter(
         a.get("bias"), "bias")], [x.shape[0], *shape[1:2], *shape[3:]], **settings,
         groups=a.get("groups", 1))
-    return w.view(y, [shape[0], to, shape[1], *shape[3:]]).permuted(0, 2, 1, 3, 4)
+    return w.permuted(w.view(y, [shape[0], to, shape[1], *shape[3:]]), 0, 2, 1, 3, 4)
 
 
 # ---- norms
@@ -127,7 +126,7 @@ def _(w, a, shape):
         require(training and buffers[0] is None, "of a value without samples")
         return [_of_weights(w, x, weight, bias, a.eps)] + [None] * 4
     name, x, count = w.rows(x)
-    full = [N(math.prod(count)), *map(int, shape[1:])]
+    full = [N(count), *map(int, shape[1:])]
     flat = full if len(full) in (2, 4) else [*full[:2], math.prod(full[2:]), 1]
     name = name if flat == full else w.emit("reshape", [name], flat)
     y = w.emit("batch_norm", [name, *operands, *buffers], flat, once=False, eps=a.eps, **how)
@@ -152,13 +151,10 @@ def _weights(w, a):
 
 @lower(aten.layer_norm)
 def _(w, a, shape):
-    x, count = w.value(a.input), len(a.normalized_shape)
-    dims = list(range(x.rank - count, x.rank))
-    name, x, before = w.last(x, *dims)
-    sizes = list(map(int, a.normalized_shape))
-    y = w.emit("layer_norm", [name, *_weights(w, a)], [N(1), *(x.axes[i] for i in before), *sizes],
-               shape=sizes, eps=a.get("eps", 1e-5))
-    return w.result(y, x, before, dims, sizes)
+    x, sizes = w.value(a.input), list(map(int, a.normalized_shape))
+    return w.over(x, range(x.rank - len(sizes), x.rank), sizes, lambda name, before: w.emit(
+        "layer_norm", [name, *_weights(w, a)], [*before, *sizes], shape=sizes,
+        eps=a.get("eps", 1e-5)))
 
 
 @lower(aten.group_norm, aten.instance_norm)
@@ -226,13 +222,13 @@ def _(w, a, shape):
     stride, x, shape = pair(a.get("stride") or size, 3), w.value(a.self), shape[0]
     require(set(pair(a.get("dilation", 1), 3)) == {1} and not any(padding),
             "of volumes with padding or dilation")
-    pictures = w.view(x.permuted(0, 2, 1, 3, 4), [N(int(x.shape[0]) * int(x.shape[2])), x.shape[1],
+    pictures = w.view(w.permuted(x, 0, 2, 1, 3, 4), [N(int(x.shape[0]) * int(x.shape[2])), x.shape[1],
                                                   *x.shape[3:]])
     how = sides({"size": size[1:], "stride": stride[1:]}, 2, "size", "stride")
     y = of_samples(w, "max_pool2d", pictures, [], [pictures.shape[0], shape[1], *shape[3:]], **how)
     y = w.view(y, [shape[0], x.shape[2], shape[1], *shape[3:]])
     y = largest(w, _windows(w, y, 1, int(shape[2]), size[0], stride[0]), [2]).squeezed([2])
-    return [y.permuted(0, 2, 1, 3, 4), None]
+    return [w.permuted(y, 0, 2, 1, 3, 4), None]
 
 
 # ---- nn.LSTM, nn.GRU and nn.RNN, a line for each layer and direction
@@ -241,9 +237,7 @@ def _first(w, given, at):
     """The state that layer and direction number `at` starts with; None: zeros."""
     if given is None or isinstance(given, Const) and given.number == 0:
         return None
-    x = narrow(w, w.value(given), 0, at, 1)
-    x = x.but(shape=x.shape[1:], dims=x.dims[1:])
-    return w.rows(w.lifted(x))[0]
+    return w.rows(narrow(w, w.value(given), 0, at, 1).squeezed([0]))[0]
 
 
 def _direction(w, op, x, sizes, width, weights, states, reverse, asks_cell):
@@ -270,8 +264,8 @@ def _recurrent(op, packet, states):
         require(len(a.params) == ways * each * a.num_layers, "proj_size")
         given = a.hx if isinstance(a.hx, (list, tuple)) else [a.hx]
         lstm, order = op == "lstm", [0, 1] if a.batch_first else [1, 0]
-        name, turned, count = w.rows(x.permuted(*order, 2))
-        rows = N(math.prod(count))
+        name, turned, count = w.rows(w.permuted(x, *order, 2))
+        rows = N(count)
         sizes = [rows, int(turned.shape[1]), int(turned.shape[2])]
         last, asks_cell = [[] for _ in range(states)], int(lstm and 2 in w.asked)
         for layer in range(a.num_layers):
@@ -296,7 +290,7 @@ def _recurrent(op, packet, states):
             if a.dropout and a.train and layer + 1 < a.num_layers:
                 name = w.emit("dropout", [name], sizes, once=False, p=a.dropout)
         y = w.of_rows(name, turned, count, [turned.shape[0], sizes[1], sizes[2]])
-        results = [y.permuted(*order, 2)]
+        results = [w.permuted(y, *order, 2)]
         for k, states_of in enumerate(last):
             results.append(None if None in states_of else _states(
                 w, states_of, shape[1 + k], turned, count))
@@ -305,10 +299,10 @@ def _recurrent(op, packet, states):
 
 
 def _states(w, states, shape, x, count):
-    rows, width = N(math.prod(count)), int(shape[2])
+    rows, width = N(count), int(shape[2])
     parts = [w.emit("reshape", [state], [rows, 1, width]) for state in states]
     name = parts[0] if len(parts) == 1 else w.emit("cat", parts, [rows, len(parts), width], dim=1)
-    return w.of_rows(name, x, count, [x.shape[0], len(parts), width]).permuted(1, 0, 2)
+    return w.permuted(w.of_rows(name, x, count, [x.shape[0], len(parts), width]), 1, 0, 2)
 
 
 _recurrent("lstm", aten.lstm, 2)

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from ..text import N, Value, require
+from ..text import N, require
 from . import lower
 from .elements import compare, maximum, minimum
 
@@ -18,25 +18,19 @@ def dims_of(a, rank):
     return sorted(d % rank for d in dims)
 
 
-def without(x, dims, keepdim, axes, name, gone):
-    """x, of whose line these axes are gone."""
-    at = {i: k for k, i in enumerate(j for j in range(len(x.axes)) if j not in gone)}
-    kept = [([] if d in dims else [at[i] for i in group], 1 if d in dims else n)
-            for d, (group, n) in enumerate(zip(x.dims, x.shape)) if keepdim or d not in dims]
-    return Value(name, axes, [n for _, n in kept], [g for g, _ in kept], x.shared, x.dtype)
-
-
 def reduce(w, op, x, dims, keepdim=False):
     """sum or mean over dimensions; where numbers repeat, one times their count."""
-    gone = w.axes_of(x, *dims)
-    repeats = [x.shape[d] for d in dims if not x.dims[d]]
-    require(not any(isinstance(n, N) for n in repeats), "it mixes samples: give dim, without that "
-                                                        "of the samples")
-    axes = [n for i, n in enumerate(x.axes) if i not in gone]
-    name = x.name
+    repeats = [x.shape[d] for d in dims if d in x.repeats]
+    require(x.at not in dims and not any(isinstance(n, N) for n in repeats),
+            "it mixes samples: give dim, without that of the samples")
+    y = x.but(shape=[1 if d in dims else n for d, n in enumerate(x.shape)])
+    wide, sizes = x.wide()
+    gone = [i for i, d in enumerate(wide, 1) if d in dims]
     if gone:
-        name = w.emit(op, [x], axes, shared=x.shared, dims=sorted(gone), keepdim=0)
-    y = without(x, dims, keepdim, axes, name, gone)
+        y.axes = [N(1), *y.wide()[1]]
+        y.name = w.emit(op, [w.lay(x, sizes, shared=True)], y.axes, shared=x.shared, dims=gone,
+                        keepdim=0)
+    y = y if keepdim else y.squeezed(dims)
     return w.times(y, math.prod(repeats)) if op == "sum" else y
 
 
@@ -92,34 +86,19 @@ def _(w, a, shape):
 @lower(aten._softmax, aten._log_softmax)
 def _(w, a, shape):
     x = w.value(a.self)
-    d = a.dim % x.rank
-    name, x, before = w.last(x, d)
     op = "log_softmax" if "log" in w.op else "softmax"
-    size = int(x.shape[d])
-    if len(before) + 2 == len(x.axes) and name == x.name:
-        return x.but(name=w.emit(op, [name], x.axes))
-    y = w.emit(op, [name], [N(1), *(x.axes[i] for i in before), size])
-    return w.result(y, x, before, [d], [size])
+    size = int(x.shape[a.dim])
+    return w.over(x, [a.dim], [size], lambda name, before: w.emit(op, [name], [*before, size]))
 
 
 # ---- maxima
 
 def largest(w, x, dims):
     """With the dimensions kept; the first of equal maxima has the gradient."""
-    x = w.lifted(w.dense(x, only=dims))
-    gone = w.axes_of(x, *dims)
-    if not gone:
-        return x
-    rest = [i for i in range(1, len(x.axes)) if i not in gone and any(i in g for g in x.dims)]
-    rows, count = math.prod(x.axes[i] for i in rest), math.prod(x.axes[i] for i in gone)
-    y = w.arranged(x, [rest, [], gone])
-    y = w.emit("adaptive_max_pool2d", [y], [N(1), rows, 1, 1], size=[1, 1])
-    axes = [N(1), *(x.axes[i] for i in rest)]
-    y = w.emit("reshape", [y], axes)
-    at = {0: 0} | {i: k + 1 for k, i in enumerate(rest)}
-    return Value(y, axes, [1 if d in dims else n for d, n in enumerate(x.shape)],
-                 [[] if d in dims else [at[i] for i in g if i in at] for d, g in
-                  enumerate(x.dims)], dtype=x.dtype) if count else None
+    def write(name, before):
+        y = w.emit("reshape", [name], [*before, 1, math.prod(int(x.shape[d]) for d in dims)])
+        return w.emit("adaptive_max_pool2d", [y], [*before, 1, 1], size=[1, 1])
+    return w.over(x, dims, [1] * len(dims), write, flat=True)
 
 
 def argmax(w, x, dim):
@@ -180,12 +159,9 @@ def _(w, a, shape):
 
 def along(w, x, dim, matrix):
     """Each row of dimension dim times a constant matrix."""
-    name, x, before = w.last(x, dim)
-    rows, (count, to) = math.prod(x.axes[i] for i in before), matrix.shape
-    y = w.emit("reshape", [name], [N(1), rows, count])
-    y = w.emit("matmul_add", [y, w.frozen_parameter(matrix), None], [N(1), rows, to])
-    y = w.emit("reshape", [y], [N(1), *(x.axes[i] for i in before), to])
-    return w.result(y, x, before, [dim], [to])
+    to = matrix.shape[1]
+    return w.over(x, [dim], [to], lambda name, before: w.emit(
+        "matmul_add", [name, w.frozen_parameter(matrix), None], [*before, to]), flat=True)
 
 
 @lower(aten.cumsum)
@@ -218,13 +194,16 @@ def _(w, a, shape):
 
 def order(w, x, dim, descending):
     """The places of x in its order; of what is equal the first stays in front."""
-    name, x, before = w.last(x, dim)
-    axes = [N(1), *(x.axes[i] for i in before), int(x.shape[dim])]
-    require(x.of_samples, "of a tensor without samples")
-    index = w.emit("argsort", [name], axes, dim=len(axes) - 1, descending=int(descending))
-    value = w.emit("gather", [name, index], axes, dim=len(axes) - 1)
-    size = [x.shape[dim]]
-    return [w.result(y, x, before, [dim], size) for y in (value, index)]
+    require(x.at is not None, "of a tensor without samples")
+    size = int(x.shape[dim])
+
+    def places(name, before):
+        return w.emit("argsort", [name], [*before, size], dim=len(before),
+                      descending=int(descending))
+
+    def values(name, before):
+        return w.emit("gather", [name, places(name, before)], [*before, size], dim=len(before))
+    return [w.over(x, [dim], [size], write) for write in (values, places)]
 
 
 @lower(aten.sort)

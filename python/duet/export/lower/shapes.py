@@ -1,4 +1,4 @@
-"""Views, parts and sizes. What moves or splits a dimension writes no line by itself: values.py."""
+"""Views, parts and sizes."""
 
 import math
 
@@ -12,10 +12,10 @@ aten = torch.ops.aten
 
 lower(aten.view)(lambda w, a, shape: w.view(w.value(a.self), shape))
 lower(aten.unsqueeze)(lambda w, a, shape: w.value(a.self).unsqueezed(a.dim))
-lower(aten.permute)(lambda w, a, shape: w.value(a.self).permuted(*(d % len(shape) for d in a.dims)))
+lower(aten.permute)(lambda w, a, shape: w.permuted(w.value(a.self), *a.dims))
 # A new size of what has size 1 is no axis.
-lower(aten.expand)(lambda w, a, shape: w.value(a.self).of_rank(len(shape)).but(shape=shape))
-lower(aten.copy)(lambda w, a, shape: w.value(a.src).of_rank(len(shape)).but(shape=shape))
+lower(aten.expand)(lambda w, a, shape: w.value(a.self).expanded(shape))
+lower(aten.copy)(lambda w, a, shape: w.value(a.src).expanded(shape))
 
 
 @lower(aten.clone, aten._to_copy, aten.lift_fresh_copy)
@@ -55,48 +55,29 @@ def narrow(w, x, dim, start, length):
     size = x.shape[dim]
     if not isinstance(size, N) and length == size:
         return x
-    shape = [*x.shape[:dim], length, *x.shape[dim + 1:]]
-    if not x.dims[dim]:  # its numbers repeat
-        return x.but(shape=shape)
-    axes = x.dims[dim]
-    if 0 in axes:
-        return _of_several_rows(w, x, dim, start, length, shape)
-    if len(axes) > 1:  # joined, if it cannot be told of the first of its axes alone
-        inner = math.prod(x.axes[i] for i in axes[1:])
-        if start % inner or length % inner:
-            x = merged(w, x, dim)
-            return narrow(w, x, dim, start, length)
-        start, length = start // inner, length // inner
-    new = [length if i == axes[0] else n for i, n in enumerate(x.axes)]
-    name = w.emit("narrow", [x], new, shared=x.shared, dim=axes[0], start=start, length=length)
-    return x.but(name=name, axes=new, shape=shape)
-
-
-def _of_several_rows(w, x, dim, start, length, shape):
-    """Of kN rows, one sample's behind another's or all first rows first, those of some k."""
-    axes, size = x.dims[dim], int(x.shape[dim])
-    require(isinstance(length, N) and size > 1 and axes[0] != 0 and isinstance(start, (int, N)) and
-            (isinstance(start, N) or start == 0), "it takes some of the samples: give dim, without "
-                                                  "that of the samples")
-    first, inner = axes[0], math.prod(x.axes[i] for i in axes[1:])
-    require(int(start) % inner == 0 and int(length) % inner == 0, "it takes some of the samples")
-    count = int(length) // inner
-    new = [count if i == first else n for i, n in enumerate(x.axes)]
-    name = w.emit("narrow", [x], new, dim=first, start=int(start) // inner, length=count)
-    return x.but(name=name, axes=new, shape=shape)
-
-
-def merged(w, x, dim):
-    """x with one axis for a dimension."""
-    name, x, before = w.last(x, dim)
-    return w.result(name, x, before, [dim], [x.shape[dim]])
+    y = x.but(shape=[*x.shape[:dim], length, *x.shape[dim + 1:]])
+    if dim in x.repeats:
+        return y
+    if x.at == dim:  # of kN rows those of all samples one time or several
+        each = int(size) // x.front
+        y.front, rest = divmod(int(length), each)
+        require(isinstance(length, N) and (isinstance(start, N) or start == 0) and not rest and
+                int(start) % each == 0, "it takes some of the samples: give dim, without that of "
+                                        "the samples")
+    dims, sizes = x.wide()
+    name, at = w.lay(x, sizes, shared=True), 1 + dims.index(dim)
+    y.axes = [N(1), *sizes]
+    y.axes[at] = int(length)
+    y.name = w.emit("narrow", [name], y.axes, shared=x.shared, dim=at, start=int(start),
+                    length=int(length))
+    return y
 
 
 @lower(aten.select)
 def _(w, a, shape):
     x = w.value(a.self)
     dim = a.dim % x.rank
-    require(0 not in x.dims[dim] or int(x.shape[dim]) > 1,
+    require(not isinstance(x.shape[dim], N) or dim in x.repeats,
             "it takes one of the samples: give dim, without that of the samples")
     index = a.index if a.index >= 0 else a.index + int(x.shape[dim])
     return narrow(w, x, dim, index, 1).squeezed([dim])
@@ -143,18 +124,19 @@ def _(w, a, shape):
 
 
 def cat(w, given, dim, shape):
+    """Of samples behind samples, as the two sides of a pair, each sample has a row more."""
     if len(given) == 1:
         return given[0]
-    if isinstance(shape[dim], N):
-        return _of_samples(w, given, dim, shape)
-    needed = [d for d in range(len(shape)) if d == dim or any(x.dims[d] for x in given)]
-    like = next((x for x in given if x.of_samples), None)
+    needed = [d for d in range(len(shape)) if d == dim or any(x.size(d) != 1 for x in given)]
+    like = next((x for x in given if x.at is not None), None)
     given = [w.dense(x, needed, like) for x in given]
-    given = [merged(w, x, dim) if len(x.dims[dim]) > 1 else x for x in given]
-    names, axes, dims, (place,) = w.beside(given, shape, skip=[dim])
-    sizes = [[*axes[:place], int(x.shape[dim]), *axes[place + 1:]] for x in given]
-    axes[place], shared = int(shape[dim]), all(x.shared for x in given)
-    return Value(_cat(w, names, sizes, place, shared), axes, shape, dims, shared, given[0].dtype)
+    names, y, (place,) = w.beside(given, shape, skip=[dim])
+    if isinstance(shape[dim], N):
+        require(all(x.at == dim and x.front == int(x.shape[dim]) for x in given),
+                "it joins some of the samples")
+        y.front = int(shape[dim])
+    sizes = [[*y.axes[:place], x.size(dim), *y.axes[place + 1:]] for x in given]
+    return y.but(name=_cat(w, names, sizes, place, y.shared))
 
 
 def _cat(w, names, axes, dim, shared):
@@ -165,17 +147,6 @@ def _cat(w, names, axes, dim, shared):
         names = [w.emit("cat", first, joined, shared=shared, dim=dim), *names[64:]]
         axes = [joined, *axes[64:]]
     return names[0]
-
-
-def _of_samples(w, given, dim, shape):
-    """Samples behind samples, as the two sides of a pair: each sample has a row more."""
-    given = [w.dense(x) for x in given]
-    require(all(0 in x.dims[dim] and int(x.shape[dim]) == 1 for x in given),
-            "it joins some of the samples")
-    y = cat(w, [x.unsqueezed(dim) for x in given], dim,
-            [*shape[:dim], len(given), N(1), *shape[dim + 1:]])
-    return y.but(shape=shape, dims=[*y.dims[:dim], y.dims[dim] + y.dims[dim + 1],
-                                    *y.dims[dim + 2:]])
 
 
 @lower(aten.slice_scatter)
@@ -227,12 +198,11 @@ def padded(w, x, pad, value=0.0):
                 "padding of the samples")
         if len(dims) < 2 or isinstance(x.shape[dims[0]], N):
             dims = dims[-1:]
-        name, x, before = w.last(x, *dims)
         size = [1] * (2 - len(dims)) + [int(x.shape[d]) for d in dims]
         to = [size[0] + sides[2] + sides[3], size[1] + sides[0] + sides[1]]
-        planes = math.prod(x.axes[k] for k in before)
-        y = w.emit("reshape", [name], [N(1), planes, *size])
-        y = w.emit("pad2d", [y], [N(1), planes, *to], sides=sides, value=value)
-        y = w.emit("reshape", [y], [N(1), *(x.axes[k] for k in before), *to[2 - len(dims):]])
-        x = w.result(y, x, before, dims, to[2 - len(dims):])
+
+        def write(name, before):
+            y = w.emit("reshape", [name], [*before, *size])
+            return w.emit("pad2d", [y], [*before, *to], sides=sides, value=value)
+        x = w.over(x, dims, to[2 - len(dims):], write, flat=True)
     return x
