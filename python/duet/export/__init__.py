@@ -74,7 +74,7 @@ def _check(path, text, stored, loss, verify):
 
 def _used(run, result):
     """The lines that the result is made of, numbered anew, and those of batch norms, which keep
-    statistics. All of them where an input is used by others alone."""
+    statistics. All of them where an input is used by others alone. And the ops that they show."""
     wanted, kept = {result.name, *(value for _, value in run.updates)}, []
     for line in reversed(run.lines):
         if line.name in wanted or line.begin.endswith("= batch_norm"):
@@ -88,7 +88,8 @@ def _used(run, result):
     return [*(f"{of(name)}: {begin}({', '.join([*map(of, words), *settings])})" +
               (f"  # {module}" if module else "") for name, begin, words, settings, module in kept),
             *(f"update {name} = {of(value)}" for name, value in run.updates),
-            f"return {of(result.name)}"]
+            f"return {of(result.name)}"], {numbers[line.name]: run.shown[line.name]
+                                           for line in kept if line.name in run.shown}
 
 
 def _text_of(torch, run, result, saves):
@@ -114,14 +115,14 @@ def _text_of(torch, run, result, saves):
             wide = not buffer.dtype.is_floating_point
             lines.append(f"buffer {name}: {'i64' if wide else 'f32'}{text_of(list(buffer.shape))}")
             tensors[name] = buffer.to(torch.int64 if wide else torch.float32)
-    body = _used(run, result)
+    body, ops = _used(run, result)
     words = set(re.findall(r"constant\.\d+", "\n".join(body)))
     for name, tensor in run.constants.items():
         if name in words:
             lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
             tensors[name] = tensor
     return ("\n".join([*lines, *saves, *body, ""]).replace(MARK, ""),
-            {name.replace(MARK, ""): x for name, x in tensors.items()})
+            {name.replace(MARK, ""): x for name, x in tensors.items()}, ops)
 
 
 def _result_of(output):
@@ -181,13 +182,13 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         told = "\n".join(dict.fromkeys(run.refusals)).replace(MARK, "")
         raise ExportError(f"duet.export: {told}{_otherwise(model, example_inputs)}")
     _progress(quiet, "duet.export: computing it once, for what PyTorch saves ...")
-    text, stored = _text_of(torch, run, result, _saves(torch, model, example_inputs))
+    text, stored, ops = _text_of(torch, run, result, _saves(torch, model, example_inputs))
     stored = {name: tensor.detach().cpu().numpy() for name, tensor in stored.items()}
 
     def run_beside(trial):
         if verify:
             _progress(quiet, "duet.export: verifying ...")
-            verified(torch, model, _result_of, example_inputs, trial)
+            verified(torch, model, _result_of, example_inputs, trial, program, ops)
     _check(path, text, stored, "cross-entropy" if len(result.shape) > 1 else "mse", run_beside)
     write_tensors(_weights_of(path), stored)
     path.write_text(text, encoding="utf-8")

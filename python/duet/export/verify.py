@@ -7,6 +7,7 @@ near a right answer is. What torch.export does not see is found so: state, hooks
 autograd.Function with a backward of its own, reentrant checkpoints.
 """
 
+import bisect
 import contextlib
 import copy
 import functools
@@ -205,8 +206,9 @@ class _Unverified(Exception):
 
 
 class _Verification:
-    def __init__(self, torch, model, result_of, inputs, path):
+    def __init__(self, torch, model, result_of, inputs, path, program, ops):
         self.torch, self.model, self.result_of, self.path = torch, model, result_of, path
+        self.program, self.ops = program, ops
         self.text, self.most = re.sub(r"((?:= dropout(?:2d)?\(.*\bp|dropout_p)=)[^,)]+", r"\g<1>0",
                                       path.read_text(encoding="utf-8")), 0.0
         self.updated = re.findall(r"^update (\S+) =", self.text, re.M)
@@ -274,7 +276,7 @@ class _Verification:
         at = {line.split(":")[0]: i for i, line in enumerate(lines) if line.startswith("%")}
         if differ[0] == "the loss":
             return (f"{says}its loss is {loss:.7g}, PyTorch's {exact.loss:.7g}; the first to "
-                    f"differ: {self.first_line(lines, at, exact, tensors)}: {_WHY[what]}")
+                    f"differ: {self.first_op(lines, at, exact, tensors)}: {_WHY[what]}")
         name = differ[-1]  # the last one: what is behind it has the right gradients
         uses = [line for line in lines
                 if line.startswith("%") and re.search(rf"[ (]{re.escape(name)}[,)]", line)]
@@ -283,41 +285,71 @@ class _Verification:
                 f"{_UNSEEN}")
 
     def off(self, lines, i, want, tensors):
-        """Is the value of line i another? None where it cannot be told."""
-        shape = ", ".join(map(str, ["N", *want.shape[1:]]))
-        if f": f32[{shape}] =" not in lines[i] or len(want) != len(tensors[0]) or \
-                not numpy.isfinite(want).all():
-            return None
+        """Is the value of line i another? want has it by samples."""
         trial, weights = self.path.with_name("part.duet"), self.path.with_suffix(".safetensors")
         trial.with_suffix(".safetensors").write_bytes(weights.read_bytes())
         trial.write_text("\n".join([*lines[:i + 1], f"return {lines[i].split(':')[0]}", ""]),
                          encoding="utf-8")
-        want = want.astype("f4")
+        sizes = re.search(r"f32\[N(.*?)\]", lines[i]).group(1).split(",")[1:]
+        want = want.reshape([len(want), *map(int, sizes)]).astype("f4")
         try:
             mean = duets(trial, tensors, want, False)[0]
         except DuetError:  # a part that no parameter is in
-            return None
+            return False
         return not mean ** 0.5 <= APART * _norm(want) / want.size ** 0.5
 
-    def first_line(self, lines, at, exact, tensors):
-        """The lines from behind the last output of a module that is right to the first that is
-        not."""
-        equal, end = min(at.values()) - 1, max(at.values())
-        last = {lines[i].split("  # ", 1)[1]: i for i in at.values() if "  # " in lines[i]}
-        for path, i in [*sorted(last.items(), key=lambda item: item[1]), ("", end)]:
-            if path in exact.outputs and i < end and \
-                    self.off(lines, i, exact.outputs[path], tensors) is False:
-                equal = i
-            elif path in exact.outputs and self.off(lines, i, exact.outputs[path], tensors):
-                end = i
-                break
-        return " .. ".join(dict.fromkeys((lines[equal + 1], lines[end])))
+    def first_op(self, lines, at, exact, tensors):
+        """The first op whose value differs from the trace's; or, where none does, the first module
+        whose output is not the trace's."""
+        if not self.ops:
+            return "not looked for"
+        names, values = [*self.ops], _traced_values(self.torch, self.program, tensors)
+        by_sample, last = {}, {}
+        for name, (node, dim, front, told) in self.ops.items():
+            x = values[node].unflatten(dim, (front, len(tensors[0]), -1))
+            by_sample[name] = x.movedim(dim + 1, 0).flatten(1).numpy()
+            last[lines[at[name]].partition("  # ")[2]] = name
+
+        def off(name):
+            return self.off(lines, at[name], by_sample[name], tensors)
+
+        def operands(name):
+            for word in re.findall(r"%\d+", lines[at[name]].partition(" = ")[2]):
+                yield from [word] if word in self.ops else operands(word)
+        wrong = names[bisect.bisect_left(names[:-1], True, key=off)]
+        while before := next(filter(off, operands(wrong)), None):  # beside it others are right
+            wrong = before
+        if wrong != names[-1] or off(wrong):
+            return f"{lines[at[wrong]]}, {self.ops[wrong][-1]}"
+        for path, name in last.items():
+            want, got = exact.outputs.get(path), by_sample[name]
+            if self.ops[name][1:3] == (0, 1) and want is not None and want.size == got.size and \
+                    _norm(want.ravel() - got.ravel()) > APART * _norm(want):
+                return f"{lines[at[name]]}, {self.ops[name][-1]}, which the trace has otherwise"
+        return "nothing that the trace has"
 
 
-def verify(torch, model, result_of, inputs, path):
+def _traced_values(torch, program, inputs):
+    """{node: its value}, without dropout."""
+    class Run(torch.fx.Interpreter):
+        def run_node(self, node):
+            if "dropout" in str(node.target):
+                return (self.env[node.args[0]], None)[:1 + ("native" in str(node.target))]
+            return super().run_node(node)
+    tables, inputs = program.state_dict | program.constants, iter(inputs)
+    run = Run(program.graph_module, garbage_collect_values=False)
+    with torch.no_grad():
+        run.run(*(tables[spec.target] if spec.target else next(inputs)
+                  for spec in program.graph_signature.input_specs))
+    return run.env
+
+
+def verify(torch, model, result_of, inputs, path, program=None, ops=None):
     """The text of `path` and the weights beside it are the model: else an ExportError says what is
-    not. Returns the largest difference, of what is allowed."""
-    verification, threads = _Verification(torch, model, result_of, inputs, path), None
+    not. Returns the largest difference, of what is allowed. program, ops: the trace, and {line: the
+    node whose value it has, how that lies, and what is said of it}."""
+    threads = None
+    verification = _Verification(torch, model, result_of, inputs, path, program, ops or {})
     python, of_numpy = random.getstate(), numpy.random.get_state()
     try:
         if not verification.large:  # threads that wait for one another would take longer

@@ -21,6 +21,7 @@ class Interpreter(Writer):
         super().__init__(torch, self.of.values())
         self.env, self.refusals, self.inputs, self.buffers = {}, [], [], set()
         self.updates, self.written, self.drawn = [], {}, {}
+        self.shown = {}  # lines that have an op's value: its node, at, front, and what it is
         self.ranges, self.below = {}, {}
         self.measure = Sizes(program)
         self.op, self.asked, self.given = "", set(), {}
@@ -110,7 +111,8 @@ class Interpreter(Writer):
 
     # ---- nodes
 
-    def _refuse(self, node, why):
+    def _told(self, node):
+        """The op, its module, and the line of the user's source."""
         stack = [(path, kind) for path, kind in
                  (node.meta.get("nn_module_stack") or {}).values() if isinstance(kind, str)]
         path, kind = stack[-1] if stack else ("", "")
@@ -124,7 +126,10 @@ class Interpreter(Writer):
         source = re.sub(r"_\d+$", "", source[-1].name) if source else ""
         if node.op == "call_function" and source.rstrip("_") not in str(name):
             name = f"aten.{source}"
-        self.refusals.append(f"{name} of {where}{', ' + own[-1] if own else ''}: {why}")
+        return f"{name} of {where}{', ' + own[-1] if own else ''}"
+
+    def _refuse(self, node, why):
+        self.refusals.append(f"{self._told(node)}: {why}")
 
     def _call(self, node):
         target, val = node.target, node.meta.get("val")
@@ -185,7 +190,9 @@ class Interpreter(Writer):
                 elif node.op == "placeholder":
                     self.env[node] = self._placeholder(node)
                 elif not any(self.env.get(x) is Refused for x in node.all_input_nodes):
-                    self.env[node] = self._call(node)
+                    y = self.env[node] = self._call(node)
+                    if isinstance(y, Value) and y.at is not None and not y.repeats:
+                        self.shown.setdefault(y.name, (node, y.at, y.front, self._told(node)))
                 elif isinstance(node.target, torch._ops.OpOverload) and \
                         node.target._schema.name not in LOWERINGS:
                     self._refuse(node, "Duet has no such op")

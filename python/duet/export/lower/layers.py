@@ -222,8 +222,8 @@ def _(w, a, shape):
     stride, x, shape = pair(a.get("stride") or size, 3), w.value(a.self), shape[0]
     require(set(pair(a.get("dilation", 1), 3)) == {1} and not any(padding),
             "of volumes with padding or dilation")
-    pictures = w.view(w.permuted(x, 0, 2, 1, 3, 4), [N(int(x.shape[0]) * int(x.shape[2])), x.shape[1],
-                                                  *x.shape[3:]])
+    pictures = w.view(w.permuted(x, 0, 2, 1, 3, 4),
+                      [N(int(x.shape[0]) * int(x.shape[2])), x.shape[1], *x.shape[3:]])
     how = sides({"size": size[1:], "stride": stride[1:]}, 2, "size", "stride")
     y = of_samples(w, "max_pool2d", pictures, [], [pictures.shape[0], shape[1], *shape[3:]], **how)
     y = w.view(y, [shape[0], x.shape[2], shape[1], *shape[3:]])
