@@ -40,47 +40,13 @@ static int add_machine(struct clock_choice *c, const char *name) {
     return hardware_find_machine(c->hardware, "--machine", name, &c->machine[c->machines++]);
 }
 
-/* A machine whose GPUs are joined by one kind of link, through a switch. */
-static int add_link(struct clock_choice *c, const char *text) {
-    const struct link_spec *known = NULL;
-    const struct machine *pc = NULL;
-    double numbers[2] = {0, 0};
-    int count = 0;
-    CHECK(hardware_find_machine(c->hardware, "--machine", "pc-pcie4", &pc));
-    struct machine *m = c->linked = calloc(1, sizeof *m);
-    if (!m) return fail(ERR_MEMORY, "--link: no host memory");
-    *m = *pc;
-    if (strchr("0123456789.", *text)) {
-        CHECK(parse_number_list("--link", text, 0, 1e6, numbers, 2, &count));
-        if (count != 2 || numbers[0] <= 0)
-            return fail(ERR_USAGE, "--link: '%.40s': give GB/s and microseconds, as 12,5", text);
-    } else {
-        CHECK(hardware_find_link(c->hardware, "--link", text, &known));
-    }
-    snprintf(m->name, sizeof m->name, "%.23s", text);
-    m->gpus = MAX_DEVICES;
-    m->net.links = 0;
-    for (int g = 0; g < MAX_DEVICES; g++)
-        m->net.link[m->net.links++] =
-            (struct net_link){.a = g,
-                              .b = NET_HOST + 1,
-                              .gbs = known ? known->gbs : numbers[0],
-                              .us = (known ? known->us : numbers[1]) / 2}; /* two to a peer */
-    m->net.link[m->net.links++] = (struct net_link){.a = NET_HOST + 1, .b = NET_HOST, .gbs = 80};
-    c->machine[c->machines++] = m;
-    return OK;
-}
-
 /* A file of the user's own adds to the table; its last machine is taken. */
 static int read_machines(struct clock_choice *c, const struct clock_words *w) {
-    const char *text = *w->machine ? w->machine : *w->link ? "" : "pc-pcie4";
+    const char *text = *w->machine ? w->machine : "pc-pcie4";
     struct hardware *own = NULL;
     int known = 0,
-        is_file = strchr(text, '/') || strchr(text, '.') || (*text && !access(text, R_OK));
+        is_file = strchr(text, '/') || strchr(text, '.') || !access(text, R_OK);
     CHECK(hardware_open(&c->hardware, is_file ? text : NULL));
-    if (*w->machine && *w->link)
-        return fail(ERR_USAGE, "--link: --machine %s has its own links: give one of the two", text);
-    if (*w->link) return add_link(c, w->link);
     if (!is_file) return read_list(c, text, add_machine);
     CHECK(hardware_open(&own, NULL));
     while (hardware_machine(own, known))
@@ -132,7 +98,6 @@ int clock_choose(struct clock_choice *c, const struct clock_words *w) {
 
 void clock_choice_free(struct clock_choice *c) {
     hardware_free(c->hardware);
-    free(c->linked);
     *c = (struct clock_choice){.gpus = 0};
 }
 

@@ -7,7 +7,7 @@
 
 /* Plain data: a part of struct run_config. "": not given. */
 struct clock_words {
-    char gpu[128], machine[512], link[24], what_if[96];
+    char gpu[128], machine[512], what_if[96];
     enum clock_host host;
     enum clock_precision precision;
 };
@@ -18,8 +18,7 @@ struct clock_choice {
     struct hardware *hardware;
     const struct gpu_spec *gpu[CHOICE_MOST];
     const struct machine *machine[CHOICE_MOST];
-    int gpus, machines;     /* how many were named: at least 1 each */
-    struct machine *linked; /* made of --link, owned */
+    int gpus, machines; /* how many were named: at least 1 each */
     struct what_if what_if;
     enum clock_host host;
     enum clock_precision precision;

@@ -78,13 +78,8 @@ static int hash_on(void *model, int r) {
 /* ---- the batch ---- */
 
 /* Cuts the batch into the devices' shares: k segments each, device 0's first. */
-static int cut(struct dp_strategy *d, const struct segments *all, int devices) {
-    int k = d->segments / devices, total = 0;
-    if (all->count != d->segments || all->n < 1)
-        return fail(ERR_FAILED,
-                    "DataParallel: a batch of %d samples in %d segments: it was set up for %d "
-                    "segments of at least one sample",
-                    all->n, all->count, d->segments);
+static void cut(struct dp_strategy *d, const struct segments *all, int devices) {
+    int k = d->segments / devices;
     for (int r = 0; r < devices; r++) {
         struct segments *share = &d->share[r];
         share->count = k;
@@ -93,14 +88,8 @@ static int cut(struct dp_strategy *d, const struct segments *all, int devices) {
             share->seg[i] = all->seg[r * k + i];
             share->n += share->seg[i].n;
         }
-        total += d->shares.sizes[r] = share->n;
-        if (share->n > d->replica[r].config.max_samples)
-            return fail(ERR_FAILED,
-                        "DataParallel: %d samples for device %d: its input buffer holds %d",
-                        share->n, r, d->replica[r].config.max_samples);
+        d->shares.sizes[r] = share->n;
     }
-    if (total == all->n) return OK;
-    return fail(ERR_FAILED, "DataParallel: segments of %d samples in a batch of %d", total, all->n);
 }
 
 /* Spans count updates, not passes. */
@@ -117,7 +106,7 @@ static int begin_row(struct dp_strategy *d, const struct step_block *step, int t
 static int begin(struct dp_strategy *d, const struct step_block *step, const struct batch *batch,
                  int training) {
     CHECK(begin_row(d, step, training));
-    CHECK(cut(d, &batch->segments, d->model->dp.count));
+    cut(d, &batch->segments, d->model->dp.count);
     d->all = &batch->segments;
     CHECK(write_step(d, 0));
     return replica_load(&d->replica[0], batch);

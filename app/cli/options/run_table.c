@@ -246,10 +246,6 @@ const struct option run_options[] = {
      "with --gpu: the machine that the GPUs are in (default pc-pcie4), or your own file",
      read_text, AT(clock.machine), NO_LIMITS,
      OFTEN | BY_ALL, IN_ANY_MODE, BESIDE_GPU},
-    {"--link", "NAME|GB/s,us", "with --gpu: instead of --machine, GPUs on one switch with this "
-     "link", read_text,
-     AT(clock.link), NO_LIMITS,
-     BY_ALL, IN_ANY_MODE, BESIDE_GPU},
     {"--host", "duet|pytorch", "with --gpu: the program that launches kernels (default pytorch)",
      read_choice,
      AT(clock.host), NO_LIMITS,

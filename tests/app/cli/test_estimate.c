@@ -304,7 +304,7 @@ CliTest(cli_estimate, refuses_what_cannot_be_computed, 60) {
     expect_refused("--params 1M --shape 10 --outputs 65536x65536", "at most 2^31 - 1");
     expect_refused("--as tf", "--as: 'tf'");
     expect_refused("--as pytorch --gpu v100", "--as: no effect with --gpu");
-    expect_refused("--link nvlink3", "--link: no effect without --gpu");
+    expect_refused("--host duet", "--host: no effect without --gpu");
 }
 
 /* Where neither a model nor data are named it is the model of the lessons: DP's outputs weigh on

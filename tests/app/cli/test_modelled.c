@@ -151,8 +151,6 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     expect_refused("train --gpu v100 --device cuda", "--device cuda are measured");
     expect_refused("compare --gpu v100 --machine nvlink-4 --devices 8", "nvlink-4 has 4 GPUs");
     expect_refused("train --gpu v100,t4", "give one of each");
-    expect_refused("estimate --gpu v100 --link nvlink9", "did you mean nvlink");
-    expect_refused("estimate --gpu v100 --link 0,5", "give GB/s and microseconds");
     expect_refused("estimate --gpu v100 --host tensorflow", "--host");
     expect_refused("train --model resnet50", "it works only with estimate");
     write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");

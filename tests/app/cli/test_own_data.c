@@ -94,7 +94,7 @@ static void write_all(void) {
                         "%3: f32[N, 10] = linear(%2, w, none)\nreturn %3\n");
     cli_well("train --model net.duet --dataset random --samples 32 --batch-size 16 --steps 2 --lr "
              "0.125 --log-loss m");
-    cli_well("estimate --model net.duet --devices 2 --gpu v100 --link 1.5,2.5 --json e");
+    cli_well("estimate --model net.duet --devices 2 --gpu v100 --what-if link=1.5x --json e");
     cli_well("train --mode single --resume c --steps 4 --batch-size 12 --lr 0.05 --log-loss n "
              "--devices 1 --virtual-devices 2");
 }

@@ -20,7 +20,7 @@ CliTest(cli_widths, no_line_is_wider_than_80, 120) {
         "compare --virtual-devices off --devices 3 " TINY,
         "compare --devices 2 --virtual-devices 6 " TINY,
         "profile " TINY,
-        "estimate --gpu v100 --link nvlink3 --model resnet18",
+        "estimate --gpu v100 --machine nvlink-4 --model resnet18",
         "estimate --details --devices 8 --params 25.6M --shape 3x224x224 --classes 1000 "
         "--activations 90M --device-memory 4G",
         "scale --model lenet --devices 1,2 " TINY,
