@@ -100,28 +100,6 @@ static int print_choices(const struct option *option) {
     return 1;
 }
 
-/* The same for a value NAME, whose words the help lists: "ddp: auto, naive, ... or nccl (default
- * auto)". What stands in brackets is no word, and the words end at a colon or a
- * semicolon. */
-static int print_names(const struct option *option) {
-    if (strcmp(option->value, "NAME") && strcmp(option->value, "NAME|FILE")) return 0;
-    const char *colon = strchr(option->help, ':'), *at = option->help;
-    if (colon && colon < at + strcspn(at, " ,")) at = colon + 1; /* the mode that it is for */
-    printf("    %s) words=\"", option->name);
-    while (*at && *at != ':' && *at != ';') {
-        at += strspn(at, " ,");
-        int length = (int)strcspn(at, " ,:;");
-        if (*at == '(')
-            at += strcspn(at, ")") + 1;
-        else {
-            if (length != 2 || strncmp(at, "or", 2)) printf("%.*s ", length, at);
-            at += length;
-        }
-    }
-    printf("\" ;;\n");
-    return 1;
-}
-
 /* Behind `run` come its own options; what is no option is a program, or a word for it. */
 static void complete_run(void) {
     printf("    case $before in\n    ");
@@ -148,12 +126,10 @@ static void bash_completion(void) {
     complete_run();
     printf("  else\n    case $before in\n");
     for (const struct option *option = run_options; option->help; option++) {
-        if (!option->name || !option->value || print_names(option) || print_choices(option))
-            continue;
-        int file = !strncmp(option->value, "FILE", 4) || !strncmp(option->value, "DIR", 3);
-        if (file)
+        if (!option->name || !option->value) continue;
+        if (strstr(option->value, "FILE") || strstr(option->value, "DIR"))
             printf("    %s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", option->name);
-        else if (*option->value != '[')
+        else if (!print_choices(option) && *option->value != '[')
             printf("    %s) return ;;\n", option->name);
     }
     printf("    *) words=\"--help ");

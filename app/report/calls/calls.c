@@ -1,6 +1,7 @@
 /* The files of DUET_TRACE, read: see calls.h. */
 #include "report/calls/calls.h"
 
+#include <errno.h>
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,8 +9,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/text/json.h"
-#include "report/results.h"
 
 /* ---- one file ---- */
 
@@ -24,6 +23,25 @@ static int is_name(const char *text, const char *letters) {
 
 static int is_wrong(const char *path, const char *what) {
     return fail(ERR_FAILED, "%s: %s: give a file that DUET_TRACE named", path, what);
+}
+
+/* A file of text has no zero byte; behind one its JSON is torn. */
+int json_of_file(const char *path, struct json **root) {
+    char *text = NULL;
+    size_t room = 0;
+    FILE *file = fopen(path, "r");
+    ssize_t bytes = file ? getdelim(&text, &room, 0, file) : -1;
+    int code = !file || ferror(file)
+                   ? fail_errno(ERR_FAILED, errno, "%s: cannot be read", path)
+                   : json_parse(path, text ? text : "", bytes > 0 ? (size_t)bytes : 0, root);
+    if (file) fclose(file);
+    free(text);
+    return code;
+}
+
+const char *json_word(const struct json *object, const char *key) {
+    const struct json *item = json_find(object, key);
+    return item && item->kind == JSON_STRING ? item->string : "";
 }
 
 int64_t json_whole(const struct json *object, const char *key, int64_t otherwise) {
@@ -46,7 +64,7 @@ int event_times(const struct json *event, int64_t *start_ns, int64_t *end_ns) {
 static int read_call(const char *path, struct traced_call *c, const struct json *event) {
     const struct json *args = json_find(event, "args"), *number = json_find(args, "number"),
                       *bytes = json_find(args, "bytes");
-    const char *name = results_text(event, "name");
+    const char *name = json_word(event, "name");
     if (!number || !number->natural || !bytes || bytes->kind != JSON_NUMBER)
         return is_wrong(path, "a call is torn");
     *c = (struct traced_call){.number = number->natural, .bytes = bytes->natural};
@@ -76,9 +94,9 @@ static int read_rank(struct traced_job *job, const char *path, const struct json
         return is_wrong(path, "it holds no calls");
     if (ranks < 1 || ranks > MAX_DEVICES || rank < 0 || rank >= ranks)
         return is_wrong(path, "its rank is none");
-    if (!is_name(results_text(of, "group"), of_groups))
+    if (!is_name(json_word(of, "group"), of_groups))
         return is_wrong(path, "its group's name is none");
-    struct traced_group *g = find_group(job, results_text(of, "group"));
+    struct traced_group *g = find_group(job, json_word(of, "group"));
     if (!g) return fail(ERR_MEMORY, "%s: no host memory", path);
     if (g->files++ && g->ranks != ranks)
         return is_wrong(path, "another file of its group has more or fewer ranks");
@@ -88,20 +106,16 @@ static int read_rank(struct traced_job *job, const char *path, const struct json
     r->calls = calloc((size_t)events->count + 1, sizeof *r->calls);
     if (!r->calls) return fail(ERR_MEMORY, "%s: no host memory", path);
     for (const struct json *event = events->child; event; event = event->next)
-        if (!strcmp(results_text(event, "ph"), "X"))
+        if (!strcmp(json_word(event, "ph"), "X"))
             CHECK(read_call(path, &r->calls[r->count++], event));
     return OK;
 }
 
 static int read_file(struct traced_job *job, const char *path) {
-    char *text = NULL;
-    size_t bytes = 0;
     struct json *root = NULL;
-    int code = read_whole_file(path, &text, &bytes);
-    if (!code) code = json_parse(path, text, bytes, &root);
+    int code = json_of_file(path, &root);
     if (!code) code = read_rank(job, path, root);
     json_free(root);
-    free(text);
     return code;
 }
 

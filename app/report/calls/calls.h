@@ -16,7 +16,7 @@
  *     blame = how often the rank came last x the median of the waits for it
  *
  * counts where it came last at least three times and in a quarter of all; the largest names the
- * rank. The other collectives are start-up and end, and are told apart. */
+ * rank. The other collectives are start-up and end, for which nobody is blamed. */
 #ifndef REPORT_CALLS_CALLS_H
 #define REPORT_CALLS_CALLS_H
 
@@ -24,6 +24,7 @@
 #include <stdio.h>
 
 #include "base/limits.h"
+#include "base/text/json.h"
 
 struct traced_call {
     uint64_t number, bytes;
@@ -53,10 +54,9 @@ struct traced_group {
     int ranks, files;
     struct traced_rank rank[MAX_DEVICES];
     int64_t first_ns, last_ns;
-    struct traced_meeting *met;      /* [meetings], owned */
-    size_t meetings, outside;        /* outside: of the steps */
-    int64_t outside_ns[MAX_DEVICES]; /* waits for each rank there */
-    int blamed;                      /* -1: nobody */
+    struct traced_meeting *met; /* [meetings], owned */
+    size_t meetings;
+    int blamed; /* -1: nobody */
     const struct traced_call *blamed_in;
     size_t last_in, calls_in; /* the blamed rank came last in last_in of calls_in such calls */
 };
@@ -66,8 +66,10 @@ struct traced_job {
     int groups;
 };
 
+/* The text of a file as JSON, which is the caller's. */
+int json_of_file(const char *path, struct json **root);
+const char *json_word(const struct json *object, const char *key); /* "": there is no such text */
 /* Of an event of a trace. ERR_FAILED without a text: they are none. */
-struct json;
 int event_times(const struct json *event, int64_t *start_ns, int64_t *end_ns);
 int64_t json_whole(const struct json *object, const char *key, int64_t otherwise);
 

@@ -67,16 +67,14 @@ static void judge_kind(struct traced_group *g, const struct traced_meeting *cons
     int early = 0, late = 0;
     for (size_t i = 0; i < count; i++)
         of[i] < half ? (early = 1) : (late = 1);
-    int in_steps = count >= 5 && early && late;
-    if (!in_steps) g->outside += count;
+    if (count < 5 || !early || !late) return; /* of no step */
     for (size_t i = 0, n; i < count; i += n) {
         int last = of[i]->last;
-        for (n = 0; i + n < count && of[i + n]->last == last; n++)
-            if (!in_steps) g->outside_ns[last] += of[i + n]->waited_ns;
+        for (n = 1; i + n < count && of[i + n]->last == last;)
+            n++;
         int64_t median = of[i + n / 2]->waited_ns;
-        if (in_steps) g->rank[last].came_last += n;
-        if (!in_steps || n < 3 || 4 * n < count || (double)n * (double)median <= blame[last])
-            continue;
+        g->rank[last].came_last += n;
+        if (n < 3 || 4 * n < count || (double)n * (double)median <= blame[last]) continue;
         blame[last] = (double)n * (double)median;
         g->rank[last].median_ns = median;
         if (g->blamed >= 0 && blame[last] < blame[g->blamed]) continue;
@@ -127,11 +125,8 @@ static void print_answer(FILE *file, int width, const struct traced_group *g) {
     struct text text = {.used = 0};
     char time[24], bytes[32];
     int64_t took = g->last_ns - g->first_ns, waited = 0;
-    int outside = 0;
-    for (int r = 0; r < g->ranks; r++) {
+    for (int r = 0; r < g->ranks; r++)
         waited += g->rank[r].waited_ns / g->ranks;
-        if (g->outside_ns[r] > g->outside_ns[outside]) outside = r;
-    }
     text_add(&text, "Group %s: %d rank%s, %zu collectives in %s.", g->name, g->ranks,
              g->ranks > 1 ? "s" : "", g->meetings, seconds(took, time));
     if (g->blamed >= 0)
@@ -141,10 +136,6 @@ static void print_answer(FILE *file, int width, const struct traced_group *g) {
                  g->blamed, g->last_in, g->calls_in, g->blamed_in->name,
                  bytes_words((double)g->blamed_in->bytes, bytes),
                  seconds(g->rank[g->blamed].median_ns, time));
-    if (g->outside_ns[outside] > 0)
-        text_add(&text,
-                 " At start-up and end, in %zu collectives, they waited most for rank %d: %s.",
-                 g->outside, outside, seconds(g->outside_ns[outside], time));
     if (waited > 0)
         text_add(&text, " A rank waited %.0f %% of the time on average.",
                  100 * (double)waited / (double)took);

@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/limits.h"
 #include "report/calls/calls.h"
-#include "report/results.h"
 
 struct timed {
     int64_t start_ns, end_ns;
@@ -44,7 +44,7 @@ static int mark_of(const char *name) {
 
 static int read_part(struct timeline *t, const char *path, const struct json *event) {
     const struct json *waiting = json_find(json_find(event, "args"), "waiting");
-    const char *name = results_text(event, "name");
+    const char *name = json_word(event, "name");
     struct timed part = {.device = (int)json_whole(event, "pid", -1), .mark = mark_of(name)};
     if (part.device < 0 || part.device >= t->devices) return torn(path, "a span of no device");
     if (!*name || !waiting || event_times(event, &part.start_ns, &part.end_ns))
@@ -116,20 +116,14 @@ static void print_lanes(FILE *file, const struct timeline *t) {
 
 int timeline_print(FILE *out, const char *path, int *is_one) {
     struct timeline t = {.devices = 0};
-    char *text = NULL;
-    size_t bytes = 0;
     struct json *root = NULL;
     *is_one = 0;
-    FILE *file = fopen(path, "r"); /* DUET_TRACE's files have longer names */
-    if (!file) return OK;
-    fclose(file);
-    int code = read_whole_file(path, &text, &bytes);
-    if (!code) code = json_parse(path, text, bytes, &root);
+    if (access(path, F_OK)) return OK; /* DUET_TRACE's files have longer names */
+    int code = json_of_file(path, &root);
     *is_one = !code && json_find(json_find(root, "otherData"), "duet_timeline") != NULL;
     if (*is_one) code = read_timeline(&t, path, root);
     if (*is_one && !code) print_lanes(out, &t);
     free(t.part);
     json_free(root);
-    free(text);
     return code;
 }

@@ -60,8 +60,8 @@ CliTest(cli_calls, waits_of_each_rank, 60) {
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect_str_eq(
         c.out,
-        "Group g: 3 ranks, 2 collectives in 90 ms. At start-up and end, in 2 collectives,\n"
-        "  they waited most for rank 2: 30 ms. A rank waited 17 % of the time on average.\n"
+        "Group g: 3 ranks, 2 collectives in 90 ms. A rank waited 17 % of the time on\n"
+        "  average.\n"
         "\n"
         "rank collectives messages      bytes   in calls     waited came last median wait\n"
         "   0           2        1   2.01 KiB      50 ms      30 ms         0        0 us\n"
@@ -98,9 +98,8 @@ CliTest(cli_calls, steps_tell_whom_to_blame, 60) {
         strncmp(c.out,
                 "Group g: 2 ranks, 35 collectives in 23.90 s. In the steps the others waited "
                 "most\n  for rank 1: it came last in 13 of 15 calls of all_reduce of 4 KiB, by "
-                "20 ms in\n  the median. At start-up and end, in 5 collectives, they waited "
-                "most for rank 0:\n  12.00 s. ",
-                240),
+                "20 ms in\n  the median. ",
+                160),
         0, "%s", c.out);
     cli_free(&c);
 }
