@@ -44,8 +44,7 @@ static int add_machine(struct clock_choice *c, const char *name) {
 static int read_machines(struct clock_choice *c, const struct clock_words *w) {
     const char *text = *w->machine ? w->machine : "pc-pcie4";
     struct hardware *own = NULL;
-    int known = 0,
-        is_file = strchr(text, '/') || strchr(text, '.') || !access(text, R_OK);
+    int known = 0, is_file = strchr(text, '/') || strchr(text, '.') || !access(text, R_OK);
     CHECK(hardware_open(&c->hardware, is_file ? text : NULL));
     if (!is_file) return read_list(c, text, add_machine);
     CHECK(hardware_open(&own, NULL));
