@@ -55,7 +55,6 @@ CliTest(cli_any_data, files_of_any_size_and_classes, 300) {
     same_in_all_modes("--data-dir d --batch-size 14 --epochs 1 --model mlp --mlp-hidden 20");
     expect_shape("one.json", 1, 9, 201, 9 * 20 + 20 + 20 * 201 + 201);
     put_shape(31, 28, 28, 3); /* few classes: the model has ten, as for a part of MNIST */
-    cli_well("profile --data-dir d --batch-size 14 --steps 2 --json one.json");
     cli_well("train --data-dir d --batch-size 14 --steps 2 --json one.json --quiet");
     expect_shape("one.json", 28, 28, 10, 129068);
 }

@@ -16,15 +16,6 @@
 #define SMALL_DATA "--model small --dataset synthetic --shape 1x9x8 --samples 22"
 #define SMALL_RUN SMALL_DATA REST
 
-/* Equal files in every mode: test_same_bits.c. */
-CliTest(cli_batch_norm, synchronised_is_another_training, 60) {
-    put_norm_model("small");
-    for (int i = 0; i < 2; i++)
-        cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss %s",
-                 i ? "two.csv --sync-bn" : "one.csv");
-    cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
-}
-
 /* Cut by its own devices each mode normalises other shares; synchronised it does not, but sums are
  * added in another order, and the biases in front of a norm have gradients of rounding alone. */
 CliTest(cli_batch_norm, without_virtual_devices, 300) {

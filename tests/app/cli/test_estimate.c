@@ -147,19 +147,6 @@ CliTest(cli_estimate, of_what_does_not_fit, 60) {
     json_free(measured);
 }
 
-/* More devices than this machine could hold with this model: each of the fifteen others alike. */
-CliTest(cli_estimate, of_sixteen_devices, 60) {
-    struct cli c;
-    cli_run(&c, "estimate --model resnet18 --devices 16 --batch-size 512 --json e");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "DP: 16 devices, global batch 512") && strstr(c.out, "devices 1-15"));
-    cli_free(&c);
-    struct json *root = json_of("e");
-    cr_expect_eq(json_at(root, "dp/per_device")->count, 16);
-    cr_expect_eq(json_at(root, "ddp/per_device")->count, 16);
-    json_free(root);
-}
-
 CliTest(cli_estimate, says_that_it_is_computed, 60) {
     struct cli c;
     cli_run(&c, "estimate --details --devices 4 --optimizer adam --model resnet18 --batch-size 64 "

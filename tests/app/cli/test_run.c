@@ -257,28 +257,18 @@ CliTest(cli_run, ranks_end_with_the_launcher, 60) {
 
 CliTest(cli_run, misuse, 60) {
     cli_fails(2, "no program was given", "run");
-    cli_fails(2, "no program was given", "run --nproc-per-node 2");
     cli_fails(2, "run: nosuch: no program that may be executed|python and a script", "run nosuch");
     cli_fails(2, "mpirun -np 6 --host far:3,MACHINE1:3 true -v",
               "run --nnodes 2 --node_rank=1 --master_addr far --nproc-per-node 3 true -v");
     cli_fails(2, "--node-rank: 1: there is one machine", "run --node_rank=1 true");
     cli_fails(2, "--master-addr: far: is another machine", "run --master-addr far true");
-    cli_fails(2, "--master-addr: 127.0.0.2.5: is another", "run --master-addr=127.0.0.2.5 true");
     cli_fails(2, "unknown option: --max-restarts", "run --max-restarts 3 true");
-    cli_fails(2, "--nproc-per-node|two", "run --nproc-per-node two true");
-    cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 0 true");
     cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 65 true");
     cli_fails(2, "--shutdown-timeout|-1", "run --shutdown-timeout -1 true");
-    cli_fails(2, "run: .: no program", "run .");
     script("train.py", "");
     cr_assert_eq(chmod("train.py", 0644), 0);
     cli_fails(2, "run: ./train.py: no program|python and a script", "run ./train.py");
-    script("here", "");
-    cli_fails(2, "run: here: no program|give its path", "run here");
     cli_fails(2, "did you mean --nproc-per-node?", "run --nproc-per-nod 1 true");
     cli_fails(2, "-n: did you mean --nproc-per-node?", "run -n 2 true"); /* mpirun's */
-    cli_fails(2, "-np: did you mean --nproc-per-node?", "run -np 2 true");
-    cli_fails(2, "--devices: did you mean --nproc-per-node?", "run --devices 2 true");
     cli_fails(2, "--tee|4", "run --tee 4 true");
-    cli_fails(2, "--standalone: takes no value", "run --standalone=1 true");
 }

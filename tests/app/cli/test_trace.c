@@ -1,5 +1,5 @@
 /* --trace of train, compare and profile: a file that Perfetto can draw, whose times are those of
- * --json to the nanosecond; the limit in steps; and no file after a failure. */
+ * --json to the nanosecond; and the limit in steps. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/trace.h"
 
@@ -152,15 +152,4 @@ CliTest(cli_trace, the_first_steps, 120) {
     cr_expect(strstr(json_text(trace, "otherData/DDP"), "1000 of 1020 steps"));
     json_free(trace);
     cli_free(&c);
-}
-
-/* A run that fails before training leaves no file. */
-CliTest(cli_trace, no_file_of_a_run_that_failed, 120) {
-    put_data(100, 20);
-    cli_fails(1, "nowhere", "train %s --init-from nowhere --trace t", MODEL);
-    cli_fails(1, "nowhere", "train --mode ddp %s --init-from nowhere --trace t", MODEL);
-    cli_fails(1, "no-folder/t", "train %s --trace no-folder/t", MODEL);
-    cli_fails(1, "no-folder/t", "train --mode ddp %s --trace no-folder/t", MODEL);
-    cli_fails(1, "no-folder/t", "compare %s --trace no-folder/t", MODEL);
-    cli_fails(1, "no-folder/t", "profile %s --trace no-folder/t", MODEL);
 }

@@ -145,11 +145,3 @@ Test(report_trace, ends_of_copies_and_exact_clocks, .timeout = 30) {
     free(text);
     drop(r);
 }
-
-Test(report_trace, no_file_no_work, .timeout = 30) {
-    struct atomic_file none = {0};
-    struct run_record *r = make(1);
-    const struct trace_run run = {.title = "single", .run = r};
-    cr_expect_eq(chrome_trace_write(&none, "", &run, 1), OK);
-    drop(r);
-}
