@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     duet_future_free(waits);
     pthread_mutex_lock(&rpc->lock);
     for (int i = 0; rpc->serving || (rpc->rrefs && i < 500); i++) /* values end in the pool */
-        timed_wait(&rpc->ended, &rpc->lock, now_ns() + 10000000);
+        timed_wait(&rpc->changed, &rpc->lock, now_ns() + 10000000);
     rpc->came = 0;
     MUST(!rpc->pending_count && !rpc->rrefs && !rpc->forks);
     pthread_mutex_unlock(&rpc->lock);
