@@ -11,6 +11,9 @@ from ._library import WrongArgument
 def _by_place(model, names, defaults, inputs):
     """In forward's order; without labels, since the loss is Duet's own."""
     given = {name: x for name, x in inputs.items() if name != "labels"}
+    shifted = getattr(model, "prepare_decoder_input_ids_from_labels", None)  # of T5, BART
+    if shifted and "labels" in inputs:
+        given.setdefault("decoder_input_ids", shifted(labels=inputs["labels"]))
     strange = sorted(given.keys() - set(names))
     if strange:
         raise WrongArgument(f"duet.export: {type(model).__name__} takes no input {strange[0]} by "

@@ -4,8 +4,9 @@
 
     trace.py        torch.export of the model in training mode, its ops as few kinds
     passes.py       constants, what is needed, how large integers are
-    lower/          each op as lines: interpreter.py goes through them
-    text.py         the values of the text, and the order of their axes
+    lower/          each op as lines
+    values.py       the values of the text, and which dimension of them is of the samples
+    text.py         the text
     verify.py       runs the text and the model once, and compares
 
 Parameters, buffers and constants go into net.safetensors beside the text."""
@@ -30,9 +31,9 @@ _WHY = {  # of words of PyTorch's what they mean
 
 def _otherwise(model, inputs):
     """How to estimate a model that cannot be exported."""
-    from .trace import without_torchs_log
+    from .trace import globals_kept, without_torchs_log
     try:
-        with without_torchs_log():
+        with without_torchs_log(), globals_kept(model):
             return f"\nestimate it by its numbers: duet estimate {describe(model, *inputs)}"
     except Exception:
         return ""
@@ -41,11 +42,13 @@ def _otherwise(model, inputs):
 def _saves(torch, model, inputs):
     """The line that says what autograd keeps, in bytes: of each sample, and of all together. None
     where it cannot be told, as of a model that deepcopy does not take."""
+    from .trace import globals_kept
     samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
     twice = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in inputs]
     four = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in twice]
     try:
-        two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
+        with globals_kept(model):
+            two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
     except Exception:
         return []
     each = (more - two) // (2 * samples)
@@ -106,9 +109,6 @@ def _text_of(torch, run, result, saves):
         tensors[name] = p.reshape(tuple(p.shape) or 1)
         frozen = "" if p.requires_grad else " frozen"
         lines.append(f"parameter {name}: f32{text_of(list(tensors[name].shape))}{frozen}")
-    for name, tensor in run.frozen.items():
-        tensors[name] = tensor
-        lines.append(f"parameter {name}: f32{text_of(list(tensor.shape))} frozen")
     for name, buffer in run.model.named_buffers():
         base = name.removesuffix("num_batches_tracked") + "running_mean"
         if name in run.buffers or base in run.buffers:
@@ -155,7 +155,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         raise WrongArgument(f"duet.export: {model!r} is no model: give a torch.nn.Module")
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         model = model.module
-    from .lower.interpreter import Interpreter
+    from .lower import Interpreter
     from .trace import MARK, decompose, in_float32, trace, without_torchs_log
     from .verify import verify as verified
     model, example_inputs = in_float32(model, example_inputs)

@@ -28,7 +28,7 @@ class Writer(Layout):
         self.torch, self.names = torch, set(names)
         self.lines, self.known, self.axes = [], {}, {}
         self.moved = {}  # lines that permute: of which line, its axes, and their order
-        self.constants, self.frozen = {}, {}
+        self.constants = {}
         self.trained = set()  # names of lines and parameters that may need a gradient
         self.module = ""
 
@@ -74,26 +74,11 @@ class Writer(Layout):
         kind, tensor = tensor.dtype, tensor.detach().to(torch.float32, copy=True).contiguous()
         require(not torch.isnan(tensor).any(), "a constant of the model has NaN")
         name = next((n for n, other in self.constants.items() if other.shape == tensor.shape and
-                     torch.equal(other, tensor)), None) or self._new("constant.{}")
+                     torch.equal(other, tensor)), None) or next(
+                         n for i in itertools.count() if
+                         (n := f"constant.{i}") not in self.names | self.constants.keys())
         self.constants[name] = tensor if tensor.dim() else tensor.reshape(1)
         return self.stored(name, tensor).but(dtype=kind)
-
-    def _new(self, pattern):
-        taken = self.names | self.constants.keys() | self.frozen.keys()
-        return next(n for i in itertools.count() if (n := pattern.format(i)) not in taken)
-
-    def frozen_parameter(self, tensor):
-        """The name of a parameter that is not trained, where a line takes no constant."""
-        tensor = tensor.detach().to(self.torch.float32).contiguous()
-        for name, other in self.frozen.items():
-            if other.shape == tensor.shape and other.equal(tensor):
-                return name
-        number = tensor.flatten()[0]
-        alike = f"constant.of_{int(number)}.{len(tensor)}" if (tensor == number).all() and \
-            number in (0, 1) and tensor.dim() == 1 else ""
-        name = alike if alike and alike not in self.names else self._new("constant.of_{}")
-        self.frozen[name] = tensor
-        return name
 
     def value(self, x):
         """A constant as a value, of which one number stands for all that are equal."""
@@ -120,18 +105,18 @@ class Writer(Layout):
         return x.but(name=self.emit("expand", [x], x.axes), shared=False)
 
     def parameter(self, x, what):
-        """The name of an operand that must be a parameter as it is; None stays None."""
+        """The name of an operand that is a parameter, or a value of such; None stays None."""
         if x is None:
             return None
-        if isinstance(x, Const):
-            return self.frozen_parameter(x.alike())
+        x = x if isinstance(x, Value) else self.constant(x.alike())
         require(self.is_parameter(x), f"its {what} is computed, not a parameter as it is")
-        require(not x.repeats, f"its {what} repeats numbers")
-        return self.lay(x, x.shape, shared=True)
+        name = self.lay(x, x.shape, shared=True)
+        return name if name not in self.constants else self.emit(
+            "reshape", [name], [N(1), *x.shape], shared=True)
 
     def is_parameter(self, x):
         """Can it be given where a line takes a parameter?"""
-        return isinstance(x, Const) or x.shared and x.name not in self.constants
+        return isinstance(x, Const) or x.shared and not x.repeats
 
     # ---- arithmetic, of values, constants and numbers
 

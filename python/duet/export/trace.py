@@ -89,6 +89,21 @@ def _for_a_trace(model):
         model.train()
 
 
+@contextlib.contextmanager
+def globals_kept(model):
+    """What a trace has put into a global is no tensor of numbers: it goes, and is refused."""
+    spaces = {id(s): s for module in model.modules() for one in (module, *type(module).__mro__)
+              if (s := getattr(vars(one).get("forward"), "__globals__", None))}
+    before = [dict(space) for space in spaces.values()]
+    yield
+    for space, kept in zip(spaces.values(), before):
+        for name, x in [*space.items()]:
+            if isinstance(x, torch._subclasses.FakeTensor):
+                space.update(kept) if name in kept else space.pop(name)
+                raise ExportError(f"forward keeps a tensor in the global {name}: Duet's forward "
+                                  "has no state but buffers")
+
+
 @without_torchs_log()
 def trace(model, inputs):
     """The copy of the model that is traced, and the program."""
@@ -104,8 +119,9 @@ def trace(model, inputs):
     traced = copied(torch, model)
     kept = [b.clone() for b in traced.buffers()]
     _for_a_trace(traced)
-    program = torch.export.export(traced, tuple(pairs), strict=False,
-                                  dynamic_shapes=(dynamic,) if varargs else dynamic)
+    with globals_kept(model):
+        program = torch.export.export(traced, tuple(pairs), strict=False,
+                                      dynamic_shapes=(dynamic,) if varargs else dynamic)
     refuse_shared_memory(model, program)
     _refuse_guards(program)
     for b, before in zip(traced.buffers(), kept):

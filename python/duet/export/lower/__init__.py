@@ -1,7 +1,16 @@
 """What the ops of PyTorch are in a graph of Duet. A function under `@lower(aten.NAME)` writes the
 lines of aten::NAME: it is given the writer, the arguments by the names of the schema, and the
 shape of the result, and returns a value, or a list of them. What is here stays whole when
-trace.py has the program taken apart; to serve one more op is to write one more function."""
+trace.py has the program taken apart; to serve one more op is to write one more function. The
+Interpreter goes through the nodes of the program, and has each written."""
+
+import re
+from operator import getitem
+
+import torch
+
+from ..passes import Sizes, bounds, folded, mutations, name_of, needed, ranges, result_of
+from ..text import Const, N, Refused, Value, Writer, require, text_of
 
 LOWERINGS = {}
 
@@ -18,6 +27,229 @@ class Arguments(dict):
     """The arguments of a call, by the names of its schema."""
 
     __getattr__ = dict.__getitem__
+
+
+_NAME = re.compile(r"[^\s,:=()\[\]#%][^\s,:=()\[\]#]*")
+_OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
+_TYPES = torch.float32, torch.int64, torch.int32, torch.bool
+
+
+class Interpreter(Writer):
+    def __init__(self, model, program, examples):
+        self.model, self.program = model, program
+        self.of = {id(x): name for name, x in (*model.named_parameters(), *model.named_buffers())}
+        super().__init__(torch, self.of.values())
+        self.env, self.refusals, self.inputs, self.buffers = {}, [], [], set()
+        self.updates, self.written, self.drawn = [], {}, {}
+        self.shown = {}  # lines that have an op's value: its node, at, front, and what it is
+        self.ranges, self.below = {}, {}
+        self.measure = Sizes(program)
+        self.op, self.asked, self.given = "", set(), {}
+        self.examples = dict(zip((n for n in program.graph.nodes if n.op == "placeholder" and
+                                  self._spec(n).kind.name == "USER_INPUT" and isinstance(
+                                      n.meta.get("val"), torch.Tensor)), examples))
+
+    def _spec(self, node):
+        specs = self.program.graph_signature.input_specs
+        return next(s for s in specs if getattr(s.arg, "name", None) == node.name)
+
+    # ---- what lowerings ask
+
+    def sizes(self, dims):
+        return [self.measure.of(d) for d in dims]
+
+    def places(self, argument, count, what, of):
+        """That the integers of an argument are from 0 to count - 1."""
+        self.check(self.given[argument], count, what, of)
+
+    def check(self, node, count, what, of):
+        found = self.ranges.get(node)
+        if isinstance(node, torch.fx.Node) and node.meta["val"].dtype is torch.bool:
+            found = 0, 1
+        if isinstance(self.env.get(node), Const):
+            t = self.env[node].tensor
+            found = (int(t.min()), int(t.max())) if t.numel() else (0, 0)
+        require(found, node.meta.get("refused") or f"its {what} are of any size: clamp(0, "
+                                                   f"{count - 1}) says how large they are")
+        low, high = found
+        if node in self.examples:  # of an input the command looks after it
+            return
+        parts = self._of_parts(node)
+        require(low >= 0 and (high < count or parts),
+                f"its {what} are {low} to {high}, of {count} {of}")
+
+    def _of_parts(self, node):
+        """Of an input whose columns have tables of their own, the largest of them says what there
+        may be; a number that its own table has not makes the loss NaN."""
+        while isinstance(node, torch.fx.Node) and node.op == "call_function" and name_of(node) in (
+                "select", "slice", "unsqueeze", "squeeze", "view", "clone", "_to_copy", "getitem",
+                "split_with_sizes", "alias", "permute"):
+            node = node.args[0]
+        return node in self.below and self.below[node][0] < self.below[node][1]
+
+    # ---- tensors that are there from the start
+
+    def _tensors(self):
+        """The node of each tensor of the model, but for parameters and the buffers of norms."""
+        tables, out = (self.program.state_dict, self.program.constants), {}
+        for node in self.program.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            spec = self._spec(node)
+            if spec.kind.name in ("BUFFER", "CONSTANT_TENSOR") and not (
+                    spec.kind.name == "BUFFER" and (spec.target in self.written or
+                                                    _OF_NORM.search(spec.target))):
+                x = next(t[spec.target] for t in tables if spec.target in t)
+                out[node] = x.detach()
+        return out
+
+    def _placeholder(self, node):
+        spec, x = self._spec(node), node.meta.get("val")
+        if spec.kind.name == "USER_INPUT":
+            if not isinstance(x, torch.Tensor):
+                return x
+            require(x.dtype in _TYPES[:3], f"an input of {x.dtype}: Duet takes float32 and whole "
+                                           "numbers")
+            shape = self.measure.shape(x)
+            require(shape and shape[0] == N(1), "an input without samples")
+            value = Value(f"%{node.name}", shape, shape, 0, dtype=x.dtype)
+            self.inputs.append((value, node))
+            return value
+        tensor = self.model.get_parameter(spec.target) if spec.kind.name == "PARAMETER" else \
+            self.model.get_buffer(spec.target)
+        name = self.of[id(tensor)]
+        require(_NAME.fullmatch(name) and name != "none",
+                f"'{name}' is no name in the text: rename what it is of")
+        if spec.kind.name == "PARAMETER":
+            require(tensor.dtype is torch.float32, f"parameter {name} is {tensor.dtype}: Duet "
+                    "computes in float32: model.float() makes it so")
+            if tensor.requires_grad:
+                self.trained.add(name)
+        else:
+            self.buffers.add(name)
+        return self.stored(name, tensor)
+
+    # ---- nodes
+
+    def _told(self, node):
+        """The op, its module, and the line of the user's source."""
+        stack = [(path, kind) for path, kind in
+                 (node.meta.get("nn_module_stack") or {}).values() if isinstance(kind, str)]
+        path, kind = stack[-1] if stack else ("", "")
+        where = f"{path or 'the model'} ({kind.rsplit('.', 1)[-1]})" if path or kind else \
+            "the model"
+        lines = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+        own = [f"{file}:{line}" for file, line in lines if "/torch/" not in file and
+               not file.startswith(("torch/", "<"))]
+        name = node.target if node.op == "call_function" else node.name
+        source = node.meta.get("from_node")  # what it was before it was decomposed
+        source = re.sub(r"_\d+$", "", source[-1].name) if source else ""
+        if node.op == "call_function" and source.rstrip("_") not in str(name):
+            name = f"aten.{source}"
+        return f"{name} of {where}{', ' + own[-1] if own else ''}"
+
+    def _refuse(self, node, why):
+        self.refusals.append(f"{self._told(node)}: {why}")
+
+    def _call(self, node):
+        target, val = node.target, node.meta.get("val")
+        if target is getitem:
+            return self.env[node.args[0]][node.args[1]]
+        if isinstance(val, (torch.SymInt, int, float, bool)) and not isinstance(val, torch.Tensor):
+            try:
+                return self.measure.of(val)
+            except Refused:
+                return val
+        if not isinstance(target, torch._ops.OpOverload):
+            raise Refused("Duet has no such op")
+        if val is None:  # asserts
+            return None
+        self.op = target._schema.name
+        require(self.op in LOWERINGS, "Duet has no such op")
+        self._check_type(val)
+        whole = isinstance(val, torch.Tensor) and val.dtype in (torch.int64, torch.int32)
+        require(not whole or "refused" not in node.meta, node.meta.get("refused"))
+        self.given = dict(zip((x.name for x in target._schema.arguments), node.args))
+        self.given.update(node.kwargs)
+        a = Arguments({x.name: torch.fx.node.map_arg(self.given[x.name], lambda n: self.env[n])
+                       if x.name in self.given else x.default_value
+                       for x in target._schema.arguments
+                       if x.name in self.given or x.has_default_value()})
+        self.asked = {u.args[1] for u in node.users if u.target is getitem and u.users}
+        made = LOWERINGS[self.op](self, a, self.measure.shape(val))
+        for one, fake in zip(made, val) if isinstance(val, (list, tuple)) else [(made, val)]:
+            if isinstance(one, Value):
+                one.dtype = fake.dtype
+        return made
+
+    def _check_type(self, val):
+        for x in val if isinstance(val, (list, tuple)) else [val]:
+            require(not isinstance(x, torch.Tensor) or x.dtype in _TYPES,
+                    f"it makes {getattr(x, 'dtype', None)}: Duet computes in float32")
+
+    def run(self):
+        """The value of the result; None where something is refused."""
+        result, names = result_of(self.program)
+        self.written = mutations(self.program)
+        wanted = needed(self.program, result, self.written.values())
+        whole = {n: x for n, x in self.examples.items() if not x.is_floating_point()}
+        self.below = bounds(self.program, wanted, whole)
+        constants = folded(self.program, self.measure, wanted, self._tensors())
+        self.ranges = ranges(self.program, wanted, constants, self.below)
+        for node in self.program.graph.nodes:
+            if node.op == "output" or node not in wanted and node not in self.examples:
+                continue
+            self.module = ([path for path, _ in (node.meta.get("nn_module_stack") or
+                                                 {}).values()] or [""])[-1]
+            if "_empty_nn" in self.module:
+                self.module = ""
+            self.env[node] = Refused  # as is what takes something that has been refused
+            try:
+                if node in constants:
+                    self.env[node] = constants[node]
+                elif node.op == "placeholder":
+                    self.env[node] = self._placeholder(node)
+                elif not any(self.env.get(x) is Refused for x in node.all_input_nodes):
+                    y = self.env[node] = self._call(node)
+                    if isinstance(y, Value) and y.at is not None and not y.repeats:
+                        self.shown.setdefault(y.name, (node, y.at, y.front, self._told(node)))
+                elif isinstance(node.target, torch._ops.OpOverload) and \
+                        node.target._schema.name not in LOWERINGS:
+                    self._refuse(node, "Duet has no such op")
+            except Refused as why:
+                self._refuse(node, why)
+            except Exception as error:  # of an op given what its function does not expect
+                self._refuse(node, f"it cannot be written: {type(error).__name__}: {error}")
+        for name, node in self.written.items():
+            try:
+                self._update(name, self.env.get(node))
+            except Refused as why:
+                self._refuse(node, why)
+        return self._result(self.env.get(result), names)
+
+    def _update(self, name, value):
+        """A buffer takes a value of parameters and buffers in each step."""
+        if value is Refused:
+            return
+        require(isinstance(value, Value) and value.shared and value.dtype.is_floating_point and
+                name in dict(self.model.named_buffers()),
+                f"it writes into {name}, a tensor of the model, which would change in each step")
+        self.buffers.add(name)
+        value = self.dense(value)
+        self.updates.append((name, self.lay(value, value.shape, shared=True)))
+
+    def _result(self, value, names):
+        if value is Refused:
+            return None
+        if isinstance(value, Value) and value.rank and value.shape[0] == N(1) and \
+                value.dtype.is_floating_point:
+            value = self.dense(value)
+            if value.at == 0:
+                return Value(self.lay(value, value.shape[1:]), value.shape, value.shape)
+        shape = text_of(value.shape) if hasattr(value, "shape") else f"{len(names)} tensors"
+        self.refusals.append(f"the result is {shape}: Duet's losses take one tensor, "
+                             "[N, classes], [N, classes, places] or, with targets, any of N")
+        return None
 
 
 from . import elements, indices, layers, products, reductions, shapes  # noqa: E402, F401

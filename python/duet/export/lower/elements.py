@@ -48,15 +48,11 @@ for _op, _formula in _FORMULAS.items():
 
 @lower(aten.log1p)
 def _(w, a, shape):
-    """log(1 + x), whose gradient it has. Near 0 it is off by what 1 + x rounds: u - 1 is not x, but
-    log(u) / (u - 1) is as good as exact, so x times that is; 0 / 0 is where u is 1."""
+    """log(1 + x), whose gradient it has. Near 0 it lacks what 1 + x rounds off, over 1 + x."""
     u = w.plus(w.value(a.self), 1)
-    y, rounded_x = w.line("log", u), w.plus(u, -1)
-    zero = w.line("equal", rounded_x, number=0)
-    share = w.mul(y, w.line("reciprocal", w.where(zero, 1.0, rounded_x)))
-    off = w.sub(w.mul(a.self, w.where(zero, 1.0, share)), y)
+    off = w.mul(w.sub(a.self, w.plus(u, -1)), w.line("reciprocal", u))
     small = w.line("above", w.times(w.line("abs", a.self), -1), number=-0.5)
-    return w.add(y, w.detach(w.where(small, off, 0.0)))
+    return w.add(w.line("log", u), w.detach(w.where(small, off, 0.0)))
 
 
 lower(aten.leaky_relu)(lambda w, a, shape: w.line("leaky_relu", a.self, slope=a.negative_slope))

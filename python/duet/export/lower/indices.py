@@ -42,14 +42,11 @@ def rows_of(w, table, index, padding=-1):
     """Rows of a parameter, or of a constant."""
     index, width = w.lifted(index), math.prod(map(int, table.shape[1:]))
     settings = {} if padding is None or padding < 0 else {"padding_idx": padding}
-    axes = [*index.axes, width]
-    y = index.but(axes=axes, shape=[*index.shape, width], offset=None, dtype=torch.float32)
-    if len(table.shape) < 2:  # each number beside its place, which is another's or not
-        rows = int(table.shape[0])
-        hits = compare(w, "equal", index.unsqueezed(-1), w.constant(torch.arange(rows)))
-        from .reductions import reduce
-        return reduce(w, "sum", w.mul(hits, table), [len(index.shape)])
-    y.name = w.emit("embedding", [index, w.parameter(table, "table")], axes, **settings)
+    table = table if isinstance(table, Value) else w.constant(table.alike())
+    y = index.but(axes=[*index.axes, width], shape=[*index.shape, width], offset=None,
+                  dtype=torch.float32)
+    rows = w.parameter(w.view(table, [int(table.shape[0]), width]), "table")
+    y.name = w.emit("embedding", [index, rows], y.axes, **settings)
     return w.view(y, [*index.shape, *table.shape[1:]])
 
 
@@ -250,20 +247,16 @@ def _(w, a, shape):
 
 @lower(aten.scatter)
 def _(w, a, shape):
-    """Each place beside all indices: where it is one of them it has the value."""
+    """Where a place is one of the indices it has the value."""
     dim, value = a.dim % len(shape), a.get("value", a.get("src"))
     require(not isinstance(shape[dim], N), "it puts samples in other places")
     require(not a.get("reduce"), "with a reduce")
     w.places("index", int(shape[dim]), "indices", "places")
     index = w.value(a.index)
-    if int(index.shape[dim]) == 1:
-        require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
-                "into a part of other dimensions")
-        places = torch.arange(int(shape[dim])).reshape([-1] + [1] * (len(shape) - dim - 1))
-        return w.where(compare(w, "equal", index, w.constant(places)), value, a.self)
     number = value.number if isinstance(value, Const) else w.number(value)
     node = w.given["index"]
-    distinct = name_of(node) == "getitem" and name_of(node.args[0]) in ("topk", "sort")
+    distinct = int(index.shape[dim]) == 1 or name_of(node) == "getitem" and \
+        name_of(node.args[0]) in ("topk", "sort")
     require(number is not None or distinct and list(value.shape) == list(index.shape),
             "of several values in a row, of which places may be the same")
     if number is None:

@@ -118,9 +118,9 @@ def _(w, a, shape):
                 w.names.issuperset(buffers), "its statistics are no buffers running_mean, "
                 "running_var and num_batches_tracked of one module, as nn.BatchNorm has them")
     weight, bias = a.get("weight"), a.get("bias")
-    operands = [w.frozen_parameter(torch.full([int(shape[1])], number)) if p is None
-                else w.parameter(p, what) for p, what, number in (
-                    (weight, "weight", 1.), (bias, "bias", 0.))]
+    operands = [w.parameter(Const([torch.full([int(shape[1])], number)], shape[1:2]) if p is None
+                            else p, what) for p, what, number in (
+                                (weight, "weight", 1.), (bias, "bias", 0.))]
     how = {"momentum": a.momentum} if training else {"training": 0}
     if x.shared:
         require(training and buffers[0] is None, "of a value without samples")

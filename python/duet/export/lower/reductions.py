@@ -159,9 +159,9 @@ def _(w, a, shape):
 
 def along(w, x, dim, matrix):
     """Each row of dimension dim times a constant matrix."""
-    to = matrix.shape[1]
+    to, matrix = matrix.shape[1], w.parameter(w.constant(matrix), "matrix")
     return w.over(x, [dim], [to], lambda name, before: w.emit(
-        "matmul_add", [name, w.frozen_parameter(matrix), None], [*before, to]), flat=True)
+        "matmul_add", [name, matrix, None], [*before, to]), flat=True)
 
 
 @lower(aten.cumsum)
