@@ -76,7 +76,7 @@ Test(allreduce, grid, .timeout = 300) {
     static const int ranks[] = {1, 2, 3, 4, 5, 7, 8};
     for (int i = 0; i < 7; i++) {
         struct job job = {.page = share(sizeof(struct page)), .timeout_s = 60};
-        if (test_short() && ranks[i] > 4) continue;
+        if (test_short() && ranks[i] != 4) continue; /* late devices have fewer */
         run_well(ranks[i], grid_entry, &job);
     }
 }
@@ -168,7 +168,7 @@ static int row_entry(void *context) {
 }
 
 Test(allreduce, a_hundred_calls_without_a_sync, .timeout = 120) {
-    for (int n = 2; n <= 4; n++) {
+    for (int n = 2 + test_short(); n <= (test_short() ? 3 : 4); n++) {
         struct job job = {.page = share(sizeof(struct page)),
                           .timeout_s = 60,
                           .kind = n == 3 ? DEVICE_HOST_LATE : DEVICE_HOST};
@@ -287,7 +287,7 @@ static int traffic_entry(void *context) {
 }
 
 Test(allreduce, spans_and_traffic_are_exact, .timeout = 60) {
-    for (int n = 2; n <= 4; n++) {
+    for (int n = 2 + test_short(); n <= (test_short() ? 3 : 4); n++) {
         for (int a = 0; a < ALGORITHMS; a++) {
             struct job job = {
                 .page = share(sizeof(struct page)), .timeout_s = 50, .algorithm = algorithms[a]};
