@@ -116,10 +116,6 @@ static inline struct duet_rpc_value duet_rpc_list(const struct duet_rpc_value *i
 /* Frees the contents of a received value and makes it NONE. NULL is fine. */
 void duet_rpc_value_free(struct duet_rpc_value *value);
 
-/* For a result that must have this type: an integer is converted to a wanted number; a value of
- * another type is freed, and the error DUET_USAGE names both types. */
-int duet_rpc_value_as(struct duet_rpc_value *value, enum duet_rpc_type type);
-
 /* ---- workers ---- */
 
 /* A function that others may call by its name. It runs on a thread of the worker's pool. With a

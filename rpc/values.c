@@ -167,15 +167,3 @@ void duet_rpc_value_free(struct duet_rpc_value *v) {
     }
     *v = duet_rpc_none();
 }
-
-int duet_rpc_value_as(struct duet_rpc_value *v, enum duet_rpc_type type) {
-    if (!v) return fail(ERR_USAGE, "rpc: value_as: no value was given");
-    if (v->type == type) return OK;
-    if (type == DUET_RPC_NUMBER && v->type == DUET_RPC_INT) {
-        *v = duet_rpc_number((double)v->integer);
-        return OK;
-    }
-    const char *is = wire_type_name(v->type);
-    duet_rpc_value_free(v);
-    return fail(ERR_USAGE, "rpc: a result is %s: it must be %s", is, wire_type_name(type));
-}

@@ -92,18 +92,9 @@ static void futures(struct worker *w) {
         FAILS(DUET_USAGE, duet_future_wait(f[1], &got), "no function of this name");
     FAILS(DUET_USAGE, duet_future_wait_all((duet_future *[]){f[0], NULL}, 2), "future 1 is NULL");
     GOOD(duet_future_wait(f[0], &got));
-    FAILS(DUET_USAGE, duet_rpc_value_as(&got, DUET_RPC_TENSOR),
-          "rpc: a result is an integer: it must be a tensor");
     GOOD(duet_rpc_sync(w->rpc, "w1", "who", DUET_NO_ARGS, 0, &got));
-    GOOD(duet_rpc_value_as(&got, DUET_RPC_TEXT));
     MUST(!strcmp(got.text, "w0"));
-    FAILS(DUET_USAGE, duet_rpc_value_as(&got, DUET_RPC_INT),
-          "rpc: a result is a text: it must be an integer");
-    MUST(got.type == DUET_RPC_NONE);
-    FAILS(DUET_USAGE, duet_rpc_value_as(NULL, DUET_RPC_INT), "no value");
-    GOOD(duet_rpc_sync(w->rpc, "w1", "add", DUET_ARGS(duet_rpc_int(1), duet_rpc_int(1)), 0, &got));
-    GOOD(duet_rpc_value_as(&got, DUET_RPC_NUMBER));
-    MUST(got.type == DUET_RPC_NUMBER && got.number == 2);
+    duet_rpc_value_free(&got);
     for (int i = 0; i < 3; i++)
         duet_future_free(f[i]);
     w->rpc->timeout_ns = 200 * 1000 * 1000; /* as the options give it: 0 means this one */
