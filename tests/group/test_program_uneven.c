@@ -5,7 +5,7 @@
 
 #include "tests/duet/shared.h"
 
-enum { RANKS = 3, COLUMNS = 2 };
+enum { RANKS = 3, COLUMNS = 2, ROOT = 1 };
 
 /* rows x COLUMNS floats: `first`, and each the next number. */
 static duet_tensor *rows(duet_device *device, int count, float first) {
@@ -22,38 +22,46 @@ static float at(const duet_tensor *t, int i) {
     return duet_tensor_read(t, x) ? -1e9f : x[i];
 }
 
-/* Rank a gives b rows to rank b: 0, 1 and 2 rows. So rank b gets b rows of each. */
-static int all_to_all(duet_group *group, duet_device *device, int begun) {
-    int code = DUET_OK, rank = duet_group_rank(group), mine[] = {rank, rank, rank};
-    duet_tensor *in = rows(device, 3, (float)(100 * rank)), *out = rows(device, 3 * rank, -99);
-    duet_work *work = NULL;
-    HOLDS(in && out);
-    TRY(duet_all_to_all(group, out, in, mine, (int[]){0, 1, 2}, begun ? &work : NULL));
-    if (begun) TRY(duet_work_wait(work));
-    for (int from = 0; from < RANKS; from++) /* behind what goes to the ranks before this one */
-        for (int i = 0; i < rank * COLUMNS; i++) {
-            int row = rank == 2 ? 1 : 0;
-            HOLDS(at(out, from * rank * COLUMNS + i) == (float)(100 * from + row * COLUMNS + i));
-        }
-out:
-    duet_work_free(work);
-    duet_tensor_free(in);
-    duet_tensor_free(out);
-    return code;
+/* ---- blocks of lengths of their own ---- */
+
+enum call { ALL_TO_ALL, ALL_GATHER, GATHER, SCATTER, CALLS };
+
+/* Rows that rank `from` gives rank `to`. */
+static int rows_given(enum call call, int from, int to) {
+    switch (call) {
+    case ALL_TO_ALL: return to;
+    case ALL_GATHER: return from + 1;
+    case GATHER: return to == ROOT ? from + 1 : 0;
+    default: return from == ROOT ? to + 1 : 0;
+    }
 }
 
-/* Rank r brings r + 1 rows. */
-static int all_gather(duet_group *group, duet_device *device, int begun) {
-    static const int splits[] = {1, 2, 3};
-    int code = DUET_OK, rank = duet_group_rank(group);
-    duet_tensor *in = rows(device, rank + 1, (float)(100 * rank)), *out = rows(device, 6, -1);
-    duet_work *work = NULL;
-    HOLDS(in && out);
-    TRY(duet_all_gather(group, out, in, splits, begun ? &work : NULL));
+static int uneven(duet_group *group, duet_device *device, enum call call, int begun) {
+    int code = DUET_OK, rank = duet_group_rank(group), gives[RANKS], gets[RANKS], in_rows = 0,
+        out_rows = 0, parts = call == ALL_TO_ALL || call == SCATTER, i = 0;
+    for (int r = 0; r < RANKS; r++) {
+        gives[r] = rows_given(call, rank, r), gets[r] = rows_given(call, r, rank);
+        in_rows += gives[r], out_rows += gets[r];
+    }
+    if (!parts) in_rows = rank + 1; /* one block, for all */
+    duet_tensor *in = call == SCATTER && rank != ROOT ? NULL
+                                                      : rows(device, in_rows, (float)(100 * rank)),
+                *out = call == GATHER && rank != ROOT ? NULL : rows(device, out_rows, -99);
+    duet_work *work = NULL, **handle = begun ? &work : NULL;
+    switch (call) {
+    case ALL_TO_ALL: TRY(duet_all_to_all(group, out, in, gets, gives, handle)); break;
+    case ALL_GATHER: TRY(duet_all_gather(group, out, in, gets, handle)); break;
+    case GATHER: TRY(duet_gather(group, out, in, gets, ROOT, handle)); break;
+    default: TRY(duet_scatter(group, out, in, gives, ROOT, handle));
+    }
     if (begun) TRY(duet_work_wait(work));
-    for (int r = 0, i = 0; r < RANKS; r++)
-        for (int k = 0; k < splits[r] * COLUMNS; k++)
-            HOLDS(at(out, i++) == (float)(100 * r + k));
+    for (int from = 0; from < RANKS && out; from++) {
+        int before = 0; /* rows of `from` that go to the ranks before this one */
+        for (int r = 0; r < rank && parts; r++)
+            before += rows_given(call, from, r);
+        for (int k = 0; k < gets[from] * COLUMNS; k++)
+            HOLDS(at(out, i++) == (float)(100 * from + before * COLUMNS + k));
+    }
 out:
     duet_work_free(work);
     duet_tensor_free(in);
@@ -78,34 +86,6 @@ out:
     duet_tensor_free(in);
     duet_tensor_free(out);
     duet_tensor_free(whole);
-    return code;
-}
-
-/* Rank r brings r + 1 rows to rank 1, which gives each rank as many back. */
-static int gather_and_scatter(duet_group *group, duet_device *device, int begun) {
-    static const int splits[] = {1, 2, 3};
-    int code = DUET_OK, rank = duet_group_rank(group), root = 1, is_root = rank == root;
-    duet_tensor *in = rows(device, rank + 1, (float)(100 * rank)),
-                *back = rows(device, rank + 1, -1), *out = is_root ? rows(device, 6, -1) : NULL;
-    duet_work *work = NULL;
-    HOLDS(in && back && (out || !is_root));
-    TRY(duet_gather(group, out, in, splits, root, begun ? &work : NULL));
-    if (begun) TRY(duet_work_wait(work));
-    for (int r = 0, i = 0; r < RANKS && is_root; r++)
-        for (int k = 0; k < splits[r] * COLUMNS; k++)
-            HOLDS(at(out, i++) == (float)(100 * r + k));
-    duet_work_free(work);
-    work = NULL;
-    if (is_root) TRY(duet_tensor_scale(out, 2));
-    TRY(duet_scatter(group, back, out, splits, root, begun ? &work : NULL));
-    if (begun) TRY(duet_work_wait(work));
-    for (int k = 0; k < (rank + 1) * COLUMNS; k++)
-        HOLDS(at(back, k) == (float)(2 * (100 * rank + k)));
-out:
-    duet_work_free(work);
-    duet_tensor_free(in);
-    duet_tensor_free(back);
-    duet_tensor_free(out);
     return code;
 }
 
@@ -161,11 +141,8 @@ static int work(int rank, void *context) {
     int code = DUET_OK;
     TRY(duet_group_init(&group, 30));
     TRY(duet_device_open(&device, kind, rank, api_memory(kind)));
-    for (int begun = 0; begun < 2; begun++) {
-        TRY(all_to_all(group, device, begun));
-        TRY(all_gather(group, device, begun));
-        TRY(gather_and_scatter(group, device, begun));
-    }
+    for (int i = 0; i < 2 * CALLS; i++)
+        TRY(uneven(group, device, i / 2, i % 2));
     TRY(reduce_scatter(group, device));
     TRY(many_handles(group, device));
     TRY(in_place(group, device));
