@@ -215,22 +215,7 @@ Test(mailbox, receives_of_both_kinds_take_turns, .timeout = 60) {
     run_well(2, both_kinds_entry, NULL);
 }
 
-/* ---- the last one first ---- */
-
-static int reversed(struct group *g) {
-    static const size_t counts[] = {3, 5000, 0, 257};
-    static float x[5000];
-    int code = OK;
-    for (int tag = 0; tag < TAGS && group_rank(g) == 1 && !code; tag++) {
-        fill(x, 1, tag, 0, counts[tag]);
-        code = begin(g, 0, 0, tag, x, counts[tag], NULL);
-    }
-    for (int tag = TAGS - 1; tag >= 0 && group_rank(g) == 0 && !code; tag--) {
-        code = begin(g, 1, 1, tag, x, counts[tag], NULL);
-        if (!code) code = check(x, 1, tag, 0, counts[tag]);
-    }
-    return code;
-}
+/* ---- tags ---- */
 
 /* Rank 0 waits for tag 5 when tag 1 comes, without which rank 1 does not send tag 5. */
 static int question_and_answer(struct group *g) {
@@ -343,7 +328,6 @@ static int all_entry(void *context) {
     if (!code) code = eager(g);
     if (!code) code = beside(g);
     if (!code) code = exchange(g, 11, 129);
-    if (!code) code = reversed(g);
     if (!code) code = question_and_answer(g);
     if (!code) code = from_anybody(g);
     if (!code) code = group_run(g, &barrier, NULL); /* else a fast rank's long ones come early */

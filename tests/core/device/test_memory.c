@@ -74,21 +74,6 @@ Test(memory, no_byte_has_two_owners_and_all_come_back, .timeout = 60) {
     device_close(d);
 }
 
-Test(memory, freed_in_any_order_neighbours_join, .timeout = 30) {
-    const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    struct device *d = test_open(DEVICE_HOST, 0);
-    for (int o = 0; o < 6; o++) {
-        void *piece[3], *all;
-        for (int i = 0; i < 3; i++)
-            MUST(device_alloc(d, &piece[i], 1 << 20, MEM_INPUT));
-        for (int i = 0; i < 3; i++)
-            device_free(d, piece[orders[o][i]]);
-        MUST(device_alloc(d, &all, 8 << 20, MEM_INPUT));
-        device_free(d, all);
-    }
-    device_close(d);
-}
-
 Test(memory, many_holes_may_open_without_an_allocation_between, .timeout = 30) {
     enum { COUNT = 5000 };
     struct device *d = test_open(DEVICE_HOST, 0);
