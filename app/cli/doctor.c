@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
-#include "cli/results/results.h"
+#include "cli/results/files.h"
 #include "doctor/doctor.h"
 
 struct words {

@@ -16,7 +16,7 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
-#include "cli/results/results.h"
+#include "cli/results/files.h"
 #include "data/dataset.h"
 #include "device/visible.h"
 #include "report/scale_table.h"

@@ -4,12 +4,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "cli/commands.h"
 #include "cli/estimate/modelled.h"
 #include "cli/estimate/ways.h"
 #include "cli/options/run_options.h"
-#include "cli/results/results.h"
+#include "cli/results/files.h"
 #include "report/findings.h"
 #include "report/profile_table.h"
 #include "report/text.h"
@@ -159,7 +158,7 @@ int command_estimate(int argc, char **argv, const struct duet_model *own) {
     struct options options = {.command = "estimate"};
     struct run_config config;
     struct ways *ways = NULL;
-    struct results_files files = {.json = {0}};
+    struct run_files files = {.made = 0};
     int code;
     run_config_default(&config);
     run_config_own(&config, own);
@@ -169,13 +168,14 @@ int command_estimate(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(estimate_prepare(&config), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;
-    CHECK_GOTO(results_open(&files, &config), code, done);
+    CHECK_GOTO(run_files_open(&files, &config), code, done);
     ways = ways_new();
     CHECK_GOTO(ways ? show(&config, ways) : ERR_MEMORY, code, done);
     struct estimated estimated = {&config, ways};
-    code = results_write(&files, "estimate", write_runs, &estimated);
+    struct page none = {.count = 0}; /* nothing ran that could be shown */
+    code = run_files_write(&files, "estimate", write_runs, &estimated, &none);
 done:
-    results_abandon(&files);
+    run_files_abandon(&files);
     ways_free(ways);
     return report_error(code);
 }

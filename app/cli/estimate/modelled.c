@@ -18,7 +18,7 @@
 #include "cli/estimate/what_if.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
-#include "cli/results/results.h"
+#include "cli/results/files.h"
 #include "report/text.h"
 #include "train/compare/compare.h"
 #include "train/estimate/estimate.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/results/results.h"
+#include "cli/results/files.h"
 #include "report/excess.h"
 #include "report/text.h"
 #include "trace/record_field.h"

@@ -14,6 +14,50 @@
 #include "report/chrome/chrome_trace.h"
 #include "report/text.h"
 
+/* ---- JSON ---- */
+
+int results_start(struct json_writer *w, FILE *file, const char *command) {
+    struct origin origin;
+    char cuda[160];
+    gpu_build(cuda, sizeof cuda);
+    int code = origin_find(&origin, cuda);
+    if (!code) {
+        json_start(w, file);
+        json_object(w, NULL);
+        origin_write(&origin, w, command);
+    }
+    origin_free(&origin);
+    return code;
+}
+
+void results_run(struct json_writer *w, const char *name, const char *title,
+                 const char *does_not_fit, const struct run_record *run) {
+    int is_full = does_not_fit && *does_not_fit;
+    json_object(w, NULL);
+    json_string(w, "name", name);
+    json_string(w, "title", title);
+    if (is_full)
+        json_string(w, "does_not_fit", does_not_fit);
+    else
+        json_null(w, "does_not_fit");
+    if (!is_full) record_write_fields(run, w);
+}
+
+int results_end(struct json_writer *w, struct atomic_file *file) {
+    json_close(w);
+    CHECK(json_finish(w, file->name));
+    return atomic_commit(file);
+}
+
+static int write_json(struct atomic_file *file, const char *command, results_body *body,
+                      const void *what) {
+    struct json_writer w;
+    if (!file->file) return OK;
+    CHECK(results_start(&w, file->file, command));
+    body(what, &w);
+    return results_end(&w, file);
+}
+
 /* ---- pictures ---- */
 
 /* A picture that is being written. */
@@ -124,7 +168,7 @@ static int write_trace(struct atomic_file *file, const struct page *page) {
 
 int run_files_open(struct run_files *o, const struct run_config *config) {
     o->config = config;
-    CHECK(results_open(&o->results, config));
+    if (*config->files.json) CHECK(atomic_open(&o->json, config->files.json));
     if (*config->files.trace) CHECK(atomic_open(&o->trace, config->files.trace));
     if (*config->files.report) CHECK(atomic_open(&o->page, config->files.report));
     return *config->files.pictures ? try_folder(o, config->files.pictures) : OK;
@@ -151,7 +195,7 @@ static void say_written(const struct run_files *o) {
 int run_files_write(struct run_files *o, const char *command, results_body *body, const void *what,
                     struct page *page) {
     struct failures all = {0};
-    failures_add(&all, results_write(&o->results, command, body, what));
+    failures_add(&all, write_json(&o->json, command, body, what));
     failures_add(&all, write_trace(&o->trace, page));
     failures_add(&all, write_report(o, page, command));
     if (!all.code && !o->config->quiet) say_written(o);
@@ -159,7 +203,7 @@ int run_files_write(struct run_files *o, const char *command, results_body *body
 }
 
 void run_files_abandon(struct run_files *o) {
-    results_abandon(&o->results);
+    atomic_abandon(&o->json);
     atomic_abandon(&o->trace);
     atomic_abandon(&o->page);
     if (o->made) rmdir(o->config->files.pictures); /* nothing where there is a picture in it */

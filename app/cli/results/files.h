@@ -1,7 +1,18 @@
-/* The files of --json, --trace, --report and --pictures, for the commands that have all of
- * them. They hold the same runs, of which the command says two things: how its list is written as
- * JSON (results.h), and what the page shows of it (report/page/page.h).
+/* The files of --json, --trace, --report and --pictures. A command says how its list of runs is
+ * written as JSON, and what the page shows of them (report/page/page.h). The JSON has the same form
+ * for every subcommand; docs/json.md names each field:
  *
+ *     {"schema": 3, "command": "compare", "command_line": [...], "date": ..., "host": {...},
+ *      "versions": {...},
+ *      "runs": [{"name": "single", ...}, {"name": "dp", ...}, {"name": "ddp", ...}]}
+ *
+ *     static void write_runs(const void *what, struct json_writer *w) {
+ *         json_array(w, "runs");
+ *         results_run(w, "dp", "DP", NULL, record);
+ *         json_boolean(w, "more", 1);                what this command alone has to say of a run
+ *         json_close(w);
+ *         json_close(w);
+ *     }
  *     struct run_files files = {.made = 0};
  *     CHECK_GOTO(run_files_open(&files, config), code, done);   before the first run
  *     failures_add(&all, run_files_write(&files, "compare", write_runs, what, &page));
@@ -10,13 +21,17 @@
 #ifndef CLI_RESULTS_FILES_H
 #define CLI_RESULTS_FILES_H
 
-#include "cli/results/results.h"
+#include "base/files/atomic_file.h"
 #include "report/page/page.h"
+#include "trace/record.h"
+#include "train/run.h"
+
+/* Writes the list `runs`, and what else the command has, into the open object. */
+typedef void results_body(const void *what, struct json_writer *w);
 
 /* Zeroed: none is open. */
 struct run_files {
-    struct results_files results;
-    struct atomic_file trace, page;
+    struct atomic_file json, trace, page;
     int made;             /* 1: the folder of the pictures was made here */
     int pictures, no_png; /* how many were written; 1: as SVG only */
     const struct run_config *config;
@@ -33,5 +48,19 @@ int run_files_write(struct run_files *o, const char *command, results_body *body
 
 /* Drops what was not written. */
 void run_files_abandon(struct run_files *o);
+
+/* Opens the object of a run and writes its record. name: of the run among those of its command,
+ * without spaces; title: as tables write it. does_not_fit: the error of a run that did not fit into
+ * the memory of its devices, which has no record; NULL or "": it has one. */
+void results_run(struct json_writer *w, const char *name, const char *title,
+                 const char *does_not_fit, const struct run_record *run);
+
+/* ---- for commands without runs ---- */
+
+/* Opens the outermost object and writes where the results come from. ERR_MEMORY. */
+int results_start(struct json_writer *w, FILE *file, const char *command);
+
+/* Closes the outermost object and puts the file in place. ERR_FAILED. */
+int results_end(struct json_writer *w, struct atomic_file *file);
 
 #endif

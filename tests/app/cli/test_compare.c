@@ -33,7 +33,7 @@ static void check_rows(const char *out, int devices) {
     /* The last lines call this program by its path, which may be long. */
     char *text = strdup(out), *next = strstr(text, "\nNext, ");
     if (next) *next = 0;
-    cr_expect(plain_lines(text));
+    cr_expect(plain_lines(text), "%s", text);
     free(text);
 }
 
