@@ -250,11 +250,12 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
         text_add(&text, " on %d %s%s", shared, run->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
     text_add(&text, ", global batch %d", run->batch_size);
     if (run->passes > 1) text_add(&text, " x %d batches per step", run->passes);
-    if (run->computed) text_add(&text, ", computed");
+    if (run->computed)
+        text_add(&text, ", computed");
+    else
+        text_add(&text, ", %d step%s", run->steps, run->steps == 1 ? "" : "s");
     if (!run->computed && run->device[0].step_median_ns)
-        text_add(&text, ", median step %.2f ms", (double)run->device[0].step_median_ns * 1e-6);
-    if (!run->computed)
-        text_add(&text, ", rows: mean of %d step%s", run->steps, run->steps == 1 ? "" : "s");
+        text_add(&text, ", median %.2f ms", (double)run->device[0].step_median_ns * 1e-6);
     if (*run->modelled) text_add(&text, ", all times modelled: %s", run->modelled);
     text_wrap(file, width, 0, 2, text.words);
     tables(file, width, run, details);

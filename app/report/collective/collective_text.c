@@ -154,10 +154,11 @@ static void print_head(FILE *file, const struct drawing *c, int detailed) {
     if (!h->move_count)
         fprintf(file, "nothing moves\n");
     else if (!detailed || c->n > MOST_CELLS || h->chunk_count > MOST_CELLS)
-        fprintf(file, "+ is added to what lies there, = replaces it\n");
+        fprintf(file, "+ adds to the chunk there, = replaces it\n");
     else
-        fprintf(file, "+ is added to what lies there, = replaces it. In the tables: whose terms a "
-                      "chunk\nholds; sum: those of all ranks; *: it is a part of the result\n");
+        fprintf(file,
+                "+ adds to the chunk there, = replaces it. In the tables a cell has the ranks\n"
+                "whose terms the chunk holds; sum: all ranks; *: part of the result\n");
 }
 
 int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view) {

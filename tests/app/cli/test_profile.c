@@ -86,8 +86,8 @@ CliTest(cli_profile, three_tables, 120) {
     struct json *root = json_of("j");
     for (int i = 0; i < 3; i++) {
         table[i] = section(c.out, i);
-        cr_expect(matches(table[i], "3 devices( on [12] cores?)?, global batch 60, median step"),
-                  "%s", table[i]);
+        cr_expect(matches(table[i], "3 devices( on [12] cores?)?, global batch 60, 4 steps"), "%s",
+                  table[i]);
         check_numbers(table[i], root, i);
         /* Bytes out of a device go into another one or to the host; from the host comes the
          * batch. */

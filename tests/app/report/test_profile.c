@@ -31,7 +31,7 @@ static void fits(const char *text, int width) {
 Test(profile, table, .timeout = 30) {
     struct run_record run = make(MODE_DP, 3);
     char *text = text_of(profile, &run);
-    has(text, "^DP: 3 devices, global batch 250, rows: mean of 10 steps$");
+    has(text, "^DP: 3 devices, global batch 250, 10 steps$");
     has(text, "^ +device 0 +device 1 +device 2$");
     has(text, "^memory at its peak +9 MiB +4 MiB +5 MiB$");
     has(text, "^  activations +7 MiB +2 MiB +3 MiB$");
