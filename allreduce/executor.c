@@ -1,4 +1,4 @@
-/* What all executors share: charging the bytes of a step to the links they cross. */
+/* Shared by all executors: charges the bytes of a step to the links that they cross. */
 #include "allreduce/executor.h"
 
 void executor_charge(const struct executor_ranks *ranks, const struct plan_step *step) {

@@ -1,5 +1,6 @@
-/* What lies where after each hop, as sets of terms: see hops.h. It also checks the list of moves: a
- * term that is added twice, or memory that is read before anything came into it, is a failure. */
+/* The contents of memory after each hop, as sets of terms: see hops.h. It also checks the list of
+ * moves: a term that is added twice, or memory that is read before anything came into it, is a
+ * failure. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* A call begins. What it needs of the group it takes when it is called, in the order that all ranks
- * share: its plans, its number, the base of its epochs, its half of scratch. So it may run later,
+/* A call begins. When it is called, in the same order on all ranks, it takes what it needs of the
+ * group: its plans, its number, the base of its epochs, its half of scratch. So it may run later,
  * in another thread. */
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* How a batch comes to a replica's device, and how the next one comes beside the kernels.
+/* Copies a batch to a replica's device, and the next one while kernels run.
  *
  * There are two places for a batch on the device. While the kernels of a step read one of them,
  * the copy stream fills the other with the batch of the next step:
@@ -8,10 +8,10 @@
  *
  * Two events of each place keep them in order: `loaded` is recorded behind a copy, and the step
  * that takes the place waits for it; `used` is recorded on the compute stream when the next step
- * takes the other place, and the next copy waits for it. A batch that no one announced is copied
- * on the compute stream itself, into the place that is in use. The second place is made with
- * the first batch that comes from the host, whether or not the next one is there already: so the
- * memory of a run does not depend on how fast its loader is. */
+ * takes the other place, and the next copy waits for it. A batch that no one announced is copied on
+ * the compute stream itself, into the place that is in use. The second place is allocated with the
+ * first batch from the host, even if the next batch is not ready. So the memory of a run does not
+ * depend on the speed of its loader. */
 #include "base/error.h"
 #include "models/replica.h"
 #include "models/replica_internal.h"

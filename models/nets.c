@@ -1,7 +1,7 @@
 /* Nets for estimates alone, as the texts of models/nets/: torchvision's for pictures, and
  * transformers. scripts/make_nets.py writes them, from torchvision itself, so that a step has the
- * kernels of the original and its gradients have their sizes. Nobody has compared what they would
- * compute.
+ * kernels of the original and its gradients have their sizes. Their results have not been compared
+ * with PyTorch's.
  *
  * The assembler copies the texts into the program's constant data, so that they are found wherever
  * it lies. A text is read when its model is opened, for the samples and classes of the run. */

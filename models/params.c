@@ -1,6 +1,6 @@
 /* A model for a program with a training loop of its own: its parameters, buffers and layers as a
- * duet_params. What describes it and draws its values is what the command calls, so both have the
- * same names and numbers. */
+ * duet_params. The command calls the same code to describe the model and to draw its values, so
+ * both have the same names and numbers. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What a function sees of its call: its arguments, each checked, and the way to its result. */
+/* A call as its function sees it: its arguments, each checked, and how to return a result. */
 #include "rpc/agent.h"
 
 int duet_rpc_call_error(duet_rpc_call *call) {

@@ -1,7 +1,7 @@
-/* What has come from a worker is taken. Nothing here waits or runs a function of the user, so
- * answers come even when all threads of the pool are busy. Nothing is served that comes from a
- * worker which counts as gone. One whose process ends is known at once, by the end of its stream; a
- * BYE before that says it was meant. */
+/* Handles messages that have arrived from a worker. Nothing here waits or runs a function of the
+ * user, so answers come even when all threads of the pool are busy. Nothing is served that comes
+ * from a worker which counts as gone. One whose process ends is known at once, by the end of its
+ * stream; a BYE before that says it was meant. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,11 +2,10 @@
  *
  *     magic (4) | version (2) | kind (2) | bytes of the whole (8) || fields | text | value
  *
- * All kinds have the same fields, and 0 in those that they make no use of. This is the one place
- * where what came over a link is checked: message_read looks at every number, name and length
- * before anything uses it, so all that comes behind it may index by them. What depends on the state
- * of the worker, as whether an object exists, is asked of that state. A fuzzer drives it
- * (tests/fuzz/fuzz_rpc.c). */
+ * All kinds have the same fields, and 0 in those that they make no use of. This is the only place
+ * that checks messages from a link: message_read checks every number, name and length before
+ * anything uses it, so later code may index by them. Checks that depend on the worker's state, such
+ * as whether an object exists, come later. A fuzzer drives it (tests/fuzz/fuzz_rpc.c). */
 #ifndef RPC_MESSAGE_H
 #define RPC_MESSAGE_H
 

@@ -1,4 +1,4 @@
-/* How the workers of a job find each other: at the end each pair has one socket.
+/* Connects the workers of a job: at the end each pair has one socket.
  *
  *     the others    listen themselves, and dial rank 0           ->  rank 0
  *     each side     opening: a random number  ->  hello and proof (proof.h)

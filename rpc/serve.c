@@ -1,5 +1,6 @@
 /* Calls to here: a thread of the pool makes the arguments, takes the device of the function, runs
- * it and sends the answer. What a function does wrong goes back as one line; nothing is printed. */
+ * it and sends the answer. Errors of a function are returned to the caller as one line; nothing is
+ * printed. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

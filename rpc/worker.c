@@ -1,4 +1,4 @@
-/* What the files of a worker need of it: ids, waiting, the devices of threads, and the way to other
+/* Shared by the files of a worker: ids, waiting, the devices of threads, and sending to other
  * workers. Nothing here knows calls, references or contexts. */
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * Every collective of this folder runs on the compute stream of the leading device, which is device
  * 0 but for device_group_lead: it pushes what it scatters and broadcasts, and pulls what it gathers
- * and reduces. That is DataParallel's bottleneck, and it is meant to be seen. Two kinds of event
+ * and reduces. That is DataParallel's bottleneck, and Duet keeps it visible. Two kinds of event
  * keep the devices in order (names without `device_group_`):
  *
  *     thread r:  produce or use    ready(r)                            follow(r)   use

@@ -1,6 +1,6 @@
 /* Gather: the leading device lays every device's rows one below the other, in the order of the
- * devices. So the output of the whole batch stands on one device, and later its gradient too:
- * memory that no other device pays. */
+ * devices. So one device holds the output of the whole batch, and later its gradient, too. No other
+ * device needs this memory. */
 #include <stdio.h>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* Where each device's rows begin in the whole batch. Pure integers. How many rows each device gets
- * is up to the caller: data/batch.h has the rules. */
+/* The first row of each device in the whole batch. Pure integers. How many rows each device gets is
+ * up to the caller: data/batch.h has the rules. */
 #ifndef SCATTER_GATHER_ROWS_H
 #define SCATTER_GATHER_ROWS_H
 

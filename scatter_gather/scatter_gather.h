@@ -11,10 +11,10 @@
  * part.
  *
  * All are called on device 0's thread; they enqueue on the leading device's compute stream and
- * return. device_group.h says which events the other threads record before and wait for after.
- * The caller sets the stream's phase. What crosses devices is charged to the link in the traffic
- * of the device whose stream moves it; its own share never is. All data pointers point to device
- * memory of the caller. Errors of a collective leave the data half moved. */
+ * return. device_group.h says which events the other threads record before and wait for after. The
+ * caller sets the stream's phase. Bytes that cross devices are charged to the link, in the traffic
+ * of the device whose stream moves them. A device's own share is not charged. All data pointers
+ * point to device memory of the caller. Errors of a collective leave the data half moved. */
 #ifndef SCATTER_GATHER_SCATTER_GATHER_H
 #define SCATTER_GATHER_SCATTER_GATHER_H
 

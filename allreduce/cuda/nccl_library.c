@@ -1,4 +1,4 @@
-/* Where NCCL is looked for, and which versions can serve a job. */
+/* Finds NCCL and checks that its version can serve a job. */
 #include "base/advice.h"
 #include "allreduce/cuda/nccl_library.h"
 

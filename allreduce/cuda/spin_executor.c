@@ -8,7 +8,7 @@
  * peer.
  *
  * Kernels of the compute stream run beside this one: 32 blocks of 512 threads are a fraction of a
- * GPU. Where they come first, channels start late; they wait for nothing of ours. */
+ * GPU. If other kernels run first, channels start late; those kernels never wait for Duet's. */
 #include "allreduce/cuda/executor.h"
 
 #include <stdlib.h>

@@ -13,8 +13,8 @@
  *
  * The plan runs in a function that CUDA calls when the stream comes to it (cudaLaunchHostFunc). It
  * waits for flags as a rank of emulated devices does, with the deadline, the abort word and the
- * same messages. What it fails with is kept here, where the waits of the device find it; the stream
- * itself goes on. Ranks may also share a GPU here: no kernel waits for anybody. */
+ * same messages. Its error is kept here, where the waits of the device find it; the stream itself
+ * continues. Ranks may also share a GPU here: no kernel waits for anybody. */
 #include "allreduce/cuda/executor.h"
 
 #include <stdio.h>

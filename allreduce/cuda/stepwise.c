@@ -10,10 +10,10 @@
  * turns, so the best plan is the one with the fewest of them: `fused`, a single kernel of rank 0,
  * which `auto` takes here. Every other plan runs too, with a kernel for each step.
  *
- * Order. A stream posts a flag behind all that it did before, so a peer that sees the flag sees the
- * data (device/cuda/flag.h). A kernel starts behind the stream's waits, so it reads nothing older
- * than they are. The next call's operations stand behind this call's on the same stream, so the
- * three facts of plan.h hold as they do for a thread of the host. */
+ * Order. A stream posts a flag after all its earlier work, so a peer that sees the flag also sees
+ * the data (device/cuda/flag.h). A kernel starts after the stream's waits, so it reads no data from
+ * before them. The next call's operations stand behind this call's on the same stream, so the three
+ * facts of plan.h hold as they do for a thread of the host. */
 #include "allreduce/cuda/executor.h"
 
 #include <stdlib.h>

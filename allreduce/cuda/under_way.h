@@ -6,9 +6,9 @@
  * that never comes. So the host stays a few steps ahead at most: before it enqueues more it waits
  * here, where it can be interrupted.
  *
- * Who is waited for. A stream that stands still does not say why, and CUDA knows of no peers. So
- * while the host waits for its device it looks at the oldest call now and then: has the stream
- * come to it, and which peer's flag is missing? comm/ then judges that wait as it judges a host's:
+ * Who is waited for. A stream that waits does not say why, and CUDA knows nothing of peers. So
+ * while the host waits for its device it looks at the oldest call now and then: has the stream come
+ * to it, and which peer's flag is missing? comm/ then judges that wait as it judges a host's:
  * abort, a peer that left, the deadline, with the same messages.
  *
  * Release. After a failure the executor satisfies every wait on its own streams, so that they run

@@ -1,7 +1,6 @@
 /* direct: each rank owns a slice of the data. It reads that slice of all n inputs and writes the
- * sum to the same slice of all n outputs: reduce-scatter and all-gather in one pass. Over all
- * ranks 2nS bytes are moved, the least that any algorithm can move in shared memory, with two
- * exchanges of flags.
+ * sum to the same slice of all n outputs: reduce-scatter and all-gather in one pass. All ranks
+ * together move 2nS bytes, the minimum in shared memory, with two exchanges of flags.
  *
  *                slice 0   slice 1   slice 2
  *     data 0    [  x0   ] [  x0   ] [  x0   ]       rank 1 reads column 1 of all rows,

@@ -16,8 +16,8 @@
  *   ready, epoch 1    each rank    each other   my data holds my input: read your column of it
  *   done,  epoch 1    each rank    each other   I have read my column of your data
  *
- * Early overwriting. A rank writes into its own data alone, into a column that nobody else reads,
- * and it leaves when all others have read theirs. */
+ * Early overwriting. A rank writes only to its own data, to a column that no other rank reads, and
+ * leaves when all others have read theirs. */
 #include <string.h>
 
 #include "allreduce/plans/steps.h"

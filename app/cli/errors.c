@@ -1,5 +1,5 @@
-/* What every subcommand says on standard error: how it failed, and a warning (cli/commands.h). Here
- * alone an error code becomes an exit status. */
+/* Errors and warnings of every subcommand on standard error (cli/commands.h). Here alone an error
+ * code becomes an exit status. */
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

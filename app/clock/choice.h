@@ -1,5 +1,4 @@
-/* Which hardware the modelled clock is asked for, in the words of the command line, and what they
- * stand for. */
+/* The hardware for the modelled clock: the words of the command line and their meaning. */
 #ifndef CLOCK_CHOICE_H
 #define CLOCK_CHOICE_H
 

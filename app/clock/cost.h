@@ -1,5 +1,5 @@
-/* What everything costs: the whole model, in the order of a step. clock/run.c knows only times and
- * who waits for whom. docs/clock.md has each parameter with its default and source. */
+/* All costs of the model, in the order of a step. clock/run.c knows only times and who waits for
+ * whom. docs/clock.md has each parameter with its default and source. */
 #ifndef CLOCK_COST_H
 #define CLOCK_COST_H
 

@@ -1,5 +1,5 @@
-/* What is due in a simulation, the earliest first; of one time, in the order in which it was put
- * in. */
+/* The queue of a simulation: the earliest event first; events of one time in the order of
+ * insertion. */
 #ifndef CLOCK_DUE_H
 #define CLOCK_DUE_H
 

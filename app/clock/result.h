@@ -1,4 +1,4 @@
-/* What a modelled run says: times of a step, and how busy each device is. */
+/* The result of a modelled run: times of a step, and how busy each device is. */
 #ifndef CLOCK_RESULT_H
 #define CLOCK_RESULT_H
 

@@ -1,4 +1,4 @@
-/* Cases of pools, of the margins around pictures, and of parts of samples one behind the other. */
+/* Cases of pools, of padding, and of parts of samples that are joined. */
 #include <math.h>
 
 #include "base/error.h"

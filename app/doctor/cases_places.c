@@ -1,4 +1,4 @@
-/* Cases of what lies at computed places of a dimension, and of the order of a dimension. */
+/* Cases of gather and scatter at computed indices, and of sorting a dimension. */
 #include "base/error.h"
 #include "doctor/cases.h"
 

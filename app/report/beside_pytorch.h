@@ -1,5 +1,5 @@
-/* What PyTorch would hold beside what Duet holds: the memory of one run, and what
- * train/estimate/as_pytorch.h counts for it. Each is taken at its own peak. */
+/* PyTorch's memory beside Duet's: the memory of one run, and the estimate of
+ * train/estimate/as_pytorch.h. Each is taken at its own peak. */
 #ifndef REPORT_BESIDE_PYTORCH_H
 #define REPORT_BESIDE_PYTORCH_H
 

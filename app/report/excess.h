@@ -1,4 +1,4 @@
-/* What device 0 has more of than the others, and how evenly the devices are loaded. */
+/* The extra load on device 0, and the balance of the devices. */
 #ifndef REPORT_EXCESS_H
 #define REPORT_EXCESS_H
 

@@ -1,4 +1,4 @@
-/* What a profile means, in sentences: how much of device 0's excess in DP is outputs, optimizer,
+/* The meaning of a profile in sentences: how much of device 0's excess in DP is outputs, optimizer,
  * batch and reduction; what the loss in forward saves; what DDP saves and what it does not; what
  * PyTorch's defaults would add; which mode is faster and why. Every number is measured, by spans
  * and ledgers, unless the sentence or the head says that it is computed. */

@@ -1,5 +1,5 @@
-/* What a run had of its machine, in words: its devices, whether something else kept it busy, and
- * how busy modelled GPUs were. */
+/* The machine of a run in words: its devices, whether other work kept it busy, and how busy
+ * modelled GPUs were. */
 #ifndef REPORT_MACHINE_H
 #define REPORT_MACHINE_H
 

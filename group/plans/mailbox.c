@@ -1,5 +1,5 @@
-/* A message from one rank to one other: see windows.h. What was sent and not taken yet lies in the
- * sender's memory, so a send may be over before its receive begins. */
+/* A message from one rank to one other: see windows.h. A message that was sent and not yet received
+ * is in the sender's memory, so a send may end before its receive begins. */
 #include "base/error.h"
 #include "group/plans/pattern.h"
 

@@ -1,4 +1,4 @@
-/* What an op of a graph is given, for those who call functions of duet.h with it. */
+/* The arguments of an op of a graph, for calls of functions of duet.h. */
 #ifndef MODELS_GRAPH_ARGS_H
 #define MODELS_GRAPH_ARGS_H
 

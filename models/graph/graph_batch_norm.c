@@ -1,4 +1,4 @@
-/* batch_norm in a graph: a relu behind it, and an addition between them, are part of it. */
+/* batch_norm in a graph, fused with a following relu and with an addition between them. */
 #include <string.h>
 
 #include "base/error.h"

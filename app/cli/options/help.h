@@ -1,4 +1,4 @@
-/* Texts for whoever asks: what --help says of options, and the name of this program in texts. */
+/* Texts of --help, and the name of this program in texts. */
 #ifndef CLI_OPTIONS_HELP_H
 #define CLI_OPTIONS_HELP_H
 

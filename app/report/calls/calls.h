@@ -1,6 +1,6 @@
-/* Who waited for whom in a job's calls of process groups, from the files that DUET_TRACE=FILE left
- * (group/call_trace.h): FILE.GROUP.RANK, one of each rank of each group, all of one machine. Each
- * is a Chrome trace, in which a call has its number and its bytes.
+/* Which rank waited for which in the process group calls of a job, from the files that
+ * DUET_TRACE=FILE left (group/call_trace.h): FILE.GROUP.RANK, one of each rank of each group, all
+ * of one machine. Each is a Chrome trace, in which a call has its number and its bytes.
  *
  * Collectives of one number belong together. A rank that begins one before the last rank does waits
  * for that, which comes last:

@@ -1,4 +1,4 @@
-"""What the ops of PyTorch are in a graph of Duet. A function under `@lower(aten.NAME)` writes the
+"""Translates the ops of PyTorch to a graph of Duet. A function under `@lower(aten.NAME)` writes the
 lines of aten::NAME: it is given the writer, the arguments by the names of the schema, and the
 shape of the result, and returns a value, or a list of them. What is here stays whole when
 trace.py has the program taken apart; to serve one more op is to write one more function. The

@@ -1,4 +1,4 @@
-"""What is computed element by element: functions, arithmetic, comparisons, choices, random numbers.
+"""Elementwise ops: functions, arithmetic, comparisons, choices, random numbers.
 PyTorch's bool is a value of 1 and 0."""
 
 import math

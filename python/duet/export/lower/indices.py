@@ -1,4 +1,4 @@
-"""What is taken from places, and put there: places that are constants, and computed ones."""
+"""Indexing: reading and writing at indices that are constant or computed."""
 
 import math
 
