@@ -1,5 +1,5 @@
 /* References in the hands of the program: they are made, passed on, asked for their value, and
- * their proxies call methods. How long the value lives is the matter of lifetime.h. */
+ * their proxies call methods. lifetime.h decides how long the value lives. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What of a configuration is refused before anything is opened: options that are right alone, and
- * not together. */
+/* Refuses a configuration before anything is opened: options that are valid alone but not
+ * together. */
 #include <string.h>
 
 #include "base/error.h"

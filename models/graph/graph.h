@@ -15,7 +15,7 @@
  * samples, and 8N is eight times as many. Behind # is the module that the op came from. The values
  * of parameters, buffers and constants lie in a safetensors file beside it.
  *
- * The texts that come with Duet (models/nets/) are of no one size: D, H and W stand for the three
+ * The texts that come with Duet (models/nets/) have no fixed size: D, H and W stand for the three
  * sizes of a sample and C for the classes, 3D is three times as many, and ? is a size that the op
  * knows.
  *

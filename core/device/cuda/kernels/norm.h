@@ -1,11 +1,11 @@
 /* Batch normalisation: the steps of device/host/kernels/reference_norm.c, as kernels.
  *
- * Moments and sums: a channel's values, the pixels of all samples, are cut into parts of
- * NORM_PART, with a block for each. Its threads each have a sum in double of their own, which are
- * folded in shared memory. Where there are several parts, the blocks leave theirs in the workspace,
- * as ranks leave theirs for SyncBatchNorm, and the kernel that merges those makes one of them. The
- * order is fixed by the shape alone. Double precision costs nothing that counts here: the kernels
- * read memory far more slowly than they add.
+ * Moments and sums: a channel's values, the pixels of all samples, are cut into parts of NORM_PART,
+ * with a block for each. Its threads each have a sum in double of their own, which are folded in
+ * shared memory. If there are several parts, each block writes its part to the workspace, as ranks
+ * do for SyncBatchNorm, and the same kernel merges them. The order is fixed by the shape alone.
+ * Double precision costs nothing that counts here: the kernels read memory far more slowly than
+ * they add.
  *
  * A block per channel alone would leave a GPU idle: the moments of 64 channels of 131,072 values
  * took 313 us on an H200, as long as the convolution in front of them.
