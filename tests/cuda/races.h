@@ -15,7 +15,6 @@
 #include "device/cuda/kernels/layer_norm.h"
 #include "device/cuda/kernels/log.h"
 #include "device/cuda/kernels/mse.h"
-#include "device/cuda/kernels/narrow.h"
 #include "device/cuda/kernels/norm.h"
 #include "device/cuda/kernels/planes.h"
 #include "device/cuda/kernels/recurrent.h"
@@ -152,17 +151,13 @@ static inline void product_block(const void *param, void *shared, struct place a
     const struct product_call *c = param;
     k_product(c->kind, c->tile, c->p, shared, at);
 }
-static inline void narrow_block(const void *param, void *shared, struct place at) {
-    const struct product_call *c = param;
-    k_product_narrow(c->p, shared, at);
-}
 static inline void add_splits_thread(const void *param, struct place at) {
     const struct product_call *c = param;
     k_add_splits(c->kind, c->p, at);
 }
 
-/* In place of a tile: what a launch would take, or the kernels of planes.h. */
-enum { AS_LAUNCHED = -2, PLANES = -1 };
+/* In place of a tile: the kernels of planes.h. */
+enum { PLANES = -1 };
 
 struct planes_call {
     int kind;
@@ -180,7 +175,7 @@ static inline uint32_t run_planes(const struct planes *q, enum product_kind kind
     return 1;
 }
 
-/* `tile` is one of enum tile, or one of the two above. `workspace` is in bytes; what is used of it
+/* `tile` is one of enum tile, or PLANES. `workspace` is in bytes; what is used of it
  * is allocated to the byte. Returns the number of splits. */
 static inline uint32_t run_product(enum op op, const struct op_args *a, int tile,
                                    size_t workspace) {
@@ -189,23 +184,16 @@ static inline uint32_t run_product(enum op op, const struct op_args *a, int tile
     enum product_kind kind;
     struct heap heap = {0};
     cr_assert(product_of(op, a, &p, &kind));
-    if (tile == PLANES ? planes_of(&p, kind, &q)
-                       : tile == AS_LAUNCHED && planes_chosen(&p, kind, 0, &q))
+    if (tile == PLANES) {
+        cr_assert(planes_of(&p, kind, &q));
         return run_planes(&q, kind);
-    cr_assert_neq(tile, PLANES);
-    int narrow = tile == AS_LAUNCHED && narrow_chosen(&p, kind, 0);
-    if (tile < 0) tile = (int)product_choose(&p, kind, 0);
-    if (narrow)
-        narrow_grid(&p, NULL, workspace);
-    else
-        product_grid(&p, kind, (enum tile)tile, NULL, workspace);
+    }
+    product_grid(&p, kind, (enum tile)tile, NULL, workspace);
     if (p.splits > 1) p.partial = heap_take(&heap, sizeof(float) * p.splits * p.rows * p.cols);
     struct product_call call = {(int)kind, tile, &p};
-    struct grid grid = {p.row_tiles * p.col_tiles * p.splits,
-                        narrow ? NARROW_THREADS : (uint32_t)tile_threads(tile)},
+    struct grid grid = {p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile)},
                 fold = {3, 33};
-    gpu_run_blocks(narrow ? narrow_block : product_block, &call,
-                   narrow ? sizeof(struct narrow_shared) : sizeof(struct product_shared), grid);
+    gpu_run_blocks(product_block, &call, sizeof(struct product_shared), grid);
     if (p.splits > 1) gpu_run_threads(add_splits_thread, &call, fold);
     heap_free(&heap);
     return p.splits;

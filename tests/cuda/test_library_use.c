@@ -129,7 +129,7 @@ Test(cuda_library_use, are_listed_with_their_versions, .timeout = 60) {
 static struct net_data data;
 
 /* One step of a job on `w` devices: its gradients, and the loss of each virtual device, as in
- * tests/core/nn/test_bits.c. */
+ * tests/core/nn/test_ops.c. */
 static void run_job(enum device_math math, int w, float *grads, double *losses) {
     static float of_device[MAX_DEVICES][NET_WEIGHTS];
     static const struct net_pass pass = {0, REDUCE_MEAN, 0.25, 0};

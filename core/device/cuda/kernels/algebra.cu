@@ -40,17 +40,13 @@ const void *algebra_kernel(int i) {
     return i < 5 ? others[i] : NULL;
 }
 
-static int too_large(enum op op) {
-    return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
-}
-
 static int enqueue_matmul(struct cuda_stream *stream, const struct op_args *args) {
     struct matmul m;
     enum product_kind kind;
-    if (!matmul_of(args, &m, &kind)) return too_large(OP_MATMUL);
+    if (!matmul_of(args, &m, &kind)) return refuse_size(OP_MATMUL);
     enum tile tile = product_choose(&m.p, kind, stream->head.device->config.allow_tf32);
     size_t blocks = matmul_grid(&m, kind, tile);
-    if (blocks >= (size_t)1 << 31) return too_large(OP_MATMUL);
+    if (blocks >= (size_t)1 << 31) return refuse_size(OP_MATMUL);
     enqueue(stream, kernels[kind - PRODUCT_LINEAR_KK][tile], (uint32_t)blocks,
             (uint32_t)tile_threads(tile), &m);
     return OK;
@@ -69,24 +65,20 @@ int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args
         enqueue(stream, DUET_KERNEL(sum_over), grid_for(sum.tiles, 1), SUM_OVER_THREADS, &sum);
         return OK;
     case OP_SPREAD:
-        if (!spread_of(args, &spread_args)) return too_large(op);
-        enqueue(stream, DUET_KERNEL(spread), grid_for(spread_args.all, SIMPLE_THREADS),
-                SIMPLE_THREADS, &spread_args);
+        if (!spread_of(args, &spread_args)) return refuse_size(op);
+        enqueue_each(stream, DUET_KERNEL(spread), spread_args.all, &spread_args);
         return OK;
     case OP_PERMUTE:
-        if (!permute_of(args, &permute_args)) return too_large(op);
-        enqueue(stream, DUET_KERNEL(permute), grid_for(permute_args.all, SIMPLE_THREADS),
-                SIMPLE_THREADS, &permute_args);
+        if (!permute_of(args, &permute_args)) return refuse_size(op);
+        enqueue_each(stream, DUET_KERNEL(permute), permute_args.all, &permute_args);
         return OK;
     case OP_TO_INDEX:
         index = to_index_of(args);
-        enqueue(stream, DUET_KERNEL(to_index), grid_for(index.all, SIMPLE_THREADS), SIMPLE_THREADS,
-                &index);
+        enqueue_each(stream, DUET_KERNEL(to_index), index.all, &index);
         return OK;
     default: /* OP_EMBEDDING_BACKWARD */
-        if (!embedding_of(args, &e)) return too_large(op);
-        enqueue(stream, DUET_KERNEL(embedding_backward), grid_for(e.all, SIMPLE_THREADS),
-                SIMPLE_THREADS, &e);
+        if (!embedding_of(args, &e)) return refuse_size(op);
+        enqueue_each(stream, DUET_KERNEL(embedding_backward), e.all, &e);
         return OK;
     }
 }

@@ -12,6 +12,6 @@ int enqueue_add_bias(struct cuda_stream *stream, const struct tensor *y, const s
     struct add_bias a;
     if (!add_bias_of(y, b, &a))
         return fail(ERR_FAILED, "bias: 2^31 elements or more: give a smaller batch");
-    enqueue(stream, DUET_KERNEL(add_bias), grid_for(a.count, SIMPLE_THREADS), SIMPLE_THREADS, &a);
+    enqueue_each(stream, DUET_KERNEL(add_bias), a.count, &a);
     return OK;
 }

@@ -49,8 +49,7 @@ static int key_of(enum op op, const struct elementwise *e) {
 
 int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct elementwise e = elementwise_of(op, args);
-    if (e.by_plane.d && e.count >= (size_t)1 << 31)
-        return fail(ERR_FAILED, "%s: more than 2^31 elements: give a smaller batch", op_name(op));
+    if (e.by_plane.d && e.count >= (size_t)1 << 31) return refuse_size(op);
     enqueue(stream, kernel_of(kernels, key_of(op, &e)), grid_for(e.count, 4 * SIMPLE_THREADS),
             SIMPLE_THREADS, &e);
     return OK;

@@ -10,9 +10,7 @@ const void *gather_kernel(int i) {
 
 int enqueue_gather_rows(struct cuda_stream *stream, const struct op_args *args) {
     struct gather_rows g;
-    if (!gather_rows_of(args, &g))
-        return fail(ERR_FAILED, "%s: 2^31 numbers or more: give a smaller batch",
-                    op_name(OP_GATHER_ROWS));
-    enqueue(stream, DUET_KERNEL(gather_rows), grid_for(g.all, SIMPLE_THREADS), SIMPLE_THREADS, &g);
+    if (!gather_rows_of(args, &g)) return refuse_size(OP_GATHER_ROWS);
+    enqueue_each(stream, DUET_KERNEL(gather_rows), g.all, &g);
     return OK;
 }

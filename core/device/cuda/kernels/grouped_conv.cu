@@ -19,13 +19,11 @@ const void *grouped_conv_kernel(int i) {
 
 int enqueue_grouped_conv(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct grouped_conv c;
-    if (!grouped_conv_of(op, args, &c))
-        return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+    if (!grouped_conv_of(op, args, &c)) return refuse_size(op);
     if (op == OP_CONV2D_BACKWARD_WEIGHT)
         enqueue(stream, kernel_of(kernels, op), grid_for((size_t)c.count + (size_t)c.outputs, 1),
                 GROUPED_THREADS, &c);
     else
-        enqueue(stream, kernel_of(kernels, op), grid_for(c.count, SIMPLE_THREADS), SIMPLE_THREADS,
-                &c);
+        enqueue_each(stream, kernel_of(kernels, op), c.count, &c);
     return OK;
 }

@@ -33,6 +33,17 @@ static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint3
     (void)cudaLaunchKernel(kernel, grid, block, params, 0, stream->stream);
 }
 
+/* The same of a kernel that has a thread for each of `count` elements. */
+static inline void enqueue_each(struct cuda_stream *stream, const void *kernel, size_t count,
+                                const void *param) {
+    enqueue(stream, kernel, grid_for(count, SIMPLE_THREADS), SIMPLE_THREADS, param);
+}
+
+/* For kernels that count elements in 31 bits. */
+static inline int refuse_size(enum op op) {
+    return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+}
+
 /* ---- the families: each enqueues one op; a refusal is a fail() ---- */
 
 int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_args *args);

@@ -25,8 +25,7 @@ int enqueue_layer_norm(struct cuda_stream *stream, enum op op, const struct op_a
         return OK;
     }
     struct norm_weights weights;
-    if (!norm_weights_of(args, &weights))
-        return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+    if (!norm_weights_of(args, &weights)) return refuse_size(op);
     enqueue(stream, kernel_of(kernels, op), grid_for(weights.tiles, 1), NORM_WEIGHT_THREADS,
             &weights);
     return OK;

@@ -44,8 +44,7 @@ int enqueue_norm(struct cuda_stream *stream, enum op op, const struct op_args *a
     const int over_values = op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_SUMS;
     const enum op merging = op == OP_BATCH_NORM_SUMS ? OP_BATCH_NORM_TOTAL : OP_BATCH_NORM_MERGE;
     struct norm n, merge;
-    if (!norm_of(op, args, &n))
-        return fail(ERR_FAILED, "%s: more than 2^31 elements: give a smaller batch", op_name(op));
+    if (!norm_of(op, args, &n)) return refuse_size(op);
     const int cut = over_values && norm_cut(&n, (double *)stream->workspace, &merge);
     enqueue(stream, kernel_of(kernels, op), norm_blocks(op, &n), NORM_THREADS, &n);
     if (cut)

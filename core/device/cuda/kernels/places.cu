@@ -12,20 +12,16 @@ const void *places_kernel(int i) {
     return i < 3 ? kernels[i] : NULL;
 }
 
-static int too_large(enum op op) {
-    return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
-}
-
 int enqueue_places(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct along t;
     struct argsort s;
     if (op == OP_ARGSORT) {
-        if (!argsort_of(args, &s)) return too_large(op);
-        enqueue(stream, DUET_KERNEL(argsort), grid_for(s.all, SIMPLE_THREADS), SIMPLE_THREADS, &s);
+        if (!argsort_of(args, &s)) return refuse_size(op);
+        enqueue_each(stream, DUET_KERNEL(argsort), s.all, &s);
         return OK;
     }
-    if (!along_of(op, args, &t)) return too_large(op);
-    enqueue(stream, op == OP_TAKE_ALONG ? DUET_KERNEL(take_along) : DUET_KERNEL(add_along),
-            grid_for(t.all, SIMPLE_THREADS), SIMPLE_THREADS, &t);
+    if (!along_of(op, args, &t)) return refuse_size(op);
+    enqueue_each(stream, op == OP_TAKE_ALONG ? DUET_KERNEL(take_along) : DUET_KERNEL(add_along),
+                 t.all, &t);
     return OK;
 }

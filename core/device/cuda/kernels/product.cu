@@ -3,7 +3,6 @@
  * and another for small convolutions. What is multiplied is said in product.h, how in tile.h and
  * planes.h, with which grid in plan.h. */
 #include "device/cuda/kernels/launch.h"
-#include "device/cuda/kernels/narrow.h"
 #include "device/cuda/kernels/planes.h"
 
 template <int KIND, int TILE>
@@ -23,8 +22,6 @@ static __global__ void __launch_bounds__(32 * PLANES_WARPS, 3)
     DUET_BLOCK_KERNEL(at);
     k_planes(KIND, K, &q, &shared, at);
 }
-
-BLOCK_KERNEL(product_narrow, struct product, struct narrow_shared, NARROW_THREADS)
 
 template <int KIND>
 static __global__ void __launch_bounds__(SIMPLE_THREADS)
@@ -75,7 +72,6 @@ const void *product_kernel(int i) {
     if (i < 4) return planes_kernels[i / 2][i % 2];
     return i == 4   ? splits_kernel(PRODUCT_CONV_WEIGHT)
            : i == 5 ? splits_kernel(PRODUCT_LINEAR_RC)
-           : i == 6 ? DUET_KERNEL(product_narrow)
                     : NULL;
 }
 
@@ -84,8 +80,7 @@ static int make_product(struct cuda_stream *stream, enum op op, const struct op_
     if (!stream->workspace)
         return fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream",
                     op_name(op));
-    if (!product_of(op, args, p, kind))
-        return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+    if (!product_of(op, args, p, kind)) return refuse_size(op);
     return OK;
 }
 
@@ -99,18 +94,11 @@ static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum pr
                 planes_threads(&q), &q);
         return;
     }
-    if (narrow_chosen(p, kind, allow_tf32)) {
-        narrow_grid(p, partial, CUDA_WORKSPACE_BYTES);
-        enqueue(stream, DUET_KERNEL(product_narrow), p->row_tiles * p->splits, NARROW_THREADS, p);
-    } else {
-        enum tile tile = product_choose(p, kind, allow_tf32);
-        product_grid(p, kind, tile, partial, CUDA_WORKSPACE_BYTES);
-        enqueue(stream, kernels[kind][tile], p->row_tiles * p->col_tiles * p->splits,
-                (uint32_t)tile_threads(tile), p);
-    }
-    if (p->splits > 1)
-        enqueue(stream, splits_kernel(kind), grid_for((size_t)p->rows * p->cols, SIMPLE_THREADS),
-                SIMPLE_THREADS, p);
+    enum tile tile = product_choose(p, kind, allow_tf32);
+    product_grid(p, kind, tile, partial, CUDA_WORKSPACE_BYTES);
+    enqueue(stream, kernels[kind][tile], p->row_tiles * p->col_tiles * p->splits,
+            (uint32_t)tile_threads(tile), p);
+    if (p->splits > 1) enqueue_each(stream, splits_kernel(kind), (size_t)p->rows * p->cols, p);
 }
 
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args) {

@@ -18,9 +18,8 @@
  * grid or the number of samples in the call, so forward and backward data may take a whole batch.
  * The depth of a weight gradient runs over samples and is long: it is cut into `splits` chains,
  * which a second kernel adds in order. Their number follows from the shape alone, and the op takes
- * one segment a launch. (narrow.h cuts it further, again by the shape of the layer alone.) No
- * library is called: in cuBLAS the bits of a sample depend on how many share the call,
- * and on the alignment of a segment. */
+ * one segment a launch. No library is called: in cuBLAS the bits of a sample depend on how many
+ * share the call, and on the alignment of a segment. */
 #ifndef DEVICE_CUDA_KERNELS_PRODUCT_H
 #define DEVICE_CUDA_KERNELS_PRODUCT_H
 
