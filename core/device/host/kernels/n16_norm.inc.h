@@ -152,10 +152,6 @@ INLINE void norm_channel(const struct norm *s, const float *x, const float *dy, 
  * distances from it. That value lies among the others, so few digits cancel however far from 0 they
  * all are. */
 static void n16_batch_norm_moments(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_batch_norm_moments(a);
-        return;
-    }
     struct norm s = norm_of(&a->in[0]);
     const float *x = tensor_f32(&a->in[0]);
     double *mean = a->out[0].data, *m2 = mean + s.channels, *count = m2 + s.channels;
@@ -175,10 +171,6 @@ static void n16_batch_norm_moments(const struct op_args *a) {
 }
 
 static void n16_batch_norm_sums(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_batch_norm_sums(a);
-        return;
-    }
     struct norm s = norm_of(&a->in[0]);
     const double *mean = a->in[2].data;
     double *sum_dy = a->out[0].data, *sum_dy_xmu = sum_dy + s.channels;
@@ -199,10 +191,6 @@ INLINE void norm_apply(const float *x, const float *residual, const int relu, fl
 }
 
 static void n16_batch_norm_forward(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_batch_norm_forward(a);
-        return;
-    }
     struct norm s = norm_of(&a->in[0]);
     const float *scale = tensor_f32(&a->in[1]), *shift = scale + s.channels;
     for (int group = 0; group < s.groups; group++)
@@ -221,10 +209,6 @@ static void n16_batch_norm_forward(const struct op_args *a) {
 }
 
 static void n16_batch_norm_backward_data(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_batch_norm_backward_data(a);
-        return;
-    }
     struct norm s = norm_of(&a->in[0]);
     const float *mean = tensor_f32(&a->in[2]), *mean_dy = mean + s.channels,
                 *slope = mean_dy + s.channels, *scale = slope + s.channels;

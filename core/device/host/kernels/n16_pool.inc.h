@@ -104,38 +104,6 @@ INLINE void avg_pool_backward(const struct pool *s, const float *x, const float 
     }
 }
 
-static void n16_avg_pool_forward(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_avg_pool_forward(a);
-        return;
-    }
-    struct pool s = pool_of(a, &a->in[0], &a->out[0]);
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    if (is_2x2(&s) && a->p.pool.relu)
-        avg_pool_forward(&s, x, y, 2, 2, 1);
-    else if (is_2x2(&s))
-        avg_pool_forward(&s, x, y, 2, 2, 0);
-    else
-        avg_pool_forward(&s, x, y, s.size[0], s.size[1], a->p.pool.relu);
-}
-
-static void n16_avg_pool_backward(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_avg_pool_backward(a);
-        return;
-    }
-    struct pool s = pool_of(a, &a->out[0], &a->in[0]);
-    const float *dy = tensor_f32(&a->in[0]), *x = tensor_f32(&a->in[1]);
-    float *dx = tensor_f32(&a->out[0]);
-    if (is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2 && a->p.pool.relu)
-        avg_pool_backward(&s, x, dy, dx, 2, 2, 1, 1);
-    else if (is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2)
-        avg_pool_backward(&s, x, dy, dx, 2, 2, 1, 0);
-    else
-        avg_pool_backward(&s, x, dy, dx, s.size[0], s.size[1], 0, a->p.pool.relu);
-}
-
 /* ---- maximum ---- */
 
 /* The largest value of a window and its tap, lane by lane: the first of equals; NaN is larger than
@@ -188,37 +156,33 @@ INLINE void max_pool_backward(const struct pool *s, const float *x, const float 
     }
 }
 
-static void n16_max_pool_forward(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_max_pool_forward(a);
-        return;
+/* The kernels of the ops. In backward dy is operand DY, and x is the other one. */
+#define POOL(kind, DY)                                                                    \
+    static void n16_##kind##_pool_forward(const struct op_args *a) {                      \
+        const struct pool s = pool_of(a, &a->in[0], &a->out[0]);                          \
+        const float *x = tensor_f32(&a->in[0]);                                           \
+        float *y = tensor_f32(&a->out[0]);                                                \
+        if (is_2x2(&s) && a->p.pool.relu)                                                 \
+            kind##_pool_forward(&s, x, y, 2, 2, 1);                                       \
+        else if (is_2x2(&s))                                                              \
+            kind##_pool_forward(&s, x, y, 2, 2, 0);                                       \
+        else                                                                              \
+            kind##_pool_forward(&s, x, y, s.size[0], s.size[1], a->p.pool.relu);          \
+    }                                                                                     \
+    static void n16_##kind##_pool_backward(const struct op_args *a) {                     \
+        const struct pool s = pool_of(a, &a->out[0], &a->in[DY]);                         \
+        const float *x = tensor_f32(&a->in[!DY]), *dy = tensor_f32(&a->in[DY]);           \
+        float *dx = tensor_f32(&a->out[0]);                                               \
+        const int apart = is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2;             \
+        if (apart && a->p.pool.relu)                                                      \
+            kind##_pool_backward(&s, x, dy, dx, 2, 2, 1, 1);                              \
+        else if (apart)                                                                   \
+            kind##_pool_backward(&s, x, dy, dx, 2, 2, 1, 0);                              \
+        else                                                                              \
+            kind##_pool_backward(&s, x, dy, dx, s.size[0], s.size[1], 0, a->p.pool.relu); \
     }
-    struct pool s = pool_of(a, &a->in[0], &a->out[0]);
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    if (is_2x2(&s) && a->p.pool.relu)
-        max_pool_forward(&s, x, y, 2, 2, 1);
-    else if (is_2x2(&s))
-        max_pool_forward(&s, x, y, 2, 2, 0);
-    else
-        max_pool_forward(&s, x, y, s.size[0], s.size[1], a->p.pool.relu);
-}
-
-static void n16_max_pool_backward(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_max_pool_backward(a);
-        return;
-    }
-    struct pool s = pool_of(a, &a->in[0], &a->in[1]);
-    const float *x = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
-    float *dx = tensor_f32(&a->out[0]);
-    if (is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2 && a->p.pool.relu)
-        max_pool_backward(&s, x, dy, dx, 2, 2, 1, 1);
-    else if (is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2)
-        max_pool_backward(&s, x, dy, dx, 2, 2, 1, 0);
-    else
-        max_pool_backward(&s, x, dy, dx, s.size[0], s.size[1], 0, a->p.pool.relu);
-}
+POOL(avg, 0)
+POOL(max, 1)
 
 /* ---- as many windows as asked for ---- */
 
@@ -237,10 +201,6 @@ INLINE vec mean_of_span(const float *x, int width, struct pool_span rows,
 }
 
 static void n16_adaptive_avg_pool_forward(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_adaptive_avg_pool_forward(a);
-        return;
-    }
     struct pool s = pool_of(a, &a->in[0], &a->out[0]);
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
@@ -266,10 +226,6 @@ INLINE void spread_over_span(const struct pool *s, vec dy, float *dx, struct poo
 }
 
 static void n16_adaptive_avg_pool_backward(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_adaptive_avg_pool_backward(a);
-        return;
-    }
     struct pool s = pool_of(a, &a->out[0], &a->in[0]);
     const float *dy = tensor_f32(&a->in[0]);
     float *dx = tensor_f32(&a->out[0]);
