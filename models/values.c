@@ -8,6 +8,7 @@
 #include "base/files/safetensors.h"
 #include "models/models.h"
 #include "nn/init.h"
+#include "nn/params/state.h"
 
 size_t model_count(const struct model *model) {
     size_t count = 0;
@@ -27,28 +28,17 @@ int model_hashes(const struct model *model) {
     return 2 * model->param_count + model->buffer_count;
 }
 
-/* One block for all parameters, and a pointer to each one's part of it. */
+static struct state state_of(const struct model *m) {
+    return (struct state){m->params, m->param_count, m->buffers, m->buffer_count};
+}
+
 int model_values_alloc(const struct model *model, float ***out) {
-    float **values = calloc((size_t)model->param_count + 1, sizeof *values);
-    float *block = calloc(model_count(model) + 1, sizeof *block);
-    if (!values || !block) {
-        free(values);
-        free(block);
-        return fail(ERR_MEMORY, "model %s: no host memory for %zu parameters", model->name,
-                    model_count(model));
-    }
-    for (int i = 0; i < model->param_count; i++) {
-        values[i] = block;
-        block += param_spec_count(&model->params[i]);
-    }
-    *out = values;
-    return OK;
+    const struct state state = state_of(model);
+    return state_values(&state, out);
 }
 
 void model_values_free(float **values) {
-    if (!values) return;
-    free(values[0]);
-    free(values);
+    state_values_free(values);
 }
 
 static void fill(float *x, size_t count, double value) {
@@ -87,23 +77,13 @@ int model_values_init(const struct model *model, uint64_t seed, float ***out) {
     return OK;
 }
 
-static int64_t *shape_of(const struct param_spec *spec, int64_t *shape) {
-    for (int i = 0; i < spec->rank; i++)
-        shape[i] = spec->dims[i];
-    return shape;
-}
-
 int model_values_read(const struct model *model, const struct safetensors *file, float ***out) {
-    int64_t shape[MAX_RANK];
-    int code = OK;
-    float **values = NULL;
-    CHECK(model_values_alloc(model, &values));
-    for (int i = 0; !code && i < model->param_count; i++) {
-        const struct param_spec *spec = &model->params[i];
-        code = safetensors_read(file, spec->name, spec->rank, shape_of(spec, shape), values[i]);
-    }
+    const struct state state = state_of(model);
+    float **values;
+    CHECK(state_values(&state, &values));
+    int code = state_read(&state, file, values, NULL);
     if (code)
-        model_values_free(values);
+        state_values_free(values);
     else
         *out = values;
     return code;
@@ -119,55 +99,27 @@ int model_values_load(const struct model *model, const char *path, float ***out,
     return code;
 }
 
-static const char *dtype_of(const struct buffer_spec *spec) {
-    return spec->dtype == DTYPE_I64 ? "I64" : "F32";
-}
-
-static struct safetensors_item buffer_item(const struct model *model, int i, const void *buffers) {
-    const struct buffer_spec *spec = &model->buffers[i];
-    size_t offset = buffer_offset(model->buffers, model->buffer_count, i);
-    struct safetensors_item item = {.name = spec->name,
-                                    .dtype = dtype_of(spec),
-                                    .dims = spec->rank,
-                                    .data = buffers ? (const char *)buffers + offset : NULL};
-    for (int d = 0; d < spec->rank; d++)
-        item.shape[d] = spec->dims[d];
-    return item;
-}
-
-static int wide(const struct safetensors_item *item) {
-    return item->dtype && !strcmp(item->dtype, "I64");
-}
-
-/* 8-byte elements come first, so that every tensor of the file is aligned. */
-static void add_of_width(struct safetensors_item *items, int *count,
-                         const struct safetensors_item *more, int most, int is_wide) {
-    for (int i = 0; i < most; i++)
-        if (wide(&more[i]) == is_wide) items[(*count)++] = more[i];
+/* Those of `more` whose elements have 8 bytes, or all others. */
+static int add_of_width(struct safetensors_item *items, const struct model_state *state, int wide) {
+    int count = 0;
+    for (int i = 0; i < state->more_count; i++) {
+        const char *dtype = state->more[i].dtype;
+        if ((dtype && !strcmp(dtype, "I64")) == wide) items[count++] = state->more[i];
+    }
+    return count;
 }
 
 int model_state_save(const struct model *model, struct atomic_file *file,
                      const struct model_state *state) {
-    int own = model->param_count + model->buffer_count, count = 0;
-    struct safetensors_item *all = calloc((size_t)own + 1, sizeof *all),
-                            *items = calloc((size_t)(own + state->more_count) + 1, sizeof *items);
-    int code = all && items ? OK : fail(ERR_MEMORY, "%s: no host memory", file->name);
-    for (int i = 0; !code && i < own; i++) {
-        const struct param_spec *spec = &model->params[i];
-        if (i < model->param_count) {
-            all[i] = (struct safetensors_item){
-                .name = spec->name, .dims = spec->rank, .data = state->values[i]};
-            shape_of(spec, all[i].shape);
-        } else {
-            all[i] = buffer_item(model, i - model->param_count, state->buffers);
-        }
+    const struct state own = state_of(model);
+    int count = 0, most = own.param_count + own.buffer_count + state->more_count;
+    struct safetensors_item *items = calloc((size_t)most + 1, sizeof *items);
+    if (!items) return fail(ERR_MEMORY, "%s: no host memory", file->name);
+    for (int wide = 1; wide >= 0; wide--) {
+        count += state_items(&own, state->values, state->buffers, wide, items + count);
+        count += add_of_width(items + count, state, wide);
     }
-    for (int is_wide = 1; !code && is_wide >= 0; is_wide--) {
-        add_of_width(items, &count, all, own, is_wide);
-        add_of_width(items, &count, state->more, state->more_count, is_wide);
-    }
-    if (!code) code = safetensors_write(file, items, count, state->about, state->pairs);
-    free(all);
+    int code = safetensors_write(file, items, count, state->about, state->pairs);
     free(items);
     return code;
 }
@@ -185,21 +137,13 @@ size_t model_buffer_bytes(const struct model *model) {
 }
 
 int model_buffers_read(const struct model *model, const struct safetensors *file, void **out) {
-    int code = OK;
-    *out = NULL;
-    if (!model->buffer_count) return OK;
-    char *block = calloc(1, model_buffer_bytes(model));
-    if (!block) return fail(ERR_MEMORY, "model %s: no host memory for its buffers", model->name);
-    for (int i = 0; !code && i < model->buffer_count; i++) {
-        struct safetensors_item item = buffer_item(model, i, block);
-        size_t offset = buffer_offset(model->buffers, model->buffer_count, i);
-        code =
-            safetensors_read_as(file, item.dtype, item.name, item.dims, item.shape, block + offset);
+    const struct state state = state_of(model);
+    CHECK(state_buffers(&state, out));
+    int code = state_read(&state, file, NULL, *out);
+    if (code) {
+        free(*out);
+        *out = NULL;
     }
-    if (code)
-        free(block);
-    else
-        *out = block;
     return code;
 }
 

@@ -104,14 +104,3 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
 duet_tensor *duet_params_buffer(duet_params *params, int i) {
     return params && i >= 0 && i < params->buffers.count ? &params->buffer_views[i] : NULL;
 }
-
-struct safetensors_item params_buffer_item(const duet_params *params, int i, const void *arena) {
-    const struct buffer *b = &params->buffers.buffer[i];
-    struct safetensors_item item = {.name = b->spec->name,
-                                    .dtype = b->spec->dtype == DTYPE_I64 ? "I64" : "F32",
-                                    .dims = b->spec->rank,
-                                    .data = (const char *)arena + b->offset};
-    for (int d = 0; d < item.dims; d++)
-        item.shape[d] = b->spec->dims[d];
-    return item;
-}

@@ -11,6 +11,7 @@
 #include "base/files/atomic_file.h"
 #include "base/files/safetensors.h"
 #include "duet/train.h"
+#include "nn/params/state.h"
 
 static void free_specs(struct param_spec *specs, int count) {
     for (int i = 0; specs && i < count; i++)
@@ -193,78 +194,33 @@ int duet_zero_grad(duet_params *params) {
 
 /* ---- files ---- */
 
-/* Allocates host memory for all values, filled with zeros. values[i] is that of parameter i;
- * values[0] is the whole block, and values[count] is its end. */
-static int host_values(const struct param_set *set, float ***out) {
-    float **values = calloc((size_t)set->count + 1, sizeof *values);
-    float *block = calloc(set->total_count, sizeof *block);
-    CHECK_OUT(out);
-    if (!values || !block) {
-        free(values);
-        free(block);
-        return fail(ERR_MEMORY, "parameters: no host memory for %zu numbers", set->total_count);
-    }
-    for (int i = 0; i < set->count; i++, block += set->param[i - 1].count)
-        values[i] = block;
-    values[set->count] = block;
-    *out = values;
-    return OK;
-}
-
-static void free_values(float **values) {
-    if (values) free(values[0]);
-    free(values);
-}
-
-static struct safetensors_item item_of(const struct param_spec *spec, const float *values) {
-    struct safetensors_item item = {.name = spec->name, .dims = spec->rank, .data = values};
-    for (int d = 0; d < spec->rank; d++)
-        item.shape[d] = spec->dims[d];
-    return item;
-}
-
-/* The items of a file: 8-byte elements first, so that every tensor in it is aligned. */
-static int list_items(duet_params *params, struct safetensors_item *items, float *const *values,
-                      const void *buffers) {
-    int count = 0;
-    for (int wide = 1; wide >= 0; wide--) {
-        for (int i = 0; !wide && i < params->set.count; i++)
-            items[count++] = item_of(params->set.param[i].spec, values[i]);
-        for (int i = 0; i < params->buffers.count; i++)
-            if ((params->buffers.buffer[i].spec->dtype == DTYPE_I64) == wide)
-                items[count++] = params_buffer_item(params, i, buffers);
-    }
-    return count;
-}
-
-/* Host memory for the arena of the buffers, zeros. */
-static int host_buffers(const duet_params *params, void **out) {
-    *out = calloc(1, params->buffers.bytes + 1);
-    if (*out) return OK;
-    return fail(ERR_MEMORY, "buffers: no host memory for %zu bytes", params->buffers.bytes);
+static struct state state_of(const duet_params *p) {
+    return (struct state){p->specs, p->set.count, p->buffer_specs, p->buffers.count};
 }
 
 int params_write(duet_params *params, const char *file, const struct params_extra *extra) {
     struct param_set *set = &params->set;
+    const struct state state = state_of(params);
     struct safetensors_item *items =
         calloc((size_t)(set->count + params->buffers.count + extra->count), sizeof *items);
     float **values = NULL;
     void *buffers = NULL;
     int code = items ? OK : fail(ERR_MEMORY, "%s: no host memory", file), count = extra->count;
-    if (!code) code = host_values(set, &values);
-    if (!code) code = host_buffers(params, &buffers);
+    if (!code) code = state_values(&state, &values);
+    if (!code) code = state_buffers(&state, &buffers);
     for (int i = 0; i < set->count && !code; i++)
         code = param_read_value(set, i, values[i]);
     if (!code) code = buffer_set_read(&params->buffers, buffers);
     if (!code && count) memcpy(items, extra->items, (size_t)count * sizeof *items);
-    if (!code) count += list_items(params, items + count, values, buffers);
+    for (int wide = 1; wide >= 0 && !code; wide--)
+        count += state_items(&state, values, buffers, wide, items + count);
     struct atomic_file f = {0};
     const int writes = !set->shard || set->shard->leads;
     if (!code && writes) code = atomic_open(&f, file);
     if (!code && writes) code = safetensors_write(&f, items, count, extra->about, extra->pairs);
     if (!code && writes) code = atomic_commit(&f);
     atomic_abandon(&f);
-    free_values(values);
+    state_values_free(values);
     free(buffers);
     free(items);
     return code;
@@ -277,31 +233,17 @@ int duet_params_save(duet_params *params, const char *file) {
     return params_write(params, file, &(struct params_extra){.about = &about, .pairs = 1});
 }
 
-static int read_items(const duet_params *params, const struct safetensors *s, float *const *values,
-                      void *buffers) {
-    for (int i = 0; i < params->set.count; i++) {
-        struct safetensors_item item = item_of(params->set.param[i].spec, NULL);
-        CHECK(safetensors_read(s, item.name, item.dims, item.shape, values[i]));
-    }
-    for (int i = 0; i < params->buffers.count; i++) {
-        struct safetensors_item item = params_buffer_item(params, i, buffers);
-        char *to = (char *)buffers + params->buffers.buffer[i].offset;
-        CHECK(safetensors_read_as(s, item.dtype, item.name, item.dims, item.shape, to));
-    }
-    return OK;
-}
-
 int params_read(duet_params *params, const struct safetensors *file) {
-    struct param_set *set = &params->set;
+    const struct state state = state_of(params);
     float **values = NULL;
     void *buffers = NULL;
-    int code = host_values(set, &values);
-    if (!code) code = host_buffers(params, &buffers);
-    if (!code) code = read_items(params, file, values, buffers);
-    for (int i = 0; i < set->count && !code; i++)
-        code = param_write_value(set, i, values[i]);
+    int code = state_values(&state, &values);
+    if (!code) code = state_buffers(&state, &buffers);
+    if (!code) code = state_read(&state, file, values, buffers);
+    for (int i = 0; i < state.param_count && !code; i++)
+        code = param_write_value(&params->set, i, values[i]);
     if (!code) code = buffer_set_write(&params->buffers, buffers);
-    free_values(values);
+    state_values_free(values);
     free(buffers);
     return code;
 }
