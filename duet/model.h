@@ -67,11 +67,6 @@ int duet_module_conv2d(duet_module *module, const char *name, int in, int out, i
 int duet_module_linear(duet_module *module, const char *name, int in, int out, int bias);
 int duet_module_batch_norm(duet_module *module, const char *name, int channels, double eps,
                            double momentum); /* PyTorch's defaults: 1e-5, 0.1; below 0: its None */
-int duet_module_layer_norm(duet_module *module, const char *name, int rank,
-                           const int *normalized_shape, double eps, int elementwise_affine,
-                           int bias); /* PyTorch's defaults: 1e-5, 1, 1 */
-int duet_module_group_norm(duet_module *module, const char *name, int num_groups, int channels,
-                           double eps, int affine, int bias); /* PyTorch's defaults: 1e-5, 1, 1 */
 int duet_module_dropout(duet_module *module, const char *name, double p); /* as --dropout sets it */
 int duet_module_dropout2d(duet_module *module, const char *name, double p);
 
@@ -89,25 +84,14 @@ struct duet_init {
     double a, b;
 };
 
-/* Register a parameter, and a buffer of floats that are all `value` at first. They return its
- * index, for the functions that take one: all parameters count from 0, those of layers too, and
- * so do all buffers. Values are drawn in the order of registration. */
+/* Registers a parameter and returns its index, for the functions that take one: all parameters
+ * count from 0, those of layers too. Values are drawn in the order of registration. After the first
+ * failure the functions above do nothing and return -1, so describe needs no checks. */
 int duet_module_parameter(duet_module *module, const char *name, int rank, const int *shape,
                           struct duet_init init);
-int duet_module_buffer(duet_module *module, const char *name, int rank, const int *shape,
-                       double value);
-
-/* requires_grad_(False), as duet_params_freeze: of what is registered so far, the parameter of this
- * name and all whose names begin with it and a dot. A model must leave one to be trained. */
-void duet_module_freeze(duet_module *module, const char *name);
 
 /* The elements of parameter i; 0: there is none. */
 size_t duet_module_count(const duet_module *module, int i);
-
-/* Reports that the model cannot be made for these samples or classes; the error text ends with
- * `why`. After the first failure the functions above do nothing and return -1, so describe needs no
- * checks. */
-void duet_module_refuse(duet_module *module, const char *why);
 
 /* In forward: layer number `layer` of x; relu of that; and relu of that plus `residual`. The latter
  * two take one pass where the layer is a batch_norm. */

@@ -78,7 +78,8 @@ static void describe(duet_module *m, void *context) {
                               (struct duet_init){DUET_CONSTANT, 0, 0});
         done = end;
     }
-    if (options->buffers) duet_module_buffer(m, "buffers", 1, (int[]){(int)options->buffers}, 0);
+    const struct buffer_spec all = {.dtype = DTYPE_F32, .rank = 1, .dims = {(int)options->buffers}};
+    if (options->buffers) module_buffer(m, "buffers", &all);
 }
 
 const struct duet_model described_model = {

@@ -29,10 +29,10 @@ static inline const struct model *const_model_of(const duet_module *module) {
 const struct model_options *module_options(const duet_module *module);
 void module_fail(duet_module *module, int code);
 
-/* duet_module_refuse where the picture is lower or narrower than `side`. */
+/* Refuses a picture that is lower or narrower than `side`. */
 void module_needs_pixels(duet_module *module, int side);
 
-/* duet_module_buffer of any type and rank; the name of `spec` counts for nothing. */
+/* Registers a buffer, of which the name of `spec` counts for nothing, and returns its index. */
 int module_buffer(duet_module *module, const char *name, const struct buffer_spec *spec);
 
 /* Fills in parameters, buffers and layers by `describe`, and the functions. The first failure of

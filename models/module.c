@@ -31,21 +31,15 @@ static int stuck(const duet_module *module) {
     return !model || !model->build || model->build->failed.code;
 }
 
-void duet_module_refuse(duet_module *module, const char *why) {
-    if (stuck(module)) return;
-    struct model *model = model_of(module);
-    struct sample_shape s = {model->channels, model->height, model->width};
-    char text[SAMPLE_SHAPE_BYTES];
-    module_fail(module, fail(ERR_USAGE, "model %s: samples of %s: %s", model->name,
-                             sample_shape_text(&s, text), why ? why : "it cannot take them"));
-}
-
 void module_needs_pixels(duet_module *module, int side) {
     if (stuck(module)) return;
-    struct model *model = model_of(module);
-    char why[80];
-    snprintf(why, sizeof why, "it takes pictures of at least %d x %d", side, side);
-    if (model->height < side || model->width < side) duet_module_refuse(module, why);
+    const struct model *model = const_model_of(module);
+    const struct sample_shape s = {model->channels, model->height, model->width};
+    char text[SAMPLE_SHAPE_BYTES];
+    if (model->height >= side && model->width >= side) return;
+    module_fail(module,
+                fail(ERR_USAGE, "model %s: samples of %s: it takes pictures of at least %d x %d",
+                     model->name, sample_shape_text(&s, text), side, side));
 }
 
 const int *duet_module_sample(const duet_module *module) {
@@ -162,33 +156,6 @@ int duet_module_parameter(duet_module *module, const char *name, int rank, const
     return added(module, code, model->param_count);
 }
 
-int duet_module_buffer(duet_module *module, const char *name, int rank, const int *shape,
-                       double value) {
-    if (stuck(module)) return -1;
-    struct model *model = model_of(module);
-    struct buffer_spec spec = {.dtype = DTYPE_F32, .rank = rank, .initial = value};
-    int code = OK;
-    if (rank < 1 || rank > DUET_MAX_RANK || !shape)
-        code = check_shape(model, name ? name : "", rank, shape);
-    else
-        memcpy(spec.dims, shape, (size_t)rank * sizeof *shape);
-    if (!code) code = add_buffer(model, name, "", spec);
-    return added(module, code, model->buffer_count);
-}
-
-void duet_module_freeze(duet_module *module, const char *name) {
-    if (stuck(module)) return;
-    struct model *model = model_of(module);
-    int found = 0;
-    for (int i = 0; name && i < model->param_count; i++)
-        if (param_is_of(&model->params[i], name)) found = model->params[i].frozen = 1;
-    if (!found)
-        module_fail(module, fail(ERR_USAGE,
-                                 "model %s: freeze '%.100s': no parameter so far has this name, or "
-                                 "one that begins with it and a dot",
-                                 model->name, name ? name : ""));
-}
-
 int module_buffer(duet_module *module, const char *name, const struct buffer_spec *spec) {
     if (stuck(module)) return -1;
     int code = add_buffer(model_of(module), name, "", *spec);
@@ -267,46 +234,6 @@ int duet_module_batch_norm(duet_module *module, const char *name, int channels, 
     if (!code) code = add_norm(model, name, channels, &layer);
     if (!code) code = add_layer(model, name, layer);
     return added(module, code, model->layer_count);
-}
-
-/* NAME.weight of ones and NAME.bias of zeros, where the layer has them. */
-static int norm_of_samples(duet_module *module, const char *name, int rank, const int *shape,
-                           int weight, int bias, struct layer layer) {
-    const struct duet_init one = {DUET_CONSTANT, 1, 0}, zero = {DUET_CONSTANT, 0, 0};
-    struct model *model = model_of(module);
-    int code = layer.epsilon >= 0 ? OK
-                                  : fail(ERR_USAGE, "model %s: %.100s: eps %g: give at least 0",
-                                         model->name, name ? name : "", layer.epsilon);
-    if (!code) code = check_shape(model, name ? name : "", rank, shape);
-    layer.weight = weight ? model->param_count : DUET_NO_WEIGHT;
-    layer.bias = weight && bias ? model->param_count + 1 : DUET_NO_BIAS;
-    if (!code && weight) code = add_param(model, name, ".weight", rank, shape, one);
-    if (!code && weight && bias) code = add_param(model, name, ".bias", rank, shape, zero);
-    if (!code) code = add_layer(model, name, layer);
-    return added(module, code, model->layer_count);
-}
-
-int duet_module_layer_norm(duet_module *module, const char *name, int rank,
-                           const int *normalized_shape, double eps, int elementwise_affine,
-                           int bias) {
-    if (stuck(module)) return -1;
-    return norm_of_samples(module, name, rank, normalized_shape, elementwise_affine, bias,
-                           (struct layer){.kind = LAYER_LAYER_NORM, .epsilon = eps, .dims = rank});
-}
-
-int duet_module_group_norm(duet_module *module, const char *name, int num_groups, int channels,
-                           double eps, int affine, int bias) {
-    if (stuck(module)) return -1;
-    if (num_groups < 1 || channels % num_groups) {
-        module_fail(module, fail(ERR_USAGE,
-                                 "model %s: %.100s: num_channels must be divisible by num_groups: "
-                                 "%d, %d",
-                                 model_of(module)->name, name ? name : "", channels, num_groups));
-        return -1;
-    }
-    return norm_of_samples(
-        module, name, 1, &channels, affine, bias,
-        (struct layer){.kind = LAYER_GROUP_NORM, .epsilon = eps, .groups = num_groups});
 }
 
 static int dropout_layer(duet_module *module, const char *name, double p, enum layer_kind kind) {

@@ -34,21 +34,14 @@ static duet_var *normalise(duet_tape *t, const struct layer *l, duet_var *x, int
     return (with_relu ? batch_norm_relu : batch_norm)(t, x, w, b, &config);
 }
 
-static duet_var *normalise_sample(duet_tape *t, const struct layer *l, duet_var *x) {
-    struct param *w = l->weight < 0 ? NULL : &t->step.params->param[l->weight],
-                 *b = l->bias < 0 ? NULL : &t->step.params->param[l->bias];
-    return l->kind == LAYER_LAYER_NORM ? layer_norm(t, x, l->dims, w, b, l->epsilon)
-                                       : group_norm(t, x, l->groups, w, b, l->epsilon);
-}
-
 static duet_var *drop(duet_tape *t, const struct layer *l, duet_var *x) {
     double p = t->dropout < 0 ? l->p : t->dropout;
     return l->kind == LAYER_DROPOUT ? duet_dropout(t, x, p) : duet_dropout2d(t, x, p);
 }
 
 static duet_var *convolve(duet_tape *t, const struct layer *l, duet_var *x) {
-    const struct duet_conv how = {
-        .stride = {l->stride, l->stride}, .padding = {l->padding, l->padding}, .groups = l->groups};
+    const struct duet_conv how = {.stride = {l->stride, l->stride},
+                                  .padding = {l->padding, l->padding}};
     return duet_conv2d(t, x, l->weight, l->bias, &how);
 }
 
@@ -57,8 +50,6 @@ static duet_var *apply(duet_tape *t, const struct layer *l, duet_var *x) {
     case LAYER_CONV2D: return convolve(t, l, x);
     case LAYER_LINEAR: return duet_linear(t, x, l->weight, l->bias);
     case LAYER_BATCH_NORM: return normalise(t, l, x, 0, NULL);
-    case LAYER_LAYER_NORM:
-    case LAYER_GROUP_NORM: return normalise_sample(t, l, x);
     case LAYER_DROPOUT:
     case LAYER_DROPOUT2D: return drop(t, l, x);
     }

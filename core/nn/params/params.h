@@ -23,15 +23,7 @@ enum {
 
 /* ---- layers of a model ---- */
 
-enum layer_kind {
-    LAYER_CONV2D,
-    LAYER_LINEAR,
-    LAYER_BATCH_NORM,
-    LAYER_LAYER_NORM,
-    LAYER_GROUP_NORM,
-    LAYER_DROPOUT,
-    LAYER_DROPOUT2D
-};
+enum layer_kind { LAYER_CONV2D, LAYER_LINEAR, LAYER_BATCH_NORM, LAYER_DROPOUT, LAYER_DROPOUT2D };
 
 /* A layer that models/module.c has registered. */
 struct layer {
@@ -41,9 +33,7 @@ struct layer {
     int buffers;              /* batch_norm: the index of running_mean, the first of three */
     int stride, padding;      /* conv2d */
     double p;                 /* dropout */
-    double epsilon, momentum; /* of norms; batch_norm alone */
-    int dims;                 /* layer_norm: how many of the last dimensions */
-    int groups;               /* group_norm, and a conv2d of groups; 0: one group */
+    double epsilon, momentum; /* batch_norm */
 };
 
 /* ---- who sums over ranks ---- */
@@ -143,9 +133,6 @@ int names_check_differ(const char *what, const char *const *names, int count);
 
 /* Frees the buffers, also half-built ones; `count` of them were asked for. */
 void params_free_buffers(duet_params *params, int count);
-
-/* Buffer i as a file has it. `arena`: a host copy of all buffers. */
-struct safetensors_item params_buffer_item(const duet_params *params, int i, const void *arena);
 
 /* What a file has beside values and buffers: tensors, the 8-byte ones first, and texts. */
 struct params_extra {
