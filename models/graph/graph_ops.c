@@ -9,12 +9,10 @@
 #include "models/graph/graph_args.h"
 #include "nn/tensor.h"
 
-static duet_var *run_round(struct graph_run *r, const struct graph_node *n) {
-    return tape_round(r->tape, value(r, n, 0), n->op->kind);
-}
-
-static duet_var *run_modulo(struct graph_run *r, const struct graph_node *n) {
-    return tape_modulo(r->tape, value(r, n, 0), number(n, 0), n->op->kind);
+/* Functions of one number, and of a setting where they have one. */
+static duet_var *run_function(struct graph_run *r, const struct graph_node *n) {
+    return tape_function(r->tape, value(r, n, 0), (enum activation)n->op->kind,
+                         *n->op->settings ? number(n, 0) : 0);
 }
 
 /* ---- layers with parameters ---- */
@@ -226,6 +224,7 @@ OF_DIMS(mean)
 
 /* ---- the table ---- */
 
+#define FUNCTION(KIND) .run = run_function, .kind = ACTIVATION_##KIND
 static const struct graph_op ops[] = {
     {"conv2d", "vpp?", "stride=1 padding=0 dilation=1 groups=1", .run = run_conv},
     {"conv", "vpp?", "stride=1 padding=0 dilation=1 groups=1", .run = run_conv},
@@ -245,32 +244,32 @@ static const struct graph_op ops[] = {
     {"tanh", "v", "", .one = duet_tanh},
     {"sigmoid", "v", "", .one = duet_sigmoid},
     {"leaky_relu", "v", "slope=0.01", .number = duet_leaky_relu},
-    {"elu", "v", "alpha=1", .number = tape_elu},
+    {"elu", "v", "alpha=1", FUNCTION(ELU)},
     {"hardtanh", "v", "min=-1 max=1", .run = run_clamp},
     {"relu6", "v", "", .run = run_relu6},
     {"gelu", "v", "tanh=0", .run = run_gelu},
     {"silu", "v", "", .one = duet_silu},
-    {"hardswish", "v", "", .one = tape_hardswish},
-    {"hardsigmoid", "v", "", .one = tape_hardsigmoid},
-    {"erf", "v", "", .one = tape_erf},
-    {"sin", "v", "", .one = tape_sin},
-    {"cos", "v", "", .one = tape_cos},
-    {"remainder", "v", "number", .run = run_modulo, .kind = MODULO_REMAINDER},
-    {"fmod", "v", "number", .run = run_modulo, .kind = MODULO_FMOD},
-    {"floor_divide", "v", "number", .run = run_modulo, .kind = MODULO_FLOOR},
-    {"round", "v", "", .run = run_round, .kind = ROUND_NEAREST},
-    {"floor", "v", "", .run = run_round, .kind = ROUND_FLOOR},
-    {"ceil", "v", "", .run = run_round, .kind = ROUND_CEIL},
-    {"trunc", "v", "", .run = run_round, .kind = ROUND_TRUNC},
+    {"hardswish", "v", "", FUNCTION(HARDSWISH)},
+    {"hardsigmoid", "v", "", FUNCTION(HARDSIGMOID)},
+    {"erf", "v", "", FUNCTION(ERF)},
+    {"sin", "v", "", FUNCTION(SIN)},
+    {"cos", "v", "", FUNCTION(COS)},
+    {"remainder", "v", "number", FUNCTION(REMAINDER)},
+    {"fmod", "v", "number", FUNCTION(FMOD)},
+    {"floor_divide", "v", "number", FUNCTION(FLOOR_DIVIDE)},
+    {"round", "v", "", FUNCTION(ROUND)},
+    {"floor", "v", "", FUNCTION(FLOOR)},
+    {"ceil", "v", "", FUNCTION(CEIL)},
+    {"trunc", "v", "", FUNCTION(TRUNC)},
     {"clamp", "v", "min=-inf max=inf", .run = run_clamp},
     {"pow", "v", "exponent", .number = duet_pow},
-    {"above", "v", "number=0", .number = tape_above},
-    {"equal", "v", "number=0", .number = tape_equal},
+    {"above", "v", "number=0", FUNCTION(ABOVE)},
+    {"equal", "v", "number=0", FUNCTION(EQUAL)},
     {"where", "aa?a?", "value=0", .run = run_where},
     {"gather", "vv", "dim", .run = run_gather},
     {"scatter_add", "vv", "dim size", .run = run_scatter_add},
     {"argsort", "v", "dim descending=0", .run = run_argsort},
-    {"softplus", "v", "", .one = tape_softplus},
+    {"softplus", "v", "", FUNCTION(SOFTPLUS)},
     {"abs", "v", "", .one = duet_abs},
     {"exp", "v", "", .one = duet_exp},
     {"log", "v", "", .one = duet_log},

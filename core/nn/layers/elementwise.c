@@ -47,14 +47,6 @@ duet_var *duet_relu(duet_tape *t, duet_var *x) {
     return tape_activation(t, x, (struct activation_args){ACTIVATION_RELU, 0, 0});
 }
 
-duet_var *duet_tanh(duet_tape *t, duet_var *x) {
-    return tape_activation(t, x, (struct activation_args){ACTIVATION_TANH, 0, 0});
-}
-
-duet_var *duet_sigmoid(duet_tape *t, duet_var *x) {
-    return tape_activation(t, x, (struct activation_args){ACTIVATION_SIGMOID, 0, 0});
-}
-
 duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args function) {
     if (activation_is_plain(function.kind)) x = to_plain(t, x);
     if (tape_stuck(t, x)) return NULL;

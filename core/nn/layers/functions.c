@@ -21,42 +21,27 @@ static duet_var *activate(duet_tape *t, duet_var *x, enum activation kind, doubl
     duet_var *NAME(duet_tape *t, duet_var *x, double number) { \
         return activate(t, x, ACTIVATION_##KIND, number, 0);   \
     }
+OF_ONE(duet_tanh, TANH)
+OF_ONE(duet_sigmoid, SIGMOID)
 OF_ONE(duet_abs, ABS)
-OF_ONE(tape_softplus, SOFTPLUS)
 OF_ONE(duet_exp, EXP)
 OF_ONE(duet_log, LOG)
 OF_ONE(duet_sqrt, SQRT)
 OF_ONE(duet_reciprocal, RECIPROCAL)
-OF_ONE(tape_erf, ERF)
-OF_ONE(tape_sin, SIN)
-OF_ONE(tape_cos, COS)
 OF_ONE(duet_silu, SILU)
-OF_ONE(tape_hardswish, HARDSWISH)
-OF_ONE(tape_hardsigmoid, HARDSIGMOID)
 WITH_NUMBER(duet_leaky_relu, LEAKY_RELU)
-WITH_NUMBER(tape_elu, ELU)
 WITH_NUMBER(duet_multiply_number, SCALE)
 WITH_NUMBER(duet_add_number, SHIFT)
-WITH_NUMBER(tape_above, ABOVE)
-WITH_NUMBER(tape_equal, EQUAL)
 
-duet_var *tape_round(duet_tape *t, duet_var *x, enum tape_rounding to) {
+duet_var *tape_function(duet_tape *t, duet_var *x, enum activation kind, double number) {
+    const int divides = kind >= ACTIVATION_REMAINDER && kind <= ACTIVATION_FLOOR_DIVIDE;
     if (tape_failed(t, x)) return NULL;
-    if ((unsigned)to > ROUND_TRUNC) {
-        tape_fail(t, fail(ERR_USAGE, "round: no such rounding: %d: there are 0 to 3", (int)to));
+    if (divides && (!isfinite((float)number) || (float)number == 0)) {
+        tape_fail(t,
+                  fail(ERR_USAGE, "a division by %g: must be a finite float other than 0", number));
         return NULL;
     }
-    return activate(t, x, (enum activation)(ACTIVATION_ROUND + (int)to), 0, 0);
-}
-
-duet_var *tape_modulo(duet_tape *t, duet_var *x, double number, enum tape_modulo how) {
-    if (tape_failed(t, x)) return NULL;
-    if (!isfinite((float)number) || (float)number == 0 || (unsigned)how > MODULO_FLOOR) {
-        tape_fail(t, fail(ERR_USAGE, "modulo %d: by %g: must be a finite float other than 0",
-                          (int)how, number));
-        return NULL;
-    }
-    return activate(t, x, (enum activation)(ACTIVATION_REMAINDER + (int)how), number, 0);
+    return activate(t, x, kind, number, 0);
 }
 
 /* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */

@@ -1,10 +1,7 @@
 /* Functions of a tape that only the texts of exported models use (models/graph/graph_ops.c); those
  * that programs write are in duet/functions.h, whose words hold here too.
- *     hardswish, hardsigmoid, elu, softplus, erf, sin, cos      of each element
- *     above, equal 1 where x > number, or x == number, else 0; without a gradient
- *     modulo       torch.remainder, torch.fmod or torch.floor_divide by a number, which is finite
- *                  and not 0
- *     round        torch.round, to the even one of two; or floor, ceil, trunc. The gradient is 0
+ *     function     any of device/activation.h, of each element; number: its `a`. What divides
+ *                  by it refuses 0, and what is not finite
  *     random       torch.rand, from 0 up to 1, or torch.randn, of which each sample has its own;
  *                  shape[0] is that of the samples, or -1. Drawn as dropout's masks are, by seed
  *                  and pass; in an evaluation too
@@ -22,27 +19,16 @@
 #ifndef NN_LAYERS_TEXT_FUNCTIONS_H
 #define NN_LAYERS_TEXT_FUNCTIONS_H
 
+#include "device/activation.h"
 #include "duet/functions.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum tape_rounding { ROUND_NEAREST, ROUND_FLOOR, ROUND_CEIL, ROUND_TRUNC };
-enum tape_modulo { MODULO_REMAINDER, MODULO_FMOD, MODULO_FLOOR };
 enum tape_draw { RANDOM_UNIFORM, RANDOM_NORMAL };
 
-duet_var *tape_hardswish(duet_tape *tape, duet_var *x);
-duet_var *tape_hardsigmoid(duet_tape *tape, duet_var *x);
-duet_var *tape_elu(duet_tape *tape, duet_var *x, double alpha);
-duet_var *tape_softplus(duet_tape *tape, duet_var *x);
-duet_var *tape_erf(duet_tape *tape, duet_var *x);
-duet_var *tape_sin(duet_tape *tape, duet_var *x);
-duet_var *tape_cos(duet_tape *tape, duet_var *x);
-duet_var *tape_above(duet_tape *tape, duet_var *x, double number);
-duet_var *tape_equal(duet_tape *tape, duet_var *x, double number);
-duet_var *tape_modulo(duet_tape *tape, duet_var *x, double number, enum tape_modulo how);
-duet_var *tape_round(duet_tape *tape, duet_var *x, enum tape_rounding to);
+duet_var *tape_function(duet_tape *tape, duet_var *x, enum activation kind, double number);
 duet_var *tape_random(duet_tape *tape, int rank, const int *shape, enum tape_draw how);
 duet_var *tape_conv_transpose(duet_tape *tape, duet_var *x, int w, int b,
                               const struct duet_conv *how, const int output_padding[2]);

@@ -8,8 +8,8 @@ tests/core/nn/layer_rows.h
 
 ROW(leaky_0, duet_leaky_relu(t, x, 0.01), .as = "activation_0", .x = S(6, 4), .scale = 8)
 ROW(leaky_1, duet_leaky_relu(t, x, 0.2), .as = "activation_1", .x = S(6, 4), .scale = 8)
-ROW(elu_0, tape_elu(t, x, 1), .as = "activation_2", .x = S(6, 4), .scale = 8)
-ROW(elu_1, tape_elu(t, x, 0.7), .as = "activation_3", .x = S(6, 4), .scale = 8, .is = CORNERS)
+ROW(elu_0, OF(x, ELU, 1), .as = "activation_2", .x = S(6, 4), .scale = 8)
+ROW(elu_1, OF(x, ELU, 0.7), .as = "activation_3", .x = S(6, 4), .scale = 8, .is = CORNERS)
 ROW(hardtanh, duet_clamp(t, x, -1, 1), .as = "activation_4", .x = S(6, 4), .scale = 8,
     .is = CORNERS)
 ROW(clamp_5, duet_clamp(t, x, -0.5, 2), .as = "activation_5", .x = S(6, 4), .scale = 8,
@@ -22,21 +22,21 @@ ROW(log, duet_log(t, duet_add_number(t, duet_abs(t, x), 0.5)), .as = "activation
     .scale = 8)
 ROW(roots, duet_reciprocal(t, duet_sqrt(t, duet_exp(t, x))), .as = "activation_11", .x = S(6, 4),
     .scale = 8)
-ROW(softplus, duet_subtract(t, tape_softplus(t, x), duet_multiply(t, x, duet_sigmoid(t, x))),
+ROW(softplus, duet_subtract(t, OF(x, SOFTPLUS, 0), duet_multiply(t, x, duet_sigmoid(t, x))),
     .as = "activation_12", .x = S(6, 4), .scale = 8)
 ROW(silu, duet_silu(t, TIMES(x, 4)), .x = S(3, 4, 5))
-ROW(hardswish, tape_hardswish(t, TIMES(x, 4)), .x = S(3, 4, 5), .is = CORNERS)
-ROW(hardsigmoid, tape_hardsigmoid(t, TIMES(x, 4)), .x = S(3, 4, 5), .is = CORNERS)
-ROW(erf, tape_erf(t, TIMES(x, 2)), .x = S(3, 4, 5))
-ROW(sin, tape_sin(t, TIMES(x, 4)), .x = S(3, 4, 5))
-ROW(cos, tape_cos(t, TIMES(x, 4)), .x = S(3, 4, 5))
-ROW(sin_far, tape_sin(t, x), .x = S(2, 4), .is = OWN)
-ROW(cos_far, tape_cos(t, x), .x = S(2, 4), .is = OWN)
+ROW(hardswish, OF(TIMES(x, 4), HARDSWISH, 0), .x = S(3, 4, 5), .is = CORNERS)
+ROW(hardsigmoid, OF(TIMES(x, 4), HARDSIGMOID, 0), .x = S(3, 4, 5), .is = CORNERS)
+ROW(erf, OF(TIMES(x, 2), ERF, 0), .x = S(3, 4, 5))
+ROW(sin, OF(TIMES(x, 4), SIN, 0), .x = S(3, 4, 5))
+ROW(cos, OF(TIMES(x, 4), COS, 0), .x = S(3, 4, 5))
+ROW(sin_far, OF(x, SIN, 0), .x = S(2, 4), .is = OWN)
+ROW(cos_far, OF(x, COS, 0), .x = S(2, 4), .is = OWN)
 ROW(tanh, duet_add(t, duet_tanh(t, x), duet_multiply(t, b, b)), .x = S(3, 6), .b = {L(1, 3, 6)},
     .is = NO_FACT)
 ROW(sigmoid, duet_multiply(t, duet_sigmoid(t, x), duet_tanh(t, b)), .x = S(3, 6), .b = {L(1, 3, 6)},
     .is = NO_FACT)
-ROW(gated, duet_multiply(t, x, tape_above(t, tape_softplus(t, x), log(2))), .x = S(4, 9),
+ROW(gated, duet_multiply(t, x, OF(OF(x, SOFTPLUS, 0), ABOVE, log(2))), .x = S(4, 9),
     .is = NO_FACT)
 ROW(clamp, duet_clamp(t, x, -0.3, 0.7), .x = S(3, 4, 5), .is = CORNERS)
 ROW(clamp_below, duet_clamp(t, x, -0.5, INFINITY), .x = S(2, 4), .is = OWN)
@@ -51,20 +51,20 @@ ROW(pow_3, duet_pow(t, x, 3), .x = S(2, 4), .is = OWN)
 ROW(pow_half, duet_pow(t, x, 0.5), .x = S(2, 4), .is = OWN)
 ROW(pow_three_halves, duet_pow(t, x, 1.5), .x = S(2, 4), .is = OWN)
 ROW(pow_65, duet_pow(t, x, 65), .x = S(2, 4), .is = OWN)
-ROW(round, tape_round(t, x, ROUND_NEAREST), .x = S(2, 4), .is = OWN)
-ROW(floor, tape_round(t, x, ROUND_FLOOR), .x = S(2, 4), .is = OWN)
-ROW(ceil, tape_round(t, x, ROUND_CEIL), .x = S(2, 4), .is = OWN)
-ROW(trunc, tape_round(t, x, ROUND_TRUNC), .x = S(2, 4), .is = OWN)
-ROW(remainder_by_3, tape_modulo(t, x, 3, MODULO_REMAINDER), .x = S(2, 4), .is = OWN)
-ROW(remainder_by_minus, tape_modulo(t, x, -2.5, MODULO_REMAINDER), .x = S(2, 4), .is = OWN)
-ROW(fmod_by_3, tape_modulo(t, x, 3, MODULO_FMOD), .x = S(2, 4), .is = OWN)
-ROW(fmod_by_minus, tape_modulo(t, x, -2.5, MODULO_FMOD), .x = S(2, 4), .is = OWN)
-ROW(divide_by_3, tape_modulo(t, x, 3, MODULO_FLOOR), .x = S(2, 4), .is = OWN)
-ROW(divide_by_minus, tape_modulo(t, x, -2.5, MODULO_FLOOR), .x = S(2, 4), .is = OWN)
-ROW(where, duet_where(t, tape_above(t, x, 0), duet_multiply(t, x, x), P(0)), .x = S(3, 4, 5),
+ROW(round, OF(x, ROUND, 0), .x = S(2, 4), .is = OWN)
+ROW(floor, OF(x, FLOOR, 0), .x = S(2, 4), .is = OWN)
+ROW(ceil, OF(x, CEIL, 0), .x = S(2, 4), .is = OWN)
+ROW(trunc, OF(x, TRUNC, 0), .x = S(2, 4), .is = OWN)
+ROW(remainder_by_3, OF(x, REMAINDER, 3), .x = S(2, 4), .is = OWN)
+ROW(remainder_by_minus, OF(x, REMAINDER, -2.5), .x = S(2, 4), .is = OWN)
+ROW(fmod_by_3, OF(x, FMOD, 3), .x = S(2, 4), .is = OWN)
+ROW(fmod_by_minus, OF(x, FMOD, -2.5), .x = S(2, 4), .is = OWN)
+ROW(divide_by_3, OF(x, FLOOR_DIVIDE, 3), .x = S(2, 4), .is = OWN)
+ROW(divide_by_minus, OF(x, FLOOR_DIVIDE, -2.5), .x = S(2, 4), .is = OWN)
+ROW(where, duet_where(t, OF(x, ABOVE, 0), duet_multiply(t, x, x), P(0)), .x = S(3, 4, 5),
     .w = {S(5)})
 ROW(masked_fill, duet_masked_fill(t, x, k, -2.5), .x = S(3, 4), .c = S(4), .is = C_TOKENS)
-ROW(masked, duet_masked_fill(t, x, tape_above(t, x, 0.5), 2), .x = S(3, 9), .is = NO_FACT)
+ROW(masked, duet_masked_fill(t, x, OF(x, ABOVE, 0.5), 2), .x = S(3, 9), .is = NO_FACT)
 ROW(dropout, duet_dropout(t, x, 0.4), .x = S(3, 40), .is = NO_FACT)
 ROW(dropout2d, duet_dropout2d(t, duet_dropout2d(t, x, 0.25), 0.5), .x = S(3, 5, 3, 3),
     .is = NO_FACT)
@@ -106,11 +106,11 @@ TERMS(4, S(2, 3, 1, 4), 2, 3, 1, 1)
 ROW(taken, tape_take_along_dim(t, x, k, 1), .x = S(3, 6, 4), .c = S(9, 4), .is = C_TOKENS)
 ROW(taken_rows, tape_take_along_dim(t, x, k, -2), .x = S(3, 6, 4), .c = S(3, 1), .is = C_TOKENS)
 ROW(taken_of_table, tape_take_along_dim(t, P(0), x, 1), .x = S(3, 4), .w = {S(6)}, .is = TOKENS)
-ROW(taken_of_x, tape_take_along_dim(t, x, duet_narrow(t, tape_above(t, x, 0), 2, 3, 1), 1),
+ROW(taken_of_x, tape_take_along_dim(t, x, duet_narrow(t, OF(x, ABOVE, 0), 2, 3, 1), 1),
     .x = S(3, 4, 8), .is = NO_FACT)
 ROW(added, tape_scatter_add(t, k, x, 2, 5), .x = S(3, 4, 6), .c = S(6), .is = C_TOKENS)
 ROW(added_rows, tape_scatter_add(t, k, x, 1, 5), .x = S(3, 7, 4), .c = S(7, 1), .is = C_TOKENS)
-ROW(scattered, tape_scatter_add(t, tape_above(t, x, 0), x, 1, 3), .x = S(3, 4, 8), .is = NO_FACT)
+ROW(scattered, tape_scatter_add(t, OF(x, ABOVE, 0), x, 1, 3), .x = S(3, 4, 8), .is = NO_FACT)
 ROW(argsort, duet_multiply(t, x, tape_argsort(t, x, 1, 0)), .x = S(3, 6, 4))
 ROW(argsort_last, duet_multiply(t, x, tape_argsort(t, x, -1, 1)), .x = S(2, 7), .is = OWN)
 ROW(sorted, tape_take_along_dim(t, x, tape_argsort(t, x, 2, 1), 2), .x = S(3, 4, 37))

@@ -20,21 +20,21 @@ enum answers { NO_ANSWERS, LABELS, TARGETS };
     OP(tanh, NO_ANSWERS, duet_tanh(t, x)) \
     OP(sigmoid, NO_ANSWERS, duet_sigmoid(t, x)) \
     OP(leaky_relu, NO_ANSWERS, duet_leaky_relu(t, x, 0.1)) \
-    OP(elu, NO_ANSWERS, tape_elu(t, x, 1)) \
+    OP(elu, NO_ANSWERS, tape_function(t, x, ACTIVATION_ELU, 1)) \
     OP(hardtanh, NO_ANSWERS, duet_clamp(t, x, -1, 1)) \
     OP(gelu, NO_ANSWERS, duet_gelu(t, x, DUET_GELU)) \
     OP(silu, NO_ANSWERS, duet_silu(t, x)) \
-    OP(hardswish, NO_ANSWERS, tape_hardswish(t, x)) \
-    OP(hardsigmoid, NO_ANSWERS, tape_hardsigmoid(t, x)) \
-    OP(softplus, NO_ANSWERS, tape_softplus(t, x)) \
+    OP(hardswish, NO_ANSWERS, tape_function(t, x, ACTIVATION_HARDSWISH, 0)) \
+    OP(hardsigmoid, NO_ANSWERS, tape_function(t, x, ACTIVATION_HARDSIGMOID, 0)) \
+    OP(softplus, NO_ANSWERS, tape_function(t, x, ACTIVATION_SOFTPLUS, 0)) \
     OP(abs, NO_ANSWERS, duet_abs(t, x)) \
     OP(exp, NO_ANSWERS, duet_exp(t, x)) \
     OP(log, NO_ANSWERS, duet_log(t, x)) \
     OP(sqrt, NO_ANSWERS, duet_sqrt(t, x)) \
     OP(reciprocal, NO_ANSWERS, duet_reciprocal(t, x)) \
-    OP(sin, NO_ANSWERS, tape_sin(t, x)) \
-    OP(round, NO_ANSWERS, tape_round(t, x, ROUND_NEAREST)) \
-    OP(remainder, NO_ANSWERS, tape_modulo(t, x, 3, MODULO_REMAINDER)) \
+    OP(sin, NO_ANSWERS, tape_function(t, x, ACTIVATION_SIN, 0)) \
+    OP(round, NO_ANSWERS, tape_function(t, x, ACTIVATION_ROUND, 0)) \
+    OP(remainder, NO_ANSWERS, tape_function(t, x, ACTIVATION_REMAINDER, 3)) \
     OP(pow, NO_ANSWERS, duet_pow(t, x, 3)) \
     OP(multiply_number, NO_ANSWERS, duet_multiply_number(t, x, 2)) \
     OP(add_number, NO_ANSWERS, duet_add_number(t, x, 2)) \

@@ -22,6 +22,7 @@
 #define TIMES(a, number) duet_multiply_number(t, a, number)
 #define ADD(a, b) duet_add(t, a, b)
 #define RELU(a) duet_relu(t, a)
+#define OF(a, KIND, number) tape_function(t, a, ACTIVATION_##KIND, number)
 #define P(i) duet_parameter(t, i)
 #define WORDS(a, i) duet_embedding_of(t, a, i, -1)
 /* A second setting of 0 would be the first again. */
@@ -67,7 +68,7 @@ static duet_var *views(duet_tape *t, duet_var *a, duet_var *b) {
 }
 /* A token of each sample is looked up, and stands beside the numbers. */
 static duet_var *looked_up(duet_tape *t, duet_var *x) {
-    duet_var *word = WORDS(tape_above(t, duet_narrow(t, x, 1, 0, 2), 0), 0);
+    duet_var *word = WORDS(OF(duet_narrow(t, x, 1, 0, 2), ABOVE, 0), 0);
     return duet_multiply(t, duet_flatten(t, word), duet_narrow(t, x, 1, 4, 16));
 }
 /* Products of words with each other, as attention without weights. */
