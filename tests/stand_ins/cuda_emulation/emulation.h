@@ -193,11 +193,9 @@ enum item_kind {
     ITEM_END
 };
 
-/* A piece of work. With its parameter behind it, it is one block of `size` bytes, which a graph
- * copies. */
+/* A piece of work, with its parameter behind it. */
 struct item {
     struct item *_Atomic next;
-    size_t size;
     enum item_kind kind;
     unsigned ticket; /* in its hardware queue */
     int fails;       /* a kernel that faults (1); a kernel or copy that never ends (2) */
@@ -233,7 +231,6 @@ struct item {
 };
 
 struct item *item_new(enum item_kind kind, size_t param_bytes); /* NULL: out of memory */
-struct item *item_copy(const struct item *item);
 
 enum { STREAM_ALIVE = 0x73747265, STREAM_GONE = 0x676f6e65 };
 
@@ -288,7 +285,6 @@ struct CUevent_st {
 };
 void event_run_record(const struct item *item);
 void event_run_wait(const struct item *item, const struct gpu *gpu);
-struct item *event_record_item(cudaEvent_t event); /* numbers the record; NULL: out of memory */
 
 /* ---- the others ---- */
 

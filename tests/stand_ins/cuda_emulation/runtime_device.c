@@ -205,57 +205,13 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->major = emulated.capability / 10, p->minor = emulated.capability % 10;
     p->multiProcessorCount = emulated.multiprocessors;
     p->totalGlobalMem = emulated.memory;
-    p->sharedMemPerBlock = 48 << 10;
-    p->sharedMemPerBlockOptin = 227 << 10;
-    p->sharedMemPerMultiprocessor = 228 << 10;
-    p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-    p->warpSize = 32;
-    p->maxThreadsPerBlock = 1024;
-    p->maxThreadsPerMultiProcessor = 2048;
-    p->maxBlocksPerMultiProcessor = 32;
-    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
-    p->maxGridSize[0] = 0x7fffffff, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->l2CacheSize = 50 << 20;
-    p->memoryBusWidth = 5120;
-    p->asyncEngineCount = 3;
-    p->pciBusID = gpu->number + 1;
-    p->canMapHostMemory = p->unifiedAddressing = p->concurrentKernels = 1;
-    p->streamPrioritiesSupported = p->hostRegisterSupported = p->ipcEventSupported = 1;
-    p->canUseHostPointerForRegisteredMem = p->computePreemptionSupported = 1;
     return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
-    struct cudaDeviceProp p;
-    ENTER(cudaGetDeviceProperties(&p, device));
-    switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = p.maxThreadsPerMultiProcessor; break;
-    case cudaDevAttrMaxBlocksPerMultiprocessor: *value = p.maxBlocksPerMultiProcessor; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)p.sharedMemPerBlock; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)p.sharedMemPerBlockOptin; break;
-    case cudaDevAttrWarpSize: *value = p.warpSize; break;
-    case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-    case cudaDevAttrUnifiedAddressing: *value = p.unifiedAddressing; break;
-    case cudaDevAttrCanMapHostMemory: *value = p.canMapHostMemory; break;
-    case cudaDevAttrCanUseHostPointerForRegisteredMem:
-        *value = p.canUseHostPointerForRegisteredMem;
-        break;
-    case cudaDevAttrIpcEventSupport: *value = p.ipcEventSupported; break;
-    case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
-    case cudaDevAttrGlobalMemoryBusWidth: *value = p.memoryBusWidth; break;
-    case cudaDevAttrAsyncEngineCount: *value = p.asyncEngineCount; break;
-    case cudaDevAttrPciBusId: *value = p.pciBusID; break;
-    case cudaDevAttrConcurrentKernels: *value = p.concurrentKernels; break;
-    case cudaDevAttrMemoryClockRate: *value = 2619000; break;
-    case cudaDevAttrClockRate: *value = 1980000; break;
-    case cudaDevAttrComputeMode:
-        *value = emulated.exclusive ? cudaComputeModeExclusiveProcess : cudaComputeModeDefault;
-        break;
-    default: return give(cudaErrorInvalidValue);
-    }
+    ENTER(check_device(device));
+    if (attribute != cudaDevAttrComputeMode) return give(cudaErrorInvalidValue);
+    *value = emulated.exclusive ? cudaComputeModeExclusiveProcess : cudaComputeModeDefault;
     return cudaSuccess;
 }
 

@@ -81,16 +81,6 @@ static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdev
     return CUDA_SUCCESS;
 }
 
-static CUresult error_name(CUresult error, const char **out) {
-    *out = cudaGetErrorName((cudaError_t)error);
-    return CUDA_SUCCESS;
-}
-
-static CUresult error_string(CUresult error, const char **out) {
-    *out = cudaGetErrorString((cudaError_t)error);
-    return CUDA_SUCCESS;
-}
-
 /* Headers before CUDA 12.5 do not declare it. */
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned version,
                                              unsigned long long flags,
@@ -108,8 +98,6 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, uns
         {"cuStreamWaitValue64", (void (*)(void))wait_value, 9000},
         {"cuStreamBatchMemOp", (void (*)(void))batch_values, 8000},
         {"cuDeviceGetAttribute", (void (*)(void))device_attribute, 2000},
-        {"cuGetErrorName", (void (*)(void))error_name, 6000},
-        {"cuGetErrorString", (void (*)(void))error_string, 6000},
     };
     ENTER(enter_driver());
     if (!symbol || !out || flags > cudaEnablePerThreadDefaultStream)

@@ -87,7 +87,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
     return give(e->gpu->fault);
 }
 
-struct item *event_record_item(cudaEvent_t e) {
+/* Numbers the record. NULL: out of memory. */
+static struct item *event_record_item(cudaEvent_t e) {
     struct item *item = item_new(ITEM_RECORD, 0);
     if (!item) return NULL;
     item->u.event.event = e;
@@ -96,19 +97,14 @@ struct item *event_record_item(cudaEvent_t e) {
     return item;
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, unsigned flags) {
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
     ENTER(enter_gpu());
     cudaEvent_t e = event_of(handle);
     struct CUstream_st *s = stream_of(stream);
     if (!e || !s) return give(cudaErrorInvalidResourceHandle);
     /* "must be associated with the same device" */
     if (e->gpu != s->gpu) return give(cudaErrorInvalidResourceHandle);
-    if (flags) return give(cudaErrorInvalidValue); /* external records are for captures only */
     return give(stream_submit(s, event_record_item(e)));
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned flags) {
@@ -124,8 +120,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
     return give(stream_submit(s, item));
 }
 
-/* A query of an event is among the calls that a capturing thread must not make, whatever the
- * event. */
 static cudaError_t look(cudaEvent_t handle, cudaEvent_t *out) {
     cudaError_t error = enter_uncounted();
     if (error != cudaSuccess) return error;

@@ -36,17 +36,8 @@ struct item *item_new(enum item_kind kind, size_t param_bytes) {
     struct item *item = aligned_alloc(64, size);
     if (!item) return NULL;
     memset(item, 0, sizeof *item);
-    item->size = size;
     item->kind = kind;
     return item;
-}
-
-struct item *item_copy(const struct item *item) {
-    struct item *copy = aligned_alloc(64, item->size);
-    if (!copy) return NULL;
-    memcpy(copy, item, item->size);
-    atomic_init(&copy->next, NULL);
-    return copy;
 }
 
 /* ---- the thread ---- */
