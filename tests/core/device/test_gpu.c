@@ -1,7 +1,7 @@
 /* The parts of the GPU's device layer that need no GPU: the arithmetic of its clock, the bytes of
  * its handles, the allocator of its memory, and the text of a refusal. GPUs of the machine are
- * hidden first, so these tests give the same result everywhere. duet doctor checks GPUs. */
-#include <fcntl.h>
+ * hidden first, so these tests give the same result everywhere. duet doctor checks GPUs, and what
+ * the command says without one stands in tests/app/cli/test_bad_input.c. */
 #include <stdio.h>
 #include <sys/wait.h>
 
@@ -224,52 +224,4 @@ Test(cuda_refusal, without_a_gpu_probe_and_open_say_why, .timeout = 30) {
     cr_assert_null(device);
     MUST(device_probe(DEVICE_HOST, &count));
     cr_assert_eq(count, MAX_DEVICES);
-}
-
-/* Runs the command with its GPUs hidden; returns the exit status and what it wrote to stderr. */
-static int run_duet(const char *const *words, char *text, size_t text_bytes) {
-    int pipe_ends[2], status = -1;
-    size_t used = 0;
-    ssize_t n;
-    cr_assert_eq(pipe(pipe_ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        hide_gpus();
-        dup2(pipe_ends[1], 2);
-        dup2(open("/dev/null", O_WRONLY), 1);
-        close(pipe_ends[0]);
-        execv(words[0], (char *const *)(uintptr_t)words);
-        _exit(127);
-    }
-    close(pipe_ends[1]);
-    while (used + 1 < text_bytes &&
-           (n = read(pipe_ends[0], text + used, text_bytes - used - 1)) > 0)
-        used += (size_t)n;
-    text[used] = 0;
-    close(pipe_ends[0]);
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-Test(cuda_refusal, the_command_ends_with_one_line_and_status_2, .timeout = 60) {
-    static const char *const modes[] = {"single", "dp", "ddp"};
-    char text[4096];
-    for (int i = 0; i < 3; i++) {
-        const char *words[] = {BUILD_DIR "/duet", "train",     "--device",  "cuda",    "--dataset",
-                               "synthetic",       "--samples", "64",        "--steps", "1",
-                               "--mode",          modes[i],    "--timeout", "20",      NULL};
-        int status = run_duet(words, text, sizeof text);
-        cr_assert_eq(status, 2, "--mode %s: status %d: %s", modes[i], status, text);
-        cr_assert_not_null(strstr(text, "cuda: "), "%s", text);
-        cr_assert_eq(lines(text), 1, "--mode %s: %s", modes[i], text);
-    }
-}
-
-Test(cuda_refusal, auto_takes_the_emulated_devices, .timeout = 60) {
-    const char *words[] = {BUILD_DIR "/duet", "train", "--dataset", "synthetic",
-                           "--steps",         "1",     "--model",   "mlp",
-                           "--device-memory", "64M",   NULL};
-    char text[4096];
-    int status = run_duet(words, text, sizeof text);
-    cr_assert_eq(status, 0, "status %d: %s", status, text);
 }

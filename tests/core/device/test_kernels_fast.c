@@ -1,5 +1,5 @@
 /* The rules that make all modes train alike (docs/design.md section 2), for the fast products: the
- * same bits at any address, in any thread. (Whatever else is in the launch: core/nn/test_bits.c.
+ * same bits at any address, in any thread. (Whatever else is in the launch: core/nn/test_ops.c.
  * Against the reference, and on every instruction set: test_kernels.c.) */
 #include <pthread.h>
 

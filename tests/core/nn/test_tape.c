@@ -124,6 +124,25 @@ Test(tape, evaluation_keeps_no_nodes_and_drops_nothing, .timeout = 30) {
     net_close(&net);
 }
 
+/* A batch's gradient is the same whatever other batch ran before on this tape, and however
+ * often. */
+Test(tape, gradients_do_not_depend_on_what_ran_before, .timeout = 30) {
+    for (int math = 0; math < 2; math++) {
+        struct net net;
+        float first[NET_WEIGHTS], again[NET_WEIGHTS];
+        open_net(&net, DEVICE_HOST, math);
+        net_run(&net, &plain_pass);
+        net_read_grads(&net, first);
+        net_load(&net, &data, 1, 2);
+        net_run(&net, &(struct net_pass){1, REDUCE_SUM, 0, 0});
+        net_load(&net, &data, 0, 1);
+        net_run(&net, &plain_pass);
+        net_read_grads(&net, again);
+        cr_assert_arr_eq(first, again, sizeof first);
+        net_close(&net);
+    }
+}
+
 /* ---- memory ---- */
 
 Test(tape, a_steady_step_allocates_nothing, .timeout = 60) {
