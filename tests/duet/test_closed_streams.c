@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/files/event_file.h"
 #include "tests/duet/shared.h"
 
 enum { STREAMS = 3, SUBSETS = 1 << STREAMS, RANKS = 2, COUNT = 1000, SECONDS = 20 };
@@ -46,6 +47,9 @@ static int alone(void) {
     SEE(!duet_params_load(other, file));
     SEE(!duet_tensor_read(duet_params_value(other, 0), y));
     SEE(!memcmp(x, y, sizeof x));
+    struct event_file events;
+    SEE(!event_file_open(&events, "."));
+    event_file_close(&events);
     duet_params_free(other);
     duet_params_free(params);
     duet_devices_close(devices, 2);

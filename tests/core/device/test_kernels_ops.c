@@ -185,28 +185,6 @@ Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
     heap_free(&heap);
 }
 
-/* A plane is kept or dropped as a whole, by the draw of sample * C + channel. */
-Test(math_ops, dropout2d_drops_planes, .timeout = 60) {
-    for (int i = 0; i < SAMPLE_COUNTS; i++)
-        for (int channels = 1; channels < 10; channels += 2)
-            for (int side = 1; side < 4; side++) {
-                struct heap heap = {0};
-                struct step_block step = {.seed = (uint64_t)3 << 33 | 9, .step = 11};
-                struct tensor x = tensor_random(&heap, 1, 4, sample_counts[i], channels, side, 2),
-                              y = tensor_like(&heap, &x);
-                struct op_args a = dropout_of(&x, &y, &step, .4f, 3, 5);
-                a.p.dropout.planes = 1;
-                host_reference_kernels[OP_DROPOUT](&a);
-                for (size_t j = 0; j < tensor_count(&x); j++) {
-                    int kept = philox_keep(step.seed, 5, 11, 3, j / (size_t)(2 * side),
-                                           philox_threshold(1 - (double).4f));
-                    float want = kept ? tensor_f32(&x)[j] * (1.0f / (1.0f - .4f)) : 0;
-                    cr_assert_eq(tensor_f32(&y)[j], want, "element %zu", j);
-                }
-                heap_free(&heap);
-            }
-}
-
 /* The roundings of the optimizer, with numbers for which a fused and an unfused step differ. */
 Test(math_ops, sgd_fuses_where_pytorch_does, .timeout = 60) {
     struct heap heap = {0};
