@@ -197,6 +197,11 @@ CliTest(cli_limits, closed_descriptors, 300) {
             cr_expect(!closed || (cli_same_file("w", "whole") && cli_same_file("l", "losses")),
                       "%s: other files with %d closed", line, closed);
         }
+    /* A program of the user's, which may know nothing of this, finds all three open. */
+    char run[PATH_MAX];
+    snprintf(run, sizeof run, "%s run sh -c 'ls /proc/$$/fd/0 /proc/$$/fd/2' <&- 2>&-",
+             cli_program);
+    cr_expect_eq(system(run), 0);
 }
 
 /* The kernel drops the exit status of children whose parent ignores SIGCHLD, as it may have been
