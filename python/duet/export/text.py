@@ -55,11 +55,10 @@ class Writer(Layout):
             self.trained.add(name)
         return name
 
-    def line(self, op, x, axes=None, **settings):
-        """A line of one operand as it lies, with the same axes unless others are given."""
+    def line(self, op, x, **settings):
+        """A line of one operand as it lies."""
         x = self.value(x)
-        name = self.emit(op, [x], axes or x.axes, shared=x.shared, **settings)
-        return x.but(name=name, axes=axes or x.axes, offset=None)
+        return x.but(name=self.emit(op, [x], x.axes, shared=x.shared, **settings), offset=None)
 
     # ---- tensors that are there from the start
 
