@@ -6,6 +6,7 @@ import torch
 
 from ..text import Const, N, Value, broadcast, require
 from . import lower
+from .reductions import softmax
 
 aten = torch.ops.aten
 
@@ -158,11 +159,9 @@ def _mask_line(w, mask, y, rank, keys):
 
 def _by_definition(w, q, k, v, mask, scale, p):
     """softmax(q k^T scale + mask) v, as lines of their own."""
-    from . import LOWERINGS, Arguments
     scale = int(q.shape[-1]) ** -0.5 if scale is None else scale
     scores = w.add(matmul(w, w.times(q, scale), swapped(w, k)), mask)
-    w.op = "aten::_softmax"
-    weights = LOWERINGS["aten::_softmax"](w, Arguments(self=scores, dim=-1), scores.shape)
+    weights = softmax(w, scores, -1)
     if p:
         weights = w.line("dropout", w.dense(weights), once=False, p=p)
     return matmul(w, weights, v)

@@ -85,10 +85,12 @@ def _(w, a, shape):
 
 @lower(aten._softmax, aten._log_softmax)
 def _(w, a, shape):
-    x = w.value(a.self)
-    op = "log_softmax" if "log" in w.op else "softmax"
-    size = int(x.shape[a.dim])
-    return w.over(x, [a.dim], [size], lambda name, before: w.emit(op, [name], [*before, size]))
+    return softmax(w, w.value(a.self), a.dim, "log_softmax" if "log" in w.op else "softmax")
+
+
+def softmax(w, x, dim, op="softmax"):
+    size = int(x.shape[dim])
+    return w.over(x, [dim], [size], lambda name, before: w.emit(op, [name], [*before, size]))
 
 
 # ---- maxima
