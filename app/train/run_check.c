@@ -96,5 +96,8 @@ int run_config_check(const struct run_config *config) {
     CHECK(check_dp(config));
     CHECK(check_join(config));
     CHECK(check_devices(config));
+    if (!config->dry && !config->spread && !strcmp(config->ddp.allreduce, "mpi"))
+        return fail(ERR_USAGE, "--allreduce: mpi: it adds up over several machines: start the "
+                               "ranks with mpirun, or give auto");
     return *config->clock.gpu ? retime_check(config) : OK;
 }

@@ -43,7 +43,7 @@ CliTest(cli_bad_input, words, 300) {
         {2, "nccl needs GPUs",
          "train --mode ddp --device cpu --dataset synthetic --samples 300 --steps 1 "
          "--allreduce nccl"},
-        {2, "the ranks do not run over MPI",
+        {2, "--allreduce: mpi: it adds up over several machines|mpirun",
          "train --mode ddp --dataset synthetic --allreduce mpi"},
         {2, "--dataset|cifar|synthetic", "train --dataset cifar"},
         {2, "--cuda-math|library|emulated|--device cuda",
