@@ -158,7 +158,7 @@ test_strikes() {
     local i rank machine steps="train --mode ddp ${small/synthetic/random} --steps 400"
     program=$build/duet
     "$program" ${steps/ddp/single} --quiet --save "$work/whole" >"$work/out" 2>&1
-    for ((i = 0; i < ${STRIKES:-3}; i++)); do
+    for ((i = 0; i < ${STRIKES:-4}; i++)); do
         rank=$((RANDOM % 4)) machine=$((rank / 2))
         rm -f "$work/half"
         on "$pairs" 4 "$program" $steps --timeout 4 --checkpoint "$work/half" \
@@ -171,10 +171,12 @@ test_strikes() {
         done
         sleep "0.$((RANDOM % 10))"
         [[ $(victim $rank $machine) ]] || verdict "$i: a strike" "rank $rank is gone before it"
-        case $((i % 3)) in
+        case $((i % 4)) in
         0) strike "$i: rank $rank is killed" 'victim $rank $machine | xargs -r kill -9' . ;;
         1) strike "$i: rank $rank is stopped" 'victim $rank $machine | xargs -r kill -STOP' . ;;
         2) strike "$i: m$machine has no link" "ip -n $net-$machine link set eth0 down" . ;;
+        3) strike "$i: rank $rank is asked to stop" 'victim $rank $machine | xargs -r kill' \
+            'ended by signal 15 (Terminated) after [0-9]* steps' ;;
         esac
         ip -n "$net-$machine" link set eth0 up
         [[ -e $work/half ]] || continue
@@ -195,6 +197,8 @@ test_train() {
     on "$pairs" 4 "$build/duet" compare $small --steps 12 --optimizer adam --modes single,fsdp \
         --shard parameters
     verdict "shards" "$(says 'FSDP = single: identical to the bit after 12 steps')"
+    on "$pairs" 4 "$build/duet" profile $small --steps 4
+    verdict "profile" "$(says 'm1: 2 devices  *0.986 MiB  *0.986 MiB  *505 KiB')"
     on "$pairs" 4 "$build/duet" train --mode ddp $small --steps 6 --checkpoint "$work/half"
     on "$two" 2 "$build/duet" train --mode ddp $small --steps 12 --resume "$work/half" \
         --save "$work/resumed"

@@ -142,10 +142,11 @@ static int check_not_a_rank(const char *command) {
     struct place place;
     int trains = 0, spread;
     CHECK(network_is_wanted(&spread));
-    if (spread && (!strcmp(command, "train") || !strcmp(command, "compare"))) return OK;
+    if (spread && strcmp(command, "demo") && strcmp(command, "scale")) return OK;
     for (size_t i = 0; i < sizeof training / sizeof *training; i++)
         trains |= !strcmp(command, training[i]);
-    if (!trains || !environment_is_of_a_rank() || read_place(&place, "") || place.world == 1)
+    if (!trains || !environment_is_of_a_rank() || read_place_anywhere(&place, "") ||
+        place.world == 1)
         return OK;
     return fail(ERR_USAGE,
                 "%s %s: it is rank %d of %d that another program started, and starts ranks itself: "

@@ -186,7 +186,7 @@ static int run(struct run_config *config, int chapter) {
     const char *command = chapter ? "demo" : "compare";
     struct job_result result = {.exit_status = 0};
     int code = OK;
-    CHECK_GOTO(spread_check(config, 1), code, done);
+    CHECK_GOTO(spread_check(config, SPREAD_COMPARE), code, done);
     CHECK_GOTO(run_config_check(config), code, done);
     CHECK_GOTO(run_files_open(&files, config), code, done);
     comparison = calloc(1, sizeof *comparison);

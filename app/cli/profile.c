@@ -17,6 +17,7 @@
 #include "train/compare/compare.h"
 #include "train/job.h"
 #include "train/shared_data.h"
+#include "train/spread.h"
 
 enum { DEFAULT_STEPS = 50 };
 
@@ -86,7 +87,7 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
     int full = -1;
     struct text left_out = {.used = 0};
     text_add(&left_out, "DP is left out: %s", why ? why : "");
-    if (why) text_wrap(stdout, width, 0, 2, left_out.words);
+    if (why && config->spread <= 1) text_wrap(stdout, width, 0, 2, left_out.words);
     CHECK(job_try_nccl(&base, result));
     for (int i = WAY_DP; i < WAYS; i++) {
         way_apply(i, &base);
@@ -139,8 +140,10 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
         return command_report(argc, argv, own);
     run_config_default(&config);
     run_config_own(&config, own);
+    CHECK_GOTO(spread_begin(&config), code, done);
     CHECK_GOTO(run_options_parse(&options, argc, argv, &config), code, done);
     if (options.help) return command_usage(&options, own), 0;
+    CHECK_GOTO(spread_check(&config, SPREAD_PROFILE), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
     CHECK_GOTO(run_files_open(&files, &config), code, done);
     ways = ways_new();

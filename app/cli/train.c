@@ -78,7 +78,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(spread_begin(&config), code, done);
     CHECK_GOTO(run_options_parse(&options, argc, argv, &config), code, done);
     if (options.help) return command_usage(&options, own), 0;
-    CHECK_GOTO(spread_check(&config, 0), code, done);
+    CHECK_GOTO(spread_check(&config, SPREAD_TRAIN), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
     CHECK_GOTO(resume_check_files(&config), code, done);
     CHECK_GOTO(run_files_open(&files, &config), code, done);

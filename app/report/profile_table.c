@@ -163,6 +163,46 @@ int profile_columns(struct table *table, const struct run_record *r, int details
     return left > most ? first + most : 0;
 }
 
+/* ---- machines ---- */
+
+/* The first device on the machine of this one. */
+static int machine_of(const struct run_record *r, int device) {
+    int first = 0;
+    while (strcmp(r->machines[first], r->machines[device]))
+        first++;
+    return first;
+}
+
+void machine_rows(struct table *table, const struct run_record *r) {
+    enum { IN, OUT, WITHIN, BUSY };
+    static const char *const heads[] = {"from others", "to others", "within", "busy ms"};
+    *table = (struct table){.columns = 4, .name_width = 22, .value_width = VALUE};
+    for (int i = 0; i < table->columns; i++)
+        snprintf(table->head[i], TABLE_CELL, "%s", heads[i]);
+    for (int m = 0; m < r->machine_count && r->traffic; m++) {
+        double sum[4] = {0};
+        int devices = 0;
+        char name[64];
+        if (machine_of(r, m) != m) continue;
+        for (int d = 0; d < r->devices; d++) {
+            int here = machine_of(r, d) == m;
+            devices += here;
+            sum[BUSY] += here * device_value(r, d, VALUE_BUSY, 0);
+            for (int from = 0; from < r->devices; from++) {
+                int from_here = machine_of(r, from) == m;
+                if (!here && !from_here) continue;
+                sum[!here ? OUT : from_here ? WITHIN : IN] += (double)r->traffic->bytes[from][d];
+            }
+        }
+        snprintf(name, sizeof name, "%.40s: %d device%s", r->machines[m], devices,
+                 devices > 1 ? "s" : "");
+        struct table_row *row = table_add(table, ROW_VALUES, name);
+        for (int i = IN; i <= WITHIN; i++)
+            print_bytes(record_per_step(r, sum[i]), row->cell[i]);
+        print_ms(sum[BUSY] / devices, row->cell[BUSY]);
+    }
+}
+
 static void tables(FILE *file, int width, const struct run_record *r, int details) {
     int fit = (width - NAME) / (VALUE + 1), next = 0;
     fit = fit < 1 ? 1 : fit > TABLE_COLUMNS ? TABLE_COLUMNS : fit;
@@ -172,6 +212,11 @@ static void tables(FILE *file, int width, const struct run_record *r, int detail
         next = profile_columns(&table, r, details, next, fit);
         table_print(file, width, &table);
     } while (next);
+    struct table machines;
+    machine_rows(&machines, r);
+    if (!machines.rows) return;
+    fprintf(file, "\neach machine, per step: bytes over links; busy: the mean of its devices\n");
+    table_print(file, width, &machines);
 }
 
 /* ---- below the table ---- */

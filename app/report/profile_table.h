@@ -23,6 +23,10 @@
 int profile_columns(struct table *table, const struct run_record *run, int details, int first,
                     int most);
 
+/* Of a run over several machines, a row for each: bytes of a step that came from others and went to
+ * them, bytes between its own devices, and the busiest device. 0 rows: of one machine. */
+void machine_rows(struct table *table, const struct run_record *run);
+
 /* Prints one run in at most `width` columns (text.h): for each device memory by cause at its peak;
  * per step, the bytes over links, the time by phase and the busy share. With `details` also memory
  * now, bytes by phase and kernels, and below the stages of the data, the imbalance and device 0's

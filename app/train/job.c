@@ -135,10 +135,12 @@ static int say_stopped(const struct run_record *record, int signal) {
 static int run_spread(const struct run_config *config, struct run_record *record,
                       struct job_result *result) {
     struct failures unwritten = {0};
-    int code = spread_run(config, record, &unwritten);
+    int code = spread_run(config, record, &unwritten, &result->signal);
     result->unwritten = !code && unwritten.code;
+    result->stopped = !code && result->signal;
+    if (result->stopped) failures_add(&unwritten, say_stopped(record, result->signal));
     if (!code) code = failures_end(&unwritten);
-    result->exit_status = code ? error_exit_status(code) : 0;
+    result->exit_status = result->stopped ? 128 + result->signal : error_exit_status(code);
     return code;
 }
 
@@ -218,7 +220,7 @@ int job_run_titled(const char *title, const struct run_config *config, struct ru
 
 int job_try_nccl(const struct run_config *config, struct job_result *result) {
     struct run_config one = *config;
-    if (strcmp(config->ddp.allreduce, "nccl")) return OK;
+    if (config->spread || strcmp(config->ddp.allreduce, "nccl")) return OK;
     one.mode = MODE_DDP;
     one.steps = one.quiet = 1;
     one.evaluate = 0;

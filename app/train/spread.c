@@ -1,11 +1,14 @@
 /* See spread.h. */
 #include "train/spread.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/advice.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/program_name.h"
 #include "comm/comm.h"
@@ -43,7 +46,7 @@ static int check_compare(const struct run_config *config) {
                 why_not);
 }
 
-int spread_check(struct run_config *config, int compares) {
+int spread_check(struct run_config *config, enum spread_command command) {
     struct place place;
     if (!config->spread) return OK;
     CHECK(read_place_anywhere(&place, ""));
@@ -52,16 +55,15 @@ int spread_check(struct run_config *config, int compares) {
                     "--devices: %d, and mpirun has started %d ranks, each with a device: leave it "
                     "out",
                     config->devices, place.world);
-    if (!compares && !spread_runs(config->mode))
+    if (command == SPREAD_TRAIN && !spread_runs(config->mode))
         return fail(ERR_USAGE,
                     "--mode %s: it is one process, and mpirun has started %d: on several machines "
                     "give --mode ddp or fsdp",
                     mode_name(config->mode), place.world);
-    if (compares) CHECK(check_compare(config));
-    if (config->spread == 1) return OK;
-    config->quiet = 1;
-    *config->files.json = *config->files.trace = *config->files.report = 0;
-    *config->files.pictures = 0;
+    if (*config->clock.gpu)
+        return fail(ERR_USAGE, "--gpu: its times are those of one machine: leave it out");
+    if (command == SPREAD_COMPARE) CHECK(check_compare(config));
+    config->quiet |= config->spread > 1;
     return OK;
 }
 
@@ -104,16 +106,66 @@ static _Noreturn void leave(struct comm *comm, int rank, int code, int in_use) {
     _exit(error_exit_status(code));
 }
 
+static int by_size(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* By how much this rank's clock is ahead of rank 0's: of what each reads behind the same barrier,
+ * the median of ROUNDS. Each machine counts from its own start. */
+static int clock_ahead(struct comm *comm, int64_t *ahead) {
+    enum { ROUNDS = 9 };
+    int64_t now[ROUNDS], all[MAX_DEVICES][ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK(comm_barrier(comm, "clocks"));
+        now[i] = now_ns();
+    }
+    CHECK(comm_gather(comm, now, sizeof now, all));
+    for (int i = 0; i < ROUNDS; i++)
+        now[i] -= all[0][i];
+    qsort(now, ROUNDS, sizeof *now, by_size);
+    *ahead = now[ROUNDS / 2];
+    return OK;
+}
+
+/* All spans become rank 0's, by its clock. Collective. */
+static int gather_spans(struct comm *comm, struct span_log *kept) {
+    uint64_t count[MAX_DEVICES], most = 0;
+    int64_t ahead;
+    int world = comm_world_size(comm), me = comm_rank(comm);
+    CHECK(clock_ahead(comm, &ahead));
+    for (size_t i = 0; i < kept->count; i++) {
+        kept->spans[i].start_ns -= ahead;
+        kept->spans[i].end_ns -= ahead;
+    }
+    CHECK(comm_gather(comm, &kept->count, sizeof *count, count));
+    for (int r = 0; r < world; r++)
+        most = count[r] > most ? count[r] : most;
+    struct span *all = calloc((size_t)world * most + 1, sizeof *all);
+    if (!all) return fail(ERR_MEMORY, "spans of all ranks: no host memory");
+    if (kept->count) memcpy(all + (size_t)me * most, kept->spans, kept->count * sizeof *all);
+    int code = comm_gather(comm, all + (size_t)me * most, most * sizeof *all, all);
+    for (int r = 1; !code && !me && r < world; r++)
+        for (uint64_t i = 0; i < count[r]; i++)
+            span_add(kept, &all[(size_t)r * most + i]);
+    free(all);
+    return code;
+}
+
 int spread_run(const struct run_config *config, struct run_record *record,
-               struct failures *unwritten) {
+               struct failures *unwritten, int *signal) {
     struct comm *comm = NULL;
     struct failures outcome;
     int in_use = 0, rank = config->spread - 1;
+    if (config->stoppable) comm_keep_signals(SIG_BLOCK);
     int code = comm_open(&comm, &(struct comm_options){.timeout_s = config->timeout, .meet = 1});
     if (!code) code = trainer_run(config, comm, record, unwritten, &in_use);
+    if (!code && run_keeps_spans(config)) code = gather_spans(comm, &record->kept);
+    *signal = code ? 0 : comm_stop_signal(comm);
     if (comm) comm_abort(comm, code, error_message());
     if (rank > 0) leave(comm, rank, code, in_use);
     outcome = failures_of(code);
     if (!in_use) comm_close(comm);
+    if (config->stoppable && !*signal) comm_keep_signals(SIG_UNBLOCK);
     return failures_end(&outcome);
 }

@@ -17,12 +17,14 @@ int spread_begin(struct run_config *config);
 int spread_runs(enum run_mode mode);
 
 /* Behind the options and before any file is opened: ERR_USAGE says what does not go over several
- * machines. Ranks but 0 get no files of results and say nothing. `compares`: of duet compare. */
-int spread_check(struct run_config *config, int compares);
+ * machines. Ranks but 0 say nothing. */
+enum spread_command { SPREAD_TRAIN, SPREAD_PROFILE, SPREAD_COMPARE };
+int spread_check(struct run_config *config, enum spread_command command);
 
-/* This process's part of the run. Only rank 0 returns. */
+/* This process's part of the run. Only rank 0 returns, with the spans of all. *signal: the one that
+ * has stopped the run after a step, which went well; 0: none. */
 int spread_run(const struct run_config *config, struct run_record *record,
-               struct failures *unwritten);
+               struct failures *unwritten, int *signal);
 
 /* Collective: each machine has read its own files. ERR_USAGE: one of them has others. */
 int spread_same_data(struct comm *comm, const struct dataset *set);

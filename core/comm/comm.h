@@ -112,8 +112,13 @@ int comm_barrier(struct comm *comm, const char *what);
 
 /* Has the launcher been asked to stop the job (launch.stoppable)? Collective in order, but rank 0
  * waits for nobody: all ranks get the same answer at their k-th call, and 1 ever after the first 1.
- * The first call tells the launcher that this job can be stopped. */
+ * The first call tells the launcher that this job can be stopped. Where comm_is_spread, SIGINT or
+ * SIGTERM has come to some rank, all wait for all, and comm_stop_signal is what has come. */
 int comm_look_for_stop(struct comm *comm, int *stop);
+int comm_stop_signal(const struct comm *comm);
+
+/* SIG_BLOCK, before comm_open starts threads, or SIG_UNBLOCK, for both signals. */
+void comm_keep_signals(int how);
 
 /* ---- do all ranks make the same calls? ---- */
 

@@ -1,6 +1,8 @@
 /* See network.h: what a job over several machines does otherwise than one that shares memory. */
 #include "comm/network.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +145,33 @@ int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all,
     if (!code && bytes) code = network_by_mpi->gather(comm->network, mine, bytes, all, wait);
     if (wait == &own) comm_distant_end(wait);
     return code;
+}
+
+void comm_keep_signals(int how) {
+    sigset_t asks;
+    sigemptyset(&asks);
+    sigaddset(&asks, SIGINT);
+    sigaddset(&asks, SIGTERM);
+    pthread_sigmask(how, &asks, NULL);
+}
+
+int network_look_for_stop(struct comm *comm, int *stop) {
+    uint8_t mine, all[MAX_DEVICES] = {0};
+    struct wait wait;
+    sigset_t come;
+    sigpending(&come);
+    mine = sigismember(&come, SIGTERM) ? SIGTERM : sigismember(&come, SIGINT) ? SIGINT : 0;
+    begin_counted(comm, &wait, "look for a stop", NULL);
+    int code = network_by_mpi->gather(comm->network, &mine, sizeof mine, all, &wait);
+    comm_distant_end(&wait);
+    for (int r = 0; r < comm->world; r++)
+        if (all[r]) comm->board->asked = all[r];
+    *stop = (int)comm->board->asked;
+    return code;
+}
+
+int comm_stop_signal(const struct comm *comm) {
+    return (int)comm->board->asked;
 }
 
 int comm_broadcast(struct comm *comm, void *data, size_t bytes) {

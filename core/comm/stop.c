@@ -6,10 +6,11 @@
  * the others wait for that post. They may find the post of a later look, so its number is posted.
  * Rank 0 waits for nobody, and the others as a rule find the post there. */
 #include "base/error.h"
-#include "comm/rank.h"
+#include "comm/network.h"
 
 int comm_look_for_stop(struct comm *comm, int *stop) {
-    if (comm_is_imagined(comm) || comm_is_spread(comm)) return *stop = 0, OK;
+    if (comm_is_imagined(comm)) return *stop = 0, OK;
+    if (comm_is_spread(comm)) return network_look_for_stop(comm, stop);
     struct board *board = comm->board;
     uint64_t look = ++comm->looks; /* from 1 */
     if (comm->rank == 0) {

@@ -8,6 +8,12 @@
 
 #include "base/error.h"
 
+static void free_names(char **names, int count) {
+    for (int i = 0; names && i < count; i++)
+        free(names[i]);
+    free(names);
+}
+
 void record_free(struct run_record *record) {
     if (!record) return;
     free(record->bucket_bytes);
@@ -24,15 +30,10 @@ void record_free(struct run_record *record) {
     free(record->grads);
     free(record->traffic);
     span_log_free(&record->kept);
-    for (int i = 0; record->names && i < record->parameters; i++)
-        free(record->names[i]);
-    free(record->names);
-    for (int i = 0; record->bucket_algorithms && i < record->bucket_algorithm_count; i++)
-        free(record->bucket_algorithms[i]);
-    free(record->bucket_algorithms);
-    for (int i = 0; record->buffer_names && i < record->buffers; i++)
-        free(record->buffer_names[i]);
-    free(record->buffer_names);
+    free_names(record->names, record->parameters);
+    free_names(record->bucket_algorithms, record->bucket_algorithm_count);
+    free_names(record->buffer_names, record->buffers);
+    free_names(record->machines, record->machine_count);
     memset(record, 0, sizeof *record);
 }
 

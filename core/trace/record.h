@@ -107,6 +107,8 @@ struct run_record {
     char **names;             /* [parameters] PyTorch's names; record_free frees each */
     int buffers;              /* buffers, the length of buffer_names */
     char **buffer_names;      /* [buffers] likewise */
+    int machine_count;
+    char **machines; /* [machine_count] that of each device; 0: all are on one */
 
     /* ---- how it went ---- */
     int steps_per_epoch;

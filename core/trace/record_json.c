@@ -309,6 +309,7 @@ static const struct field run_fields[] = {
     {"trainable_count",    &FIELD_INT64,  AT(trainable_count)},
     {"parameters",         &FIELD_NAMES,  ARRAY_AT(names, parameters)},
     {"buffers",            &FIELD_NAMES,  ARRAY_AT(buffer_names, buffers)},
+    {"machines",           &FIELD_NAMES,  ARRAY_AT(machines, machine_count)},
     {"spans_lost",         &FIELD_INT64,  AT(spans_lost)},
     {"steps_per_epoch",    &FIELD_INT,    AT(steps_per_epoch)},
     {"first_step",         &FIELD_INT,    AT(first_step)},

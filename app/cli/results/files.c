@@ -168,6 +168,7 @@ static int write_trace(struct atomic_file *file, const struct page *page) {
 
 int run_files_open(struct run_files *o, const struct run_config *config) {
     o->config = config;
+    if (config->spread > 1) return OK; /* rank 0 writes them */
     if (*config->files.json) CHECK(atomic_open(&o->json, config->files.json));
     if (*config->files.trace) CHECK(atomic_open(&o->trace, config->files.trace));
     if (*config->files.report) CHECK(atomic_open(&o->page, config->files.report));

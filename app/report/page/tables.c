@@ -48,5 +48,9 @@ void device_tables(FILE *file, const struct page *page) {
             next = profile_columns(&table, r, 0, next, TABLE_COLUMNS);
             put_table(file, label, &table, TABLE_FOLDED);
         } while (next);
+        struct table machines;
+        machine_rows(&machines, r);
+        snprintf(label, sizeof label, "%s: each machine, per step", page->run[i].title);
+        if (machines.rows) put_table(file, label, &machines, TABLE_OPEN);
     }
 }
