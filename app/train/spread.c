@@ -106,48 +106,31 @@ static _Noreturn void leave(struct comm *comm, int rank, int code, int in_use) {
     _exit(error_exit_status(code));
 }
 
-static int by_size(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* By how much this rank's clock is ahead of rank 0's: of what each reads behind the same barrier,
- * the median of ROUNDS. Each machine counts from its own start. */
-static int clock_ahead(struct comm *comm, int64_t *ahead) {
-    enum { ROUNDS = 9 };
-    int64_t now[ROUNDS], all[MAX_DEVICES][ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) {
-        CHECK(comm_barrier(comm, "clocks"));
-        now[i] = now_ns();
-    }
-    CHECK(comm_gather(comm, now, sizeof now, all));
-    for (int i = 0; i < ROUNDS; i++)
-        now[i] -= all[0][i];
-    qsort(now, ROUNDS, sizeof *now, by_size);
-    *ahead = now[ROUNDS / 2];
-    return OK;
-}
-
-/* All spans become rank 0's, by its clock. Collective. */
+/* All spans become rank 0's. Each machine counts its time from its own start, so they are moved by
+ * the difference of the clocks behind one barrier. Collective. */
 static int gather_spans(struct comm *comm, struct span_log *kept) {
-    uint64_t count[MAX_DEVICES], most = 0;
-    int64_t ahead;
+    struct {
+        int64_t now;
+        size_t count;
+    } mine = {0, kept->count}, its[MAX_DEVICES];
+    size_t most = 0;
     int world = comm_world_size(comm), me = comm_rank(comm);
-    CHECK(clock_ahead(comm, &ahead));
-    for (size_t i = 0; i < kept->count; i++) {
-        kept->spans[i].start_ns -= ahead;
-        kept->spans[i].end_ns -= ahead;
-    }
-    CHECK(comm_gather(comm, &kept->count, sizeof *count, count));
+    CHECK(comm_barrier(comm, "clocks"));
+    mine.now = now_ns();
+    CHECK(comm_gather(comm, &mine, sizeof mine, its));
     for (int r = 0; r < world; r++)
-        most = count[r] > most ? count[r] : most;
+        most = its[r].count > most ? its[r].count : most;
     struct span *all = calloc((size_t)world * most + 1, sizeof *all);
     if (!all) return fail(ERR_MEMORY, "spans of all ranks: no host memory");
     if (kept->count) memcpy(all + (size_t)me * most, kept->spans, kept->count * sizeof *all);
     int code = comm_gather(comm, all + (size_t)me * most, most * sizeof *all, all);
     for (int r = 1; !code && !me && r < world; r++)
-        for (uint64_t i = 0; i < count[r]; i++)
-            span_add(kept, &all[(size_t)r * most + i]);
+        for (size_t i = 0; i < its[r].count; i++) {
+            struct span *span = &all[(size_t)r * most + i];
+            span->start_ns -= its[r].now - its[0].now;
+            span->end_ns -= its[r].now - its[0].now;
+            span_add(kept, span);
+        }
     free(all);
     return code;
 }

@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "allreduce/element.h"
+#include "base/worker.h"
 #include "comm/network.h"
 #include "group/mpi/library.h"
 
@@ -34,6 +35,7 @@ struct network {
     int initialized;       /* 1: this job has initialised MPI and must finalise it */
     MPI_Comm job, control; /* for the job's own collectives; for heartbeats */
     struct beats beats;
+    struct task aside; /* a call that MPI has in its blocking form alone */
 };
 
 /* Turns the result of an MPI call into an error; OK if it succeeded. */

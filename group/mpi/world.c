@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/error.h"
-#include "base/thread.h"
 #include "comm/environment.h"
 #include "group/mpi/mpi.h"
 #include "group/mpi/state.h"
@@ -57,40 +56,17 @@ int mpi_wait(struct network *net, int result, MPI_Request *request, struct wait 
 
 /* ---- calls that MPI has in blocking form only ---- */
 
-struct aside {
-    int (*call)(struct network *net);
-    struct network *net;
-    int done; /* atomic */
-    struct failures outcome;
-};
-
-static void *run_aside(void *argument) {
-    struct aside *a = argument;
-    a->outcome = failures_of(a->call(a->net));
-    __atomic_store_n(&a->done, 1, __ATOMIC_RELEASE);
-    return NULL;
-}
-
-/* *stuck 1: it has not returned, so what it uses must not be freed. */
-static int call_aside(struct network *net, int (*call)(struct network *net), int64_t limit_ns,
-                      int *stuck) {
-    pthread_t thread;
-    int64_t deadline = now_ns() + limit_ns;
-    struct aside *a = calloc(1, sizeof *a);
-    if (!a) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
-    *a = (struct aside){.call = call, .net = net};
-    if (thread_start(&thread, run_aside, a)) {
-        free(a);
-        return fail(ERR_FAILED, "MPI: no thread could be started: end other processes");
-    }
-    while (!__atomic_load_n(&a->done, __ATOMIC_ACQUIRE) && now_ns() < deadline)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    *stuck = !__atomic_load_n(&a->done, __ATOMIC_ACQUIRE);
-    if (*stuck) return pthread_detach(thread), ERR_TIMEOUT;
-    pthread_join(thread, NULL);
-    int code = failures_end(&a->outcome);
-    free(a);
-    return code;
+/* *stuck 1: it has not returned; what it uses must stay, the worker as well. */
+static int call_aside(struct network *net, int (*call)(void *net), int64_t limit_ns, int *stuck) {
+    const int64_t deadline = now_ns() + limit_ns;
+    struct worker *worker;
+    net->aside = (struct task){.run = call, .context = net};
+    CHECK(worker_new(&worker, 1));
+    int code = worker_start(worker, 1, "MPI: a thread");
+    if (code) return worker_free(worker, WORKER_NEVER), code;
+    worker_give(worker, &net->aside);
+    *stuck = !worker_free(worker, deadline);
+    return *stuck ? ERR_TIMEOUT : task_end(&net->aside);
 }
 
 /* ---- the beginning ---- */
@@ -110,7 +86,8 @@ static int choose_sums(const struct place *place) {
     return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
 }
 
-static int begin(struct network *net) {
+static int begin(void *context) {
+    struct network *net = context;
     struct comm *comm = net->comm;
     struct mpi *mpi = &net->mpi;
     struct place place;
@@ -195,7 +172,8 @@ static int leave_together(struct network *net) {
 
 static const int64_t FAILED_NS = 1000000000;
 
-static int finalize(struct network *net) {
+static int finalize(void *context) {
+    struct network *net = context;
     return mpi_result(net, net->mpi.Finalize(), "MPI_Finalize");
 }
 
