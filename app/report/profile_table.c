@@ -165,14 +165,6 @@ int profile_columns(struct table *table, const struct run_record *r, int details
 
 /* ---- machines ---- */
 
-/* The first device on the machine of this one. */
-static int machine_of(const struct run_record *r, int device) {
-    int first = 0;
-    while (strcmp(r->machines[first], r->machines[device]))
-        first++;
-    return first;
-}
-
 void machine_rows(struct table *table, const struct run_record *r) {
     enum { IN, OUT, WITHIN, BUSY };
     static const char *const heads[] = {"from others", "to others", "within", "busy ms"};
@@ -181,15 +173,17 @@ void machine_rows(struct table *table, const struct run_record *r) {
         snprintf(table->head[i], TABLE_CELL, "%s", heads[i]);
     for (int m = 0; m < r->machine_count && r->traffic; m++) {
         double sum[4] = {0};
-        int devices = 0;
+        int devices = 0, first = 0;
         char name[64];
-        if (machine_of(r, m) != m) continue;
+        while (strcmp(r->machines[first], r->machines[m]))
+            first++;
+        if (first < m) continue; /* it has its row */
         for (int d = 0; d < r->devices; d++) {
-            int here = machine_of(r, d) == m;
+            int here = !strcmp(r->machines[d], r->machines[m]);
             devices += here;
             sum[BUSY] += here * device_value(r, d, VALUE_BUSY, 0);
             for (int from = 0; from < r->devices; from++) {
-                int from_here = machine_of(r, from) == m;
+                int from_here = !strcmp(r->machines[from], r->machines[m]);
                 if (!here && !from_here) continue;
                 sum[!here ? OUT : from_here ? WITHIN : IN] += (double)r->traffic->bytes[from][d];
             }
