@@ -146,9 +146,19 @@ static int to_var_behind(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, dx);
 }
 
+/* In an eager program a copy of a view is an operation of its own, and so is a part of a var, whose
+ * gradient is added to those of the other parts. */
+static void count_operations(duet_tape *t, const struct node *n) {
+    const struct tensor *x = &n->x->value;
+    int part = tensor_count(&n->args.in[0]) < (x->strided ? tensor_count : tensor_stored_count)(x);
+    scheduled_more_operations(t->stream, part + (n->y->beside != VIEW_ALONE));
+    scheduled_additions(t->stream, part && n->first > 0);
+}
+
 static int part_backward(duet_tape *t, struct node *n) {
     duet_var *y = n->y;
     if (!n->x->needs_grad) return OK;
+    count_operations(t, n);
     if (y->view_of && has_places(y->view_of)) {
         if (y->in_place || !y->uses) return OK; /* it is there, or will be that of views of y */
         struct tensor place = place_of(t, y);
