@@ -59,26 +59,27 @@ static int read_machines(struct clock_choice *c, const struct clock_words *w) {
     return OK;
 }
 
+static const char *const parts[IF_PARTS] = {"link", "launch", "compute", "memory", "gil"};
+
 static int read_what_if(struct what_if *what_if, const char *text) {
-    static const char *const known[] = {"link", "launch", "compute", "memory", "gil"};
-    double *number[] = {&what_if->link, &what_if->launch, &what_if->compute, &what_if->memory};
     for (const char *at = text;; at++) {
         char key[32] = "", value[32] = "";
-        size_t k = 0;
+        int k = 0;
         if (sscanf(at, "%31[^=,]=%31[^,]", key, value) < 2)
             return fail(ERR_USAGE, "--what-if: '%.40s': give KEY=X, as link=2x,launch=0,gil=off",
                         at);
-        while (k < 5 && strcmp(key, known[k]))
+        while (k < IF_PARTS && strcmp(key, parts[k]))
             k++;
-        if (k == 5) return unknown_value("--what-if", key, known, 5);
-        if (k == 4) {
-            if (strcmp(value, "off") && strcmp(value, "on"))
-                return fail(ERR_USAGE, "--what-if: gil=%s: give on or off", value);
-            what_if->no_gil = !strcmp(value, "off");
-        } else {
-            if (strlen(value) > 1 && value[strlen(value) - 1] == 'x') value[strlen(value) - 1] = 0;
-            CHECK(parse_number("--what-if", value, k == 1 ? 0 : 0.001, 1000, number[k]));
-        }
+        if (k == IF_PARTS) return unknown_value("--what-if", key, parts, IF_PARTS);
+        double *by = &what_if->by[k], least = k == IF_LAUNCH ? 0 : 0.001;
+        if (k == IF_GIL && strcmp(value, "off") && strcmp(value, "on"))
+            return fail(ERR_USAGE, "--what-if: gil=%s: give on or off", value);
+        size_t last = strlen(value) - 1;
+        if (last && value[last] == 'x') value[last] = 0;
+        if (k == IF_GIL)
+            *by = strcmp(value, "off") != 0;
+        else
+            CHECK(parse_number("--what-if", value, least, 1000, by));
         at += strcspn(at, ",");
         if (!*at) return OK;
     }
@@ -109,21 +110,13 @@ struct clock_config clock_chosen(const struct clock_choice *c, int gpu, int mach
 }
 
 void clock_add_what_if(const struct what_if *w, char *text, size_t bytes) {
-    const struct {
-        const char *key;
-        double value;
-    } list[] = {{"link", w->link},
-                {"launch", w->launch},
-                {"compute", w->compute},
-                {"memory", w->memory},
-                {"gil", w->no_gil ? 0 : 1}};
     size_t used = strlen(text);
     const char *before = ", if ";
-    for (int i = 0; i < 5 && used < bytes; i++) {
-        if (list[i].value == 1) continue;
-        used += i < 4 ? (size_t)snprintf(text + used, bytes - used, "%s%s=%.4g", before,
-                                         list[i].key, list[i].value)
-                      : (size_t)snprintf(text + used, bytes - used, "%sgil=off", before);
+    for (int i = 0; i < IF_PARTS && used < bytes; i++) {
+        char by[16] = "off";
+        if (w->by[i] == 1) continue;
+        if (i != IF_GIL) snprintf(by, sizeof by, "%.4g", w->by[i]);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s=%s", before, parts[i], by);
         before = ",";
     }
 }

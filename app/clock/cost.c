@@ -26,7 +26,7 @@ static const double REACHED_BY_GROUP_CHANNEL = 0.0107, REACHED_BY_GROUP_CHANNEL_
 static const double KERNEL_US = 4;
 
 struct what_if what_if_none(void) {
-    return (struct what_if){1, 1, 1, 1, 0};
+    return (struct what_if){{1, 1, 1, 1, 1}};
 }
 
 static double greater(double a, double b) {
@@ -71,12 +71,12 @@ static double rate_of(const struct clock_config *c, const struct work *w) {
                       : tensor > plain          ? REACHED_BY_GROUP_CHANNEL_TF32
                                                 : REACHED_BY_GROUP_CHANNEL) *
                      g->fp32 * w->group_width;
-    return (w->group_width && grouped < dense ? grouped : dense) * 1e3 * c->what_if.compute;
+    return (w->group_width && grouped < dense ? grouped : dense) * 1e3 * c->what_if.by[IF_COMPUTE];
 }
 
 static double memory_of(const struct clock_config *c, enum work_class of) {
     double reached = c->gpu->reached * (of == WORK_NORM ? NORM_OVER_POINTWISE : 1);
-    return c->gpu->gbs * reached * c->what_if.memory;
+    return c->gpu->gbs * reached * c->what_if.by[IF_MEMORY];
 }
 
 struct parts {
@@ -96,7 +96,7 @@ static struct parts parts_of(const struct clock_config *c, const struct schedule
     if (is_half(c, k) && w->weight_bytes)
         p.launch_ns += KERNEL_US * 1e3 + 1.5 * w->weight_bytes / memory_of(c, WORK_POINTWISE);
     if (conv)
-        p.small_ns = lesser(SMALL_CONV_FLOPS / (c->gpu->fp32 * 1e3 * c->what_if.compute),
+        p.small_ns = lesser(SMALL_CONV_FLOPS / (c->gpu->fp32 * 1e3 * c->what_if.by[IF_COMPUTE]),
                             SMALL_CONV_MOST * greater(p.flops_ns, p.memory_ns));
     return p;
 }
@@ -167,16 +167,17 @@ int64_t cost_issue_ns(const struct clock_config *c, const struct scheduled *e) {
     if (!calls || e->work.of == WORK_FREE) return 0;
     if (is_left_out(c, e)) return 0;
     double us = c->host == CLOCK_PYTORCH ? eager_us(c, e) : LAUNCH_US;
-    return (int64_t)ceil(us * 1e3 * c->what_if.launch);
+    return (int64_t)ceil(us * 1e3 * c->what_if.by[IF_LAUNCH]);
 }
 
 int64_t cost_start_ns(const struct clock_config *c, const struct scheduled *e) {
     int starts = e->kind == SCHEDULED_KERNEL || e->kind == SCHEDULED_COPY;
-    return starts && e->work.of != WORK_FREE ? (int64_t)(START_US * 1e3 * c->what_if.launch) : 0;
+    return starts && e->work.of != WORK_FREE ? (int64_t)(START_US * 1e3 * c->what_if.by[IF_LAUNCH])
+                                             : 0;
 }
 
 int cost_holds_lock(const struct clock_config *c, const struct scheduled *e) {
-    return c->host == CLOCK_PYTORCH && !c->what_if.no_gil && e->facts.phase == PHASE_FORWARD;
+    return c->host == CLOCK_PYTORCH && c->what_if.by[IF_GIL] > 0 && e->facts.phase == PHASE_FORWARD;
 }
 
 /* ---- 3. copies ----
@@ -220,7 +221,7 @@ static const double LONGEST_LL128_HOP_US = 4; /* NVLink's are shorter, those of 
 static double ring_gbs(const struct clock_config *c, int ranks, double *hop_us) {
     const struct machine *m = c->machine;
     double gbs = net_ring_gbs(&m->net, ranks, hop_us);
-    return (m->sum_gbs ? m->sum_gbs : gbs * m->links) * c->what_if.link;
+    return (m->sum_gbs ? m->sum_gbs : gbs * m->links) * c->what_if.by[IF_LINK];
 }
 
 /* DDP copies gradients into its buckets and back; FSDP gradients into the blocks of a
@@ -236,7 +237,7 @@ struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes
     const struct machine *m = c->machine;
     double nodes = c->nodes > 1 ? c->nodes : 1, hop = 0, net = nodes > 1 ? m->network.us : 0;
     double n = nodes * ranks, gbs = ranks > 1 ? ring_gbs(c, ranks, &hop) : INFINITY;
-    double cards = (m->cards < ranks ? m->cards : ranks) * m->network.gbs * c->what_if.link;
+    double cards = (m->cards < ranks ? m->cards : ranks) * m->network.gbs * c->what_if.by[IF_LINK];
     if (nodes > 1 && cards < gbs) gbs = cards;
     struct sum_cost best = {INT64_MAX, ""};
     int turns = what == SCHEDULED_SUM ? 2 : 1;

@@ -32,12 +32,16 @@ enum clock_kind {
 enum clock_way { CLOCK_SINGLE, CLOCK_DP, CLOCK_DDP, CLOCK_FSDP, CLOCK_WAYS };
 
 /* --what-if: factors on parts of the model; 1 changes nothing. */
+enum what_if_part {
+    IF_LINK,    /* rates of links and sums */
+    IF_LAUNCH,  /* costs of the host for each launch; 0: launches are free */
+    IF_COMPUTE, /* rate of products and convolutions */
+    IF_MEMORY,  /* bandwidth of the GPU's memory */
+    IF_GIL,     /* 0: the threads of DataParallel share no lock */
+    IF_PARTS
+};
 struct what_if {
-    double link;    /* rates of links and sums */
-    double launch;  /* costs of the host for each launch; 0: launches are free */
-    double compute; /* rate of products and convolutions */
-    double memory;  /* bandwidth of the GPU's memory */
-    int no_gil;     /* the threads of DataParallel share no lock */
+    double by[IF_PARTS];
 };
 
 struct clock_config {

@@ -14,7 +14,7 @@
 #include "train/estimate/modelled.h"
 #include "train/estimate/need.h"
 
-enum { MOST_CHANGES = 6 };
+enum { MOST_CHANGES = IF_PARTS + 1 };
 
 struct change {
     struct what_if what_if;
@@ -23,28 +23,17 @@ struct change {
 
 /* Each change alone, and after several of them all together. */
 static int changes_of(const struct what_if *w, struct change list[MOST_CHANGES]) {
-    struct change link = {what_if_none(), ""}, launch = link, compute = link, memory = link,
-                  gil = link;
+    static const char *const words[IF_PARTS] = {
+        "links %.4gx as fast", "launches %.4gx as long", "products and convolutions %.4gx as fast",
+        "the GPUs' memory %.4gx as fast", "no lock of the interpreter"};
     int n = 0;
-    link.what_if.link = w->link;
-    snprintf(link.words, sizeof link.words, "links %.4gx as fast", w->link);
-    launch.what_if.launch = w->launch;
-    if (w->launch > 0)
-        snprintf(launch.words, sizeof launch.words, "launches %.4gx as long", w->launch);
-    else
-        snprintf(launch.words, sizeof launch.words, "no launch cost");
-    compute.what_if.compute = w->compute;
-    snprintf(compute.words, sizeof compute.words, "products and convolutions %.4gx as fast",
-             w->compute);
-    memory.what_if.memory = w->memory;
-    snprintf(memory.words, sizeof memory.words, "the GPUs' memory %.4gx as fast", w->memory);
-    gil.what_if.no_gil = w->no_gil;
-    snprintf(gil.words, sizeof gil.words, "no lock of the interpreter");
-    if (w->link != 1) list[n++] = link;
-    if (w->launch != 1) list[n++] = launch;
-    if (w->compute != 1) list[n++] = compute;
-    if (w->memory != 1) list[n++] = memory;
-    if (w->no_gil) list[n++] = gil;
+    for (int i = 0; i < IF_PARTS; i++) {
+        int free = i == IF_LAUNCH && w->by[i] == 0;
+        if (w->by[i] == 1) continue;
+        list[n].what_if = what_if_none();
+        list[n].what_if.by[i] = w->by[i];
+        snprintf(list[n++].words, sizeof list->words, free ? "no launch cost" : words[i], w->by[i]);
+    }
     if (n > 1) list[n++] = (struct change){*w, "all of this"};
     return n;
 }
