@@ -8,6 +8,7 @@
 #      qemu-user; so do the tests that are named
 #   3. single, DP in all its ways and DDP end with the bits that this machine's own build has. This
 #      stands for dp/test_ways, which takes minutes under qemu
+#   4. `duet estimate --gpu` prints what it prints here
 #
 # qemu shows instructions, layouts and the arithmetic of the 128-bit kernels. It does not show Arm's
 # weaker order of memory, since it runs on this machine's. Ranks are started by exec, so the kernel
@@ -114,4 +115,14 @@ same_bits() {
         diff -r "$log/here" "$log/arm" && [[ $(ls "$log/arm" | wc -l) == 12 ]]
 }
 check "single, DP and DDP end with this machine's bits" same_bits
+
+# ---- 4: the same modelled times ----
+
+same_times() {
+    local words=(estimate --gpu v100,h100 --machine dgx1,pc-pcie4 --model densenet121
+        --dataset random --batch-per-device 16 --devices 1,4 --modes single,dp,ddp,fsdp)
+    "$build/duet" "${words[@]}" >"$log/times" && "$qemu" "$arm/duet" "${words[@]}" |
+        diff "$log/times" - && grep -q "4 FSDP" "$log/times"
+}
+check "modelled times are this machine's" same_times
 finish

@@ -43,16 +43,10 @@ static int add_machine(struct clock_choice *c, const char *name) {
 /* A file of the user's own adds to the table; its last machine is taken. */
 static int read_machines(struct clock_choice *c, const struct clock_words *w) {
     const char *text = *w->machine ? w->machine : "pc-pcie4";
-    struct hardware *own = NULL;
-    int known = 0, is_file = strchr(text, '/') || strchr(text, '.') || !access(text, R_OK);
+    int is_file = strchr(text, '/') || strchr(text, '.') || !access(text, R_OK);
     CHECK(hardware_open(&c->hardware, is_file ? text : NULL));
     if (!is_file) return read_list(c, text, add_machine);
-    CHECK(hardware_open(&own, NULL));
-    while (hardware_machine(own, known))
-        known++;
-    hardware_free(own);
-    for (int i = known; hardware_machine(c->hardware, i); i++)
-        c->machine[0] = hardware_machine(c->hardware, i);
+    c->machine[0] = hardware_last(c->hardware);
     if (!c->machine[0])
         return fail(ERR_USAGE, "--machine: %s: the file has no machine: add a line of one", text);
     c->machines = 1;

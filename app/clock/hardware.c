@@ -17,6 +17,7 @@ struct hardware {
     struct link_spec link[MOST_LINKS];
     struct machine machine[MOST_MACHINES];
     int gpus, links, machines;
+    const struct machine *last;          /* of the file; NULL: it has none */
     char node[NET_NODES][HARDWARE_NAME]; /* of the machine that is read: names of switches */
     int nodes;
 };
@@ -287,6 +288,7 @@ static int read_file(struct hardware *h, const char *path) {
             code = read_line(h, &l, &machine);
     }
     fclose(file);
+    h->last = machine;
     return code;
 }
 
@@ -315,6 +317,9 @@ const struct link_spec *hardware_link(const struct hardware *h, int i) {
 }
 const struct machine *hardware_machine(const struct hardware *h, int i) {
     return i < h->machines ? &h->machine[i] : NULL;
+}
+const struct machine *hardware_last(const struct hardware *h) {
+    return h->last;
 }
 
 /* All entries begin with their name. */

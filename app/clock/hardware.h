@@ -68,6 +68,8 @@ void hardware_free(struct hardware *hardware);
 const struct gpu_spec *hardware_gpu(const struct hardware *hardware, int i);
 const struct link_spec *hardware_link(const struct hardware *hardware, int i);
 const struct machine *hardware_machine(const struct hardware *hardware, int i);
+/* The last machine of the file; NULL: it has none. */
+const struct machine *hardware_last(const struct hardware *hardware);
 
 /* By name; `what` begins the error. ERR_USAGE names the nearest. */
 int hardware_find_gpu(const struct hardware *h, const char *what, const char *name,

@@ -376,9 +376,8 @@ int clock_run(const struct clock_config *config, const struct program *programs,
     if (!s) return fail(ERR_MEMORY, "clock: no host memory");
     s->c = config;
     s->spans = spans;
-    s->transfers =
-        (struct transfers){.net = &config->machine->net,
-                           .faster = config->machine->links * config->what_if.by[IF_LINK]};
+    s->transfers.net = &config->machine->net;
+    s->transfers.faster = config->machine->links * config->what_if.by[IF_LINK];
     int code = prepare(s, programs, count);
     s->changed = 1;
     if (!code) wake(s);

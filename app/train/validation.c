@@ -52,6 +52,7 @@ static void set_run(struct run_config *c, const struct series *s, const struct s
               : dp                                             ? MODE_DP
                                                                : MODE_DDP;
     c->ddp.no_overlap = s->way == SERIES_DDP_AFTER;
+    if (c->mode == MODE_FSDP) c->fsdp.prefetch = 0; /* as in PyTorch before 2.0 */
     c->data.no_pin_memory = c->data.blocking_copies =
         alone; /* the copy is part of the measured step */
 }
@@ -87,7 +88,7 @@ int validation_command(const struct series *s, const struct series_point *p,
              o->sample.height, o->sample.width, p->batch, p->gpus);
     if (c.update.optimizer == OPTIMIZER_ADAMW) text_add(text, " --optimizer adamw");
     if (c.ddp.no_overlap) text_add(text, " --no-overlap");
-    if (c.mode == MODE_FSDP) text_add(text, " --modes ddp,fsdp");
+    if (c.mode == MODE_FSDP) text_add(text, " --modes ddp,fsdp --prefetch 0");
     if (p->gpus == 1 && c.mode == MODE_DDP) text_add(text, " --modes dp,ddp");
     if (precision) text_add(text, " --precision %s", clock_precision_name(precision));
     if (s->point[0].role == 'g') text_add(text, " --measured 1:%gms", s->point[0].ms);

@@ -114,6 +114,8 @@ CliTest(modelled, a_machine_of_ones_own, 120) {
     cr_expect(answer && sscanf(strstr(answer, "DP gains"), "DP gains %lf", &gain) == 1);
     cr_expect(gain > 20 && gain <= 100, "%g: %s", gain, c.out);
     cli_free(&c);
+    write_file("again", "machine dgx1 gpus 2\njoin gpu0-1 hub pcie3\njoin hub host memory\n");
+    cli_well("estimate --gpu v100 --machine ./again --devices 2"); /* it replaces the table's */
 }
 
 CliTest(modelled, a_timeline_of_the_step, 120) {
