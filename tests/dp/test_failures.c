@@ -118,24 +118,6 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     cr_assert_eq(rig_init(&rig, &bad), ERR_USAGE);
     cr_assert_null(rig.session.state);
     cr_assert_eq(rig_init(&rig, &good), OK, "%s", error_message());
-
-    /* Batches that it was not set up for. */
-    static float pixels[784 * SHARE];
-    static int32_t labels[RIG_BATCH];
-    struct step_block step = rig_step(0, 1);
-    struct batch batch = {.segments = {.count = 3, .n = 3, .seg = {{0, 1}, {1, 1}, {2, 1}}},
-                          .pixels = pixels,
-                          .labels = labels};
-    cr_assert_eq(rig_step_of(&rig, &step, &batch), ERR_FAILED, "3 segments");
-    batch.segments = (struct segments){.count = 2, .n = 0};
-    cr_assert_eq(rig_step_of(&rig, &step, &batch), ERR_FAILED, "no sample at all");
-    batch.segments = (struct segments){.count = 2, .n = 30, .seg = {{0, 5}, {1, 25}}};
-    cr_assert_eq(rig_step_of(&rig, &step, &batch), ERR_FAILED, "more than a share");
-    cr_assert(strstr(error_message(), "25 samples for device 1"), "%s", error_message());
-    batch.segments = (struct segments){.count = 2, .n = 3, .seg = {{0, 1}, {1, 1}}};
-    cr_assert_eq(rig_step_of(&rig, &step, &batch), ERR_FAILED, "segments that do not sum");
-    batch.segments.n = 2;
-    cr_assert_eq(rig_step_of(&rig, &step, &batch), OK, "%s", error_message());
     rig_free(&rig);
 }
 
