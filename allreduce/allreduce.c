@@ -20,14 +20,14 @@ static const struct executor_kind *executors_of(enum device_kind kind, const str
     case DEVICE_HOST:
     case DEVICE_HOST_LATE:
     case DEVICE_DRY: return comm_is_spread(comm) ? mpi_executors : &host_executors;
-    case DEVICE_CUDA: return comm_is_spread(comm) ? NULL : cuda_executors;
+    case DEVICE_CUDA: return cuda_executors;
     }
     return NULL;
 }
 
 int allreduce_meet(struct comm *comm, struct device *device) {
     const struct executor_kind *kind = executors_of(device_config(device)->kind, comm);
-    return kind && kind->meet ? kind->meet(comm, device) : OK;
+    return kind && kind->meet && !comm_is_spread(comm) ? kind->meet(comm, device) : OK;
 }
 
 /* ---- the end ---- */
@@ -84,10 +84,6 @@ static int init(struct allreduce *ar) {
     if (ar->config.algorithm == ALLREDUCE_MPI && ar->comm && !comm_is_spread(ar->comm))
         return fail(ERR_USAGE, "allreduce mpi: the ranks do not run over MPI: start them with "
                                "mpirun, on one machine with DUET_BACKEND=mpi, or " ADVICE_AUTO);
-    if (!ar->kind && comm_is_spread(ar->comm))
-        return fail(ERR_USAGE,
-                    "allreduce on %s: GPUs of several machines are not supported: " ADVICE_CPU,
-                    device_name(ar->device));
     if (!ar->kind)
         return fail(ERR_USAGE, "allreduce on %s: not built in: " ADVICE_CPU,
                     device_name(ar->device));

@@ -65,10 +65,9 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count);
 int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
                       float scale, int bucket, long step);
 
-/* Collective, as allreduce_enqueue: two collectives that only copy, for an object whose algorithm
- * was given by name (NCCL's own are not used). all_gather: data[0 .. blocks * block) is `blocks`
- * blocks of `block` elements, at least one for each rank; block b becomes that of rank b mod n.
- * `unit` names the call as `bucket` does.
+/* Collective, as allreduce_enqueue: two collectives that only copy. all_gather: data[0 .. blocks *
+ * block) is `blocks` blocks of `block` elements, at least one for each rank; block b becomes that
+ * of rank b mod n. `unit` names the call as `bucket` does.
  * broadcast: data[0 .. count) becomes rank 0's. Elements arrive to the bit. The stream's phase
  * stays as it is; `step` names the call in errors. */
 int all_gather_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t blocks,
@@ -77,7 +76,8 @@ int broadcast_enqueue(struct allreduce *ar, struct stream *stream, float *data, 
                       long step);
 
 /* Collective, as these: data[0 .. n * block) is a block for each of the n ranks; that of this rank
- * becomes the sum of all ranks' (data * scale), in fold order. The others stay as they are. */
+ * becomes the sum of all ranks' (data * scale), in fold order, by NCCL in its own. What the others
+ * hold then is not said. */
 int reduce_scatter_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t block,
                            float scale, int unit, long step);
 

@@ -10,7 +10,7 @@
 enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count,
                                                  char *text, size_t text_bytes) {
     char size[32];
-    if (ar->config.algorithm == ALLREDUCE_AUTO && ar->ops->copies) {
+    if (ar->config.algorithm == ALLREDUCE_AUTO && ar->ops->itself == ALLREDUCE_DIRECT) {
         if (text) snprintf(text, text_bytes, "direct over MPI: the machines share no memory");
         return ALLREDUCE_DIRECT;
     }
@@ -61,9 +61,6 @@ static struct span_ends ends_of(const struct allreduce *ar, const struct plan *p
 }
 
 static int build_plan(struct allreduce *ar, struct kept_plan *kept) {
-    if (!ar->ops->runs_plans && !ar->ops->copies && kept->what != COLLECTIVE_ALL_REDUCE)
-        return fail(ERR_USAGE, "%s by %s: it runs no plans: give the object an algorithm by name",
-                    collective_name(kept->what), ar->ops->name);
     if (!ar->ops->runs_plans) return OK;
     CHECK(build_steps(ar, kept));
     kept->moved = plan_traffic(&kept->plan, NULL);

@@ -5,7 +5,8 @@
  *     stepwise   GPUs that ranks share   a kernel for each step of the plan   cuda/stepwise.c
  *     spin       a GPU for each rank     one kernel that runs the plan        cuda/spin_executor.c
  *     staged     GPUs out of reach       copies to the host, the plan there   cuda/staged.c
- *     nccl       GPUs, by name or apart  NVIDIA's library, without a plan     cuda/nccl.c
+ *     nccl       GPUs, by name or apart, or of several machines
+ *                                        NVIDIA's library, without a plan     cuda/nccl.c
  *     mpi        emulated, of several machines   MPI's collectives        group/mpi/executor.c
  *
  * allreduce.c, memory.c and enqueue.c share memory between the ranks, keep buffers and plans, and
@@ -67,9 +68,9 @@ struct executor; /* an executor's own state: of one rank, for one object */
 
 /* An executor. Its functions are called by the one thread that uses the allreduce object. */
 struct executor_ops {
-    const char *name;  /* shown to people */
-    int runs_plans;    /* 0: a library's own collective; call->plan is NULL */
-    int copies;        /* 1: though it runs no plans, it has the other collectives */
+    const char *name;                /* shown to people */
+    int runs_plans;                  /* 0: a library's own collectives; call->plan is NULL */
+    enum allreduce_algorithm itself; /* without plans: what AUTO is */
     int maps_peers;    /* 1: the executor loads from and stores to the peers' device memory */
     int shares_device; /* 1: ranks take turns on one processor, so no link is theirs alone */
 

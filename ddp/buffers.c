@@ -26,10 +26,11 @@ int ddp_buffers_check(struct comm *comm, const struct buffer_set *set) {
     return OK;
 }
 
-/* A broadcast needs no scratch; any algorithm by name has an executor that runs plans. */
+/* A broadcast needs no scratch, and adds nothing. */
 static int init(struct ddp_buffers *b, struct comm *comm, struct announcer *group) {
     struct allreduce_config config = allreduce_config_default();
     config.algorithm = ALLREDUCE_DIRECT;
+    config.any_order = 1;
     config.group = group;
     CHECK(allreduce_init(&b->collectives, comm, b->set->device, &config));
     return allreduce_register(b->collectives, b->set->arena, b->set->bytes / sizeof(float));

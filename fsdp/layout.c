@@ -83,7 +83,7 @@ int fsdp_open_slots(struct fsdp *f, int kind) {
     struct slot *shared[FSDP_MOST_PREFETCH + 1] = {0};
     struct slots *slots = &f->slots[kind];
     struct allreduce_config config = allreduce_config_default();
-    config.algorithm = ALLREDUCE_DIRECT; /* by name, for an executor that runs plans */
+    config.algorithm = f->config.nccl ? ALLREDUCE_NCCL : ALLREDUCE_DIRECT;
     config.group = group_order(f->group);
     /* peers no longer need this rank's data */
     CHECK(stream_sync(device_compute(f->device)));

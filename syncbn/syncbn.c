@@ -69,7 +69,8 @@ static int init(struct syncbn *s, struct tape_exchange *exchange) {
     size_t count = 2 * (size_t)c->segments * MOST_ROWS * (size_t)c->channels; /* floats */
     struct allreduce_config config = allreduce_config_default();
     config.group = c->group;
-    config.algorithm = ALLREDUCE_DIRECT; /* by name, for an executor that runs plans */
+    config.algorithm = ALLREDUCE_DIRECT;
+    config.any_order = 1; /* gathers add nothing */
     CHECK(device_alloc(c->device, (void **)&s->parts, count * sizeof(float), MEM_COMM));
     CHECK(allreduce_init(&s->collectives, c->comm, c->device, &config));
     CHECK(allreduce_register(s->collectives, (float *)s->parts, count));

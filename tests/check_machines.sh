@@ -13,7 +13,8 @@ shift
 skip() { echo "[SKIP] check_machines.sh: $1"; echo "0 passed, 0 failed"; exit 0; }
 command -v mpirun >/dev/null || skip "no mpirun: apt-get install openmpi-bin"
 command -v ip >/dev/null || skip "no ip: apt-get install iproute2"
-[[ -e $build/group/mpi/world.o ]] || skip "Duet was built without MPI (libopenmpi-dev)"
+[[ -e $build/group/mpi/world.o || -e ${build%/emulation}/group/mpi/world.o ]] ||
+    skip "Duet was built without MPI (libopenmpi-dev)"
 [[ -x $helper ]] || skip "not built: make $helper"
 work=$(mktemp -d)
 net=d$$ machines=0
@@ -210,6 +211,26 @@ test_train() {
     verdict "the text's ConvNet" "$(cmp "$work/there" "$work/here" 2>&1)"
     on "$pairs" 4 "$build/duet" train --mode dp $small --steps 1
     verdict "DataParallel" "$(says 'mode dp: it is one process, and mpirun has started 4')"
+}
+
+# GPUs of several machines, on the emulated runtime with an NCCL of the tests' own.
+test_cuda() {
+    local fake=$build/tests/stand_ins/fake_cuda_libraries/fake_nccl.so
+    local gpus="DUET_NCCL=$fake EMULATED_GPUS=2 $build/duet" mode
+    [[ -e $fake ]] || skip "not built: $fake"
+    local steps="--model lenet --dataset synthetic --samples 96 --batch-size 32 --steps 3"
+    steps+=" --device cuda --quiet"
+    for mode in ddp fsdp; do
+        on "$two" 2 env "$gpus" compare --modes single,$mode $steps
+        verdict "$mode on two GPUs" "$(says 'single: identical to the bit after 3 steps')"
+        on "$pairs" 4 env "$gpus" train --mode $mode $steps --allreduce nccl --log-loss "$work/loss"
+        "$build/duet" train --mode single $steps --virtual-devices 4 --log-loss "$work/one"
+        verdict "$mode on four GPUs" "$(paste -d, "$work/loss" "$work/one" | awk -F, '
+            NR > 1 && ($3 - $6) ^ 2 > 1e-8 { print "loss", $3, "is not", $6 }
+            END { if (NR != 4) print NR - 1, "losses" }')"
+    done
+    on "$pairs" 4 env "$gpus" train --mode ddp $steps
+    verdict "GPUs without NCCL" "$(says 'NCCL alone goes there')"
 }
 
 for name in "${@:-calls faults train strikes}"; do

@@ -1,6 +1,7 @@
 /* Which executor serves a job on GPUs. All ranks see the same memory handles, and what a rank alone
  * can see they tell each other, so all choose alike. */
 #include "allreduce/cuda/executor.h"
+#include "base/advice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,10 +83,24 @@ static void disable_p2p_of_nccl(void) {
     setenv("NCCL_P2P_DISABLE", "1", 0);
 }
 
+/* Nobody but NCCL goes from the GPU of one machine to that of another. */
+static int choose_over_machines(const struct executor_question *q, const struct executor_ops **ops,
+                                struct allreduce_link *link) {
+    if (q->n > 2 && q->algorithm != ALLREDUCE_NCCL && !q->any_order)
+        return fail(ERR_USAGE,
+                    "allreduce over GPUs of several machines: NCCL alone goes there, and adds in "
+                    "an order of its own, so that no bits are promised: give --allreduce nccl, "
+                    "or " ADVICE_CPU);
+    *link = allreduce_link_gpus();
+    *ops = &cuda_nccl_ops;
+    return cuda_nccl_check(q->device, -1, -1);
+}
+
 static int choose(const struct executor_question *q, const struct executor_ops **ops,
                   struct allreduce_link *link) {
     struct reach reach = {-1, -1, 0};
     int a, b;
+    if (comm_is_spread(q->comm)) return choose_over_machines(q, ops, link);
     find_sharers(q, &a, &b);
     if (q->n > 1) CHECK(find_unreachable(q, &reach));
     if (reach.broken) disable_p2p_of_nccl();

@@ -1,8 +1,9 @@
-/* NCCL's own allreduce as an executor: in place, float32, on the communication stream.
+/* NCCL's own collectives as an executor: in place, float32, on the communication stream.
  *
- *     set-up    rank 0 makes a unique id, all ranks learn it by comm_exchange, and all call
- *               ncclCommInitRankConfig
- *     a call    data *= scale (a kernel of Duet's), then ncclAllReduce
+ *     set-up    rank 0 makes a unique id, all ranks learn it by comm_exchange, over several
+ *               machines by MPI's broadcast, and all call ncclCommInitRankConfig
+ *     a call    data *= scale (a kernel of Duet's), then ncclAllReduce, ncclAllGather,
+ *               ncclReduceScatter or ncclBroadcast
  *     end       ncclCommFinalize, ncclCommDestroy; after a failure of the job ncclCommAbort
  *
  * The scale is a kernel of Duet's in front and not NCCL's PreMulSum: each product has to be rounded
@@ -33,6 +34,7 @@
 /* NCCL's blocks for each rank on a GPU that ranks share: the blocks of all ranks must be resident
  * together. */
 enum { SHARED_CTAS = 2 };
+static const char A_CALL[] = "a call of NCCL";
 static const int64_t PAUSE_NS = 100000;      /* between two questions to NCCL */
 static const int64_t GRACE_NS = 500000000;   /* for the job to name the cause of NCCL's error */
 static const size_t PIECE = (size_t)1 << 30; /* elements of one tensor: its dimensions are int */
@@ -56,9 +58,11 @@ static struct executor *executor_of(struct cuda_calls *calls) {
 /* "allreduce bucket 1 step 7", of the call that was enqueued last. */
 static void name_call(const struct cuda_calls *c, char *text, size_t size) {
     const struct cuda_call *call = c->next ? &c->call[(c->next - 1) % CUDA_CALLS] : NULL;
-    int used = snprintf(text, size, "allreduce");
+    int sums = !call || call->what == COLLECTIVE_ALL_REDUCE;
+    int used = snprintf(text, size, "%s", sums ? "allreduce" : collective_name(call->what));
     if (call && call->bucket >= 0)
-        used += snprintf(text + used, size - (size_t)used, " bucket %d", call->bucket);
+        used += snprintf(text + used, size - (size_t)used, sums ? " bucket %d" : " unit %d",
+                         call->bucket);
     if (call && call->step >= 0)
         snprintf(text + used, size - (size_t)used, " step %ld", call->step);
 }
@@ -168,6 +172,7 @@ static int agree_on_id(struct executor *e, ncclUniqueId *id) {
         ncclResult_t made = e->nccl.ncclGetUniqueId(id);
         if (made != ncclSuccess) return fail_by_nccl(e, made);
     }
+    if (comm_is_spread(r->comm)) return comm_broadcast(r->comm, id, sizeof *id);
     if (!r->comm) return OK;
     ncclUniqueId all[MAX_DEVICES];
     CHECK(comm_exchange(r->comm, id, sizeof *id, -1, all, NULL));
@@ -237,23 +242,68 @@ static int scale(struct cuda_stream *s, float *data, size_t count, float factor)
     return OK;
 }
 
-/* NCCL does not say what it moved where. Charged is what a ring of all ranks moves, the least that
- * an allreduce can do with; returns its bytes. */
-static uint64_t charge(const struct executor_ranks *r, size_t count) {
-    uint64_t n = (uint64_t)r->n, bytes = 2 * (n - 1) * (uint64_t)count * sizeof(float) / n;
-    if (n > 1 && r->traffic)
+/* NCCL does not say what it moved where. Charged is the least that a call can do with: of an
+ * allreduce what a ring of all ranks moves, of the others what a rank gets of each. Returns the
+ * bytes. */
+static uint64_t charge(const struct executor_ranks *r, const struct executor_call *call) {
+    uint64_t n = (uint64_t)r->n, each = (uint64_t)call->count * sizeof(float) / n;
+    if (n == 1) return 0;
+    if (call->what == COLLECTIVE_ALL_REDUCE) {
+        uint64_t bytes = 2 * (n - 1) * (uint64_t)call->count * sizeof(float) / n;
         traffic_add(r->traffic, r->link[r->rank], r->link[(r->rank + 1) % r->n], bytes);
-    return n > 1 ? bytes : 0;
+        return bytes;
+    }
+    for (int from = 0; from < r->n; from++) {
+        if (call->what == COLLECTIVE_BROADCAST) each = from ? 0 : call->count * sizeof(float);
+        if (from != r->rank) traffic_add(r->traffic, r->link[from], r->link[r->rank], each);
+    }
+    return call->what == COLLECTIVE_BROADCAST ? (uint64_t)call->count * sizeof(float)
+                                              : (n - 1) * each;
+}
+
+/* Row after row of n blocks; what is left over is sent by its owners one by one. */
+static int all_gather(struct executor *e, cudaStream_t s, float *data,
+                      const struct executor_call *call) {
+    size_t n = (size_t)e->calls.ranks->n, blocks = call->count / call->block, done = 0;
+    for (; done + n <= blocks; done += n) {
+        float *row = data + done * call->block;
+        const float *own = row + (size_t)e->calls.ranks->rank * call->block;
+        CHECK(settle(e, e->nccl.ncclAllGather(own, row, call->block, ncclFloat32, e->comm, s),
+                     A_CALL));
+    }
+    for (; done < blocks; done++) {
+        float *block = data + done * call->block;
+        CHECK(settle(e,
+                     e->nccl.ncclBroadcast(block, block, call->block, ncclFloat32, (int)(done % n),
+                                           e->comm, s),
+                     A_CALL));
+    }
+    return OK;
 }
 
 /* settle comes before the end of the call is recorded: until then NCCL's kernel may not be on the
  * stream yet. */
-static int run(struct executor *e, struct cuda_stream *s, float *data, size_t count, float factor) {
-    CHECK(scale(s, data, count, factor));
-    ncclResult_t result =
-        e->nccl.ncclAllReduce(data, data, count, ncclFloat32, ncclSum, e->comm, s->stream);
-    CHECK(settle(e, result, "a call of NCCL"));
-    return cuda_calls_end(&e->calls, s);
+static int run(struct executor *e, struct cuda_stream *to, const struct executor_call *call) {
+    const int rank = e->calls.ranks->rank;
+    const struct nccl_table *nccl = &e->nccl;
+    float *data = call->data[rank] + call->offset;
+    cudaStream_t s = to->stream;
+    CHECK(scale(to, data, call->count, (float)call->scale));
+    if (call->what == COLLECTIVE_ALL_GATHER)
+        CHECK(all_gather(e, s, data, call));
+    else if (call->what == COLLECTIVE_REDUCE_SCATTER)
+        CHECK(settle(e,
+                     nccl->ncclReduceScatter(data, data + (size_t)rank * call->block, call->block,
+                                             ncclFloat32, ncclSum, e->comm, s),
+                     A_CALL));
+    else if (call->what == COLLECTIVE_BROADCAST)
+        CHECK(settle(e, nccl->ncclBroadcast(data, data, call->count, ncclFloat32, 0, e->comm, s),
+                     A_CALL));
+    else
+        CHECK(settle(e,
+                     nccl->ncclAllReduce(data, data, call->count, ncclFloat32, ncclSum, e->comm, s),
+                     A_CALL));
+    return cuda_calls_end(&e->calls, to);
 }
 
 static int nccl_enqueue(struct executor *e, struct stream *stream, const struct executor_call *call,
@@ -264,8 +314,8 @@ static int nccl_enqueue(struct executor *e, struct stream *stream, const struct 
     if (!e->comm)
         return fail(ERR_FAILED, "allreduce nccl on %s: NCCL was aborted: start anew",
                     stream->device->name);
-    CHECK(cuda_begin(s, span_name, charge(ranks, call->count), 0));
-    int code = run(e, s, call->data[ranks->rank] + call->offset, call->count, call->scale);
+    CHECK(cuda_begin(s, span_name, charge(ranks, call), 0));
+    int code = run(e, s, call);
     if (code) return cuda_calls_fail(&e->calls, code);
     return cuda_end(s);
 }
@@ -275,6 +325,7 @@ static int nccl_release(struct executor *e) {
 }
 
 const struct executor_ops cuda_nccl_ops = {.name = "nccl",
+                                           .itself = ALLREDUCE_NCCL,
                                            .open = nccl_open,
                                            .enqueue = nccl_enqueue,
                                            .release = nccl_release,

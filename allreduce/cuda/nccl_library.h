@@ -19,7 +19,10 @@
     X(ncclCommFinalize)       \
     X(ncclCommDestroy)        \
     X(ncclCommAbort)          \
-    X(ncclAllReduce)
+    X(ncclAllReduce)          \
+    X(ncclAllGather)          \
+    X(ncclReduceScatter)      \
+    X(ncclBroadcast)
 // clang-format on
 
 struct nccl_table {

@@ -61,7 +61,9 @@ static int look_after_peer(struct cuda_calls *c) {
     case CUDA_AWAITS_PEER: break;
     }
     if (last->call != now.call || last->step != now.step || last->peer != now.peer) {
-        struct comm_wait_reason reason = {.collective = "allreduce",
+        int sums = call->what == COLLECTIVE_ALL_REDUCE;
+        struct comm_wait_reason reason = {.collective =
+                                              sums ? "allreduce" : collective_name(call->what),
                                           .bucket = call->bucket,
                                           .step = call->step,
                                           .peer = now.peer};
@@ -156,6 +158,7 @@ int cuda_calls_begin(struct cuda_calls *c, struct cuda_stream *s,
     next->complete = 0;
     next->plan = call->plan;
     next->base = call->base;
+    next->what = call->what;
     next->bucket = call->bucket;
     next->step = call->step;
     c->next++;

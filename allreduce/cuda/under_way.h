@@ -30,6 +30,7 @@ struct cuda_call {
     int complete;             /* 1: `ended` was recorded for this call, not for an earlier one */
     const struct plan *plan;  /* NULL where the executor runs none */
     uint64_t base;            /* of the call's epochs */
+    enum collective what;
     int bucket;
     long step;
 };

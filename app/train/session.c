@@ -9,6 +9,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/program_name.h"
+#include "comm/environment.h"
 #include "models/graph/graph.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
@@ -129,6 +130,7 @@ static int agree_on_devices(const struct session *s, enum device_kind kind, int 
 
 static int open_devices(struct session *s, enum device_kind kind, int physical) {
     const struct run_config *c = s->config;
+    struct place place = {.local_world = 0};
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
     s->first_device = s->rank;
     uint64_t usual = kind == DEVICE_CUDA  ? 0
@@ -136,12 +138,16 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
                                           : device_default_memory(s->devices);
     s->gpus = kind == DEVICE_CUDA ? (s->devices < physical ? s->devices : physical) : 0;
     /* compare, which hashes, prints this itself */
-    if (s->devices > physical && s->rank == 0 && !c->quiet && !c->unremarked && !c->hashes)
+    if (s->devices > physical && s->rank == 0 && !c->quiet && !c->unremarked && !c->hashes &&
+        !comm_is_spread(s->comm))
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
+    if (comm_is_spread(s->comm)) CHECK(read_place_anywhere(&place, ""));
     for (int i = 0; i < s->device_count; i++) {
         uint64_t given = run_device_memory(c, s->first_device + i);
         struct device_config config = {.kind = kind,
                                        .devices = s->devices,
+                                       .local = place.local_rank,
+                                       .locals = place.local_world,
                                        .allow_tf32 = c->tf32,
                                        .math = c->cuda_math,
                                        .index = s->first_device + i,

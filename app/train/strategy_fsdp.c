@@ -2,6 +2,7 @@
  * brings unit by unit (fsdp/fsdp.c), and an optimizer of its shard. The step is that of a device
  * that trains alone. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "fsdp/fsdp.h"
@@ -25,6 +26,7 @@ static int fsdp_strategy_open(struct session *s) {
                                         .units = c->fsdp.units,
                                         .prefetch = c->fsdp.prefetch,
                                         .keep = c->fsdp.keep,
+                                        .nccl = !strcmp(c->ddp.allreduce, "nccl"),
                                         .segments =
                                             c->update.passes > 1 ? s->segments_per_device : 0};
     s->replicas[0] = r;

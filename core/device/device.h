@@ -48,6 +48,7 @@ struct device_config {
     int index;             /* the device's number in the job: DP 0..W-1, DDP the rank */
     int rank;              /* written into spans; 0 outside DDP */
     int devices;           /* of the job: says how many of them share this GPU; 0: 1 */
+    int local, locals;     /* the same two on this machine, if there are several; locals 0: one */
     uint64_t memory_bytes; /* rounded up to 2 MiB; cuda: 0 takes the default share of the GPU */
     int check_operands;    /* 1: operands must lie in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */

@@ -142,12 +142,15 @@ static void close_executor(struct executor *e) {
 }
 
 static const struct executor_ops folds = {.name = "fold over MPI",
-                                          .copies = 1,
+                                          .itself = ALLREDUCE_DIRECT,
                                           .open = open_folds,
                                           .enqueue = enqueue,
                                           .close = close_executor};
-static const struct executor_ops own = {
-    .name = "MPI", .copies = 1, .open = open_mpi, .enqueue = enqueue, .close = close_executor};
+static const struct executor_ops own = {.name = "MPI",
+                                        .itself = ALLREDUCE_MPI,
+                                        .open = open_mpi,
+                                        .enqueue = enqueue,
+                                        .close = close_executor};
 
 static size_t no_flags(int n) {
     return (void)n, sizeof(float);

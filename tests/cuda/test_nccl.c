@@ -136,6 +136,48 @@ Test(cuda_nccl, sums_over_1_to_5_ranks, .timeout = 200) {
     }
 }
 
+/* The collectives of shards and buffers, with integers, whose sums are exact. Blocks beyond a whole
+ * row go by their owners' broadcasts. */
+static int blocks_entry(void *context) {
+    static float host[MOST];
+    struct rank r;
+    struct allreduce *ar = NULL;
+    int code = open_all(&r, context, &ar, MOST);
+    enum { GATHERS, SUMS };
+    for (int c = 0; c < 9 && !code; c++) {
+        struct stream *s = device_comm(r.device);
+        const size_t sizes[] = {1, 37, 2000}, n = (size_t)r.n, block = sizes[c / 3],
+                     blocks = c % 3 == GATHERS ? 2 * n + 1 : n;
+        const int sums = c % 3 == SUMS;
+        for (size_t i = 0; i < blocks * block; i++)
+            host[i] = input(c, r.rank, i, 1);
+        code = put(&r, host, r.data, MOST);
+        if (!code)
+            code = sums         ? reduce_scatter_enqueue(ar, s, r.data, block, 0.5f, c, c)
+                   : blocks > n ? all_gather_enqueue(ar, s, r.data, blocks, block, c, c)
+                                : broadcast_enqueue(ar, s, r.data, blocks * block, c);
+        if (!code) code = get(&r, host, r.data, MOST);
+        for (size_t i = 0; i < blocks * block && !code; i++) {
+            int owner = (int)(i / block % n);
+            float want = input(c, blocks > n ? owner : 0, i, 1);
+            for (int k = 1; sums && k < r.n; k++)
+                want += input(c, k, i, 1);
+            if (host[i] != (sums && n > 1 ? want / 2 : want) && (!sums || owner == r.rank))
+                code = fail(ERR_CHECK, "call %d: element %zu is %.9g", c, i, host[i]);
+        }
+    }
+    allreduce_free(ar);
+    return rank_close(&r, check_fake(code));
+}
+
+Test(cuda_nccl, gathers_scatters_and_broadcasts, .timeout = 100) {
+    for (int n = 1; n <= 4; n++) {
+        struct job job = job_of(60);
+        use_gpus(n);
+        run_well(n, blocks_entry, &job);
+    }
+}
+
 /* More calls than may be under way, none waited for, on a late stream: each call takes the result
  * of the one before. They have no step, so the host may run ahead as far as the ring of calls is
  * long. */

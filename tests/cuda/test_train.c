@@ -240,6 +240,28 @@ CliTest(cuda_train, nccl_is_tried_first, 120) {
     }
 }
 
+#ifdef CUDA_EMULATION
+/* Shards by NCCL's gathers and sums: over two GPUs there is one order, over three NCCL's own. */
+CliTest(cuda_train, shards_by_nccl, 200) {
+    static const char *const says[] = {"FSDP = single: identical to the bit after 3 steps",
+                                       "FSDP ~ single: agree within rounding in the first step"};
+    char fake[PATH_MAX + 200];
+    set_up(3, 3);
+    snprintf(fake, sizeof fake, "%s/%s/tests/stand_ins/fake_cuda_libraries/fake_nccl.so",
+             cli_root_path, BUILD_DIR);
+    setenv("DUET_NCCL", fake, 1);
+    for (int i = 0; i < 2; i++) {
+        struct cli c;
+        cli_run(&c,
+                "compare --modes single,fsdp --device cuda --devices %d --data-dir d --model mlp "
+                "--mlp-hidden 16 --batch-size 12 --steps 3 --allreduce nccl --quiet",
+                2 + i);
+        cr_expect(c.status == 0 && !*c.err && strstr(c.out, says[i]), "%s%s", c.out, c.err);
+        cli_free(&c);
+    }
+}
+#endif
+
 /* Graphs would hide the kernels: with a trace each is launched by itself, on the clock of its
  * device. */
 CliTest(cuda_train, trace, 300) {

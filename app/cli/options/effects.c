@@ -111,7 +111,9 @@ static int holds(const struct asked *asked, unsigned condition) {
     case ON_SEVERAL_DEVICES:
         return asked->modes != 1U << MODE_SINGLE || c->devices == 1 ||
                bits_order(c) != ALLREDUCE_AUTO;
-    case ADDS_AS_DDP: return asked->modes & IN_DDP || bits_order(c) != ALLREDUCE_AUTO;
+    case ADDS_AS_DDP:
+        if (asked->modes & IN_FSDP && !strcmp(c->ddp.allreduce, "nccl")) return 1;
+        return asked->modes & IN_DDP || bits_order(c) != ALLREDUCE_AUTO;
     case ON_GPUS: return strcmp(c->device, "cpu") != 0;
     case WITH_RESNET: return !strcmp(c->model.name, "resnet18");
     case OF_MADE_DATA: return is_made(c);

@@ -198,8 +198,8 @@ const struct option run_options[] = {
      read_choice, AT(dp.sharded_reduce), NO_LIMITS,
      BY_ALL, IN_DP, 0},
     {"--allreduce", "NAME",
-     "ddp: " ALLREDUCE_WORDS " (default auto). single, dp: ring or tree: add gradients in the "
-     "order of ddp with this allreduce on --devices ranks, to get the same bits",
+     "ddp: " ALLREDUCE_WORDS " (default auto). fsdp: nccl, on GPUs. single, dp: ring or tree: add "
+     "gradients in the order of ddp with this allreduce on --devices ranks, to get the same bits",
      read_algorithm,
      NO_MEMBER, NO_LIMITS,
      OFTEN | BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},

@@ -52,8 +52,10 @@ int bits_promised(const struct run_config *config, char *why_not, size_t bytes) 
                  "%d virtual devices on %d devices: %d a device is no power of two, so sums "
                  "associate differently",
                  v, w, v / w);
-    else if (config->mode == MODE_DDP && adds_in_its_own_order(config, &algorithm) &&
-             !allreduce_has_plan(algorithm))
+    else if (adds_in_its_own_order(config, &algorithm) &&
+             (algorithm == ALLREDUCE_NCCL
+                  ? mode_has_ranks(config->mode)
+                  : config->mode == MODE_DDP && !allreduce_has_plan(algorithm)))
         snprintf(why_not, bytes, "%s over %d devices adds in an order of its own",
                  allreduce_algorithm_name(algorithm), w);
     return !*why_not;

@@ -65,7 +65,8 @@ static int describe(struct cuda_device *d) {
 }
 
 static void place(struct cuda_device *d) {
-    int devices = d->head.config.devices, index = d->head.config.index;
+    const struct device_config *c = &d->head.config;
+    int devices = c->locals ? c->locals : c->devices, index = c->locals ? c->local : c->index;
     if (devices <= index) devices = index + 1;
     d->gpu = index % d->gpus;
     d->sharers = (devices - d->gpu + d->gpus - 1) / d->gpus;

@@ -25,7 +25,7 @@
 /* What a test may look at: FAKE_LOG is a symbol of each library. Counted by the calling thread,
  * `kept` and `lost` by streams' threads. */
 struct fake_log {
-    int calls[3];  /* cublas: gemms; nccl: allreduces */
+    int calls[4];  /* cublas: gemms; nccl: allreduces, gathers, reduce-scatters, broadcasts */
     int batch[64]; /* a ring: the number of samples of each of the last calls */
     int mistakes;  /* calls that were refused as forbidden */
     int unaligned; /* operands not at a multiple of 256 bytes */

@@ -1,5 +1,5 @@
-/* A fake NCCL with one collective, the float sum over processes of one machine. It behaves as
- * NCCL's documentation says, and checks how it is called: see fake.h.
+/* A fake NCCL with four collectives of floats over processes of one machine. It behaves as NCCL's
+ * documentation says, and checks how it is called: see fake.h.
  *
  * The unique id is the path of a memfd of rank 0, which all ranks map, so nothing is left when they
  * end. A call is a kernel on the caller's stream that moves its data through that file, piece by
@@ -22,7 +22,10 @@ enum { RANKS = 16, PIECE = 4096, ALIVE = 0x6e63636c, POLLS = 3, QUEUE = 64 };
 struct meeting { /* what lies in the file; zero at first */
     atomic_int joined;
     atomic_uint arrived; /* at barriers, in all */
-    unsigned char uuid[RANKS][16];
+    struct {
+        unsigned char uuid[16];
+        char host[64];
+    } gpu[RANKS];
     float piece[RANKS][PIECE];
 };
 
@@ -33,15 +36,18 @@ struct ncclComm {
     int polls;                   /* until what was asked for is done */
     ncclResult_t error;
     int finalized;
-    struct allreduce *pending; /* the first call: it reaches the stream only once it is polled */
+    struct collective *pending; /* the first call: it reaches the stream only once it is polled */
     cudaStream_t stream;
     unsigned barriers, calls;
 };
 
-struct allreduce { /* the kernel's parameter */
+enum what { SUM, GATHER, SCATTER, BROADCAST }; /* as fake_log.calls counts them */
+struct collective {                            /* the kernel's parameter */
     struct ncclComm *comm;
-    float *data;
-    size_t count;
+    enum what what;
+    float *data; /* all of it, on each rank */
+    size_t count, block;
+    int root;
 };
 
 /* FAKE_NCCL_FAIL is "init@1", "call:3@0" or "async:2": what fails, at which of its times (counted
@@ -94,7 +100,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 static int shares_a_gpu(const struct ncclComm *c) {
     for (int a = 0; a < c->ranks; a++)
         for (int b = 0; b < a; b++)
-            if (!memcmp(c->m->uuid[a], c->m->uuid[b], sizeof c->m->uuid[0])) return 1;
+            if (!memcmp(&c->m->gpu[a], &c->m->gpu[b], sizeof c->m->gpu[a])) return 1;
     return 0;
 }
 
@@ -136,7 +142,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
         return ncclUnhandledCudaError;
     c->alive = ALIVE, c->rank = rank, c->ranks = ranks, c->blocks = config->maxCTAs,
     c->polls = POLLS;
-    memcpy(c->m->uuid[rank], p.uuid.bytes, sizeof c->m->uuid[0]);
+    memcpy(c->m->gpu[rank].uuid, p.uuid.bytes, sizeof c->m->gpu[rank].uuid);
+    gethostname(c->m->gpu[rank].host, sizeof c->m->gpu[rank].host - 1);
     atomic_fetch_add(&c->m->joined, 1);
     fake_log.handles++;
     *out = c;
@@ -155,42 +162,50 @@ static int wait_for_all(struct ncclComm *c) {
     return 1;
 }
 
-static void run_allreduce(const void *param) {
-    const struct allreduce *a = param;
+/* Element i of the data, of which a piece of each rank is at hand, from `at` on. */
+static void take(const struct collective *a, size_t at, size_t i) {
+    struct ncclComm *c = a->comm;
+    int owner = a->block ? (int)((at + i) / a->block) : 0;
+    /* The sum of a chunk begins with the rank behind its owner. */
+    int first = (int)((at + i) / 16 + 1) % c->ranks;
+    float sum = c->m->piece[first][i];
+    for (int k = 1; k < c->ranks; k++)
+        sum += c->m->piece[(first + k) % c->ranks][i];
+    if (a->what == GATHER) sum = c->m->piece[owner][i];
+    if (a->what == BROADCAST) sum = c->m->piece[a->root][i];
+    if (a->what != SCATTER || owner == c->rank) a->data[at + i] = sum;
+}
+
+static void run_collective(const void *param) {
+    const struct collective *a = param;
     struct ncclComm *c = a->comm;
     for (size_t at = 0; at < a->count; at += PIECE) {
         size_t length = a->count - at < PIECE ? a->count - at : PIECE;
         memcpy(c->m->piece[c->rank], a->data + at, length * sizeof(float));
         if (!wait_for_all(c)) break;
-        for (size_t i = 0; i < length; i++) {
-            /* The sum of a chunk begins with the rank behind its owner. */
-            int first = (int)((at + i) / 16 + 1) % c->ranks;
-            float sum = c->m->piece[first][i];
-            for (int k = 1; k < c->ranks; k++)
-                sum += c->m->piece[(first + k) % c->ranks][i];
-            a->data[at + i] = sum;
-        }
+        for (size_t i = 0; i < length; i++)
+            take(a, at, i);
         if (!wait_for_all(c)) break;
     }
     atomic_fetch_sub(&c->running, 1);
 }
-FAKE_KERNEL(allreduce_kernel, struct allreduce, run_allreduce);
+FAKE_KERNEL(collective_kernel, struct collective, run_collective);
 
-static ncclResult_t put_on_stream(struct ncclComm *c, const struct allreduce *a) {
+static ncclResult_t put_on_stream(struct ncclComm *c, const struct collective *a) {
     atomic_fetch_add(&c->running, 1);
-    if (fake_launch(&allreduce_kernel, a, c->stream) == cudaSuccess) return ncclSuccess;
+    if (fake_launch(&collective_kernel, a, c->stream) == cudaSuccess) return ncclSuccess;
     atomic_fetch_sub(&c->running, 1);
     return ncclUnhandledCudaError;
 }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
-    if (bad(c, "allreduce")) return ncclInvalidArgument;
+static ncclResult_t enqueue(struct collective a, int in_place, ncclDataType_t type,
+                            cudaStream_t stream) {
+    struct ncclComm *c = a.comm;
     if (c->polls || c->pending || c->finalized) {
         fake_forbidden("nccl", "a call before the last one was done");
         return ncclInvalidUsage;
     }
-    if (from != to || type != ncclFloat32 || op != ncclSum) {
+    if (!in_place || type != ncclFloat32) {
         fake_forbidden("nccl", "not in place, not float, or no sum");
         return ncclInvalidArgument;
     }
@@ -198,14 +213,41 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
         fake_forbidden("nccl", "%d calls under way: a launch would block", QUEUE);
     if (fails("call", c->rank, c->calls)) return c->error = ncclInternalError;
     if (fails("async", c->rank, c->calls)) c->error = ncclRemoteError;
-    struct allreduce a = {c, to, count};
     c->stream = stream;
-    fake_log.calls[0]++;
+    fake_log.calls[a.what]++;
     if (c->calls++) return put_on_stream(c, &a);
     c->pending = malloc(sizeof a); /* connections are made at the first call */
     *c->pending = a;
     c->polls = POLLS;
     return ncclInProgress;
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+    if (bad(c, "allreduce")) return ncclInvalidArgument;
+    struct collective a = {c, SUM, to, count, 0, 0};
+    return enqueue(a, from == to && op == ncclSum, type, stream);
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
+                           ncclComm_t c, cudaStream_t stream) {
+    if (bad(c, "all-gather")) return ncclInvalidArgument;
+    struct collective a = {c, GATHER, to, count * (size_t)c->ranks, count, 0};
+    return enqueue(a, from == a.data + (size_t)c->rank * count, type, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+    if (bad(c, "reduce-scatter")) return ncclInvalidArgument;
+    struct collective a = {c, SCATTER, (float *)from, count * (size_t)c->ranks, count, 0};
+    return enqueue(a, to == a.data + (size_t)c->rank * count && op == ncclSum, type, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t c, cudaStream_t stream) {
+    if (bad(c, "broadcast")) return ncclInvalidArgument;
+    struct collective a = {c, BROADCAST, to, count, 0, root};
+    return enqueue(a, from == to && root >= 0 && root < c->ranks, type, stream);
 }
 
 /* ---- polled by the caller ---- */
