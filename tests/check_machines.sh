@@ -221,7 +221,7 @@ test_cuda() {
     local steps="--model lenet --dataset synthetic --samples 96 --batch-size 32 --steps 3"
     steps+=" --device cuda --quiet"
     for mode in ddp fsdp; do
-        on "$two" 2 env "$gpus" compare --modes single,$mode $steps
+        on "$two" 2 env "$gpus" compare --modes single,$mode $steps --allreduce nccl
         verdict "$mode on two GPUs" "$(says 'single: identical to the bit after 3 steps')"
         on "$pairs" 4 env "$gpus" train --mode $mode $steps --allreduce nccl --log-loss "$work/loss"
         "$build/duet" train --mode single $steps --virtual-devices 4 --log-loss "$work/one"
