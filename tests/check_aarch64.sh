@@ -119,7 +119,7 @@ check "single, DP and DDP end with this machine's bits" same_bits
 # ---- 4: the same modelled times ----
 
 same_times() {
-    local words=(estimate --gpu v100,h100 --machine dgx1,pc-pcie4 --model densenet121
+    local words=(estimate --gpu v100 --machine dgx1 --model resnet34
         --dataset random --batch-per-device 16 --devices 1,4 --modes single,dp,ddp,fsdp)
     "$build/duet" "${words[@]}" >"$log/times" && "$qemu" "$arm/duet" "${words[@]}" |
         diff "$log/times" - && grep -q "4 FSDP" "$log/times"
