@@ -88,6 +88,7 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
     struct text left_out = {.used = 0};
     text_add(&left_out, "DP is left out: %s", why ? why : "");
     if (why && config->spread <= 1) text_wrap(stdout, width, 0, 2, left_out.words);
+    CHECK(job_try_nccl(&base, result));
     for (int i = WAY_DP; i < WAYS; i++) {
         way_apply(i, &base);
         if (compare_leaves_out(config, base.mode)) continue;

@@ -218,6 +218,16 @@ int job_run_titled(const char *title, const struct run_config *config, struct ru
     return code ? fail(code, "%s: %s", title, error_message()) : OK;
 }
 
+int job_try_nccl(const struct run_config *config, struct job_result *result) {
+    struct run_config one = *config;
+    if (config->spread || strcmp(config->ddp.allreduce, "nccl")) return OK;
+    one.mode = MODE_DDP;
+    one.steps = one.quiet = 1;
+    one.evaluate = 0;
+    run_config_without_files(&one);
+    return job_run_titled(mode_title(MODE_DDP), &one, NULL, result);
+}
+
 /* ---- the rank's side ---- */
 
 /* Closes fd. */

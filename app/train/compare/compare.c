@@ -93,6 +93,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
     CHECK(check_norms(&c->config, result));
     CHECK(shared_data_open(&c->config));
+    CHECK(job_try_nccl(&c->config, result));
     for (int i = 0; i < MODE_COUNT; i++) {
         struct run_config one = c->config;
         /* all machines are there now; then rank 0 goes on alone */

@@ -114,7 +114,10 @@ int scale_run(struct scale *s, void (*done)(void *context, const struct scale *s
         struct scale_row *row = &s->rows[i];
         char title[48];
         /* The device that `auto` found is used for all rows: another kind gives other bits. */
-        if (i) snprintf(row->config.device, sizeof row->config.device, "%s", s->rows[0].run.kind);
+        if (i)
+            snprintf(row->config.device, sizeof row->config.device, "%s", s->rows[0].run.kind);
+        else
+            CHECK(job_try_nccl(&row->config, result));
         snprintf(title, sizeof title, "%d device%s, lr %g", row->config.devices,
                  row->config.devices > 1 ? "s" : "", row->config.update.lr);
         CHECK(job_run_titled(title, &row->config, &row->run, result));
