@@ -17,7 +17,7 @@ static const char *const WORLDS[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_
                                      "SLURM_STEP_NUM_TASKS", NULL};
 static const char *const LOCAL_RANKS[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
                                           "MPI_LOCALRANKID", "SLURM_LOCALID", NULL};
-/* Of srun: "2(x3),1", of which the first number is read. */
+/* Of srun: "2(x3),1" are 2 tasks on each of the first three nodes and 1 on the fourth. */
 static const char SRUN[] = "SLURM_STEP_NUM_TASKS", ON_NODES[] = "SLURM_STEP_TASKS_PER_NODE";
 static const char *const LOCAL_WORLDS[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                            "MPI_LOCALNRANKS", NULL};
@@ -52,6 +52,24 @@ int environment_is_of_a_rank(void) {
     return getenv(name_in_use(RANKS)) || getenv(name_in_use(WORLDS));
 }
 
+/* The number for the node SLURM_NODEID in srun's list of tasks. */
+static int read_tasks(const char *list, int *out) {
+    int node = strchr(list, ',') ? MAX_DEVICES : 0; /* of different numbers one has to be named */
+    CHECK(environment_number("SLURM_NODEID", 0, MAX_DEVICES - 1, &node));
+    for (const char *at = list; *at;) {
+        int used = 0, nodes = 1;
+        if (sscanf(at, "%d%n(x%d)%n", out, &used, &nodes, &used) < 1 || nodes < 1 ||
+            (at[used] && at[used] != ','))
+            break;
+        if ((node -= nodes) < 0 && *out > 0 && *out <= MAX_DEVICES) return OK;
+        at += used + (at[used] == ',');
+    }
+    return fail(ERR_USAGE,
+                "environment variable %s: %s: it has no number of tasks for the node SLURM_NODEID: "
+                "set LOCAL_WORLD_SIZE",
+                ON_NODES, list);
+}
+
 int read_place_anywhere(struct place *out, const char *advice) {
     const char *const rank = name_in_use(RANKS), *const world = name_in_use(WORLDS);
     for (int i = 0; i < 2; i++)
@@ -65,12 +83,17 @@ int read_place_anywhere(struct place *out, const char *advice) {
     CHECK(environment_number(name_in_use(LOCAL_RANKS), 0, MAX_DEVICES - 1, &out->local_rank));
     const char *local = name_in_use(LOCAL_WORLDS);
     if (!getenv(local) && is_of_srun() && getenv(ON_NODES))
-        out->local_world = atoi(getenv(ON_NODES));
+        CHECK(read_tasks(getenv(ON_NODES), &out->local_world));
     return environment_number(local, 1, MAX_DEVICES, &out->local_world);
 }
 
 int environment_is_of_mpi(void) {
     return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || is_of_srun();
+}
+
+int environment_is_of_a_later_rank(void) {
+    const char *local = getenv(name_in_use(LOCAL_RANKS));
+    return environment_is_of_mpi() && local && atoi(local) > 0;
 }
 
 int environment_for_programs(const struct place *place) {

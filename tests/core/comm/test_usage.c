@@ -1,5 +1,6 @@
 /* comm/ and wrong arguments: the size of a job, the environment of a rank, deadlines, blobs that
  * are too large. Each is refused with ERR_USAGE and the value, before anything is started. */
+#include "comm/environment.h"
 #include "tests/core/comm/shared.h"
 
 static int nothing_entry(void *context) {
@@ -51,6 +52,29 @@ Test(comm_usage, open_refuses_a_strange_environment, .timeout = 30) {
         cr_assert_eq(comm_open(&comm, &(struct comm_options){.timeout_s = TIMEOUTS[i]}), ERR_USAGE);
     comm_close(NULL);
     comm_abort(NULL, ERR_FAILED, "nobody hears it");
+}
+
+/* srun says of all nodes how many tasks they have: what is on this one, or the line's words. */
+Test(comm_usage, tasks_on_a_node_of_srun, .timeout = 30) {
+    static const struct {
+        const char *list, *node;
+        int here; /* 0: refused */
+    } table[] = {{"4", NULL, 4},  {"2(x3)", "2", 2}, {"2(x2),1", "1", 2}, {"2(x2),1", "2", 1},
+                 {"3,1", "1", 1}, {"1,3", NULL, 0},  {"3,1", "2", 0},     {"2(x2,1", "1", 0},
+                 {"", "0", 0},    {"0", "0", 0},     {"70", "0", 0}};
+    setenv("SLURM_STEP_NUM_TASKS", "5", 1), setenv("SLURM_PROCID", "1", 1);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct place place;
+        unsetenv("SLURM_NODEID"), setenv("SLURM_STEP_TASKS_PER_NODE", table[i].list, 1);
+        if (table[i].node) setenv("SLURM_NODEID", table[i].node, 1);
+        int code = read_place_anywhere(&place, "");
+        cr_expect_eq(code, table[i].here ? OK : ERR_USAGE, "%s", table[i].list);
+        if (code)
+            cr_expect(strstr(error_message(), "SLURM_NODEID"), "%s", error_message());
+        else
+            cr_expect(place.local_world == table[i].here && place.world == 5 && place.rank == 1,
+                      "%s: %d", table[i].list, place.local_world);
+    }
 }
 
 /* A process joins its job once: the inherited descriptors are closed or taken after that. */
