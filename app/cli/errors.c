@@ -10,6 +10,7 @@
 #include "base/text/text.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
+#include "comm/environment.h"
 
 /* On a terminal a line of progress that was to be rewritten may stand where the error goes: a job
  * that was killed cannot end it. */
@@ -21,8 +22,12 @@ static void clear_line(void) {
 }
 
 int report_error(int code) {
-    if (code && code != ERR_READER) clear_line();
-    if (code && code != ERR_READER) {
+    /* All ranks of mpirun read one command line, and the first of a machine says what is wrong with
+     * it. It has to come to that: mpirun ends all as soon as one has failed. */
+    int said = code == ERR_USAGE && environment_is_of_a_later_rank();
+    if (said) sleep(2);
+    if (code && code != ERR_READER && !said) {
+        clear_line();
         fprintf(stderr, "%s: ", program_name());
         say(stderr, error_with_options());
         fputc('\n', stderr);

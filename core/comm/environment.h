@@ -26,6 +26,9 @@ int environment_is_of_a_rank(void);
 /* 1: by mpirun or srun, whose ranks may meet by MPI. */
 int environment_is_of_mpi(void);
 
+/* 1: so they have, and another rank of this machine comes first. */
+int environment_is_of_a_later_rank(void);
+
 /* Sets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE where they are not set. */
 int environment_for_programs(const struct place *place);
 
