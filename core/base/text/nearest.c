@@ -76,8 +76,8 @@ int unknown_value(const char *what, const char *word, const char *const *known, 
                                                : ", ",
                               known[i]);
     const char *nearest = NULL;
-    for (int i = 0; i < count && !nearest; i++) /* a100: a100-40 rather than p100 */
-        if (strlen(word) > 2 && !strncmp(known[i], word, strlen(word))) nearest = known[i];
+    for (int i = 0; i < count && !nearest; i++) /* a100: a100-40; 3090: rtx3090 */
+        if (strlen(word) > 2 && strcasestr(known[i], word)) nearest = known[i];
     if (!nearest) nearest = nearest_word(word, known, count);
     if (!nearest) return fail(ERR_USAGE, "%s: '%.60s': there are %s", what, word, list);
     return fail(ERR_USAGE, "%s: '%.60s': there are %s: did you mean %s?", what, word, list,

@@ -200,6 +200,7 @@ CliTest(cli_flags, nearest_words, 60) {
          "train --device 4"},
         {"--device: 'gpu': there are auto, cpu and cuda", "train --device gpu"},
         {"--loss: 'cross_entropy'|did you mean cross-entropy?", "train --loss cross_entropy"},
+        {"--gpu: '3090'|did you mean rtx3090?", "estimate --gpu 3090"},
         {"--init: 'd2'|did you mean d2l?", "train --model resnet18 --init d2"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
