@@ -174,6 +174,8 @@ static int put_in_place(struct atomic_file *f) {
     f->named = 1;
     if (!rename(f->beside, f->target)) {
         f->named = 0;
+        close(f->fd); /* the folder is opened in its place, also where no more may be open */
+        f->fd = -1;
         if (!sync_folder(f->target)) return OK;
         return fail_errno(ERR_FAILED, errno, "cannot sync the folder of: %s", f->name);
     }

@@ -121,6 +121,23 @@ Test(atomic_file, names_as_long_as_they_may_be, .timeout = 30, .init = enter, .f
     cr_assert_eq(files_in("."), 1);
 }
 
+/* Nothing more may be opened between the beginning and the end. */
+Test(atomic_file, too_few_open_files, .timeout = 30, .init = enter, .fini = leave) {
+    struct atomic_file f;
+    struct rlimit limit, few;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    few = (struct rlimit){64, limit.rlim_max};
+    cr_assert(!atomic_open(&f, "out") && fputs("whole", f.file) >= 0);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    while (dup(f.fd) >= 0) {
+    }
+    cr_assert_eq(atomic_commit(&f), OK, "%s", error_message());
+    atomic_abandon(&f);
+    for (int fd = 10; fd < 64; fd++)
+        close(fd);
+    content_is("out", "whole");
+}
+
 Test(atomic_file, a_link_to_a_file_that_is_not_there, .timeout = 30, .init = enter, .fini = leave) {
     struct atomic_file f;
     cr_assert(!mkdir("deep", 0700) && !symlink("deep/out", "link") && !symlink("link", "chain"));
