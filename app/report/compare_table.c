@@ -3,6 +3,7 @@
 #include "report/compare_table.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "report/machine.h"
@@ -61,6 +62,7 @@ static void ms_row(struct table *t, enum row_kind kind, const char *name,
         char *text = row->cell[i];
         double first = device_value(run[i], 0, value, phase) * 1e-6,
                rest = others_value(run[i], value, phase) * 1e-6;
+        int digits = fmax(first, rest) < 999.99 ? 2 : 0; /* two have TABLE_VALUE columns */
         if (first <= 0 && rest <= 0)
             strcpy(text, "-");
         else if (run[i]->devices < 2)
@@ -70,7 +72,7 @@ static void ms_row(struct table *t, enum row_kind kind, const char *name,
         else if (value == VALUE_WAIT && run[i]->mode == MODE_DP)
             snprintf(text, TABLE_CELL, "%.2f | -", first);
         else
-            snprintf(text, TABLE_CELL, "%.2f | %.2f", first, rest);
+            snprintf(text, TABLE_CELL, "%.*f | %.*f", digits, first, digits, rest);
     }
 }
 
