@@ -123,10 +123,6 @@ const char *allreduce_executor_name(const struct allreduce *ar) {
     return ar->ops->name;
 }
 
-int allreduce_shares_device(const struct allreduce *ar) {
-    return ar->ranks.n > 1 && ar->ops->shares_device;
-}
-
 void allreduce_libraries(enum device_kind device, char *text, size_t bytes) {
     const struct executor_kind *kind = executors_of(device, NULL);
     snprintf(text, bytes, "%s", "");

@@ -86,11 +86,9 @@ int reduce_scatter_enqueue(struct allreduce *ar, struct stream *stream, float *d
 enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count,
                                                  char *text, size_t text_bytes);
 
-/* How calls run here: "host", "stepwise", "spin" or "nccl" (executor.h). Static storage. */
+/* How calls run here: "host", "stepwise", where ranks share one GPU, "spin" or "nccl" (executor.h).
+ * Static storage. */
 const char *allreduce_executor_name(const struct allreduce *ar);
-
-/* 1 if several ranks share one GPU. */
-int allreduce_shares_device(const struct allreduce *ar);
 
 /* The libraries that can run an allreduce on this kind of device, with their versions
  * ("NCCL 2.28.9"), or why one cannot be used. "" where there are none. Loads them. */

@@ -71,8 +71,7 @@ struct executor_ops {
     const char *name;                /* shown to people */
     int runs_plans;                  /* 0: a library's own collectives; call->plan is NULL */
     enum allreduce_algorithm itself; /* without plans: what AUTO is */
-    int maps_peers;    /* 1: the executor loads from and stores to the peers' device memory */
-    int shares_device; /* 1: ranks take turns on one processor, so no link is theirs alone */
+    int maps_peers; /* 1: the executor loads from and stores to the peers' device memory */
 
     /* Collective. `ranks` stays where it is until close. */
     int (*open)(struct executor **out, const struct executor_ranks *ranks);

@@ -165,10 +165,15 @@ static int copy_speed(struct rank *r, size_t count, double *best) {
     return OK;
 }
 
+/* 1: the ranks take turns on one GPU, so no link is theirs alone. */
+static int shares_device(const struct rank *r) {
+    return r->n > 1 && !strcmp(allreduce_executor_name(r->ar), "stepwise");
+}
+
 /* How many cores or GPUs share the work of n ranks. */
 static int at_work(const struct rank *r) {
     int cores = core_count();
-    if (r->options->kind == DEVICE_CUDA) return allreduce_shares_device(r->ar) ? 1 : r->n;
+    if (r->options->kind == DEVICE_CUDA) return shares_device(r) ? 1 : r->n;
     return r->n < cores ? r->n : cores;
 }
 
@@ -178,8 +183,7 @@ static int print_size(struct rank *r, size_t count, const struct timing *t, uint
     CHECK(copy_speed(r, count, &speed));
     double copy_us = speed > 0 ? 2 * n * S / (speed * 1e3 * at_work(r)) : 0;
     if (r->options->check) snprintf(shown, sizeof shown, "%llu", (unsigned long long)wrong);
-    if (r->options->kind == DEVICE_HOST || !allreduce_shares_device(r->ar))
-        snprintf(bus, sizeof bus, "%.2f", S / t->us * 1e-3 * 2 * (n - 1) / n);
+    if (!shares_device(r)) snprintf(bus, sizeof bus, "%.2f", S / t->us * 1e-3 * 2 * (n - 1) / n);
     printf("%12zu %12zu   float   %s %9.2f %8.2f %8s %6s %9.2f %9.2f %9.2f   %s, %s\n",
            count * sizeof(float), count, r->options->average ? "avg" : "sum", t->us,
            S / t->us * 1e-3, bus, shown, t->p50, t->p99, copy_us,

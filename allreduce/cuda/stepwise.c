@@ -174,7 +174,6 @@ static int stepwise_release(struct executor *e) {
 const struct executor_ops cuda_stepwise_ops = {.name = "stepwise",
                                                .runs_plans = 1,
                                                .maps_peers = 1,
-                                               .shares_device = 1,
                                                .open = stepwise_open,
                                                .enqueue = stepwise_enqueue,
                                                .release = stepwise_release,

@@ -129,6 +129,22 @@ static int read_link(struct hardware *h, const struct line *l) {
     return place(l, h->link, sizeof s, &h->links, MOST_LINKS, &s, &unused);
 }
 
+/* All entries begin with their name. */
+static int find(const char *what, const char *name, const void *list, size_t each, int count,
+                const void **out) {
+    const char *words[MOST_MACHINES]; /* the longest list */
+    for (int i = 0; i < count; i++) {
+        words[i] = (const char *)list + (size_t)i * each;
+        if (!strcmp(words[i], name)) return *out = words[i], OK;
+    }
+    return unknown_value(what, name, words, count);
+}
+
+static int find_link(const struct hardware *h, const char *what, const char *name,
+                     const struct link_spec **out) {
+    return find(what, name, h->link, sizeof *h->link, h->links, (const void **)out);
+}
+
 /* like NAME: what is not said is as of that machine, its links too. */
 static int copy_like(const struct hardware *h, const struct line *l, struct machine *m) {
     const struct machine *from = NULL;
@@ -178,7 +194,7 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
     if (!code) code = read_keys(l, keys, sizeof keys / sizeof *keys, m->name);
     if (!code && !m->gpus) code = refuse(l, m->name, "a machine needs gpus N");
     if (!code && *network) {
-        code = hardware_find_link(h, where(l, "network", what), network, &link);
+        code = find_link(h, where(l, "network", what), network, &link);
         if (!code) m->network = *link;
     }
     if (!code && *m->gpu) code = hardware_find_gpu(h, where(l, "gpu", what), m->gpu, &gpu);
@@ -219,7 +235,7 @@ static int read_join(struct hardware *h, const struct line *l, struct machine *m
         return refuse(l, l->word[0], "give two ends and a link: join gpu0 gpu1 LINK");
     CHECK(read_nodes(h, m, l, l->word[1], &a[0], &a[1]));
     CHECK(read_nodes(h, m, l, l->word[2], &b[0], &b[1]));
-    CHECK(hardware_find_link(h, where(l, "", what), l->word[3], &link));
+    CHECK(find_link(h, where(l, "", what), l->word[3], &link));
     for (int i = a[0]; i <= a[1]; i++)
         for (int j = b[0]; j <= b[1]; j++) {
             if (i == j) return refuse(l, l->word[2], "a link joins two different ends");
@@ -322,24 +338,9 @@ const struct machine *hardware_last(const struct hardware *h) {
     return h->last;
 }
 
-/* All entries begin with their name. */
-static int find(const char *what, const char *name, const void *list, size_t each, int count,
-                const void **out) {
-    const char *words[MOST_MACHINES]; /* the longest list */
-    for (int i = 0; i < count; i++) {
-        words[i] = (const char *)list + (size_t)i * each;
-        if (!strcmp(words[i], name)) return *out = words[i], OK;
-    }
-    return unknown_value(what, name, words, count);
-}
-
 int hardware_find_gpu(const struct hardware *h, const char *what, const char *name,
                       const struct gpu_spec **out) {
     return find(what, name, h->gpu, sizeof *h->gpu, h->gpus, (const void **)out);
-}
-int hardware_find_link(const struct hardware *h, const char *what, const char *name,
-                       const struct link_spec **out) {
-    return find(what, name, h->link, sizeof *h->link, h->links, (const void **)out);
 }
 int hardware_find_machine(const struct hardware *h, const char *what, const char *name,
                           const struct machine **out) {

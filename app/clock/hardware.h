@@ -74,8 +74,6 @@ const struct machine *hardware_last(const struct hardware *hardware);
 /* By name; `what` begins the error. ERR_USAGE names the nearest. */
 int hardware_find_gpu(const struct hardware *h, const char *what, const char *name,
                       const struct gpu_spec **out);
-int hardware_find_link(const struct hardware *h, const char *what, const char *name,
-                       const struct link_spec **out);
 int hardware_find_machine(const struct hardware *h, const char *what, const char *name,
                           const struct machine **out);
 
