@@ -22,13 +22,42 @@ static int begins_layer(const struct param_spec *a, const struct param_spec *b) 
     return length != module_length(a) || strncmp(a->name, b->name, length) != 0;
 }
 
-/* Joins neighbouring layers until they have `least` elements. */
+/* 1: b is in a named part, not one of a sequence, of a module that a belongs to, too: of the same
+ * block. */
+static int same_block(const struct param_spec *a, const struct param_spec *b) {
+    size_t length = module_length(b), part = length;
+    while (part && b->name[part - 1] != '.')
+        part--;
+    return part && strspn(b->name + part, "0123456789") < length - part &&
+           !strncmp(a->name, b->name, part);
+}
+
+/* Where the block ends that begins with parameter `first`. *large: it has several layers, and more
+ * than `least` elements. */
+static int block_end(const struct param_set *set, int first, double least, int *large) {
+    double count = (double)set->param[first].count;
+    int end = first + 1, layers = 1;
+    for (; end < set->count; end++) {
+        const struct param_spec *a = set->param[end - 1].spec, *b = set->param[end].spec;
+        if (!same_block(a, b)) break;
+        layers += begins_layer(a, b);
+        count += (double)set->param[end].count;
+    }
+    *large = layers > 1 && count > least;
+    return end;
+}
+
+/* Joins neighbouring layers until they have `least` elements. A block may use its layers in another
+ * order than it registers them in, such as the norms of a residual block, and a unit that is used
+ * again after others has to stay. So a block is never cut in the middle; if it is large, each of
+ * its layers is a unit. */
 static void group_by_size(struct fsdp_units *u, const struct param_set *set, double least) {
     size_t held = 0;
-    int unit = 0;
+    int unit = 0, end = 0, large = 0;
     for (int i = 0; i < set->count; i++) {
-        if (i && begins_layer(set->param[i - 1].spec, set->param[i].spec) &&
-            (double)held >= least) {
+        int opens = i >= end, cuts = large || (opens && (double)held >= least);
+        if (opens) end = block_end(set, i, least, &large);
+        if (i && begins_layer(set->param[i - 1].spec, set->param[i].spec) && (cuts || large)) {
             unit++;
             held = 0;
         }

@@ -44,7 +44,8 @@ static inline size_t fsdp_flat(const struct fsdp_units *u, int unit) {
  *     "25" or "0.5"   until they hold so many MiB
  *     "conv,fc.0"     each module that is named; what is left is a unit of its own
  *
- * A layer is never cut. ERR_USAGE: a name that no parameter has. */
+ * A layer is never cut; the first two also leave a block whole, or make each of its layers a unit.
+ * ERR_USAGE: a name that no parameter has. */
 int fsdp_units_cut(struct fsdp_units *u, const struct param_set *set, int ranks, const char *words);
 void fsdp_units_free(struct fsdp_units *u);
 

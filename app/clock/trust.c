@@ -102,7 +102,7 @@ static const struct cell {
     {CLOCK_MIXED, CLOCK_DDP, 0, 0, 4, 20.7},
     {CLOCK_MIXED, CLOCK_DDP, 1, 1, 8, 10.9},
     {CLOCK_MIXED, CLOCK_DDP, 0, 1, 21, 7.1},
-    {CLOCK_MIXED, CLOCK_FSDP, 0, 0, 4, 41.5},
+    {CLOCK_MIXED, CLOCK_FSDP, 0, 0, 4, 42.3},
 };
 
 int trust_is_calibrated(const struct clock_config *c) {

@@ -33,7 +33,9 @@ static const struct param_spec specs[] = {
     {.name = "b.0.bias", .rank = 1, .dims = {7}},
     {.name = "b.1.weight", .rank = 2, .dims = {100, 7}},
     {.name = "W", .rank = 2, .dims = {5, 5}},
-    {.name = "bias", .rank = 1, .dims = {5}}};
+    {.name = "bias", .rank = 1, .dims = {5}},
+    {.name = "c.f.weight", .rank = 2, .dims = {10, 100}},
+    {.name = "c.g.weight", .rank = 1, .dims = {20}}};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 /* Whatever the cut: each element of each parameter is in the shard of one rank, and no two lie at
@@ -63,9 +65,13 @@ Test(fsdp, units_and_shards, .timeout = 30) {
     static const struct {
         const char *words;
         int count, of[SPECS];
-    } cuts[] = {{"", 4, {0, 0, 1, 1, 2, 3, 3}},       {"0.0001", 4, {0, 0, 1, 1, 2, 3, 3}},
-                {"0.0018", 3, {0, 0, 0, 0, 1, 2, 2}}, {"1", 1, {0}},
-                {"b.1,a", 3, {1, 1, 2, 2, 0, 2, 2}},  {"b,W", 3, {2, 2, 0, 0, 0, 1, 2}}};
+    } cuts[] = {{"", 6, {0, 0, 1, 1, 2, 3, 3, 4, 5}},
+                {"0.0001", 6, {0, 0, 1, 1, 2, 3, 3, 4, 5}},
+                {"0.0018", 5, {0, 0, 0, 0, 1, 2, 2, 3, 4}},
+                {"0.0039", 2, {0, 0, 0, 0, 0, 1, 1, 1, 1}}, /* the block c is no larger */
+                {"1", 1, {0}},
+                {"b.1,a", 3, {1, 1, 2, 2, 0, 2, 2, 2, 2}},
+                {"b,W", 3, {2, 2, 0, 0, 0, 1, 2, 2, 2}}};
     struct device *device;
     struct param_set set;
     const struct device_config config = {.kind = DEVICE_DRY, .devices = 1, .memory_bytes = 1 << 20};
@@ -81,8 +87,8 @@ Test(fsdp, units_and_shards, .timeout = 30) {
             fsdp_units_free(&u);
         }
     struct fsdp_units u;
-    cr_assert_eq(fsdp_units_cut(&u, &set, 2, "a,c"), ERR_USAGE);
-    cr_assert(strstr(error_message(), "'c'"));
+    cr_assert_eq(fsdp_units_cut(&u, &set, 2, "a,d"), ERR_USAGE);
+    cr_assert(strstr(error_message(), "'d'"));
     fsdp_units_free(&u);
     param_set_free(&set);
     device_close(device);
@@ -157,7 +163,7 @@ static void run(const struct run_config *config, struct run_record *record, int 
     cr_assert_eq(job_run(config, record, &result), code, "%s", error_message());
 }
 
-/* Elements in slots and shards of so many bytes; pads are below this part. */
+/* So many bytes; pads are below this part. */
 static void near(uint64_t bytes, double wanted, const char *what) {
     cr_assert(bytes >= wanted && bytes < 1.02 * wanted, "%s: %g of %g", what, (double)bytes,
               wanted);
@@ -194,6 +200,48 @@ Test(fsdp, memory_and_bytes_are_those_of_the_formulas, .timeout = 120, .init = f
             cr_assert_eq(bytes, STEPS * moved[shard] * (W - 1) / W, "%g bytes moved", bytes);
         }
         record_free(&record);
+    }
+}
+
+/* The first two rules of fsdp_units_cut keep what a block uses out of order from staying gathered.
+ * So a rank holds shards, two slots of whole units, and what a rank of DDP holds besides. */
+Test(fsdp, the_peak_is_that_of_the_formula, .timeout = 240, .init = folder_make,
+     .fini = scratch_remove) {
+    static const struct {
+        const char *name;
+        struct sample_shape shape;
+    } models[] = {{"mlp", {1, 28, 28}}, {"lenet", {1, 28, 28}}, {"resnet18", {3, 8, 8}}};
+    enum { W = 4 };
+    for (int i = 0; i < (test_short() ? 2 : 3); i++) {
+        double rest = 0;
+        for (int shard = OPTIMIZER - 1; shard <= PARAMETERS; shard++) {
+            struct run_config config = config_of(W, models[i].name);
+            struct run_record record;
+            snprintf(config.data.name, sizeof config.data.name, "random");
+            config.data.folder[0] = 0;
+            config.data.samples = 64;
+            config.model.options.sample = models[i].shape;
+            config.mode = shard < 0 ? MODE_DDP : MODE_FSDP;
+            config.fsdp.shard = shard < 0 ? 0 : shard;
+            config.update.momentum = 0.9;
+            run(&config, &record, OK);
+            const struct ledger *memory = &record.device[1].memory;
+            double all = 0, slots[2] = {0, 0};
+            for (int u = 0; u < record.bucket_count; u++) {
+                double bytes = (double)record.bucket_bytes[u];
+                all += bytes;
+                slots[u % 2] = bytes > slots[u % 2] ? bytes : slots[u % 2];
+            }
+            double part = all / W + slots[0] + slots[1];
+            double wanted = rest + all / W + (shard == PARAMETERS ? part : all) +
+                            (shard == OPTIMIZER ? all : part);
+            if (shard < 0)
+                rest = (double)(memory->peak[MEM_ACTIVATIONS] + memory->peak[MEM_INPUT] +
+                                memory->peak[MEM_WORKSPACE]);
+            else
+                near(memory->total_peak, wanted, models[i].name);
+            record_free(&record);
+        }
     }
 }
 
