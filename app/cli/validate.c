@@ -8,8 +8,8 @@
  *          float32
  *
  * Rows for fitting and rows held out are counted apart. The rows held out also say how large an
- * error is to be expected of a time (clock/trust.h), and whether it is so of each row by the
- * others. */
+ * error is to be expected of a time (clock/trust.h), without and with the time of one GPU given,
+ * and whether it is so of each row by the others. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +32,8 @@ struct held_out {
 struct held_outs {
     struct held_out row[MOST_ROWS];
     int count;
+    const struct series *series; /* the last whose time on one GPU was given */
+    double given;                /* what that makes of clock_config's; 0: the host alone takes it */
 };
 
 struct score {
@@ -103,11 +105,10 @@ static int model_point(const struct series *s, const struct series_point *p,
     return code;
 }
 
-/* Where the time of one GPU is given: the factor on its kernels with which it comes out. */
+/* The factor on kernels with which the series' time on one GPU comes out. */
 static int fit_given(const struct series *s, struct clock_config *clock) {
     const struct series_point *one = &s->point[0];
     struct modelled m;
-    if (one->role != 'g') return OK;
     int code = validation_open(&m, s, one, clock);
     if (!code) code = modelled_give(&m, clock, one->ms);
     modelled_close(&m);
@@ -118,6 +119,25 @@ static void hold_out(struct held_outs *all, const struct clock_config *c, int gi
     if (all->count == MOST_ROWS) return;
     all->row[all->count++] =
         (struct held_out){c->kind, c->way, trust_is_calibrated(c), given, fabs(error)};
+}
+
+/* A row of several GPUs once more, from the time of one, as a user's --measured has it. */
+static int hold_out_given(const struct series *s, const struct series_point *p,
+                          struct clock_config clock, struct clock_result *result,
+                          struct held_outs *all) {
+    double half;
+    if (s->point[0].role == 'g' || s->point[0].gpus > 1 || p->gpus == 1) return OK;
+    if (all->series != s) {
+        int code = fit_given(s, &clock);
+        if (code && code != ERR_USAGE) return code;
+        all->series = s;
+        all->given = code ? 0 : clock.given;
+    }
+    clock.given = all->given;
+    if (clock.given <= 0) return OK;
+    CHECK(model_point(s, p, &clock, result, &half));
+    hold_out(all, &clock, 1, percent((double)result->step_ns * 1e-6, p->ms));
+    return OK;
 }
 
 static void show_command(const struct series *s, const struct series_point *p,
@@ -140,12 +160,14 @@ static int show_point(const struct hardware *h, const struct series *s,
         return code;
     }
     double half = 0;
-    code = fit_given(s, &clock);
+    int given = s->point[0].role == 'g', held_out = strchr("thb", p->role) != NULL;
+    if (given) code = fit_given(s, &clock);
     if (!code) code = model_point(s, p, &clock, result, &half);
     double ms = (double)result->step_ns * 1e-6, near = half > 0 ? half : nearest_says(s, p);
     const struct series_point *alone = at_gpus(s, 1);
     /* the batch of a GPU may shrink */
     double one = alone ? alone->ms * p->batch / s->point[0].batch : 0;
+    if (!code && held_out) code = hold_out_given(s, p, clock, result, all);
     free(result);
     CHECK(code);
     double error[3] = {percent(ms, p->ms), percent(one, p->ms), percent(near, p->ms)};
@@ -163,7 +185,7 @@ static int show_point(const struct hardware *h, const struct series *s,
     if (p->role == 'h') count(&scores[HEADLINE], error, has);
     if (strchr("th", p->role) && clock.precision == CLOCK_AMP) count(&scores[MIXED], error, has);
     if (p->role == 'b') count(&scores[BLIND], error, has);
-    if (strchr("thb", p->role)) hold_out(all, &clock, s->point[0].role == 'g', error[0]);
+    if (held_out) hold_out(all, &clock, given, error[0]);
     return OK;
 }
 
@@ -229,8 +251,8 @@ static void show_trust(const struct held_outs *all) {
         within += all->row[i].error <= widths[i];
     }
     trust_quantile(widths, all->count); /* sorts them */
-    printf("%d of %d rows held out (%.0f %%) are within what the others state; the median of what\n"
-           "they state is +-%.0f %%\n",
+    printf("%d of %d times of rows held out (%.0f %%) are within what the others state; the\n"
+           "median of what they state is +-%.0f %%\n",
            within, all->count, 100.0 * within / (all->count ? all->count : 1),
            all->count ? widths[all->count / 2] : 0);
 }
