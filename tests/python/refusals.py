@@ -356,6 +356,7 @@ class Refusals(unittest.TestCase):
 
         self.refused(Net(lambda net, x: x + x.round(decimals=2)), "to decimals")
         self.refused(Net(lambda net, x: torch.fft.fft(x).real), "fft_fft.* no such op")
+        self.refused(Net(lambda net, x: torch.asinh(x)), "aten.asinh of .* no such op")
         self.refused(Net(lambda net, x: x + x % (x * x + 1)), "no number other than 0")
         self.refused(Net(lambda net, x, y: x + y // (y + 1)), "no number other than 0", *whole)
         self.refused(Net(lambda net, x: x + x.div(0.3, rounding_mode="trunc")), "than an integer")

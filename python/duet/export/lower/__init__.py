@@ -144,7 +144,8 @@ class Interpreter(Writer):
         name = node.target if node.op == "call_function" else node.name
         source = node.meta.get("from_node")  # what it was before it was decomposed
         source = re.sub(r"_\d+$", "", source[-1].name) if source else ""
-        if node.op == "call_function" and source.rstrip("_") not in str(name):
+        if node.op == "call_function" and source and (
+                source.rstrip("_") not in str(name) or str(name).startswith("prims.")):
             name = f"aten.{source}"
         return f"{name} of {where}{', ' + own[-1] if own else ''}"
 
