@@ -124,6 +124,29 @@ class Called(Written):
         with self.assertRaisesRegex(ValueError, "takes no input y by place: there are x, shift, "):
             duet.export(Net(), {"y": torch.ones(4, 6)}, self.folder / "net.duet")
 
+    def test_labels_give_the_decoder_its_inputs(self):
+        """As transformers' own forward does: without labels the call names the shifted tokens."""
+        try:
+            import transformers
+        except ImportError:
+            self.skipTest("no transformers")
+        table = {"T5": dict(d_kv=4, d_ff=8, num_layers=1, num_heads=2, dropout_rate=0),
+                 "Bart": dict(encoder_layers=1, decoder_layers=1, encoder_ffn_dim=8,
+                              decoder_ffn_dim=8, encoder_attention_heads=2, dropout=0,
+                              decoder_attention_heads=2, max_position_embeddings=16)}
+        for name, sizes in table.items():
+            torch.manual_seed(1)
+            config = getattr(transformers, f"{name}Config")(
+                vocab_size=20, d_model=8, decoder_start_token_id=1, pad_token_id=0, **sizes)
+            net = getattr(transformers, f"{name}ForConditionalGeneration")(config)
+            words, labels = (torch.randint(3, 20, (4, n)) for n in (5, 3))
+            shifted = torch.cat([torch.ones(4, 1, dtype=torch.int64), labels[:, :-1]], 1)
+            texts = [duet.export(net, {"input_ids": words, **more},
+                                 self.folder / "net.duet").read_text()
+                     for more in ({"labels": labels}, {"decoder_input_ids": shifted})]
+            self.assertEqual(*texts)
+            self.assertRegex(texts[0], r"input %decoder_input_ids: i64\[N, 3\]")
+
     def test_more_inputs_than_forward_names(self):
         class Net(nn.Linear):
             def forward(self, x, *more):
