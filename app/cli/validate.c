@@ -151,25 +151,18 @@ static int show_point(const struct hardware *h, const struct series *s,
                       const struct series_point *p, int commands, struct score *scores,
                       struct held_outs *all) {
     struct clock_config clock = {.given = 0};
-    struct clock_result *result = calloc(1, sizeof *result);
-    if (!result) return fail(ERR_MEMORY, "validate: no host memory");
-    int code = hardware_find_machine(h, "--validate", s->machine, &clock.machine);
-    if (!code) code = hardware_find_gpu(h, "--validate", clock.machine->gpu, &clock.gpu);
-    if (code) {
-        free(result);
-        return code;
-    }
-    double half = 0;
+    struct clock_result result = {.step = 0};
     int given = s->point[0].role == 'g', held_out = strchr("thb", p->role) != NULL;
-    if (given) code = fit_given(s, &clock);
-    if (!code) code = model_point(s, p, &clock, result, &half);
-    double ms = (double)result->step_ns * 1e-6, near = half > 0 ? half : nearest_says(s, p);
+    double half;
+    CHECK(hardware_find_machine(h, "--validate", s->machine, &clock.machine));
+    CHECK(hardware_find_gpu(h, "--validate", clock.machine->gpu, &clock.gpu));
+    if (given) CHECK(fit_given(s, &clock));
+    CHECK(model_point(s, p, &clock, &result, &half));
+    double ms = (double)result.step_ns * 1e-6, near = half > 0 ? half : nearest_says(s, p);
     const struct series_point *alone = at_gpus(s, 1);
     /* the batch of a GPU may shrink */
     double one = alone ? alone->ms * p->batch / s->point[0].batch : 0;
-    if (!code && held_out) code = hold_out_given(s, p, clock, result, all);
-    free(result);
-    CHECK(code);
+    if (held_out) CHECK(hold_out_given(s, p, clock, &result, all));
     double error[3] = {percent(ms, p->ms), percent(one, p->ms), percent(near, p->ms)};
     int has[3] = {1, alone && p->gpus > 1, near > 0 && (p->gpus > 1 || half > 0)};
     char null[2][16] = {"-", "-"};

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -40,13 +39,11 @@ static int changes_of(const struct what_if *w, struct change list[MOST_CHANGES])
 
 static int step_ns(const struct modelled *m, struct clock_config clock, struct what_if what_if,
                    double *ns) {
-    struct clock_result *result = calloc(1, sizeof *result);
-    if (!result) return fail(ERR_MEMORY, "--what-if: no host memory");
+    struct clock_result result;
     clock.what_if = what_if;
-    int code = modelled_time(m, &clock, result, NULL);
-    *ns = (double)result->step_ns;
-    free(result);
-    return code;
+    CHECK(modelled_time(m, &clock, &result, NULL));
+    *ns = (double)result.step_ns;
+    return OK;
 }
 
 /* By how many per cent more samples a second each change gives. */

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -79,17 +78,14 @@ int modelled_time(const struct modelled *m, struct clock_config *clock, struct c
 int modelled_give(const struct modelled *m, struct clock_config *clock, double ms) {
     enum { ROUNDS = 12 };
     double now = 0;
-    struct clock_result *result = calloc(1, sizeof *result);
-    if (!result) return fail(ERR_MEMORY, "modelled times: no host memory");
+    struct clock_result result;
     clock->given = 1;
-    int code = OK;
-    for (int i = 0; i < ROUNDS && !code && fabs(now - ms) > 1e-4 * ms; i++) {
+    for (int i = 0; i < ROUNDS && fabs(now - ms) > 1e-4 * ms; i++) {
         if (i) clock->given *= ms / now;
-        code = modelled_time(m, clock, result, NULL);
-        now = (double)result->step_ns * 1e-6;
+        CHECK(modelled_time(m, clock, &result, NULL));
+        now = (double)result.step_ns * 1e-6;
     }
-    free(result);
-    if (code || fabs(now - ms) < 0.02 * ms) return code;
+    if (fabs(now - ms) < 0.02 * ms) return OK;
     return fail(ERR_USAGE,
                 "--measured: %g ms: the host alone takes %.2f: check the time, the batch "
                 "and --machine",

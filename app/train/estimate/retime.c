@@ -107,18 +107,16 @@ static void keep_spans(struct run_record *r, const struct span_log *spans) {
 int retime_put(struct run_record *r, const struct modelled *m, struct clock_config *clock,
                int keeps) {
     struct span_log spans;
-    struct clock_result *result = calloc(1, sizeof *result);
-    if (!result) return fail(ERR_MEMORY, "modelled times: no host memory");
+    struct clock_result result;
     span_log_init(&spans, 1);
-    int code = modelled_time(m, clock, result, &spans);
-    if (!code) code = set_devices(r, &spans, result);
+    int code = modelled_time(m, clock, &result, &spans);
+    if (!code) code = set_devices(r, &spans, &result);
     if (!code) {
-        set_epochs(r, (double)result->step_ns * 1e-9);
+        set_epochs(r, (double)result.step_ns * 1e-9);
         clock_mark(clock, r->devices, r->modelled);
         if (keeps) keep_spans(r, &spans);
     }
     span_log_free(&spans);
-    free(result);
     return code;
 }
 
