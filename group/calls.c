@@ -1,5 +1,5 @@
 /* Process groups. The calls of group/ move host memory. The memory of an emulated device is host
- * memory; the tensors of a GPU are copied to host memory before a call and back behind it. */
+ * memory; the tensors of a GPU are copied to host memory before a call and back after it. */
 #include <stdlib.h>
 
 #include "group/calls.h"

@@ -1,12 +1,11 @@
-/* A call that its rank waits for, and a new_group, in another order on another rank:
+/* Finds a deadlock: two ranks make a new_group and a call that they wait for in different orders:
  *
  *     rank 0    all_reduce #1 (waits for rank 1)    new_group
  *     rank 1    new_group (waits for all)           all_reduce #1
  *
- * Nobody can go on. A call that is not waited for may cross a new_group, since rank 0 then comes to
- * it, even where rank 0 waits for a message first: its sender may be another rank. So the two have
- * no common order that could be compared; what is compared is where the rank is that this one waits
- * for. */
+ * Nobody can go on. An asynchronous call may cross a new_group, because rank 0 then reaches the
+ * new_group. So the order of the two calls alone proves nothing. Instead a rank looks at which call
+ * the rank it waits for is in. */
 #include "base/error.h"
 #include "group/state.h"
 

@@ -1,10 +1,10 @@
-/* Eager calls: those whose blocks fit a slot. group/plans/slots.c says how they go. What is
- * told to the peers, the plans and the signature are made once for each kind of call, so that a
- * call costs little more than its plan.
+/* Eager calls: those whose blocks fit a slot. group/plans/slots.c has their plan. The announcement,
+ * the plans and the signature are made once for each kind of call, so that a call costs little more
+ * than its plan.
  *
- * Do all ranks make the same calls? To look at all peers' announcements in each call would cost
- * more than the call: each is in another core's cache. So an eager call only notes what it is, and
- * whether that was right is found
+ * Do all ranks make the same calls? Each announcement is in another core's cache, so reading those
+ * of all peers would cost more than the call itself. So an eager call only notes what it is. A
+ * mismatch is found
  *
  *     at once     by a rank that takes from a slot: it holds the signature of the call
  *     in a wait   before a rank sleeps, it looks back at what its peers have noted
@@ -12,8 +12,8 @@
  *                 those of the turn before
  *     at the end  a rank that leaves the group looks back once more
  *
- * So ranks that call different things are always told, but a rank that waits for nobody may make up
- * to SLOTS more calls until then. */
+ * So different calls are always reported, but a rank that waits for nobody may make up to SLOTS
+ * more calls until then. */
 #include <stdlib.h>
 #include <string.h>
 

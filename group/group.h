@@ -18,12 +18,13 @@
  *
  * All memory of calls is host memory. A call moves `count` elements a block, any number of them.
  *
- * Order. The collectives of a group are called by all its ranks in the same order. Messages of one
- * tag from one rank to one other arrive in the order in which they were sent; apart from that
- * messages and collectives do not wait for each other.
+ * Order. All ranks of a group call its collectives in the same order. Messages of one tag from one
+ * rank to one other arrive in the order in which they were sent; messages and collectives do not
+ * wait for each other.
  *
  * Threads: one thread at a time uses a group (ERR_USAGE says where two do), different threads may
- * use different groups. Errors as in comm/comm.h; after any but ERR_USAGE the job has failed. */
+ * use different groups. Errors are those of comm/comm.h; after any but ERR_USAGE the job has
+ * failed. */
 #ifndef GROUP_GROUP_H
 #define GROUP_GROUP_H
 

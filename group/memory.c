@@ -1,11 +1,11 @@
-/* The memory that the ranks of a group share: one memfd, which member 0 makes and whose descriptor
- * goes to all. It has no name and is gone with the last rank that maps it.
+/* The memory that the ranks of a group share. Member 0 makes one memfd and sends its descriptor to
+ * all. It has no name and is gone with the last rank that maps it.
  *
  *     announcements of all | of each rank: flags, window, two halves of scratch, a mailbox for each
  *                            other rank, tallies, slots of eager calls
  *
- * It is taken from the machine page by page as it is used: a mailbox between two ranks that never
- * talk costs nothing. */
+ * Each page takes memory only once it is used: a mailbox between two ranks that never talk costs
+ * nothing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* monitored_barrier: all ranks report to rank 0, which waits for all of them to the end of the time
- * and then names those that did not come. */
+/* monitored_barrier: all ranks report to rank 0, which waits until the deadline and then names the
+ * ranks that are missing. */
 #include <stdio.h>
 #include <time.h>
 

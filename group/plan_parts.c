@@ -1,5 +1,5 @@
 /* A call becomes plans: one for each part of a long call, all but the last alike. Plans are kept
- * for the next call of their kind. And what the peers are told of a call. */
+ * for the next call of their kind. The file also makes a call's announcement to the peers. */
 #include <stdio.h>
 #include <stdlib.h>
 

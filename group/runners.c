@@ -1,10 +1,10 @@
-/* Who runs a call. A call that the caller waits for runs in the caller, which costs nothing, unless
- * calls of the same runner are still under way before it. A call that it does not wait for runs in
- * the thread of the runner's worker (base/worker.h), which starts with the first such call. If the
- * caller comes to wait for it before that thread has woken up, the caller runs it after all.
+/* Who runs a call. A synchronous call runs in the caller's thread, which costs nothing, unless
+ * earlier calls of the same runner are still under way. An asynchronous call runs in the thread of
+ * the runner's worker (base/worker.h), which starts with the first such call. If the caller waits
+ * for the call before that thread has woken up, the caller runs it after all.
  *
  * There is a runner for the collectives, one for the messages to each rank, and one for each queue
- * of those that come in (tags.c). So two ranks may begin to send each other long messages, and
+ * of incoming messages (tags.c). So two ranks may begin to send each other long messages, and
  * neither waits for the other to receive first. */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* The moves of allreduce/host/executor.h for elements of any type and for any operation: as fast as
- * plain loops are. Sums of floats have faster ones of their own (allreduce/host/move.c). Element by
- * element the same bits as element_combine and element_scale give. */
+ * plain loops are. Sums of floats have faster loops of their own (allreduce/host/move.c). The bits
+ * are those of element_combine and element_scale. */
 #ifndef GROUP_TYPED_H
 #define GROUP_TYPED_H
 

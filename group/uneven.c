@@ -1,7 +1,7 @@
 /* Collectives whose blocks have lengths of their own. A rank knows what it gives and what it
  * expects, not what passes between two others. So such a call begins with an all_gather of these
- * numbers, its claims, through the same windows: then all ranks know all of them, whoever gives
- * another number than its peer expects is found out, and the plan is built.
+ * numbers, the claims, through the same windows. Then every rank knows all claims, reports any
+ * mismatch, and builds the plan.
  *
  *     claims of a rank    gives to rank 0 .. n-1 | expects of rank 0 .. n-1
  *

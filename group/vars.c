@@ -1,5 +1,5 @@
-/* Calls of a process group as nodes of a tape, for layers that are cut over ranks. Each is the
- * backward of another:
+/* Calls of a process group as nodes of a tape, for layers whose weights are split over ranks. Each
+ * is the backward of another:
  *
  *                   forward                          backward
  *     to_group      x, the same on all ranks         dL/dx: all_reduce of the ranks' parts

@@ -14,8 +14,8 @@
  *     autograd.h      backward through calls, in files of its own
  *
  * Locks, in the order in which they are taken: a device; `lock` of the worker; that of the pool.
- * Threads: the program's; the pool's, which run functions; and two of each peer (links.c), which
- * deliver answers and control messages, look after deadlines, and never run what a user wrote. */
+ * Threads: the program's; the pool's, which run functions; and two for each peer (links.c). Those
+ * two deliver answers and control messages, check deadlines, and never run a user's function. */
 #ifndef RPC_AGENT_H
 #define RPC_AGENT_H
 

@@ -1,6 +1,6 @@
 /* The passes of a context: each call of a function that carries vars has a tape of its own, which
- * lives as long as its caller's. Who begins a pass, what it takes from a call, and what stays of it
- * when the function has ended stand here too. */
+ * lives as long as its caller's. The file also says who begins a pass, what a pass takes from a
+ * call, and what is kept of it when the function has ended. */
 #include "rpc/autograd.h"
 
 #include <stdlib.h>

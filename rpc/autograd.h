@@ -17,11 +17,11 @@
  *     P   ..  receive: notes the gradient; fire: calls "duet.backward" of Q; send: waits for it
  *     Q       one backward from the returned vars; its answer has the gradients of the arguments
  *
- * send, fire and receive are nodes of P's tape, so the walk back comes to them in an order that
- * mirrors that of the forward pass, and what is not reached asks for nothing. So no dependencies
- * are counted over workers, and nobody waits for a gradient that never comes.
+ * send, fire and receive are nodes of P's tape, so the walk back visits them in the reverse order
+ * of the forward pass and calls nobody for a node that it does not reach. So no dependencies are
+ * counted over workers, and nobody waits for a gradient that never comes.
  *
- * All lists are under the worker's lock; a tape, as its device, belongs to one thread at a time. */
+ * The worker's lock guards all lists; a tape, like its device, belongs to one thread at a time. */
 #ifndef RPC_AUTOGRAD_H
 #define RPC_AUTOGRAD_H
 

@@ -1,6 +1,6 @@
-/* Back over the tapes: of the program's own passes from its roots, and of a pass that has served a
- * call from the gradients of what it returned. Both are one walk over one tape, in which the calls
- * made from it are nodes (remote_op.c). */
+/* Backward over the tapes. In the program's own pass it starts from the roots; in a pass that has
+ * served a call, from the gradients of the returned vars. Either way it is one walk over one tape,
+ * in which the calls made from it are nodes (remote_op.c). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* Contexts of distributed autograd: they begin at their creator, and are known to each other worker
- * as long as calls run in them there, or have left a pass.
+/* Contexts of distributed autograd: a context begins at its creator. Another worker knows it while
+ * a call runs in it there, or has left a pass.
  *
- * A pass that a call has left is an object of this worker (owners.c), to which the tape of the
- * caller has the only reference. So the end follows the calls: the creator frees its passes, with
- * them the references to those that they have led to, and so on; and a worker that dies lets go of
- * all. With its last pass at a worker go the gradients there. */
+ * A pass that a call has left is an object of this worker (owners.c), and the caller's tape has the
+ * only reference to it. So the end follows the calls: the creator frees its passes and with them
+ * its references to the passes that they have led to, and so on. A worker that dies releases all of
+ * its own. A context's gradients at a worker are freed with its last pass there. */
 #include <stdlib.h>
 #include <string.h>
 

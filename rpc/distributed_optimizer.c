@@ -1,5 +1,5 @@
-/* One optimizer at each distinct owner: an object of the class duet.Optimizer, which has one of
- * Duet's for each duet_params among its parameters. A step is one call to each owner. */
+/* One optimizer at each distinct owner: an object of the class duet.Optimizer, which holds one of
+ * Duet's optimizers for each duet_params among its parameters. A step is one call to each owner. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Calls and futures in the hands of the program. */
+/* The program's calls and futures. */
 #include <stdio.h>
 
 #include "rpc/autograd.h"

@@ -1,6 +1,6 @@
-/* The gradients of a context at one worker. Each walk over a pass leaves a part; parts come in any
- * order, since workers are as fast as they are, and are added in the order of their paths once
- * somebody asks. So the bits of a sum do not depend on time. */
+/* The gradients of a context at one worker. Each walk over a pass leaves a part; The parts arrive
+ * in any order, and are added in the order of their paths once somebody asks. So the bits of a sum
+ * do not depend on time. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* How long an object of a reference lives: as long as anybody anywhere has a reference to it, and
- * no longer. This is the protocol alone, a state machine without threads, time or memory of others,
- * so that a test can walk through all orders of its messages (tests/rpc/test_lifetime.c).
+ * no longer. This is the protocol alone, a state machine without threads or time, so that a test
+ * can walk through all orders of its messages (tests/rpc/test_lifetime.c).
  *
  * The *owner* has the object. It counts the references that each worker has to it, and frees it
  * once all counts are zero and it has none itself.
@@ -14,12 +14,13 @@
  *     C releases one                       C -> owner: DROP
  *     A makes an object by a remote call   the owner counts A's when the call comes
  *
- * So whoever gets a reference is counted before it has it, and no count ever ends too early. A HOLD
- * comes behind the call that makes its object, in the same stream, so a third worker never asks the
- * owner for an object that is yet to be made.
+ * So a worker is counted before it has the reference, and no count reaches zero too early. A HOLD
+ * follows the call that makes its object in the same stream, so a third worker never asks the owner
+ * for an object that is not made yet.
  *
- * Between two workers messages keep their order and are neither lost nor doubled, as those of one
- * socket; those of different pairs come in any order. A worker ends its own references alone. */
+ * Between two workers messages keep their order and are neither lost nor doubled, as on one socket;
+ * messages of different pairs arrive in any order. Only the worker that holds a reference ends
+ * it. */
 #ifndef RPC_LIFETIME_H
 #define RPC_LIFETIME_H
 

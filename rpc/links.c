@@ -5,9 +5,9 @@
  *     attend         writes what the socket did not take at once, and once a second ends calls to
  *                    the peer that are late, says "I am here", and notices where the peer does not
  *
- * So nobody who sends waits for a peer. A message that a worker sends to itself arrives at once. A
- * worker from which nothing has come for `silence_s` counts as gone: it is stopped, or its machine
- * is. It is told so, in case it goes on. */
+ * So a sender never waits for a peer. A message that a worker sends to itself arrives at once. A
+ * worker that has sent nothing for `silence_s` counts as gone: it is stopped, or its machine is. It
+ * is told so, in case it continues. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

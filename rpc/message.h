@@ -2,7 +2,7 @@
  *
  *     magic (4) | version (2) | kind (2) | bytes of the whole (8) || fields | text | value
  *
- * All kinds have the same fields, and 0 in those that they make no use of. This is the only place
+ * All kinds have the same fields; a field that a kind does not use is 0. This is the only place
  * that checks messages from a link: message_read checks every number, name and length before
  * anything uses it, so later code may index by them. Checks that depend on the worker's state, such
  * as whether an object exists, come later. A fuzzer drives it (tests/fuzz/fuzz_rpc.c). */

@@ -1,8 +1,8 @@
 /* Calls from here: they are sent, and their futures wait for the answer.
  *
- * A future is held by the program and by the table of calls without an answer. It ends by the
- * answer, by the end of the worker it was sent to, or by its deadline: whoever waits for it looks
- * at that, and once a second links.c does. */
+ * A future is held by the program and by the table of calls without an answer. It ends with the
+ * answer, with the end of the worker it was sent to, or at its deadline. Whoever waits for it
+ * checks the deadline, and links.c does so once a second. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The functions of this library that other workers call: no program calls them by name, and none
- * of them runs without what it needs of its call. */
+/* The functions of this library that other workers call: No program calls them by name, and each
+ * first checks that its call has what it needs. */
 #include <string.h>
 
 #include "rpc/autograd.h"

@@ -1,6 +1,6 @@
-/* The values behind the references of this worker. `life` says when nobody has one any more; a
- * value is then freed on a thread of the pool, because an object's `destroy` is the user's and the
- * tensors need their device. */
+/* The values behind the references of this worker. `life` says when the last reference is gone. The
+ * value is then freed on a thread of the pool, because an object's `destroy` is the user's function
+ * and the tensors need their device. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,11 +1,10 @@
 /* The pool of threads that run calls.
  *
- * A thread that waits for another worker does not count: where all others are busy, a new one takes
- * the next call meanwhile. So calls may go back and forth to any depth, and the number of threads
- * that compute stays at `limit`.
+ * A thread that waits for another worker does not count: if all others are busy, a new thread takes
+ * the next call. So calls may go back and forth to any depth, and at most `limit` threads compute.
  *
  *     pool_pause ... wait ... pool_resume
- */
+ * */
 #ifndef RPC_POOL_H
 #define RPC_POOL_H
 

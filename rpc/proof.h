@@ -1,12 +1,13 @@
-/* Who a peer is: what it says of itself, and the proof that it knows the job's secret, without the
- * secret on the wire.
+/* Checks who a peer is: it says its name and proves that it knows the job's secret, without sending
+ * the secret.
  *
  *     each side    an opening with a nonce of its own
  *     each side    its hello, and HMAC-SHA256(secret; role, own nonce, peer's nonce, hello)
  *
- * Who listens in learns nothing that helps in another connection, whose nonces are others; and what
- * a side has said cannot be said back to it, since the role is in it. That proves who a peer was at
- * the beginning; against who can change what travels afterwards a tunnel helps (docs/rpc.md). */
+ * An eavesdropper learns nothing that helps in another connection, because the nonces differ there.
+ * A message cannot be sent back to the side that made it, because it contains the role. The proof
+ * holds for the beginning of a connection; against changes to later messages a tunnel helps
+ * (docs/rpc.md). */
 #ifndef RPC_PROOF_H
 #define RPC_PROOF_H
 

@@ -1,5 +1,5 @@
-/* Futures and references as they are held: by the program, by the table of calls, by one another.
- * The last one to release them ends them. References are also passed on here, and arrive. */
+/* Counts who holds futures and references: the program, the table of calls, one another. The last
+ * release frees them. References are also passed on and received here. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -9,9 +9,9 @@
  * On one machine the places are names made of the user, the job and the rank. With TCP rank 0
  * listens at MASTER_ADDR:MASTER_PORT, and each other worker at its own address that leads there.
  *
- * A job that Duet's launcher, or the user, gave a secret is told from others by it. Without one it
- * is what the environment says of the job: inside a machine that will do, where the kernel's word
- * on the user is the guard, and over TCP it will not. */
+ * A secret from Duet's launcher or from the user tells jobs apart. Without one a job is known by
+ * what the environment says of it. That is enough inside a machine, where the kernel tells which
+ * user a peer belongs to; over TCP a secret is required. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

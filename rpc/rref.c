@@ -1,5 +1,5 @@
-/* References in the hands of the program: they are made, passed on, asked for their value, and
- * their proxies call methods. lifetime.h decides how long the value lives. */
+/* The program's references: making them, passing them on, fetching their values, and calling
+ * methods by their proxies. lifetime.h decides how long the value lives. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

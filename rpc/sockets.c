@@ -1,4 +1,4 @@
-/* Abstract unix sockets and TCP are made, dialed and accepted: see sockets.h. */
+/* Opens, dials and accepts abstract unix sockets and TCP: see sockets.h. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* Sockets between workers: abstract unix sockets, which only processes of this machine and, by the
- * kernel's word, of this user get to, and TCP. All are closed on exec. */
+/* Sockets between workers: TCP, and abstract unix sockets, which only processes of this user on
+ * this machine may use, as the kernel confirms. All are closed on exec. */
 #ifndef RPC_SOCKETS_H
 #define RPC_SOCKETS_H
 

@@ -1,5 +1,5 @@
-/* Values of the program become bytes, and bytes become values: tensors are read from their device
- * and made on one, references are passed on and arrive (rref.c). */
+/* Values of the program become bytes, and bytes become values: Tensors are read from their device
+ * and made on one; references are passed on and received (rref.c). */
 #include <stdlib.h>
 #include <string.h>
 

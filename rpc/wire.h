@@ -1,4 +1,4 @@
-/* Values as bytes: what stands in a call and in its answer.
+/* Values as bytes, in a call and in its answer.
  *
  *     NONE                 type
  *     INT, NUMBER          type, 8 bytes
@@ -7,8 +7,8 @@
  *     RREF                 type, struct wire_rref
  *     TENSOR               type, struct wire_tensor, the elements
  *
- * Reading checks every length and id. A tensor is a value of a type of its own at first, which
- * points into the bytes: COMES_TENSOR, until it is made on its device (rpc/values.c). */
+ * Reading checks every length and id. A tensor that was just read has the type COMES_TENSOR and
+ * points into the bytes, until it is made on its device (rpc/values.c). */
 #ifndef RPC_WIRE_H
 #define RPC_WIRE_H
 

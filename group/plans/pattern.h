@@ -1,5 +1,5 @@
-/* The pattern that the collectives of process groups have in common: some ranks SHOW blocks, some
- * ranks TAKE them, by a copy or by a sum over all that are shown.
+/* The pattern that the collectives of process groups have in common: some ranks SHOW blocks, and
+ * some ranks TAKE them: they copy one block or add up all of them.
  *
  *     what              who shows     blocks    who takes         a taker gets
  *     broadcast         root          1         all but root      root's block
@@ -10,10 +10,9 @@
  *     all_to_all        all           n         all               its own block of each
  *     reduce_scatter    all           n         all               the sum of its own blocks
  *
- * What a rank has for itself it copies from INPUT to OUTPUT, unless it is a term of a sum. There
- * are two ways for a block: through windows (windows.c) and, if it is short, through slots
- * (slots.c). Each way has its own show; the other verbs are here. For the files of this folder
- * alone. */
+ * A rank copies its own block from INPUT to OUTPUT, unless the block is a term of a sum. There are
+ * two ways for a block: through windows (windows.c) and, if it is short, through slots (slots.c).
+ * Each way has its own show; the other verbs are here. For the files of this folder alone. */
 #ifndef GROUP_PLANS_PATTERN_H
 #define GROUP_PLANS_PATTERN_H
 

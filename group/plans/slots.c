@@ -1,7 +1,7 @@
-/* Eager collectives through slots. The time of an eager call is not that of its bytes but that of
- * waiting: through a window (windows.c) a rank that shows a block waits until all others have taken
- * it, since the next call uses the same window. So for blocks that fit it, each rank has a row of
- * slots, and each eager call takes the next slot of all rows:
+/* Eager collectives through slots. An eager call has few bytes, so its time is the time of its
+ * waits. With a window (windows.c) a rank that shows a block waits until all others have taken it,
+ * since the next call uses the same window. So each rank also has a row of slots for short blocks,
+ * and each eager call takes the next slot of all rows:
  *
  *     call                0     1     2     3     4     5     6     7     8 = 0 again
  *     slots of rank 0    [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]
@@ -9,12 +9,12 @@
  *                        |----- one half -----|  |--- the other one ----|
  *
  * A rank that shows copies its INPUT to its slot and posts `shown`; a rank that takes awaits that
- * and copies, or adds up, what lies in the slots. Its own term of a sum it finds in its INPUT, at
+ * and copies, or adds up, what lies in the slots. It reads its own term of a sum from its INPUT, at
  * the same offset as in its slot. Nobody waits at the end: the root of a broadcast goes on at once.
  * The pattern (pattern.h) says who shows and who takes. An allreduce is oneshot: all show, and all
- * add up in fold order. At a barrier all show nothing and await all. In a gather the root, and in a
- * scatter the others show that they are in the call: so a rank that gives and takes nothing learns
- * from its own call where they make another one, as one with split sizes.
+ * add up in fold order. At a barrier all show nothing and await all. The root of a gather and the
+ * receivers of a scatter only show that they are in the call. So a rank without a block of its own
+ * also finds out if they make another call, such as one with split sizes.
  *
  * Flags                              written by   read by      meaning
  *   shown, epoch 1                   who shows    who takes    my block lies in my slot
@@ -22,11 +22,11 @@
  *
  * Epochs count eager calls: call k has the base k, on all ranks alike.
  *
- * Early overwriting. The first call in a half, its turn, awaits of all ranks the `left` that they
- * have posted half the slots ago, at the turn before: they have left all calls before that one, and
- * these were the last ones in the half that now begins. So a rank is never further ahead of another
- * one than the slots are, and pays for that once in half of them. `left` begins with half the
- * slots, as if all had been at a turn before the first one.
+ * Early overwriting. The first call in a half is a turn. It awaits the `left` that each rank posted
+ * at the turn before, half the slots ago. A rank that posted it had left all earlier calls, and
+ * those were the last ones in the half that now begins. So no rank is further ahead of another one
+ * than there are slots, and it waits for this only once per half. `left` starts at half the slots,
+ * as if there had been a turn before the first one.
  *
  * There is no deadlock: a show awaits nothing, a take the shows of the same call, and a turn what
  * was posted at the turn before. */

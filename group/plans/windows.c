@@ -10,8 +10,8 @@
  *   ready, epoch j + 1     who shows     who takes     piece j lies in my window
  *   done,  epoch j + 1     who takes     who showed    I have taken piece j
  *
- * Epochs: 1 .. m, for m pieces. Where blocks have lengths of their own, m is that of the longest,
- * and the flags between two ranks count the pieces that go from one to the other.
+ * Epochs: 1 .. m, for m pieces. Where blocks differ in length, m counts the pieces of the longest
+ * one, and the flags between two ranks count the pieces that go from one to the other.
  *
  * Early overwriting. A rank writes to its own window alone. It shows piece j when all takers are
  * done with piece j - 2, which lay in the same half, and leaves when they are done with all. So

@@ -1,14 +1,14 @@
 /* The plans of process groups: every collective of torch.distributed.
  *
- * A tensor of a process group lies in memory that only its own rank can reach, and it comes and
- * goes. So a call reads INPUT and writes OUTPUT, and between them the elements pass through memory
- * that all ranks share, made once: each rank's window (the plan's DATA), and for messages from one
- * rank to one other a mailbox (in the plan's SCRATCH).
+ * A tensor of a process group lies in memory that only its own rank can reach. So a call reads
+ * INPUT and writes OUTPUT, and between them the elements pass through memory that all ranks share.
+ * This memory is made once: each rank's window (the plan's DATA), and for messages from one rank to
+ * one other a mailbox (in the plan's SCRATCH).
  *
  *     INPUT  --->  own window  --->  flags  --->  others read it  --->  their OUTPUT
  *
- * A call that is short goes through slots instead, of which each rank has many: nobody waits until
- * his slot is read (plans/slots.c).
+ * A short call goes through slots instead. Each rank has many, so nobody waits until a slot is read
+ * (plans/slots.c).
  *
  * A window is small enough to stay in a cache, so the way through it costs little; what is longer
  * goes through it piece by piece. INPUT and OUTPUT may be the same memory.
