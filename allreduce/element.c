@@ -1,4 +1,5 @@
-/* Elements one at a time: written to be right at sight. The fast loops are in host/. */
+/* Elements one at a time, written so that a reader can see that they are right. The fast loops are
+ * in host/. */
 #include "allreduce/element.h"
 
 static const struct {

@@ -1,5 +1,5 @@
 /* Calls: the plan for a count is built once and kept; a call hands it to the executor, with the
- * epochs that have not been used yet and the other half of scratch. */
+ * next unused epochs and the other half of scratch. */
 #include <stdio.h>
 #include <stdlib.h>
 

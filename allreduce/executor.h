@@ -10,10 +10,10 @@
  *     mpi        emulated, of several machines   MPI's collectives        group/mpi/executor.c
  *
  * allreduce.c, memory.c and enqueue.c share memory between the ranks, keep buffers and plans, and
- * count calls. They do not know what a flag looks like or who moves a byte: the executors know
- * that, and in turn they know nothing but this header and the plan. Which executor a job takes
- * depends on the kind of its devices, on the algorithm and on who shares a GPU. All ranks choose
- * the same one, once, when the object is made. */
+ * count calls. They do not know what a flag looks like or who moves a byte. The executors know
+ * that, and they know nothing but this header and the plan. Which executor a job takes depends on
+ * the kind of its devices, on the algorithm and on who shares a GPU. All ranks choose the same one,
+ * once, when the object is made. */
 #ifndef ALLREDUCE_EXECUTOR_H
 #define ALLREDUCE_EXECUTOR_H
 

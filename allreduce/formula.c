@@ -1,4 +1,5 @@
-/* Bytes by formula: see formula.h. Nothing here looks at a plan, so that each judges the other. */
+/* Bytes by formula: see formula.h. Nothing here looks at a plan, so formula and plan check each
+ * other. */
 #include "allreduce/formula.h"
 
 #include <string.h>

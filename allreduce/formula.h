@@ -2,7 +2,7 @@
  *
  * The textbook's formulas hold for parts of equal length. Here parts end at multiples of `align`
  * elements, so the last ones may be shorter or empty. So each algorithm has two formulas: the
- * textbook's, and the exact one over the lengths of its parts, to which a plan is held to the byte.
+ * textbook's, and the exact one over the lengths of its parts, which a plan must match to the byte.
  * With S bytes of data in each of n ranks, and c[i] bytes in part i of n:
  *
  *     algorithm    textbook, each rank     exactly into rank r         exactly out of rank r
@@ -24,8 +24,8 @@
  *     REDUCE_SCATTER             (n-1) S into each rank, and out of it
  *     SEND                       S
  *
- * The numbers of naive and fused hold for each direction, as those of every allreduce: what comes
- * in equals what goes out, but for the ring's chunks of unequal length. */
+ * In every allreduce a rank takes in as many bytes as it gives out, except for the ring's chunks of
+ * unequal length. So the numbers of naive and fused hold for each direction. */
 #ifndef ALLREDUCE_FORMULA_H
 #define ALLREDUCE_FORMULA_H
 

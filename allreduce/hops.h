@@ -1,8 +1,8 @@
 /* Hops: a collective as people draw it, made from the plans that really run.
  *
  * A plan says what each rank does in turn (plan.h). A drawing says what all ranks do at the same
- * time: in hop 1 these ranges go from these ranks to those, in hop 2 those, and so on.
- * hops_of_plans turns all ranks' plans of one call into such a list of moves.
+ * time: in each hop, which ranges go from which ranks to which. hops_of_plans turns all ranks'
+ * plans of one call into such a list of moves.
  *
  *     ring, 4 ranks, chunks 0 .. 3             hop 1   rank 0 --chunk 0--> rank 1, which adds it
  *                                                      rank 1 --chunk 1--> rank 2, which adds it
@@ -17,13 +17,13 @@
  * moves over links.
  *
  * A move within one rank (from == to) crosses no link. It has the hop of the latest move that it
- * depends on, and comes behind the moves over links of that hop. Moves of hop 0 come first of all.
+ * depends on, and comes after the moves over links of that hop. Moves of hop 0 come first of all.
  *
- * To replay a call: DATA of rank r holds its input (each element multiplied by the call's scale
- * already), and all else holds nothing; in plans of process groups INPUT holds it, and DATA holds
- * nothing. Carry out the moves in the order of the list, each as a whole. Then every rank's DATA,
- * or OUTPUT, holds its result, up to the roundings of sums: a step that adds the
- * terms of all ranks does so in fold order (base/fold.h), of which the list knows nothing. */
+ * To replay a call, start with rank r's input in its DATA (each element already multiplied by the
+ * call's scale), or in INPUT for a plan of a process group; all other memory is empty. Carry out
+ * the moves in the order of the list, each as a whole. Then every rank's DATA, or OUTPUT, holds its
+ * result, up to the roundings of sums: a step that adds the terms of all ranks does so in fold
+ * order (base/fold.h), which the list does not show. */
 #ifndef ALLREDUCE_HOPS_H
 #define ALLREDUCE_HOPS_H
 

@@ -1,6 +1,5 @@
 /* The contents of memory after each hop, as sets of terms: see hops.h. It also checks the list of
- * moves: a term that is added twice, or memory that is read before anything came into it, is a
- * failure. */
+ * moves: a term that is added twice, or memory that is read before it is written, is a failure. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* In which order ring and tree add, said once more, without their plans: single and DP, which add
- * so, then judge what the plans do. plans/ring.c and plans/tree.c have the drawings. */
+/* The order in which ring and tree add, written a second time without their plans. Single and DP
+ * add in this order, so their results check the plans. plans/ring.c and plans/tree.c have the
+ * drawings. */
 #include "allreduce/plans/steps.h"
 #include "base/error.h"
 

@@ -1,5 +1,5 @@
 /* Plans as a whole: the names of algorithms and flags, building a plan, and counting the bytes that
- * it moves. How an algorithm writes its steps: plans/steps.h. */
+ * it moves. plans/steps.h says how an algorithm writes its steps. */
 #include "allreduce/plan.h"
 
 #include <stdlib.h>

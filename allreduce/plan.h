@@ -1,7 +1,7 @@
 /* Plans: an allreduce written down as a list of integers.
  *
- * An algorithm says, for each rank, which steps that rank takes in which order. Nothing here
- * touches memory or a device: a plan can be read, checked and drawn before anything runs.
+ * For each rank an algorithm lists the steps in their order. Nothing here touches memory or a
+ * device: a plan can be read, checked and drawn before anything runs.
  *
  *     step  =  await flags  ->  move or add one range of elements  ->  post flags
  *

@@ -1,4 +1,5 @@
-/* The reference executor: see reference.h. It is written to be right at sight, not to be fast. */
+/* The reference executor: see reference.h. It is written so that a reader can see that it is right,
+ * not to be fast. */
 #include "allreduce/reference.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /* The reference executor: one thread runs the plans of all ranks, element by element, in the
  * plainest way.
  *
- * It is the judge: every other executor must give its bits. It also finds what a real run would
- * show only as a hang or a crash: a wait that no post ever satisfies, a range outside of memory, a
- * flag that would go backwards. */
+ * Every other executor must give its bits. It also finds errors that a real run would show only as
+ * a hang or a crash: a wait that no post ever satisfies, a range outside of memory, a flag that
+ * would go backwards. */
 #ifndef ALLREDUCE_REFERENCE_H
 #define ALLREDUCE_REFERENCE_H
 

@@ -1,4 +1,4 @@
-/* The choice of `auto`. The formulas, and where they come from: select.h. */
+/* The choice of `auto`. select.h has the formulas and their derivation. */
 #include "allreduce/select.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* See buffers.h. The broadcast is a plan as an allreduce is (allreduce/plans/copies.c), by an
- * object of its own: it runs on the compute stream, and an object's calls all go on one stream. */
+/* See buffers.h. The broadcast is a plan like an allreduce (allreduce/plans/copies.c). It has an
+ * object of its own, because it runs on the compute stream and all calls of an object go on one
+ * stream. */
 #include "ddp/buffers.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* Buffers under DDP: before every forward, in training and in evaluation, rank 0's go to all ranks,
- * as PyTorch's broadcast_buffers does. So the ranks may change theirs during a step, as BatchNorm
- * does with the statistics of its own samples, and still start each step with equal ones. */
+/* Buffers under DDP: before every forward, in training and in evaluation, all ranks get rank 0's
+ * buffers, as with PyTorch's broadcast_buffers. So a rank may change its buffers during a step, as
+ * BatchNorm does with the statistics of its own samples, and all ranks still start each step with
+ * equal ones. */
 #ifndef DDP_BUFFERS_H
 #define DDP_BUFFERS_H
 

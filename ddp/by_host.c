@@ -1,5 +1,5 @@
-/* The host memory is a memfd of rank 0. Its descriptor goes to all ranks, which map it: no name is
- * left when they end. */
+/* The host memory is a memfd of rank 0. All ranks get its descriptor and map it. It has no name, so
+ * nothing is left when they end. */
 #include "ddp/by_host.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Rank 0's values to all ranks by way of host memory, for GPUs that cannot reach rank 0's. */
+/* Sends rank 0's values to all ranks through host memory, for GPUs that cannot reach rank 0's. */
 #ifndef DDP_BY_HOST_H
 #define DDP_BY_HOST_H
 

@@ -7,8 +7,8 @@
  *                  while pending[next] == 0: launch the allreduce of bucket next; next++
  *
  * Around backward a pass on the tape calls ddp_enter, which sends rank 0's buffers and sets the
- * counters back, and ddp_leave, which waits for the last bucket: for a program and for the command
- * alike.
+ * counters back, and ddp_leave, which waits for the last bucket. A program and the command both do
+ * this.
  *
  * All of this belongs to the compute thread. The communication stream shares device memory with it,
  * and two kinds of event order the two: ready[b] (compute to comm, recorded behind the last

@@ -27,7 +27,7 @@
  * need only be summed. A program whose loss is a mean over the rank's own samples sets `divide`:
  * every term is multiplied by 1/W before the sum, as PyTorch does.
  *
- * Everything is enqueued; only ddp_init waits, and the ddp_begin that rebuilds the buckets. Every
+ * Everything is enqueued; only ddp_init and the ddp_begin that rebuilds the buckets wait. Every
  * function belongs to the one thread that uses the compute stream. A failure of any of them aborts
  * the job (comm_abort), so that no peer waits for a rank that has given up. ERR_PEER: another rank
  * failed first. */

@@ -1,5 +1,5 @@
-/* Calls a program's communication hook for each full bucket, and keeps what the hook has begun
- * until the end of backward. */
+/* Calls a program's communication hook for each full bucket, and keeps the call that the hook has
+ * begun until the end of backward. */
 #include "ddp/hooks.h"
 
 #include <stdio.h>

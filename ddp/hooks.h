@@ -1,9 +1,9 @@
-/* Communication hooks of programs: what stands between ddp_comm_hook and the hooks of duet.h.
+/* Communication hooks of programs: the code between ddp_comm_hook and the hooks of duet.h.
  *
  *     duet_backward    gradients ........ bucket 0 full ....... bucket 1 full ... end
  *     the same thread                     hook(0) begins a call  hook(1) begins   wait, then(0)
  *     the group's thread                  [ all_reduce 0 .......][ all_reduce 1 ] wait, then(1)
- */
+ * */
 #ifndef DDP_HOOKS_H
 #define DDP_HOOKS_H
 

@@ -1,5 +1,5 @@
-/* Uneven inputs, as PyTorch's join: a rank whose batches are used up shadows the collectives of the
- * others, so that none of them waits for it.
+/* Uneven inputs, as PyTorch's join: a rank that has used up its batches shadows the collectives of
+ * the others, so that none of them waits for it.
  *
  *     step             0       1       2       3
  *     rank 0           step    step    step    step      has four batches
@@ -7,10 +7,10 @@
  *     active ranks     2       2       1       1
  *
  * At the beginning of each step the ranks count who has input. A shadow launches the same buckets
- * in the same order, with zeros, and then updates from the sums like everybody else: so all ranks
- * hold the same parameters and the same state of the optimizer at every step. (PyTorch leaves
- * joined ranks behind and at the end broadcasts the parameters of a rank that was active to the
- * last; the momentum of the others stays behind. duet_ddp_join, at the end, does so too.) */
+ * in the same order, with zeros, and then updates from the sums like everybody else. So all ranks
+ * hold the same parameters and the same optimizer state at every step. (PyTorch does not update
+ * joined ranks, and at the end broadcasts the parameters of a rank that was active to the last; the
+ * momentum of the others stays behind. duet_ddp_join, at the end, does so too.) */
 #include <string.h>
 
 #include "base/error.h"

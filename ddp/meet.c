@@ -1,6 +1,7 @@
-/* Meetings of the ranks on the host in every step, where a step may leave out parameters or ranks:
- * who has input (join), and who used which parameter (find_unused). A rank that waits outside of
- * its streams must have nothing left in them that a peer needs, so each waits for them first. */
+/* If a step may leave out parameters or ranks, the ranks meet on the host in every step: they tell
+ * each other who has input (join), and who used which parameter (find_unused). A rank that waits on
+ * the host must have no work left in its streams that a peer needs, so it waits for its streams
+ * first. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,11 +1,11 @@
 /* Before the first step the ranks make sure that they hold one and the same model.
  *
- * Shapes are compared first, because everything later trusts them: values are copied as one arena,
+ * Shapes are compared first, because all later steps rely on them: values are copied as one arena,
  * and a bucket is a pointer and a count that must mean the same parameters on every rank. Then rank
- * 0's values go to all. Each rank has drawn the same numbers from the same seed anyway; the
- * broadcast makes sure of it, also where a rank has read another file or got another seed.
+ * 0's values go to all. Each rank has normally drawn the same numbers from the same seed; the
+ * broadcast makes them equal even if a rank has read another file or got another seed.
  *
- * The receivers read rank 0's memory directly, as in every collective here:
+ * The receivers read rank 0's memory directly, as in all collectives of Duet:
  *
  *     rank 0                                   every other rank
  *     its values are final (sync)

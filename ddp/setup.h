@@ -1,5 +1,5 @@
-/* What the ranks of DDP settle outside of steps. These functions are collective: all ranks call the
- * same ones in the same order. */
+/* The agreements that the ranks of DDP make outside of steps. These functions are collective: all
+ * ranks call the same ones in the same order. */
 #ifndef DDP_SETUP_H
 #define DDP_SETUP_H
 

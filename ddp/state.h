@@ -1,5 +1,5 @@
-/* The inside of a ddp, for its files: ddp.c has the step; meet.c and join.c what a step needs where
- * parameters or ranks may be left out of it; program.c the calls of duet.h. */
+/* The inside of a ddp, for its files: ddp.c has the step, program.c the calls of duet.h; meet.c and
+ * join.c serve steps that may leave out parameters or ranks. */
 #ifndef DDP_STATE_H
 #define DDP_STATE_H
 

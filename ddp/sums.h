@@ -1,14 +1,14 @@
-/* The order in which DDP adds the gradients of its ranks, for who holds them all in one process: a
- * device that trains alone, and DataParallel. They take the buckets that DDP would have, and the
- * allreduce's own order in each (plan_order), so ring and tree have the bits of all modes, too.
+/* The order in which DDP adds the gradients of its ranks, for modes that hold all of them in one
+ * process: single and DataParallel. They use the buckets that DDP would have, and the allreduce's
+ * own order in each (plan_order), so all modes have equal bits with ring and tree, too.
  *
  *     gradients  ...  W3             W2       b2   W1 ...    as the parameters were registered
  *     buckets    | W3  b2 | W2  W1 ... |                     as they became ready
  *     pieces     chunks of buckets, cut where a parameter begins, in their places above
  *
- * Buckets follow from the parameters and one order. In the first step there is one; for the second
- * they are cut in the order in which the gradients became ready, which the hook of the tape says
- * here as it says it to DDP. Integers only. */
+ * Buckets follow from the parameters and one order. The first step has one bucket. For the second,
+ * buckets are cut in the order in which the gradients became ready, which the tape's hook reports
+ * here as it does to DDP. Integers only. */
 #ifndef DDP_SUMS_H
 #define DDP_SUMS_H
 

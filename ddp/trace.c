@@ -2,12 +2,13 @@
  * group/call_trace.h.
  *
  * A bucket is launched on the stream that communicates, and runs there once its gradients are
- * ready. So the stream itself says when: a host function before the allreduce and one behind it.
+ * ready. So the stream itself takes the times: by a host function before the allreduce and one
+ * after it.
  *
  *     stream:   wait for the gradients | begin | allreduce, or the program's hook | end
  *
- * They follow each other on that stream, and only they write what they need. A GPU's stream runs no
- * host functions: the buckets of GPUs are not noted. */
+ * These functions run in order on that stream, and nothing else writes their data. A GPU's stream
+ * runs no host functions here, so buckets on GPUs are not recorded. */
 #include "base/clock.h"
 #include "ddp/state.h"
 #include "group/call_trace.h"

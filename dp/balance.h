@@ -1,5 +1,5 @@
-/* Are the devices alike? DataParallel gives each of them the same share of the batch, so one
- * that is smaller or slower holds back all others. PyTorch warns of it when a module is wrapped. */
+/* Are the devices equal? DataParallel gives each of them the same share of the batch, so a smaller
+ * or slower one holds back all others. PyTorch warns of that when a module is wrapped. */
 #ifndef DP_BALANCE_H
 #define DP_BALANCE_H
 

@@ -1,5 +1,5 @@
-/* DataParallel. A step goes from top to bottom; every arrow is memory of one device
- * that is copied to, or read by, another, and device 0's stream executes all of them:
+/* DataParallel. A step goes from top to bottom. Every arrow is a copy to another device or a read
+ * by it, and device 0's stream executes all of them:
  *
  *     thread 0 = the caller, device 0                        thread r, device r = 1 .. W-1
  *     ---------------------------------------------------    -----------------------------------
@@ -20,9 +20,9 @@
  *
  * Device 0 does everything that the others do. Besides, it holds the whole batch, all outputs and
  * their gradient, carries every byte that moves, and computes loss and update while the others
- * sleep. That is why DDP exists (ddp/). Two settings take some of it from device 0, and the bits
- * stay: --output-device D has gather, loss and scatter_grad done by device D, and
- * --dp-reduce sharded has every other device add up a part (scatter_gather/shards.h):
+ * sleep. That is why DDP exists (ddp/). Two settings take some of the work from device 0 without
+ * changing the bits: with --output-device D device D does gather, loss and scatter_grad, and with
+ * --dp-reduce sharded every other device adds up a part (scatter_gather/shards.h):
  *
  *     ============================== all threads start =========================================
  *     (waits)                                                reads shard r of all gradients,
@@ -33,8 +33,8 @@
  * *) With --loss-in-forward labels are scattered too; each device computes its own loss at the end
  * of forward and goes straight on into backward. Gather then fetches S loss sums in place of all
  * outputs, and scatter_grad and the second start are left out. The bits are the same, because the
- * loss and the gradient of a row depend on that row and on 1/B alone. A single device is run in
- * this way too: there is nothing to gather.
+ * loss and the gradient of a row depend on that row and on 1/B alone. A single device runs in this
+ * way too: there is nothing to gather.
  *
  * Who waits for whom. Threads wait at the bars: dp/worker.h. Streams wait for events
  * (scatter_gather/device_group.h): stream 0 waits for ready[r], which thread r records at the end

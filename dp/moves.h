@@ -1,6 +1,6 @@
-/* What a step of DataParallel (dp.c) is made of: parts that run on every device, each on its own
- * thread, and moves, which device 0's stream executes. It knows parameters and streams, and neither
- * tapes nor forward functions. */
+/* The pieces of a DataParallel step (dp.c): parts, which run on every device, each on its own
+ * thread, and moves, which device 0's stream executes. They know parameters and streams, but
+ * neither tapes nor forward functions. */
 #ifndef DP_MOVES_H
 #define DP_MOVES_H
 

@@ -1,5 +1,5 @@
-/* What each device does in the step of dp.c, on its own thread; and the calls of duet.h by which a
- * program does without a tape for the loss. */
+/* Each device's work in the step of dp.c, on its own thread; and the calls of duet.h for programs
+ * without a tape for the loss. */
 #include "dp/dp.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* DataParallel along another dimension than that of rows. The step knows only rows, so the chosen
- * dimension goes to the front before something is cut, and back where somebody looks at it:
+ * dimension moves to the front before a cut, and back before forward or the program reads it:
  *
  *     x (L,N,H)       device 0: (N,L,H)    rows, cut     replica: (n,L,H)    forward sees (L,n,H)
  *     forward's (L,n,O)   replica: (n,L,O)    rows, gathered: (N,L,O)    output device: (L,N,O)
  *
  * The gradient of the output is cut as the output was gathered. On a replica both moves are nodes
- * of its tape, so that backward goes through them. */
+ * of its tape, so backward goes through them. */
 #include <string.h>
 
 #include "dp/dp.h"

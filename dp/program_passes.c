@@ -1,13 +1,14 @@
-/* What a backward of duet_data_parallel leaves: gradients that are added up over several passes,
- * and the gradient of the input. Both are on the first device.
+/* The results of a backward of duet_data_parallel: gradients added up over several passes, and the
+ * gradient of the input. Both are on the first device.
  *
  *     pass      each replica            device 0
  *     0                                                       backward -- reduce --> gradients
  *     1, ..     gradients -- copy --> sums;  backward -- reduce --> gradients, += sums
  *
  * So there is a reduce in every pass, as in PyTorch, where each backward adds to .grad: the passes
- * of an update may have different numbers of samples, and so of replicas. The sum takes .grad only
- * when a backward is about to overwrite it, so it includes what a program wrote there before. */
+ * of an update may have different numbers of samples, and so of replicas. The sum takes in .grad
+ * only when a backward is about to overwrite it, so it includes a program's own changes to
+ * .grad. */
 #include <string.h>
 
 #include "dp/dp.h"

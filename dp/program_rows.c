@@ -1,5 +1,5 @@
-/* What duet_data_parallel cuts into rows and lays together again. PyTorch does so with every tensor
- * among the arguments and the results of forward:
+/* The tensors that duet_data_parallel cuts into rows and joins again. PyTorch does so with every
+ * tensor among the arguments and the results of forward:
  *
  *     input i    [rows .............]   on device 0
  *                [0   |1   |2   |3  ]   torch.chunk, for each input alone

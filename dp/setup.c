@@ -1,4 +1,4 @@
-/* The beginning and the end of DataParallel: events, threads, and what reduce works with. */
+/* The beginning and the end of DataParallel: events, threads, and the memory of reduce. */
 #include <stdlib.h>
 #include <string.h>
 

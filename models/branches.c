@@ -1,5 +1,5 @@
 /* Branches: a network whose steps do not all use the same layers. For lessons on
- * --find-unused-parameters: DDP must know which gradients a step will not bring, or it waits for
+ * --find-unused-parameters: DDP must know which gradients a step will not produce, or it waits for
  * them.
  *
  *     flatten -> fc1 relu -+-> left relu ----------------+-> head -> scores; cross entropy

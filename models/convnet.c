@@ -5,12 +5,12 @@
  *                 flatten 4608, fc1 -> 64 relu, dropout 0.25
  *                 fc2 -> 10, log-softmax; the loss is nll
  *
- * Where PyTorch's text has Dropout2d(0.25) behind fc1, PyTorch drops single numbers with a warning,
- * because rows of numbers have no planes. So this is dropout here.
+ * PyTorch's example has Dropout2d(0.25) after fc1. Rows of numbers have no planes, so PyTorch drops
+ * single numbers with a warning; here it is dropout.
  *
  * Parameters have PyTorch's shapes, order and default initialisation. Pixels are normalised with
- * mean 0.1302 and standard deviation 0.3069. For other samples cn1 follows the channels, fc1 the
- * size of the picture, fc2 the classes. */
+ * mean 0.1302 and standard deviation 0.3069. For other samples cn1 adapts to the channels, fc1 to
+ * the size of the picture, fc2 to the classes. */
 #include "models/models.h"
 
 enum { CN1, CN2, DP1, FC1, DP2, FC2 };

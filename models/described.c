@@ -1,12 +1,12 @@
-/* A model that is not here, described by numbers: how many parameters and buffers it has, and how
- * many bytes a sample leaves on the device for the backward pass. It computes nothing, so it is for
- * dry runs alone (device_is_dry), which answer what such a model would hold and move.
+/* A model described by numbers alone: how many parameters and buffers it has, and how many bytes a
+ * sample leaves on the device for the backward pass. It computes nothing, so it is only for dry
+ * runs (device_is_dry), which tell what such a model would hold and move.
  *
  *     (N, input) -> activations: N times so many bytes -> (N, outputs); cross entropy or mse
  *
- * Nobody knows how its parameters are cut into tensors. They count as tensors of at most
- * DESCRIBED_PIECE elements, in pairs of equal size; this decides how the buckets of DDP are filled
- * and where DP's ranges end, and hardly anything else. */
+ * The tensors of its parameters are unknown. They count as tensors of at most DESCRIBED_PIECE
+ * elements, in pairs of equal size; this affects little more than how DDP's buckets are filled and
+ * where DP's ranges end. */
 #include <stdio.h>
 
 #include "base/error.h"

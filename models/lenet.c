@@ -5,8 +5,8 @@
  *                 800 @ W3 -> 128 relu @ W4 -> 10 scores; the loss is cross entropy
  *
  * W3 and W4 are (in, out), as X @ W reads them. Weights start as 0.01 * randn, biases as 0. For
- * other samples W1 follows the channels, W3 the 50 maps that are left of the picture, W4 the
- * classes. */
+ * other samples W1 adapts to the channels, W3 to the size of the 50 maps behind the second pool, W4
+ * to the classes. */
 #include "models/models.h"
 
 enum { W1, B1, W2, B2, W3, B3, W4, B4 };

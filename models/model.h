@@ -1,9 +1,8 @@
-/* A model is a list of parameters and a forward function. It knows neither devices nor
- * strategies: the same description trains as single, DP and DDP, which is what makes the
- * comparison honest.
+/* A model is a list of parameters and a forward function. It knows neither devices nor strategies:
+ * the same description trains as single, DP and DDP, which makes the comparison fair.
  *
- * Every model comes through one door, struct duet_model of duet.h: those of this folder, the one
- * that a user's program hands to duet_command, and the one that is read from a file. */
+ * Every model is a struct duet_model of duet.h: those of this folder, the one that a user's program
+ * hands to duet_command, and the one that is read from a file. */
 #ifndef MODELS_MODEL_H
 #define MODELS_MODEL_H
 

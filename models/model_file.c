@@ -1,4 +1,4 @@
-/* Opening a file that --model names, and where its weights are. */
+/* Opens the file that --model names, and finds its weights. */
 #include "models/model_file.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* A model out of a file, as --model names it: a graph (models/graph/graph.h). It is a struct
- * duet_model as all are. */
+/* A model from the file that --model names: a graph (models/graph/graph.h). It is a struct
+ * duet_model, as all models are. */
 #ifndef MODELS_MODEL_FILE_H
 #define MODELS_MODEL_FILE_H
 

@@ -1,5 +1,5 @@
-/* Inside models/: the models that --model knows by name, and what a few of them are told beyond
- * duet.h. */
+/* Inside models/: the models that --model knows by name, and options of a few of them that duet.h
+ * does not have. */
 #ifndef MODELS_MODELS_H
 #define MODELS_MODELS_H
 

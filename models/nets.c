@@ -1,10 +1,11 @@
 /* Nets for estimates alone, as the texts of models/nets/: torchvision's for pictures, and
- * transformers. scripts/make_nets.py writes them, from torchvision itself, so that a step has the
- * kernels of the original and its gradients have their sizes. Their results have not been compared
- * with PyTorch's.
+ * transformers. scripts/make_nets.py writes them from torchvision itself, so a step has the kernels
+ * of the original and gradients of the same sizes. Their results have not been compared with
+ * PyTorch's.
  *
- * The assembler copies the texts into the program's constant data, so that they are found wherever
- * it lies. A text is read when its model is opened, for the samples and classes of the run. */
+ * The assembler copies the texts into the program's constant data, so the program finds them
+ * wherever it is installed. A text is read when its model is opened, for the samples and classes of
+ * the run. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* Replica: one model on one device with everything that a step needs; what single, DP and DDP
- * have in common. A training step of one device, and of a rank of DDP, reads
+/* Replica: one model on one device with everything that a step needs. Single, DP and DDP all use
+ * it. A training step of one device, or of a rank of DDP, is
  *
  *     replica_write_step(r, &step);             the step block: seed, weight, learning rate
  *     replica_load(r, &batch);                  the batch comes to the device
@@ -9,7 +9,7 @@
  * duet_tape_begin and duet_backward. A replica adds what a comparison needs: the input, which comes
  * beside the step before; logs of many steps; and hashes.
  *
- * DDP is in the parameters: where they have a ddp the pass calls it (struct grad_reducer). With DP
+ * DDP is in the parameters: where they have a ddp the pass calls it (struct grad_reducer). In DP
  * each device has a replica, and dp/dp.c runs forward and backward on their tapes
  * (train/strategy_dp.c).
  *

@@ -8,7 +8,7 @@
  *                resnet_block4   2 of 512, likewise                            (N,512,H/8,W/8)
  *                mean over each plane, fc.1                                    (N,classes)
  *
- * A residual block adds its input to what two convolutions make of it. Where it halves the picture,
+ * A residual block adds its input to the result of two convolutions. Where it halves the picture,
  * the input goes through a 1x1 convolution so that the shapes agree:
  *
  *     x ---- conv1 3x3 - bn1 - relu - conv2 3x3 - bn2 ---- + - relu -->

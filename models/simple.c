@@ -1,6 +1,6 @@
 /* Simple: one linear layer, nn.Linear(10, 10) of PyTorch's first examples of data parallel
- * training. There is next to nothing to compute, so what a step costs is what the strategy itself
- * costs.
+ * training. There is next to nothing to compute, so the cost of a step is that of the strategy
+ * itself.
  *
  *     (N,10) linear -> 10 scores; cross entropy
  *

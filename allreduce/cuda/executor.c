@@ -1,5 +1,5 @@
-/* Which executor serves a job on GPUs. All ranks see the same memory handles, and what a rank alone
- * can see they tell each other, so all choose alike. */
+/* Which executor serves a job on GPUs. All ranks see the same memory handles and tell each other
+ * what only one of them can see, so all choose alike. */
 #include "allreduce/cuda/executor.h"
 #include "base/advice.h"
 

@@ -1,4 +1,5 @@
-/* A piece is a memfd, whose descriptor goes to all ranks: no name is left when they end. */
+/* A piece is a memfd whose descriptor goes to all ranks. It has no name, so nothing is left when
+ * they end. */
 #include "allreduce/cuda/region.h"
 
 #include <fcntl.h>

@@ -6,10 +6,10 @@
  *               copies the result back to the GPU
  *
  * The plan is the one that every other executor runs, and the host's moves keep its order of
- * adding, so the bits are the same. Where the pieces lie replaces DATA and SCRATCH: element i of a
- * registered buffer has its place at element i of each rank's piece. The three facts of plan.h hold
- * as they do for emulated devices: when a rank leaves a call nobody touches its piece in this call
- * any more, so its copy back, and the next call's copy in behind it, meet no peer.
+ * adding, so the bits are the same. The pieces take the place of DATA and SCRATCH: element i of a
+ * registered buffer is element i of each rank's piece. The three facts of plan.h hold as they do
+ * for emulated devices: when a rank leaves a call, nobody touches its piece in this call any more,
+ * so neither its copy back nor the next call's copy in meets a peer.
  *
  * The plan runs in a function that CUDA calls when the stream comes to it (cudaLaunchHostFunc). It
  * waits for flags as a rank of emulated devices does, with the deadline, the abort word and the

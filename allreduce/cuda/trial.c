@@ -9,8 +9,8 @@
  *     each rank     looks into its inboxes
  *     exchange      which of them came right
  *
- * A pair of GPUs works if all of it came right, on both alike. If no rank has anything to try, it
- * ends after the first line. A rank whose trial hangs ends the job. */
+ * A pair of GPUs works if every transfer was correct on both. If no rank has anything to try, the
+ * trial ends after the first line. A rank whose trial hangs ends the job. */
 #include "allreduce/cuda/trial.h"
 
 #include <stdio.h>

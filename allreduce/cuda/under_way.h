@@ -7,12 +7,12 @@
  * here, where it can be interrupted.
  *
  * Who is waited for. A stream that waits does not say why, and CUDA knows nothing of peers. So
- * while the host waits for its device it looks at the oldest call now and then: has the stream come
- * to it, and which peer's flag is missing? comm/ then judges that wait as it judges a host's:
- * abort, a peer that left, the deadline, with the same messages.
+ * while the host waits for its device, it looks at the oldest call now and then: whether the stream
+ * has reached it, and which peer's flag is missing. comm/ then treats that wait like a wait of the
+ * host: abort, a peer that left, the deadline, with the same messages.
  *
  * Release. After a failure the executor satisfies every wait on its own streams, so that they run
- * empty; what they compute then is worth nothing.
+ * empty; their results are then invalid.
  *
  * Used by the one thread that uses the executor; `look` and `release` of the device's watch may
  * come from any thread that waits for the device, under the watch's lock. */

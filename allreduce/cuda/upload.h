@@ -1,6 +1,6 @@
-/* Device memory written beside the calls' stream: flags are zeroed, plans are brought over. It uses
- * the device's service stream, which never waits for another rank, so it works even while the
- * stream of the calls waits. */
+/* Device memory written beside the calls' stream: zeroed flags, and plans. It uses the device's
+ * service stream, which never waits for another rank, so it works even while the stream of the
+ * calls waits. */
 #ifndef ALLREDUCE_CUDA_UPLOAD_H
 #define ALLREDUCE_CUDA_UPLOAD_H
 

@@ -2,8 +2,8 @@
  * that all ranks map.
  *
  * Two fences are enough, and comm/flag.c has both: a post is a release, so it comes after
- * everything that the step wrote; a wait is an acquire, so what follows it sees all of that. A
- * rank that waits sleeps, and watches the deadline and the abort word while it does. */
+ * everything that the step wrote; a wait is an acquire, so later reads see those writes. A rank
+ * that waits sleeps, and still checks the deadline and the abort word. */
 #ifndef ALLREDUCE_HOST_EXECUTOR_H
 #define ALLREDUCE_HOST_EXECUTOR_H
 

@@ -1,7 +1,7 @@
 /* A loop of move.inc.h, once for each size of unit: FOLD_UNITS adds up elements from i on, UNITS of
- * type UNIT at a time, as long as there are so many, and returns where it stopped. Like
- * fold_sum it adds in fold order. The first halving is done while the sources are loaded, so
- * that half of the terms need a place. */
+ * type UNIT at a time, while enough are left, and returns the index at which it stopped. Like
+ * fold_sum it adds in fold order. The first halving is done while the sources are loaded, so that
+ * only half of the terms need memory. */
 static inline TARGET __attribute__((always_inline)) size_t FOLD_UNITS(float *const *dest, int dests,
                                                                       const float *const *source,
                                                                       int n, float scale, size_t i,

@@ -1,9 +1,9 @@
 /* The loops of move.c, compiled once for each set of vector instructions: SUFFIX(name) is the
  * set's version of a function, TARGET tells the compiler which set it is.
  *
- * `vec` is the compiler's vector type; where the machine's vectors are narrower the compiler
- * makes several of one. LOAD and STORE are macros because a function must not take or return a
- * vec: its calling convention would depend on the set. */
+ * `vec` is the compiler's vector type; if the machine's vectors are narrower, the compiler splits
+ * one into several. LOAD and STORE are macros because a function must not take or return a vec: its
+ * calling convention would depend on the set. */
 
 static TARGET void SUFFIX(scale_copy)(float *const *dest, int dests, const float *source,
                                       float scale, size_t length) {

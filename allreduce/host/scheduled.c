@@ -1,6 +1,6 @@
 /* A call on a dry device that keeps a schedule: the plan's steps as parts of the group that the
- * stream has begun. Await, move, post: the modelled clock orders the ranks by the very flags that
- * would order them in a run. */
+ * stream has begun. The modelled clock orders the ranks by the same flags that order them in a
+ * run. */
 #include "allreduce/host/executor.h"
 #include "device/scheduled.h"
 

@@ -1,14 +1,14 @@
 /* The two collectives that only copy: all-gather and broadcast. SyncBatchNorm gathers the
  * statistics of all ranks by the first; DDP sends rank 0's buffers to all by the second. Nothing is
- * added, so elements arrive to the bit, whatever they stand for: two of them may be a double.
+ * added, so elements arrive bit for bit, whatever they mean: two of them may be a double.
  *
  *     all-gather, 2 ranks, 4 blocks             broadcast
  *     rank 0   [0][ ][2][ ]                     rank 0 [a b c] ---> rank 1, rank 2
  *     rank 1   [ ][1][ ][3]   all: [0][1][2][3]
  *
- * Block b of an all-gather is rank b mod n's. So where rank r holds the virtual devices r, r + n,
- * ..., the blocks end up in the order of the virtual devices. Each rank reads the others' blocks
- * from where they lie; no scratch is used.
+ * Block b of an all-gather belongs to rank b mod n. Rank r holds the virtual devices r, r + n, ...,
+ * so the blocks end up in the order of the virtual devices. Each rank reads the others' blocks
+ * where they lie; no scratch is used.
  *
  * Flags               written by        read by           meaning
  *   ready, epoch 1    a rank that is    each other rank   my blocks lie in my data: read them

@@ -8,7 +8,7 @@
  *
  * Rank 0 acts alone; the others only post ready and await done. It takes the sum literally: one
  * slice at a time it copies x1 .. x(n-1) into its scratch and adds pair after pair in fold order.
- * The other algorithms leave that to PLAN_SUM, so naive judges PLAN_SUM by different means.
+ * The other algorithms leave that to PLAN_SUM, so naive checks PLAN_SUM independently.
  *
  *     scratch of rank 0    [ x1, slice ][ x2, slice ] .. [ x(n-1), slice ]
  *

@@ -28,9 +28,9 @@
  * Epochs: hops 0 .. 2n-3 are read by somebody, m slices each, so a call takes (2n-2) m.
  *
  * Early overwriting. Rank r writes a chunk twice: its partial sum, and n hops later the result.
- * The one who reads the partial sum is r + 1, and the result that now comes around was made from
- * what r + 1 read, so that reading is over. Slices never mix, so this holds for each of them. At
- * the end of the call r waits for done from r + 1, the only rank that reads its data. */
+ * Rank r + 1 reads the partial sum, and the result that now comes around was made from that read,
+ * so the read is over. Slices never mix, so this holds for each of them. At the end of the call r
+ * waits for done from r + 1, the only rank that reads its data. */
 #include "allreduce/plans/steps.h"
 
 struct ring {

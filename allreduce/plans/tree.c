@@ -1,7 +1,7 @@
-/* tree: partial sums go up a binary tree to its root, and the result comes down again. That takes
- * 2 log2 n waits one after another, where the ring takes 2(n-1). In a single tree the leaves would
- * idle while the inner ranks do all the work. So there are two trees, each with half of the data,
- * and a rank that is an inner node of one is a leaf of the other (Sanders, Speck, Traeff 2009).
+/* tree: partial sums go up a binary tree to its root, and the result comes down again. That takes 2
+ * log2 n waits one after another; the ring takes 2(n-1). In a single tree the leaves would idle
+ * while the inner ranks do all the work. So there are two trees, each with half of the data, and a
+ * rank that is an inner node of one is a leaf of the other (Sanders, Speck, Traeff 2009).
  *
  *     tree A, 8 ranks                           tree B, 8 ranks: A in the mirror, r -> 7 - r
  *
@@ -29,10 +29,10 @@
  *
  * Epochs: 1 .. m, for the m slices of a half.
  *
- * Early overwriting. A child's slice is written by its parent alone, which has read that slice
- * before, and which may do both because the child leaves it alone between up and down. A rank
- * leaves when it has down for every slice, so its parent has done all it will do, and when it has
- * written to its children, which never touch its data.
+ * Early overwriting. Only its parent writes a child's slice, after it has read that slice. The
+ * child does not touch the slice between up and down. A rank leaves when it has seen down for every
+ * slice, so its parent is finished with it, and when it has written to its children, which never
+ * touch its data.
  *
  * Order within a rank: slice k of A and of B go up, then slice k - lag of A and of B come down,
  * for k = 0, 1, ... So earlier slices descend while later ones climb. There is no deadlock: put

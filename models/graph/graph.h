@@ -1,4 +1,4 @@
-/* A model as a graph: the text that duet.export (python/) writes of a PyTorch model, and that a
+/* A model as a graph: a text that duet.export (python/) writes for a PyTorch model, and that a
  * person can read, edit or write.
  *
  *     duet 1
@@ -10,10 +10,10 @@
  *     %3: f32[N, 10] = linear(%2, fc.weight, none)  # fc
  *     return %3
  *
- * One line is one op, in single static assignment: each value has one name and one line, and is
- * used in later lines alone, so there are no cycles. Shapes are PyTorch's; N is the number of
- * samples, and 8N is eight times as many. Behind # is the module that the op came from. The values
- * of parameters, buffers and constants lie in a safetensors file beside it.
+ * One line is one op, in single static assignment: each value has one name and one line, and only
+ * later lines use it, so there are no cycles. Shapes are PyTorch's; N is the number of samples, and
+ * 8N is eight times as many. The module that the op came from stands after #. The values of
+ * parameters, buffers and constants lie in a safetensors file beside it.
  *
  * The texts that come with Duet (models/nets/) have no fixed size: D, H and W stand for the three
  * sizes of a sample and C for the classes, 3D is three times as many, and ? is a size that the op

@@ -1,4 +1,4 @@
-/* The arguments of an op of a graph, for calls of functions of duet.h. */
+/* The arguments of a graph's op, for the functions of duet.h. */
 #ifndef MODELS_GRAPH_ARGS_H
 #define MODELS_GRAPH_ARGS_H
 

@@ -1,5 +1,6 @@
-/* The operands of an op. What has no N, a tensor or a value of parameters, goes beside samples as a
- * parameter or constant does; an op whose result has none takes it as rows (nn/tape/rows.c). */
+/* The operands of an op. An operand without N is a parameter, a constant or computed from these.
+ * Beside samples it counts as the same for each; an op whose result has no N takes it as rows
+ * (nn/tape/rows.c). */
 #include "base/error.h"
 #include "models/graph/graph_args.h"
 #include "nn/params/params.h"

@@ -1,6 +1,5 @@
-/* The ops of a graph: what each is given, and the function of duet.h that it calls. To serve one
- * more, add its row and its function here, and say in python/duet/export/lower/
- * what of PyTorch it is. */
+/* The ops of a graph: what each is given, and the function of duet.h that it calls. To add one, add
+ * its row and its function here, and map PyTorch's op to it in python/duet/export/lower/. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Between the files that read a graph's text: a reader, and its words. */
+/* Shared by the files that read a graph's text: the reader and the functions for words. */
 #ifndef MODELS_GRAPH_READER_H
 #define MODELS_GRAPH_READER_H
 
