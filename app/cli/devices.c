@@ -1,6 +1,6 @@
-/* duet devices: what there is to train on. It lists the emulated devices and their default
- * memory, the GPUs and how the devices of a run share them, and the libraries that training on
- * GPUs may use. */
+/* duet devices: the devices for training. It lists the emulated devices and their default memory,
+ * the GPUs and how the devices of a run share them, and the libraries that training on GPUs may
+ * use. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

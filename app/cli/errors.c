@@ -1,5 +1,5 @@
-/* Errors and warnings of every subcommand on standard error (cli/commands.h). Here alone an error
- * code becomes an exit status. */
+/* Errors and warnings of every subcommand on standard error (cli/commands.h). Only this file turns
+ * an error code into an exit status. */
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* duet profile: a few steps each of DP, of DP with the loss in forward and of DDP; one table for
- * each. `duet profile FILE` draws the devices of a program of one's own, as `duet report FILE`. */
+ * each. `duet profile FILE` draws the devices of a user's own program, as `duet report FILE`
+ * does. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* duet report: who waited for whom in a job of process groups, PyTorch's or one's own, from
- * the files of DUET_TRACE; and when each device of a program computed, from the file of
+/* duet report: who waited for whom in a job of process groups (of PyTorch or of a user's program),
+ * from the files of DUET_TRACE; and when each device of a program computed, from the file of
  * duet_devices_timeline. */
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* The names of the subcommands, and what --help says of one whose options are those of runs. */
+/* The names of the subcommands, and the --help of those that take the options of runs. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* duet estimate --validate: the published measurements, what the clock says, and what two simple
- * rules would say:
+/* duet estimate --validate: the published measurements beside the clock's predictions and those of
+ * two simple rules:
  *
  *     N0   perfect scaling: the measured time of one GPU
  *     N1   the measured time of one GPU, times the slow-down at as many GPUs of the model of the
@@ -7,9 +7,9 @@
  *          where there is none); of mixed precision on one GPU: half of what the clock says of
  *          float32
  *
- * Rows for fitting and rows held out are counted apart. The rows held out also say how large an
- * error is to be expected of a time (clock/trust.h), without and with the time of one GPU given,
- * and whether it is so of each row by the others. */
+ * Rows for fitting and rows held out are counted apart. The held-out rows also give the error to
+ * expect of a time (clock/trust.h), without and with the time of one GPU given; each row is checked
+ * against the error that the others give. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The hardware for the modelled clock: the words of the command line and their meaning. */
+/* The hardware that the modelled clock uses: the words of the command line and their meaning. */
 #ifndef CLOCK_CHOICE_H
 #define CLOCK_CHOICE_H
 

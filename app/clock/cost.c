@@ -1,5 +1,6 @@
-/* The model in the order of a step: kernels, the host, copies, sums. Sources of the numbers:
- * docs/clock.md. No name of a GPU or machine is asked for here: only numbers of the table count. */
+/* The model in the order of a step: kernels, the host, copies, sums. docs/clock.md has the sources
+ * of the numbers. Nothing here depends on the name of a GPU or machine: only the numbers of the
+ * table count. */
 #include "clock/cost.h"
 
 #include <math.h>

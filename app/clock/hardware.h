@@ -1,5 +1,5 @@
-/* Hardware by name: GPUs, links, machines. The table is clock/hardware_table.c, one text whose
- * lines a user's file (--machine FILE) may hold as well:
+/* Hardware by name: GPUs, links, machines. The table is clock/hardware_table.c, one text. A user's
+ * file (--machine FILE) may hold the same lines:
  *
  *     gpu NAME fp32 T tensor T gbs X gib X       TFLOP/s, GB/s, GiB
  *     link NAME gbs X us X                       each direction; before the first byte
@@ -11,7 +11,7 @@
  * they mean) like NAME (another machine, whose numbers and links are taken over), gpu NAME, network
  * LINK, cards, links, sum, sum-us, exposed, pageable, forward, backward, replicate, hook, scale,
  * error.
- */
+ * */
 #ifndef CLOCK_HARDWARE_H
 #define CLOCK_HARDWARE_H
 

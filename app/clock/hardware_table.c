@@ -2,8 +2,8 @@
  * above its block. Rates are per direction. [sheet]: the vendor's data sheet; [ml-eng]:
  * github.com/stas00/ml-engineering at 744d01e; [rj]: github.com/ryujaehun/pytorch-gpu-benchmark at
  * 3f47a9e; [nccl]: NCCL 2.30 at 5067397c, src/graph/topo.h and tuning.cc; [fit]: fitted to the rows
- * with role f in clock/validation.c, and to no other. `reached` of a GPU that nobody measured here
- * is that of a measured one of its generation, of the RTX 5090 that of the one before. */
+ * with role f in clock/validation.c, and to no other. A GPU that nobody measured here has the
+ * `reached` of a measured one of its generation; the RTX 5090 has that of the generation before. */
 #include "clock/hardware.h"
 
 #include <stddef.h>

@@ -2,8 +2,9 @@
  *
  * A link carries its rate in each direction, and the two directions do not disturb each other. A
  * transfer takes the shortest way. Transfers that cross one link share it max-min fairly: the rates
- * of all transfers grow together until some links are full; the transfers across them keep what
- * they have, and the others go on growing. (The idea is SimGrid's; the filling is textbook.) */
+ * of all transfers grow together until some links are full; the transfers across those keep their
+ * rates, and the others continue to grow. (The idea is SimGrid's; the filling is the
+ * textbook's.) */
 #ifndef CLOCK_NET_H
 #define CLOCK_NET_H
 

@@ -1,8 +1,9 @@
 /* The event loop: see run.h.
  *
- * A heap holds what is due: a thread goes on, a stream looks at its next entry, a kernel or sum
- * ends, transfers end. Events of one time come in the order in which they were made. Whatever waits
- * for an event, a flag or another thread is looked at again whenever one of these changes. */
+ * A heap holds the events that are due: a thread continues, a stream looks at its next entry, a
+ * kernel or sum ends, transfers end. Events of one time come in the order in which they were made.
+ * Whatever waits for an event, a flag or another thread is looked at again whenever one of these
+ * changes. */
 #include "clock/run.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Runs a schedule against modelled time: a discrete-event simulation whose only facts are the
- * programs of the threads (schedule.h) and what things cost (cost.h).
+/* Runs a schedule against modelled time: a discrete-event simulation that knows only the programs
+ * of the threads (schedule.h) and the costs (cost.h).
  *
  *     thread    issues its entries one after another; each costs it time
  *     stream    runs its entries in their order; an entry begins once it was issued

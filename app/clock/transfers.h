@@ -1,6 +1,6 @@
-/* The transfers that are on their way at one time, and when the next of them is done. When some
- * have begun or ended, all get the rates that net_share gives them: once for each time at which
- * that happens, since many begin and end together. */
+/* The transfers that are under way at one time, and when the next of them ends. When some have
+ * begun or ended, net_share gives all of them new rates. It does so once per point in time, since
+ * many begin and end together. */
 #ifndef CLOCK_TRANSFERS_H
 #define CLOCK_TRANSFERS_H
 

@@ -1,5 +1,5 @@
-/* How far a modelled time may be from a measured one: what the published measurements that were
- * held out have shown (clock/validation.h). */
+/* How far a modelled time may be from a measured one, as the held-out measurements show
+ * (clock/validation.h). */
 #ifndef CLOCK_TRUST_H
 #define CLOCK_TRUST_H
 

@@ -1,5 +1,5 @@
-/* The published measurements: see validation.h. The order of the tables, and what was left out, say
- * nothing about how well the clock does on them: the split came first. */
+/* The published measurements: see validation.h. Neither the order of the tables nor the choice of
+ * rows depends on the clock's results: the split came first. */
 #include "clock/validation.h"
 
 #include <stddef.h>

@@ -10,7 +10,7 @@
  *     g  given      the time of one GPU from which the others of the series are predicted
  *     b  blind      held back until the model stood, compared once, and never fitted since
  *
- * Numbers that were disturbed, according to their source, are left out. */
+ * Numbers that their source calls disturbed are left out. */
 #ifndef CLOCK_VALIDATION_H
 #define CLOCK_VALIDATION_H
 

@@ -1,5 +1,5 @@
 /* Published measurements of recent GPUs: see validation.h, and validation.c for the older ones. The
- * roles of these rows were committed before the clock had said anything about one of them. */
+ * roles of these rows were committed before the clock had predicted any of them. */
 #include "clock/validation.h"
 
 /* BERT-base and BERT-large on one machine: batch, time and role of each. */

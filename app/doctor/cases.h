@@ -1,11 +1,12 @@
 /* The cases of the operations: shapes, data and settings in which every kernel of an op is tried.
- * One list for all who compare with the host's reference:
+ * These compare with the host's reference and share the list:
  *
  *     ops_run.c                      the doctor: launched on this machine's devices
  *     tests/core/device/test_kernels.c    the host's fast kernels, on every instruction set
  *     tests/cuda/test_ops.c          the GPUs' kernels, on the emulated runtime
  *
- * ops_judge.c says how much may differ. A case's operands are PLAIN tensors in host memory.
+ * ops_judge.c says how large a difference may be. A case's operands are PLAIN tensors in host
+ * memory.
  *
  *     cases.c            element by element, row by row, logs, batches; which file has which op
  *     cases_products.c   convolutions, linear layers

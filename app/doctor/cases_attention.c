@@ -1,5 +1,5 @@
 /* Cases of attention: with and without masks, causal, with dropout; a row whose keys are all
- * hidden; sizes that fill no band, block or vector; rows that lie apart. */
+ * hidden; sizes that are no multiple of a band, block or vector; strided rows. */
 #include <math.h>
 
 #include "base/error.h"

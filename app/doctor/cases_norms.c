@@ -1,5 +1,5 @@
-/* Cases of the normalisations' ops. Each op is judged by itself: what the ops before it make in
- * training comes from the reference here. */
+/* Cases of the normalisations' ops. Each op is checked by itself: the reference makes the inputs
+ * that earlier ops make in training. */
 #include "base/error.h"
 #include "doctor/cases.h"
 

@@ -1,4 +1,4 @@
-/* Cases of pools, of padding, and of parts of samples that are joined. */
+/* Cases of pools, padding, and joined parts of samples. */
 #include <math.h>
 
 #include "base/error.h"

@@ -3,7 +3,7 @@
  * Random numbers, in odd shapes that are no multiple of a tile: every output must be within the
  * rounding errors of its own sum.
  *
- * Integers from -4 to 4, in the shapes of LeNet's and ConvNet's layers: every partial sum is a
+ * Integers from -4 to 4, in the shapes of LeNet's and ConvNet's layers: every partial sum is an
  * integer below 2^24, hence exact in float and in tf32 in whatever order the terms are added.
  * However long the sum, a term that is missing, added twice or wrong changes the result. */
 #include "base/error.h"

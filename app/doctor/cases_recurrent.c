@@ -1,6 +1,6 @@
-/* Cases of the recurrent layers' ops. The weights are so small that the absolute values of a row,
- * and of a column, add up to at most 1/2: then a step makes no error of the steps before it
- * larger, which the bound of ops_judge.c needs. */
+/* Cases of the recurrent layers' ops. The weights are small: the absolute values of a row, and of a
+ * column, add up to at most 1/2. So no step enlarges the error of earlier steps, which the bound of
+ * ops_judge.c relies on. */
 #include "base/error.h"
 #include "doctor/cases.h"
 

@@ -1,4 +1,4 @@
-/* What the checks share: see check.h. */
+/* Code that the checks share: see check.h. */
 #include "doctor/check.h"
 
 #include <stdarg.h>

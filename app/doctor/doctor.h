@@ -1,9 +1,8 @@
-/* Doctor: does this machine do what Duet needs of it?
+/* Doctor: checks whether this machine does what Duet needs.
  *
- * Each check really uses one thing (copies between devices, every operation, the collectives, a
- * step of a model) and compares the result with what it must be. It adds findings:
- * what was measured, the bound that it must keep and the reason for that bound, and a state: ok,
- * off, or not here.
+ * Each check uses one thing (copies between devices, every operation, the collectives, a step of a
+ * model) and compares the result with the expected one. It adds findings. A finding has a measured
+ * value, its bound with the reason, and a state: ok, off, or not here.
  *
  *     findings.h  the rows of the table, in memory that survives the death of a check's process
  *     check.h     the checks, and what they share

@@ -1,7 +1,7 @@
-/* The ranks that a check starts: real processes by the launcher of comm/, as DDP has them.
+/* The ranks that a check starts: real processes, started by the launcher of comm/ as for DDP.
  *
- * What the ranks are to do and what they find lies in one task, in memory that the check shares
- * with them. Each rank writes only its own entries, and has a struct progress of its own. */
+ * The ranks' orders and findings are in one struct rank_task, in memory that the check shares with
+ * them. Each rank writes only its own entries, and has a struct progress of its own. */
 #ifndef DOCTOR_RANKS_H
 #define DOCTOR_RANKS_H
 

@@ -1,5 +1,5 @@
 /* PyTorch's memory beside Duet's: the memory of one run, and the estimate of
- * train/estimate/as_pytorch.h. Each is taken at its own peak. */
+ * train/estimate/as_pytorch.h. Each is shown at its own peak. */
 #ifndef REPORT_BESIDE_PYTORCH_H
 #define REPORT_BESIDE_PYTORCH_H
 

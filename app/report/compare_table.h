@@ -1,5 +1,5 @@
-/* The comparison as a table: single, DP and DDP side by side. Every figure is measured. Times
- * and bytes are means over the run's steps. */
+/* The comparison as a table: single, DP and DDP in columns. Every figure is measured. Times and
+ * bytes are means over the run's steps. */
 #ifndef REPORT_COMPARE_TABLE_H
 #define REPORT_COMPARE_TABLE_H
 

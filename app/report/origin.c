@@ -1,4 +1,5 @@
-/* Where results come from: see origin.h. What cannot be found is left empty: no run ends for it. */
+/* Where results come from: see origin.h. A fact that cannot be found is left empty; it does not end
+ * the run. */
 #include "report/origin.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Where results come from: which command, on which host, when, and by which version of what. The
- * files of --json begin with it, so that a number can be traced back to the run that gave it. */
+/* Where results come from: the command, the host, the date, and the versions of Duet and its
+ * libraries. The files of --json begin with it, so that a number can be traced back to the run that
+ * gave it. */
 #ifndef REPORT_ORIGIN_H
 #define REPORT_ORIGIN_H
 

@@ -1,6 +1,6 @@
 /* The profile of one run: where memory, bytes and time go, device by device, and what device 0 has
- * more of than the others. All of it comes from ledgers and spans; nothing is estimated, unless the
- * record is (run_record.computed): then the title says so, and there are no times.
+ * in excess of the others. All of it comes from ledgers and spans. If the record is estimated
+ * (run_record.computed), the title says so and the table has no times.
  *
  *                               device 0   devices 1-7
  *     memory at its peak        2.55 MiB      1.85 MiB
@@ -8,8 +8,8 @@
  *     ...
  *     ms a step, busy               1.09          0.24
  *
- * Devices side by side whose memory, bytes and kernels agree to SAME share a column, which holds
- * their means. Devices that do not fit the width come below, in a table of their own. */
+ * Neighbouring devices whose memory, bytes and kernels agree to SAME share a column with their
+ * means. Devices that do not fit the width go into a table of their own below. */
 #ifndef REPORT_PROFILE_TABLE_H
 #define REPORT_PROFILE_TABLE_H
 

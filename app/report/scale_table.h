@@ -1,5 +1,4 @@
-/* The table of duet scale: one line for each run, at most 80 columns wide, and what is to be said
- * of them below. */
+/* The table of duet scale: one line for each run, at most 80 columns wide, with remarks below. */
 #ifndef REPORT_SCALE_TABLE_H
 #define REPORT_SCALE_TABLE_H
 

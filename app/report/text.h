@@ -1,4 +1,4 @@
-/* Text for people (base/text/text.h), and bytes and shares in it. */
+/* Text for people (base/text/text.h): bytes and shares. */
 #ifndef REPORT_TEXT_H
 #define REPORT_TEXT_H
 

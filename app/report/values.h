@@ -1,5 +1,5 @@
-/* What one device of a run held, moved and did: the values that all tables and sentences are made
- * of. Times (ns) and bytes moved are those of a step; memory is in bytes. */
+/* The memory, traffic and work of one device of a run: all tables and sentences are made of these
+ * values. Times (ns) and bytes moved are those of a step; memory is in bytes. */
 #ifndef REPORT_VALUES_H
 #define REPORT_VALUES_H
 

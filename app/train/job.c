@@ -2,8 +2,8 @@
  *
  *     [struct run_config][where --model is a file: its path, a zero byte, its text]
  *
- * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes to a second
- * memfd how the run went:
+ * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes the results
+ * of the run to a second memfd:
  *
  *     [struct job_head][its `floats`: gradients for lock step][the record, as JSON]
  *

@@ -1,5 +1,5 @@
-/* Measurement: what each device moved, how long each phase took, how much memory it held. All of it
- * is summed from what the device layer counted; nothing is estimated. */
+/* Measurement: each device's traffic, memory and time by phase. All of it is summed from the counts
+ * of the device layer; nothing is estimated. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What is printed below the epochs of a run. */
+/* Prints the remarks below the epochs of a run. */
 #include "train/remarks.h"
 
 #include <stdio.h>

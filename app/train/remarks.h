@@ -1,4 +1,4 @@
-/* Remarks behind a run. */
+/* Remarks after a run. */
 #ifndef TRAIN_REMARKS_H
 #define TRAIN_REMARKS_H
 

@@ -1,4 +1,4 @@
-/* The defaults of a configuration, and what follows from it before anything is opened. */
+/* The defaults of a configuration, and values that follow from it before anything is opened. */
 #include "train/run.h"
 
 #include <stdio.h>

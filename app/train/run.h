@@ -1,6 +1,5 @@
-/* The configuration of a run: what the user asked for. Plain data, so that a launcher can hand
- * it to its ranks as bytes. One pointer is in it, model.options.own, which each process sets
- * itself. */
+/* The configuration of a run, as the user asked for it. It is plain data, so a launcher can hand it
+ * to its ranks as bytes. It has one pointer, model.options.own, which each process sets itself. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 

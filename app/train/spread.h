@@ -1,6 +1,5 @@
-/* A run whose ranks mpirun or srun has started, on several machines: in each of their processes the
- * command is one rank. Rank 0 prints, writes the files and goes on with what follows the run; the
- * others end with it. */
+/* A run whose ranks mpirun or srun has started on several machines: each process of the command is
+ * one rank. Rank 0 prints, writes the files and continues after the run; the others end with it. */
 #ifndef TRAIN_SPREAD_H
 #define TRAIN_SPREAD_H
 

@@ -1,9 +1,8 @@
 /* Step logs: each device writes the losses, hits and hashes of a step into a row of a log in its
  * own memory, and the host reads many rows at once. So a step never waits for the host.
  *
- * A row holds one sum of losses for each virtual device, in double. They are added in fold
- * order, so the loss of a step has the same bits in all modes, and so has the file of
- * --log-loss.
+ * A row holds one sum of losses for each virtual device, in double. They are added in fold order,
+ * so the loss of a step and the file of --log-loss have the same bits in all modes.
  *
  * A step of several passes has a row for each. The losses of a virtual device are added over the
  * passes first, as its gradients are; the hashes stand in the row of the last pass. */

@@ -1,5 +1,5 @@
-/* DDP as a strategy of the trainer: this rank's replica, and the ddp around its parameters, which
- * the pass on the tape calls (ddp/ddp.c). So the step is that of a device that trains alone. */
+/* DDP as a strategy of the trainer: this rank's replica with a ddp around its parameters. The pass
+ * on the tape calls the ddp (ddp/ddp.c), so the code of the step is that of a single device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* DataParallel as a strategy of the trainer. Its step is the program of
  * examples/mlp/data_parallel.c: the whole batch comes to device 0, duet_data_parallel_call
- * (dp/dp.c) runs the model on all devices, and the loss is on the tape of the output device. What a
- * comparison needs beyond that the replicas bring: shares in segments, step blocks, logs, hashes.
+ * (dp/dp.c) runs the model on all devices, and the loss is on the tape of the output device. The
+ * replicas add what a comparison needs: shares in segments, step blocks, logs, hashes.
  *
  * Bits. A batch is cut into S segments (base/segment.h), k = S / W for each of the W devices,
  * device 0's first. The segments are the V virtual devices; with --virtual-devices off there is one

@@ -1,6 +1,6 @@
 /* Sharded data parallel as a strategy of the trainer: this rank's replica, whose parameters fsdp/
- * brings unit by unit (fsdp/fsdp.c), and an optimizer of its shard. The step is that of a device
- * that trains alone. */
+ * gathers unit by unit (fsdp/fsdp.c), and an optimizer of its shard. The code of the step is that
+ * of a single device. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Single: one device does all of it. The plainest reading of a training step, and what DP and DDP
- * are measured against. */
+/* Single: one device does all of it. It is the plainest form of a training step, and the reference
+ * for DP and DDP. */
 #include <stdlib.h>
 
 #include "base/error.h"

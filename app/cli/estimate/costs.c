@@ -1,7 +1,7 @@
 /* See costs.h, and `duet lesson`. The emulated devices share the memory of one machine, where DP's
- * star through device 0 costs next to nothing. On GPUs it is what DP is known for: a small model
- * loses by DP, a large one gains, and one with many parameters and few samples gains by DDP only.
- * docs/pictures/speed_up.py draws what `duet lesson` prints. */
+ * star through device 0 costs next to nothing. On GPUs the star costs much: DP slows a small model
+ * down and speeds a large one up; a model with many parameters and few samples gains from DDP
+ * alone. docs/pictures/speed_up.py draws what `duet lesson` prints. */
 #include "cli/estimate/costs.h"
 
 #include <stdio.h>

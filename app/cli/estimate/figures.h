@@ -1,4 +1,4 @@
-/* A row of `duet estimate --gpu`: what one way would take and hold on so many GPUs. */
+/* A row of `duet estimate --gpu`: the time and memory of one way to train on a number of GPUs. */
 #ifndef CLI_ESTIMATE_FIGURES_H
 #define CLI_ESTIMATE_FIGURES_H
 

@@ -1,5 +1,5 @@
-/* The steps that `duet estimate --gpu` shows in files: --trace, --report and --pictures. Nothing
- * ran for them, so they may be as large as on real machines. */
+/* The steps that `duet estimate --gpu` shows in files: --trace, --report and --pictures. No step
+ * was run, so the models and batches may be as large as on real machines. */
 #ifndef CLI_ESTIMATE_MODELLED_STEPS_H
 #define CLI_ESTIMATE_MODELLED_STEPS_H
 

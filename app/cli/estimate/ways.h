@@ -1,5 +1,5 @@
-/* The ways to train that `duet profile` and `duet estimate` set side by side, what became of each,
- * and what both commands print and write of that. */
+/* The ways to train that `duet profile` and `duet estimate` compare: their results, and what both
+ * commands print and write. */
 #ifndef CLI_ESTIMATE_WAYS_H
 #define CLI_ESTIMATE_WAYS_H
 

@@ -1,4 +1,5 @@
-/* Refusing options without effect: see effects.h. Three questions, one for each column of bits. */
+/* Refusing options without effect: see effects.h. It asks three questions, one for each column of
+ * bits. */
 #include "cli/options/effects.h"
 
 #include <stdio.h>

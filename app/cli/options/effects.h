@@ -1,10 +1,10 @@
 /* Where the options of a run have an effect: the columns `commands`, `modes` and `conditions` of
- * their table (run_table.c). An option that surely has no effect in what was asked is refused with
- * the reason, once the whole command line is read. What may have one passes: `--device auto` may
- * find a GPU.
+ * their table (run_table.c). Once the whole command line is read, an option that surely has no
+ * effect is refused with the reason. An option that may have one passes: `--device auto` may find a
+ * GPU.
  *
- * A new option takes bits that are here, or a new condition, which gets its question and its words
- * in effects.c, and in tests/app/cli/test_options.c what makes it fail. */
+ * A new option takes bits that are here, or a new condition. A condition gets its question and its
+ * words in effects.c, and a failing case in tests/app/cli/test_options.c. */
 #ifndef CLI_OPTIONS_EFFECTS_H
 #define CLI_OPTIONS_EFFECTS_H
 

@@ -2,9 +2,9 @@
  * one parser (parse.h) reads words by such tables, and --help, the man page and the completion of
  * bash print them (help.h, cli/manual.c).
  *
- * A new option is one row: its name, how its value is read, the member that it sets, and in three
- * columns of bits where it has an effect. Elsewhere it is refused with the reason (effects.h), for
- * its user believes that it does something. */
+ * A new option is one row: its name, how its value is read, the member that it sets, and three
+ * columns of bits that say where it has an effect. Elsewhere it is refused with the reason
+ * (effects.h), because its user expects an effect. */
 #ifndef CLI_OPTIONS_OPTION_H
 #define CLI_OPTIONS_OPTION_H
 

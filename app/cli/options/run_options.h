@@ -1,5 +1,5 @@
-/* The options of the commands that train, or compute what training would take: one table gives the
- * parser, --help and the man page. */
+/* The options of the commands that train or estimate. The parser, --help and the man page all read
+ * one table. */
 #ifndef CLI_OPTIONS_RUN_OPTIONS_H
 #define CLI_OPTIONS_RUN_OPTIONS_H
 

@@ -1,4 +1,4 @@
-/* Reading the values of a run's options that are more than a number or a word of a list. */
+/* Reads those values of a run's options that are neither a number nor a word of a list. */
 #include <stdio.h>
 #include <string.h>
 

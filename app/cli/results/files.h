@@ -1,6 +1,6 @@
-/* The files of --json, --trace, --report and --pictures. A command says how its list of runs is
- * written as JSON, and what the page shows of them (report/page/page.h). The JSON has the same form
- * for every subcommand; docs/json.md names each field:
+/* The files of --json, --trace, --report and --pictures. A command gives a function that writes its
+ * list of runs as JSON, and says what the page shows (report/page/page.h). The JSON has the same
+ * form for every subcommand; docs/json.md names each field:
  *
  *     {"schema": 3, "command": "compare", "command_line": [...], "date": ..., "host": {...},
  *      "versions": {...},
@@ -17,7 +17,7 @@
  *     CHECK_GOTO(run_files_open(&files, config), code, done);   before the first run
  *     failures_add(&all, run_files_write(&files, "compare", write_runs, what, &page));
  * done:
- *     run_files_abandon(&files);                                                      */
+ *     run_files_abandon(&files); */
 #ifndef CLI_RESULTS_FILES_H
 #define CLI_RESULTS_FILES_H
 

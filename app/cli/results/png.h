@@ -1,4 +1,4 @@
-/* A PNG beside a picture in SVG, for programs that take no SVG. */
+/* A PNG beside a picture in SVG, for programs that cannot read SVG. */
 #ifndef CLI_RESULTS_PNG_H
 #define CLI_RESULTS_PNG_H
 

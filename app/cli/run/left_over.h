@@ -1,4 +1,4 @@
-/* Ends what the ranks of `duet run` have left running. */
+/* Ends processes that the ranks of `duet run` have left running. */
 #ifndef CLI_RUN_LEFT_OVER_H
 #define CLI_RUN_LEFT_OVER_H
 

@@ -1,7 +1,6 @@
 /* Lines of ranks with the rank in front: see lines.h. A rank writes into a pipe. One process beside
  * the launcher reads all pipes and prints whole lines. It is a process and not a thread, because
- * the launcher forks. If its own reader is gone, it ends, so the ranks notice that theirs is
- * gone. */
+ * the launcher forks. If its own reader is gone, it ends, so the ranks' pipes close, too. */
 #include "cli/run/lines.h"
 
 #include <errno.h>

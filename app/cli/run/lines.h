@@ -1,5 +1,5 @@
-/* `duet run --tee`: what ranks print comes line by line with the rank in front, "[default1]:", as
- * torchrun has it. */
+/* `duet run --tee`: prints the ranks' output line by line with the rank in front, "[default1]:", as
+ * torchrun does. */
 #ifndef CLI_RUN_LINES_H
 #define CLI_RUN_LINES_H
 

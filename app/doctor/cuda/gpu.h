@@ -1,5 +1,5 @@
-/* What the doctor and `duet devices` ask CUDA apart from the device layer: facts to be printed.
- * doctor/cuda/facts.c is built with CUDA, doctor/cuda/absent.c without it. */
+/* Facts that the doctor and `duet devices` ask of CUDA, apart from the device layer, in order to
+ * print them. doctor/cuda/facts.c is built with CUDA, doctor/cuda/absent.c without it. */
 #ifndef DOCTOR_CUDA_GPU_H
 #define DOCTOR_CUDA_GPU_H
 

@@ -1,22 +1,22 @@
-/* Which rank waited for which in the process group calls of a job, from the files that
- * DUET_TRACE=FILE left (group/call_trace.h): FILE.GROUP.RANK, one of each rank of each group, all
- * of one machine. Each is a Chrome trace, in which a call has its number and its bytes.
+/* Which rank waited for which in the process group calls of a job, from the files of
+ * DUET_TRACE=FILE (group/call_trace.h): FILE.GROUP.RANK, one for each rank of each group, all from
+ * one machine. Each is a Chrome trace, in which a call has its number and its bytes.
  *
- * Collectives of one number belong together. A rank that begins one before the last rank does waits
- * for that, which comes last:
+ * Collectives with the same number belong together. A rank that begins one early waits for the rank
+ * that comes last:
  *
  *     rank 0   |<--- waits --->|<- moves ->|
  *     rank 1             |<--->|<- moves ->|
  *     rank 2   .........comes last|<-moves>|
  *
  * One slow call at the start of a job outweighs all waits of its steps, so no sum of waits says who
- * is to blame. A step of training makes the same collectives again: those of a kind (name and
- * bytes) that comes at least five times, in both halves of the job. Of each kind and rank
+ * is to blame. The collectives of training steps repeat: they are of a kind (name and bytes) that
+ * occurs at least five times, and in both halves of the job. Of each kind and rank
  *
  *     blame = how often the rank came last x the median of the waits for it
  *
- * counts where it came last at least three times and in a quarter of all; the largest names the
- * rank. The other collectives are start-up and end, for which nobody is blamed. */
+ * counts if the rank came last at least three times and in a quarter of all; the largest blame
+ * names the rank. All other collectives count as start-up and end, for which nobody is blamed. */
 #ifndef REPORT_CALLS_CALLS_H
 #define REPORT_CALLS_CALLS_H
 

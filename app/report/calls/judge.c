@@ -1,4 +1,4 @@
-/* Who waited for whom, found and told: see calls.h. */
+/* Finds and reports who waited for whom: see calls.h. */
 #include <stdlib.h>
 #include <string.h>
 

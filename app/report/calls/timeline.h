@@ -1,8 +1,7 @@
-/* When each device of a program computed, from the file of duet_devices_timeline: for a model in
- * parts, whose devices wait for each other. The file is a Chrome trace, which ui.perfetto.dev
- * opens; an event has its device, and says whether the device only waited. The bubble is the part
- * of the devices' time, from the first event to the last, in which they computed and copied
- * nothing. */
+/* When each device of a program computed, from the file of duet_devices_timeline: for a model split
+ * over devices, which wait for each other. The file is a Chrome trace, which ui.perfetto.dev opens;
+ * an event names its device and says whether the device only waited. The bubble is the share of the
+ * devices' time, from the first event to the last, in which they neither computed nor copied. */
 #ifndef REPORT_CALLS_TIMELINE_H
 #define REPORT_CALLS_TIMELINE_H
 

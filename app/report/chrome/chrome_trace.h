@@ -11,10 +11,10 @@
  * "steps and phases" joins the spans of the compute lane below it. Every run begins at 0, the start
  * of its first span, so that several runs lie one below the other. Times are in microseconds, with
  * all digits of the nanoseconds. They are wall times, so that slices lie beside each other. An
- * event's args hold its step, its phase, the CPU time that an emulated device took for it (which
- * the tables add up), its bytes or flops where it has any, and of a copy or collective the devices
- * that it reads and writes (source, destination). "otherData" says how exact the times of different
- * devices are against each other. */
+ * event's args hold its step, its phase, its CPU time on an emulated device (which the tables add
+ * up), and its bytes or flops if it has any. Those of a copy or collective also name the devices
+ * that it reads and writes (source, destination). "otherData" says how exactly the clocks of
+ * different devices agree. */
 #ifndef REPORT_CHROME_CHROME_TRACE_H
 #define REPORT_CHROME_CHROME_TRACE_H
 

@@ -1,4 +1,4 @@
-/* Makes what is drawn of a collective: see collective.h. */
+/* Makes the data of a collective's drawing: see collective.h. */
 #include "report/collective/collective.h"
 
 #include <ctype.h>

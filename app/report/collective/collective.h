@@ -1,13 +1,13 @@
-/* A collective drawn: which chunk goes from which rank to which in which hop, what is complete
- * where after it, which flags the ranks await and post, and how many bytes each of them moves,
+/* A drawing of a collective: the chunks that move between ranks in each hop, the chunks that are
+ * complete after it, the flags that the ranks await and post, and the bytes that each rank moves,
  * counted from the plan and by formula. `duet collective` prints and writes it.
  *
  *     hop 1 of 6
  *       rank 0 --chunk 0--> rank 1 +        rank 2 --chunk 2--> rank 3 +
  *       rank 1 --chunk 1--> rank 2 +        rank 3 --chunk 3--> rank 0 +
  *
- * All is made from the plans that run (allreduce/plan.h). DataParallel's own collectives have no
- * plans: they are copies and additions that the leading device enqueues (scatter_gather/). */
+ * All of it comes from the plans that run (allreduce/plan.h). DataParallel's own collectives have
+ * no plans: they are copies and additions that the leading device enqueues (scatter_gather/). */
 #ifndef REPORT_COLLECTIVE_COLLECTIVE_H
 #define REPORT_COLLECTIVE_COLLECTIVE_H
 

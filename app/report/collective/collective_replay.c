@@ -1,4 +1,4 @@
-/* A replay of hops that says what is complete where: see collective_replay.h. */
+/* Replays hops to find which chunks are complete on which rank: see collective_replay.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What the files of collective.h share. Private to them. */
+/* Shared by the files of collective.h, and private to them. */
 #ifndef REPORT_COLLECTIVE_COLLECTIVE_REPLAY_H
 #define REPORT_COLLECTIVE_COLLECTIVE_REPLAY_H
 

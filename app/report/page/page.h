@@ -1,9 +1,9 @@
-/* The page of --report: one HTML file with everything that a run, or several side by side, have to
- * show. It needs no network, no other file and no script: pictures and numbers are drawn in C.
- * Light or dark is as the browser prefers.
+/* The page of --report: one HTML file with all results of a run, or of several side by side. It
+ * needs no network, no other file and no script: C code draws pictures and numbers. The browser's
+ * preference chooses light or dark.
  *
- * Every number on it comes from the run records, as those of --json do: measured by spans and
- * ledgers. What is computed from them says so.
+ * Every number on it comes from the run records, as in --json: measured by spans and ledgers.
+ * Computed numbers are marked as such.
  *
  *     page.c       the document: its sections in order
  *     tables.c, about.c         the numbers; command line, machine, versions

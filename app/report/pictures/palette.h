@@ -1,12 +1,12 @@
 /* The colours of pictures: one table for both themes of the page and for pictures on their own.
  *
  * A colour means one thing in all pictures of time, memory and traffic. Hues are those of Okabe and
- * Ito, which people with any kind of colour blindness can tell apart; what belongs together has one
- * hue in several strengths. What moves because of DP is orange and red, work on the model is blue,
+ * Ito, which people with any kind of colour blindness can tell apart; related things have one hue
+ * in several strengths. Data that move because of DP are orange and red, work on the model is blue,
  * allreduce is pink. In a collective drawn hop by hop each rank has a hue of its own. Memory has
  * the colour of the phase that it comes from or goes into: gradients that of backward, gathered
- * outputs that of gather. Runs are grey, and bright red is what is wrong. No picture says anything
- * by colour alone: what is wide enough has its name inside, and a table stands below. */
+ * outputs that of gather. Runs are grey, and errors are bright red. No picture says anything by
+ * colour alone: wide shapes have their names inside, and a table stands below. */
 #ifndef REPORT_PICTURES_PALETTE_H
 #define REPORT_PICTURES_PALETTE_H
 

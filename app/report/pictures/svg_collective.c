@@ -1,8 +1,7 @@
-/* The allreduce of one step as a strip of still pictures, as a comic has them: what each device's
- * data holds before it and after each hop. A row is a device, a column a chunk of the data; a cell
- * has a stripe for each device whose term it holds, and is full where the sum is complete. Arrows
- * say who sends a chunk to whom. The moves are those of the plan that the run's largest bucket was
- * summed by. */
+/* The allreduce of one step as a strip of still pictures, like a comic: the data of each device
+ * before it and after each hop. A row is a device, a column a chunk of the data. A cell has a
+ * stripe for each device whose term it holds, and is full once the sum is complete. Arrows show who
+ * sends a chunk to whom. The moves are those of the plan that summed the run's largest bucket. */
 #include <math.h>
 
 #include "base/error.h"

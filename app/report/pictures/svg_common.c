@@ -1,4 +1,4 @@
-/* What several pictures share: which runs there are, axes, labels. */
+/* Shared by several pictures: the list of runs, axes, labels. */
 #include <math.h>
 #include <string.h>
 

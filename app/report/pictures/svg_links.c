@@ -1,6 +1,6 @@
-/* Traffic: what moved over each link in a step, as arrows between the devices. The form is not
- * drawn into it: DP's devices stand around the one in the middle that most was moved through, the
- * others on a circle, and the arrows are what the ledger counted. */
+/* Traffic: the bytes that moved over each link in a step, as arrows between the devices. The arrows
+ * are what the ledger counted. DP's devices stand around the one with the most traffic; those of
+ * other modes stand on a circle. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* Time by phase: a bar for each device, as long as a step, on average over all steps. Devices that
- * share cores wait for them most of a step, which says nothing about the devices: then the bars are
- * busy time alone. */
+ * share cores spend most of a step waiting for them, so then the bars show busy time alone. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,8 +1,8 @@
 /* The window of a timeline: the spans of one or two steps that stand for all the others.
  *
- * The first steps touch new memory and lay out DDP's buckets, and now and then something else
- * disturbs one. So the window begins at the step whose length is nearest to the median of all steps
- * whose spans were kept, the first two left out. */
+ * The first steps touch new memory and lay out DDP's buckets, and other work disturbs a step now
+ * and then. So the window begins at the step whose time is nearest to the median of all steps with
+ * spans, without the first two. */
 #ifndef REPORT_PICTURES_WINDOW_H
 #define REPORT_PICTURES_WINDOW_H
 

@@ -1,6 +1,6 @@
-/* What breaks the promise: a batch that is not cut by virtual devices, segments that cannot be
- * folded on each device first, an allreduce that adds in an order of its own, and weights that
- * depend on the ranks. */
+/* The promise is broken by a batch that is not cut by virtual devices, by segments that cannot be
+ * folded on each device first, by an allreduce that adds in an order of its own, and by weights
+ * that depend on the ranks. */
 #include "train/compare/bits.h"
 
 #include <stdio.h>

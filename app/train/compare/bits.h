@@ -1,5 +1,6 @@
-/* Are equal bits promised, and if not, why? The rules are those of docs/design.md section 2; here
- * they are asked of a run before it starts, and of two runs that are to be compared. */
+/* Says whether equal bits are promised and, if not, why. The rules are those of docs/design.md
+ * section 2; they are applied to a run before it starts, and to two runs before they are
+ * compared. */
 #ifndef TRAIN_COMPARE_BITS_H
 #define TRAIN_COMPARE_BITS_H
 

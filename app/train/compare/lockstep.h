@@ -1,7 +1,7 @@
 /* Lock step: where equal bits are not promised, two modes are compared in their first step. From
  * the same parameters each takes one step, and their gradients must agree within a bound. Over a
  * whole run no bound would hold: SGD turns a difference in the last bit into 10 percent of the loss
- * within 30 steps. --init-from begins with parameters that are trained. */
+ * within 30 steps. --init-from starts the comparison from trained parameters. */
 #ifndef TRAIN_COMPARE_LOCKSTEP_H
 #define TRAIN_COMPARE_LOCKSTEP_H
 

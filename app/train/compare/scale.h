@@ -1,9 +1,9 @@
 /* Scale: the same training on different numbers of devices, each a job, one after another.
  *
- * Two ways to add devices. The global batch may stay, so that each device gets less of it: then all
- * runs train the very same model, which is proven as in compare. Or each device may get the same
- * batch, so that the global batch grows with the devices: then there are fewer updates, and a
- * larger learning rate may be better. */
+ * Two ways to add devices. Either the global batch stays, and each device gets less of it: then all
+ * runs train the very same model, which is proven as in compare. Or each device keeps its batch,
+ * and the global batch grows with the devices: then there are fewer updates, and a larger learning
+ * rate may be better. */
 #ifndef TRAIN_COMPARE_SCALE_H
 #define TRAIN_COMPARE_SCALE_H
 

@@ -2,16 +2,16 @@
  * FSDP2, around modules that hold the parameters of Duet's units (fsdp/units.h), and DDP with a
  * ZeroRedundancyOptimizer in place of --shard optimizer.
  *
- * fully_shard cuts each parameter by its rows, and fills up the last shards, so a unit of whole
- * parameters is W times what a rank has of it. On the way back (torch/distributed/fsdp/_fully_shard
- * of PyTorch 2.15):
+ * fully_shard cuts each parameter by its rows and pads the last shards, so a whole unit is W times
+ * a rank's share of it. On the way back (torch/distributed/fsdp/_fully_shard of PyTorch 2.15):
  *
  *     unshard         a flat buffer comes by all-gather, the unit is copied out of it, and it goes
  *     prefetch        the flat buffer of the next unit comes while this one computes
  *     post_backward   the unit goes. The buffer of the reduce-scatter before goes; the gradients
  *                     are copied into one of their own, and go; the shard of their sum stays
  *
- * With reshard_after_forward=False, which is --shard gradients, what forward has gathered stays. */
+ * With reshard_after_forward=False, which is --shard gradients, the parameters that forward has
+ * gathered stay. */
 #ifndef TRAIN_ESTIMATE_AS_FSDP_H
 #define TRAIN_ESTIMATE_AS_FSDP_H
 

@@ -15,10 +15,10 @@
  *                   its own replica and their sum on device 0: reduce_add_coalesced makes a new set
  *     DDP           buckets beside .grad (gradient_as_bucket_view=False)
  *
- * The rules are those of single ops. Where PyTorch has one kernel for several of them, as for an
- * LSTM, it saves less, and a graph says itself what autograd saves: where the rules come to another
- * number, and of a model described by numbers, all that is saved counts until the last gradient is
- * made, and the gradients of activations on their way back do not count. */
+ * The rules are those of single ops. If PyTorch has one kernel for several of them, as for an LSTM,
+ * it saves less. A graph states the bytes that autograd saves. If the rules give another number, or
+ * if numbers describe the model, all saved bytes count until the last gradient is made, and the
+ * gradients of activations do not count. */
 #ifndef TRAIN_ESTIMATE_AS_PYTORCH_H
 #define TRAIN_ESTIMATE_AS_PYTORCH_H
 

@@ -1,6 +1,6 @@
-/* A run against the modelled clock: the very code that trains, on dry devices that write down what
- * it issues (train/estimate/estimate.h, clock/schedule.h), and then the time it would take on named
- * hardware. */
+/* A run against the modelled clock: the very code that trains runs on dry devices, which write down
+ * all that it issues (train/estimate/estimate.h, clock/schedule.h); the clock then gives the time
+ * on named hardware. */
 #ifndef TRAIN_ESTIMATE_MODELLED_H
 #define TRAIN_ESTIMATE_MODELLED_H
 

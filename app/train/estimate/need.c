@@ -1,4 +1,4 @@
-/* What does not fit, sized by its shapes: see need.h. */
+/* Computes the memory of a run that does not fit: see need.h. */
 #include "train/estimate/need.h"
 
 #include <stdio.h>

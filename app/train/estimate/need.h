@@ -1,5 +1,5 @@
-/* What a run would hold that did not fit into its devices' memory: computed from its shapes by an
- * estimate whose devices have as much as is asked for. */
+/* The memory that a run would need that did not fit into its devices: computed from its shapes by
+ * an estimate whose devices never run out of memory. */
 #ifndef TRAIN_ESTIMATE_NEED_H
 #define TRAIN_ESTIMATE_NEED_H
 

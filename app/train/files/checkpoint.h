@@ -1,7 +1,7 @@
 /* Writing checkpoints (train/files/resume.h says what is in one) while training goes on.
  *
- * Rank 0 copies the state of device 0 to host memory between two steps, and a thread makes the file
- * of it. The other ranks wait for nothing but the copy. The file before stays until the new one is
+ * Rank 0 copies the state of device 0 to host memory between two steps, and a thread writes the
+ * file. The other ranks wait only for the copy. The previous file stays until the new one is
  * complete. A checkpoint that cannot be written does not end the run: a warning says so, training
  * goes on, and the command ends with status 1. */
 #ifndef TRAIN_FILES_CHECKPOINT_H

@@ -6,9 +6,9 @@
  *     Loss/train_epoch          after each epoch: the mean of its losses; and
  *     Accuracy/test, Learning_rate, Memory/device_D_MiB, Memory/device_D_peak_MiB
  *
- * Unlike the other files of a run this one grows: what was written stays when the run fails or is
- * killed. A run that goes on from a checkpoint writes another file, whose steps count on; it says
- * so, and TensorBoard leaves out what the earlier files have of later steps. */
+ * Unlike the other files of a run this one grows, and its records stay if the run fails or is
+ * killed. A run that continues from a checkpoint writes another file, whose step numbers continue.
+ * That file marks the restart, and TensorBoard leaves out later steps of the earlier files. */
 #ifndef TRAIN_FILES_CURVES_H
 #define TRAIN_FILES_CURVES_H
 

@@ -1,4 +1,4 @@
-/* Checkpoints: what a run needs to go on, with the bits of a run that was not interrupted.
+/* Checkpoints: all that a run needs to continue with the bits of an uninterrupted run.
  *
  * A checkpoint is a safetensors file:
  *
@@ -12,8 +12,8 @@
  *                                 and ready_order: how they add, where it is not the fold order;
  *                                 and each setting of train/files/settings.h under its flag
  *
- * The step is the whole position: the sampler's order follows from seed and epoch, dropout from
- * seed and step. */
+ * The number of steps is the whole position: the sampler's order follows from seed and epoch,
+ * dropout from seed and step. */
 #ifndef TRAIN_FILES_RESUME_H
 #define TRAIN_FILES_RESUME_H
 

@@ -1,6 +1,6 @@
-/* Which settings decide the bits of a run. What is not in this list may change from one part of a
- * run to the next: how long it runs, where it writes, how it waits, in how many threads, and,
- * where equal bits are promised, the mode and the number of devices. */
+/* Which settings decide the bits of a run. All other settings may change from one part of a run to
+ * the next: its length, its files, its waits, its threads, and, if equal bits are promised, the
+ * mode and the number of devices. */
 #include "train/files/settings.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* The settings of a run that decide its bits, as texts. A checkpoint holds them, and a run that
- * goes on from it must have the same. */
+ * continues from it must have the same. */
 #ifndef TRAIN_FILES_SETTINGS_H
 #define TRAIN_FILES_SETTINGS_H
 
