@@ -1,5 +1,5 @@
-/* What to do about an error, in the words of a program: errors of the library end with one of
- * these. Whoever runs the command gives options, so the command says the option instead. */
+/* What to do about an error. Errors of the library end with one of these texts, which name
+ * functions. A user of the command gives options, so there the text names the option instead. */
 #ifndef BASE_ADVICE_H
 #define BASE_ADVICE_H
 

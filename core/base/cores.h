@@ -1,4 +1,5 @@
-/* How many cores this process may use. Emulated devices share them where there are fewer. */
+/* How many cores this process may use. If there are fewer cores than emulated devices, the devices
+ * share them. */
 #ifndef BASE_CORES_H
 #define BASE_CORES_H
 

@@ -1,4 +1,4 @@
-/* Lists that grow: each time to twice their room, and then some. */
+/* Lists that grow: each time to a little more than twice their room. */
 #include "base/grow.h"
 
 #include <stdlib.h>

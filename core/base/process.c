@@ -1,4 +1,4 @@
-/* Processes by what /proc says about them: see process.h. */
+/* Reads facts about processes from /proc: see process.h. */
 #include "base/process.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
-/* What /proc says about processes. A debugger that holds one hides some of it from the process's
- * parent: a stop by a debugger is not reported by waitid(), and the end of a process is told to its
- * debugger first, and to its parent only once the debugger has let it go. */
+/* Facts about processes from /proc. A debugger hides some of them from a process's parent: waitid()
+ * does not report a stop by a debugger, and the parent learns of the process's end only once the
+ * debugger has released it. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 

@@ -1,5 +1,4 @@
-/* The program that runs: the command `duet`, or a user's program that has become it by duet_command
- * (duet.h). */
+/* The running program: the command `duet`, or a user's program that calls duet_command (duet.h). */
 #ifndef BASE_PROGRAM_NAME_H
 #define BASE_PROGRAM_NAME_H
 

@@ -1,7 +1,7 @@
-/* MT19937, and PyTorch's rules on top of it. What this file teaches: to draw the same floats as
- * another program, it is not enough to have the same engine. The order of the draws, the precision
- * of each step, and whether a multiply-add rounds once (fmaf) or twice all count. Change any one
- * of them, and weights differ in their last bit; after a long run they differ in every digit. */
+/* MT19937, and PyTorch's rules on top of it. To draw the same floats as another program, the same
+ * engine is not enough. The order of the draws, the precision of each step, and whether a
+ * multiply-add rounds once (fmaf) or twice all count. Change any one of them, and weights differ in
+ * their last bit; after a long run they differ in every digit. */
 #include "base/random.h"
 
 #include <math.h>

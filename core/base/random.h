@@ -1,6 +1,6 @@
 /* Random numbers as PyTorch draws them on the CPU, bit for bit: the same seed gives the same
- * weights and the same shuffles. There is one engine (MT19937), and there are the rules by which
- * PyTorch turns its 32-bit words into floats.
+ * weights and the same shuffles. It has one engine (MT19937), and the rules by which PyTorch turns
+ * its 32-bit words into floats.
  *
  * An rng is a plain value: copy it to save its position, and give each thread its own. None of
  * these functions fails or allocates. Sources: the MT19937 paper (Matsumoto, Nishimura 1998), and

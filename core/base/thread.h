@@ -1,8 +1,8 @@
 /* Threads of the library inside a program. Signals are for the program's own threads: a handler
- * must not run in a thread that it knows nothing of, and whoever blocks signals for a moment, so
- * that nothing is left half done (base/files/atomic_file.c), must not be ended by one that another
- * thread takes. So these threads block all signals but those of crashes, from their first
- * instruction on. */
+ * must not run in a thread that it does not know. And a thread that blocks signals for a moment to
+ * finish its work (base/files/atomic_file.c) must not be ended by a signal that another thread
+ * takes. So these threads block all signals but those of crashes, from their first instruction
+ * on. */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
 

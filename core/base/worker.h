@@ -6,14 +6,14 @@
  *     worker_wait         until it has ENDED    <- ENDED     its code and its error's text are kept
  *     task_end            fails with both
  *
- * A task lies in memory of whoever gives it, who touches it, and what it works on, again only when
- * it has ended. One lock guards the queue and the states of the tasks. So the thread sees what was
- * written before the task was given, and who has seen its end sees all that it wrote: what the two
- * hand to each other in this way needs no lock of its own.
+ * A task lies in memory of the thread that gives it. That thread touches the task and its data
+ * again only when the task has ended. One lock guards the queue and the states of the tasks. So the
+ * worker sees all writes before the task was given, and the waiter sees all writes of the task:
+ * data handed over in this way need no lock of their own.
  *
  * A thread without a task sleeps without a deadline, since it waits for no result; a wait for a
- * task has one. A worker that has no thread yet runs a task in whoever waits for it. Any thread may
- * give tasks and wait; one thread starts and frees the worker. */
+ * task has one. A worker that has no thread yet runs a task in the thread that waits for it. Any
+ * thread may give tasks and wait; one thread starts and frees the worker. */
 #ifndef BASE_WORKER_H
 #define BASE_WORKER_H
 

@@ -1,16 +1,16 @@
-/* Announcements: before a rank begins a collective it writes on the board what it is about to call,
- * and looks at what its peers have written under the same number.
+/* Announcements: before a rank begins a collective, it writes the call on the board, and compares
+ * it with its peers' calls of the same number.
  *
  *     rank 0    #7 BARRIER (start of epoch)    #8 ALLREDUCE bucket 0, ... 5120 elements ...
  *     rank 1    #7 BARRIER (start of epoch)    #8 ALLREDUCE bucket 0, ... 5184 elements ...
  *
  * Nobody waits. Each rank first publishes its own words and then reads those of the others, in one
  * order that all processors agree on, so of two ranks whose calls differ at least the later one
- * sees it. Without this a call that one rank leaves out ends as a wait without a reason, and a
- * count that differs as wrong sums.
+ * sees it. Without this a call that one rank leaves out would hang the others without a reason, and
+ * a different count would give wrong sums.
  *
- * A rank keeps its last ANNOUNCED calls. A peer that is further ahead than that has overwritten the
- * call in question, and then there is nothing to compare.
+ * A rank keeps its last ANNOUNCED calls. A peer that is further ahead has overwritten the call, and
+ * then there is nothing to compare.
  *
  * With comm_options.debug all ranks also meet at a barrier before each collective, so a wrong one
  * is found before it begins. */

@@ -10,8 +10,8 @@
  * boxes. With a single box per rank, a fast rank could overwrite its box for the next gather while
  * a slow rank still reads it. With two boxes used in turn it cannot: the box of gather k is used
  * again in gather k+2, which a rank begins after barrier k+1. Every rank has arrived at barrier
- * k+1, and it does so only after it has read all boxes of gather k. What does not fit into a box
- * goes in several pieces, a gather each. */
+ * k+1, and it does so only after it has read all boxes of gather k. Data that do not fit into a box
+ * go in several pieces, one gather for each. */
 #include <string.h>
 
 #include "base/error.h"

@@ -2,21 +2,21 @@
  *
  * A rank is one process of a job. launch.h starts the ranks and serves their rendezvous. The ranks
  * share one piece of memory (barrier, abort word, gather boxes), and each holds one socket to the
- * launcher (blobs and file descriptors). Larger memory the ranks share among themselves: they pass
- * the descriptor of a memfd with comm_exchange and put flags (struct comm_flag) into that memory.
+ * launcher (blobs and file descriptors). To share larger memory, the ranks pass the descriptor of a
+ * memfd with comm_exchange and put flags (struct comm_flag) into that memory.
  *
  * Every wait has a deadline and polls the abort word, so no wait outlives a failed peer. The first
- * failure of a job is recorded once (comm_abort). Every other rank then gets ERR_PEER from
- * whatever it waits in, and the launcher reports the failure that was first.
+ * failure of a job is recorded once (comm_abort). The wait of every other rank then returns
+ * ERR_PEER, and the launcher reports the first failure.
  *
  * Return codes: OK; ERR_TIMEOUT: the deadline passed, which aborts the job with this rank's text;
  * ERR_PEER: another rank failed, died or left; ERR_FAILED, ERR_USAGE, ERR_MEMORY as everywhere.
  * After any error but ERR_USAGE only comm_abort and comm_close may be called.
  *
  * Threads: comm_wait_flag, comm_post_flag*, comm_distant_*, comm_check, comm_abort and the getters
- * may be called from any thread at any time. comm_exchange, comm_gather and comm_barrier are
- * collective: all ranks call them in the same order, each rank from one thread at a time; so is
- * what other folders announce with comm_announce. */
+ * may be called from any thread at any time. comm_exchange, comm_gather, comm_barrier and the calls
+ * announced with comm_announce are collective: all ranks make them in the same order, each rank
+ * from one thread at a time. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 

@@ -1,19 +1,19 @@
-/* Ranks that share a core though another one has fewer of them.
+/* Separates ranks that share a core while another core has fewer ranks.
  *
- * Two ranks that answer each other in eager calls never run at the same time if they have begun on
- * the same core: one waits, yields, the other one answers and waits. The scheduler of Linux may
- * leave them there for seconds, since both have run just now and count as warm. A call then costs
- * two changes of process, some 7 us, where two cores would need less than one.
+ * Two ranks that exchange eager calls never run at the same time if they have started on the same
+ * core: one waits and yields, the other one answers and waits. The scheduler of Linux may leave
+ * them there for seconds, since both have just run and count as warm. A call then costs two process
+ * switches, some 7 us; on two cores it costs less than 1 us.
  *
- * So each rank writes down the core on which it last had to wait. Where ranks find themselves on
- * one core again and again, and another one that they may use has at least two ranks less, the one
- * with the highest number goes there: it restricts its own thread to that core for a moment and
- * then gives it back all that it was allowed before. Nothing stays bound.
+ * So each rank writes down the core on which it last had to wait. If ranks find themselves on one
+ * core repeatedly, and another allowed core has at least two ranks less, the rank with the highest
+ * number moves there: it restricts its own thread to that core for a moment and then restores the
+ * set of allowed cores. Nothing stays bound.
  *
- * Measured on two cores, an all_reduce of 16 bytes by bench/group_perf, with this file's move() and
- * without it in turn: 0.15 to 0.22 us in each of 25 runs with it, without it also 7.7 us in 4 of
- * 25; beside a loop that keeps one core busy 0.15 to 0.21 us in each of 12 runs, without it 9 to
- * 13 us in 8 of 12. */
+ * Measured on two cores with bench/group_perf, an all_reduce of 16 bytes takes 0.15 to 0.22 us in
+ * each of 25 runs with this file's move(), and 7.7 us in 4 of 25 runs without it. While a loop
+ * keeps one core busy, it takes 0.15 to 0.21 us in each of 12 runs with move(), and 9 to 13 us in 8
+ * of 12 without it. */
 #include <sched.h>
 
 #include "base/clock.h"

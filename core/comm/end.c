@@ -1,4 +1,4 @@
-/* Ending a job: find out who failed first, and leave no process behind.
+/* Ends a job: finds the rank that failed first, and leaves no process behind.
  *
  * The first to notice a failure writes the abort record on the board: the failing rank itself, a
  * peer's watching thread, a peer whose deadline passed, or the launcher. The rank that this record

@@ -1,7 +1,7 @@
-/* The failure of a job, as a rank tells it and hears of it. The first one counts: it stands on the
- * board, and every wait of every rank looks there. The rank that failed tells the cause, and the
- * others say which rank that is: so a cause is read once, not once a rank. One that has died tells
- * nothing, and the others do. */
+/* How a rank reports the failure of a job and learns of it. The first failure counts: it is on the
+ * board, and every wait of every rank checks it. The failed rank prints the cause, and the others
+ * print its number, so the cause appears only once. If a rank has died, the others print the
+ * cause. */
 #include <stdio.h>
 #include <string.h>
 

@@ -24,12 +24,12 @@
  * R1.) The low 32 bits equal `seen` again only after exactly 2^32 epochs; the waiter then sleeps
  * one slice of wait.c too long.
  *
- * A light post (comm_post_flag_light) is W1 and W2 without any fence between them: W1 may wait in
- * the store buffer until the flag's cache line has come, while the writer goes on. There the waiter
- * pays for both. Between R1 and R2 it has the kernel run a fence on every processor that runs a
- * rank (membarrier). Either this fence comes behind the writer's W1, then R2 sees it; or before,
- * then W2 comes behind R1 and sees the sleeper. Where the kernel has no such call, all posts have
- * their fence.
+ * A light post (comm_post_flag_light) is W1 and W2 without any fence between them: W1 may stay in
+ * the store buffer until the flag's cache line has come, while the writer continues. Then the
+ * waiter pays for both. Between R1 and R2 it has the kernel run a fence on every processor that
+ * runs a rank (membarrier). If this fence comes after the writer's W1, R2 sees W1; if before, W2
+ * comes after R1 and sees the sleeper. Where the kernel has no such call, all posts have their
+ * fence.
  *
  * A waiter that is killed between R1 and R4 leaves `sleepers` too high. That costs the writer a
  * needless system call at each post; no wake-up is lost by it. */

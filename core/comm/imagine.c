@@ -1,5 +1,6 @@
-/* A rank that is alone and imagines its peers: each of them says what this rank says. See comm.h.
- * There is no board, no socket and no thread, hence nothing to wait for and nothing that fails. */
+/* A rank that runs alone with imagined peers: each of them sends the same data as this rank. See
+ * comm.h. There is no board, no socket and no thread, hence nothing to wait for and nothing that
+ * fails. */
 #include <stdlib.h>
 #include <string.h>
 

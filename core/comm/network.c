@@ -1,4 +1,4 @@
-/* See network.h: what a job over several machines does otherwise than one that shares memory. */
+/* How a job over several machines differs from one that shares memory: see network.h. */
 #include "comm/network.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Ranks that find each other.
+/* Ranks find each other without a launcher.
  *
  *     rank 0    listens at an abstract unix socket         the others    connect to it
  *               checks who comes: user, rank, world        <---          say who they are
@@ -8,9 +8,9 @@
  * The name of the socket is made of the user's number, MASTER_ADDR, MASTER_PORT and what launchers
  * call the job. It is in no file system and goes with the process, so nothing is left behind, and
  * nothing can be left over from another job. No port is opened. Two jobs of the same name at once
- * are told from each other by the kernel (only one can listen) and by rank 0 (no rank comes twice).
- * The kernel also says whose process is at the other end: ranks of other users are turned away, and
- * a rank does not take the board from another user's rank 0. */
+ * do not mix: the kernel lets only one listen, and rank 0 accepts no rank twice. The kernel also
+ * says whose process is at the other end: ranks of other users are turned away, and a rank does not
+ * take the board from another user's rank 0. */
 #include "comm/rendezvous.h"
 
 #include <errno.h>

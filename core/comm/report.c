@@ -1,4 +1,4 @@
-/* Reporting the end of a job: which rank is the root cause, and how its end reads. */
+/* Reports the end of a job: the rank that is the root cause, and how it ended. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * An exchange has two phases. Collecting: each rank's packet is received when it comes; a rank
  * whose packet has arrived is not read again. Delivering: once all packets have arrived, each rank
- * is sent all of them in rank order, as fast as its socket takes them. Meanwhile nothing is read,
+ * is sent all of them in rank order, as fast as its socket takes them. Meanwhile it reads nothing,
  * so the next packet of a fast rank waits in its socket.
  *
  * 64 ranks with a descriptor each have 64 x 64 = 4096 descriptors in flight while nobody reads. The

@@ -1,10 +1,10 @@
 /* Stopping a job in good order: the launcher asks, and all ranks stop before the same step.
  *
- * Each rank looks at the same places of its program, look 0, 1, 2, ...; there a rank must not go by
- * what it sees itself, for the next may look a moment later and see something else. So rank 0
- * decides. It writes at which look the job stops, and then posts that it has decided on this look;
- * the others wait for that post. They may find the post of a later look, so its number is posted.
- * Rank 0 waits for nobody, and the others as a rule find the post there. */
+ * Each rank checks at the same places of its program: check 0, 1, 2, ... A rank must not decide by
+ * itself, since another rank may check a moment later and see something else. So rank 0 decides. It
+ * writes the check at which the job stops, and then posts the number of the check that it has
+ * decided on. The others wait for that post, or find one of a later check. Rank 0 waits for nobody,
+ * and the others usually find the post there already. */
 #include "base/error.h"
 #include "comm/network.h"
 

@@ -1,4 +1,4 @@
-/* Waiting with a deadline: what every wait of a rank does between two sleeps.
+/* Waiting with a deadline: the checks of every wait between two sleeps.
  *
  * A waiter must not outlive the failure of a peer, yet a peer that fails cannot wake the waiters
  * (it may be dead). So a waiter sleeps for one slice at most. After each slice it looks at the

@@ -4,9 +4,9 @@
  * comm_close has failed: the thread sets the abort word, and every wait of every rank ends within a
  * slice.
  *
- * The launcher watches the ranks too. Where the kernel or a sandbox offers no pidfds (ENOSYS,
- * EPERM) that is enough, and this thread is not started. The ranks' own watch is there for the case
- * that the launcher is busy or stopped.
+ * The launcher watches the ranks too. If the kernel or a sandbox offers no pidfds (ENOSYS, EPERM),
+ * that is enough, and this thread is not started. The ranks' own watch serves when the launcher is
+ * busy or stopped.
  *
  * The kernel may give the id of a process that has ended to a new process. That cannot happen here:
  * the launcher lets a dead rank stay a zombie until the job is over (end.c), so its id stays

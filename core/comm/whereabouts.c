@@ -1,9 +1,9 @@
-/* Where each rank waits, so that a wait that takes long can say who has not come.
+/* Records where each rank waits, so that a long wait can name the missing ranks.
  *
- * A rank whose wait has taken 50 ms writes into its card of the board what it waits in and since
- * when, and takes it back at the end of the wait. After ten seconds, or the DUET_WARN_AFTER of the
- * environment, it prints a warning with what all ranks are in; the first rank that gets there
- * speaks for all. At its deadline the same words are part of the error. */
+ * A rank that has waited for 50 ms writes the call and its start into its card on the board, and
+ * clears them at the end of the wait. After ten seconds, or after DUET_WARN_AFTER seconds, it
+ * prints a warning with the calls of all ranks; only the first rank to get there prints it. At the
+ * deadline the same words are part of the error. */
 #include <stdio.h>
 #include <string.h>
 

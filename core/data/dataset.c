@@ -1,5 +1,5 @@
-/* Which data sets there are, and those that are made rather than read: synthetic pictures and
- * random numbers. data/dataset_files.c reads the others. */
+/* The list of data sets, and those that are made rather than read: synthetic pictures and random
+ * numbers. data/dataset_files.c reads the others. */
 #include "data/dataset.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* The data set of a program as the command takes it: arrays that can lie in shared memory and on a
- * device. So a set that is a function is read once, from the first sample to the last, by the
- * process that opens it. */
+/* The data set of a program in the form that the command uses: arrays that can lie in shared memory
+ * and on a device. So if the set is a function, the process that opens it calls it once for each
+ * sample, from the first to the last. */
 #include "data/dataset_own.h"
 
 #include <stdlib.h>

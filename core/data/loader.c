@@ -4,11 +4,11 @@
  *      FREE -------------------> GIVEN --------------------------------> HELD -----------> FREE
  *
  * A buffer that is GIVEN is a task of the worker (base/worker.h), which fills it. Steps are given
- * in order, and whatever is free gets one at once, so the step that the consumer waits for always
- * has a buffer. The number of buffers limits the memory.
+ * in order, and a free buffer gets one at once, so the step that the consumer waits for always has
+ * a buffer. The number of buffers limits the memory.
  *
- * The consumer alone touches the states. The contents of a buffer are the task's while it is GIVEN
- * and has not ended. The order of the epoch is written only while there is no such buffer. */
+ * Only the consumer touches the states. The contents of a buffer belong to its task while it is
+ * GIVEN and has not ended. The order of the epoch is written only while no task runs. */
 #include "data/loader.h"
 
 #include <stdio.h>

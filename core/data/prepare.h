@@ -1,5 +1,5 @@
-/* How the samples of a batch come from the data set to where a device can copy them from. Two of a
- * loader's four stages are here:
+/* How the samples of a batch get from the data set into memory that a device can copy from. Two of
+ * a loader's four stages are here:
  *
  *     disk     files -> the data set in host memory       once a run (train/shared_data.h)
  *     host     the data set -> the rows of the batch      its samples lie anywhere in the data set

@@ -1,7 +1,7 @@
-/* The order of an epoch and its shares. The interesting part is the end of the order: all R
- * replicas need equally many samples, or one of them would wait for ever in an allreduce that the
- * others never join. Padding trains on a few samples twice. Cutting leaves a few out, different
- * ones in each epoch if the order is shuffled. */
+/* The order of an epoch and its shares. The end of the order needs care: all R replicas need
+ * equally many samples, or one of them would wait for ever in an allreduce that the others never
+ * join. Padding trains on a few samples twice. Cutting leaves a few out, different ones in each
+ * epoch if the order is shuffled. */
 #include "data/sampler.h"
 
 #include <stdlib.h>

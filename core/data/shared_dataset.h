@@ -1,5 +1,5 @@
-/* A data set in shared memory: a launcher unpacks it once, and all ranks of its jobs map it.
- * Eight ranks that each unpacked their own would take eight times the memory, and on two cores
+/* A data set in shared memory: a launcher unpacks it once, and all ranks of its jobs map it. If
+ * each of eight ranks unpacked its own, that would take eight times the memory and, on two cores,
  * four times the time.
  *
  *     launcher    dataset_open(&set, ...); dataset_share(&set, &fd);    before it starts the ranks

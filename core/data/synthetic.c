@@ -11,9 +11,9 @@
  *        |           |
  *      (0,2) --6-- (1,2)
  *
- * All of it is measured in pixels of a 28 x 28 picture and stretched to the cell of the picture
- * that the digit gets: the whole of it, or a half or a third of its width where there are more than
- * 10 or 100 classes. Each of several channels has its own ink.
+ * All sizes are in pixels of a 28 x 28 picture and are stretched to the digit's cell: the whole
+ * picture, or a half or a third of its width if there are more than 10 or 100 classes. Each of
+ * several channels has its own ink.
  *
  * The code uses only +, -, *, / and sqrt on doubles, which IEEE 754 rounds alike everywhere, so the
  * bytes are the same on every machine. The random numbers come from Philox, so that no picture

@@ -1,7 +1,7 @@
-/* Synthetic pictures that a network can learn, for machines without the real files: digits, in ten
- * classes of 28 x 28 grey pixels unless something else is asked for; numbers of two or three digits
- * where there are more classes. Each picture is a pure function of (seed, set, index) and its
- * shape, so it is the same on every machine and in any order. */
+/* Synthetic pictures that a network can learn, for machines without the real files: digits, by
+ * default in ten classes of 28 x 28 grey pixels; more classes are numbers of two or three digits.
+ * Each picture is a pure function of (seed, set, index) and its shape, so it is the same on every
+ * machine and in any order. */
 #ifndef DATA_SYNTHETIC_H
 #define DATA_SYNTHETIC_H
 

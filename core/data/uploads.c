@@ -1,5 +1,5 @@
-/* Uploads ahead of the program: see uploads.h. The places are a ring: `first` is that of the
- * program's batch where it has one (`held`), and `count` are taken, in the order of batches. */
+/* Uploads ahead of the program: see uploads.h. The places are a ring: `count` of them are taken, in
+ * the order of batches, and `first` is that of the program's batch, if it has one (`held`). */
 #include "data/uploads.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Batches of a loader brought to a device ahead of the program: pin_memory=True and
  * .to(device, non_blocking=True).
  *
- * There are three places for a batch on the device. While the program's kernels read one, the copy
- * stream fills the others with the next two batches, from the loader's pinned memory:
+ * The device has three places for a batch. While the program's kernels read one, the copy stream
+ * fills the others with the next two batches, from the loader's pinned memory:
  *
  *     compute stream   ... step k, place 0 ...| step k+1, place 1 ...| step k+2, place 2 ...
  *     copy stream      k+1 -> place 1, k+2 -> place 2,  k+3 -> place 0,       k+4 -> place 1

@@ -1,5 +1,5 @@
-/* Scaled dot product attention as every kernel sees it: the operands of a launch, and what one
- * query has to do with one key. Row i of matrix b is a query, row j a key:
+/* Scaled dot product attention for every kernel: the operands of a launch, and the formulas for one
+ * query and one key. Row i of matrix b is a query, row j a key:
  *
  *     score  = scale q_i . k_j + mask[i][j]         -infinity where the key is hidden
  *     weight = exp(score - lse_i)                   a row's weights sum to 1

@@ -1,10 +1,10 @@
 /* How gradients are clipped by the norm of all of them taken as one vector, as
  * torch.nn.utils.clip_grad_norm_ does it, on every kind of device with the same bits.
  *
- * Double addition depends on its order, so the order is fixed here, whoever adds. The squares of a
- * piece go to CLIP_LANES sums, element i to sum i mod CLIP_LANES, and the upper half of those sums
- * is added to the lower half until one is left. A GPU gives each sum to a thread, a CPU keeps them
- * in vectors. The square of a float is exact in double. */
+ * The result of double additions depends on their order, so the order is fixed here for all kinds
+ * of device. The squares of a piece go to CLIP_LANES sums, element i to sum i mod CLIP_LANES, and
+ * the upper half of those sums is added to the lower half until one is left. A GPU gives each sum
+ * to a thread, a CPU keeps them in vectors. The square of a float is exact in double. */
 #ifndef DEVICE_CLIP_H
 #define DEVICE_CLIP_H
 

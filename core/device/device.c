@@ -1,5 +1,5 @@
-/* Devices, the part that is the same for every kind: what they are, and memory with its exact
- * ledger. What differs between a CPU thread and a GPU stands behind device->ops
+/* The part of devices that is the same for every kind: their properties, and memory with its exact
+ * ledger. The differences between a CPU thread and a GPU are behind device->ops
  * (device/table.h). */
 #include "device/device.h"
 

@@ -1,5 +1,6 @@
-/* Devices: what a GPU is to the rest of Duet. Memory, streams, events, copies, launches and IPC
- * stand behind one table of functions per kind of device (device/table.h), chosen at run time.
+/* Devices: the interface of a GPU to the rest of Duet. Memory, streams, events, copies, launches
+ * and IPC stand behind one table of functions per kind of device (device/table.h), chosen at run
+ * time.
  *
  * Reading order of the folder: this file, op.h and tensor.h; then table.h, device.c and stream.c
  * (what all kinds share); then host/ (the emulated GPU), and cuda/ (a real one).
@@ -18,10 +19,10 @@
  * stream. Allocation, the ledger and the traffic may be used from any thread.
  *
  * Errors: all functions that return int return a code of base/error.h. An asynchronous failure
- * stays in its stream, and every later call on that stream returns it with its text. What is
- * queued behind the failure is skipped, but events are still signalled, with the error, so that
- * no waiter hangs. A call that is refused at once (a wrong shape, another device's operand) leaves
- * the stream as it was. */
+ * stays in its stream, and every later call on that stream returns it with its text. Later work of
+ * the stream is skipped, but events are still signalled, with the error, so that no waiter hangs. A
+ * call that is refused at once (a wrong shape, another device's operand) leaves the stream as it
+ * was. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 

@@ -1,5 +1,5 @@
-/* Random numbers of a model, written once for all kinds of device: those of an element by the words
- * of its quad in base/philox.h, so that no device and no way of training draws others. */
+/* Random numbers of a model, written once for all kinds of device: an element's number comes from
+ * the words of its quad in base/philox.h, so every device and every mode draws the same numbers. */
 #ifndef DEVICE_DRAW_H
 #define DEVICE_DRAW_H
 

@@ -1,7 +1,7 @@
 /* exp, log and their kin in double, written once for all kinds of device: sums, products,
  * quotients, and the bits of a double. No branch and no table, so the compiler makes vectors of a
- * loop over them; no fused multiply-add, so each device gives the same bits. A library's own would
- * be called one number at a time, and two libraries differ in the last bits.
+ * loop over them; no fused multiply-add, so each device gives the same bits. A library's functions
+ * take one number at a time, and two libraries differ in the last bits.
  *
  * The results are good to a few units in the last place of a double, erfc of a large x to x^2 of
  * them, and meant to be rounded to float: exp is 0 below -708 and infinite above 709. A NaN stays a

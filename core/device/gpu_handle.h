@@ -1,6 +1,6 @@
-/* What a memory_handle of a GPU contains: all that a peer needs to map the slab, to see that the
- * slab is its own, or to see that both ranks use the same GPU. It is packed byte by byte, since it
- * travels between processes. No CUDA in here: built and tested everywhere. */
+/* The contents of a GPU's memory_handle: all that a peer needs to map the slab, to recognise its
+ * own slab, or to see that both ranks use the same GPU. It is packed byte by byte, since it travels
+ * between processes. No CUDA in here: built and tested everywhere. */
 #ifndef DEVICE_GPU_HANDLE_H
 #define DEVICE_GPU_HANDLE_H
 

@@ -3,13 +3,13 @@
  *
  * An op is launched on a stream with launch() of device/device.h. The arguments are copied at the
  * call, so the caller's struct may go at once; the memory behind the tensors is read and written
- * only when the stream gets there. What changes from step to step (1/B, the learning rate, the
- * number of the step) is read from the step block in device memory, so the arguments of a step's
- * launches are those of the step before.
+ * only when the stream gets there. Values that change from step to step (1/B, the learning rate,
+ * the number of the step) are in the step block in device memory, so a step's launches have the
+ * same arguments as those of the step before.
  *
  * Tensors are float32 in PLAIN layout, or activations in N16 (tensor.h), unless the op's row in
- * op_table.c says otherwise: that row is the one text about its operands, their shapes and its
- * flops. CONTRIBUTING.md says how an op is added. */
+ * op_table.c says otherwise: only that row describes its operands, their shapes and its flops.
+ * CONTRIBUTING.md says how an op is added. */
 #ifndef DEVICE_OP_H
 #define DEVICE_OP_H
 

@@ -1,5 +1,5 @@
-/* The letters of op_table.c, one letter is one number in all operands of a launch; and the flops
- * that a row makes of them. */
+/* The letters of op_table.c: a letter is the same number in all operands of a launch. Also the
+ * flops that a row computes from them. */
 #include "device/op_table.h"
 
 #include <ctype.h>

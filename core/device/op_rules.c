@@ -1,5 +1,5 @@
-/* What letters cannot say about the operands of an op (op_table.c): sums of dimensions, settings
- * that do not fit, layouts. Types, ranks and letters were checked before (op_check.c). */
+/* Rules about an op's operands that letters cannot express (op_table.c): sums of dimensions,
+ * settings that do not fit, layouts. Types, ranks and letters were checked before (op_check.c). */
 #include "device/op_wants.h"
 
 /* ---- layouts ---- */

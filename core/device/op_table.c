@@ -1,6 +1,6 @@
-/* The ops, a row each: what they take and make, how the shapes of their operands relate, and how
- * many flops a launch has. It is the only text about that: op_check.c checks operands by it,
- * op_letters.c counts flops. The bytes of a launch are those of its operands (scheduled.c).
+/* The ops, one row each: their operands, how the operands' shapes relate, and the flops of a
+ * launch. Only this table says so: op_check.c checks operands by it, op_letters.c counts flops. The
+ * bytes of a launch are those of its operands (scheduled.c).
  *
  * An operand is its name, its type and its shape. Types: f F32, d F64, i I32, l I64, u U64, b U8,
  * w F32 or I32; with n it may lie in N16 (tensor.h), and then all operands with an n do; with ? it
@@ -13,7 +13,7 @@
  * row. A digit is itself, a dot stands for any further dimensions, the same in all operands, and a
  * question mark for any shape. `MK|KM` is (M,K), or (K,M) where `turned` says so. N are samples, C
  * channels, H x W pixels, O output channels, P x Q output pixels, K inputs and M outputs of a
- * linear layer. A `rule` holds what letters cannot say, and the settings.
+ * linear layer. A `rule` checks the settings and relations that letters cannot express.
  *
  * Flops are a number times the dimensions behind it: a multiply-add is 2, a root or a quotient 1,
  * a move of data nothing. Where they depend on settings, `cost` counts them.

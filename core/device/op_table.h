@@ -1,5 +1,5 @@
-/* The table of the ops (op_table.c), as far as no kernel is concerned: op_check.c reads the
- * operands from it, op_letters.c the flops. */
+/* The table of the ops (op_table.c), without kernels: op_check.c reads the operands from it,
+ * op_letters.c the flops. */
 #ifndef DEVICE_OP_TABLE_H
 #define DEVICE_OP_TABLE_H
 

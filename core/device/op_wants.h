@@ -1,4 +1,4 @@
-/* The words in which op_check.c and op_rules.c say that a shape does not fit. */
+/* The texts of op_check.c and op_rules.c for a shape that does not fit. */
 #ifndef DEVICE_OP_WANTS_H
 #define DEVICE_OP_WANTS_H
 

@@ -1,4 +1,5 @@
-/* Devices, which are opened and closed together, and the threads that let them compute at once. */
+/* A program's devices, which are opened and closed together, and the threads that let them compute
+ * at the same time. */
 #include <stdio.h>
 #include <string.h>
 

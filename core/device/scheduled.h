@@ -1,5 +1,5 @@
 /* What the calls of device.h write into a schedule (clock/schedule.h), on devices that keep one:
- * device_config.schedule. All functions do nothing where there is none. */
+ * device_config.schedule. Without a schedule all functions do nothing. */
 #ifndef DEVICE_SCHEDULED_H
 #define DEVICE_SCHEDULED_H
 

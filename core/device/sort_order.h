@@ -1,4 +1,4 @@
-/* In which order numbers are sorted, the same on every kind of device: that of PyTorch's stable
+/* The order in which numbers are sorted, the same on every kind of device: that of PyTorch's stable
  * sort. NaN counts as larger than any other number, and -0 as equal to 0. */
 #ifndef DEVICE_SORT_ORDER_H
 #define DEVICE_SORT_ORDER_H

@@ -1,6 +1,6 @@
-/* Streams, the part that is the same for every kind. Here, in the caller, each call is checked
- * before it is enqueued, so that a mistake is reported where it was made. How the work then runs
- * is up to the kind. */
+/* The part of streams that is the same for every kind. Each call is checked in the caller before it
+ * is enqueued, so a mistake is reported where it was made. The kind decides how the work then
+ * runs. */
 #include <stdio.h>
 
 #include "base/error.h"

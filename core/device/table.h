@@ -1,5 +1,5 @@
-/* What a kind of device has to implement: the contract between the files of device/, the same for
- * every kind, and the folders device/host and device/cuda, one for each.
+/* The functions that a kind of device has to implement: the contract between the common files of
+ * device/ and the folders device/host and device/cuda, one for each kind.
  *
  * To add a kind: a folder with one struct device_ops and the functions in it; its name in enum
  * device_kind (device.h), and its table and its name in device/kinds.c. The functions without
@@ -7,9 +7,8 @@
  * struct event as the first member of its own structs, so that the files of device/ can use them
  * without knowing the kind.
  *
- * device.c and stream.c do what has to be exact and alike everywhere: the ledger, the
- * table of live allocations, and checks of shapes and operands. A kind gets
- * checked arguments.
+ * device.c and stream.c do the work that must be exact and equal for all kinds: the ledger, the
+ * table of live allocations, and checks of shapes and operands. A kind gets checked arguments.
  *
  * A build without CUDA links device/cuda/absent.c, which defines the symbol cuda_device_ops as
  * NULL. A build with CUDA leaves that file out and links the others of device/cuda, which define

@@ -1,8 +1,8 @@
 /* Tensors: a pointer into device memory with a shape and a layout. Plain data, copied by value.
  *
  * PLAIN is row-major, batch first. It is the only layout of what leaves a tape: copies to other
- * devices, files, tests. A view of such a tensor, as a part of it or one with dimensions exchanged,
- * is a strided tensor in the same memory. The ops take none unless op_table.c says so.
+ * devices, files, tests. A view of such a tensor, such as a part of it or one with exchanged
+ * dimensions, is a strided tensor in the same memory. An op takes one only if op_table.c says so.
  *
  * N16 is the host's fast layout, used inside a tape only. The samples of a segment are divided into
  * groups of 16 (the last one is padded), and the 16 samples of a group lie innermost:

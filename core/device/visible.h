@@ -3,9 +3,9 @@
  * 0 is number 2 of the machine, and its device 1 is number 0. The machine's emulated devices have
  * the numbers 0 to MAX_DEVICES - 1. As with GPUs, -1 ends the list.
  *
- * All of them are seen where the variable is not set, hides all GPUs (it is empty, or begins with
- * -1), or speaks of real ones: the machine has NVIDIA's driver, or there are identifiers (GPU-...,
- * MIG-...), which emulated devices do not have. */
+ * A program sees all of them if the variable is not set, if it hides all GPUs (it is empty, or
+ * begins with -1), or if it names real ones: the machine has NVIDIA's driver, or the list has
+ * identifiers (GPU-..., MIG-...), which emulated devices do not have. */
 #ifndef DEVICE_VISIBLE_H
 #define DEVICE_VISIBLE_H
 

@@ -4,7 +4,7 @@
  *     backward   an op makes the gradients of its operands and parameters (here is the peak), and
  *                then releases the gradient of its result and what it has saved
  *
- * Memory is counted by its home: the var that brought it. Vars that are views have that of
+ * Memory is counted by its home: the var that brought it. A var that is a view uses the memory of
  * another. */
 #include "nn/autograd_memory.h"
 

@@ -1,11 +1,11 @@
-/* What PyTorch's eager mode would hold of a pass that a tape has recorded. Duet's tape keeps the
- * memory of a step until the next one begins; autograd keeps what each op saves for its own
- * backward, frees it as soon as that op has gone back, and makes gradients on the way. So the bytes
+/* The memory that PyTorch's eager mode would use for a pass that a tape has recorded. Duet's tape
+ * keeps the memory of a step until the next one begins. Autograd keeps only the tensors that each
+ * op saves, frees them right after the op's backward, and makes gradients on the way. So the bytes
  * differ, though the ops are the same. nn/autograd_saves.c says what each op saves.
  *
  * The walk counts and computes nothing; each count goes into a ledger, whose peak is then
- * PyTorch's. Sizes are those of the tensors. On top come what kernels need beside their operands
- * and what the caching allocator rounds up; neither is known here.
+ * PyTorch's. Sizes are those of the tensors. The workspaces of kernels and the rounding of the
+ * caching allocator come on top; neither is known here.
  *
  * Checked against PyTorch's own count: tests/golden/make_autograd_memory.py. */
 #ifndef NN_AUTOGRAD_MEMORY_H

@@ -1,11 +1,11 @@
-/* What PyTorch saves for the backward of an op: the tensors that the formula of the gradient reads,
- * and no others. A relu reads its result, so the tensor before it may go; a convolution and a norm
- * read what they were given; a sum reads nothing. That is what the backward of the node here reads,
- * too (`spares`); the table has the ops of which PyTorch saves something else, or more. Seen by
+/* The tensors that PyTorch saves for the backward of an op: those that the gradient's formula
+ * reads, and no others. A relu reads its result, so its input may be freed; a convolution and a
+ * norm read their inputs; a sum reads nothing. The backward of Duet's node reads the same tensors
+ * (`spares`); the table has the ops for which PyTorch saves others, or more. Seen by
  * torch.autograd.graph.saved_tensors_hooks in PyTorch 2.15.
  *
- * What is no op in PyTorch has no node with a rule: views, layouts and the margins of a pool are
- * `same_as` what they are made of (nn/tape/tape.h). */
+ * Nodes that are no ops in PyTorch have no rule: views, layouts and the margins of a pool are
+ * `same_as` their operand (nn/tape/tape.h). */
 #include "nn/autograd_saves.h"
 
 uint64_t autograd_bytes(const struct tensor *x) {

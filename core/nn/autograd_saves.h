@@ -1,4 +1,4 @@
-/* What PyTorch's autograd saves for the backward of an op; see autograd_memory.h. */
+/* The tensors that PyTorch's autograd saves for the backward of an op; see autograd_memory.h. */
 #ifndef NN_AUTOGRAD_SAVES_H
 #define NN_AUTOGRAD_SAVES_H
 

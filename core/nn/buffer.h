@@ -1,4 +1,5 @@
-/* Buffers: the state of a model that no gradient changes, as the running statistics of BatchNorm.
+/* Buffers: the state of a model that no gradient changes, such as the running statistics of
+ * BatchNorm.
  *
  * All buffers of a model on one device lie in one arena, in registration order, each aligned to
  * its own elements:

@@ -7,13 +7,13 @@
  *     arena           ... b2 W2 b1 W1            backward completes gradients in about this order
  *
  * so that a bucket of DDP is a pointer and a count, reduced in place, and replication is one copy.
- * Frozen parameters, PyTorch's requires_grad=False, have values alone, which lie behind those of
- * all others: so the arena of the gradients, and the state of an optimizer, end where they begin.
- * Offsets and counts are in elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS.
+ * Frozen parameters, PyTorch's requires_grad=False, have only values, which lie behind those of all
+ * others. So the gradients' arena and an optimizer's state end before them. Offsets and counts are
+ * in elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS.
  *
- * A set may be sharded (fsdp/): then it has no arenas. Each process keeps a shard of the values, a
- * set of its own with the same parameters in the same places, of each of which it has a range. The
- * whole value is somewhere in device memory only while it is used. */
+ * A set may be sharded (fsdp/); then it has no arenas. Each process keeps a shard of the values: a
+ * set of its own that has a range of each parameter. The whole value is in device memory only while
+ * it is used. */
 #ifndef NN_PARAM_H
 #define NN_PARAM_H
 

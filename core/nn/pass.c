@@ -2,8 +2,8 @@
  * the first error, tells the reducer of the parameters (DDP) when a pass begins and when its
  * gradients are complete, and reads results back.
  *
- * A program's pass is one segment. Its virtual device is the number of the device, so that dropout
- * draws other masks on other devices. A replica brings the segments of its virtual devices. */
+ * A program's pass is one segment. Its virtual device is the number of the device, so dropout draws
+ * different masks on different devices. A replica brings the segments of its virtual devices. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* What a pass leaves to be read: losses, values of vars and gradients of leaves. And the sum of
- * losses, which is no tensor: it stands for its terms, of which backward goes back through each
- * from its own reduction, as from loss_a + loss_b in PyTorch. */
+/* The results of a pass that a program can read: losses, values of vars and gradients of leaves.
+ * Also the sum of losses. It is no tensor: backward goes back through each term with the term's own
+ * reduction, as for loss_a + loss_b in PyTorch. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,5 +1,5 @@
 /* A tensor of duet.h: a struct tensor and the device on which it lies. nn/tensor.c has the
- * functions of duet/core.h, and below is what those who make and check tensors need besides. */
+ * functions of duet/core.h; below are more functions, for making and checking tensors. */
 #ifndef NN_TENSOR_H
 #define NN_TENSOR_H
 

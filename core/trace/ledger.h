@@ -1,7 +1,7 @@
 /* Ledgers: who holds how much device memory, and how many bytes moved over which link.
  *
  * Both are exact counts that the device layer keeps at each allocation and each move. Both are
- * plain structs: after a sync, an assignment takes a copy. */
+ * plain structs: after a sync, an assignment copies them. */
 #ifndef TRACE_LEDGER_H
 #define TRACE_LEDGER_H
 

@@ -1,8 +1,8 @@
-/* The part of a run record that only the verdict needs: hashes and gradients. There are many of
- * them and they must come back to the bit. In JSON each array of hashes is one string of
- * hexadecimal digits, in the machine's byte order. Gradients have as many numbers as the model has
- * parameters, millions in ResNet-18, and writing them as text would take longer than the step they
- * come from. So they travel as bytes. */
+/* The part of a run record that only the verdict needs: hashes and gradients. They are many, and
+ * they must come back bit for bit. In JSON each array of hashes is one string of hexadecimal
+ * digits, in the machine's byte order. Gradients have as many numbers as the model has parameters,
+ * millions in ResNet-18, and writing them as text would take longer than their step. So they travel
+ * as bytes. */
 #ifndef TRACE_RECORD_PROOF_H
 #define TRACE_RECORD_PROOF_H
 

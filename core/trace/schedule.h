@@ -1,17 +1,17 @@
-/* A schedule: what the host threads of a run issued, written down while the run's own code ran.
+/* A schedule: all that the host threads of a run issued, written down while the run's own code ran.
  *
- * A dry run (train/estimate/estimate.h) executes the very code that trains. Where its devices keep
- * a schedule, each call is written down in the program of the thread that made it: a kernel with
- * its cost, a copy with its ends, the record of an event, a wait for one, the steps of a
- * collective. clock/run.h then lets these programs run against modelled time. So a modelled
- * timeline is a run of Duet's own schedule, and no second description of a step exists.
+ * A dry run (train/estimate/estimate.h) executes the very code that trains. If its devices keep a
+ * schedule, each call is written down in the program of the thread that made it: a kernel with its
+ * cost, a copy with its ends, the record of an event, a wait for one, the steps of a collective.
+ * clock/run.h then lets these programs run against modelled time. So a modelled timeline is a run
+ * of Duet's own schedule, and no second description of a step exists.
  *
  *     thread of device 0:   launch  launch  record e1  ...  wait e7  copy 0->1 ...
  *     thread of device 1:   wait e2  launch  launch  record e7 ...
  *
- * Threads meet through events. A thread can only ask a stream to wait for a record that another
- * thread has already issued, so "not before that record was issued" is what orders the threads, as
- * a barrier between them does in the real run.
+ * Threads meet through events. A thread can only ask a stream to wait for a record that was already
+ * issued. So a thread waits here until that record is issued, as a barrier makes it wait in the
+ * real run.
  *
  * Any thread may write. Ranks that are imagined one after another write into one schedule. */
 #ifndef TRACE_SCHEDULE_H

@@ -12,9 +12,9 @@
  * out:
  *     atomic_abandon(&f);                            // removes what was not committed
  *
- * Where `path` is a symbolic link to a file, the link stays and the file is replaced. What is no
- * regular file (/dev/null, a pipe) and descriptors of this process (/dev/stdout, /dev/fd/3) are
- * written directly. "-" is refused: it is standard output to some programs and a file to others. */
+ * Where `path` is a symbolic link to a file, the link stays and the file is replaced. Special files
+ * (/dev/null, a pipe) and descriptors of this process (/dev/stdout, /dev/fd/3) are written
+ * directly. "-" is refused: it is standard output to some programs and a file to others. */
 #ifndef BASE_FILES_ATOMIC_FILE_H
 #define BASE_FILES_ATOMIC_FILE_H
 

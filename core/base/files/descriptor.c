@@ -1,5 +1,4 @@
-/* Descriptors are moved by duplicating them, and limits are asked before they are met: see
- * descriptor.h. */
+/* Moves descriptors by duplicating them, and checks limits beforehand: see descriptor.h. */
 #include "base/files/descriptor.h"
 
 #include <errno.h>

@@ -1,8 +1,7 @@
-/* The numbers of descriptors, and the size of what is behind them. 0, 1 and 2 are the standard
- * streams, also in a program that was started with some of them closed (`program >&-`). The kernel
- * gives a new descriptor the lowest number that is free. A file or memory that got one of these
- * three would receive what the program prints, so whatever is opened for longer than a moment is
- * moved above them. */
+/* The numbers of descriptors, and the sizes of their files. 0, 1 and 2 are the standard streams,
+ * also in a program that was started with some of them closed (`program >&-`). The kernel gives a
+ * new descriptor the lowest number that is free. A file that got one of these three would receive
+ * the program's output, so every descriptor that stays open is moved above them. */
 #ifndef BASE_FILES_DESCRIPTOR_H
 #define BASE_FILES_DESCRIPTOR_H
 

@@ -9,8 +9,8 @@
  * All numbers are little-endian. The CRC is CRC-32C (Castagnoli); masked means rotated by 15 bits
  * and added to a constant, since a CRC over data that holds CRCs is weak.
  *
- * Records are appended and flushed, so that TensorBoard shows them while the run goes on, and what
- * is there stays when the run is killed. */
+ * Records are appended and flushed, so TensorBoard shows them during the run, and they stay if the
+ * run is killed. */
 #ifndef BASE_FILES_EVENT_FILE_H
 #define BASE_FILES_EVENT_FILE_H
 

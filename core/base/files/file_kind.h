@@ -1,5 +1,5 @@
-/* What a file is, by its first bytes: its name may say anything. For the error where another kind
- * of file was wanted. */
+/* Tells the kind of a file by its first bytes, since its name may be wrong. It is for errors about
+ * the wrong kind of file. */
 #ifndef DATA_FILE_KIND_H
 #define DATA_FILE_KIND_H
 

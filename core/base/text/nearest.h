@@ -1,4 +1,4 @@
-/* Suggestions for words of the command line that nobody knows. */
+/* Suggestions for unknown words of the command line. */
 #ifndef BASE_TEXT_NEAREST_H
 #define BASE_TEXT_NEAREST_H
 

@@ -1,8 +1,8 @@
-/* Text that came from outside (names in files, what a peer or a rank says, paths) on its way to a
- * terminal. Escape codes in it would move the cursor, recolour or retype what is on the screen, and
- * a newline would fake a line of the program's own. All such text goes through text_plain: error
- * texts in fail() (base/error.h), paragraphs in text_wrap (base/text/text.h), names in lines that
- * are printed by PLAIN. Files do not need it: JSON and HTML have their own escapes. */
+/* Text from outside (names in files, messages of a peer or a rank, paths) on its way to a terminal.
+ * Escape codes in it could move the cursor or overwrite the screen, and a newline could fake a line
+ * of the program. All such text goes through text_plain: error texts in fail() (base/error.h),
+ * paragraphs in text_wrap (base/text/text.h), names in lines that are printed by PLAIN. Files do
+ * not need it: JSON and HTML have their own escapes. */
 #ifndef BASE_TEXT_PLAIN_H
 #define BASE_TEXT_PLAIN_H
 

@@ -1,6 +1,6 @@
-/* What the environment of a process, or the setting of a GPU, does to a program that uses CUDA: a
- * variable that is put right before CUDA reads it, and the words with which a GPU is refused. What
- * is behind them says docs/cuda.md, "Environment". */
+/* How the environment of a process, or the setting of a GPU, affects a program that uses CUDA: a
+ * variable that is corrected before CUDA reads it, and the error texts that refuse a GPU.
+ * docs/cuda.md, "Environment", explains them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Where a CUDA error becomes a message. Three moments differ in whose error it is:
+/* Turns a CUDA error into a message. Three functions differ in whose error it is:
  *
  *     cuda_fail          a call outside of any stream: the caller's, and nobody keeps it
  *     cuda_stream_fail   a call on a stream: the stream keeps the first one

@@ -1,6 +1,6 @@
 /* Device memory of another process, by CUDA IPC.
  *
- * A handle names a whole slab, and what is shared is an offset into it. A process opens a slab
+ * A handle names a whole slab, and a shared piece is an offset into it. A process opens a slab
  * once, however many pieces of it are imported, and closes it with the last piece. A process
  * reaches its own slab directly, because the driver refuses to open a handle in the process that
  * made it. */

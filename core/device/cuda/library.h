@@ -1,4 +1,4 @@
-/* cuBLAS for linear layers, for who asks for it (config.math, --cuda-math library). The reading
+/* cuBLAS for linear layers, if a run asks for it (config.math, --cuda-math library). The reading
  * order: library.c (finding and loading a library; allreduce/ loads NCCL with it), library_math.c
  * (which op it takes, aligned operands, the bias), library_blas.c.
  *

@@ -1,8 +1,8 @@
 /* cuBLAS: the three products of a linear layer.
  *
- * cuBLAS stores matrices by columns. What lies in memory by rows as (R, C) is to cuBLAS a matrix of
- * C rows and R columns: the transpose, without any work. So each product is asked for transposed,
- * c' = a' b', which puts the weight first:
+ * cuBLAS stores matrices by columns. A matrix that lies in memory by rows as (R, C) is to cuBLAS
+ * one of C rows and R columns: the transpose, without any work. So each product is asked for
+ * transposed, c' = a' b', which puts the weight first:
  *
  *                w (M,K)          w (K,M)           m x n, summed over k
  *     forward    y' = (w')T x'    y' = w' x'        M x N, K

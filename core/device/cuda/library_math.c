@@ -1,5 +1,5 @@
-/* Linear layers by cuBLAS, and what it needs beside the product: aligned operands, the bias, and
- * its gradient.
+/* Linear layers by cuBLAS, and the steps beside the product: aligned operands, the bias, and its
+ * gradient.
  *
  *     forward           aside <- x       y = product(x, w)     y -> its place    y += bias
  *     backward data     aside <- dy      dx = product(dy, w)   dx -> its place

@@ -1,6 +1,6 @@
 /* Waiting for a GPU. The runtime's own waits know no deadline and no other rank, so nothing here
- * sleeps inside the runtime: a wait asks "are you done?" again and again, and between two
- * questions looks whether the job is being ended (config.interrupted, watch.c). */
+ * sleeps inside the runtime: a wait polls, and between two polls it checks whether the job is being
+ * ended (config.interrupted, watch.c). */
 #include <sched.h>
 #include <time.h>
 

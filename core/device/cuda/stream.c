@@ -1,6 +1,5 @@
-/* Streams of a GPU, and what they carry: kernels, copies, small writes. The GPU is asynchronous
- * by itself; what is added here are a deadline for syncs, errors that name the work (error.c) and
- * spans (spans.c).
+/* Streams of a GPU with their kernels, copies and small writes. The GPU is asynchronous by itself;
+ * this file adds a deadline for syncs, errors that name the work (error.c) and spans (spans.c).
  *
  * The first error of a stream stays: every later call on the stream returns its text and
  * enqueues nothing. */

@@ -1,7 +1,7 @@
 /* Work that can fail without CUDA knowing: a collective that waits on a stream for another rank's
- * flag. The executor that enqueued it knows how long it may wait, and for whom. The executor adds a
- * watch; every wait of this device that lasts asks all watches, and every sync asks them once more
- * at its end.
+ * flag. The executor that enqueued it knows how long it may wait, and for which rank, and adds a
+ * watch. Every long wait of this device asks all watches, and every sync asks them once more at its
+ * end.
  *
  * The lock is held while the watches are asked, so a watch that has been removed is no longer in
  * use. */

@@ -8,9 +8,9 @@
  *                                                                  config.async the first as well
  *     late     the same, but only as far as somebody demanded      all streams of `host-late`
  *
- * A dry device (device.h) is this device with inline streams and without memory. What differs
- * stands where it matters: its arena divides addresses behind which there is nothing (dry.c), a
- * kernel is left out, a copy only charges its link.
+ * A dry device (device.h) is this device with inline streams and without memory. It differs in
+ * three places: its arena divides addresses without memory (dry.c), a kernel is left out, a copy
+ * only charges its link.
  *
  * The files, from the bottom up: wait.c (errors that stay, timed waits), stream.c (commands and
  * when they run), event.c, copy.c (the commands of ops, copies and writes), memfd.c, memory.c and

@@ -1,7 +1,7 @@
 /* How much memory an emulated device takes by default: from what is available on the machine now,
  * within the limits of this process's cgroups. /proc/meminfo does not show a container's limit; a
  * device that ignored it would be ended by the kernel's out-of-memory killer, without an error
- * message. Where there is no /proc, sysconf(3) says how much is free.
+ * message. Without /proc, sysconf(3) says how much is free.
  *
  * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max,
  * memory.current, memory.stat) and cgroup-v1/memory (memory.limit_in_bytes,

@@ -1,4 +1,4 @@
-/* What streams and events of the emulated GPU stand on: an error that stays. */
+/* The base of the emulated GPU's streams and events: an error that stays, and timed waits. */
 #include <stdio.h>
 
 #include "base/error.h"

@@ -1,8 +1,8 @@
-/* Sums and means, the order of dimensions, broadcasting, which is the counterpart of sums.
- * All work in plain layout, but sums over the pixels of pictures and broadcasting, which keep N16.
+/* Sums and means, the order of dimensions, and broadcasting, whose gradient is a sum. All of them
+ * work in plain layout, except that sums over the pixels of pictures and broadcasting keep N16.
  *
- * A sum is written as (outer, length, inner): the ops know no other shapes, and the views cost
- * nothing. */
+ * A sum is over the middle of (outer, length, inner). The ops know no other shapes, and the views
+ * cost nothing. */
 #include <math.h>
 #include <string.h>
 

@@ -1,13 +1,13 @@
-/* F.scaled_dot_product_attention as one op: y (N,..,L,V) of q (N,..,L,E), k (N,..,S,E) and
- * v (N,..,S,V). What it keeps for backward grows with L, not with L S: the result and one number
- * for each row (device/attention.h).
+/* F.scaled_dot_product_attention as one op: y (N,..,L,V) of q (N,..,L,E), k (N,..,S,E) and v
+ * (N,..,S,V). For backward it keeps the result and one number for each row (device/attention.h),
+ * which grow with L, not with L S.
  *
- * The leading dimensions are matrices, of which each is computed by itself, so the batch may be one
- * launch. With dropout there is one for each segment, whose masks begin anew.
+ * Each matrix of the leading dimensions is computed by itself, so the batch may be one launch. With
+ * dropout each segment has a launch, because its masks begin anew.
  *
- * Query, key and value may be views, as the thirds of one linear layer are; then their gradients
- * are written into their places. The result lies as the query does: where that is a transposed
- * (N,L,H,E), it is one too, so that what turns it back is a view as well. */
+ * Query, key and value may be views, such as the thirds of one linear layer; then their gradients
+ * are written into their places. The result has the strides of the query: if that is a transposed
+ * (N,L,H,E), so is the result, and transposing it back is a view as well. */
 #include <math.h>
 #include <string.h>
 

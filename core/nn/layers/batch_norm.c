@@ -9,9 +9,10 @@
  *                layer may stand in a training pass: then dx is dy, scaled, since no sum depends on
  *                x
  *
- * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises what one replica of
- * DataParallel or one rank of DDP would. Running statistics come from a device's first segment, and
- * in the end from device 0, as in PyTorch. With SyncBatchNorm they are those of all ranks. */
+ * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises the same samples as
+ * one replica of DataParallel or one rank of DDP. Running statistics come from a device's first
+ * segment, and the saved ones from device 0, as in PyTorch. With SyncBatchNorm they are those of
+ * all ranks. */
 #include <stdio.h>
 
 #include "base/error.h"

@@ -1,8 +1,8 @@
-/* torch.cat and torch.narrow over any dimension but that of samples: parts of each sample one
- * behind the other, and a part of each sample. In layout N16 as well.
+/* torch.cat and torch.narrow over any dimension but that of samples: joining parts of each sample,
+ * and taking a part of each sample, in layout N16 as well.
  *
  * Whatever the shape, x is seen as (N, O, L, I): dimension `dim` has L places, and O and I are the
- * sizes before and behind it. Then a part is a picture of which rows are cut off. */
+ * sizes before and behind it. Then a part is a picture without some of its rows. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,12 +1,11 @@
-/* The mean of a loss whose classes have weights, or of which some labels are ignored. PyTorch
- * divides the sum of the losses by the weights of the labels that count:
+/* The mean of a loss with class weights or ignored labels. PyTorch divides the sum of the losses by
+ * the weights of the labels that count:
  *
  *     mean = sum over rows of loss[i] / sum over rows of w[label[i]]
  *
- * The labels are known before the forward pass, but on the device alone. So the divisor is made
- * there, of ops that exist: the weights of the labels are rows of a table, in which the ignored
- * class weighs 0. A label outside the table reads NaN, which is no number above -1, and counts 0 as
- * well. */
+ * The labels are known before the forward pass, but only on the device. So existing ops compute the
+ * divisor there: the weights of the labels are rows of a table, in which the ignored class has
+ * weight 0. A label outside the table reads NaN, which is not above -1, and counts as 0, too. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

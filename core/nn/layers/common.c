@@ -1,8 +1,8 @@
-/* What is the same for all samples: constants, as a mask, and parameters as values, as a class
- * token, positions or a learned scale.
+/* Vars that are the same for all samples: constants, such as a mask, and parameters used as values,
+ * such as a class token, positions or a learned scale.
  *
- * Such a var has no dimension of samples. Where it meets a var that has one, each sample gets a
- * copy (expand.c); what follows is ordinary arithmetic. */
+ * Such a var has no dimension of samples. When it is combined with a var that has one, each sample
+ * gets a copy (expand.c), and ordinary arithmetic follows. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,10 +1,10 @@
-/* nn.Embedding: the rows of a table that indices name; a row may have dimensions of its own, as one
- * of several matrices has, and is then a list of their numbers. The gradient of a row is the sum of
- * those of all its uses, in the order of the batch within a segment, and folded over the segments.
+/* nn.Embedding: the rows of a table that indices name. A row may have dimensions of its own, for
+ * example if it is a matrix; it is then the list of its numbers. The gradient of a row is the sum
+ * over all its uses, in the order of the batch within a segment, and folded over the segments.
  *
- * Indices are int32, or a var of integers, as the samples of a data set are. Those that are
- * common to all samples, as the places of words, are looked up once; each sample gets a copy of
- * their rows (nn/layers/common.c), and the gradients of the copies are summed. */
+ * Indices are int32, or a var of integers, such as the samples of a data set. Indices that are
+ * common to all samples, such as the positions of words, are looked up once; each sample gets a
+ * copy of their rows (nn/layers/common.c), and the gradients of the copies are summed. */
 #include <string.h>
 
 #include "base/error.h"

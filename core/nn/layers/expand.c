@@ -1,6 +1,6 @@
-/* A parameter or a constant as a value of the pass: each sample has a copy of it, so that whatever
- * treats each sample alike takes it: a class token, a learned scale, positions, a mask. Its
- * gradient is the sum over the samples of each segment, folded as that of every weight. */
+/* A parameter or a constant as a value of the pass: a class token, a learned scale, positions, a
+ * mask. Each sample gets a copy, so every op on samples takes it. Its gradient is the sum over the
+ * samples of each segment, folded like that of every weight. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

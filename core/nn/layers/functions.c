@@ -1,5 +1,5 @@
-/* The activations and the norms that look at one sample at a time: each checks its settings and
- * calls the internal op. */
+/* The activations, and the norms over one sample at a time. Each checks its settings and calls the
+ * internal op. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* What every layer asks before it does anything: is there such a parameter, is a size one that a
- * layer can have, and does its result fit into a tensor? */
+/* The checks that every layer makes first: the parameter exists, the sizes are possible for a
+ * layer, and the result fits into a tensor. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,5 +1,5 @@
-/* nn.LayerNorm and nn.GroupNorm: each sample is normalised by itself, so there is nothing to tell
- * other samples, and no state. Only the gradients of w and b sum over samples.
+/* nn.LayerNorm and nn.GroupNorm: each sample is normalised by itself, so samples exchange nothing,
+ * and there is no state. Only the gradients of w and b sum over samples.
  *
  * Both are one op on rows: x is seen as (rows, length), a row for each run of the last dimensions,
  * or for each group of each sample. */

@@ -1,6 +1,6 @@
-/* Linear layers of x (N,..,K): every run of K numbers is a row, such as a word of a sentence,
- * and all rows of a sample belong to its segment. The operands are plain: 16 samples side by
- * side, as layout N16 has them, are not what such a layer multiplies. */
+/* Linear layers of x (N,..,K): every run of K numbers is a row, such as a word of a sentence, and
+ * all rows of a sample belong to its segment. The operands are plain, because such a layer does not
+ * multiply 16 samples side by side, as layout N16 has them. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* Softmax, log-softmax and the losses, in plain layout. They work row by row, so the bits of a row
- * do not depend on its neighbours: each device may compute the loss of its rows, or device 0 that
- * of all gathered rows, with the same bits. */
+ * do not depend on its neighbours: the bits are the same whether each device computes the loss of
+ * its rows, or device 0 that of all gathered rows. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

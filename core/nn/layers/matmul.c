@@ -1,7 +1,7 @@
 /* torch.matmul: products of two vars, in plain layout.
  *
- * Every product of tensors is written as `count` products of matrices: the op knows no other
- * shapes, and the views cost nothing. */
+ * Every product of tensors becomes `count` products of matrices. The op knows no other shapes, and
+ * the views cost nothing. */
 #include <string.h>
 
 #include "base/error.h"

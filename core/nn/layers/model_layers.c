@@ -1,5 +1,5 @@
-/* The layers of a model by their numbers: what a forward function calls for those that the model
- * has described (models/module.c). Each does what the function of PyTorch's module would do. */
+/* The layers of a model by their numbers: a forward function calls them for the layers that the
+ * model has described (models/module.c). Each does the same as PyTorch's module. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

@@ -1,6 +1,5 @@
-/* What lies at computed places of a dimension: torch.take_along_dim and gather, scatter_add,
- * argsort. The first two are each other's gradient: what was taken from a place is added there, and
- * what was added there is taken from it. Places are integers and have no gradient.
+/* Computed places of a dimension: torch.take_along_dim and gather, scatter_add, argsort. Taking and
+ * adding are each other's gradient. Places are integers and have no gradient.
  *
  * To the ops a tensor is (outer, places, inner), a view that costs nothing. */
 #include "base/error.h"

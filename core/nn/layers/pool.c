@@ -1,7 +1,7 @@
 /* Windows over pictures without weights: means and maxima, adaptive pools, and the margins around a
- * picture. A pool knows no padding of its own: it is a pool of a padded copy, of zeros for means
- * and of -infinity for maxima, which no window then takes unless all its pixels are
- * -infinity as well: then its gradient may be lost in the margin. */
+ * picture. A pool has no padding of its own: it pools a copy padded with zeros for means and with
+ * -infinity for maxima. A maximum never comes from the margin, unless all pixels of the window are
+ * -infinity; then its gradient may be lost in the margin. */
 #include <math.h>
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
-/* nn.LSTM, nn.GRU and nn.RNN: one layer in one direction. What the inputs give to the gates is an
- * ordinary linear layer over all steps at once; what the state of the step before gives is an op
- * that goes through the steps (device/op_table.c says what it saves for backward).
+/* nn.LSTM, nn.GRU and nn.RNN: one layer in one direction. The inputs' part of the gates is an
+ * ordinary linear layer over all steps at once. The previous state's part is an op that goes
+ * through the steps (device/op_table.c says what it saves for backward).
  *
  * Backward gives the gradient of the gates at each step. The gradient of W_hh is then that of a
  * linear layer whose rows are the states before the steps: it sums over samples, so it is made

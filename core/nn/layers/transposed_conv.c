@@ -1,11 +1,12 @@
-/* F.conv_transpose2d and F.conv_transpose1d: a convolution the other way round. Forward is what
- * brings a convolution's gradient to its input, and the gradient of x is a convolution of dy:
+/* F.conv_transpose2d and F.conv_transpose1d: a convolution the other way round. Forward computes
+ * what a convolution computes as the gradient of its input, and the gradient of x is a convolution
+ * of dy:
  *
  *     y  = gradient of the input, of a convolution with w whose outputs get x as their gradient
  *     dx = convolution of dy with w
  *     dw = the convolution's own, of the input dy and the gradient x
  *
- * So there are no kernels of its own. A sequence (N,C,H) is a picture (N,C,H,1). */
+ * So it needs no kernels of its own. A sequence (N,C,H) is a picture (N,C,H,1). */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

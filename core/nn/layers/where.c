@@ -1,5 +1,5 @@
-/* torch.where and masked_fill: a choice between two operands by a third, which is of numbers as a
- * comparison gives them, 1 or 0. It is computed, so it has no gradient. */
+/* torch.where and masked_fill: a choice between two operands by a third, whose numbers are 1 or 0,
+ * as from a comparison. The third has no gradient. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* The table of pieces, and the two launches: see clip.h. */
+/* The table of pieces and the two launches of clip.h. */
 #include "nn/optimizer/clip.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The optimizers of PyTorch, with its defaults; docs/design.md section 7 says how equal the bits
- * are. p is a parameter and g its gradient; weight decay makes g += weight_decay * p first, but not
+ * are. p is a parameter and g its gradient. Weight decay first adds weight_decay * p to g, except
  * in AdamW.
  *
  *     SGD         buffer = momentum * buffer + (1 - dampening) * g    the first time buffer = g

@@ -1,6 +1,6 @@
-/* The optimizer's part of a checkpoint, of a program (nn/params/checkpoint.c) and of the command
- * (train/files/checkpoint.c): how many updates each parameter had, and each part of the state as a
- * tensor of its own, "optimizer.exp_avg.W1". */
+/* The optimizer's part of a checkpoint of a program (nn/params/checkpoint.c) or of the command
+ * (train/files/checkpoint.c): the number of updates of each parameter, and each part of the state
+ * as a tensor, such as "optimizer.exp_avg.W1". */
 #ifndef NN_OPTIMIZER_OPTIMIZER_ITEMS_H
 #define NN_OPTIMIZER_OPTIMIZER_ITEMS_H
 

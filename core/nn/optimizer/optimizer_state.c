@@ -1,5 +1,5 @@
-/* The state of an optimizer in host memory. On the device the numbers of an element that has two
- * lie beside each other, because an update reads both; in a file each part is a tensor of its own,
+/* The state of an optimizer in host memory. If an element has two numbers, they lie beside each
+ * other on the device, because an update reads both. In a file each part is a tensor of its own,
  * with the shape of its parameter. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* An optimizer of duet/train.h: the internal one, and which parameters it updates. */
+/* An optimizer of duet/train.h: the internal one and the parameters that it updates. */
 #ifndef NN_OPTIMIZER_PROGRAM_H
 #define NN_OPTIMIZER_PROGRAM_H
 

@@ -1,8 +1,8 @@
 /* Checkpoints of a program: one safetensors file with parameters, buffers, the optimizer's state
- * and where the program is. The names are those of the command's checkpoints
+ * and the program's position. The names are those of the command's checkpoints
  * (train/files/resume.h): "W1", "optimizer.exp_avg.W1", "optimizer.step". The texts of __metadata__
- * say the rest. A program's have no settings of the command, so --resume refuses them; a program
- * may read the command's. */
+ * hold the rest. A program's checkpoint lacks the command's settings, so --resume refuses it; a
+ * program may read the command's checkpoints. */
 #include <float.h>
 #include <inttypes.h>
 #include <stdio.h>

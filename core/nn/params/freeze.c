@@ -1,6 +1,6 @@
-/* Freezing: parameters that a program leaves as they are, PyTorch's requires_grad_(False). The
- * values of frozen ones lie behind all others and have no gradients (nn/param.h), so both arenas
- * are laid out anew: that is possible as long as nobody counts on where the gradients lie. */
+/* Freezing: parameters that training does not change, PyTorch's requires_grad_(False). The values
+ * of frozen ones lie behind all others and have no gradients (nn/param.h), so both arenas are laid
+ * out anew. That is possible only while nobody relies on the gradients' places. */
 #include "base/error.h"
 #include "nn/params/params.h"
 

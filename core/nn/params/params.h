@@ -1,5 +1,5 @@
 /* The parameters of a model as a program holds them: values and gradients, buffers, layers by
- * number, and who sums gradients or statistics over ranks. */
+ * number, and the objects that sum gradients or statistics over ranks. */
 #ifndef NN_PARAMS_PARAMS_H
 #define NN_PARAMS_PARAMS_H
 

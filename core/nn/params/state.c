@@ -1,4 +1,4 @@
-/* The one list of the tensors that a file of parameters holds: see state.h. */
+/* The one list of the tensors in a file of parameters: see state.h. */
 #include "nn/params/state.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The parameters and buffers of a model in host memory, and as the tensors of a safetensors file:
- * what a program's duet_params and the command's models have in common. */
+/* The parameters and buffers of a model in host memory, and as the tensors of a safetensors file. A
+ * program's duet_params and the command's models both use it. */
 #ifndef NN_PARAMS_STATE_H
 #define NN_PARAMS_STATE_H
 

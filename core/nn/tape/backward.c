@@ -1,4 +1,5 @@
-/* The walk back over the nodes of a tape, and of those between which values have moved (linked.c).
+/* The walk back over the nodes of a tape, or of several tapes between which values have moved
+ * (linked.c).
  *
  *     node 0: y0 = conv2d(x, W1, b1)        ^   the walk goes from the root upward
  *     node 1: y1 = relu(y0)                 |

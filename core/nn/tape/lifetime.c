@@ -10,9 +10,10 @@
  *     views                that were copied for an op, with `once`, when forward has read the copy
  *                          for the last time, where no op before has saved the view
  *
- * A piece goes back when nobody holds it: a view of a value holds its memory, too, and a gradient
- * may be that of several vars. A pass of a program has no `once`: it may read values, and go back
- * again, until the next pass begins. Of a loss the values stay: the log of losses reads them. */
+ * A piece goes back when nobody holds it: a view of a value holds its memory, too, and several vars
+ * may share a gradient. A program's pass has no `once`: the program may read values, and run
+ * backward again, until the next pass begins. The values of a loss stay, because the log of losses
+ * reads them. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

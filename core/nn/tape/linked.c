@@ -5,13 +5,13 @@
  *                                             | duet_var_to           |
  *     tape on device 1                        '-- conv -- relu -------'
  *
- * The tapes between which a value has moved form a ring, and a backward walks over the nodes of
- * all of them, the last one first. What "last" means across tapes says a clock that each tape
- * keeps: the time, but later than all that the tape has seen, and a tape that is given a value has
- * seen what the giver had (Lamport). So whoever reads a value comes before its maker in the walk,
- * even where values go to and fro. And what one thread recorded is walked in its order: backward
- * of a micro-batch is enqueued on all devices before that of the one before it, and the devices
- * overlap. */
+ * The tapes between which a value has moved form a ring, and a backward walks over the nodes of all
+ * of them, the last one first. Each tape keeps a clock that orders nodes across tapes (Lamport): it
+ * is the time, but always later than all that the tape has seen, and a tape that gets a value has
+ * seen all that the giver had. So the reader of a value comes before its maker in the walk, even if
+ * values move back and forth. The walk also follows the order in which one thread recorded: the
+ * backward of a micro-batch is enqueued on all devices before that of the previous micro-batch, and
+ * the devices overlap. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

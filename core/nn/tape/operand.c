@@ -1,5 +1,5 @@
-/* What all layers are made of: an op is launched over a batch and becomes a node, its operand has
- * memory and the layout that the op takes. layers.c has the pattern in which they are used. */
+/* The pieces of all layers: they launch an op over a batch, make it a node, and give its operands
+ * memory and the layout that the op takes. layers.c shows how layers use them. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

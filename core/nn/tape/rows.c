@@ -1,11 +1,11 @@
-/* Values of parameters: what is computed of parameters, buffers and constants alone, such as a
- * weight that is divided by its norm.
+/* Values of parameters: values computed from parameters, buffers and constants alone, such as a
+ * weight divided by its norm.
  *
  * Such a value is the same for all samples, but its gradient is a sum over them, and sums go by
  * segments (docs/design.md section 2). So it is computed once for each segment: the ops do to these
  * rows what they do to samples. Layers take row 0 for a parameter, and its gradient from segment s
  * becomes that of row s. Backward then gives each parameter one gradient for each segment, and they
- * are folded as those of any other use. So single, DP and DDP have equal bits. */
+ * are folded like those of any other use. So single, DP and DDP have equal bits. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Values of parameters: what is computed of parameters alone. rows.c says how.
- * And what a tape knows of a parameter. */
+/* Values of parameters: values computed from parameters alone, as rows.c explains. Also a tape's
+ * record of a parameter. */
 #ifndef NN_TAPE_ROWS_H
 #define NN_TAPE_ROWS_H
 

@@ -1,19 +1,19 @@
-/* The step arena: device memory for everything that one step makes. A piece is given out where the
- * first gap is that it fits into, and goes back when its last holder drops it:
+/* The step arena: device memory for everything that one step makes. A piece gets the first gap that
+ * it fits into, and goes back when its last holder drops it:
  *
  *     forward     | x | y0 | y1 | y2 |
  *     backward    | x | y0 | y1 | dy1|        y2 and its gradient went back
  *     backward    | x | y0 | dy0|    |
  *
- * The places are those of a plan, which knows no memory: they depend on the order of the calls
- * alone, so equal steps have equal addresses. A plan lies in one block as long as that is large
- * enough. What reaches beyond, as all of a first step does, is an allocation of its own, and the
- * next step has a larger block. So a steady step allocates nothing, and the ledger shows what a
- * step really needs.
+ * A plan, which knows no memory, gives the places. They depend only on the order of the calls, so
+ * equal steps have equal addresses. A plan lies in one block if that is large enough. A piece
+ * beyond its end, such as every piece of the first step, is an allocation of its own, and the next
+ * step has a larger block. So a steady step allocates nothing, and the ledger shows what a step
+ * really needs.
  *
  * Work that is enqueued may still use a piece that went back: the order of the stream protects it,
- * so all work on pieces must be of the device's compute stream, or ordered before what that stream
- * does next. Where operands are checked and no spans are recorded (device_config) a piece is filled
+ * so all work on pieces must be on the device's compute stream, or be ordered before the stream's
+ * next work. Where operands are checked and no spans are recorded (device_config) a piece is filled
  * with NaN as the stream reaches the place where it went back. */
 #ifndef NN_STEP_ARENA_H
 #define NN_STEP_ARENA_H

@@ -1,17 +1,17 @@
-/* Views of plain vars that lie apart in the memory of another: narrow, permute, and a reshape of
- * these where it is a view in PyTorch too. Such a var has a description in place of memory, and a
- * view of a view is one of the same memory. Ops that take strided operands read it where it lies;
- * for others tape_stuck makes one copy, however long the chain of views was.
+/* Strided views of plain vars: narrow, permute, and a reshape of these if it is a view in PyTorch
+ * too. Such a var has a description in place of memory, and a view of a view is a view of the same
+ * memory. Ops that take strided operands read it where it lies; for others tape_stuck makes one
+ * copy, however long the chain of views was.
  *
  *     memory of     qkv (N,T,3C)   | q | k | v |   q | k | v |   ...   one row for each token
  *     narrow        (N,T,C)        | q |           | q |               strides 3CT, 3C, 1
  *     reshape       (N,T,H,D)                                          strides 3CT, 3C, D, 1
  *     transpose     (N,H,T,D)                                          strides 3CT, D, 3C, 1
  *
- * Backward. Where all that is read of a var are views without a common element, their gradients
- * are written straight into places of its gradient, by the op itself if it can (attention.c) or by
- * one copy; what no view has is zero. Otherwise each view is an op of its own: its gradient, among
- * zeros, is one term of that of the var behind it. */
+ * Backward. If a var is read only through views without a common element, their gradients are
+ * written straight into their places in its gradient, by the op itself if it can (attention.c) or
+ * by one copy; all other places are zero. Otherwise each view is an op of its own: its gradient,
+ * among zeros, is one term of the var's gradient. */
 #include <string.h>
 
 #include "base/error.h"

@@ -7,7 +7,7 @@
  * complete.
  *
  * Segments. The batch of a step is made of segments (base/segment.h), one for each virtual device.
- * What treats each sample alike runs once over the whole batch. What sums over samples (weight
+ * An op on single samples runs once over the whole batch. An op that sums over samples (weight
  * gradients, the loss) runs once for each segment, and the gradient of a parameter is folded over
  * the segments in the fold order (docs/design.md section 2 rule 1) before its hook fires. So the
  * bits of a gradient do not depend on how many real devices share the work.
@@ -19,10 +19,10 @@
  * depend on how many devices share the segments. With one pass neither is set.
  *
  * Memory. Tensors live in the tape's step arena (nn/tape/step_arena.h, charged to MEM_ACTIVATIONS).
- * After two steps it is one block of what the largest step needed, so a steady step allocates
- * nothing. tape_begin gives all of it out again from the start: vars are invalid from then on, and
- * what another stream still reads of the last step must be ordered before it. Gradients of vars go
- * back on the way, and with `once` values too (nn/tape/lifetime.c).
+ * After two steps it is one block of the size that the largest step needed, so a steady step
+ * allocates nothing. tape_begin gives all of it out again from the start: vars are invalid from
+ * then on, and reads of the last step by another stream must be ordered before it. Gradients of
+ * vars go back on the way, and with `once` values too (nn/tape/lifetime.c).
  *
  * Errors. The first op that fails is noted in the tape and returns NULL; every later op that is
  * given NULL returns NULL; tape_backward and tape_error return the code. So forward functions need

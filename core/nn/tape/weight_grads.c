@@ -16,11 +16,11 @@
  * A value of parameters (rows.c) keeps one buffer for each segment, too, and never folds them: each
  * is the gradient of a row of the var that it is made of.
  *
- * And it holds where segments are added in another order than that of the fold (param_set.sums):
- * each piece of a parameter has an order of its own, so all terms must be there.
+ * The buffers are also kept if segments are added in another order than that of the fold
+ * (param_set.sums): each piece of a parameter has an order of its own, so all terms must be there.
  *
- * Nothing is kept for a frozen parameter. Where only one of a layer's two is frozen, the kernel
- * still writes both gradients, one of them into memory that nobody reads. */
+ * Nothing is kept for a frozen parameter. If only one of a layer's two parameters is frozen, the
+ * kernel still writes both gradients, one of them into memory that nobody reads. */
 #include "base/error.h"
 #include "base/fold.h"
 #include "nn/tape/tape_internal.h"

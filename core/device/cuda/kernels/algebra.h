@@ -1,8 +1,8 @@
 /* Products of matrices that are both data, sums along a dimension, and the gradient of an
  * embedding's table.
  *
- * A product of matrices is a product of product.h, batch after batch: tile.h multiplies, and here
- * stands only where each batch lies. Its depth is never split, so an element of y is one chain of
+ * A product of matrices is a product of product.h, batch after batch: tile.h multiplies; this file
+ * only says where each batch lies. Its depth is never split, so an element of y is one chain of
  * fmaf in the order of k, whatever the tile.
  *
  * A sum: x is (outer, length, inner). A block takes `columns` neighbours of one row of y, 32 where

@@ -1,10 +1,10 @@
 /* Kernels that write one number of each step into a log, at row step->row: the loss of a segment,
- * and the hash of a tensor. And the sums of squares of the gradients' pieces, a block each, in the
- * order of device/clip.h: a thread has one of its lanes.
+ * and the hash of a tensor. The file also sums the squares of the gradients' pieces, a block for
+ * each, in the order of device/clip.h: a thread has one of its lanes.
  *
  * The loss is summed in double in the order of the samples, as on the host, by one thread. Its bits
- * are part of the proof that all modes train the same model, and a batch has only some hundred
- * rows. The other threads bring the rows into shared memory.
+ * are part of the proof that all modes train the same model, and one thread is fast enough for a
+ * batch of some hundred rows. The other threads bring the rows into shared memory.
  *
  * The hash is a sum mod 2^64, in which order does not matter, so the blocks may add their parts to
  * the log's cell by atomic additions. A small tensor takes one block, which stores its sum. A large

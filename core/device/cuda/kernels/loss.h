@@ -11,8 +11,8 @@
  *                         - e / C * sum over j of log_softmax(x)[j]
  *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
  *
- * With weights w of the classes every -log_softmax(x)[j] counts w[j] times; a row whose label is
- * ignored has loss 0 and no gradient.
+ * With class weights w every -log_softmax(x)[j] is multiplied by w[j]; a row whose label is ignored
+ * has loss 0 and no gradient.
  *
  * Lane l of the 32 lanes takes the columns l, l + 32, ...; then the lanes' parts are added in
  * fold order (base/fold.h). That order depends on the number of classes alone, so a row has the

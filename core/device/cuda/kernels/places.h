@@ -1,6 +1,6 @@
-/* What lies at computed places of a dimension, its gradient, and the order of its numbers.
- * Tensors are (outer, count, inner). A thread owns an element of the result, neighbours along
- * `inner`, so there is no atomic addition, whose order changes from run to run:
+/* Gathering elements at computed places of a dimension, its gradient, and sorting. Tensors are
+ * (outer, count, inner). A thread owns an element of the result, neighbours along `inner`, so there
+ * is no atomic addition, whose order changes from run to run:
  *
  *     take along   reads one place and one number
  *     add along    looks through the places of its column, in their order

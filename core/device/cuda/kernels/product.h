@@ -11,7 +11,7 @@
  * x in the padding is 0, and so is dy where there is none. The loaders of product_load.h compute a
  * and b from x, dy and w on the fly ("implicit GEMM": the matrix of im2col is never written). The
  * bias gradient is the weight gradient of an input that is always 1: one more column, and no kernel
- * of its own. tile.h multiplies. The judge of all of it are the references,
+ * of its own. tile.h multiplies. All of it is compared with the references,
  * device/host/kernels/reference_conv.c and reference_linear.c.
  *
  * The same bits: an element of c is one chain of fmaf in the order of d, whatever the tile, the

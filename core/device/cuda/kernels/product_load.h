@@ -1,6 +1,6 @@
-/* The loaders of a product: where element a(row, d) or b(d, col) lies in memory, or that it is 0 or
- * 1 and lies nowhere; and where an element of c is stored. Throughout row < rows, d < depth and col
- * < cols. */
+/* The loaders of a product: they find element a(row, d) or b(d, col) in memory, or know that it is
+ * 0 or 1 and not stored; and they find the place of an element of c. Throughout row < rows, d <
+ * depth and col < cols. */
 #ifndef DEVICE_CUDA_KERNELS_PRODUCT_LOAD_H
 #define DEVICE_CUDA_KERNELS_PRODUCT_LOAD_H
 

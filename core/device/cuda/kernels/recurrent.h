@@ -1,10 +1,10 @@
 /* Recurrent layers, by the formulas of host/kernels/reference_recurrent.c. A block takes a sample
  * and goes through its steps, with a barrier behind each; thread j has the units j, j + threads,
- * and so on. A unit's sums go over the units of the step before one by one, in float, and its
+ * and so on. A unit's sums add the units of the previous step one by one, in float, and its
  * functions are in double. So a sample's bits depend on the sample alone.
  *
- * What a thread needs of its own unit from step to step, c or a part of a gradient, lies where its
- * last value belongs: in `last`, and in dfirst. */
+ * A thread keeps its unit's value from step to step, c or a part of a gradient, at the place of its
+ * final value: in `last`, and in dfirst. */
 #ifndef DEVICE_CUDA_KERNELS_RECURRENT_H
 #define DEVICE_CUDA_KERNELS_RECURRENT_H
 

@@ -1,5 +1,5 @@
 /* The launch of sum.h's kernel for a range that one stream adds up alone: the steps of an
- * allreduce, and DP's reduce. Spans and traffic are the caller's (cuda_begin, cuda_end). */
+ * allreduce, and DP's reduce. The caller records spans and traffic (cuda_begin, cuda_end). */
 #ifndef DEVICE_CUDA_KERNELS_SUM_LAUNCH_H
 #define DEVICE_CUDA_KERNELS_SUM_LAUNCH_H
 

@@ -4,9 +4,9 @@
  * on AVX-512) stay in registers while the loop over (c, ky, kx) runs. Each step of that loop loads
  * seven input pixels and four weights and does 28 multiply-adds.
  *
- * The lane of a sample sees the bias, then one fused multiply-add per (c, ky, kx) in this order,
- * without the taps that lie outside the picture. Tile, group and lane do not matter, so a sample
- * gets the same bits whichever samples share its batch. */
+ * The lane of a sample takes the bias, then one fused multiply-add per (c, ky, kx) in this order,
+ * without the taps outside the picture. Tile, group and lane do not matter, so a sample gets the
+ * same bits whichever samples share its batch. */
 
 /* What a tile works on: row p of FORWARD_CHANNELS output channels. Where fewer are left, the last
  * channel is computed again. */

@@ -1,10 +1,10 @@
-/* Batch normalisation in N16: the four ops that read whole activations (reference_norm.c tells the
+/* Batch normalisation in N16: the four ops that read whole activations (reference_norm.c has the
  * formulas; the ops on C numbers have no fast form). A channel of a segment is a strided list of
  * planes, one a group. Each op goes through them once.
  *
  * Sums are kept in double. Each of the 16 lanes has two, of the even and of the odd pixels of its
  * planes, added up in one order at the end, and takes its values in the order of groups and pixels
- * whatever the width of the vectors. So many sums are under way that none waits for the one before.
+ * whatever the width of the vectors. With so many sums no addition waits for the previous one.
  *
  * Lanes past the segment's end hold junk in x, which is kept out of every sum. dx gets zeros
  * there, because the weight gradients of the layer before rely on them. */

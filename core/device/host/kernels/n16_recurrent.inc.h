@@ -1,7 +1,7 @@
 /* Recurrent layers: the formulas of reference_recurrent.c in float, all samples of a launch a step
  * at a time. The product of a step is that of n16_matmul.inc.h: an element adds its terms in the
- * order of the units, so a sample's bits do not depend on which others are there. W_hh is the same
- * in each step, so its panels are made once.
+ * order of the units, so a sample's bits do not depend on the other samples. W_hh is the same in
+ * each step, so its panels are made once.
  *
  * exp, tanh and sigmoid are made of multiply-adds, the same on every instruction set. With x = n ln
  * 2 + r, |r| <= ln 2 / 2, e^x = 2^n (1 + p(r)), and p is the series of e^r - 1, whose ninth term is

@@ -3,7 +3,7 @@
  *     dw[o][c] = sum over samples and pixels of dy[o] x[c],        at each tap of the filter
  *
  * is a product of matrices, (outputs x samples and pixels) by (samples and pixels x channels). In
- * N16 the samples lie innermost, but the sum runs over them. So x is turned around, that channels
+ * N16 the samples lie innermost, but the sum runs over them. So x is transposed until its channels
  * lie innermost: a vector holds the sums of several channels, and a number of dy is broadcast. No
  * lanes have to be added up at the end.
  *
@@ -11,7 +11,7 @@
  * 16 places of n16_winograd_weight.inc.h:  du = sum of e v.  A block is TURNED_PIXELS pixels, of
  * any groups. A sum goes pixel by pixel and sample by sample through a block, then block by block,
  * whatever the width of the vectors. Lanes past the segment's end are zero in dy and add nothing.
- */
+ * */
 
 enum { WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, WEIGHT_VECTORS = 4 }; /* of a register tile */
 

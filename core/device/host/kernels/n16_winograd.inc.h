@@ -13,9 +13,9 @@
  *          | 1/2 -1/2 1/2 |      | 0 -1  1  0 |         | 0  1 -1 -1 |
  *          | 0   0   1 |         | 0  1  0 -1 |
  *
- * (Lavin and Gray, "Fast algorithms for convolutional neural networks".) The transforms are sums
- * of vectors, 16 samples at once, as all of N16; only u has halves in it. So integers stay
- * exact, and the error on others is about that of the direct sum.
+ * (Lavin and Gray, "Fast algorithms for convolutional neural networks".) The transforms are sums of
+ * vectors, 16 samples at once, as always in N16; only u has halves in it. So integers stay exact,
+ * and the error on others is about that of the direct sum.
  *
  * Tiles are taken TILES at a time: their v and m stay in the second-level cache while u streams by
  * once. The order of a sum is channel by channel, whatever the tile, the group and the lane. */

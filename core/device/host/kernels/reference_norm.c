@@ -1,12 +1,13 @@
-/* Batch normalisation in steps, each an op of its own, since what happens between them differs:
+/* Batch normalisation in steps. Each is an op of its own, because BatchNorm and SyncBatchNorm
+ * differ between the steps:
  *
  *     forward    moments of each segment -> [BatchNorm: each its own | SyncBatchNorm: merged] ->
  *                factors -> y = x * scale + shift
  *     backward   sums of each segment -> [each its own | added up] -> factors -> dx
  *
  * Moments are F64 (3, C): mean, M2 (the sum of the squared distances from the mean) and count, the
- * values of the channel. Count is the same for every channel; it stands in the tensor since other
- * devices that merge it know nothing of this one's samples. Sums are kept in double.
+ * values of the channel. Count is the same for every channel; it is in the tensor because the
+ * devices that merge it do not know the number of this one's samples. Sums are kept in double.
  *
  * With xmu = x - mean, var = M2 / count and invstd = 1 / sqrt(var + epsilon):
  *

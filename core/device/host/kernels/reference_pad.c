@@ -1,7 +1,6 @@
-/* A margin around a picture, or with negative sides a picture cut smaller: what of y lies over x is
- * copied row by row, the rest gets the value. And parts of samples one behind the other. These move
- * memory in large pieces, in N16 vectors of 16 samples, so there is nothing to gain from faster
- * kernels beside them. */
+/* A margin around a picture, or with negative sides a picture cut smaller: the part of y over x is
+ * copied row by row, the rest gets the value. The file also joins parts of samples. These ops move
+ * memory in large pieces, in N16 vectors of 16 samples, so faster kernels would gain nothing. */
 #include "device/host/kernels/reference.h"
 
 #include <string.h>

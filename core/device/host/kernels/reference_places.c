@@ -1,5 +1,4 @@
-/* What lies at computed places of a dimension, its gradient, and the order of a dimension's
- * numbers. */
+/* Gathering elements at computed places of a dimension, its gradient, and sorting a dimension. */
 #include "device/host/kernels/reference.h"
 
 #include <string.h>

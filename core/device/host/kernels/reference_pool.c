@@ -2,11 +2,11 @@
  * Windows lie stride[0] rows and stride[1] columns apart.
  *
  * The backward pass divides the gradient of a mean equally among the pixels of the window, and
- * gives that of a maximum to the first of the equal maxima in row-major order. Where windows
- * overlap (stride < size) a pixel adds up what it gets; a pixel in no window gets 0. NaN is larger
- * than any number; of several the last one counts, as in PyTorch.
+ * gives that of a maximum to the first of the equal maxima in row-major order. If windows overlap
+ * (stride < size), a pixel gets the sum of its windows' shares; a pixel in no window gets 0. NaN is
+ * larger than any number; of several the last one counts, as in PyTorch.
  *
- * With p.pool.relu the pool is that of the relu of x. */
+ * With p.pool.relu the op pools the relu of x. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>

@@ -4,9 +4,9 @@
  *     GRU    r, z = sigmoid(a + u), n = tanh(a_n + r u_n), h = n + z (h - n)
  *     TANH   h = tanh(a + u)            RELU   h = max(a + u, 0)
  *
- * The sums are in double, and so are the functions of them; what a step leaves is rounded to float
- * once. Backward walks over the steps from the last to the first. The gradient of h is dy plus what
- * the step behind it gave back through w. */
+ * The sums and the functions of them are in double; the results of a step are rounded to float
+ * once. Backward walks over the steps from the last to the first. The gradient of h is dy plus the
+ * gradient from the next step through w. */
 #include <math.h>
 
 #include "device/host/kernels/reference.h"

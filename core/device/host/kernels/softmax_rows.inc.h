@@ -12,13 +12,13 @@
  *                         - e / C * sum over j of log_softmax(x)[j]
  *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
  *
- * With weights w of the classes every -log_softmax(x)[j] above counts w[j] times. A row whose label
- * is ignored has loss 0 and no gradient, whatever its scores are.
+ * With class weights w every -log_softmax(x)[j] above is multiplied by w[j]. A row whose label is
+ * ignored has loss 0 and no gradient, whatever its scores are.
  *
- * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). Where a sample has
- * several rows, as an image of labels, MEAN and the sum of losses take their mean. A label outside
- * the row gives a NaN loss and NaN gradients instead of a read past the row; the data reader has
- * refused such labels before.
+ * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). If a sample has
+ * several rows, such as the pixels of a label image, MEAN and the sum of losses use the mean over
+ * them. A label outside the row gives a NaN loss and NaN gradients instead of a read past the row;
+ * the data reader has refused such labels before.
  *
  * Included by reference_loss.c and, for each instruction set, by n16.inc.h: the compiler makes
  * vectors of the loops over exp. */

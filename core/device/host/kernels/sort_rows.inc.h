@@ -1,7 +1,7 @@
-/* Argsort by radix: a number becomes 32 bits whose order as an integer is that of
- * sort_order.h, with its place behind them, and these are dealt into 256 heaps by one byte after
- * the other, the lowest first. Dealing keeps the order of what is equal, so four rounds sort, and
- * equal numbers stay as they stand. A byte that all have alike needs no round.
+/* Argsort by radix: a number becomes 32 bits whose order as an integer is that of sort_order.h,
+ * with its place behind them. Each round distributes these into 256 heaps by one byte, the lowest
+ * byte first. A round keeps the order of equal bytes, so four rounds sort, and equal numbers keep
+ * their order. A byte that is equal in all numbers needs no round.
  *
  *     32 bits of the number | 32 bits of the place          scratch: two columns of these */
 
