@@ -1,5 +1,5 @@
-"""The collectives that compute: all_reduce, reduce, reduce_scatter. What Duet's do not know is put
-together from what they do."""
+"""The collectives that compute: all_reduce, reduce, reduce_scatter. Operations that Duet's
+collectives lack are made from those they have."""
 
 import torch
 import torch.distributed as dist

@@ -1,5 +1,5 @@
-"""duet.export of models as they are called: inputs by the names of forward, `*more` of them, labels
-among them, and outputs that have names."""
+"""duet.export for models with any signature: inputs by the names of forward, `*more` inputs, labels
+among the inputs, and named outputs."""
 
 import dataclasses
 import functools

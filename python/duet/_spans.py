@@ -1,10 +1,10 @@
 """Spans of PyTorch's profiler: every call of a group while a profiler is on, `duet:all_reduce` and
-so on, with the shapes of what the rank brings. Names and shapes are as gloo gives them.
+so on, with the shapes of the rank's inputs. Names and shapes are as gloo gives them.
 
-A span begins where the call is made and ends where it has ended, which with async_op may be behind
-spans that began later. PyTorch's profiler takes a span for one of these only if another thread
-ends it than the one that began it; so a thread of this module does, also for calls without
-async_op, as gloo's threads do.
+A span lasts from the start of the call to its end, which with async_op may be after spans that
+began later. PyTorch's profiler accepts such a span only if another thread ends it than the one that
+began it. So a thread of this module ends all spans, also those of calls without async_op, as gloo's
+threads do.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""PyTorch's words and tensors as Duet's: operations, types of elements, memory."""
+"""Translates from PyTorch to Duet: operations, types of elements, the memory of tensors."""
 
 import torch
 import torch.distributed as dist

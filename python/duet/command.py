@@ -1,5 +1,5 @@
-"""The command's subcommands as functions: each runs `duet` in a process of its own, so that its
-devices, ranks and signals are none of the caller's, and reads the record that --json writes."""
+"""The command's subcommands as functions: each runs `duet` in a process of its own, so its devices,
+ranks and signals do not affect the caller, and reads the record that --json writes."""
 
 import html
 import json

@@ -1,4 +1,4 @@
-"""duet.convert: what torch.save wrote, as safetensors, which is all that Duet reads.
+"""duet.convert: turns a file of torch.save into safetensors, the only format that Duet reads.
 
 The file is read by torch.load with weights_only=True, so nothing in it is run. Names lose the
 prefixes of wrappers, "module." and "_orig_mod."; numbers that are not float32 become it."""

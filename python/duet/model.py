@@ -1,4 +1,5 @@
-"""What a PyTorch model takes: numbers by which `duet estimate` computes a model that Duet has not.
+"""Measures a PyTorch model: the numbers with which `duet estimate` computes a model that Duet does
+not have.
 
     numbers = duet.describe(model, torch.randn(8, 3, 224, 224))
     duet.estimate(**numbers, batch_size=256, devices=8, device_memory="11G")

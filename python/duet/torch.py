@@ -6,7 +6,7 @@
 
 A collective works on the memory of PyTorch's tensors where it lies (duet_tensor_from_host). A call
 without async_op runs in the thread that makes it; one with async_op runs in a thread of the
-library. What Duet's collectives do not know is put together from what they do: elements of 8 and 16
+library. Operations that Duet's collectives lack are made from those they have: elements of 8 and 16
 bits are reduced as int32, and the bits of BAND, BOR and BXOR are gathered and combined here.
 
 docs/torch_backend.md says what differs from gloo, and how PyTorch's own tests fare.

@@ -1,5 +1,5 @@
-"""What is found out of the program before a line is written: which nodes the result is made of,
-what depends on no input and no parameter, and how large integers are."""
+"""Finds out about the program before a line is written: which nodes the result needs, which of them
+depend on no input and no parameter, and how large integers are."""
 
 import itertools
 import math

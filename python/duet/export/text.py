@@ -1,4 +1,4 @@
-"""The text under way: its lines, what the file of weights has beside them, and arithmetic."""
+"""The text while it is written: its lines, the tensors of the file of weights, and arithmetic."""
 
 import collections
 import itertools

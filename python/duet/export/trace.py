@@ -1,4 +1,4 @@
-"""torch.export of a model in training mode, whose first dimensions are the samples."""
+"""torch.export of a model in training mode, with the samples as the first dimension."""
 
 import contextlib
 import inspect

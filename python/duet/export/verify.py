@@ -1,10 +1,10 @@
-"""Is the text the model? duet.export runs it by Duet, and compares its loss and gradients with the
-model's own in float64.
+"""Checks that the text computes the same as the model. duet.export runs the text by Duet, and
+compares its loss and gradients with the model's in float64.
 
-Three batches are compared: the example inputs, a second batch behind them, which finds what forward
-keeps from one to the next, and one of another number of samples. PyTorch's own float32 says how
-near a right answer is. What torch.export does not see is found so: state, hooks on gradients, an
-autograd.Function with a backward of its own, reentrant checkpoints.
+Three batches are compared: the example inputs, a second batch after them, which finds state that
+forward keeps between batches, and one with another number of samples. PyTorch's own float32 tells
+how close a right answer comes. This finds what torch.export does not see: state, hooks on
+gradients, an autograd.Function with a backward of its own, reentrant checkpoints.
 """
 
 import bisect

@@ -1,8 +1,8 @@
 """Translates the ops of PyTorch to a graph of Duet. A function under `@lower(aten.NAME)` writes the
-lines of aten::NAME: it is given the writer, the arguments by the names of the schema, and the
-shape of the result, and returns a value, or a list of them. What is here stays whole when
-trace.py has the program taken apart; to serve one more op is to write one more function. The
-Interpreter goes through the nodes of the program, and has each written."""
+lines of aten::NAME: it is given the writer, the arguments by the names of the schema, and the shape
+of the result, and returns a value, or a list of them. trace.py does not decompose the ops that have
+a function here, so a new op needs only a new function. The Interpreter goes through the nodes of
+the program and calls the function of each."""
 
 import re
 from operator import getitem

@@ -1,5 +1,5 @@
 """Convolutions, of volumes too, norms, pools and recurrent layers. Their weights are parameters, or
-values of them."""
+values computed from them."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Products of matrices, layers that are one, and attention."""
+"""Products of matrices, layers that are such a product, and attention."""
 
 import math
 

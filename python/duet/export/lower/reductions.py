@@ -1,4 +1,4 @@
-"""Sums, maxima and what is made of them, softmax, and orders of numbers."""
+"""Sums, maxima and ops made of them, softmax, and sorting."""
 
 import math
 
