@@ -53,16 +53,15 @@
  *     }
  *     int main(void) { return duet_exit_status(duet_spawn(2, work, NULL)); }
  *
- * A call is a node of its caller's tape. Backward comes to it and sends the gradients of its
- * results to the worker that ran the function; that one goes back over the tape of the call, and
- * through the calls that the function made in turn; the gradients of the arguments come back.
- * Backward skips calls whose results do not affect the roots, and never waits for them. Calls that
- * ran at the same time also run at the same time in backward.
+ * A call is a node of its caller's tape. When backward reaches it, it sends the gradients of its
+ * results to the worker that ran the function. That worker goes back over the tape of the call, and
+ * through the calls that the function made, and returns the gradients of the arguments. Backward
+ * skips calls whose results do not affect the roots, and never waits for them. Calls that ran at
+ * the same time also run at the same time in backward.
  *
- * Gradients of parameters go into the context, those of each worker at that worker, and leave
- * duet_params_grad alone. Those of one parameter are added in the order in which the calls of a
- * function were made, from the outermost on, whenever they come: so the bits are the same in every
- * run. */
+ * Each worker's parameter gradients go into the context at that worker, and do not change
+ * duet_params_grad. The terms of one parameter are added in the order of the calls, from the
+ * outermost on, whatever order they arrive in. So the bits are the same in every run. */
 #ifndef DUET_AUTOGRAD_H
 #define DUET_AUTOGRAD_H
 
@@ -92,17 +91,17 @@ void duet_autograd_context_free(duet_autograd_context *context);
 /* At the worker that has created the context: begins a training pass over `samples` samples with
  * these parameters, or none, as duet_tape_begin does. The tape lies on the device of `params`, or
  * of the worker, and belongs to the context; params must outlive it. Dropout draws from seed 0 and
- * a number that the context and the place of the call make. duet_tape_begin, duet_tape_seed and
+ * a number made from the context and the place of the call. duet_tape_begin, duet_tape_seed and
  * duet_tape_accumulate are refused. DUET_USAGE: another worker has created the context.
  *
- * params may have a duet_ddp, whose ranks then all begin the same passes: what backward leaves in
- * the context is the average over them. It passes through duet_params_grad. Such a pass has one
- * backward, which waits for the other ranks with the device in its hands. */
+ * params may have a duet_ddp, whose ranks then all begin the same passes: backward leaves their
+ * average in the context, by way of duet_params_grad. Such a pass has one backward, which waits for
+ * the other ranks without giving the device away. */
 int duet_autograd_pass(duet_tape **out, duet_autograd_context *context, duet_params *params,
                        int samples);
 
-/* The same in a function, once a call: the tape is the context's in which the call was made.
- * Without one it ends with the call, and vars that are returned are tensors. */
+/* The same in a function, once per call: the tape belongs to the context in which the call was
+ * made. Without a context the tape ends with the call, and returned vars are tensors. */
 int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *params, int samples);
 
 /* Argument i as a var of the call's tape. Its gradient goes back to the caller. Tensors among the
@@ -112,9 +111,9 @@ duet_var *duet_autograd_arg(duet_tape *tape, duet_rpc_call *call, int i);
 /* The tensor, such as an input, belongs to the tape from now on and lives as long. */
 int duet_autograd_keep(duet_tape *tape, duet_tensor *tensor);
 
-/* duet_rpc_sync, duet_rpc_async and duet_rref_sync with vars. Float tensors in the
- * result are vars of `tape`; with async, from duet_future_wait on. Only these calls are recorded,
- * and those of duet_autograd_remote: what duet_rpc_sync and duet_rref_to_here bring is a tensor. */
+/* duet_rpc_sync, duet_rpc_async and duet_rref_sync with vars. Float tensors in the result are vars
+ * of `tape`; with async, from duet_future_wait on. Only these calls and duet_autograd_remote are
+ * recorded: duet_rpc_sync and duet_rref_to_here return tensors. */
 int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
                        const struct duet_rpc_value *args, int count, double timeout_s,
                        struct duet_rpc_value *result);
@@ -142,16 +141,16 @@ int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
 int duet_autograd_backward(duet_autograd_context *context, duet_var *const *roots, int count,
                            int retain_graph);
 
-/* get_gradients(context_id)[param i]: a copy, of parameters of this worker. DUET_USAGE: the context
- * has none of it here. */
+/* get_gradients(context_id)[param i]: a copy, for parameters of this worker. DUET_USAGE: the
+ * context has no gradient of it here. */
 int duet_autograd_gradients(duet_tensor **out, duet_autograd_context *context, duet_params *params,
                             int i);
 
 /* ---- DistributedOptimizer ----
  *
  * One optimizer at each distinct owner of the parameters, which duet_rref_create_param refers to.
- * At each step all must be there. Free optimizers before duet_rpc_shutdown; the parameters may go
- * before or after. */
+ * All owners must be alive at each step. Free optimizers before duet_rpc_shutdown; the parameters
+ * may be freed before or after. */
 
 typedef struct duet_distributed_optimizer duet_distributed_optimizer;
 int duet_distributed_optimizer_create(duet_distributed_optimizer **out, duet_rpc *rpc,

@@ -63,9 +63,9 @@ enum duet_code {
     DUET_PEER     /* another process failed first */
 };
 
-/* The version of this header and of the library that the program runs with: "0.3.0". Programs that
- * were built against a library of another number before the second point must be built anew, since
- * structs or functions may differ; the linker's name of the library, libduet.so.0.3, says so. */
+/* The version of this header and of the library that the program runs with: "0.3.0". If the number
+ * before the second point changes, structs or functions may differ, so programs must be built anew;
+ * the linker's name of the library, libduet.so.0.3, has that number. */
 #define DUET_VERSION "0.3.0"
 const char *duet_version(void);
 
@@ -77,7 +77,7 @@ const char *duet_error(void);
  * usage, 3 a check of the result failed. */
 int duet_exit_status(int code);
 
-/* Seconds on a clock that never goes back. Only differences mean something. Any thread may call
+/* Seconds on a clock that never goes back. Only differences have a meaning. Any thread may call
  * it. */
 double duet_time(void);
 
@@ -115,8 +115,8 @@ const char *duet_device_name(const duet_device *device);
 /* Waits until all work on the device is done. Returns the first error of that work. */
 int duet_device_sync(duet_device *device);
 
-/* Stores the bytes of memory in use on the device, and the largest number there has been. Either
- * pointer may be NULL. Any thread may call it. */
+/* Stores the bytes of memory in use on the device, and the largest number so far. Either pointer
+ * may be NULL. Any thread may call it. */
 int duet_device_memory(const duet_device *device, uint64_t *now, uint64_t *peak);
 
 /* Calls work(context, i) for i = 0 .. n-1 at the same time: i = 0 in the calling thread, each other
@@ -139,9 +139,9 @@ int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type ty
 
 /* torch.from_numpy: a tensor whose elements are the caller's own memory, row-major, at `host`; no
  * copy is made. The device is an emulated one, "cpu", whose memory is the host's; a GPU's and
- * "cpu-late" are refused. The memory counts as none of the device's, must outlive the tensor and
- * its views, and is aligned as its elements are. A collective on such a tensor reads and writes it
- * in place. `shape` as in duet_tensor_create. */
+ * "cpu-late" are refused. The memory does not count as the device's, must outlive the tensor and
+ * its views, and is aligned for its type. A collective on such a tensor reads and writes it in
+ * place. `shape` as in duet_tensor_create. */
 int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
                           const int *shape, void *host);
 
@@ -181,18 +181,18 @@ int duet_tensor_scale(duet_tensor *tensor, float factor);
  * duet_ddp. */
 int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 
-/* torch.cat(tensors, dim): makes a tensor on `device` with the rows (dim 0) of n tensors, one after
- * another, or with what they have along dimension `dim`. They may lie on different devices. All
- * have one type, and the same shape except in that dimension. NULL tensors are left out, so it
- * gathers what duet_tensor_scatter has made; at least one is not NULL. n is 1 to 65536. dim may
- * count from -1, the last, backwards, here and wherever a function takes one. */
+/* torch.cat(tensors, dim): makes a tensor on `device` that joins n tensors along dimension `dim`;
+ * dim 0 joins their rows. They may lie on different devices. All have one type, and the same shape
+ * except in that dimension. NULL tensors are left out, so it takes the result of
+ * duet_tensor_scatter; at least one is not NULL. n is 1 to 65536. In every function a negative dim
+ * counts from the last dimension, -1, backwards. */
 int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
                     int dim);
 
 /* torch.cuda.comm.scatter(tensor, devices, dim=dim): parts[i] becomes a new tensor on devices[i]
  * with the next rows, or the next part of dimension `dim`. The sizes are those of torch.chunk: each
- * part has rows / n, rounded up, and the last one what is left. Few rows may make fewer parts than
- * n; the rest of parts[0 .. n) is then NULL. Without rows, each part has none. n is 1 to
+ * part has rows / n, rounded up, and the last one the rest. Few rows may make fewer parts than n;
+ * the rest of parts[0 .. n) is then NULL. Without rows, each part has none. n is 1 to
  * DUET_MAX_DEVICES. After a failure all are NULL. */
 int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
                         duet_device *const *devices, int dim);
@@ -218,7 +218,7 @@ void duet_tape_free(duet_tape *tape);
  * the device, the number of the training pass, the layer and the element. */
 void duet_tape_seed(duet_tape *tape, uint64_t seed);
 
-/* Begins a pass over `samples` samples, which may be 0, with these parameters, or with none where
+/* Begins a pass over `samples` samples, which may be 0, with these parameters, or with none if
  * params is NULL. The parameters are on the same device as the tape and live until the pass ends.
  * In a pass of DUET_EVALUATE nothing is kept for backward, and dropout does nothing. */
 enum duet_pass {
@@ -231,7 +231,7 @@ int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet
 
 /* From the next pass on, the gradients of each `passes` training passes are added up. Each pass has
  * its own backward. After the last of them the gradients are complete, and the optimizer may use
- * them. With 1, the default, each backward overwrites them. With a duet_ddp the ranks meet once for
+ * them. With 1, the default, each backward overwrites them. With a duet_ddp the ranks sum once for
  * all these passes, as with PyTorch's no_sync. Where PyTorch's scripts divide each loss by
  * `passes`, scale the gradients before the step:
  *
@@ -246,10 +246,10 @@ int duet_tape_accumulate(duet_tape *tape, int passes);
  * there was none. */
 int duet_tape_error(duet_tape *tape);
 
-/* Enter a float tensor on the tape's device into the pass, where it must live until backward is
- * done: an input (samples, ...), or a leaf, with respect to which backward also computes the
- * gradient, at most 16 in a pass. A leaf may have any shape, such as that of a matrix. Layers with
- * parameters, dropout and the losses refuse a leaf whose rows are not the samples. */
+/* Enter a float tensor on the tape's device into the pass; it must live until backward is done. It
+ * is an input (samples, ...), or a leaf, whose gradient backward computes, too; a pass has at most
+ * 16 leaves. A leaf may have any shape, such as that of a matrix. Layers with parameters, dropout
+ * and the losses refuse a leaf whose rows are not the samples. */
 duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 
@@ -262,9 +262,9 @@ int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right)
 /* Runs the tape backward from `root` and writes the gradient of every parameter; a parameter that
  * took no part gets zeros. grad: the gradient with respect to root, a float tensor of its shape,
  * which must live until backward is done; NULL: root is a loss with the reduction mean or sum, or a
- * var of one number, as duet_mean makes it. With a loss and a grad, float (N), grad is that of each
- * sample's loss, and the reduction plays no part. Where gradients are added up, over passes or by a
- * duet_ddp over ranks, a pass has one backward. */
+ * var of one number, as duet_mean makes it. With a loss and a grad, float (N), grad is the gradient
+ * of each sample's loss, and the reduction does not matter. If gradients are added up, over passes
+ * or by a duet_ddp over ranks, a pass has only one backward. */
 int duet_backward(duet_tape *tape, duet_var *root, const duet_tensor *grad);
 
 /* The same from `count` different vars at once, 1 to 16, as torch.autograd.backward(tensors,

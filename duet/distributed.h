@@ -1,7 +1,7 @@
 /* duet/distributed.h: process groups with the calls of torch.distributed, DistributedDataParallel
  * and SyncBatchNorm. DataParallel, which is one process, is in parallel.h.
  *
- * Two processes add up what each has, 1 and 2; both print 3:
+ * Two processes have the numbers 1 and 2 and add them up; both print 3:
  *
  *     static int work(int rank, void *context) {
  *         (void)context;
@@ -21,7 +21,7 @@
  *         return code;
  *     }
  *     int main(void) { return duet_exit_status(duet_spawn(2, work, NULL)); }
- */
+ * */
 #ifndef DUET_DISTRIBUTED_H
 #define DUET_DISTRIBUTED_H
 
@@ -42,14 +42,14 @@ extern "C" {
  * name.
  *
  * Calls are collective: all ranks of the group make the same calls in the same order, each with a
- * tensor of the same type and size. Ranks that differ get an error. A rank that does not come is
- * named at the timeout, and in a warning on stderr after ten seconds, or as many as the
- * environment's DUET_WARN_AFTER says. The calls of a duet_ddp and of SyncBatchNorm are calls of
- * their group. Calls of two different groups need no common order, if the first of them does not
- * wait; nor do a call and duet_group_new. After any error but DUET_USAGE the job has failed:
- * destroy the group and end.
+ * tensor of the same type and size. Ranks with different calls get an error. A missing rank is
+ * named at the timeout, and in a warning on stderr after ten seconds, or after DUET_WARN_AFTER
+ * seconds of the environment. The calls of a duet_ddp and of SyncBatchNorm are calls of their
+ * group. Calls of two different groups need no common order if the first one is asynchronous; nor
+ * do such a call and duet_group_new. After any error but DUET_USAGE the job has failed: destroy the
+ * group and end.
  *
- * The last argument of a call is its handle. NULL: the call returns when its result is there
+ * The last argument of a call is its handle. NULL: the call returns when its result is ready
  * (async_op=False). Otherwise it returns at once; wait for *work, and neither use nor free the
  * tensors before.
  *
@@ -65,12 +65,11 @@ enum { DUET_ANY_SOURCE = -1 };
  * for all of them. work returns a code of enum duet_code, and has destroyed its group. If a rank
  * fails, the others are ended, and the result is the first failure. Call it while no device and no
  * group is open (else DUET_USAGE), and while no other thread runs. If SIGCHLD is ignored, it is
- * reset to its default meanwhile, also in the ranks, because otherwise nobody would learn how they
- * end.
+ * reset to its default meanwhile, also in the ranks, so that the parent learns how they end.
  *
  * Where `duet run`, torchrun or mpirun has started this process as a rank, no process is started:
- * work is called here, with the rank of this process, and n does not count. So one program is
- * started in either way. */
+ * work is called here, with the rank of this process, and n does not count. So the same program can
+ * be started in either way. */
 int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
 
 /* init_process_group: waits until all ranks have come. timeout_s: after how many seconds a wait
@@ -78,8 +77,8 @@ int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
 int duet_group_init(duet_group **out, double timeout_s);
 
 /* The same for ranks that another program has numbered: this process becomes rank `rank` of
- * world_size, together with those that give the same name at the same time. No other job of the
- * machine may use the name. A process may be in several such jobs at once; its local rank is
+ * world_size, in a job with the processes that give the same name at the same time. No other job of
+ * the machine may use the name. A process may be in several such jobs at once; its local rank is
  * `rank`. A failure of one job leaves the others as they are. */
 int duet_group_join(duet_group **out, const char *name, int rank, int world_size, double timeout_s);
 
@@ -119,11 +118,11 @@ int duet_group_local_rank(const duet_group *group);
  * part of the input.
  *
  * Split sizes are for parts of different lengths: how many rows of dimension 0 the output or the
- * input has for each rank, n of them. All ranks give a list, or none does: else the call fails on
- * each of them, and says so. In gather and scatter the numbers are the root's, and those of the
- * other lists are not read. No such call works in place. What rank a sends to rank b must be as
- * long as b expects; otherwise all ranks get an error that names the two. A rank of all_to_all may
- * give only one of the two lists: then the parts of the other are equal. */
+ * input has for each rank, n of them. Either all ranks give a list or none does; otherwise the call
+ * fails on each of them with an error that says so. In gather and scatter only the root's list is
+ * read. No such call works in place. Rank a must send as many rows to rank b as b expects;
+ * otherwise all ranks get an error that names the two. A rank of all_to_all may give only one of
+ * the two lists: then the parts of the other are equal. */
 int duet_barrier(duet_group *group, duet_work **work);
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
@@ -141,12 +140,12 @@ int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tenso
 int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     const int *output_split_sizes, const int *input_split_sizes, duet_work **work);
 
-/* Messages from one rank to one other, which arrive in the order in which they were sent. A
- * short message is on its way when send returns; a long one waits for its receiver. With from =
+/* Messages from one rank to another, which arrive in the order in which they were sent. A short
+ * message is on its way when send returns; a long one waits for its receiver. With from =
  * DUET_ANY_SOURCE a receive takes the first message that comes, from any rank, and *source says
  * which rank sent it. source may be NULL, and with a handle it must be: see duet_work_source. tag
- * is 0 or more: a receive takes the first message of its tag, and those of other tags wait for
- * their receives, in memory of the receiver. */
+ * is 0 or more. A receive takes the first message of its tag; messages of other tags wait in the
+ * receiver's memory. */
 int duet_send(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work);
 int duet_recv(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
               duet_work **work);
@@ -165,9 +164,9 @@ void duet_work_free(duet_work *work);
 
 /* ---- DistributedDataParallel ----
  *
- * A duet_ddp is made around the parameters of each rank. From then on the gradients that
- * duet_backward leaves are averages over the ranks, which are summed in buckets while backward
- * still runs. All else stays as in a program of one process:
+ * A duet_ddp is made around the parameters of each rank. From then on the gradients after
+ * duet_backward are averages over the ranks, which are summed in buckets while backward still runs.
+ * All else stays as in a program of one process:
  *
  *     duet_ddp_create(&ddp, group, params, NULL);
  *     for (...) {                                     // on every rank, with samples of its own
@@ -178,9 +177,9 @@ void duet_work_free(duet_work *work);
  *     }
  *     duet_ddp_free(ddp);
  *
- * All ranks do the same number of training passes, or end with duet_ddp_join. A parameter that
- * has no part in the loss of some rank makes the next duet_tape_begin fail, in PyTorch's words,
- * unless find_unused_parameters is set. After an error the job has failed, as in process groups. */
+ * All ranks do the same number of training passes, or end with duet_ddp_join. If a parameter takes
+ * no part in the loss of some rank, the next duet_tape_begin fails with PyTorch's message, unless
+ * find_unused_parameters is set. After an error the job has failed, as in process groups. */
 enum duet_join { DUET_JOIN_OFF, DUET_JOIN, DUET_JOIN_ACTIVE, DUET_JOIN_THROW };
 struct duet_ddp_options {
     double bucket_cap_mb;       /* size of a bucket in MiB; 0: PyTorch's 25, the first one 1 */
@@ -196,9 +195,9 @@ struct duet_ddp_options {
  * of all ranks; it and the parameters must outlive the ddp.
  *
  * From then on rank 0's buffers go to all ranks before each forward that follows one whose
- * gradients were averaged, be it in training or in evaluation. So where there are buffers, all
- * ranks must evaluate, as in PyTorch; a rank that does so alone waits until the timeout, unless its
- * pass is of DUET_EVALUATE_MODULE. */
+ * gradients were averaged, be it in training or in evaluation. So with buffers all ranks must
+ * evaluate, as in PyTorch; a rank that evaluates alone waits until the timeout, unless it uses
+ * DUET_EVALUATE_MODULE. */
 int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options);
 void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
@@ -206,7 +205,7 @@ void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
 /* ---- sharded data parallel, PyTorch's fully_shard ----
  *
  * In place of a duet_ddp: each rank keeps a part of the values, gradients and optimizer state, and
- * whole layers come to it while they are used. The program's step stays as it is. */
+ * gathers whole layers while they are used. The program's step stays as it is. */
 enum duet_shard { DUET_SHARD_PARAMETERS, DUET_SHARD_GRADIENTS, DUET_SHARD_OPTIMIZER };
 struct duet_fsdp_options {
     enum duet_shard shard; /* what is split, from here to the end of this list: ZeRO 3, 2, 1 */
@@ -220,9 +219,9 @@ struct duet_fsdp_options {
 /* Collective. The parameters become those of rank 0, cut over the ranks of `group`, which is that
  * of all ranks and outlives them. It comes before an optimizer is made and before the first
  * training pass; options NULL: zeros. From then on gradients are averages over the ranks, as with a
- * duet_ddp, and duet_params_value and duet_params_grad are NULL: no rank has them whole.
- * Collective are the passes, of evaluation too; duet_params_save and duet_checkpoint_save, by which
- * rank 0 writes a whole file; duet_clip_grad_norm; and duet_params_free, unless the job has
+ * duet_ddp, and duet_params_value and duet_params_grad are NULL: no rank has them whole. These are
+ * then collective: all passes, also of evaluation; duet_params_save and duet_checkpoint_save, in
+ * which rank 0 writes a whole file; duet_clip_grad_norm; and duet_params_free, unless the job has
  * failed. duet_params_load reads a whole file on each rank. */
 int duet_fsdp_wrap(duet_params *params, duet_group *group, const struct duet_fsdp_options *options);
 
@@ -240,20 +239,20 @@ int duet_ddp_join(duet_ddp *ddp);
 
 /* A communication hook takes the place of the average of a bucket: register_comm_hook.
  * duet_backward calls it, in the thread of duet_backward, for each bucket as soon as the bucket's
- * gradients are there, in the same order on all ranks. What `gradients` holds when the hook returns
- * DUET_OK is the gradient, so the hook itself divides by the number of ranks. Any other code ends
+ * gradients are ready, in the same order on all ranks. When the hook returns DUET_OK, `gradients`
+ * holds the final gradient, so the hook itself divides by the number of ranks. Any other code ends
  * the job with the text of duet_error().
  *
  *     static int hook(const struct duet_bucket *bucket, void *context) {
  *         return duet_all_reduce(bucket->group, bucket->gradients, DUET_MEAN, NULL);
  *     }
  *
- * If the hook begins the call with a handle, &work, and returns
- * duet_bucket_then(bucket, work, NULL, NULL), backward goes on meanwhile. It stands for PyTorch's
- * Future. At its end duet_backward goes through the buckets: it waits for the work, which may be
- * NULL, calls then(bucket, state), unless `then` is NULL, and frees the handle. `then` may begin
- * another call and return duet_bucket_then once more. `bucket` is valid until all that is done;
- * these functions take that very pointer, and no copy of what it points to. */
+ * If the hook begins the call with a handle, &work, and returns duet_bucket_then(bucket, work,
+ * NULL, NULL), backward continues meanwhile. The handle stands for PyTorch's Future. At its end
+ * duet_backward goes through the buckets: it waits for the work, which may be NULL, calls
+ * then(bucket, state), unless `then` is NULL, and frees the handle. `then` may begin another call
+ * and return duet_bucket_then once more. `bucket` is valid until all of this is done; these
+ * functions take that pointer, and no copy of the struct. */
 struct duet_bucket {
     int index;              /* from 0 */
     int is_last;            /* 1: the last of this backward */
@@ -265,7 +264,7 @@ int duet_bucket_then(const struct duet_bucket *bucket, duet_work *work,
                      int (*then)(const struct duet_bucket *bucket, void *state), void *state);
 
 /* Registers a hook: once for each ddp, before the first step, and the same on all ranks. The first
- * step finds out a rank that has none, or that alone has one. */
+ * step reports it if only some ranks have a hook. */
 int duet_ddp_register_comm_hook(duet_ddp *ddp,
                                 int (*hook)(const struct duet_bucket *bucket, void *context),
                                 void *context);

@@ -1,8 +1,9 @@
-/* duet/functions.h: what a forward pass on a tape (duet/core.h, which includes this) is made of:
+/* duet/functions.h: the parts of a forward pass on a tape (duet/core.h, which includes this):
  * parameters and constants as values, layers, functions, arithmetic and losses. Names, defaults and
  * shapes are PyTorch's; N is the number of samples.
  *
- * A convolution, a pool and a linear layer, of 8 pictures that are black: log 10, as all is 0.
+ * A convolution, a pool and a linear layer for 8 black pictures. All scores are 0, so the loss is
+ * log 10:
  *
  *     int main(void) {
  *         const struct duet_param net[] = {{"conv.weight", 4, {4, 1, 3, 3}, NULL},
@@ -30,7 +31,7 @@
  *         duet_params_free(params), duet_devices_close(&device, 1);
  *         return duet_exit_status(code);
  *     }
- */
+ * */
 #ifndef DUET_FUNCTIONS_H
 #define DUET_FUNCTIONS_H
 
@@ -40,21 +41,21 @@
 extern "C" {
 #endif
 
-/* What is the same for all samples: a constant, as a mask, and parameter i of the pass as a value,
- * as a class token or a learned scale. It has no dimension of samples. In add, subtract, multiply
- * and matmul with a var that has one each sample gets a copy: (D), (1,D) and (L,D), (1,L,D) go with
- * (N,L,D). In matmul a vector is a row as a and a column as b; as a it goes with 3 dimensions or
- * more, for it must not sum over samples. reshape gives a constant or parameter any shape; what
- * every other function returns counts as a var of samples. expand is torch's: to `rank` dimensions,
- * of which the first is that of the samples or of their rows, or -1; it expands sizes of 1 of other
- * vars too. The constant lives until backward is done. */
+/* Vars that are the same for all samples: a constant, such as a mask, and parameter i of the pass
+ * as a value, such as a class token or a learned scale. They have no dimension of samples. In add,
+ * subtract, multiply and matmul with a var that has one, each sample gets a copy: (D), (1,D) and
+ * (L,D), (1,L,D) go with (N,L,D). In matmul a vector is a row as a and a column as b; as a it needs
+ * a b of 3 dimensions or more, because it must not sum over samples. reshape gives a constant or
+ * parameter any shape; every other function returns a var of samples. expand is torch's: to `rank`
+ * dimensions, of which the first is that of the samples or of their rows, or -1; it expands sizes
+ * of 1 of other vars too. The constant lives until backward is done. */
 duet_var *duet_constant(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_parameter(duet_tape *tape, int i);
 duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
 
 /* Layers with parameters. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of
  * conv2d, linear, matmul_add and the norms of samples adds nothing. x is (N,C,H,W), or for linear
- * and matmul_add (N,K) or (N,...,K), of which each run of K numbers is a row.
+ * and matmul_add (N,K) or (N,...,K), where each run of K numbers is a row.
  *     conv2d       w (O,C/groups,K,L), b (O)     y (N,O,P,Q), where
  *                  P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1. And F.conv1d: x (N,C,H)
  *                  and w (O,C/groups,K), with the first number of each pair. Filters of volumes,
@@ -74,10 +75,10 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *                  int32 (N,...) and must live until backward is done; an index of no row is NaN.
  *                  embedding_of: index is a var of integers, as samples of a data set or a
  *                  constant are. Row padding_idx gets no gradient; -1: all do
- * The settings of windows are of rows and then of columns. A second one of 0 is the first: {2} is
- * PyTorch's 2, both; {1, DUET_NO_PADDING} pads rows alone. Here and below those that are 0, and
- * NULL for all, are PyTorch's defaults: stride 1, of pools the size, padding 0, dilation 1, groups
- * 1. None is above 2^20. duet_conv and duet_pool begin alike. */
+ * Window settings are for rows and then for columns. If the second is 0, it equals the first: {2}
+ * is PyTorch's 2, for both; {1, DUET_NO_PADDING} pads rows alone. Here and below 0, or NULL for
+ * all, means PyTorch's default: stride 1, for pools the size, padding 0, dilation 1, groups 1. None
+ * is above 2^20. duet_conv and duet_pool begin alike. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1, DUET_NO_PADDING = -1 };
 struct duet_conv {
     int stride[2], padding[2], dilation[2], groups;
@@ -95,11 +96,10 @@ duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w, int padding
 /* One layer of nn.LSTM, nn.GRU or nn.RNN in one direction, with batch_first: x (N,L,I), y (N,L,H).
  * The weights are PyTorch's weight_ih_l0 (GH,I), weight_hh_l0 (GH,H), bias_ih_l0 (GH) and
  * bias_hh_l0 (GH); G is 4 gates, 3, or 1. DUET_NO_BIAS: there is none. reverse 1: from the last
- * step to the first, as the weights that end in _reverse do. Further layers take y; two directions
- * are joined by duet_cat over dimension 2.
- * *h and *c, (N,H), are the states before the first step, NULL for zeros, and become those behind
- * the last one; h or c NULL: zeros, and nobody asks. c is of an LSTM alone, which starts with both
- * or with neither. */
+ * step to the first, as for the weights that end in _reverse. Further layers take y; two directions
+ * are joined by duet_cat over dimension 2. *h and *c, (N,H), are the states before the first step,
+ * NULL for zeros, and become those after the last one. h or c NULL: zeros, and the last state is
+ * not returned. Only an LSTM has c; it starts with both or with neither. */
 enum duet_recurrent_kind { DUET_LSTM, DUET_GRU, DUET_RNN_TANH, DUET_RNN_RELU };
 struct duet_recurrent {
     enum duet_recurrent_kind kind;
@@ -188,11 +188,11 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
  * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and
  * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of
- * matmul is used where it lies.
- * In a model's forward (struct duet_model) the samples of a batch may lie on several devices. So
- * sum and mean of all elements or over dimension 0, moving that dimension, vars of different rank
- * as operands, and matmul with a var of samples that is a matrix or a vector as b, are refused
- * there. A constant or a parameter is no var of samples, and may be either. */
+ * matmul is used where it lies. In a model's forward (struct duet_model) the samples of a batch may
+ * lie on several devices. So these are refused there: sum and mean of all elements or over
+ * dimension 0, moving that dimension, operands of different rank, and matmul with a var of samples
+ * that is a matrix or a vector as b. Constants and parameters are no vars of samples and are
+ * allowed. */
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
@@ -224,12 +224,12 @@ duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
 
 /* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
  * int32 (N), each 0 .. M-1. Any other label is DUET_USAGE, "Target 5 is out of bounds"; on
- * "cpu-async", "cpu-late" and a GPU, which go on by themselves and are not waited for, the loss of
- * that sample is NaN. The value of the var is the loss of each sample, double (N). The reduction
- * says where backward starts: from the mean over the samples of this pass, from their sum, or, with
- * DUET_NONE, from the gradient that you give to duet_backward. With scores (N,C,d1,...) and labels
- * (N,d1,...) it is the loss of each place, and the mean is that over all of them; duet_loss_read
- * then takes the mean of a sample's places.
+ * "cpu-async", "cpu-late" and a GPU, which are asynchronous, the loss of that sample is NaN
+ * instead. The value of the var is the loss of each sample, double (N). The reduction says where
+ * backward starts: from the mean over the samples of this pass, from their sum, or, with DUET_NONE,
+ * from the gradient that you give to duet_backward. With scores (N,C,d1,...) and labels (N,d1,...)
+ * each place has a loss, and the mean is over all places; duet_loss_read then takes the mean over a
+ * sample's places.
  *
  * options NULL: none of them.
  *     weight       float (M), borrowed while the pass lasts: how much each class counts
@@ -242,7 +242,7 @@ duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
  * With weights or ignored labels DUET_MEAN is PyTorch's: the sum of the losses of this pass over
  * the sum of the weights of its labels, which is NaN, with gradients of 0, where all are ignored;
  * and duet_loss_read gives this mean times the samples. A rank of DDP knows its own labels alone,
- * so the ranks' means are averaged, as PyTorch's are. To divide by the labels of all ranks, take
+ * so the ranks' means are averaged, as PyTorch's are. To divide by the labels of all ranks, use
  * DUET_SUM and scale its gradient. */
 enum duet_reduction {
     DUET_MEAN,

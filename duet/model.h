@@ -41,8 +41,8 @@ struct duet_model {
     double mean, std; /* pixels enter as (x - mean) / std; std 0: as they are, 0 to 1 */
     /* Lists the parameters, buffers and layers. It may be called often, and must do the same. */
     void (*describe)(duet_module *module, void *context);
-    /* NULL, or called when the initialisers below have drawn all parameters, to change what they
-     * drew: values[i] is parameter i, row-major. */
+    /* NULL, or called after the initialisers below have drawn all parameters, to change their
+     * values: values[i] is parameter i, row-major. */
     void (*init)(const duet_module *module, duet_rng *rng, float *const *values, void *context);
     /* x is (N,channels,height,width). Returns (N,classes): scores, or log-probabilities where loss
      * is DUET_NLL. Several threads may call it at once, each with a tape of its own. */
@@ -50,8 +50,8 @@ struct duet_model {
     enum duet_loss loss;
     void *context; /* passed on to these functions; may be NULL */
     /* Data of the program's own (struct duet_data), on which the command trains unless --dataset
-     * names another; test may be NULL. All processes of a job run main and are given it, but only
-     * the first reads samples; the others share its memory. */
+     * names another; test may be NULL. All processes of a job run main and get the data set, but
+     * only the first reads samples; the others share its memory. */
     const struct duet_data *train, *test;
 };
 
@@ -70,8 +70,8 @@ int duet_module_batch_norm(duet_module *module, const char *name, int channels, 
 int duet_module_dropout(duet_module *module, const char *name, double p); /* as --dropout sets it */
 int duet_module_dropout2d(duet_module *module, const char *name, double p);
 
-/* The initial values of a parameter that belongs to no layer. DUET_WEIGHT and DUET_BIAS are
- * those of PyTorch's Linear and Conv2d, where a is the fan-in: how many inputs an output sums. */
+/* The initial values of a parameter that belongs to no layer. DUET_WEIGHT and DUET_BIAS are those
+ * of PyTorch's Linear and Conv2d; a is the fan-in, the number of inputs that an output sums. */
 enum duet_init_kind {
     DUET_CONSTANT, /* a */
     DUET_NORMAL,   /* mean a, standard deviation b */
@@ -93,8 +93,8 @@ int duet_module_parameter(duet_module *module, const char *name, int rank, const
 /* The elements of parameter i; 0: there is none. */
 size_t duet_module_count(const duet_module *module, int i);
 
-/* In forward: layer number `layer` of x; relu of that; and relu of that plus `residual`. The latter
- * two take one pass where the layer is a batch_norm. */
+/* In forward: layer number `layer` of x; relu of that; and relu of that plus `residual`. The last
+ * two take one pass over memory if the layer is a batch_norm. */
 duet_var *duet_layer(duet_tape *tape, int layer, duet_var *x);
 duet_var *duet_layer_relu(duet_tape *tape, int layer, duet_var *x);
 duet_var *duet_layer_add_relu(duet_tape *tape, int layer, duet_var *x, duet_var *residual);

@@ -30,10 +30,10 @@
  * on one device, added in that order. One pass over all samples on one device adds in another
  * order, and so differs in the last bits.
  *
- * Where replicas fail, all threads come to an end first. Then the call returns the code of the
- * lowest replica that failed, and "Caught RuntimeError in replica 1 on device 1. " stands before
- * its text; the parameters stay, the gradients are undefined. After DUET_TIMEOUT every later call
- * fails, duet_data_parallel_free frees nothing, and devices and parameters must stay open.
+ * If replicas fail, all threads finish first. Then the call returns the code of the lowest failed
+ * replica, with "Caught RuntimeError in replica 1 on device 1. " before its text; the parameters
+ * stay, the gradients are undefined. After DUET_TIMEOUT every later call fails,
+ * duet_data_parallel_free frees nothing, and devices and parameters must stay open.
  *
  * Threads: one thread makes all calls. Meanwhile the library's threads use all devices. */
 #ifndef DUET_PARALLEL_H
@@ -73,11 +73,11 @@ struct duet_data_parallel_options {
 };
 
 /* devices[0 .. n) are different and of one kind; params are on devices[0] and have no duet_ddp.
- * Their buffers go to all replicas too; what the first replica does to them stays, and what the
- * others do is lost: running statistics are those of the first chunk.
- * forward may be called by several threads at once, each with a tape of its own, in which parameter
- * i is the replica's copy of parameter i. It must not begin a pass, run one backward or call
- * duet_tape_accumulate. options NULL: zeros. Devices and params must outlive the result. */
+ * Their buffers go to all replicas too. Changes by the first replica stay, and those by the others
+ * are lost: running statistics are those of the first chunk. forward may be called by several
+ * threads at once, each with a tape of its own, in which parameter i is the replica's copy of
+ * parameter i. It must not begin a pass, run one backward or call duet_tape_accumulate. options
+ * NULL: zeros. Devices and params must outlive the result. */
 int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
                               duet_params *params,
                               duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),
@@ -86,15 +86,15 @@ void duet_data_parallel_free(duet_data_parallel *dp);
 
 /* The wrapped model on a tape, as model(x): forward on all devices, in the pass that the tape was
  * begun for. x: float (N, ...) on devices[0], which must live until backward is done; N may be 0.
- * Returns the output of all N samples, a var of the tape, which is on the output device; NULL where
- * it failed, and the tape then has the error. duet_backward from what follows goes back through
- * all replicas and leaves the gradients in params: zeros for a parameter that took no part. The
- * tape may be begun with params, where it is on devices[0], or with others, or without; only the
- * replicas may use params in that pass. One backward, before the next forward of dp. Passes are
- * added up as the tape's are (duet_tape_accumulate), and each of them may use dp, or not. */
+ * Returns the output of all N samples, a var of the tape, which is on the output device; NULL if it
+ * failed, and the tape then has the error. A later duet_backward goes back through all replicas and
+ * leaves the gradients in params: zeros for a parameter that took no part. The tape may be begun
+ * with params, if it is on devices[0], or with others, or without; only the replicas may use params
+ * in that pass. One backward, before the next forward of dp. Passes are added up as the tape's are
+ * (duet_tape_accumulate), and each of them may use dp, or not. */
 duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const duet_tensor *x);
 
-/* The same without a tape, for a caller that has the gradients of the outputs from elsewhere, and
+/* The same without a tape, for a caller that computes the gradients of the outputs elsewhere, and
  * for forward_multi.
  *
  *     static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, void *c) {
@@ -110,13 +110,13 @@ duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const
  *
  * inputs[0 .. input_count): 1 to 16 tensors on devices[0], which must live until backward is done
  * and are only read; with `forward` x alone, float (N, ...), where N may be 0. Each input is cut by
- * its own rows, whatever its type. Those with other numbers of rows than input 0, which has the
- * samples, enter the tape as duet_leaf does. Where they make fewer chunks, there are fewer
- * replicas, and the rows of the others' last chunks are not used, with a warning; PyTorch does so
- * too. What is the same for all replicas comes with `context`.
+ * its own rows, whatever its type. Input 0 has the samples; an input with another number of rows
+ * enters the tape as by duet_leaf. If one makes fewer chunks, fewer replicas run, and the last
+ * chunks of the others are not used, with a warning, as in PyTorch. Data that are the same for all
+ * replicas come with `context`.
  *
  * outputs[0 .. output_count), 1 to 16: new float tensors on the output device, the caller's: the
- * rows of the replicas one below the other, however many each has. Losses, and what else is one
+ * rows of the replicas one below the other, however many each has. Losses, and other outputs of one
  * number in each of the R replicas, become a vector (R). After a failure all of them are NULL. */
 int duet_data_parallel_forward(duet_data_parallel *dp, duet_tensor *const *inputs, int input_count,
                                duet_tensor **outputs, int output_count, enum duet_pass pass);
@@ -128,8 +128,8 @@ int duet_data_parallel_forward(duet_data_parallel *dp, duet_tensor *const *input
 int duet_data_parallel_backward(duet_data_parallel *dp, duet_tensor *const *grads, int count);
 
 /* With input_grad, between a backward and the next forward: the gradient of that backward with
- * respect to inputs[i], a float one (x is input 0), a new tensor of its shape on devices[0]. Rows
- * that were not used have zeros: they are in no output. */
+ * respect to inputs[i], a float one (x is input 0), a new tensor of its shape on devices[0]. Unused
+ * rows have zeros: they are in no output. */
 int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **grad);
 
 /* ---- model parallelism ---- */
@@ -163,8 +163,8 @@ duet_var *duet_var_all_gather(duet_tape *tape, duet_group *group, duet_var *x);
 
 /* ---- when a device computed ----
  *
- * From duet_device_profile(device, 1) on an emulated device notes when each of its operations and
- * copies ran; with 0 it forgets them and notes no more. Both wait for the device. DUET_USAGE: the
+ * After duet_device_profile(device, 1) an emulated device records when each of its operations and
+ * copies ran; with 0 it drops the records and stops. Both wait for the device. DUET_USAGE: the
  * device is a GPU, of which only the command keeps a timeline (--trace). */
 int duet_device_profile(duet_device *device, int on);
 

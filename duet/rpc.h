@@ -24,9 +24,9 @@
  *     int main(void) { return duet_exit_status(duet_spawn(2, work, NULL)); }
  *
  * Functions are called by name: each worker registers its own. Arguments and results are values,
- * which are copied; a call to oneself is a call like any other. A function of the user runs once or
- * not at all: nothing is sent again. docs/rpc.md has every function of torch.distributed.rpc beside
- * its counterpart here. */
+ * which are copied; a worker may call itself. A user's function runs once or not at all: nothing is
+ * sent again. docs/rpc.md has every function of torch.distributed.rpc beside its counterpart
+ * here. */
 #ifndef DUET_RPC_H
 #define DUET_RPC_H
 
@@ -56,8 +56,8 @@ enum duet_rpc_type {
     DUET_RPC_VAR /* duet/autograd.h */
 };
 
-/* In what a program gives, all pointers are borrowed for the length of the call, even of
- * duet_rpc_async. What a program gets is its own: duet_rpc_value_free. */
+/* Values that a program passes are borrowed only for the length of the call, even of
+ * duet_rpc_async. Values that it receives are its own: duet_rpc_value_free. */
 struct duet_rpc_value {
     enum duet_rpc_type type;
     int count;    /* LIST: items */
@@ -119,9 +119,9 @@ void duet_rpc_value_free(struct duet_rpc_value *value);
 /* ---- workers ---- */
 
 /* A function that others may call by its name. It runs on a thread of the worker's pool. With a
- * device, tensors that come lie there, and it has the device to itself: see "Threads" below.
- * A name "Class.method" is a method of the class, and a function named as the class constructs: it
- * returns an object by duet_rpc_return_object. */
+ * device, received tensors lie there, and the function has the device to itself: see "Threads"
+ * below. A name "Class.method" is a method of the class, and a function named as the class
+ * constructs: it returns an object by duet_rpc_return_object. */
 struct duet_rpc_function {
     const char *name; /* of letters, digits, "_", ".", at most 127 bytes; not "duet." in front */
     int (*run)(duet_rpc_call *call, void *context); /* a code, with its text in duet_error() */
@@ -148,20 +148,20 @@ struct duet_rpc_options {
  * "tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and MASTER_PORT, and each
  * other one at a port of its own, until all have come.
  *
- * Nobody else gets in: the kernel must say that a peer is of the same user, and the peer must prove
- * that it knows the job's secret before anything that it sends is looked at; the secret itself is
- * never sent. It is DUET_RPC_SECRET, or what the environment says of the job; over TCP it must be
- * given, unless duet_spawn or duet run has done so. TCP alone hides nothing from who can read the
- * network: use it in one of your own, and a tunnel (ssh, stunnel, WireGuard) beyond. */
+ * Nobody else gets in: the kernel must confirm that a peer is of the same user, and the peer must
+ * prove that it knows the job's secret before its messages are read; the secret itself is never
+ * sent. It is DUET_RPC_SECRET, or what the environment says of the job; over TCP it must be given,
+ * unless duet_spawn or duet run has done so. TCP alone is not encrypted: use it within your own
+ * network, and a tunnel (ssh, stunnel, WireGuard) beyond. */
 int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
                   const struct duet_rpc_options *options);
 
 /* Leaves and sets *rpc to NULL. graceful 1: waits until all workers call it and no call is under
- * way anywhere, and serves calls meanwhile; at most timeout_s seconds, 0: without end, as long as
- * all workers are there: one that has died or left ends it with an error that names it. Not from
+ * way anywhere, and serves calls meanwhile. It waits at most timeout_s seconds, or with 0 without
+ * limit; a worker that has died or left ends it with an error that names the worker. Do not call it
  * inside a function. Free futures and references, contexts and distributed optimizers
- * (duet/autograd.h) before; futures and references that are kept nevertheless can only be freed,
- * and say so. */
+ * (duet/autograd.h) before; futures and references that remain can only be freed; other calls on
+ * them are errors. */
 int duet_rpc_shutdown(duet_rpc **rpc, int graceful, double timeout_s);
 
 /* get_worker_info: rank and name. -1, NULL: there is no such worker. name NULL: this worker. */
@@ -170,21 +170,21 @@ const char *duet_rpc_name(const duet_rpc *rpc, int rank);
 int duet_rpc_world_size(const duet_rpc *rpc);
 
 /* Threads. A worker calls duet_rpc_* from any thread. The thread that calls duet_rpc_init has the
- * device of the options to itself, as a function has while it runs, and so a handler never meets
- * it there. Whoever waits for another worker gives the device away until the answer is there:
+ * device of the options to itself, as a function has while it runs, and so a handler never meets it
+ * there. A thread that waits for another worker gives the device away until the answer arrives:
  * wait, sync, to_here, shutdown and backward do so. So functions of one device run one at a time,
- * and any depth of calls back and forth works. A thread of your own that uses the device takes it
- * first, in the order of coming; a thread has one device at a time. The calls of a process group
- * (duet/distributed.h) wait with the device in hand: give it away before them where another rank
- * may meanwhile wait for a function here. */
+ * and any depth of calls back and forth works. A thread of your own takes the device before it uses
+ * it; threads get it in the order of their requests, and a thread has one device at a time. The
+ * calls of a process group (duet/distributed.h) wait without giving the device away: do so before
+ * them if another rank may meanwhile wait for a function here. */
 int duet_rpc_take_device(duet_rpc *rpc, duet_device *device);
 void duet_rpc_give_device(duet_rpc *rpc, duet_device *device);
 
 /* ---- calls ---- */
 
 /* Calls `function` of worker `to` with `count` arguments and waits for its result, which becomes
- * *result (NULL: it is dropped). timeout_s: 0: that of init; negative: none. An error says which
- * worker, which function, and why, in the words of the function that failed. */
+ * *result (NULL: it is dropped). timeout_s: 0: that of init; negative: none. An error names the
+ * worker and the function, with the function's own error text. */
 int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
                   const struct duet_rpc_value *args, int count, double timeout_s,
                   struct duet_rpc_value *result);
@@ -195,8 +195,8 @@ int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char 
 
 /* Waits for the result; a second time gives the code, and NONE. done: 1, 0; never waits. then:
  * calls `run(context, code)` once the call has ended, on a thread of the pool; once for a future.
- * A timeout of a call that nobody waits for is told within a second. A future that is freed early
- * goes on by itself. wait_all returns the first error in their order. */
+ * The timeout of a call that nobody waits for is noticed within a second. The call of a future that
+ * is freed early continues. wait_all returns the first error in their order. */
 int duet_future_wait(duet_future *future, struct duet_rpc_value *result);
 int duet_future_done(duet_future *future);
 int duet_future_then(duet_future *future, void (*run)(void *context, int code), void *context);
@@ -220,8 +220,8 @@ void *duet_rpc_self(duet_rpc_call *call); /* of a method: the object */
 duet_rpc *duet_rpc_of_call(duet_rpc_call *call);
 const char *duet_rpc_caller(duet_rpc_call *call); /* the name of the calling worker */
 
-/* The result, which is copied at once: a call has one, NONE where it returns none. object: of a
- * constructor; `destroy` is called when nobody has a reference to it any more. Both return the
+/* The result, which is copied at once. A call has one result; without this call it is NONE. object:
+ * of a constructor; `destroy` is called when nobody has a reference to it any more. Both return the
  * code with which the function should end. */
 int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value);
 int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(void *object));
@@ -229,9 +229,9 @@ int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(vo
 /* ---- references ---- */
 
 /* remote: calls `function` there, leaves its result there and returns a reference to it at once.
- * An error of the function is told by the first use of the reference. That it had not ended after
- * timeout_s (0: that of init; negative: none) is told by each use behind that: there may be no
- * value. */
+ * The first use of the reference returns an error of the function. If the function has not ended
+ * after timeout_s (0: that of init; negative: none), each later use returns a timeout: the value
+ * may not exist. */
 int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,
                 const struct duet_rpc_value *args, int count, double timeout_s);
 
@@ -243,12 +243,13 @@ int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, vo
 int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i);
 void duet_rref_free(duet_rref *rref); /* the last reference anywhere frees the value */
 
-/* owner: its rank; is_owner: is that duet_rpc_rank(rpc, NULL)? wait: until the value exists. */
+/* owner: the owner's rank, which is duet_rpc_rank(rpc, NULL) on the owner itself. wait: until the
+ * value exists. */
 int duet_rref_owner(const duet_rref *rref);
 int duet_rref_wait(duet_rref *rref, double timeout_s);
 
-/* A copy of the value. local_value, on the owner alone: the value itself, which stays the
- * reference's. */
+/* A copy of the value. local_value, only on the owner: the value itself, which still belongs to the
+ * reference. */
 int duet_rref_to_here(duet_rref *rref, double timeout_s, struct duet_rpc_value *value);
 int duet_rref_local_value(duet_rref *rref, const struct duet_rpc_value **value);
 

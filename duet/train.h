@@ -1,4 +1,4 @@
-/* duet/train.h: what training needs beside the tape: parameters and buffers, optimizers, data and
+/* duet/train.h: the parts of training beside the tape: parameters and buffers, optimizers, data and
  * loaders, checkpoints, random numbers.
  *
  * An epoch of softmax regression on pictures of 784 pixels:
@@ -20,7 +20,7 @@
  *         }
  *         return code;
  *     }
- */
+ * */
 #ifndef DUET_TRAIN_H
 #define DUET_TRAIN_H
 
@@ -59,12 +59,12 @@ int duet_params_count(const duet_params *params);
 int duet_params_has_grad(const duet_params *params, int i);
 
 /* requires_grad_(False): freezes the parameter of this name and all whose names begin with it and a
- * dot, as "backbone" does "backbone.0.weight". From then on backward makes no gradient of them and
- * goes no farther back than it must, optimizers leave them alone, and a duet_ddp puts them into no
- * bucket; they stay in files, and rank 0 and device 0 still share them. Call it before the first
- * training pass, and before an optimizer, a duet_ddp or a duet_data_parallel is made of the
- * parameters. What duet_params_value has returned stays valid. DUET_USAGE: it is later than that,
- * or there is no such parameter. */
+ * dot, as "backbone" does "backbone.0.weight". From then on backward makes no gradients for them
+ * and goes back no farther than it must, optimizers do not change them, and a duet_ddp puts them
+ * into no bucket. Files still hold them, and rank 0 or device 0 still sends them to the others.
+ * Call it before the first training pass, and before an optimizer, a duet_ddp or a
+ * duet_data_parallel is made of the parameters. Tensors from duet_params_value stay valid.
+ * DUET_USAGE: the call is later than that, or no parameter has the name. */
 int duet_params_freeze(duet_params *params, const char *name);
 
 /* One step of stochastic gradient descent on every parameter:
@@ -75,17 +75,17 @@ int duet_params_freeze(duet_params *params, const char *name);
 int duet_sgd(duet_params *params, double lr, int batch_size);
 
 /* zero_grad: all gradients become 0, and count as PyTorch's None (see duet_optimizer_step). A
- * training step does not need it, since duet_backward overwrites them. It drops what the passes of
- * duet_tape_accumulate have added up so far. */
+ * training step does not need it, since duet_backward overwrites them. It drops the sums of
+ * duet_tape_accumulate so far. */
 int duet_zero_grad(duet_params *params);
 
-/* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), where
- * that is below 1. norm is the 2-norm of all gradients taken as one vector, as it was before. It
- * is stored in *norm, unless that is NULL; then the call waits for it. It is summed in double, in
- * the order of the parameters, so it has the same bits on every device and rank. A norm that is not
- * finite is not an error: as in PyTorch, with an infinite norm infinite gradients become NaN and
- * the others 0, and with a norm of NaN all become NaN. max_norm is at least 0. Call it between
- * duet_backward and the step. */
+/* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), if that is
+ * below 1. norm is the 2-norm of all gradients taken as one vector, before the call. If `norm` is
+ * not NULL, the call waits for the norm and stores it there. It is summed in double, in the order
+ * of the parameters, so it has the same bits on every device and rank. A norm that is not finite is
+ * not an error: as in PyTorch, with an infinite norm infinite gradients become NaN and the others
+ * 0, and with a norm of NaN all become NaN. max_norm is at least 0. Call it between duet_backward
+ * and the step. */
 int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm);
 
 /* A buffer: state of a model that no gradient changes, such as the running statistics of a
@@ -115,16 +115,16 @@ duet_tensor *duet_params_buffer(duet_params *params, int i);
 /* Saves all values and buffers as a safetensors file, which appears whole or not at all. */
 int duet_params_save(duet_params *params, const char *file);
 
-/* Loads all values and buffers from a safetensors file; `python -m duet convert` makes one of what
- * torch.save wrote. The file must have every one of them by its name, with its shape; prefixes
+/* Loads all values and buffers from a safetensors file; `python -m duet convert` makes one from a
+ * file of torch.save. The file must hold each of them under its name and with its shape; prefixes
  * "module." and "_orig_mod." of names in the file are ignored. Float16, bfloat16 and float64 become
  * float32. If anything is missing, no parameter changes. */
 int duet_params_load(duet_params *params, const char *file);
 
 /* ---- optimizers ----
  *
- * duet_sgd is a step of plain SGD. The other optimizers remember something from step to step, so
- * they are objects. Their formulas, defaults and names are PyTorch's:
+ * duet_sgd is a step of plain SGD. The other optimizers keep state from step to step, so they are
+ * objects. Their formulas, defaults and names are PyTorch's:
  *
  *     duet_optimizer_defaults(&options, "adamw");
  *     options.weight_decay = 0.1;
@@ -154,8 +154,8 @@ struct duet_optimizer_options {
  * name is kept by its pointer. */
 int duet_optimizer_defaults(struct duet_optimizer_options *options, const char *name);
 
-/* Makes an optimizer of these parameters, which must outlive it. It keeps nothing of `options`. An
- * option that is not of its kind is ignored. Momentum takes as much device memory as the
+/* Makes an optimizer of these parameters, which must outlive it. It keeps nothing of `options`.
+ * Options of other kinds of optimizer are ignored. Momentum takes as much device memory as the
  * parameters, and adadelta, adam and adamw take twice as much. */
 int duet_optimizer_create(duet_optimizer **out, duet_params *params,
                           const struct duet_optimizer_options *options);
@@ -169,7 +169,8 @@ void duet_optimizer_free(duet_optimizer *optimizer);
  *
  * params: the name of a parameter, or of a module, whose parameters begin with it and a dot; a
  * pattern as of files ("*.bias"); or "1d": all of one dimension, as biases and norms. A group takes
- * what is trained and in none yet; the first is group 1, of 16. DUET_USAGE: it takes nothing. */
+ * the matching parameters that are trained and in no group yet; the first is group 1, of 16.
+ * DUET_USAGE: it takes none. */
 struct duet_param_group {
     const char *params;      /* at most 63 bytes; kept as a copy */
     double lr, weight_decay; /* below 0: the optimizer's */
@@ -177,14 +178,14 @@ struct duet_param_group {
 int duet_optimizer_add_group(duet_optimizer *optimizer, const struct duet_param_group *group);
 
 /* Updates every parameter from its gradient. The gradients stay as they are. A parameter without a
- * gradient (PyTorch's grad None) and its state stay as they are too, and it counts its own updates.
- * It is one that had no part in the loss of the last duet_backward, of no rank where there is a
- * duet_ddp and of no replica where there is a duet_data_parallel; or all after duet_zero_grad. Its
- * gradient reads as zeros; once the program writes to it, it is a gradient again. */
+ * gradient (PyTorch's grad None) and its state stay as they are too; each parameter counts its own
+ * updates. A parameter has no gradient if it took no part in the loss of the last duet_backward, on
+ * any rank of a duet_ddp or replica of a duet_data_parallel; after duet_zero_grad no parameter has
+ * one. The gradient then reads as zeros; once the program writes to it, it is a gradient again. */
 int duet_optimizer_step(duet_optimizer *optimizer);
 
-/* param_groups[group]["lr"] = lr: the learning rate of the next steps, at least 0. Group 0: that of
- * all parameters whose group has none of its own. */
+/* param_groups[group]["lr"] = lr: the learning rate of the next steps, at least 0. Group 0 is for
+ * all parameters whose group has no rate of its own. */
 int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
 
 /* ---- data ----
@@ -201,10 +202,10 @@ int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
  *             ...                              // make tensors of batch.X and batch.y, and a step
  *     }
  *
- * With .device = device it brings them there too, as pin_memory=True and .to(device,
- * non_blocking=True) do: the next two batches are copied on a stream of their own, beside the
- * kernels of this one, and a step takes batch.samples and batch.answers. Both ways give equal bits.
- */
+ * With .device = device it also copies them to the device, as pin_memory=True and .to(device,
+ * non_blocking=True) do: a stream of its own copies the next two batches during the kernels of this
+ * one, and a step takes batch.samples and batch.answers. Both ways give equal bits.
+ * */
 
 /* Opens the training part (train = 1) or the test part (train = 0) of "fashion-mnist", "mnist" or
  * "synthetic", which needs no files; or "random", 6400 pictures of torch.randn with labels of
@@ -239,7 +240,7 @@ struct duet_data {
 };
 int duet_dataset_create(duet_dataset **out, const struct duet_data *data);
 
-/* What a set holds; of NULL all are 0. */
+/* The contents of a set; for NULL all are 0. */
 struct duet_dataset_info {
     int count; /* samples */
     int shape
@@ -249,16 +250,16 @@ struct duet_dataset_info {
 };
 struct duet_dataset_info duet_dataset_info(const duet_dataset *set);
 
-/* Makes a loader, which cuts a data set into batches. The set must outlive the loader. Of several
- * ranks each gets its own: those of PyTorch's DataLoader(set, batch_size,
+/* Makes a loader, which cuts a data set into batches. The set must outlive the loader. Each of
+ * several ranks gets its own batches: those of PyTorch's DataLoader(set, batch_size,
  * sampler=DistributedSampler(set, world_size, rank, shuffle, seed, drop_last)). The order of an
  * epoch is padded with its first samples until it divides by the ranks. The last batch of an epoch
  * may be smaller.
  *
  * A loader warns of two traps, in one line each. At the start rank 0 says how many samples are
- * served twice in every epoch, because their number does not divide by that of the ranks. And the
- * first time that the same epoch begins twice in a row, a line says that the order of samples is
- * the same again: somebody forgot set_epoch. */
+ * served twice in every epoch, if their number is no multiple of the ranks. And the first time that
+ * the same epoch begins twice in a row, a line says that the order of samples is the same again:
+ * the program forgot set_epoch. */
 enum duet_shuffle {
     DUET_IN_ORDER,
     DUET_SHUFFLE, /* DistributedSampler's order for this seed and epoch */
@@ -298,15 +299,15 @@ struct duet_batch {
 };
 
 /* start begins an epoch; epochs count from 0. next fills `batch`; after the last batch, n is 0. The
- * memory of a batch and its tensors belong to the loader and stay valid until the next call; what
- * was enqueued before that call may still read the tensors after it. */
+ * memory of a batch and its tensors belong to the loader and stay valid until the next call; work
+ * that was enqueued before that call may still read the tensors after it. */
 int duet_loader_start(duet_loader *loader, int epoch);
 int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
 
 /* ---- checkpoints ----
  *
- * A checkpoint holds all that a program needs to go on with the bits of a program that was not
- * interrupted:
+ * A checkpoint holds all that a program needs to continue with the bits of an uninterrupted
+ * program:
  *
  *     struct duet_checkpoint c = {.params = params, .optimizer = optimizer, .tape = tape};
  *     if (resume) duet_checkpoint_load(&c, "run.ckpt");
@@ -336,9 +337,9 @@ struct duet_checkpoint {
  * are not kept. */
 int duet_checkpoint_save(const struct duet_checkpoint *checkpoint, const char *file);
 
-/* Loads it into params, optimizer and tape, which must be made like those saved, and fills
- * in epoch and step. The optimizer gets its learning rate back too; its other options stay those
- * it was made with. After DUET_FAILED or DUET_USAGE nothing has changed. */
+/* Loads it into params, optimizer and tape, which must be made like the saved ones, and fills in
+ * epoch and step. The optimizer also gets its learning rate back, and keeps its other options.
+ * After DUET_FAILED or DUET_USAGE nothing has changed. */
 int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
 
 /* ---- random numbers: those of PyTorch on the CPU, bit for bit ---- */
