@@ -1,5 +1,5 @@
 /* Sharded data parallel in one file; fsdp.h has the drawing of a step. Before each op the tape
- * reports which parameters the op uses, and it reports each gradient when it is complete:
+ * reports the parameters that it uses, and later each complete gradient:
  *
  *     use(w, b):     the units of w and b come to their slots, unless they lie there
  *                    compute waits for them; the next unit is sent for

@@ -32,7 +32,7 @@
  * 1 slots), so its addresses do not change, and pointers that forward saved are valid again in
  * backward. A slot is as large as the largest of its units.
  *
- * The first forward pass shows in which order the units are used. From then on the next one is
+ * The first forward pass shows the order in which the units are used. From then on the next one is
  * gathered while this one computes. A unit that is used again after others (tied weights, the
  * parameters that --units does not name) gets its own slot and stays there during the pass. Units
  * that are still in a slot when backward begins are not gathered again.

@@ -3,8 +3,8 @@
  *     shards     [ u2 | u1 | u0 ]                   a W-th of each unit: values, gradients
  *     slots      [ u0, u2, u4 ... ] [ u1, u3 ... ]  whole units, in turn
  *
- * What is not split has one slot per unit, and the shard of a rank is a block of that slot. So ZeRO
- * 1 and 2 hold each value once.
+ * Arrays that are not split have one slot per unit, and the shard of a rank is a block of that
+ * slot. So ZeRO 1 and 2 hold each value once.
  *
  * Slots for gradients are allocated when the first backward begins, and slots for values again
  * after the first pass. Only then is it known which units need their own slot.

@@ -1,4 +1,4 @@
-/* Units: which parameters are gathered together, and how a unit is cut into shards.
+/* Units: the parameters that are gathered together, and the cut of a unit into shards.
  *
  *     unit       the parameters of neighbouring layers, one behind the other in one flat buffer,
  *                those that are trained first: FSDP's flat parameter

@@ -1,9 +1,9 @@
 /* Device group: n devices of one process, and the events that order them around the one that leads.
  *
  * Every collective of this folder runs on the compute stream of the leading device, which is device
- * 0 but for device_group_lead: it pushes what it scatters and broadcasts, and pulls what it gathers
- * and reduces. That is DataParallel's bottleneck, and Duet keeps it visible. Two kinds of event
- * keep the devices in order (names without `device_group_`):
+ * 0 unless device_group_lead changes it. It pushes in scatter and broadcast, and pulls in gather
+ * and reduce. That is DataParallel's bottleneck, and Duet keeps it visible. Two kinds of event keep
+ * the devices in order (names without `device_group_`):
  *
  *     thread r:  produce or use    ready(r)                            follow(r)   use
  *                                  records ready[r]                    waits for done
@@ -13,12 +13,12 @@
  *     thread 0:                         enter          moves            leave
  *                                       waits for all ready             records done
  *
- * - ready[r] is recorded on stream r by device r's thread, once r has enqueued whatever produces
- *   what the next collective reads from r (its output, its gradients), and whatever still reads
- *   what the collective overwrites on r (its input, its parameters).
- * - done[lead] is recorded on the leading stream by device 0's thread, behind the last move of each
- *   collective. Stream r waits for it before it reads what was brought, and before it overwrites
- *   what the leading device reads.
+ * - ready[r] is recorded on stream r by device r's thread, after all work of r that writes memory
+ *   the next collective reads from r (its output, its gradients), and all work that reads memory
+ *   the collective overwrites on r (its input, its parameters).
+ * - done[lead] is recorded on the leading stream by device 0's thread, after the last move of each
+ *   collective. Stream r waits for it before it reads the new data, and before it overwrites data
+ *   that the leading device reads.
  *
  * An event stands for its most recent record, so the calls themselves need an order too. Threads
  * hand over to each other (dp/worker.h): all call device_group_ready before the collective is

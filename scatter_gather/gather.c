@@ -1,6 +1,6 @@
-/* Gather: the leading device lays every device's rows one below the other, in the order of the
- * devices. So one device holds the output of the whole batch, and later its gradient, too. No other
- * device needs this memory. */
+/* Gather: the leading device joins the rows of all devices, in the order of the devices. So one
+ * device holds the output of the whole batch, and later its gradient, too. No other device needs
+ * this memory. */
 #include <stdio.h>
 
 #include "base/error.h"

@@ -6,10 +6,9 @@
  * or in the order of an allreduce (struct reduce_plan). A single device adds the same n segments in
  * the same order, so both train the same bits.
  *
- * The sum of an element needs nothing but the n values of that element, so it is made tile by
- * tile: a few hundred elements of one device are loaded, those of others are added to them, and
- * only the result is written. Each of the n arenas is read once, and no whole array of partial sums
- * ever exists.
+ * The sum of an element needs only the n values of that element, so it is made tile by tile: it
+ * loads a few hundred elements of one device, adds those of the others, and writes only the result.
+ * Each of the n arenas is read once, and no whole array of partial sums ever exists.
  *
  * The root reads the others' memory while it adds (remote loads, charged r -> root). It may
  * overwrite its own arena in place, because a tile of it is read before it is written, and

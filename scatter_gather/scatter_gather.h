@@ -6,9 +6,8 @@
  *     broadcast_coalesced    lead -> all   the same values to each, in groups of 10 MiB
  *     reduce_add_coalesced   all -> 0      the sum in fold order (base/fold.h), or in another
  *
- * A step scatters the batch, its labels and dL/dy, gathers the outputs, broadcasts the
- * parameters and reduces the gradients. shards.h has the reduce in which every device adds up a
- * part.
+ * A step scatters the batch, its labels and dL/dy, gathers the outputs, broadcasts the parameters
+ * and reduces the gradients. shards.h has the sharded reduce, where every device adds up a part.
  *
  * All are called on device 0's thread; they enqueue on the leading device's compute stream and
  * return. device_group.h says which events the other threads record before and wait for after. The

@@ -14,9 +14,9 @@
  *     out of device 0:       0                   S
  *     additions on device 0: (n-1) S / 4         none
  *
- * So the link into device 0 carries S bytes whatever n is, and the additions run side by side.
- * Device 0 adds nothing itself: a share w of its own would bring S + w (n-2) S bytes into it. Only
- * with two devices does that cost nothing; there both add up one half.
+ * So the link into device 0 carries S bytes for any n, and the additions run side by side. Device 0
+ * adds nothing itself: a share w of its own would bring S + w (n-2) S bytes into it. Only with two
+ * devices does that cost nothing; there both add up one half.
  *
  * The shards are cut by bytes, not by parameters, because one parameter may hold most of a model:
  * each range of the arena is divided evenly at multiples of 256 bytes. A shard is added in fold

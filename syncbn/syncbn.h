@@ -1,5 +1,5 @@
 /* SyncBatchNorm across the ranks of DDP: batch statistics of the whole global batch, although each
- * rank sees its own samples alone. syncbn.c tells how; convert.c is the call of duet.h. */
+ * rank sees only its own samples. syncbn.c explains how; convert.c is the call of duet.h. */
 #ifndef SYNCBN_SYNCBN_H
 #define SYNCBN_SYNCBN_H
 
