@@ -120,7 +120,7 @@ static int carry_out(struct hops_state *s, const struct hop_move *m) {
             i + 1 < from->count && from->run[i + 1].at < end ? from->run[i + 1].at : end;
         uint64_t terms = from->run[i].terms;
         if (!terms)
-            return fail(ERR_FAILED, "hops: rank %d reads what holds nothing: a bug in the plan",
+            return fail(ERR_FAILED, "hops: rank %d reads unwritten memory: a bug in the plan",
                         m->by);
         CHECK(put(to, m->to_offset + (at - m->from_offset), stop - at, terms,
                   m->action == HOP_REDUCE));

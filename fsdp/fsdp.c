@@ -187,7 +187,7 @@ static int take_slot(struct fsdp *f, int unit) {
     if (slot->unit == unit) return OK;
     if (f->unit[unit].reduced)
         return fail(ERR_FAILED,
-                    "fsdp: unit %d gets gradients behind its sum: its parameters are used in "
+                    "fsdp: unit %d gets gradients after its sum: its parameters are used in "
                     "another order than in the first step: make its layers one unit, by name",
                     unit);
     if (slot->unit != NO_UNIT) CHECK(reduce(f, slot->unit));

@@ -215,7 +215,7 @@ static int read_log(struct replica *r, const struct tensor *log, int rows, void 
 int replica_read_logs(struct replica *r, int rows, double *losses, int64_t *hits,
                       uint64_t *hashes) {
     if (rows < 0 || rows > r->config.log_rows)
-        return fail(ERR_FAILED, "logs: %d rows: %s keeps %d", rows, device_name(r->device),
+        return fail(ERR_FAILED, "logs: %d rows wanted: %s keeps %d", rows, device_name(r->device),
                     r->config.log_rows);
     CHECK(read_log(r, &r->losses, rows, losses));
     CHECK(read_log(r, &r->hits, rows, hits));

@@ -65,7 +65,7 @@ int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o) {
                     SECRET_BYTES - 1);
     if (rpc->beyond && (!secret || strlen(secret) < LEAST_SECRET))
         return fail(ERR_USAGE,
-                    "rpc: tcp: anybody may knock at a port: set DUET_RPC_SECRET to %d characters "
+                    "rpc: tcp: anybody can reach a port: set DUET_RPC_SECRET to %d characters "
                     "or more, the same for all workers",
                     LEAST_SECRET);
     if (secret)

@@ -60,7 +60,7 @@ static int user_function(duet_rpc_call *call, const struct message *m) {
     const struct owner *o = call->self;
     size_t length = dot ? (size_t)(dot - name) : 0;
     if (o && (!o->object || !dot || strlen(o->type) != length || strncmp(name, o->type, length)))
-        return fail(ERR_USAGE, "it is no method of what the reference is to");
+        return fail(ERR_USAGE, "it is no method of the referenced object");
     if (!o && dot && find_function(call->rpc, name, length))
         return fail(ERR_USAGE, "it is a method: call it by a reference to an object");
     const struct function *f = find_function(call->rpc, name, strlen(name));

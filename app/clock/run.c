@@ -1,9 +1,8 @@
 /* The event loop: see run.h.
  *
- * A heap holds the events that are due: a thread continues, a stream looks at its next entry, a
- * kernel or sum ends, transfers end. Events of one time come in the order in which they were made.
- * Whatever waits for an event, a flag or another thread is looked at again whenever one of these
- * changes. */
+ * A heap holds the due events: a thread continues, a stream looks at its next entry, a kernel or
+ * sum ends, transfers end. Events of one time come in the order in which they were made. Whatever
+ * waits for an event, a flag or another thread is looked at again whenever one of these changes. */
 #include "clock/run.h"
 
 #include <math.h>
@@ -341,7 +340,7 @@ static int stopped(const struct sim *s) {
             who = s->thread[t].program->list[s->thread[t].at].facts.name;
     for (int i = 0; i < s->streams; i++)
         if (head_of(&s->stream[i])) who = head_of(&s->stream[i])->facts.name;
-    return who ? fail(ERR_FAILED, "modelled clock: %s: it waits for what never comes", who) : OK;
+    return who ? fail(ERR_FAILED, "modelled clock: %s: its wait never ends", who) : OK;
 }
 
 static int prepare(struct sim *s, const struct program *programs, int count) {

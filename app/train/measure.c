@@ -160,7 +160,7 @@ int measure_finish(struct session *s) {
     memcpy(mine.unreduced, r->unreduced, sizeof mine.unreduced);
     int alone = !s->comm || comm_is_imagined(s->comm);
     all = calloc((size_t)s->ranks, sizeof *all);
-    if (!all) return fail(ERR_MEMORY, "what each device did: no host memory");
+    if (!all) return fail(ERR_MEMORY, "measurements of the devices: no host memory");
     all[0] = mine;
     if (!alone) CHECK_GOTO(comm_gather(s->comm, &mine, sizeof mine, all), code, out);
     for (int k = 1; !alone && k < s->ranks; k++) {

@@ -13,7 +13,7 @@ static int check_term(duet_tape *t, duet_var **term, struct tensor *grad) {
     *term = (*term)->common ? NULL : to_plain(t, *term);
     CHECK(tape_error(t));
     if (!*term || tensor_count(&(*term)->value) != 1)
-        return fail(ERR_USAGE, "add: a loss and what is neither a loss nor one number: take "
+        return fail(ERR_USAGE, "add: a loss and a var that is neither a loss nor one number: take "
                                "duet_mean or duet_sum of it first");
     *grad = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, (*term)->value.rank, (*term)->value.dims);
     struct op_args one = {.out[0] = *grad, .p.fill.value = 1};

@@ -50,7 +50,7 @@ static int input(struct graph_reader *r) {
     }
     if (is_i64 && !(below >= 1 && below <= 1 << 24 && below == floor(below)))
         return graph_wrong(
-            r, "an i64 input needs a bound: write below 1 to below %d behind its type", 1 << 24);
+            r, "an i64 input needs a bound: write below 1 to below %d after its type", 1 << 24);
     if (most && !(most > below && most <= 1 << 24 && most == floor(most)))
         return graph_wrong(r, "below A to B: B must be an integer above A, at most %d", 1 << 24);
     double numbers = 1;

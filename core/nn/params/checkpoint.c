@@ -38,8 +38,8 @@ static int check_checkpoint(const struct duet_checkpoint *c, const char *file, c
         c->tape->pass_of_update < c->tape->passes_of_update)
         return fail(
             ERR_USAGE,
-            "%s: pass %d of the %d of an update is done: gradients that are added up are not "
-            "kept: do so behind the last pass",
+            "%s: pass %d of %d of an update is done: a checkpoint keeps no gradients: call it "
+            "after the last pass",
             what, c->tape->pass_of_update, c->tape->passes_of_update);
     return OK;
 }
