@@ -65,7 +65,9 @@ static int set_aside(duet_rpc *rpc, struct message *m) {
         life_hold(&rpc->life, m->holds);
     }
     if (m->rref) CHECK(make_entry(rpc, m, m->rref, &m->makes));
-    return m->pass ? make_entry(rpc, m, m->pass, &m->leaves) : OK;
+    if (m->pass) CHECK(make_entry(rpc, m, m->pass, &m->leaves));
+    /* It would wait for what it makes itself, or for a later call that waits for this one. */
+    return m->self == m->holds ? OK : fail(ERR_USAGE, "the object of this reference is gone");
 }
 
 /* code: that of message_read. Takes the message. */
