@@ -95,7 +95,7 @@ int duet_var_value(duet_tensor **out, duet_tape *t, duet_var *x) {
     CHECK_OUT(out);
     CHECK(duet_tape_error(t));
     if (!x) return fail(ERR_USAGE, "value: no var was given");
-    if (x->terms[0]) return fail(ERR_USAGE, "value: of a sum of losses: read it by duet_loss_read");
+    if (x->terms[0]) return fail(ERR_USAGE, "value: a sum of losses: read it with duet_loss_read");
     duet_var *plain = to_plain(t, x);
     return plain ? copy_out(out, t, &plain->value) : tape_error(t);
 }

@@ -343,7 +343,7 @@ Test(api_checkpoint, what_is_refused, .timeout = 30) {
     MUST(duet_tape_begin(p.tape, p.params, SAMPLES, DUET_TRAIN));
     duet_var *scores = duet_linear(p.tape, duet_input(p.tape, p.x), 0, 1);
     MUST(duet_backward(p.tape, duet_cross_entropy(p.tape, scores, p.y, DUET_MEAN, NULL), NULL));
-    MUST_FAIL(duet_checkpoint_save(&c, file), DUET_USAGE, "pass 1 of the 2 of an update");
+    MUST_FAIL(duet_checkpoint_save(&c, file), DUET_USAGE, "pass 1 of 2 of an update");
     cr_assert_null(strchr(duet_error(), '\n'));
     program_close(&p);
     program_close(&other);
