@@ -21,7 +21,7 @@ build=${1:-build}
 shift $(($# > 0))
 arm=$build/aarch64 cc=aarch64-linux-gnu-gcc qemu=$(command -v qemu-aarch64-static)
 tests=(core/device/test_kernels{,_fast,_ops,_norm,_loss,_pool} core/device/test_{stream,ipc}
-    core/base/test_{fold,random,nearest,number} core/nn/test_{ops,bits,optimizer}
+    core/base/test_{fold,random,nearest,number} core/nn/test_{ops,optimizer}
     core/comm/test_comm core/data/test_random syncbn/test_syncbn "$@")
 passed=0 failed=0
 

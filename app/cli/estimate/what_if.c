@@ -31,7 +31,10 @@ static int changes_of(const struct what_if *w, struct change list[MOST_CHANGES])
         if (w->by[i] == 1) continue;
         list[n].what_if = what_if_none();
         list[n].what_if.by[i] = w->by[i];
-        snprintf(list[n++].words, sizeof list->words, free ? "no launch cost" : words[i], w->by[i]);
+        if (free)
+            snprintf(list[n++].words, sizeof list->words, "no launch cost");
+        else
+            snprintf(list[n++].words, sizeof list->words, words[i], w->by[i]);
     }
     if (n > 1) list[n++] = (struct change){*w, "all of this"};
     return n;
