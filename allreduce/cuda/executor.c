@@ -1,7 +1,6 @@
 /* Which executor serves a job on GPUs. All ranks see the same memory handles and tell each other
  * what only one of them can see, so all choose alike. */
 #include "allreduce/cuda/executor.h"
-#include "base/advice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "allreduce/cuda/nccl.h"
 #include "allreduce/cuda/step.h"
 #include "allreduce/cuda/upload.h"
+#include "base/advice.h"
 #include "device/gpu_handle.h"
 
 /* Two ranks a < b that share a GPU; -1, -1: there are none. */

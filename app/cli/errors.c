@@ -22,11 +22,10 @@ static void clear_line(void) {
 }
 
 int report_error(int code) {
-    /* All ranks of mpirun read one command line, and the first of a machine says what is wrong with
-     * it. It has to come to that: mpirun ends all as soon as one has failed. */
-    int said = code == ERR_USAGE && environment_is_of_a_later_rank();
-    if (said) sleep(2);
-    if (code && code != ERR_READER && !said) {
+    /* All ranks of mpirun read one command line. The first of a machine says what is wrong with it,
+     * and mpirun then ends the others: who is still there has an error of its own. */
+    if (code == ERR_USAGE && environment_is_of_a_later_rank()) sleep(2);
+    if (code && code != ERR_READER) {
         clear_line();
         fprintf(stderr, "%s: ", program_name());
         say(stderr, error_with_options());

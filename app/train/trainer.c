@@ -258,9 +258,11 @@ static int name_parameters(struct session *s) {
     const struct model *m = &s->model;
     r->names = calloc((size_t)m->param_count + 1, sizeof *r->names);
     r->buffer_names = calloc((size_t)m->buffer_count + 1, sizeof *r->buffer_names);
-    if (!r->names || !r->buffer_names) return fail(ERR_MEMORY, "run record: no host memory");
-    if (comm_is_spread(s->comm)) r->machines = calloc((size_t)s->ranks, sizeof *r->machines);
-    while (r->machines && r->machine_count < s->ranks)
+    const int machines = comm_is_spread(s->comm) ? s->ranks : 0;
+    r->machines = calloc((size_t)machines + 1, sizeof *r->machines);
+    if (!r->names || !r->buffer_names || !r->machines)
+        return fail(ERR_MEMORY, "run record: no host memory");
+    while (r->machine_count < machines)
         CHECK(add_name(r->machines, &r->machine_count, comm_machine(s->comm, r->machine_count)));
     while (r->parameters < m->param_count)
         CHECK(add_name(r->names, &r->parameters, m->params[r->parameters].name));

@@ -19,8 +19,7 @@ struct network_ops {
     /* Joins the world that mpirun or srun has started and sets comm->rank and comm->world. When it
      * returns, within the job's timeout, all ranks have joined. */
     int (*open)(struct network **out, struct comm *comm);
-    int (*start)(
-        struct network *network); /* starts the thread of the heartbeats; comm->board exists */
+    int (*start)(struct network *network); /* the thread of heartbeats; comm->board exists */
     int (*barrier)(struct network *network, struct wait *wait);
     int (*gather)(struct network *network, const void *mine, size_t bytes, void *all,
                   struct wait *wait);
