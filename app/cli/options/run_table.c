@@ -216,8 +216,8 @@ const struct option run_options[] = {
      read_choice, AT(fsdp.shard), NO_LIMITS,
      OFTEN | BY_RUNS_BUT(BY_PROFILE), IN_FSDP, 0},
     {"--units", "MIB|NAME,...",
-     "fsdp: what is gathered together: consecutive layers up to so many MiB, or each named module "
-     "and the rest (default: a sixteenth of the parameters)",
+     "fsdp: what is gathered together: blocks of layers until they hold so many MiB, larger blocks "
+     "by layer, or each named module and the rest (default: a sixteenth of the parameters)",
      read_text, AT(fsdp.units), NO_LIMITS,
      BY_ALL & ~BY_PROFILE, IN_FSDP, 0},
     {"--prefetch", "N", "fsdp: how many units to gather ahead, 0 to 4 (default 1)", read_int,
