@@ -5,7 +5,7 @@
  * comm/ checks the deadline and the abort word. Starting and ending MPI have no such form. They run
  * in a thread of their own, and the caller gives up at the deadline.
  *
- * Ending MPI waits for all ranks. If the job has failed, some may be gone, so it gets only one
+ * Ending MPI waits for all ranks. If the job has failed, some may be gone, so it gets only half a
  * second, in which mpirun learns that the process ends on its own. */
 #include <sched.h>
 #include <stdio.h>
@@ -170,7 +170,7 @@ static int leave_together(struct network *net) {
     return !code && !comm_is_aborted(comm);
 }
 
-static const int64_t FAILED_NS = 1000000000;
+static const int64_t FAILED_NS = 500000000;
 
 static int finalize(void *context) {
     struct network *net = context;
