@@ -136,9 +136,9 @@ struct duet_rpc_options {
     int threads;         /* that run calls, 0: 16. One that waits does not count */
     double timeout_s;    /* of a call that gives none, and of init; 0: 60 */
     double silence_s;    /* a worker that is silent for so long counts as gone; 0: 30 */
-    /* How messages travel; NULL: as DUET_RPC_TRANSPORT and _ADDRESS say. */
-    const char *transport; /* "abstract": inside this machine, the default; "tcp" */
-    const char *address;   /* TCP: where rank 0 listens, if not at MASTER_ADDR */
+    /* How messages travel: "abstract": inside this machine, the default; "tcp". NULL: as
+     * DUET_RPC_TRANSPORT says. */
+    const char *transport;
 };
 
 /* init_rpc: becomes worker `name` (letters, digits, "_", ":", "-", at most 127 bytes) and waits

@@ -51,9 +51,7 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
         rpc->peers[r] = (struct peer){.rpc = rpc, .rank = r, .fd = -1};
         cond_open(&rpc->peers[r].work);
     }
-    for (int i = 0; i < o->function_count; i++)
-        CHECK(add_function(rpc, &o->functions[i]));
-    return OK;
+    return add_functions(rpc, o->functions, o->function_count);
 }
 
 /* Functions that still run here must find links to answer on, so they end first; what comes in
@@ -70,18 +68,15 @@ static void free_worker(duet_rpc *rpc) {
     contexts_free_all(rpc);
     owner_free_all(rpc);
     life_close(&rpc->life);
-    for (struct function *f = rpc->functions, *next; f; f = next) {
-        next = f->next;
-        free(f);
-    }
+    free(rpc->functions);
     pthread_cond_destroy(&rpc->changed);
     pthread_mutex_lock(&rpc->lock);
     rpc->over = 1;
     unlock_or_end(rpc);
 }
 
-static int start_worker(duet_rpc *rpc, const struct duet_rpc_options *o) {
-    CHECK(rendezvous(rpc, o));
+static int start_worker(duet_rpc *rpc) {
+    CHECK(rendezvous(rpc));
     CHECK(links_start(rpc));
     return rpc->device ? duet_rpc_take_device(rpc, rpc->device) : OK;
 }
@@ -117,7 +112,7 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
         return code;
     }
     code = set_up(rpc, options);
-    if (!code) code = start_worker(rpc, options);
+    if (!code) code = start_worker(rpc);
     if (!code) {
         *out = rpc;
         return OK;
@@ -132,7 +127,7 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
 static int wait_idle(duet_rpc *rpc, int64_t deadline) {
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
-    while (!code && (rpc->pending_count || rpc->serving))
+    while (!code && (rpc->pending || rpc->serving))
         code = wait_changed(rpc, deadline);
     pthread_mutex_unlock(&rpc->lock);
     return code ? fail(ERR_TIMEOUT, "rpc: shutdown: calls are still under way") : OK;

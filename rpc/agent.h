@@ -7,9 +7,8 @@
  *     agent.c         beginning and end                 rendezvous.c  how workers find each other
  *     worker.c        what all of these need: ids, waiting, devices, the way to other workers
  *     outgoing.c      calls from here, futures          futures.c  futures of the program
- *     serve.c         calls to here                     own_functions.c  those of the library
- *     call.c          what a function sees of its call
- *     refcount.c      who has futures and references    owners.c   the values behind references
+ *     serve.c         calls to here                     call.c     what a function sees of its call
+ *     refcount.c      who has futures, references and the values behind them
  *     rref.c          references, the proxies
  *     autograd.h      backward through calls, in files of its own
  *
@@ -58,7 +57,6 @@ struct function {
     int (*run)(duet_rpc_call *call, void *context);
     void *context;
     duet_device *device; /* NULL: none */
-    struct function *next;
 };
 
 /* What a call from here waits for. Two may have it: the program, and the table of calls without an
@@ -124,10 +122,10 @@ struct duet_rpc {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, references, devices, the end: told to all who wait */
     struct peer peers[MOST_WORKERS];
-    struct function *functions;
+    struct function *functions; /* [function_count], made before the first call comes */
+    int function_count;
     struct duet_future *pending; /* the last one first */
-    int pending_count;
-    uint64_t ids; /* the last counter of an id */
+    uint64_t ids;                /* the last counter of an id */
     struct pool pool;
     struct turns turns[DUET_MAX_DEVICES];
     int stop;
@@ -135,10 +133,8 @@ struct duet_rpc {
     uint64_t came; /* the workers that wait for the end of all, a bit each */
     struct life life;
     struct owner *owners;
-    int rrefs;   /* references that the program has */
-    int forks;   /* those among them whose owner is another worker */
-    int futures; /* that it has, or that wait for an answer */
-    int over;    /* 1: shut down; what is left goes with the last of both */
+    int kept; /* references that the program has; futures that it has, or that wait for an answer */
+    int over; /* 1: shut down; what is left goes with the last of these */
     duet_autograd_context *contexts;
     uint64_t contexts_made;
 };
@@ -146,21 +142,16 @@ struct duet_rpc {
 /* A call that runs here. */
 struct duet_rpc_call {
     duet_rpc *rpc;
-    int from;
+    struct message *said;   /* by its caller; what the call makes is set aside there */
     struct failures failed; /* the first */
     int (*run)(duet_rpc_call *call, void *context);
     void *context_of_run;
     struct duet_rpc_value args; /* a LIST */
     struct owner *self;
     struct wire_out answer;
-    int returned;        /* 1: it has returned its result */
-    int makes;           /* 1: the result stays as a value */
-    duet_device *device; /* of the function, or of the pass that it goes back over; NULL: none */
-    uint64_t id;
-    struct path path;               /* autograd: where a pass of this call would stand */
-    duet_autograd_context *context; /* NULL: none */
-    struct autograd *pass;          /* that the function has begun; NULL: none */
-    uint64_t leaves;                /* the reference that it becomes; 0: it goes */
+    int returned;          /* 1: it has returned its result */
+    duet_device *device;   /* of the function, or of the pass that it goes back over; NULL: none */
+    struct autograd *pass; /* that the function has begun; NULL: none */
     void *object;
     void (*destroy)(void *object);
 };
@@ -178,13 +169,15 @@ void device_take(duet_rpc *rpc, duet_device *device); /* both: NULL is fine */
 void device_give(duet_rpc *rpc, duet_device *device);
 duet_device *device_of_thread(duet_rpc *rpc); /* NULL: this thread has none */
 
-/* Waits on `changed` until the deadline (0: none), under the lock. ERR_TIMEOUT without a text. */
+/* Both wait under the lock until the deadline; 0: a second at most, all waits stand in loops.
+ * ERR_TIMEOUT without a text. */
+int rpc_wait(duet_rpc *rpc, pthread_cond_t *cond, int64_t deadline);
 int wait_changed(duet_rpc *rpc, int64_t deadline);
 
 /* ---- rendezvous ---- */
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* and the secret */
 /* Opens the sockets to all other workers, and learns their names. */
-int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o);
+int rendezvous(duet_rpc *rpc);
 
 /* ---- links ---- */
 int links_start(duet_rpc *rpc);
@@ -212,7 +205,8 @@ void rref_drop(duet_rref *r);
 duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner, const char *type); /* NULL: no memory */
 /* One that has come; NULL: no memory. */
 duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner, const char *type);
-void value_drop(struct duet_rpc_value *v); /* with the references in it */
+void rrefs_drop(struct duet_rpc_value *v); /* the references in it */
+void value_drop(struct duet_rpc_value *v); /* with them */
 /* Before what was written is sent to `to`: the owners of its references count them. Not under the
  * lock. */
 int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to);
@@ -250,16 +244,14 @@ int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *arg
 
 /* A call of the library's own function to the owner. ERR_TIMEOUT: the value came too late. */
 int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s);
-int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type);
+int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o);
 
 /* ---- serving ---- */
 /* Runs the function and answers. */
 void serve_call(duet_rpc *rpc, struct message *m);
-int add_function(duet_rpc *rpc, const struct duet_rpc_function *f);
+int add_functions(duet_rpc *rpc, const struct duet_rpc_function *functions, int count);
 /* ERR_USAGE: the name is the library's: what the user calls may not begin with "duet.". */
 int user_name_check(const char *name);
-/* own_functions.c: a function of the library, where the call has what that needs. */
-void own_function(duet_rpc_call *call, const char *name);
 
 /* ---- values ---- */
 /* Writes a value, which `depth` lists are around. */

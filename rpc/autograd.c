@@ -84,6 +84,7 @@ void pass_free(struct autograd *p) {
         duet_tensor_free(k->tensor);
         free(k);
     }
+    duet_rpc_value_free(&p->args);
     shadow_free(&p->shadow);
     if (p->tape) p->tape->remote = NULL;
     duet_tape_free(p->tape);
@@ -110,28 +111,19 @@ duet_var *pass_parameter(duet_tape *t, int i) {
 
 /* ---- at the end of a function ---- */
 
-/* Tensors among the arguments stay with the pass. */
-static int keep_tensors(struct autograd *p, struct duet_rpc_value *v) {
-    if (v->type == DUET_RPC_LIST)
-        for (int i = 0; i < v->count; i++)
-            CHECK(keep_tensors(p, (struct duet_rpc_value *)&v->items[i]));
-    if (v->type != DUET_RPC_TENSOR) return OK;
-    CHECK(pass_keep(p, v->tensor));
-    *v = duet_rpc_none();
-    return OK;
-}
-
 void pass_of_call_ends(duet_rpc_call *call, int code) {
     struct autograd *p = call->pass;
     if (!p) return;
     call->pass = NULL;
-    if (!code) code = keep_tensors(p, &call->args);
-    if (code || !call->leaves || !p->returned.count) {
+    if (code || !call->said->leaves || !p->returned.count) {
         pass_free(p);
         return;
     }
     pthread_mutex_lock(&call->rpc->lock);
-    struct owner *o = owner_find(call->rpc, call->leaves);
+    rrefs_drop(&call->args);
+    p->args = call->args;
+    call->args = duet_rpc_none();
+    struct owner *o = owner_find(call->rpc, call->said->leaves);
     o->pass = p;
     o->device = p->device;
     p->context->left++;
@@ -172,7 +164,7 @@ int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *p
     CHECK(duet_rpc_call_error(call));
     if (call->pass) return fail(ERR_USAGE, "autograd: pass: this call has begun one");
     if (params && params->reducer &&
-        call->context) /* who would see to it that all ranks call it? */
+        call->said->entered) /* who would see to it that all ranks call it? */
         return fail(ERR_USAGE, "autograd: pass: the parameters have a duet_ddp: use "
                                "duet_autograd_pass in a context of this worker");
     if (params && (duet_device *)params->set.device != call->device)
@@ -180,8 +172,9 @@ int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *p
                     "autograd: pass: the parameters lie on %s, which is not the device "
                     "of this function: give it with the function",
                     duet_device_name((duet_device *)params->set.device));
-    CHECK(pass_new(&call->pass, call->rpc, call->context, call->id, &call->path, call->device,
-                   params, samples));
+    const struct message *m = call->said;
+    CHECK(pass_new(&call->pass, call->rpc, m->entered, m->call, &m->path, call->device, params,
+                   samples));
     call->answer.vars = &call->pass->returned;
     *out = call->pass->tape;
     return OK;

@@ -54,6 +54,7 @@ struct autograd {
     struct duet_params shadow; /* the same values, with gradients of the pass's own */
     duet_var *argument[MOST_VARS];
     struct var_list returned;
+    struct duet_rpc_value args; /* of the call, without the references in it */
     struct kept_tensor *kept;
     struct remote_op *ops; /* the last one first */
     uint64_t turn;         /* of the walk under way, or of the last one; 0: there was none */

@@ -158,23 +158,16 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
 static int walk_all(duet_autograd_context *c, duet_var *const *roots, int count, int retain) {
     struct autograd *of[MOST_ROOTS] = {NULL};
     const duet_tensor *none[MOST_ROOTS] = {NULL};
-    char done[MOST_ROOTS] = {0};
     for (int i = 0; i < count; i++)
         CHECK(pass_of_root(c, roots[i], i, &of[i]));
     CHECK(pass_check_roots(of[0]->tape, roots, none, count));
-    for (int left = count; left;) {
-        struct autograd *first = NULL;
+    for (uint32_t pass = 0; pass < c->own_passes; pass++) {
+        struct autograd *walked = NULL;
         duet_var *here[MOST_ROOTS];
         int n = 0;
         for (int i = 0; i < count; i++)
-            if (!done[i] && (!first || of[i]->path.step[0] < first->path.step[0])) first = of[i];
-        for (int i = 0; i < count; i++) {
-            if (done[i] || of[i] != first) continue;
-            here[n++] = roots[i];
-            done[i] = 1;
-        }
-        CHECK(pass_walk(first, c->turn, retain, here, none, n));
-        left -= n;
+            if (of[i]->path.step[0] == pass) walked = of[i], here[n++] = roots[i];
+        if (n) CHECK(pass_walk(walked, c->turn, retain, here, none, n));
     }
     return OK;
 }

@@ -59,7 +59,7 @@ duet_rpc *duet_rpc_of_call(duet_rpc_call *call) {
 }
 
 const char *duet_rpc_caller(duet_rpc_call *call) {
-    return call ? call->rpc->peers[call->from].name : NULL;
+    return call ? call->rpc->peers[call->said->from].name : NULL;
 }
 
 int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {

@@ -1,7 +1,7 @@
 /* Contexts of distributed autograd: a context begins at its creator. Another worker knows it while
  * a call runs in it there, or has left a pass.
  *
- * A pass that a call has left is an object of this worker (owners.c), and the caller's tape has the
+ * A pass that a call has left is an object of this worker (refcount.c). Its caller's tape has the
  * only reference to it. So the end follows the calls: the creator frees its passes and with them
  * its references to the passes that they have led to, and so on. A worker that dies releases all of
  * its own. A context's gradients at a worker are freed with its last pass there. */

@@ -12,9 +12,8 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
     peer->state = state;
     snprintf(peer->why, sizeof peer->why, "is gone: %s", why);
     futures_of_dead(rpc, peer->rank);
-    if (!rpc->stop) { /* all of it ends then, and the pool may be gone before the links */
-        life_gone(&rpc->life, peer->rank);
-    }
+    /* at the stop all of it ends, and the pool may be gone before the links */
+    if (!rpc->stop) life_gone(&rpc->life, peer->rank);
     pthread_cond_broadcast(&rpc->changed);
 }
 
@@ -80,13 +79,10 @@ static void take_call(duet_rpc *rpc, struct message *m, int code) {
 }
 
 static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
-    struct life_message life = {LIFE_HOLD, (int)m->worker, m->rref};
     switch (m->kind) {
-    case MESSAGE_HELD:
-    case MESSAGE_DROP:
-        life.kind = m->kind == MESSAGE_HELD ? LIFE_HELD : LIFE_DROP; /* fall through */
-    case MESSAGE_HOLD:
-        life_deliver(&rpc->life, peer->rank, &life);
+    case MESSAGE_LIFE:
+        life_deliver(&rpc->life, peer->rank,
+                     &(struct life_message){(enum life_kind)m->code, (int)m->worker, m->rref});
         pthread_cond_broadcast(&rpc->changed);
         break;
     case MESSAGE_GIVEN_UP:

@@ -110,8 +110,9 @@ static int step_local(struct local *l, duet_autograd_context *context) {
 int serve_optimizer_step(duet_rpc_call *call, void *context) {
     (void)context;
     int code = OK; /* without a context backward did not come here: no parameter has a gradient */
-    for (struct local *l = duet_rpc_self(call); l && call->context && !code; l = l->next)
-        code = step_local(l, call->context);
+    duet_autograd_context *in = call->said->entered;
+    for (struct local *l = duet_rpc_self(call); l && in && !code; l = l->next)
+        code = step_local(l, in);
     return code;
 }
 
@@ -133,7 +134,7 @@ static int make_at(duet_distributed_optimizer *o, int owner, duet_rref *const *p
     for (int i = 0; i < count; i++)
         if (params[i]->owner == owner) args[n++] = duet_rpc_rref(params[i]);
     struct outgoing make = {.to = owner, .function = "duet.Optimizer", .args = args, .count = n};
-    int code = n == 2 ? OK : rref_remote(&o->at[o->count], o->rpc, &make, make.function);
+    int code = n == 2 ? OK : rref_remote(&o->at[o->count], o->rpc, &make);
     o->count += !code && n > 2;
     free(args);
     return code;

@@ -58,8 +58,11 @@ void send_frame(duet_rpc *rpc, int to, struct frame *f) {
 }
 
 void tell_peer(duet_rpc *rpc, int to, const struct message *m) {
-    struct frame *f = message_frame(m);
+    struct wire_out w = {0};
+    message_begin(&w, m);
+    struct frame *f = message_end(&w);
     if (f) send_frame(rpc, to, f);
+    free(w.data);
 }
 
 /* ---- time ---- */
@@ -94,7 +97,7 @@ static void *attend(void *peer) {
         const int64_t now = now_ns();
         if (now >= p->tick) look_after(p, now);
         if (!p->first) {
-            timed_wait(&p->work, &rpc->lock, p->tick);
+            rpc_wait(rpc, &p->work, p->tick);
             continue;
         }
         struct frame *f = p->first;
@@ -110,7 +113,7 @@ static void *attend(void *peer) {
 /* NULL: the stream has ended, or what comes is no message. */
 static struct frame *read_frame(int fd) {
     struct message_header h;
-    if (socket_read(fd, &h, sizeof h, 0) || header_check(&h)) return NULL;
+    if (socket_read(fd, &h, sizeof h, 0) || !header_is_good(&h)) return NULL;
     struct frame *f = calloc(1, sizeof *f);
     if (f && (f->data = malloc(h.bytes))) {
         memcpy(f->data, &h, sizeof h);

@@ -9,14 +9,10 @@ enum {
     FIELDS_BYTES = offsetof(struct message, path) + sizeof(struct path) - FIELDS_AT
 };
 
-int id_worker(uint64_t id) {
-    return (int)(id >> ID_BITS);
-}
-
 /* ---- writing ---- */
 
 void message_begin(struct wire_out *w, const struct message *m) {
-    const struct message_header h = {MESSAGE_MAGIC, WIRE_VERSION, (uint16_t)m->kind, 0};
+    const struct message_header h = {.kind = m->kind};
     wire_put(w, &h, sizeof h);
     wire_put(w, (const char *)m + FIELDS_AT, FIELDS_BYTES);
     wire_put_text(w, m->text ? m->text : "");
@@ -30,18 +26,9 @@ struct frame *message_end(struct wire_out *w) {
         return NULL;
     }
     *f = (struct frame){.data = w->data, .bytes = w->bytes};
-    const uint64_t bytes = w->bytes;
-    memcpy(f->data + offsetof(struct message_header, bytes), &bytes, sizeof bytes);
+    ((struct message_header *)f->data)->bytes = w->bytes;
     w->data = NULL;
     w->bytes = w->room = 0;
-    return f;
-}
-
-struct frame *message_frame(const struct message *m) {
-    struct wire_out w = {0};
-    message_begin(&w, m);
-    struct frame *f = message_end(&w);
-    wire_drop(&w);
     return f;
 }
 
@@ -53,17 +40,9 @@ void frame_free(struct frame *f) {
 
 /* ---- reading ---- */
 
-int header_check(const struct message_header *h) {
-    if (h->magic != MESSAGE_MAGIC || h->version != WIRE_VERSION)
-        return fail(ERR_FAILED, "rpc: message: magic %08x, version %d: not one of ours", h->magic,
-                    h->version);
-    if (h->kind < MESSAGE_CALL || h->kind >= MESSAGE_KINDS)
-        return fail(ERR_FAILED, "rpc: message: kind %d: there are 1 to %d", h->kind,
-                    MESSAGE_KINDS - 1);
-    if (h->bytes < sizeof *h || h->bytes > MESSAGE_MOST_BYTES)
-        return fail(ERR_FAILED, "rpc: message: %llu bytes: at most %llu",
-                    (unsigned long long)h->bytes, (unsigned long long)MESSAGE_MOST_BYTES);
-    return OK;
+int header_is_good(const struct message_header *h) {
+    return h->kind >= MESSAGE_CALL && h->kind < MESSAGE_KINDS && h->bytes >= sizeof *h &&
+           h->bytes <= MESSAGE_MOST_BYTES;
 }
 
 /* An id is of a worker of this world; or of the one that has sent it. */
@@ -91,7 +70,7 @@ int message_read(struct message *m, struct frame *f, duet_rpc *rpc, int from) {
     struct message_header h;
     struct wire_in in = {rpc, f->data, f->bytes, sizeof h, from};
     memcpy(&h, f->data, sizeof h);
-    *m = (struct message){.frame = f, .kind = h.kind, .from = from, .rpc = rpc};
+    *m = (struct message){.frame = f, .kind = (enum message_kind)h.kind, .from = from, .rpc = rpc};
     int code = read_fields(m, &in);
     if (code) value_drop(&m->value); /* nothing of it is believed */
     if (!code || m->kind != MESSAGE_ANSWER) return code;

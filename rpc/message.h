@@ -1,6 +1,6 @@
 /* Messages: what one worker says to another:
  *
- *     magic (4) | version (2) | kind (2) | bytes of the whole (8) || fields | text | value
+ *     bytes of the whole (8) | kind (8) || fields | text | value
  *
  * All kinds have the same fields; a field that a kind does not use is 0. This is the only place
  * that checks messages from a link: message_read checks every number, name and length before
@@ -13,17 +13,13 @@
 #include "rpc/proof.h"
 #include "rpc/wire.h"
 
-enum { MESSAGE_MAGIC = 0x43505244 };
-
 /* An id is worker << 48 | counter. */
 enum { ID_BITS = 48, NAME_BYTES = WIRE_NAME };
 
 enum message_kind {
     MESSAGE_CALL = 1,
     MESSAGE_ANSWER,
-    MESSAGE_HOLD, /* three of references: rpc/lifetime.h */
-    MESSAGE_HELD,
-    MESSAGE_DROP,
+    MESSAGE_LIFE,     /* of references: `code` is the kind in rpc/lifetime.h */
     MESSAGE_PING,     /* "I am here" */
     MESSAGE_LEAVE,    /* the worker waits for the end of all */
     MESSAGE_BYE,      /* the worker ends as planned, or by this error of its shutdown */
@@ -32,9 +28,8 @@ enum message_kind {
 };
 
 struct message_header {
-    uint32_t magic;
-    uint16_t version, kind;
     uint64_t bytes; /* with the header */
+    uint64_t kind;
 };
 
 /* A message as bytes: header and fields. */
@@ -58,10 +53,10 @@ struct message {
     /* the fields, as they travel */
     uint64_t call;          /* the id of a call, which its answer repeats */
     uint64_t timeout;       /* of a call: nanoseconds until its caller gives up; 0: never */
-    uint64_t code;          /* of an answer */
+    uint64_t code;          /* of an answer, or what kind of LIFE or BYE it is */
     uint64_t self;          /* the reference whose method it is; 0: none */
     uint64_t rref;          /* CALL: the reference that its result becomes, or 0 */
-    uint64_t worker;        /* HOLD: for whom */
+    uint64_t worker;        /* LIFE: for whom */
     uint64_t context, pass; /* of autograd; 0: none. pass: the reference to the one it leaves */
     struct path path;       /* CALL: where a pass of it would stand */
     const char *text;       /* CALL: the function; ANSWER: of the error */
@@ -72,22 +67,22 @@ struct message {
     int wrong;           /* why a call is refused, with the text behind it; OK */
     char why[ERROR_BYTES];
     /* what the worker has set aside for a call, before it runs */
-    void *entered;          /* the context of autograd, which it holds; NULL: none */
-    uint64_t holds;         /* the object of its method, which it holds; 0: none */
+    duet_autograd_context *entered; /* which it holds; NULL: none */
+    uint64_t holds;                 /* the object of its method, which it holds; 0: none */
     uint64_t makes, leaves; /* the references whose value and pass it makes, both held; 0: none */
 };
 
-int id_worker(uint64_t id); /* who has made it */
+static inline int id_worker(uint64_t id) { /* who has made it */
+    return (int)(id >> ID_BITS);
+}
 
 /* Header and fields into w; the value is what is put behind them. */
 void message_begin(struct wire_out *w, const struct message *m);
 /* What stands in w, as a frame. NULL: no host memory, or too large (wire_error). */
 struct frame *message_end(struct wire_out *w);
-struct frame *message_frame(const struct message *m); /* both: of one without a value */
-void frame_free(struct frame *frame);                 /* NULL is fine */
+void frame_free(struct frame *frame); /* NULL is fine */
 
-/* ERR_FAILED: no peer of ours sends such a header. */
-int header_check(const struct message_header *header);
+int header_is_good(const struct message_header *header); /* 0: no peer of ours sends it */
 /* Takes the frame, which `from` has sent to this worker; the references in it have arrived. Under
  * the lock. ERR_FAILED: it makes no sense; then the message has its kind, and its `call` where that
  * came, and must be dropped nevertheless. An answer that makes no sense is one with an error. */

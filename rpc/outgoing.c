@@ -62,8 +62,7 @@ static int await_answer(duet_rpc *rpc, struct duet_future *f, const struct outgo
     if (o->context) CHECK(note_passes(f, o));
     f->next = rpc->pending;
     rpc->pending = f;
-    rpc->pending_count++;
-    rpc->futures++;
+    rpc->kept++;
     f->refs++;
     return OK;
 }
@@ -129,7 +128,6 @@ static void remove_pending(duet_rpc *rpc, struct duet_future *f) {
     while (*at && *at != f)
         at = &(*at)->next;
     if (*at) *at = f->next;
-    rpc->pending_count--;
 }
 
 static void refuse_answer(struct duet_future *f) {
@@ -205,7 +203,7 @@ void future_wait(struct duet_future *f) {
     duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
     while (!f->done) /* its deadline, the worker's death and the end of this worker end it */
-        if (timed_wait(&f->ended, &rpc->lock, f->deadline)) futures_expire(rpc, f->to, now_ns());
+        if (rpc_wait(rpc, &f->ended, f->deadline)) futures_expire(rpc, f->to, now_ns());
     pthread_mutex_unlock(&rpc->lock);
     pause_end(rpc, paused);
 }

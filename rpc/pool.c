@@ -7,11 +7,8 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
-
-static const int64_t LOOK_NS = 1000000000;
 
 void pool_open(struct pool *p, int limit) {
     *p = (struct pool){.limit = limit};
@@ -117,11 +114,4 @@ void pool_close(struct pool *p) {
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->ended);
-}
-
-/* ---- waiting ---- */
-
-int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
-    int late = cond_wait_until(cond, lock, deadline ? deadline : now_ns() + LOOK_NS);
-    return deadline && late ? ERR_TIMEOUT : OK;
 }

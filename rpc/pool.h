@@ -36,7 +36,4 @@ void pool_resume(struct pool *pool);
 int pool_has_this_thread(const struct pool *pool);
 void pool_close(struct pool *pool); /* waits for the jobs under way and runs the others itself */
 
-/* Until the deadline; 0: a second at most, all waits stand in loops. ERR_TIMEOUT without a text. */
-int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
-
 #endif

@@ -9,13 +9,7 @@
 
 /* ---- SHA-256 ---- */
 
-enum { BLOCK_BYTES = 64 };
-
-struct sha256 {
-    uint32_t state[8];
-    uint8_t block[BLOCK_BYTES];
-    uint64_t bytes;
-};
+enum { BLOCK_BYTES = 64, MOST_BYTES = 1024 };
 
 /* The first 32 bits of the fractional parts of the cube roots of the first 64 primes. */
 static const uint32_t round_constants[64] = {
@@ -32,16 +26,16 @@ static uint32_t rotate(uint32_t x, int bits) {
     return x >> bits | x << (32 - bits);
 }
 
-static void hash_block(struct sha256 *s) {
+static void hash_block(uint32_t state[8], const uint8_t *block) {
     uint32_t w[64], v[8];
     for (int i = 0; i < 16; i++)
-        w[i] = (uint32_t)s->block[4 * i] << 24 | (uint32_t)s->block[4 * i + 1] << 16 |
-               (uint32_t)s->block[4 * i + 2] << 8 | s->block[4 * i + 3];
+        w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
+               (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
     for (int i = 16; i < 64; i++)
         w[i] = w[i - 16] + w[i - 7] +
                (rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3) +
                (rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
-    memcpy(v, s->state, sizeof v);
+    memcpy(v, state, sizeof v);
     for (int i = 0; i < 64; i++) {
         uint32_t e = v[4], a = v[0];
         uint32_t t1 = v[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
@@ -53,52 +47,41 @@ static void hash_block(struct sha256 *s) {
         v[0] = t1 + t2;
     }
     for (int i = 0; i < 8; i++)
-        s->state[i] += v[i];
+        state[i] += v[i];
 }
 
-static void hash_add(struct sha256 *s, const void *data, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) {
-        s->block[s->bytes++ % BLOCK_BYTES] = ((const uint8_t *)data)[i];
-        if (s->bytes % BLOCK_BYTES == 0) hash_block(s);
-    }
-}
-
-static void hash_begin(struct sha256 *s) {
-    *s = (struct sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
-                                   0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
-}
-
-static void hash_end(struct sha256 *s, uint8_t out[PROOF_BYTES]) {
-    uint8_t length[8];
-    for (int i = 0; i < 8; i++)
-        length[i] = (uint8_t)(s->bytes * 8 >> (56 - 8 * i));
-    hash_add(s, "\x80", 1);
-    while (s->bytes % BLOCK_BYTES != BLOCK_BYTES - sizeof length)
-        hash_add(s, "", 1);
-    hash_add(s, length, sizeof length);
-    for (int i = 0; i < PROOF_BYTES; i++)
-        out[i] = (uint8_t)(s->state[i / 4] >> (24 - 8 * (i % 4)));
+/* Of `first` and what follows it, at most MOST_BYTES together. */
+static void sha256(uint8_t out[PROOF_BYTES], const void *first, size_t a, const void *next,
+                   size_t b) {
+    uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    uint8_t all[MOST_BYTES + 2 * BLOCK_BYTES] = {0};
+    const size_t bits = 8 * (a + b),
+                 end = (a + b + 9 + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+    memcpy(all, first, a);
+    memcpy(all + a, next, b);
+    all[a + b] = 0x80;
+    for (size_t i = 0; i < 4; i++)
+        all[end - 1 - i] = (uint8_t)(bits >> 8 * i);
+    for (size_t at = 0; at < end; at += BLOCK_BYTES)
+        hash_block(state, all + at);
+    for (size_t i = 0; i < PROOF_BYTES; i++)
+        out[i] = (uint8_t)(state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
 /* ---- HMAC ---- */
 
 void hmac_sha256(uint8_t out[PROOF_BYTES], const char *secret, const void *data, size_t bytes) {
-    struct sha256 s;
     uint8_t key[BLOCK_BYTES] = {0}, pad[BLOCK_BYTES];
-    size_t length = strlen(secret);
-    hash_begin(&s);
-    hash_add(&s, secret, length);
+    const size_t length = strlen(secret);
     if (length > BLOCK_BYTES)
-        hash_end(&s, key);
+        sha256(key, secret, length, "", 0);
     else
         memcpy(key, secret, length);
     for (int outer = 0; outer < 2; outer++) {
         for (int i = 0; i < BLOCK_BYTES; i++)
             pad[i] = key[i] ^ (outer ? 0x5c : 0x36);
-        hash_begin(&s);
-        hash_add(&s, pad, sizeof pad);
-        hash_add(&s, outer ? out : data, outer ? PROOF_BYTES : bytes);
-        hash_end(&s, out);
+        sha256(out, pad, BLOCK_BYTES, outer ? out : data, outer ? PROOF_BYTES : bytes);
     }
 }
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HELLO_MAGIC = 0x48505244, WIRE_VERSION = 8 };
+enum { HELLO_MAGIC = 0x48505244, WIRE_VERSION = 9 };
 enum { HELLO_NAME = 128, PLACE_BYTES = 64, NONCE_BYTES = 32, PROOF_BYTES = 32 };
 
 struct opening {
@@ -40,6 +40,7 @@ int hello_check(const struct hello *hello, const struct hello *own);
 
 enum proof_role { ROLE_DIALS = 1, ROLE_LISTENS };
 
+/* The secret and the data: at most 960 bytes each. */
 void hmac_sha256(uint8_t out[PROOF_BYTES], const char *secret, const void *data, size_t bytes);
 
 /* What one side says about itself. The nonces: its own, and that of its peer. */

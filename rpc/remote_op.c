@@ -181,11 +181,9 @@ static int check_tape(const duet_tape *tape) {
 }
 
 static int finish_op(duet_future *f, int code, struct duet_rpc_value *result) {
-    struct duet_rpc_value none = duet_rpc_none();
-    if (!result) result = &none;
-    if (!code) code = future_result(f, f->op->pass->device, result);
-    if (!code) code = remote_op_result(f->op, result);
-    duet_rpc_value_free(&none);
+    struct duet_rpc_value dropped = duet_rpc_none();
+    if (!code) code = duet_future_wait(f, result ? result : &dropped);
+    duet_rpc_value_free(&dropped);
     duet_future_free(f);
     return code;
 }
@@ -232,7 +230,7 @@ int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const
     CHECK(check_call(&o, tape->remote->rpc, to, function, args, count, timeout_s));
     CHECK(op_new(&op, tape, &o, &path));
     o.op = NULL; /* what comes as the answer is no result */
-    CHECK(rref_remote(out, op->pass->rpc, &o, function));
+    CHECK(rref_remote(out, op->pass->rpc, &o));
     int code = record_sent(op);
     if (code) {
         duet_rref_free(*out);

@@ -50,12 +50,8 @@ struct meeting {
 
 /* ---- which transport, and the secret ---- */
 
-static const char *option_or_environment(const char *given, const char *variable) {
-    return given ? given : getenv(variable);
-}
-
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o) {
-    const char *transport = option_or_environment(o->transport, "DUET_RPC_TRANSPORT");
+    const char *transport = o->transport ? o->transport : getenv("DUET_RPC_TRANSPORT");
     const char *secret = getenv("DUET_RPC_SECRET"), *address, *port;
     rpc->beyond = transport && !strcmp(transport, "tcp");
     if (transport && !rpc->beyond && strcmp(transport, "abstract") != 0)
@@ -81,20 +77,17 @@ static void name_inside(const duet_rpc *rpc, int rank, char *address, size_t byt
     snprintf(address, bytes, "duet-rpc-%u-%s-%d", (unsigned)geteuid(), job, rank);
 }
 
-/* Where rank 0 listens, and how rank 0 itself says it. */
-static int find_first(struct meeting *m, const struct duet_rpc_options *o) {
-    const duet_rpc *rpc = m->rpc;
-    const char *host = rpc->rank ? NULL : option_or_environment(o->address, "DUET_RPC_ADDRESS");
-    const char *master, *text;
+/* Where rank 0 listens. */
+static int find_first(struct meeting *m) {
+    const char *host, *text;
     char job[SECRET_BYTES];
     int port = 29500;
-    if (!rpc->beyond) {
-        name_inside(rpc, 0, m->first, sizeof m->first);
+    if (!m->rpc->beyond) {
+        name_inside(m->rpc, 0, m->first, sizeof m->first);
         return OK;
     }
-    describe_job(job, sizeof job, &master, &text);
+    describe_job(job, sizeof job, &host, &text);
     CHECK(environment_number("MASTER_PORT", 1, 65535, &port));
-    if (!host) host = master;
     snprintf(m->first, sizeof m->first, strchr(host, ':') ? "[%.200s]:%d" : "%.200s:%d", host,
              port);
     return OK;
@@ -282,12 +275,12 @@ static int come(struct meeting *m) {
     return wait_for_higher(m);
 }
 
-static int meet(struct meeting *m, const struct duet_rpc_options *o) {
+static int meet(struct meeting *m) {
     duet_rpc *rpc = m->rpc;
     struct hello *own = &m->roll.worker[rpc->rank];
     *own = (struct hello){.rank = rpc->rank, .world = rpc->world};
     snprintf(own->name, sizeof own->name, "%s", rpc->name);
-    CHECK(find_first(m, o));
+    CHECK(find_first(m));
     CHECK(rpc->rank ? come(m) : host(m));
     for (int r = 0; r < rpc->world; r++)
         memcpy(rpc->peers[r].name, m->roll.worker[r].name, sizeof rpc->peers[r].name);
@@ -295,13 +288,13 @@ static int meet(struct meeting *m, const struct duet_rpc_options *o) {
 }
 
 /* Nobody listens any more when all have come. */
-int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o) {
+int rendezvous(duet_rpc *rpc) {
     struct meeting *m = calloc(1, sizeof *m);
     if (!m) return fail(ERR_MEMORY, "rpc: init: no host memory");
     m->rpc = rpc;
     m->listener = -1;
     m->deadline = now_ns() + rpc->timeout_ns;
-    int code = meet(m, o);
+    int code = meet(m);
     if (m->listener >= 0) close(m->listener);
     free(m);
     return code;

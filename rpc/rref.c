@@ -118,10 +118,10 @@ int duet_rref_wait(duet_rref *r, double timeout_s) {
 
 /* ---- remote, and the proxies ---- */
 
-int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type) {
+int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o) {
     pthread_mutex_lock(&rpc->lock);
     const uint64_t id = o->rref = new_id(rpc);
-    duet_rref *r = rref_new(rpc, id, o->to, type);
+    duet_rref *r = rref_new(rpc, id, o->to, o->function);
     if (r && o->to == rpc->rank) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
     int code = r ? call_begin(&r->created, rpc, o) : fail(ERR_MEMORY, "rpc: no host memory");
@@ -137,7 +137,7 @@ int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *func
     struct outgoing o;
     CHECK_OUT(out);
     CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
-    return rref_remote(out, rpc, &o, function);
+    return rref_remote(out, rpc, &o);
 }
 
 int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,

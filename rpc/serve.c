@@ -15,48 +15,45 @@ int user_name_check(const char *name) {
     return fail(ERR_USAGE, "rpc: '%.140s': names that begin with 'duet.' are the library's", name);
 }
 
-int add_function(duet_rpc *rpc, const struct duet_rpc_function *f) {
-    size_t length = f && f->name ? strlen(f->name) : 0;
+static struct function *find_function(duet_rpc *rpc, const char *name, size_t length) {
+    for (int i = 0; i < rpc->function_count; i++) {
+        struct function *f = &rpc->functions[i];
+        if (!strncmp(f->name, name, length) && !f->name[length]) return f;
+    }
+    return NULL;
+}
+
+static int add_function(duet_rpc *rpc, const struct duet_rpc_function *f) {
+    size_t length = f->name ? strlen(f->name) : 0;
     for (size_t i = 0; i < length; i++)
         if (!isalnum((unsigned char)f->name[i]) && !strchr("_.", f->name[i])) length = 0;
     if (!length || length >= NAME_BYTES || !f->run)
         return fail(ERR_USAGE,
                     "rpc: function '%.140s': give a function, and a name of 1 to %d letters, "
                     "digits, '_' or '.'",
-                    f && f->name ? f->name : "", NAME_BYTES - 1);
+                    f->name ? f->name : "", NAME_BYTES - 1);
     CHECK(user_name_check(f->name));
-    struct function *new = calloc(1, sizeof *new);
-    if (!new) return fail(ERR_MEMORY, "rpc: no host memory for a function");
-    snprintf(new->name, sizeof new->name, "%s", f->name);
-    new->run = f->run;
-    new->context = f->context;
-    new->device = f->device ? f->device : rpc->device;
-    pthread_mutex_lock(&rpc->lock);
-    struct function *same = rpc->functions;
-    while (same && strcmp(same->name, new->name))
-        same = same->next;
-    if (!same) {
-        new->next = rpc->functions;
-        rpc->functions = new;
-    }
-    pthread_mutex_unlock(&rpc->lock);
-    if (!same) return OK;
-    free(new);
-    return fail(ERR_USAGE, "rpc: function '%s': there is one of this name already", f->name);
+    if (find_function(rpc, f->name, length))
+        return fail(ERR_USAGE, "rpc: function '%s': there is one of this name already", f->name);
+    struct function *new = &rpc->functions[rpc->function_count++];
+    *new = (struct function){
+        .run = f->run, .context = f->context, .device = f->device ? f->device : rpc->device};
+    memcpy(new->name, f->name, length);
+    return OK;
 }
 
-static const struct function *find_function(duet_rpc *rpc, const char *name, size_t length) {
-    pthread_mutex_lock(&rpc->lock);
-    const struct function *f = rpc->functions;
-    while (f && (strncmp(f->name, name, length) || f->name[length]))
-        f = f->next;
-    pthread_mutex_unlock(&rpc->lock);
-    return f;
+int add_functions(duet_rpc *rpc, const struct duet_rpc_function *functions, int count) {
+    if (count <= 0) return OK;
+    rpc->functions = calloc((size_t)count, sizeof *rpc->functions);
+    if (!rpc->functions) return fail(ERR_MEMORY, "rpc: no host memory for functions");
+    for (int i = 0; i < count; i++)
+        CHECK(add_function(rpc, &functions[i]));
+    return OK;
 }
 
 /* A method is one of the class of its object, as the owner knows it. */
-static int user_function(duet_rpc_call *call, const struct message *m) {
-    const char *name = m->text, *dot = strrchr(name, '.');
+static int user_function(duet_rpc_call *call) {
+    const char *name = call->said->text, *dot = strrchr(name, '.');
     const struct owner *o = call->self;
     size_t length = dot ? (size_t)(dot - name) : 0;
     if (o && (!o->object || !dot || strlen(o->type) != length || strncmp(name, o->type, length)))
@@ -71,26 +68,78 @@ static int user_function(duet_rpc_call *call, const struct message *m) {
     return OK;
 }
 
+/* ---- the functions of this library that other workers call: no program does so by name, and each
+ * first checks that its call has what it needs ---- */
+
+/* In a context a parameter becomes a var of a pass here, and so may its gradient come back. What a
+ * call of the same context has left here has its pass already, and the caller knows it: argument 0
+ * then asks for the numbers of its vars. */
+static int run_to_here(duet_rpc_call *call, void *context) {
+    (void)context;
+    struct owner *o = call->self;
+    duet_tape *t;
+    if (o->object)
+        return fail(ERR_USAGE,
+                    "the reference is to an object of '%s', which cannot be copied: "
+                    "call its methods",
+                    o->type);
+    call->answer.numbered = call->args.count != 0;
+    if (!o->params) return duet_rpc_return(call, o->value);
+    if (!call->said->entered)
+        return duet_rpc_return(call, duet_rpc_tensor(duet_params_value(o->params, o->param)));
+    CHECK(duet_autograd_call_pass(&t, call, o->params, 1));
+    return duet_rpc_return(call, duet_rpc_var(pass_parameter(t, o->param)));
+}
+
+static int run_wait(duet_rpc_call *call, void *context) {
+    (void)call, (void)context; /* the value is there: serve has waited for it */
+    return OK;
+}
+
+static int own_function(duet_rpc_call *call) {
+    const struct message *m = call->said;
+    const struct owner *o = m->makes ? NULL : call->self;
+    const struct {
+        const char *name;
+        int (*run)(duet_rpc_call *call, void *context);
+        int fits; /* 1: the call has what it needs */
+    } own[] = {{"duet.to_here", run_to_here, o != NULL},
+               {"duet.wait", run_wait, o != NULL},
+               {"duet.backward", serve_backward, o && o->pass},
+               {"duet.Optimizer.step", serve_optimizer_step, o && is_optimizer(o)},
+               {"duet.Optimizer", serve_optimizer, m->makes != 0}};
+    size_t i = 0;
+    while (i < sizeof own / sizeof *own && (!own[i].fits || strcmp(own[i].name, m->text)))
+        i++;
+    if (i == sizeof own / sizeof *own)
+        return fail(ERR_USAGE, "the library does not call it like this");
+    call->run = own[i].run;
+    if (o && call->run != run_wait) call->device = o->device;
+    return OK;
+}
+
 /* ---- one call ---- */
 
 /* What the function has returned becomes the value behind the reference. */
-static int keep_result(duet_rpc_call *call, const struct message *m) {
+static int keep_result(duet_rpc_call *call) {
+    const uint64_t makes = call->said->makes;
     struct duet_rpc_value value = duet_rpc_none();
     if (call->returned && !call->object)
         CHECK(value_take(call->rpc, &call->answer, call->device, &value));
     pthread_mutex_lock(&call->rpc->lock);
-    struct owner *o = owner_find(call->rpc, m->makes);
+    struct owner *o = owner_find(call->rpc, makes);
     o->value = value;
     o->object = call->object;
     o->destroy = call->destroy;
     o->device = call->device;
     pthread_mutex_unlock(&call->rpc->lock);
     call->object = NULL;
-    owner_ready(call->rpc, m->makes, OK);
+    owner_ready(call->rpc, makes, OK);
     return OK;
 }
 
-static int run_function(duet_rpc_call *call, struct message *m) {
+static int run_function(duet_rpc_call *call) {
+    struct message *m = call->said;
     int code = value_make(&m->value, call->device);
     call->args = m->value;
     m->value = duet_rpc_none();
@@ -101,7 +150,7 @@ static int run_function(duet_rpc_call *call, struct message *m) {
     }
     if (code < OK || code > ERR_PEER) code = fail(ERR_FAILED, "it returned %d", code);
     if (call->failed.code) code = failures_end(&call->failed); /* it may have gone on regardless */
-    if (!code && m->makes) code = keep_result(call, m);
+    if (!code && m->makes) code = keep_result(call);
     if (!code && call->object)
         code = fail(ERR_USAGE, "it returns an object: call it by duet_remote");
     if (call->object && call->destroy) call->destroy(call->object);
@@ -111,26 +160,25 @@ static int run_function(duet_rpc_call *call, struct message *m) {
 }
 
 /* Finds all that the call needs, and runs it on its device. */
-static int serve_on_device(duet_rpc_call *call, struct message *m) {
+static int serve_on_device(duet_rpc_call *call) {
+    const struct message *m = call->said;
     if (m->self) CHECK(owner_wait(call->rpc, m->self, &call->self));
-    if (strncmp(m->text, "duet.", 5))
-        CHECK(user_function(call, m));
-    else
-        own_function(call, m->text);
+    CHECK(strncmp(m->text, "duet.", 5) ? user_function(call) : own_function(call));
     duet_device *device = call->device;
     device_take(call->rpc, device);
     const int late = m->timeout && (uint64_t)(now_ns() - m->frame->came) > m->timeout;
-    int code = late ? fail(ERR_TIMEOUT, "its caller has given up") : run_function(call, m);
+    int code = late ? fail(ERR_TIMEOUT, "its caller has given up") : run_function(call);
     device_give(call->rpc, device);
     return code;
 }
 
-static void send_answer(duet_rpc_call *call, const struct message *m, int code) {
+static void send_answer(duet_rpc_call *call, int code) {
+    const struct message *m = call->said;
     struct wire_out *w = &call->answer;
     struct message answer = {.kind = MESSAGE_ANSWER, .call = m->call};
-    if (!code && !call->makes) code = values_pass_on(call->rpc, w, call->from);
+    if (!code && !m->makes) code = values_pass_on(call->rpc, w, m->from);
     const struct failures failed = failures_of(code);
-    if (code || call->makes || !call->returned) {
+    if (code || m->makes || !call->returned) {
         w->bytes = 0;
         w->failed = OK;
         answer.code = (uint64_t)code;
@@ -139,22 +187,16 @@ static void send_answer(duet_rpc_call *call, const struct message *m, int code) 
     }
     struct frame *f = message_end(w); /* without one the caller's deadline will tell */
     pthread_mutex_lock(&call->rpc->lock);
-    if (f) send_frame(call->rpc, call->from, f);
+    if (f) send_frame(call->rpc, m->from, f);
     pthread_mutex_unlock(&call->rpc->lock);
     values_done(call->rpc, w);
 }
 
 void serve_call(duet_rpc *rpc, struct message *m) {
-    duet_rpc_call call = {.rpc = rpc,
-                          .from = m->from,
-                          .makes = m->makes != 0,
-                          .leaves = m->leaves,
-                          .id = m->call,
-                          .path = m->path,
-                          .context = m->entered};
+    duet_rpc_call call = {.rpc = rpc, .said = m};
     message_begin(&call.answer, &(struct message){.kind = MESSAGE_ANSWER, .call = m->call});
-    int code = m->wrong ? fail(m->wrong, "%s", m->why) : serve_on_device(&call, m);
+    int code = m->wrong ? fail(m->wrong, "%s", m->why) : serve_on_device(&call);
     if (m->makes && code) owner_ready(rpc, m->makes, code);
     if (m->leaves) owner_ready(rpc, m->leaves, code);
-    send_answer(&call, m, code);
+    send_answer(&call, code);
 }

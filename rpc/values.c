@@ -111,9 +111,7 @@ void values_done(duet_rpc *rpc, struct wire_out *w) {
         rref_drop(w->passed[i]);
     pthread_mutex_unlock(&rpc->lock);
     free(w->passed);
-    w->passed = NULL;
-    w->passed_count = 0;
-    wire_drop(w);
+    free(w->data);
 }
 
 /* ---- making ---- */

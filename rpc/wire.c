@@ -64,11 +64,6 @@ void *wire_put_room(struct wire_out *w, size_t bytes) {
     return w->data + w->bytes - bytes;
 }
 
-void wire_drop(struct wire_out *w) {
-    free(w->data);
-    w->data = NULL;
-}
-
 /* ---- reading ---- */
 
 static int broken_value(void) {

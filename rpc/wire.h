@@ -45,7 +45,6 @@ void wire_put_u64(struct wire_out *w, uint64_t value);
 void wire_put_text(struct wire_out *w, const char *text);
 /* Room for the elements of a tensor; NULL: none. Valid until the next put. */
 void *wire_put_room(struct wire_out *w, size_t bytes);
-void wire_drop(struct wire_out *w); /* the bytes */
 
 struct wire_rref {
     uint64_t id;

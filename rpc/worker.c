@@ -11,8 +11,13 @@ uint64_t new_id(duet_rpc *rpc) {
 
 /* ---- waiting ---- */
 
+int rpc_wait(duet_rpc *rpc, pthread_cond_t *cond, int64_t deadline) {
+    int late = cond_wait_until(cond, &rpc->lock, deadline ? deadline : deadline_after(1));
+    return deadline && late ? ERR_TIMEOUT : OK;
+}
+
 int wait_changed(duet_rpc *rpc, int64_t deadline) {
-    return timed_wait(&rpc->changed, &rpc->lock, deadline);
+    return rpc_wait(rpc, &rpc->changed, deadline);
 }
 
 static struct turns *turns_of(duet_rpc *rpc, duet_device *device) {
@@ -108,10 +113,10 @@ int first_to_end(const duet_rpc *rpc, uint64_t came) {
 }
 
 void life_emit(void *context, int to, const struct life_message *m) {
-    static const enum message_kind kinds[] = {MESSAGE_HOLD, MESSAGE_HELD, MESSAGE_DROP};
     tell_peer(
         context, to,
-        &(struct message){.kind = kinds[m->kind], .rref = m->rref, .worker = (uint64_t)m->worker});
+        &(struct message){
+            .kind = MESSAGE_LIFE, .code = m->kind, .rref = m->rref, .worker = (uint64_t)m->worker});
 }
 
 /* ---- the end of its memory ---- */
@@ -119,7 +124,7 @@ void life_emit(void *context, int to, const struct life_message *m) {
 /* References and futures that the program has kept say that the worker is no more, and can be
  * freed: as long as there are any, this much of it stays. */
 void unlock_or_end(duet_rpc *rpc) {
-    int last = rpc->over && !rpc->rrefs && !rpc->futures;
+    int last = rpc->over && !rpc->kept;
     pthread_mutex_unlock(&rpc->lock);
     if (!last) return;
     pthread_mutex_destroy(&rpc->lock);

@@ -61,10 +61,7 @@ static void say_all(duet_rpc *rpc, const uint8_t *data, size_t size, uint64_t ca
     struct message_header h;
     while (size >= sizeof h) {
         memcpy(&h, data, sizeof h);
-        h.magic = MESSAGE_MAGIC, h.version = WIRE_VERSION;
-        int code = header_check(&h);
-        if (code) check_error(code);
-        if (code) return;
+        if (!header_is_good(&h)) return;
         if (h.bytes > size) h.bytes = size;
         struct frame *f = calloc(1, sizeof *f);
         MUST(f && (f->data = malloc(h.bytes)));
@@ -98,10 +95,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     duet_rpc_value_free(&got);
     duet_future_free(waits);
     pthread_mutex_lock(&rpc->lock);
-    for (int i = 0; rpc->serving || (rpc->rrefs && i < 500); i++) /* values end in the pool */
-        timed_wait(&rpc->changed, &rpc->lock, now_ns() + 10000000);
+    for (int i = 0; rpc->serving || (rpc->kept && i < 500); i++) /* values end in the pool */
+        wait_changed(rpc, now_ns() + 10000000);
     rpc->came = 0;
-    MUST(!rpc->pending_count && !rpc->rrefs && !rpc->forks);
+    MUST(!rpc->pending && !rpc->kept);
     pthread_mutex_unlock(&rpc->lock);
     return 0;
 }

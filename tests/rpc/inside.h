@@ -7,9 +7,9 @@
 
 /* What this worker has at the moment. */
 struct rpc_info {
-    int threads, calls_waiting; /* of the pool; calls of this worker without an answer */
-    int owned, forks;           /* objects here; references to objects elsewhere */
-    int contexts;               /* of duet/autograd.h that are known here */
+    int threads;     /* of the pool */
+    int owned, kept; /* objects here; references and futures of this worker */
+    int contexts;    /* of duet/autograd.h that are known here */
 };
 
 static inline void rpc_info(duet_rpc *rpc, struct rpc_info *info) {
@@ -17,9 +17,8 @@ static inline void rpc_info(duet_rpc *rpc, struct rpc_info *info) {
     *info = (struct rpc_info){0};
     if (!rpc) return;
     pthread_mutex_lock(&rpc->lock);
-    info->calls_waiting = rpc->pending_count;
     info->owned = rpc->life.objects;
-    info->forks = rpc->forks;
+    info->kept = rpc->kept;
     pthread_mutex_lock(&rpc->pool.lock);
     info->threads = rpc->pool.count;
     pthread_mutex_unlock(&rpc->pool.lock);
@@ -30,7 +29,7 @@ static inline void rpc_info(duet_rpc *rpc, struct rpc_info *info) {
 
 /* The context of the call that a function runs in; NULL: none. It belongs to the caller. */
 static inline duet_autograd_context *autograd_context_of(duet_rpc_call *call) {
-    return call ? call->context : NULL;
+    return call ? call->said->entered : NULL;
 }
 
 #endif

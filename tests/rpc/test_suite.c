@@ -134,12 +134,12 @@ static void nested(struct worker *w) {
     duet_rpc_value_free(&got);
     duet_rpc_give_device(w->rpc, w->device); /* which the others' calls need */
     rpc_info(w->rpc, &info);
-    for (int i = 0; i < 2000 && (info.owned || info.forks); i++) {
+    for (int i = 0; i < 2000 && (info.owned || info.kept); i++) {
         usleep(10000);
         rpc_info(w->rpc, &info);
     }
     GOOD(duet_rpc_take_device(w->rpc, w->device));
-    MUST(!info.owned && !info.forks, "%d objects, %d references", info.owned, info.forks);
+    MUST(!info.owned && !info.kept, "%d objects, %d references", info.owned, info.kept);
 }
 
 Test(suite, references_go_round_and_lie_in_values, .timeout = 60) {
