@@ -179,7 +179,8 @@ int group_open(struct group **out, double timeout_s) {
 }
 
 int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes) {
-    return open_job(out, &(struct comm_options){.timeout_s = timeout_s, .meet = 1}, sizes);
+    struct comm_options options = {.timeout_s = timeout_s, .meet = 1, .by = network_by_mpi};
+    return open_job(out, &options, sizes);
 }
 
 int group_join(struct group **out, const char *name, int rank, int n, double timeout_s) {

@@ -40,6 +40,8 @@ struct work;
 
 enum { ANY_SOURCE = -1 };
 
+extern const struct network_ops *const network_by_mpi; /* comm_options.by; mpi/world.c */
+
 /* Joins the job that the environment names (comm_open with options.meet): all its ranks are the
  * group. timeout_s: of every wait; 0: 300. Returns once all ranks have come. */
 int group_open(struct group **out, double timeout_s);

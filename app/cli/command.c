@@ -19,6 +19,7 @@
 #include "cli/options/help.h"
 #include "comm/comm.h"
 #include "comm/environment.h"
+#include "group/group.h"
 #include "models/model_file.h"
 #include "train/job.h"
 
@@ -141,7 +142,7 @@ static int check_not_a_rank(const char *command) {
     static const char *const training[] = {"demo", "train", "compare", "profile", "scale"};
     struct place place;
     int trains = 0, spread;
-    CHECK(network_is_wanted(&spread));
+    CHECK(network_is_wanted(network_by_mpi, &spread));
     if (spread && strcmp(command, "demo") && strcmp(command, "scale")) return OK;
     for (size_t i = 0; i < sizeof training / sizeof *training; i++)
         trains |= !strcmp(command, training[i]);

@@ -13,13 +13,14 @@
 #include "base/program_name.h"
 #include "comm/comm.h"
 #include "comm/environment.h"
+#include "group/group.h"
 #include "train/compare/bits.h"
 #include "train/trainer.h"
 
 int spread_begin(struct run_config *config) {
     struct place place;
     int wanted;
-    CHECK(network_is_wanted(&wanted));
+    CHECK(network_is_wanted(network_by_mpi, &wanted));
     if (!wanted) return OK;
     CHECK(read_place_anywhere(&place, "start the ranks by mpirun"));
     config->devices = place.world;
@@ -141,7 +142,8 @@ int spread_run(const struct run_config *config, struct run_record *record,
     struct failures outcome;
     int in_use = 0, rank = config->spread - 1;
     if (config->stoppable) comm_keep_signals(SIG_BLOCK);
-    int code = comm_open(&comm, &(struct comm_options){.timeout_s = config->timeout, .meet = 1});
+    struct comm_options options = {.timeout_s = config->timeout, .meet = 1, .by = network_by_mpi};
+    int code = comm_open(&comm, &options);
     if (!code) code = trainer_run(config, comm, record, unwritten, &in_use);
     if (!code && run_keeps_spans(config)) code = gather_spans(comm, &record->kept);
     *signal = code ? 0 : comm_stop_signal(comm);

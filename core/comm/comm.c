@@ -74,14 +74,15 @@ static int were_closed(void) {
 /* Finds the job's board and the way to whoever serves the rendezvous. */
 static int find_job(struct comm *comm, const struct comm_options *options) {
     struct place place;
-    int meet = options && options->meet, spread;
+    const struct network_ops *by = options ? options->by : NULL;
+    int meet = options && options->meet, spread = 0;
     if (options && options->name) {
         comm->world = options->world;
         comm->rank = options->rank;
         return meet_ranks(comm, options->name);
     }
-    CHECK(network_is_wanted(&spread));
-    if (spread && !getenv("DUET_SHARED_FD")) return network_open(comm);
+    if (!getenv("DUET_SHARED_FD")) CHECK(network_is_wanted(by, &spread));
+    if (spread) return network_open(comm, by);
     int alone = meet && (!getenv("DUET_SHARED_FD") || were_closed());
     CHECK(read_place(&place, meet ? BY_RUN : BY_TRAIN));
     comm->world = place.world;

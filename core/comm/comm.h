@@ -30,7 +30,8 @@ extern "C" {
 #define COMM_BLOB_BYTES 65536 /* the most that one rank brings to comm_exchange */
 
 struct comm;
-struct announcer; /* comm/announce.h */
+struct announcer;   /* comm/announce.h */
+struct network_ops; /* comm/network.h */
 
 struct comm_options {
     double timeout_s; /* deadline of every single wait; 0: 300 s */
@@ -42,6 +43,9 @@ struct comm_options {
      * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/rendezvous.h); behind a program under `duet
      * run` that has closed the inherited descriptors, too. */
     int meet;
+    /* Who moves the bytes between machines where mpirun or srun has started this process:
+     * network_by_mpi (group/group.h); NULL: nobody, as in builds without MPI. */
+    const struct network_ops *by;
     /* Not NULL: whatever the environment says, this is rank `rank` of `world`, and the ranks find
      * each other by this name, which no other job of the machine has. A process may join several
      * jobs so. */
@@ -75,8 +79,8 @@ int comm_rank(const struct comm *comm);
 int comm_world_size(const struct comm *comm);
 
 /* 1: this process is to join a network: mpirun or srun has started it as a rank of several
- * machines, or DUET_BACKEND says mpi. ERR_USAGE: it says something else, or MPI is missing. */
-int network_is_wanted(int *wanted);
+ * machines, or DUET_BACKEND says mpi. ERR_USAGE: it says something else, or `by` is NULL. */
+int network_is_wanted(const struct network_ops *by, int *wanted);
 
 /* 1: the ranks share no memory and meet by a network (comm/network.h); 0 for NULL. */
 int comm_is_spread(const struct comm *comm);

@@ -11,12 +11,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "comm/environment.h"
 
 /* ---- joining ---- */
 
-int network_is_wanted(int *wanted) {
+int network_is_wanted(const struct network_ops *by, int *wanted) {
     const char *backend = getenv("DUET_BACKEND");
     struct place place;
     *wanted = 0;
@@ -27,7 +26,7 @@ int network_is_wanted(int *wanted) {
     if (!environment_is_of_a_rank() || (backend && !strcmp(backend, "shm"))) return OK;
     CHECK(read_place_anywhere(&place, "start the ranks by mpirun"));
     *wanted = backend || (place.local_world < place.world && environment_is_of_mpi());
-    if (!*wanted || network_by_mpi) return OK;
+    if (!*wanted || by) return OK;
     return fail(ERR_USAGE,
                 "%d of %d ranks are on this machine, and this Duet was built without MPI, which "
                 "moves bytes between machines: install libopenmpi-dev and build it again",
@@ -37,9 +36,10 @@ int network_is_wanted(int *wanted) {
 /* What the ranks tell each other first. */
 struct hello {
     char version[16], machine[MACHINE_NAME];
-    /* Of two machines that were given one name these differ: MPI would take them for one. */
+    /* The start of its system and the name space of its shared memory. Of two machines that were
+     * given one name they differ: MPI would take them for one. */
     char boot[40];
-    uint64_t memory; /* the name space of shared memory */
+    uint64_t memory;
 };
 
 static void fill_hello(struct hello *hello) {
@@ -83,7 +83,7 @@ static int greet(struct comm *comm) {
         free(all);
         return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
     }
-    int code = network_by_mpi->gather(comm->network, &mine, sizeof mine, all, &wait);
+    int code = comm->by->gather(comm->network, &mine, sizeof mine, all, &wait);
     comm_distant_end(&wait);
     if (!code) code = compare(comm, all);
     for (int r = 0; !code && r < comm->world; r++)
@@ -92,18 +92,15 @@ static int greet(struct comm *comm) {
     return code;
 }
 
-int network_open(struct comm *comm) {
-    int fd = -1;
-    CHECK(network_by_mpi->open(&comm->network, comm));
-    CHECK(board_create(&comm->board, &fd, comm->world));
-    close(fd);
-    CHECK(network_by_mpi->start(comm->network));
+int network_open(struct comm *comm, const struct network_ops *by) {
+    comm->by = by;
+    CHECK(by->open(&comm->network, comm));
     return greet(comm);
 }
 
 void network_close(struct comm *comm) {
     if (!comm->network) return;
-    network_by_mpi->close(comm->network);
+    comm->by->close(comm->network);
     comm->network = NULL;
     free(comm->machines);
 }
@@ -124,8 +121,9 @@ static void begin_counted(struct comm *comm, struct wait *wait, const char *coll
 
 int network_barrier(struct comm *comm, const char *collective, const char *what) {
     struct wait wait;
+    char here = 1, all[MAX_DEVICES];
     begin_counted(comm, &wait, collective, what);
-    int code = network_by_mpi->barrier(comm->network, &wait);
+    int code = comm->by->gather(comm->network, &here, sizeof here, all, &wait);
     comm_distant_end(&wait);
     return code;
 }
@@ -135,14 +133,14 @@ int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all,
     struct wait own;
     size_t sizes[MAX_DEVICES];
     if (!wait) begin_counted(comm, wait = &own, "gather", NULL);
-    int code = network_by_mpi->gather(comm->network, &bytes, sizeof bytes, sizes, wait);
+    int code = comm->by->gather(comm->network, &bytes, sizeof bytes, sizes, wait);
     for (int r = 0; !code && r < comm->world; r++)
         if (sizes[r] != bytes)
             code = fail(ERR_USAGE,
                         "rank %d: gather: rank %d brought %zu bytes, this rank %zu: all must bring "
                         "the same",
                         comm->rank, r, sizes[r], bytes);
-    if (!code && bytes) code = network_by_mpi->gather(comm->network, mine, bytes, all, wait);
+    if (!code && bytes) code = comm->by->gather(comm->network, mine, bytes, all, wait);
     if (wait == &own) comm_distant_end(wait);
     return code;
 }
@@ -162,7 +160,7 @@ int network_look_for_stop(struct comm *comm, int *stop) {
     sigpending(&come);
     mine = sigismember(&come, SIGTERM) ? SIGTERM : sigismember(&come, SIGINT) ? SIGINT : 0;
     begin_counted(comm, &wait, "look for a stop", NULL);
-    int code = network_by_mpi->gather(comm->network, &mine, sizeof mine, all, &wait);
+    int code = comm->by->gather(comm->network, &mine, sizeof mine, all, &wait);
     comm_distant_end(&wait);
     for (int r = 0; r < comm->world; r++)
         if (all[r]) comm->board->asked = all[r];
@@ -179,7 +177,7 @@ int comm_broadcast(struct comm *comm, void *data, size_t bytes) {
     wait_start(&wait, comm, NULL);
     wait.reason.collective = "broadcast";
     wait.reason.among = UINT64_MAX;
-    int code = network_by_mpi->broadcast(comm->network, data, bytes, &wait);
+    int code = comm->by->broadcast(comm->network, data, bytes, &wait);
     comm_distant_end(&wait);
     return code;
 }

@@ -13,14 +13,13 @@
 
 struct network;
 
-/* All functions but open and close are collective. While they wait, comm_distant_look(wait) may end
- * them with an error. */
+/* gather and broadcast are collective. While they wait, comm_distant_look(wait) may end them with
+ * an error. */
 struct network_ops {
-    /* Joins the world that mpirun or srun has started and sets comm->rank and comm->world. When it
-     * returns, within the job's timeout, all ranks have joined. */
+    /* Joins the world that mpirun or srun has started, sets comm->rank, comm->world and
+     * comm->board, and starts the thread of heartbeats. When it returns, within the job's timeout,
+     * all ranks have joined. After an error *out may be set, and is to be closed. */
     int (*open)(struct network **out, struct comm *comm);
-    int (*start)(struct network *network); /* the thread of heartbeats; comm->board exists */
-    int (*barrier)(struct network *network, struct wait *wait);
     int (*gather)(struct network *network, const void *mine, size_t bytes, void *all,
                   struct wait *wait);
     int (*broadcast)(struct network *network, void *data, size_t bytes, struct wait *wait);
@@ -28,10 +27,9 @@ struct network_ops {
      * waits until all have left. NULL is fine. */
     void (*close)(struct network *network);
 };
-extern const struct network_ops *const network_by_mpi; /* NULL: built without MPI */
 
 /* Sets comm->network, comm->board and comm->machines. */
-int network_open(struct comm *comm);
+int network_open(struct comm *comm, const struct network_ops *by);
 void network_close(struct comm *comm);
 
 int network_barrier(struct comm *comm, const char *collective, const char *what);

@@ -40,6 +40,7 @@ struct comm {
     struct sharing sharing;
     struct watch watch;
     struct network *network;        /* ranks on several machines: network.h; else NULL */
+    const struct network_ops *by;   /* who moves their bytes */
     char (*machines)[MACHINE_NAME]; /* [world] of such ranks, by name; else NULL */
     struct meeting *meeting; /* of rank 0 in a job without a launcher: rendezvous.h; else NULL */
 };

@@ -1,6 +1,5 @@
 /* Linked where mpi.h was not found: ranks of several machines have no network (comm/network.h). */
 #include "allreduce/executor.h"
-#include "comm/network.h"
 #include "group/mpi/mpi.h"
 
 const struct network_ops *const network_by_mpi = NULL;

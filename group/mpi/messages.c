@@ -1,10 +1,8 @@
 /* Messages by MPI: from rank to rank, by tag. Each is one MPI message of a header and the elements.
  * An MPI type describes where both are in memory, so neither is copied. The header has the number
  * and type of the elements, so that a receive can report a mismatch. */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -40,7 +38,7 @@ static int send(struct line *line, struct work *work, struct wait *wait) {
 /* Waits for the next message of the tag. */
 static int await(struct line *line, const struct group_call *call, struct wait *wait,
                  MPI_Message *message, MPI_Status *status) {
-    int64_t start = now_ns(), spin_ns = 2000000;
+    int64_t start = now_ns();
     int source = call->peer == ANY_SOURCE ? MPI_ANY_SOURCE : call->peer;
     for (int come = 0;;) {
         CHECK(mpi_result(
@@ -48,10 +46,7 @@ static int await(struct line *line, const struct group_call *call, struct wait *
             line->net->mpi.Improbe(source, call->tag, line->comm, &come, message, status), "recv"));
         if (come) return OK;
         CHECK(comm_distant_look(wait));
-        if (now_ns() - start < spin_ns)
-            sched_yield();
-        else
-            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+        mpi_pause(line->net, now_ns() - start);
     }
 }
 

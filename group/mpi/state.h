@@ -45,6 +45,10 @@ int mpi_result(struct network *net, int result, const char *what);
  * error the request is still pending, and the job has failed. */
 int mpi_wait(struct network *net, int result, MPI_Request *request, struct wait *wait);
 
+/* Between two looks of a wait. A message takes a few microseconds, much less than a sleep. MPI
+ * moves long messages only while a thread tests, so the sleeps stay short. */
+void mpi_pause(const struct network *net, int64_t waited_ns);
+
 /* Collective; call it after a collective with a deadline. Makes a communicator of the ranks with
  * `member`, in the order of `key`. It exists until MPI ends, because freeing it would be another
  * collective. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/cores.h"
@@ -30,9 +31,7 @@ int mpi_result(struct network *net, int result, const char *what) {
                 net->comm->rank, what ? what : "MPI", length, text);
 }
 
-/* A message takes a few microseconds, much less than a sleep. MPI moves long messages only while a
- * thread tests, so the sleeps stay short. */
-static void pause_for(const struct network *net, int64_t waited_ns) {
+void mpi_pause(const struct network *net, int64_t waited_ns) {
     const int64_t spin_ns = 50000, yield_ns = 10000000;
     if (waited_ns < spin_ns && net->comm->spin) return;
     if (waited_ns < yield_ns)
@@ -44,7 +43,7 @@ static void pause_for(const struct network *net, int64_t waited_ns) {
 int mpi_wait(struct network *net, int result, MPI_Request *request, struct wait *wait) {
     const int64_t look_ns = 1000000;
     int64_t start = now_ns(), next = start + look_ns;
-    for (int done = 0; !result; pause_for(net, now_ns() - start)) {
+    for (int done = 0; !result; mpi_pause(net, now_ns() - start)) {
         result = net->mpi.Test(request, &done, MPI_STATUS_IGNORE);
         if (result || done) break;
         if (now_ns() < next) continue;
@@ -127,7 +126,7 @@ static int may_begin(struct network *net) {
 }
 
 static int open_world(struct network **out, struct comm *comm) {
-    int stuck = 0;
+    int stuck = 0, fd = -1;
     struct network *net = calloc(1, sizeof *net);
     if (!net) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
     net->comm = comm;
@@ -139,11 +138,11 @@ static int open_world(struct network **out, struct comm *comm) {
                     "others, and whether each machine reaches all others",
                     getenv("RANK") ? getenv("RANK") : getenv("OMPI_COMM_WORLD_RANK"),
                     comm_timeout_s(comm));
-    if (code)
-        free(net);
-    else
-        *out = net;
-    return code;
+    if (code) return free(net), code;
+    *out = net;
+    CHECK(board_create(&comm->board, &fd, comm->world));
+    close(fd);
+    return beats_start(net);
 }
 
 /* ---- the end ---- */
@@ -192,11 +191,6 @@ static void close_world(struct network *net) {
 
 /* ---- collectives of comm/ ---- */
 
-static int barrier(struct network *net, struct wait *wait) {
-    MPI_Request request;
-    return mpi_wait(net, net->mpi.Ibarrier(net->job, &request), &request, wait);
-}
-
 static int gather(struct network *net, const void *mine, size_t bytes, void *all,
                   struct wait *wait) {
     MPI_Request request;
@@ -214,10 +208,6 @@ static int broadcast(struct network *net, void *data, size_t bytes, struct wait 
     return line_broadcast(&line, data, bytes, 0, wait);
 }
 
-static const struct network_ops ops = {.open = open_world,
-                                       .start = beats_start,
-                                       .barrier = barrier,
-                                       .gather = gather,
-                                       .broadcast = broadcast,
-                                       .close = close_world};
+static const struct network_ops ops = {
+    .open = open_world, .gather = gather, .broadcast = broadcast, .close = close_world};
 const struct network_ops *const network_by_mpi = &ops;
