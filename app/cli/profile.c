@@ -1,11 +1,8 @@
 /* duet profile: a few steps each of DP, of DP with the loss in forward and of DDP; one table for
- * each. `duet profile FILE` draws the devices of a user's own program, as `duet report FILE`
- * does. */
+ * each. */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "cli/commands.h"
 #include "cli/estimate/ways.h"
 #include "cli/estimate/what_if.h"
@@ -137,8 +134,6 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     struct run_files files = {.made = 0};
     struct job_result result = {.exit_status = 0};
     int width = text_width(stdout), code;
-    if (argc > 0 && *argv[0] != '-' && !access(argv[0], R_OK))
-        return command_report(argc, argv, own);
     run_config_default(&config);
     run_config_own(&config, own);
     CHECK_GOTO(spread_begin(&config), code, done);

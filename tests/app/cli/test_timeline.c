@@ -43,10 +43,6 @@ CliTest(cli_timeline, times_by_hand, 30) {
         "device 1  |................................FFFFFFFF::::SSSS................| busy 25 %\n"
         "the bubble: 50 % of the time of 2 devices\n");
     cli_free(&c);
-    char same[PATH_MAX + 64]; /* without the options that cli_run gives to profile */
-    snprintf(same, sizeof same,
-             "%s/" BUILD_DIR "/duet profile parts.json | grep -q 'bubble: 50 %%'", cli_root_path);
-    cr_expect_eq(system(same), 0);
 }
 
 CliTest(cli_timeline, what_is_none_is_refused, 60) {
