@@ -12,7 +12,6 @@ static double in_all(const struct run_record *r, int device, enum value value, i
     case VALUE_BUSY: return (double)d->busy_ns;
     case VALUE_KERNELS: return (double)d->kernels;
     case VALUE_COPY: return (double)d->copy_ns;
-    case VALUE_COMM: return (double)d->comm_ns;
     case VALUE_HIDDEN: return (double)(d->comm_ns - d->exposed_ns);
     case VALUE_EXPOSED: return (double)d->exposed_ns;
     case VALUE_WAIT: return (double)d->wait_ns;

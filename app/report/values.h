@@ -19,7 +19,6 @@ enum value {
     VALUE_COPY,       /* the next batch, beside the phases */
     /* In DDP the communication lane works beside the compute lane, hidden as long as that is busy;
      * it may wait for the sum. */
-    VALUE_COMM,
     VALUE_HIDDEN,
     VALUE_EXPOSED,
     VALUE_WAIT,    /* for the others; in DP it is measured on device 0 alone */

@@ -26,7 +26,6 @@ static int is_training(int phase) {
 void measure_add_span(struct device_record *d, const struct span *span) {
     int64_t ns = span_busy_ns(span);
     d->phase_bytes[span->phase] += span->bytes;
-    d->phase_moves[span->phase] += span->bytes > 0;
     if (phase_is_of_host(span->phase)) { /* meanwhile the device has nothing to do */
         d->phase_ns[span->phase] += ns;
         return;

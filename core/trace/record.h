@@ -37,7 +37,6 @@ struct device_record {
     /* Moved over links by this device's own streams in each phase; what other devices moved to it
      * or from it is in theirs. */
     uint64_t phase_bytes[PHASE_COUNT];
-    int64_t phase_moves[PHASE_COUNT]; /* spans of them; not in JSON */
     int64_t comm_ns;                  /* communication lane: busy */
     int64_t exposed_ns;               /* of comm_ns: the compute lane was not busy meanwhile */
     int64_t copy_ns;                  /* copy lane: batches brought in beside the kernels */

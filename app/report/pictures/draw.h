@@ -36,7 +36,7 @@ int most_devices(const struct page *page);
 int steps_to_show(const struct page *page);
 /* An axis along the bottom, from x to x + width for 0 to `most`: marks, lines of `height` above
  * them, labels and the unit. */
-enum axis_unit { AXIS_TIME, AXIS_BYTES, AXIS_STEPS };
+enum axis_unit { AXIS_TIME, AXIS_BYTES };
 void draw_axis(struct picture *p, double x, double y, double width, double height, double most,
                enum axis_unit unit);
 

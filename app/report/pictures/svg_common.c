@@ -42,30 +42,27 @@ int has_phases(const struct page *page) {
     return 0;
 }
 
-/* A page should stay small enough to be sent around. A span takes about 11 bytes of data, and some
- * take 80 more in each still picture. */
-enum { MOST_SPANS = 6000, MOST_DETAILED = 10000 };
+/* A page should stay small enough to be sent around, and some spans take 80 bytes in each picture. */
+enum { MOST_SPANS = 6000 };
 
-/* Spans of a step of all runs, about; `each` 1: of one device of each run. */
-static double spans_of_step(const struct page *page, int each) {
+/* Spans of a step of all runs, about. */
+static double spans_of_step(const struct page *page) {
     double spans = 0;
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
         int kept = r && r->steps < REPORT_STEPS ? r->steps : REPORT_STEPS;
-        if (r && r->steps) spans += (double)r->kept.count / kept / (each ? r->devices : 1);
+        if (r && r->steps) spans += (double)r->kept.count / kept;
     }
     return spans;
 }
 
 int steps_to_show(const struct page *page) {
-    return 2 * spans_of_step(page, 0) > MOST_SPANS ? 1 : 2;
+    return 2 * spans_of_step(page) > MOST_SPANS ? 1 : 2;
 }
 
 static void axis_label(double value, double step, enum axis_unit unit, char text[32]) {
     if (unit == AXIS_BYTES)
         format_bytes((uint64_t)value, text, 32);
-    else if (unit == AXIS_STEPS)
-        snprintf(text, 32, "%.0f", value);
     else
         snprintf(text, 32, "%.*f", step < 1e5 ? 2 : step < 1e6 ? 1 : 0, value * 1e-6);
 }
@@ -73,8 +70,7 @@ static void axis_label(double value, double step, enum axis_unit unit, char text
 void draw_axis(struct picture *p, double x, double y, double width, double height, double most,
                enum axis_unit unit) {
     double step = picture_scale_step(most, (int)(width / (6.5 * p->font)), unit == AXIS_BYTES);
-    if (unit == AXIS_STEPS && step < 1) step = 1;
-    static const char *const units[] = {"ms", "", "step"};
+    static const char *const units[] = {"ms", ""};
     for (double at = 0; at <= most * 1.0001; at += step) {
         char text[32];
         double where = x + at / most * width;
