@@ -70,8 +70,7 @@ static void show(const struct ways *p, const struct run_config *config,
         printf("\n");
         profile_table(stdout, width, way_title(i, config, title), way_run(p, i), config->details);
     }
-    if (!config->details)
-        printf("\n--details: DP with the loss in forward, all rows, device 0's excess by cause\n");
+    if (!config->details) printf("\n--details: DP with the loss in forward, and all rows\n");
     ways_show_beside_pytorch(p, config);
     fflush(stdout);
 }

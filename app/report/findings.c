@@ -103,14 +103,14 @@ static void memory_excess(struct list *list, const struct run_record *dp) {
     done(list);
 }
 
-static void time_excess(struct list *list, const struct run_record *dp) {
-    struct excess of[EXCESS_MAX];
+static void longer_phases(struct list *list, const struct run_record *dp) {
+    struct excess of[PHASE_COUNT];
     double part[PARTS] = {0}, all = 0;
-    int n = profile_excess(dp, EXCESS_TIME, of), causes = 0;
+    int n = time_excess(dp, of), causes = 0;
     struct text *text = next(list);
     for (int i = 0; i < n; i++) {
         if (of[i].within_spread) continue;
-        part[part_of_time(of[i].key)] += of[i].amount;
+        part[part_of_time(of[i].phase)] += of[i].amount;
         all += of[i].amount;
     }
     if (all <= 0) {
@@ -324,7 +324,7 @@ static void in_detail(struct list *list, const struct profiled *runs) {
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
     if (dp) memory_excess(list, dp);
     if (dp) beside(list, &runs->dp_beside);
-    if (dp && !dp->computed) time_excess(list, dp);
+    if (dp && !dp->computed) longer_phases(list, dp);
     if (dp && runs->loss_in_forward) loss_in_forward(list, dp, runs->loss_in_forward);
     if (dp && ddp) ddp_saves(list, dp, ddp);
     if (ddp) ddp_does_not_save(list, dp, ddp);

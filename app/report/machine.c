@@ -39,9 +39,9 @@ enum { MOST_CAUSES = 4 };
 static const double WORTH_A_WORD = 0.003; /* of the step */
 
 void add_load(struct text *text, const struct run_record *dp, const struct run_record *ddp) {
-    struct excess list[EXCESS_MAX];
+    struct excess list[PHASE_COUNT];
     if (!dp || !*dp->modelled || dp->devices < 2 || dp->training_seconds <= 0) return;
-    int n = profile_excess(dp, EXCESS_TIME, list);
+    int n = time_excess(dp, list);
     double step_ns = record_per_step(dp, dp->training_seconds * 1e9);
     double idle_ns = record_per_step(dp, record_idle_ns(dp, 0));
     int digits = step_ns < 10e6 ? 3 : 1;
@@ -54,8 +54,8 @@ void add_load(struct text *text, const struct run_record *dp, const struct run_r
                      ? ", since one Python thread at a time launches for all GPUs"
                      : "");
     for (int i = 0; i < n && i < MOST_CAUSES && list[i].amount > WORTH_A_WORD * step_ns; i++)
-        text_add(text, "%s %s %.*f ms", i ? "," : "; GPU 0 works longer by", list[i].name, digits,
-                 list[i].amount * 1e-6);
+        text_add(text, "%s %s %.*f ms", i ? "," : "; GPU 0 works longer by",
+                 phase_name(list[i].phase), digits, list[i].amount * 1e-6);
     if (ddp && *ddp->modelled && ddp->training_seconds > 0)
         text_add(text, "; in DDP, the GPUs are busy for %.0f %%",
                  busy_percent(ddp, 0, ddp->devices - 1));

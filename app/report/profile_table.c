@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/excess.h"
 #include "report/text.h"
 #include "report/values.h"
 
@@ -232,54 +231,6 @@ static void loader_line(FILE *file, int width, const struct run_record *r) {
     text_wrap(file, width, 0, 2, text.words);
 }
 
-static void imbalance_lines(FILE *file, int width, const struct run_record *r) {
-    if (r->devices < 2) return;
-    struct text text = {.used = 0};
-    text_add(&text, "imbalance, largest / mean (and smallest / largest):");
-    for (int load = 0; load < (r->computed ? LOAD_BUSY : LOAD_COUNT); load++) {
-        struct imbalance i = imbalance_of(r, load);
-        text_add(&text, "%s %s %.2f (%.0f %%%s", load ? "," : "", i.name, i.max_to_mean,
-                 100 * i.min_to_max, i.min_to_max < IMBALANCE_BOUND ? ", below 75 %" : "");
-        if (i.min_to_max < IMBALANCE_BOUND) text_add(&text, ", most on device %d", i.most);
-        text_add(&text, ")");
-    }
-    text_wrap(file, width, 0, 2, text.words);
-}
-
-/* The amount as it is printed. Returns 0 if it is rounded to zero. */
-static int excess_text(const struct excess *e, char text[64]) {
-    char bytes[32];
-    if (e->kind != EXCESS_TIME) {
-        snprintf(text, 64, "+%s", bytes_words(e->amount, bytes));
-        return strcmp(text, "+0 B") != 0;
-    }
-    snprintf(text, 64, "+%.3f (spread %.3f)", e->amount * 1e-6, e->spread * 1e-6);
-    return strncmp(text, "+0.000", 6) != 0;
-}
-
-static void excess_line(FILE *file, int width, const struct run_record *r, int kind) {
-    static const char *const heads[] = {"memory at peak:", "link bytes per step:", "ms per step:"};
-    struct excess list[EXCESS_MAX];
-    struct text text = {.used = 0};
-    int n = profile_excess(r, kind, list), causes = 0, within = 0;
-    text_add(&text, "%s", heads[kind]);
-    for (int i = 0; i < n; i++) {
-        char amount[64];
-        if (!excess_text(&list[i], amount)) continue;
-        if (!list[i].within_spread)
-            text_add(&text, "%s %s %s", causes++ ? "," : "", list[i].name, amount);
-        else
-            text_add(&text, "%s %s",
-                     within++ ? ","
-                     : causes ? "; within the spread of the steps:"
-                              : " nothing beyond the spread of the steps (left out:",
-                     list[i].name);
-    }
-    if (!causes && within) text_add(&text, ")");
-    if (!causes && !within) text_add(&text, " nothing");
-    text_wrap(file, width, 2, 4, text.words);
-}
-
 void profile_table(FILE *file, int width, const char *title, const struct run_record *run,
                    int details) {
     struct text text = {.used = 0};
@@ -298,11 +249,5 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
     if (*run->modelled) text_add(&text, ", all times modelled: %s", run->modelled);
     text_wrap(file, width, 0, 2, text.words);
     tables(file, width, run, details);
-    if (!details) return;
-    if (!run->computed && !*run->modelled) loader_line(file, width, run);
-    imbalance_lines(file, width, run);
-    if (run->computed && run->devices < 2) return;
-    text_wrap(file, width, 0, 2, "device 0 minus the mean of the others, largest first:");
-    for (int kind = EXCESS_MEMORY; kind <= (run->computed ? EXCESS_TRAFFIC : EXCESS_TIME); kind++)
-        excess_line(file, width, run, kind);
+    if (details && !run->computed && !*run->modelled) loader_line(file, width, run);
 }

@@ -1,5 +1,5 @@
 /* The profile of one run: where memory, bytes and time go, device by device, and what device 0 has
- * in excess of the others. All of it comes from ledgers and spans. If the record is estimated
+ * more than the others. All of it comes from ledgers and spans. If the record is estimated
  * (run_record.computed), the title says so and the table has no times.
  *
  *                               device 0   devices 1-7
@@ -29,8 +29,7 @@ void machine_rows(struct table *table, const struct run_record *run);
 
 /* Prints one run in at most `width` columns (text.h): for each device memory by cause at its peak;
  * per step, the bytes over links, the time by phase and the busy share. With `details` also memory
- * now, bytes by phase and kernels, and below the stages of the data, the imbalance and device 0's
- * excess over the others. */
+ * now, bytes by phase and kernels, and below the stages of the data. */
 void profile_table(FILE *file, int width, const char *title, const struct run_record *run,
                    int details);
 

@@ -1,12 +1,10 @@
 /* The ways to train, side by side: see ways.h. */
 #include "cli/estimate/ways.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/results/files.h"
-#include "report/excess.h"
 #include "report/text.h"
 #include "trace/record_field.h"
 #include "train/compare/compare.h"
@@ -206,26 +204,6 @@ void ways_show_beside_pytorch(const struct ways *all, const struct run_config *c
 
 /* ---- JSON ---- */
 
-/* Kind by kind, in each first what is beyond the spread of the steps, the largest first. */
-static void write_excess(struct json_writer *w, const struct run_record *run) {
-    static const char *const kind_names[] = {"memory_bytes", "link_bytes_a_step", "ns_a_step"};
-    struct excess list[EXCESS_MAX];
-    json_array(w, "device_0_excess");
-    for (int kind = EXCESS_MEMORY; kind <= (run->computed ? EXCESS_TRAFFIC : EXCESS_TIME); kind++) {
-        int n = profile_excess(run, kind, list);
-        for (int i = 0; i < n; i++) {
-            json_object(w, NULL);
-            json_string(w, "kind", kind_names[kind]);
-            json_string(w, "name", list[i].name);
-            json_number(w, "amount", list[i].amount);
-            json_number(w, "spread", kind == EXCESS_TIME ? list[i].spread : NAN);
-            json_boolean(w, "within_spread", list[i].within_spread);
-            json_close(w);
-        }
-    }
-    json_close(w);
-}
-
 static void write_pytorch(const struct as_pytorch *p, struct json_writer *w) {
     json_array(w, "as_pytorch");
     for (int d = 0; d < p->devices; d++) {
@@ -245,7 +223,6 @@ void ways_write(const struct ways *all, const struct run_config *config, struct 
     for (int i = 0; i < WAYS; i++) {
         if (!way_run(all, i) && !*all->full[i]) continue; /* left out */
         results_run(w, ways[i].key, ways[i].name, all->full[i], &all->run[i]);
-        if (!*all->full[i]) write_excess(w, &all->run[i]);
         if (config->as_pytorch) write_pytorch(&all->pytorch[i], w);
         json_close(w);
     }

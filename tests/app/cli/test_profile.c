@@ -43,30 +43,6 @@ static void check_numbers(const char *table, const struct json *root, int run) {
     }
 }
 
-/* The causes of a kind come in order, the largest first. Times have a spread; what is within it is
- * no cause and stands behind them. */
-static void check_excess(const struct json *list, const char *run) {
-    for (const struct json *x = list->child; x; x = x->next) {
-        int is_time = !strcmp(json_text(x, "kind"), "ns_a_step");
-        cr_expect_eq(json_at(x, "spread")->kind, is_time ? JSON_NUMBER : JSON_NULL);
-        cr_expect(json_double(x, "amount") > 0);
-        if (!x->next || strcmp(json_text(x, "kind"), json_text(x->next, "kind"))) continue;
-        int64_t within = json_at(x, "within_spread")->integer,
-                next_within = json_at(x->next, "within_spread")->integer;
-        cr_expect(within < next_within ||
-                      (within == next_within &&
-                       json_double(x, "amount") >= json_double(x->next, "amount")),
-                  "%s: %s before %s", run, json_text(x, "name"), json_text(x->next, "name"));
-    }
-}
-
-/* What device 0 of DP has more of; 0: nothing. */
-static double excess_of(const struct json *root, const char *name) {
-    for (const struct json *x = json_at(root, "dp/device_0_excess")->child; x; x = x->next)
-        if (!strcmp(json_text(x, "name"), name)) return json_double(x, "amount");
-    return 0;
-}
-
 static int64_t sum_of(const struct json *root, int run, const char *key) {
     int64_t sum = 0;
     for (int d = 0; d < DEVICES; d++)
@@ -117,19 +93,13 @@ CliTest(cli_profile, three_tables, 120) {
     cr_expect_geq(json_int(device(root, 0, 0), "memory_at_peak_by_cause/gathered_output"),
                   60 * 10 * 4);
     cr_expect_eq(json_int(device(root, 0, 1), "memory_at_peak_by_cause/gathered_output"), 0);
-    cr_expect(excess_of(root, "gathered output") > 0);
     /* In each step DP sends the parameters to every other device and receives as many gradients. */
     cr_expect_geq(json_int(device(root, 0, 0), "bytes_out"),
                   (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
     cr_expect_geq(json_int(device(root, 0, 0), "bytes_in"),
                   (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
-    cr_expect(matches(table[0], "^  link bytes per step: bytes (in|out) \\+[0-9.]+ [KM]iB, bytes "
-                                "(in|out) \\+[0-9.]+ [KM]iB$"),
-              "%s", table[0]);
     /* DDP's ranks do the same work, and each has memory for collectives. */
-    cr_expect(matches(table[2], "^ +devices 0-2$") &&
-                  matches(table[2], "^  memory at peak: nothing$") &&
-                  strstr(table[2], "(allreduce, exposed)"),
+    cr_expect(matches(table[2], "^ +devices 0-2$") && strstr(table[2], "(allreduce, exposed)"),
               "%s", table[2]);
     cr_expect_gt(json_int(device(root, 2, 1), "comm_ns"), 0);
     cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"),
@@ -140,10 +110,8 @@ CliTest(cli_profile, three_tables, 120) {
     for (const char *line = c.out; *line; line = strchr(line, '\n') + 1)
         cr_expect_leq(strchr(line, '\n') - line, 80, "%.*s", (int)(strchr(line, '\n') - line),
                       line);
-    for (int i = 0; i < 3; i++) {
-        check_excess(json_at(json_at(root, KEYS[i]), "device_0_excess"), KEYS[i]);
+    for (int i = 0; i < 3; i++)
         free(table[i]);
-    }
     json_free(root);
     cli_free(&c);
 }
