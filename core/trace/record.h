@@ -37,10 +37,10 @@ struct device_record {
     /* Moved over links by this device's own streams in each phase; what other devices moved to it
      * or from it is in theirs. */
     uint64_t phase_bytes[PHASE_COUNT];
-    int64_t comm_ns;                  /* communication lane: busy */
-    int64_t exposed_ns;               /* of comm_ns: the compute lane was not busy meanwhile */
-    int64_t copy_ns;                  /* copy lane: batches brought in beside the kernels */
-    int64_t host_ns, pinned_ns;       /* the loader's stages (data/prepare.h), in its own threads */
+    int64_t comm_ns;            /* communication lane: busy */
+    int64_t exposed_ns;         /* of comm_ns: the compute lane was not busy meanwhile */
+    int64_t copy_ns;            /* copy lane: batches brought in beside the kernels */
+    int64_t host_ns, pinned_ns; /* the loader's stages (data/prepare.h), in its own threads */
     /* The compute lane waits for the communication lane or the copy lane. In DP, device 0 only: its
      * thread waits for the other threads, too. */
     int64_t wait_ns;

@@ -42,7 +42,7 @@ int has_phases(const struct page *page) {
     return 0;
 }
 
-/* A page should stay small enough to be sent around, and some spans take 80 bytes in each picture. */
+/* A page should stay small enough to be sent around. */
 enum { MOST_SPANS = 6000 };
 
 /* Spans of a step of all runs, about. */
