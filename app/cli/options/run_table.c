@@ -27,9 +27,10 @@ const struct option run_options[] = {
      read_choice, AT(mode), NO_LIMITS,
      OFTEN | BY_TRAIN | BY_SCALE, IN_ANY_MODE, 0},
     {"--modes", "A,B,...",
-     "the modes to compare, such as ddp,fsdp, or all (default single,dp,ddp)",
+     "the modes to compare, such as ddp,fsdp, or all (default single,dp,ddp). estimate shows fsdp "
+     "three times, as ZeRO 1, 2 and 3",
      read_modes, NO_MEMBER, NO_LIMITS,
-     BY_COMPARE | BY_DEMO | BY_ESTIMATE, IN_ANY_MODE, 0},
+     OFTEN | BY_COMPARE | BY_DEMO | BY_ESTIMATE, IN_ANY_MODE, 0},
     {"--device", "auto|cpu|cuda",
      "cpu: emulated devices; cuda: GPUs; auto: GPUs where there are any, else cpu (default)",
      read_text, AT(device), NO_LIMITS,
