@@ -186,10 +186,12 @@ int replica_update(struct replica *r) {
 }
 
 /* With DDP full buckets are summed beside backward, and behind it the stream waits for the last. */
-int replica_step(struct replica *r, const struct segments *segments) {
+int replica_step(struct replica *r, const struct step_block *step, const struct batch *batch) {
     duet_var *output, *loss;
-    CHECK(enter_pass(r, segments, 1));
-    CHECK(replica_forward(r, segments, 1, &output));
+    CHECK(replica_write_step(r, step));
+    CHECK(replica_load(r, batch));
+    CHECK(enter_pass(r, &batch->segments, 1));
+    CHECK(replica_forward(r, &batch->segments, 1, &output));
     CHECK(replica_loss(r, output, 1, &loss));
     CHECK(replica_backward(r, loss));
     return r->more_passes ? OK : replica_update(r);

@@ -1,9 +1,11 @@
 /* Replica: one model on one device with everything that a step needs. Single, DP and DDP all use
  * it. A training step of one device, or of a rank of DDP, is
  *
- *     replica_write_step(r, &step);             the step block: seed, weight, learning rate
- *     replica_load(r, &batch);                  the batch comes to the device
- *     replica_step(r, &batch.segments);         forward, loss, backward, and the optimizer
+ *     replica_write_step    the step block: seed, weight, learning rate
+ *     replica_load          the batch comes to the device
+ *     replica_forward, replica_loss, replica_backward, and behind the last pass replica_update
+ *
+ * and all of it is replica_step.
  *
  * It is a program on the public tape: pass_begin and duet_backward (nn/pass.c), as any program's
  * duet_tape_begin and duet_backward. A replica adds what a comparison needs: the input, which comes
@@ -124,8 +126,8 @@ int replica_backward(struct replica *r, duet_var *loss);
  * config.hashes says so. */
 int replica_update(struct replica *r);
 
-/* Forward, loss and backward, and behind the last pass the optimizer. */
-int replica_step(struct replica *r, const struct segments *segments);
+/* One pass of a training step, as the drawing has it. */
+int replica_step(struct replica *r, const struct step_block *step, const struct batch *batch);
 
 /* An evaluation step from begin to end: step block, load, forward, loss. */
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch);

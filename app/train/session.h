@@ -112,6 +112,16 @@ static inline int session_log_rows(const struct session *s) {
     return s->config->update.passes > LOG_ROWS ? s->config->update.passes : LOG_ROWS;
 }
 
+/* A step of a strategy with one replica. */
+static inline int session_step(struct session *s, const struct step_block *step,
+                               const struct batch *batch) {
+    return replica_step(s->replicas[0], step, batch);
+}
+static inline int session_evaluate(struct session *s, const struct step_block *step,
+                                   const struct batch *batch) {
+    return replica_evaluate(s->replicas[0], step, batch);
+}
+
 /* The configuration of a replica that computes losses and updates its parameters. capacity: samples
  * of its input buffers. */
 static inline struct replica_config session_replica_config(const struct session *s, int capacity) {

@@ -59,17 +59,8 @@ static int ddp_strategy_step(struct session *s, const struct step_block *step,
                              const struct batch *batch) {
     const struct run_config *c = s->config;
     struct ddp_strategy *d = s->state;
-    int n = batch->segments.n;
-    if (c->data.join && c->update.passes == 1 && !n) return shadow(d, step);
-    CHECK(replica_write_step(&d->replica, step));
-    CHECK(replica_load(&d->replica, batch));
-    return replica_step(&d->replica, &batch->segments);
-}
-
-static int ddp_strategy_evaluate(struct session *s, const struct step_block *step,
-                                 const struct batch *batch) {
-    struct ddp_strategy *d = s->state;
-    return replica_evaluate(&d->replica, step, batch);
+    if (c->data.join && c->update.passes == 1 && !batch->segments.n) return shadow(d, step);
+    return replica_step(&d->replica, step, batch);
 }
 
 static int ddp_strategy_hash_values(struct session *s, const struct step_block *step) {
@@ -131,7 +122,7 @@ static int ddp_strategy_close(struct session *s) {
 
 const struct strategy strategy_ddp = {.open = ddp_strategy_open,
                                       .step = ddp_strategy_step,
-                                      .evaluate = ddp_strategy_evaluate,
+                                      .evaluate = session_evaluate,
                                       .hash_values = ddp_strategy_hash_values,
                                       .describe = ddp_strategy_describe,
                                       .close = ddp_strategy_close};

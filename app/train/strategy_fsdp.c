@@ -17,8 +17,8 @@ struct fsdp_strategy {
 
 static int fsdp_strategy_open(struct session *s) {
     struct fsdp_strategy *d = s->state = calloc(1, sizeof *d);
-    struct replica *r = d ? &d->replica : NULL;
     if (!d) return fail(ERR_MEMORY, "fsdp: no host memory");
+    struct replica *r = s->replicas[0] = &d->replica;
     const struct run_config *c = s->config;
     struct replica_config config =
         session_replica_config(s, batch_capacity(&s->split, s->largest_batch, 1));
@@ -29,7 +29,6 @@ static int fsdp_strategy_open(struct session *s) {
                                         .nccl = !strcmp(c->ddp.allreduce, "nccl"),
                                         .segments =
                                             c->update.passes > 1 ? s->segments_per_device : 0};
-    s->replicas[0] = r;
     config.sharded = 1;
     config.optimizer = 0;
     CHECK(replica_init(r, s->device[0], &s->model, &config, s->values));
@@ -38,20 +37,6 @@ static int fsdp_strategy_open(struct session *s) {
     r->config.optimizer = 1;
     if (!s->model.sync_bn) return OK;
     return syncbn_convert(r->params, s->comm, NULL, s->split.virtual_devices, -1);
-}
-
-static int fsdp_strategy_step(struct session *s, const struct step_block *step,
-                              const struct batch *batch) {
-    struct fsdp_strategy *d = s->state;
-    CHECK(replica_write_step(&d->replica, step));
-    CHECK(replica_load(&d->replica, batch));
-    return replica_step(&d->replica, &batch->segments);
-}
-
-static int fsdp_strategy_evaluate(struct session *s, const struct step_block *step,
-                                  const struct batch *batch) {
-    struct fsdp_strategy *d = s->state;
-    return replica_evaluate(&d->replica, step, batch);
 }
 
 static int fsdp_strategy_hash_values(struct session *s, const struct step_block *step) {
@@ -82,8 +67,8 @@ static int fsdp_strategy_close(struct session *s) {
 }
 
 const struct strategy strategy_fsdp = {.open = fsdp_strategy_open,
-                                       .step = fsdp_strategy_step,
-                                       .evaluate = fsdp_strategy_evaluate,
+                                       .step = session_step,
+                                       .evaluate = session_evaluate,
                                        .hash_values = fsdp_strategy_hash_values,
                                        .describe = fsdp_strategy_describe,
                                        .close = fsdp_strategy_close};

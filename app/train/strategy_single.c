@@ -19,16 +19,8 @@ static int single_open(struct session *s) {
 
 static int single_step(struct session *s, const struct step_block *step,
                        const struct batch *batch) {
-    struct replica *r = s->state;
     if (!step->add_grads) CHECK(sums_begin_update(&s->sums));
-    CHECK(replica_write_step(r, step));
-    CHECK(replica_load(r, batch));
-    return replica_step(r, &batch->segments);
-}
-
-static int single_evaluate(struct session *s, const struct step_block *step,
-                           const struct batch *batch) {
-    return replica_evaluate(s->state, step, batch);
+    return replica_step(s->state, step, batch);
 }
 
 static int single_hash_values(struct session *s, const struct step_block *step) {
@@ -44,6 +36,6 @@ static int single_close(struct session *s) {
 
 const struct strategy strategy_single = {.open = single_open,
                                          .step = single_step,
-                                         .evaluate = single_evaluate,
+                                         .evaluate = session_evaluate,
                                          .hash_values = single_hash_values,
                                          .close = single_close};

@@ -190,13 +190,6 @@ static inline void note_buckets(struct worker *w, struct rank_out *out, int whic
     bucket_indices(ddp_buckets(w->ddp), out->indices[which], sizeof out->indices[which]);
 }
 
-static inline int worker_step(struct worker *w, const struct step_block *block,
-                              const struct batch *batch) {
-    CHECK(replica_write_step(&w->replica, block));
-    CHECK(replica_load(&w->replica, batch));
-    return replica_step(&w->replica, &batch->segments);
-}
-
 static inline int train(struct worker *w, const struct job *job) {
     int rank = comm_rank(w->comm);
     struct rank_out *out = &job->out[rank];
@@ -210,7 +203,7 @@ static inline int train(struct worker *w, const struct job *job) {
         int32_t *labels = w->labels + (size_t)s * (size_t)job->batch;
         struct batch batch = {.pixels = pixels, .labels = labels};
         draw_share(job, s, rank, job->world, pixels, labels, &batch.segments);
-        CHECK(worker_step(w, &block, &batch));
+        CHECK(replica_step(&w->replica, &block, &batch));
         if (job->one_looks && rank == 0) CHECK(stream_sync(device_compute(w->device)));
         if (job->comm_first) CHECK(stream_sync(device_comm(w->device)));
         if (s == 0 || s + 1 == job->steps) note_buckets(w, out, s != 0);
