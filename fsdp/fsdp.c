@@ -27,26 +27,25 @@ int fsdp_ended(struct fsdp *f, int code) {
 
 /* ---- units come ---- */
 
-int fsdp_gather(struct fsdp *f, int kind, float *data, size_t block, int unit) {
+int fsdp_lend(struct fsdp *f, struct slot *slot, enum phase phase) {
     struct stream *comm = device_comm(f->device);
-    struct traffic *traffic = device_traffic_mutable(f->device);
-    for (int r = 0; r < f->ranks && stream_phase(comm) == PHASE_PROOF; r++)
-        if (r != f->rank) traffic_add(traffic, r, f->rank, -(uint64_t)(block * sizeof *data));
-    return all_gather_enqueue(f->slots[kind].collectives, comm, data, (size_t)f->ranks, block, unit,
-                              f->step);
+    CHECK(event_record(slot->left, device_compute(f->device)));
+    stream_set_phase(comm, phase, f->step);
+    return stream_wait(comm, slot->left);
 }
 
-/* Gathers one part of a unit, trained or frozen, from its shards. */
-static int gather_part(struct fsdp *f, struct slot *slot, int unit, int frozen) {
+int fsdp_gather(struct fsdp *f, int kind, struct slot *slot, int unit, int frozen,
+                const float *own) {
     struct stream *comm = device_comm(f->device);
-    const struct fsdp_unit *u = &f->units.unit[unit];
-    size_t block = u->block[frozen];
-    float *own = fsdp_block(f, slot, unit, frozen);
+    struct traffic *traffic = device_traffic_mutable(f->device);
+    size_t block = f->units.unit[unit].block[frozen], bytes = block * sizeof *own;
+    float *to = fsdp_block(f, slot, unit, frozen);
     if (!block) return OK;
-    if (!f->shards_in_slots)
-        CHECK(copy_peer(comm, f->device, own, f->device, f->shard.values + u->shard[frozen],
-                        block * sizeof(float)));
-    return fsdp_gather(f, VALUES, own - (size_t)f->rank * block, block, unit);
+    if (own) CHECK(copy_peer(comm, f->device, to, f->device, own, bytes));
+    for (int r = 0; r < f->ranks && stream_phase(comm) == PHASE_PROOF; r++)
+        if (r != f->rank) traffic_add(traffic, r, f->rank, -(uint64_t)bytes);
+    return all_gather_enqueue(f->slots[kind].collectives, comm, to - (size_t)f->rank * block,
+                              (size_t)f->ranks, block, unit, f->step);
 }
 
 /* Gathers in evaluation and for a proof do not count as training. */
@@ -56,17 +55,17 @@ static enum phase phase_of_gather(const struct fsdp *f) {
 }
 
 int fsdp_fetch(struct fsdp *f, int unit) {
-    struct stream *comm = device_comm(f->device);
     struct slot *slot = f->unit[unit].values;
+    const float *shards = f->shards_in_slots ? NULL : f->shard.values;
     if (slot->unit == unit) return OK;
     slot->unit = unit;
     slot->waited = 0;
-    CHECK(event_record(slot->left, device_compute(f->device)));
-    stream_set_phase(comm, phase_of_gather(f), f->step);
-    CHECK(stream_wait(comm, slot->left));
-    CHECK(gather_part(f, slot, unit, 0));
-    CHECK(gather_part(f, slot, unit, 1));
-    return event_record(slot->filled, comm);
+    CHECK(fsdp_lend(f, slot, phase_of_gather(f)));
+    for (int frozen = 0; frozen < 2; frozen++) {
+        const float *own = shards ? shards + f->units.unit[unit].shard[frozen] : NULL;
+        CHECK(fsdp_gather(f, VALUES, slot, unit, frozen, own));
+    }
+    return event_record(slot->filled, device_comm(f->device));
 }
 
 /* The time of this wait counts for the gather. */
@@ -168,9 +167,7 @@ static int reduce(struct fsdp *f, int unit) {
     const struct fsdp_unit *u = &f->units.unit[unit];
     CHECK(zero_missing(f, unit));
     f->unit[unit].reduced = 1;
-    CHECK(event_record(slot->left, device_compute(f->device)));
-    stream_set_phase(comm, PHASE_REDUCE, f->step);
-    CHECK(stream_wait(comm, slot->left));
+    CHECK(fsdp_lend(f, slot, PHASE_REDUCE));
     CHECK(reduce_scatter_enqueue(f->slots[GRADS].collectives, comm, slot->data, u->block[0],
                                  f->scale, unit, f->step));
     if (!f->whole_grads)
@@ -313,13 +310,8 @@ int fsdp_finish(void *context) {
     return f->expecting ? fsdp_ended(f, finish(f)) : OK;
 }
 
-static int broadcast_buffers(struct fsdp *f, int32_t step) {
-    struct stream *compute = device_compute(f->device);
-    if (!f->buffers) return OK;
-    stream_set_phase(compute, PHASE_REPLICATE, step);
-    return ddp_buffers_broadcast(f->buffers, step);
-}
-
 int fsdp_broadcast_buffers(struct fsdp *f, int32_t step) {
-    return fsdp_ended(f, broadcast_buffers(f, step));
+    if (!f->buffers) return OK;
+    stream_set_phase(device_compute(f->device), PHASE_REPLICATE, step);
+    return fsdp_ended(f, ddp_buffers_broadcast(f->buffers, step));
 }

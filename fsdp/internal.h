@@ -81,8 +81,13 @@ struct fsdp {
 /* Ends every public function and every function of the reducer. */
 int fsdp_ended(struct fsdp *f, int code);
 
-/* An all-gather of blocks in a slot. Bytes that move for a proof are not counted. */
-int fsdp_gather(struct fsdp *f, int kind, float *data, size_t block, int unit);
+/* The communication stream gets the slot as soon as compute has finished with it. */
+int fsdp_lend(struct fsdp *f, struct slot *slot, enum phase phase);
+
+/* Gathers one part of a unit, trained or frozen, in a slot. own: this rank's block; NULL: it lies
+ * there already. Bytes that move for a proof are not counted. */
+int fsdp_gather(struct fsdp *f, int kind, struct slot *slot, int unit, int frozen,
+                const float *own);
 
 /* Enqueues the gather of the unit to its slot, and compute's wait for it. */
 int fsdp_fetch(struct fsdp *f, int unit);

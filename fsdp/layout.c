@@ -22,15 +22,11 @@ float *fsdp_block(const struct fsdp *f, const struct slot *slot, int unit, int f
     return slot->data + part + (size_t)f->rank * f->units.unit[unit].block[frozen];
 }
 
-static int zero(struct fsdp *f, float *data, size_t count) {
-    const int all = (int)count;
-    struct op_args args = {.out[0] = tensor_plain(data, DTYPE_F32, 1, &all)};
-    return launch(device_compute(f->device), OP_FILL, &args);
-}
-
 static int alloc(struct fsdp *f, float **out, size_t count, enum mem_cause cause) {
+    const int all = (int)count;
     CHECK(device_alloc(f->device, (void **)out, count * sizeof(float), cause));
-    return zero(f, *out, count);
+    struct op_args args = {.out[0] = tensor_plain(*out, DTYPE_F32, 1, &all)};
+    return launch(device_compute(f->device), OP_FILL, &args);
 }
 
 static int open_slot(struct fsdp *f, int kind, size_t count, struct slot **out) {

@@ -39,10 +39,10 @@ static int read_values(duet_params *params, struct comm *comm, float **values, f
 
 int duet_fsdp_wrap(duet_params *params, duet_group *group,
                    const struct duet_fsdp_options *options) {
-    static const enum fsdp_shard shards[] = {FSDP_PARAMETERS, FSDP_GRADIENTS, FSDP_OPTIMIZER};
     const struct duet_fsdp_options o = options ? *options : (struct duet_fsdp_options){.units = ""};
     CHECK(check(group, params, &o));
-    const struct fsdp_config config = {.shard = shards[o.shard],
+    const struct fsdp_config config = {.shard =
+                                           FSDP_PARAMETERS - o.shard, /* listed backwards there */
                                        .units = o.units ? o.units : "",
                                        .prefetch = o.prefetch < 0    ? 0
                                                    : o.prefetch == 0 ? 1

@@ -8,33 +8,24 @@
 
 /* Gathers the summed gradients of a unit from all shards. */
 static int gather_grads(struct fsdp *f, int unit) {
-    struct stream *comm = device_comm(f->device);
     struct slot *slot = f->unit[unit].grads;
-    const struct fsdp_unit *u = &f->units.unit[unit];
+    const float *own = f->whole_grads ? NULL : f->shard.grads + f->units.unit[unit].shard[0];
     if (!slot || slot->unit == unit) return OK;
     slot->unit = unit;
-    CHECK(event_record(slot->left, device_compute(f->device)));
-    stream_set_phase(comm, PHASE_PROOF, f->step);
-    CHECK(stream_wait(comm, slot->left));
-    if (!f->whole_grads)
-        CHECK(copy_peer(comm, f->device, fsdp_block(f, slot, unit, 0), f->device,
-                        f->shard.grads + u->shard[0], u->block[0] * sizeof(float)));
-    CHECK(fsdp_gather(f, GRADS, slot->data, u->block[0], unit));
-    CHECK(event_record(slot->filled, comm));
+    CHECK(fsdp_lend(f, slot, PHASE_PROOF));
+    CHECK(fsdp_gather(f, GRADS, slot, unit, 0, own));
+    CHECK(event_record(slot->filled, device_comm(f->device)));
     return stream_wait(device_compute(f->device), slot->filled);
-}
-
-static int bring(struct fsdp *f, int unit, int grad) {
-    fsdp_notice_writes(f);
-    if (grad) return gather_grads(f, unit);
-    f->proved = 1;
-    CHECK(fsdp_fetch(f, unit));
-    return fsdp_await(f, unit);
 }
 
 int fsdp_bring(void *context, int index, int grad) {
     struct fsdp *f = context;
-    return fsdp_ended(f, bring(f, f->units.of[index], grad));
+    int unit = f->units.of[index];
+    fsdp_notice_writes(f);
+    if (grad) return fsdp_ended(f, gather_grads(f, unit));
+    f->proved = 1;
+    int code = fsdp_fetch(f, unit);
+    return fsdp_ended(f, code ? code : fsdp_await(f, unit));
 }
 
 /* ---- the optimizer's state: `each` numbers of an element beside each other ---- */
@@ -49,10 +40,8 @@ static int gather_part(struct fsdp *f, const float *state, size_t each, int unit
     size_t block = f->units.unit[unit].block[0], bytes = block * sizeof(float);
     const float *own = state + f->units.unit[unit].shard[0] * each + k * block;
     slot->unit = NO_UNIT;
-    CHECK(event_record(slot->left, device_compute(f->device)));
-    CHECK(stream_wait(comm, slot->left));
-    CHECK(copy_peer(comm, f->device, fsdp_block(f, slot, unit, 0), f->device, own, bytes));
-    CHECK(fsdp_gather(f, GRADS, slot->data, block, unit));
+    CHECK(fsdp_lend(f, slot, PHASE_NONE));
+    CHECK(fsdp_gather(f, GRADS, slot, unit, 0, own));
     CHECK(copy_to_host(comm, host, slot->data, (size_t)f->ranks * bytes));
     CHECK(stream_sync(comm));
     for (size_t r = 0; r < (size_t)f->ranks; r++)
@@ -79,7 +68,6 @@ static int gather_state(struct fsdp *f, const float *state, int each, float *who
         if (fsdp_trained(&f->units, u) > most) most = fsdp_trained(&f->units, u);
     float *host = malloc((most * (size_t)(each + 1) + 1) * sizeof *host);
     int code = host ? OK : fail(ERR_MEMORY, "fsdp: no host memory for the state of a unit");
-    stream_set_phase(device_comm(f->device), PHASE_NONE, f->step);
     for (int u = 0; !code && u < f->units.count; u++)
         if (f->units.unit[u].trained)
             code = gather_unit(f, state, (size_t)each, u, host, host + most, whole);

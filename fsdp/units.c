@@ -84,18 +84,18 @@ static int take_named(struct fsdp_units *u, const struct param_set *set, const c
 
 static int group_by_name(struct fsdp_units *u, const struct param_set *set, const char *words) {
     char *copy = strdup(words), *rest = copy;
-    int code = copy ? OK : fail(ERR_MEMORY, "units: the host is out of memory"), left = 0;
+    int code = copy ? OK : fail(ERR_MEMORY, "units: the host is out of memory");
     for (int i = 0; i < set->count; i++)
         u->of[i] = -1;
     for (char *name; !code && (name = strsep(&rest, ","));)
         code = take_named(u, set, name);
     free(copy);
-    for (int i = 0; !code && i < set->count; i++) {
+    const int named = u->count;
+    for (int i = 0; i < set->count; i++) {
         if (u->of[i] >= 0) continue;
-        u->of[i] = u->count;
-        left = 1;
+        u->of[i] = named;
+        u->count = named + 1;
     }
-    u->count += left;
     return code;
 }
 
@@ -137,7 +137,7 @@ static void place(struct fsdp_units *u, const struct param_set *set) {
 
 int fsdp_units_cut(struct fsdp_units *u, const struct param_set *set, int ranks,
                    const char *words) {
-    *u = (struct fsdp_units){.params = set->count, .ranks = ranks};
+    *u = (struct fsdp_units){.ranks = ranks};
     u->of = calloc((size_t)set->count + 1, sizeof *u->of);
     u->at = calloc((size_t)set->count + 1, sizeof *u->at);
     u->unit = calloc((size_t)set->count + 1, sizeof *u->unit);

@@ -23,7 +23,7 @@ struct fsdp_unit {
 };
 
 struct fsdp_units {
-    int count, params, ranks;
+    int count, ranks;
     struct fsdp_unit *unit; /* [count] */
     int *of;                /* [params] the unit of each */
     size_t *at;             /* [params] where it begins in the flat buffer */
