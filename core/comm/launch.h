@@ -26,8 +26,9 @@ struct launch {
     char *const *argv;
     const char *program;
 
-    /* Instead of argv: a function to run in the forked child. What it returns is the exit status
-     * (0..255). For tests and benchmarks: the caller must have no other thread at that time. */
+    /* A function to run in the forked child: instead of argv, or with `program` before it is
+     * started, unless the function returns another status than 0. What it returns is the exit
+     * status (0..255). The caller must have no other thread at that time. */
     int (*entry)(void *context);
     void *context;
 

@@ -49,7 +49,8 @@ static void describe_where(const struct job *job, int culprit, char *text, size_
 }
 
 static const char *advice_on_start(const struct launch *launch, int error) {
-    if (error == ENOENT && launch->program) return "there is no such program along PATH";
+    if (error == ENOENT && launch->program) return "there is no such program, nor along PATH";
+    if (error == EACCES && launch->program) return "give a program, or python and its script";
     if (error == ENOENT) return "mount /proc, or start duet by its full path";
     const char *advice = system_advice(error);
     return advice ? advice : "start it again";

@@ -108,8 +108,8 @@ static void become_rank(const struct job *job, int rank, pid_t launcher, int soc
         }
     environ = list;
     pthread_sigmask(SIG_SETMASK, &job->mask_before, NULL);
-    if (launch->entry) {
-        int status = launch->entry(launch->context);
+    int status = launch->entry ? launch->entry(launch->context) : 0;
+    if (launch->entry && (status || !launch->program)) {
         fflush(NULL);
         _exit(status);
     }

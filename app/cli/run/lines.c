@@ -1,6 +1,6 @@
-/* Lines of ranks with the rank in front: see lines.h. A rank writes into a pipe. One process beside
- * the launcher reads all pipes and prints whole lines. It is a process and not a thread, because
- * the launcher forks. If its own reader is gone, it ends, so the ranks' pipes close, too. */
+/* Lines of ranks with the rank in front: see lines.h. A rank writes into a pipe. A process for each
+ * pipe prints whole lines. It is a process and not a thread, because the launcher forks. If its own
+ * reader is gone, it ends, so the rank's pipe closes, too. */
 #include "cli/run/lines.h"
 
 #include <errno.h>
@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,13 +15,7 @@
 #include "base/error.h"
 #include "base/system_error.h"
 
-enum { LINE = 8192, MOST_STREAMS = MAX_DEVICES * LINES_STREAMS };
-
-struct stream {
-    int from, to;
-    size_t head, used; /* bytes of `line`: of the rank's name, and of all that is in it */
-    char line[LINE];
-};
+enum { LINE = 8192 };
 
 static int write_all(int fd, const char *text, size_t bytes) {
     while (bytes > 0) {
@@ -38,46 +31,17 @@ static int write_all(int fd, const char *text, size_t bytes) {
     return 0;
 }
 
-static int print_line(struct stream *s) {
-    size_t bytes = s->used;
-    s->used = s->head;
-    return write_all(s->to, s->line, bytes);
-}
-
-/* Takes what is in the pipe. *open becomes 0 behind its end. A line that is too long is cut. */
-static int take(struct stream *s, int *open) {
-    char text[LINE];
-    ssize_t got = read(s->from, text, sizeof text);
-    if (got < 0) return errno == EINTR ? 0 : -1;
-    *open = got > 0;
-    if (!got && s->used > s->head) { /* the last line has no end */
-        s->line[s->used++] = '\n';
-        return print_line(s);
-    }
-    for (ssize_t i = 0; i < got; i++) {
-        s->line[s->used++] = text[i];
-        int full = s->used == LINE - 1;
-        if (full && text[i] != '\n') s->line[s->used++] = '\n';
-        if ((full || text[i] == '\n') && print_line(s)) return -1;
-    }
-    return 0;
-}
-
-/* Until nobody holds a pipe any more. Returns the exit status. */
-static int read_all(struct stream *streams, int count) {
-    struct pollfd polled[MOST_STREAMS];
-    for (int i = 0; i < count; i++)
-        polled[i] = (struct pollfd){.fd = streams[i].from, .events = POLLIN};
-    for (int left = count; left > 0;) {
-        if (poll(polled, (nfds_t)count, -1) < 0) continue; /* EINTR */
-        for (int i = 0; i < count; i++) {
-            int open = 1;
-            if (!polled[i].revents) continue;
-            if (take(&streams[i], &open)) return 1;
-            if (open) continue;
-            polled[i].fd = -1; /* poll skips it from now on */
-            left--;
-        }
+/* A line that is too long is cut, and the last one may have no end. Returns the exit status. */
+static int copy_lines(FILE *from, int to, int rank) {
+    char line[LINE];
+    size_t head = (size_t)snprintf(line, LINE, "[default%d]:", rank), used = head;
+    for (int c = 0; from && c != EOF;) {
+        c = getc(from);
+        if (c != EOF) line[used++] = (char)c;
+        if (c == EOF ? used == head : c != '\n' && used < LINE - 1) continue;
+        if (c != '\n') line[used++] = '\n';
+        if (write_all(to, line, used)) return 1;
+        used = head;
     }
     return 0;
 }
@@ -85,64 +49,54 @@ static int read_all(struct stream *streams, int count) {
 static void close_pipes(struct lines *l, int ranks) {
     for (int r = 0; r < ranks; r++)
         for (int s = 0; s < LINES_STREAMS; s++) {
-            if (l->pipes[r][s] >= 0) close(l->pipes[r][s]);
-            l->pipes[r][s] = -1;
+            if (l->pipe[r][s] >= 0) close(l->pipe[r][s]);
+            l->pipe[r][s] = -1;
         }
 }
 
-static int open_pipes(struct lines *l, int ranks, int wanted, struct stream *streams, int *count) {
-    for (int r = 0; r < ranks; r++)
-        for (int s = 0; s < LINES_STREAMS; s++) {
-            int ends[2];
-            if (!(wanted >> s & 1)) continue;
-            if (pipe2(ends, O_CLOEXEC)) return fail_system(errno, "--tee: pipe");
-            struct stream *stream = &streams[(*count)++];
-            l->pipes[r][s] = ends[1];
-            stream->from = ends[0], stream->to = s + 1;
-            stream->head = stream->used = (size_t)snprintf(stream->line, LINE, "[default%d]:", r);
-        }
-    return OK;
-}
-
-/* Ctrl-C reaches this process too. It ends behind the ranks, with their last words. */
-static void be_reader(struct lines *l, int ranks, struct stream *streams, int count) {
+/* Ctrl-C reaches the reader too. It ends behind the ranks, with their last words. */
+static int start_reader(struct lines *l, int ranks, int r, int s) {
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
-    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
-        signal(ignored[i], SIG_IGN);
-    close_pipes(l, ranks);
-    _exit(read_all(streams, count));
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC)) return fail_system(errno, "--tee: pipe");
+    l->pipe[r][s] = ends[1];
+    if ((l->reader[r][s] = fork()) == 0) {
+        for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+            signal(ignored[i], SIG_IGN);
+        close_pipes(l, ranks);
+        _exit(copy_lines(fdopen(ends[0], "r"), s + 1, r));
+    }
+    close(ends[0]);
+    return l->reader[r][s] < 0 ? fail_system(errno, "--tee: fork") : OK;
 }
 
-int lines_start(struct lines *l, int ranks, int wanted) {
-    int count = 0, code = OK;
-    l->reader = 0;
-    memset(l->pipes, -1, sizeof l->pipes);
-    if (!wanted) return OK;
-    struct stream *streams = malloc(MOST_STREAMS * sizeof *streams);
-    if (!streams) return fail(ERR_MEMORY, "--tee: no host memory");
-    code = open_pipes(l, ranks, wanted, streams, &count);
+int lines_start(struct lines *l, int ranks, int streams) {
+    memset(l->reader, 0, sizeof l->reader);
+    memset(l->pipe, -1, sizeof l->pipe);
     fflush(NULL);
-    if (!code && (l->reader = fork()) == 0) be_reader(l, ranks, streams, count);
-    if (!code && l->reader < 0) code = fail_system(errno, "--tee: fork");
-    for (int i = 0; i < count; i++)
-        close(streams[i].from);
-    free(streams);
-    return code;
+    for (int r = 0; r < ranks; r++)
+        for (int s = 0; s < LINES_STREAMS; s++)
+            if (streams >> s & 1) CHECK(start_reader(l, ranks, r, s));
+    return OK;
 }
 
 int lines_enter(const struct lines *l, int rank) {
     for (int s = 0; s < LINES_STREAMS; s++)
-        if (l->pipes[rank][s] >= 0 && dup2(l->pipes[rank][s], s + 1) < 0) return errno;
+        if (l->pipe[rank][s] >= 0 && dup2(l->pipe[rank][s], s + 1) < 0) return -1;
     return 0;
 }
 
 int lines_end(struct lines *l, int ranks) {
-    int status = 0;
+    int status = 0, failed = 0;
     close_pipes(l, ranks);
-    while (l->reader > 0 && waitpid(l->reader, &status, 0) < 0 && errno == EINTR)
-        continue;
-    l->reader = 0;
-    return status ? fail(ERR_FAILED, "--tee: not all that ranks printed could be written: see that "
+    for (int r = 0; r < ranks; r++)
+        for (int s = 0; s < LINES_STREAMS; s++) {
+            while (l->reader[r][s] > 0 && waitpid(l->reader[r][s], &status, 0) < 0 &&
+                   errno == EINTR)
+                continue;
+            failed |= status;
+        }
+    return failed ? fail(ERR_FAILED, "--tee: not all that ranks printed could be written: see that "
                                      "the disk has room and the reader stays")
                   : OK;
 }

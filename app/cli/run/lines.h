@@ -10,15 +10,15 @@
 enum { LINES_STREAMS = 2 }; /* stdout and stderr: bits 1 and 2 of --tee */
 
 struct lines {
-    int pipes[MAX_DEVICES][LINES_STREAMS]; /* what a rank writes to; -1: it prints by itself */
-    pid_t reader;                          /* the process that reads all pipes; 0: none */
+    int pipe[MAX_DEVICES][LINES_STREAMS];     /* what a rank writes to; -1: it prints by itself */
+    pid_t reader[MAX_DEVICES][LINES_STREAMS]; /* the process that reads it; 0: none */
 };
 
-/* Before the ranks start: makes the pipes and starts the process that reads them. streams: the bits
- * of those that get a rank in front; 0: nothing is done. */
+/* Before the ranks start: makes the pipes and starts their readers. streams: the bits of those that
+ * get a rank in front; 0: nothing is done. */
 int lines_start(struct lines *lines, int ranks, int streams);
 
-/* In a rank, before exec. 0, or an errno value. */
+/* In a rank, before exec. 0, or -1 and errno. */
 int lines_enter(const struct lines *lines, int rank);
 
 /* Behind the last rank: waits until all that was printed is written, as long as whoever reads it

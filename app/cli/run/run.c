@@ -8,19 +8,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/program_name.h"
-#include "base/text/plain.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
-#include "cli/run/left_over.h"
 #include "cli/run/lines.h"
 #include "comm/launch.h"
 #include "report/text.h"
@@ -29,8 +29,7 @@ struct words {
     int64_t ranks, port, tee; /* port 0: one that is free */
     double grace_s;           /* from a signal to this command until the ranks are killed */
     const char *address;      /* MASTER_ADDR of the ranks; NULL: the launcher's own */
-    const char *far;          /* one that is another machine's */
-    int64_t nodes, node;      /* torchrun's --nnodes and --node-rank */
+    int64_t nodes, node;      /* torchrun's --nnodes and --node-rank, which can be 1 and 0 */
     char **program;           /* and its arguments, ended by NULL */
     struct lines lines;
     sigset_t mask; /* of this command, before it held any signal */
@@ -42,38 +41,25 @@ struct words {
 static int read_address(const struct option *option, const char *text, void *target) {
     struct words *w = target;
     struct in_addr a;
-    int is_loopback = inet_pton(AF_INET, text, &a) == 1 && ntohl(a.s_addr) >> 24 == 127;
     (void)option;
-    w->address = is_loopback ? text : NULL;
-    w->far = is_loopback || !strcmp(text, "localhost") ? NULL : text;
-    return OK;
+    w->address = strcmp(text, "localhost") ? text : NULL;
+    if (!w->address || (inet_pton(AF_INET, text, &a) == 1 && ntohl(a.s_addr) >> 24 == 127))
+        return OK;
+    return fail(ERR_USAGE,
+                "--master-addr: %s: is another machine: leave it out; the ranks of several "
+                "machines are started by mpirun, once for all",
+                text);
 }
 
 /* torchrun's way to several machines is the same line on each; this is MPI's. */
 static int check_machines(const struct words *w) {
-    char hosts[512], command[1024] = "";
-    size_t used = 0;
-    if (w->nodes == 1 && w->far)
+    if (w->nodes > 1)
         return fail(ERR_USAGE,
-                    "--master-addr: %s: is another machine: leave it out, or give "
-                    "--nnodes",
-                    w->far);
-    if (w->nodes == 1)
-        return w->node
-                   ? fail(ERR_USAGE, "--node-rank: %d: there is one machine: give 0", (int)w->node)
+                    "--nnodes: %d: mpirun starts the ranks of several machines, once for all: "
+                    "mpirun -np %d --host MACHINE0:%d,... %s",
+                    (int)w->nodes, (int)(w->nodes * w->ranks), (int)w->ranks, w->program[0]);
+    return w->node ? fail(ERR_USAGE, "--node-rank: %d: there is one machine: give 0", (int)w->node)
                    : OK;
-    used =
-        (size_t)snprintf(hosts, sizeof hosts, "%s:%d", w->far ? w->far : "MACHINE0", (int)w->ranks);
-    for (int m = 1; m < w->nodes && used < sizeof hosts; m++)
-        used +=
-            (size_t)snprintf(hosts + used, sizeof hosts - used, ",MACHINE%d:%d", m, (int)w->ranks);
-    used = 0;
-    for (char **word = w->program; *word && used < sizeof command; word++)
-        used += (size_t)snprintf(command + used, sizeof command - used, " %s", PLAIN(*word));
-    return fail(ERR_USAGE,
-                "--nnodes: %d: mpirun starts the ranks of several machines, once for all: mpirun "
-                "-np %d --host %s%s",
-                (int)w->nodes, (int)(w->nodes * w->ranks), hosts, command);
 }
 
 #define AT(member) OPTION_AT(struct words, member)
@@ -94,8 +80,7 @@ const struct option launch_options[] = {
      read_number, AT(grace_s), 0, 1e9, ALWAYS},
     {"--standalone", NULL, "accepted without effect, like --nnodes 1 and --node-rank 0",
      read_nothing, NO_MEMBER, NO_LIMITS, ALWAYS},
-    {"--nnodes", "M", "above 1: print the mpirun command that starts the ranks", read_int,
-     AT(nodes), 1, 64, ALWAYS},
+    {"--nnodes", "1", "", read_int, AT(nodes), 1, 64, ALWAYS},
     {"--node-rank", "0", "", read_int, AT(node), 0, 63, ALWAYS},
     OPTION_END};
 
@@ -119,28 +104,6 @@ static int help(void) {
         "\nexit status: that of the rank that failed first; 128+n if signal n ended it; 2 wrong "
         "usage\n");
     return 0;
-}
-
-static int is_program(const char *path) {
-    struct stat file;
-    return !access(path, X_OK) && !stat(path, &file) && S_ISREG(file.st_mode);
-}
-
-/* Once, before every rank says it. */
-static int check_program(const char *program) {
-    char path[4096];
-    int found = strchr(program, '/') && is_program(program);
-    for (const char *at = strchr(program, '/') ? NULL : getenv("PATH"); at && *at && !found;) {
-        int length = (int)strcspn(at, ":");
-        snprintf(path, sizeof path, "%.*s/%s", length, at, program);
-        found = is_program(path);
-        at += length + (at[length] == ':');
-    }
-    return found ? OK
-                 : fail(ERR_USAGE,
-                        "run: %s: no program that may be executed: give its path, or one along "
-                        "PATH, or python and a script",
-                        program);
 }
 
 /* ---- the ranks ---- */
@@ -172,14 +135,13 @@ static void set_environment(const struct words *w) {
     setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); /* rank 0 of a PyTorch program opens one */
 }
 
-/* In the rank. This command's own settings of signals are not for the program. */
-static int become_program(void *context) {
+/* In the rank, before the program. This command's own settings of signals are not for it. */
+static int prepare_rank(void *context) {
     const struct words *w = context;
     sigprocmask(SIG_SETMASK, &w->mask, NULL);
     const char *number = getenv("RANK");
-    int rank = number ? atoi(number) : 0, error = lines_enter(&w->lines, rank);
-    if (error) {
-        fprintf(stderr, "%s: rank %d: its output: %s\n", program_name(), rank, strerror(error));
+    if (lines_enter(&w->lines, number ? atoi(number) : 0)) {
+        fprintf(stderr, "%s: the output of a rank: %s\n", program_name(), strerror(errno));
         return 126;
     }
     if (w->address) setenv("MASTER_ADDR", w->address, 1);
@@ -187,9 +149,7 @@ static int become_program(void *context) {
     setpgid(0, 0); /* so the terminal is not its own any more: reads fail, nothing stops it */
     signal(SIGTTIN, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
-    execvp(w->program[0], w->program);
-    fprintf(stderr, "%s: %s: %s\n", program_name(), PLAIN(w->program[0]), strerror(errno));
-    return errno == ENOENT ? 127 : 126;
+    return 0;
 }
 
 /* From here on launch_ranks reads the signals that would end this process; one that comes when the
@@ -203,30 +163,42 @@ static void hold_signals(struct words *w) {
     sigprocmask(SIG_BLOCK, &held, &w->mask);
 }
 
-/* Whoever reads what the ranks printed may take long, which Ctrl-C ends. */
-static void release_signals(const struct words *w) {
-    const struct timespec none = {.tv_sec = 0};
-    sigset_t pending;
-    while (!sigpending(&pending) && sigtimedwait(&pending, NULL, &none) > 0)
-        continue;
-    sigprocmask(SIG_SETMASK, &w->mask, NULL);
+/* What ranks have left running is a child of this process, since it is their subreaper, in
+ * whichever group or session it is; the readers of --tee alone are in the group of this process.
+ * It has half a second to end by itself, as the helpers of an interpreter do. What SIGKILL does not
+ * end hangs in the kernel. Where /proc cannot be read nobody is found. */
+static void end_left_over(void) {
+    static const int64_t KILL_AFTER_NS = 500000000, GIVE_UP_NS = 5000000000;
+    const int64_t start = now_ns();
+    pid_t children[256];
+    for (int running = 1; running && now_ns() - start < GIVE_UP_NS;) {
+        int count = process_children(children, 256);
+        running = 0;
+        for (int i = 0; i < count; i++) {
+            if (getpgid(children[i]) == getpgrp() || waitpid(children[i], NULL, WNOHANG)) continue;
+            if (now_ns() - start >= KILL_AFTER_NS) kill(children[i], SIGKILL);
+            running = 1;
+        }
+        if (running) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
 }
 
 static int run(struct words *w, struct launch_result *result) {
     struct launch launch = {.world_size = (int)w->ranks,
-                            .entry = become_program,
+                            .entry = prepare_rank,
                             .context = w,
+                            .program = w->program[0],
+                            .argv = w->program,
                             .master_port = w->port ? (int)w->port : free_port(),
                             .groups = 1,
                             .grace_s = w->grace_s > 0 ? w->grace_s : 1e-9};
     set_environment(w);
     hold_signals(w);
-    left_over_adopt();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     int code = lines_start(&w->lines, (int)w->ranks, (int)w->tee);
     if (!code) code = launch_ranks(&launch, result);
     struct failures all = failures_of(code);
-    left_over_end(w->lines.reader);
-    if (w->lines.reader > 0) release_signals(w);
+    end_left_over();
     failures_add(&all, lines_end(&w->lines, (int)w->ranks));
     return failures_end(&all);
 }
@@ -245,7 +217,6 @@ int command_run(int argc, char **argv, const struct duet_model *own) {
         code = fail(ERR_USAGE, "run: no program was given: see duet run --help");
     w.program = argv + o.read;
     if (!code) code = check_machines(&w);
-    if (!code) code = check_program(w.program[0]);
     if (!code) code = run(&w, &result);
     int status = report_error(code);
     return result.exit_status ? result.exit_status : status;
