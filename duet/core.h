@@ -105,8 +105,8 @@ void duet_devices_close(duet_device **devices, int n);
  * assumes a process alone. Close it with duet_devices_close(&device, 1). */
 int duet_device_open(duet_device **out, const char *kind, int index, uint64_t memory_bytes);
 
-/* torch.cuda.device_count(): the number of GPUs, for "cuda", else DUET_MAX_DEVICES or what
- * CUDA_VISIBLE_DEVICES shows. 0: none or unknown kind; duet_error() says why. */
+/* torch.cuda.device_count(): the number of GPUs, for "cuda", else DUET_MAX_DEVICES.
+ * 0: none or unknown kind; duet_error() says why. */
 int duet_device_count(const char *kind);
 
 /* "cpu(0)". The text belongs to the device. */

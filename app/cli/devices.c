@@ -14,7 +14,6 @@
 #include "cli/commands.h"
 #include "clock/hardware.h"
 #include "device/device.h"
-#include "device/visible.h"
 #include "doctor/cuda/gpu.h"
 
 enum {
@@ -32,30 +31,14 @@ __attribute__((format(printf, 2, 3))) static void say_line(int indent, const cha
     text_wrap(stdout, text_width(stdout), indent, COLUMN, line);
 }
 
-/* Where CUDA_VISIBLE_DEVICES chooses: which device of a program is which of the machine. */
-static void list_visible(const struct visible_devices *visible) {
-    char text[16 * MAX_DEVICES] = "";
-    size_t at = 0;
-    for (int i = 0; i < visible->count; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%d is %d", i ? ", " : "", i,
-                               visible->number[i]);
-    say_line(COLUMN, "by CUDA_VISIBLE_DEVICES device %s of the machine", text);
-}
-
 static void list_emulated(void) {
     static const char *const isas[] = {"avx512", "avx2", "generic"};
     const char *isa = "generic";
-    struct visible_devices visible;
-    if (visible_devices(&visible)) {
-        say_line(0, "cpu     none: %s", error_message());
-        return;
-    }
     for (int i = 2; i >= 0; i--)
         if (host_fast_kernel(OP_CONV2D_FORWARD, isas[i])) isa = isas[i];
     printf("cpu     1 to %d emulated devices: each computes on one core (%s kernels)\n"
            "        and has its own memory\n",
-           visible.count, isa);
-    if (visible.count < MAX_DEVICES) list_visible(&visible);
+           MAX_DEVICES, isa);
     printf("        %ld cores here: more devices than cores share them\n",
            sysconf(_SC_NPROCESSORS_ONLN));
     for (int n = 1; n <= MOST_LISTED; n *= 2) {

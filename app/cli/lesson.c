@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "device/visible.h"
 #include "report/findings.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -16,13 +15,6 @@
 
 enum { LESSON_DEVICES = 4, LESSON_STEPS = 6 };
 
-/* Emulated ones. 1: there are too few, as CUDA_VISIBLE_DEVICES says. */
-static int lesson_devices(void) {
-    struct visible_devices visible;
-    return !visible_devices(&visible) && visible.count < LESSON_DEVICES ? visible.count
-                                                                        : LESSON_DEVICES;
-}
-
 static void settings(struct run_config *config, const struct run_config *demo) {
     run_config_default(config);
     int gpus = !strcmp(demo->device, "cuda");
@@ -31,7 +23,7 @@ static void settings(struct run_config *config, const struct run_config *demo) {
     snprintf(config->data.name, sizeof config->data.name, "random");
     config->ddp.bucket_cap_mb = 1;
     config->update.optimizer = OPTIMIZER_ADAM;
-    config->devices = !gpus ? lesson_devices() : demo->devices < 2 ? 2 : demo->devices;
+    config->devices = !gpus ? LESSON_DEVICES : demo->devices < 2 ? 2 : demo->devices;
     config->steps = demo->steps && demo->steps < LESSON_STEPS ? demo->steps : LESSON_STEPS;
     config->clock = demo->clock;
     if (*config->clock.gpu) config->devices = demo->devices < 2 ? 2 : demo->devices;

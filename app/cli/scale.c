@@ -18,7 +18,6 @@
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
 #include "data/dataset.h"
-#include "device/visible.h"
 #include "report/scale_table.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -112,8 +111,6 @@ static int read_counts(const struct words *w, struct scale_config *c) {
                          SCALE_MOST, &c->device_counts));
     for (int i = 0; i < c->device_counts; i++) {
         c->devices[i] = (int)counts[i];
-        if (strcmp(c->run.device, "cuda")) /* to be told before the first row is trained */
-            CHECK(visible_check("--devices", c->devices[i]));
         for (int k = 0; k < i; k++)
             if (counts[k] == counts[i])
                 return fail(ERR_USAGE, "--devices: %d: it is in the list twice: give it once",

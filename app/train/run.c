@@ -8,7 +8,6 @@
 #include "data/program_dataset.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "device/visible.h"
 #include "models/graph/graph.h"
 #include "models/model_file.h"
 
@@ -139,7 +138,6 @@ int run_device_kind(const struct run_config *config, enum device_kind *kind, int
     *kind = strcmp(config->device, "cpu") ? DEVICE_CUDA : emulated;
     if (!strcmp(config->device, "auto") && device_probe(DEVICE_CUDA, count)) *kind = emulated;
     CHECK(device_probe(*kind, count));
-    if (*kind != DEVICE_CUDA) CHECK(visible_check("--devices", run_devices(config)));
     if (*kind != DEVICE_CUDA && config->cuda_math == DEVICE_MATH_LIBRARY)
         return fail(ERR_USAGE,
                     "--cuda-math: library: emulated devices have only Duet's own kernels: give "

@@ -9,7 +9,6 @@
 #include "base/worker.h"
 #include "comm/environment.h"
 #include "device/device.h"
-#include "device/visible.h"
 #include "duet/parallel.h"
 
 _Static_assert(DUET_MAX_RANK == (int)MAX_RANK, "duet.h repeats the limit");
@@ -50,7 +49,6 @@ static int open_devices(duet_device **devices, int first, int n, int sharing, co
                         uint64_t memory_bytes) {
     struct device_config config = {.memory_bytes = memory_bytes, .devices = sharing};
     CHECK(kind_of(kind, &config.kind));
-    if (config.kind != DEVICE_CUDA) CHECK(visible_check("devices", first + n));
     config.check_operands = config.kind == DEVICE_HOST_LATE;
     config.async = !strcmp(kind, "cpu-async");
     /* A GPU has its own default. */

@@ -7,21 +7,12 @@
 #include "base/advice.h"
 #include "base/error.h"
 #include "device/host/host.h"
-#include "device/visible.h"
 
 static const uint64_t ARENA_STEP = 2 << 20; /* sizes are whole huge pages */
 
 static int probe(int *count) {
-    struct visible_devices visible;
-    CHECK(visible_devices(&visible));
-    *count = visible.count; /* devices beyond the cores share them */
+    *count = MAX_DEVICES; /* devices beyond the cores share them */
     return OK;
-}
-
-/* Its number of the machine, as nvidia-smi would show it. */
-static int number_of(int index) {
-    struct visible_devices visible;
-    return !visible_devices(&visible) && index < visible.count ? visible.number[index] : index;
 }
 
 static int arena_size(const struct device_config *config, size_t *bytes) {
@@ -51,7 +42,7 @@ static int start(struct device *device) {
     pthread_mutex_init(&d->imports_lock, NULL);
     CHECK(arena_size(&device->config, &bytes));
     int index = device->config.index;
-    if (!dry) CHECK(host_memfd_init(&d->memfd, index, number_of(index), bytes));
+    if (!dry) CHECK(host_memfd_init(&d->memfd, index, bytes));
     CHECK(arena_init(&d->arena, dry ? dry_memory(index) : d->memfd.base, bytes));
     device->ledger.capacity = bytes;
     device->layout = device->config.reference_math ? LAYOUT_PLAIN : LAYOUT_N16;

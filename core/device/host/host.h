@@ -54,9 +54,8 @@ struct host_memfd {
     char *base;
     size_t bytes;
 };
-/* `device` is the device's number, for errors, and `number` that of the machine (device/visible.h).
- * release: half-built is fine once fd is -1. */
-int host_memfd_init(struct host_memfd *memory, int device, int number, size_t bytes);
+/* `device` is the device's number. release: half-built is fine once fd is -1. */
+int host_memfd_init(struct host_memfd *memory, int device, size_t bytes);
 void host_memfd_release(struct host_memfd *memory);
 
 struct command {

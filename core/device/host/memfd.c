@@ -18,11 +18,11 @@
 #include "base/system_error.h"
 #include "device/host/host.h"
 
-static int open_memory(struct host_memfd *memory, int device, int number) {
+static int open_memory(struct host_memfd *memory, int device) {
     char size[32], what[80], name[32];
     format_bytes(memory->bytes, size, sizeof size);
     snprintf(what, sizeof what, "memory of device %d: %s", device, size);
-    snprintf(name, sizeof name, "duet-device-%d", number); /* to be seen in /proc/PID/fd */
+    snprintf(name, sizeof name, "duet-device-%d", device); /* to be seen in /proc/PID/fd */
     memory->fd = above_streams(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory->fd < 0) return fail_system(errno, "%s: memfd_create", what);
     if (file_resize(memory->fd, memory->bytes))
@@ -40,11 +40,11 @@ static int open_memory(struct host_memfd *memory, int device, int number) {
     return OK;
 }
 
-int host_memfd_init(struct host_memfd *memory, int device, int number, size_t bytes) {
+int host_memfd_init(struct host_memfd *memory, int device, size_t bytes) {
     memset(memory, 0, sizeof *memory);
     memory->fd = -1;
     memory->bytes = bytes;
-    return open_memory(memory, device, number);
+    return open_memory(memory, device);
 }
 
 void host_memfd_release(struct host_memfd *memory) {

@@ -144,10 +144,6 @@ CliTest(cli_scale, what_is_refused, 120) {
     put_data(PICTURES, 20);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         cli_fails(2, cases[i].says, "scale --data-dir d %s", cases[i].words);
-    setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
-    cli_fails(2, "--devices: 4: CUDA_VISIBLE_DEVICES=3,1 shows 2 devices",
-              "scale --data-dir d --device cpu --devices 1,4 --steps 1");
-    unsetenv("CUDA_VISIBLE_DEVICES");
     cr_expect_eq(cli_files(), 2, "a refused command left a file");
     cli_fails(1, "no-such-folder",
               "scale --data-dir d --devices 1 --steps 1 --json no-such-folder/v");
