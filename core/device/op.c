@@ -47,7 +47,6 @@ double cost_activation(const struct op_args *a) {
 
 /* One for each pixel of each window, and for each of x where the pool does the work of a relu. */
 double cost_pool(const struct op_args *a) {
-    if (a->p.pool.adaptive) return (double)tensor_count(&a->in[0]);
     double windows = -1, pixels = 0;
     for (int i = 0; i < 3; i++) {
         const struct tensor *t = i < 2 ? &a->in[i] : &a->out[0];

@@ -148,8 +148,7 @@ struct linear_args {
 /* For rows, then for columns. Pools know no padding: P = (H - size) / stride + 1, Q alike. */
 struct pool_args {
     int size[2], stride[2];
-    int relu;     /* 1: x is the input of a relu that comes before the pool */
-    int adaptive; /* MAX_POOL: 1: the windows of ADAPTIVE_AVG_POOL, without size, stride and relu */
+    int relu;      /* 1: x is the input of a relu that comes before the pool */
     int margin[2]; /* above and left of x, already part of it: read by no kernel */
 };
 /* How far x lies below and to the right of the first pixel of y; negative: above, to the left. */

@@ -33,7 +33,6 @@ int operand_may_be_n16(const struct operand *operand) {
 }
 
 int op_is_plain(enum op op, const struct op_args *args) {
-    if (op == OP_MAX_POOL_FORWARD || op == OP_MAX_POOL_BACKWARD) return args->p.pool.adaptive;
     return (op == OP_ACTIVATION_FORWARD || op == OP_ACTIVATION_BACKWARD) &&
            activation_is_plain(args->p.activation.kind);
 }

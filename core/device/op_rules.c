@@ -100,11 +100,6 @@ int rule_pool(enum op op, const struct op_args *a) {
     if (by_dy && p->relu != (a->in[1].data != NULL))
         return fail(ERR_FAILED, "%s: operand x: is needed with the relu before it, and only then",
                     op_name(op));
-    if (p->adaptive) {
-        if (op_is_plain(op, a) && !p->relu && x->layout == LAYOUT_PLAIN) return OK;
-        return fail(ERR_FAILED, "%s: an adaptive pool: of maxima, in plain layout, without a relu",
-                    op_name(op));
-    }
     int windows[2];
     for (int i = 0; i < 2; i++) {
         const int pixels = x->dims[2 + i];

@@ -73,7 +73,7 @@ const struct op_row op_table[OP_COUNT] = {
     /* Pools know no padding: P = (H - size) / stride + 1, Q alike. With p.pool.relu they are
      * pools of the relu of x, and gradients go back through both, to the bit what the two ops
      * give: then the gradient of AVG_POOL needs x. In MAX_POOL the first of equal maxima gets
-     * dy, and p.pool.adaptive, in PLAIN alone, lays the windows as ADAPTIVE_AVG_POOL does. */
+     * dy. */
     [OP_AVG_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
         .rule = rule_pool, .cost = cost_pool},
     [OP_AVG_POOL_BACKWARD] = {PICTURE, .in = {{"dy", "fn", "NCPQ"}, {"x", "fn?", "NCHW"}},

@@ -99,14 +99,11 @@ static duet_var *run_avg_pool2d(struct graph_run *r, const struct graph_node *n)
     return duet_avg_pool2d(r->tape, value(r, n, 0), height, &how);
 }
 
-#define OF_ADAPTIVE(NAME, CALL)                                                    \
-    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
-        int size[2];                                                               \
-        list(n, 0, 2, size);                                                       \
-        return CALL(r->tape, value(r, n, 0), size[0], size[1]);                    \
-    }
-OF_ADAPTIVE(adaptive_avg_pool2d, duet_adaptive_avg_pool2d)
-OF_ADAPTIVE(adaptive_max_pool2d, tape_adaptive_max_pool2d)
+static duet_var *run_adaptive_avg_pool2d(struct graph_run *r, const struct graph_node *n) {
+    int size[2];
+    list(n, 0, 2, size);
+    return duet_adaptive_avg_pool2d(r->tape, value(r, n, 0), size[0], size[1]);
+}
 
 static duet_var *run_pad2d(struct graph_run *r, const struct graph_node *n) {
     int side[4];
@@ -293,7 +290,6 @@ static const struct graph_op ops[] = {
     {"max_pool2d", "v", "size stride padding=0 ceil_mode=0", .run = run_max_pool2d},
     {"avg_pool2d", "v", "size stride padding=0", .run = run_avg_pool2d},
     {"adaptive_avg_pool2d", "v", "size", .run = run_adaptive_avg_pool2d},
-    {"adaptive_max_pool2d", "v", "size", .run = run_adaptive_max_pool2d},
     {"pad2d", "v", "sides value=0", .run = run_pad2d},
     {"detach", "v", "", .one = duet_detach},
     {"flatten", "v", "", .one = duet_flatten},

@@ -40,7 +40,6 @@ OPS = {  # of x; w makes a parameter
     "max_pool": lambda x, w: F.max_pool2d(x, 3, 2, 1),
     "adaptive_avg_pool": lambda x, w: F.adaptive_avg_pool2d(x, 2),
     "adaptive_avg_pool_1": lambda x, w: F.adaptive_avg_pool2d(x, 1),
-    "adaptive_max_pool": lambda x, w: F.adaptive_max_pool2d(x, 2),
     "pad": lambda x, w: F.pad(x, (1, 1, 1, 1)),
     "flatten": lambda x, w: x.flatten(1),
     "dropout": lambda x, w: F.dropout(x, 0.5),

@@ -1,4 +1,4 @@
-/* Windows over pictures without weights: means and maxima, adaptive pools, and the margins around a
+/* Windows over pictures without weights: means and maxima, adaptive means, and the margins around a
  * picture. A pool has no padding of its own: it pools a copy padded with zeros for means and with
  * -infinity for maxima. A maximum never comes from the margin, unless all pixels of the window are
  * -infinity; then its gradient may be lost in the margin. */
@@ -115,24 +115,6 @@ static int adaptive_avg_pool_backward(duet_tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_ADAPTIVE_AVG_POOL_BACKWARD, n, &args, 0);
 }
 
-static duet_var *adaptive_pool(duet_tape *t, duet_var *x, int height, int width, const char *name,
-                               enum op op, node_backward *backward) {
-    const int *d = x->value.dims;
-    if (x->value.rank != 4 || height < 1 || width < 1) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "%s: an output of %dx%d does not suit an input of %s: check the model",
-                          name, height, width, SHAPE(&x->value)));
-        return NULL;
-    }
-    int dims[4] = {d[0], d[1], height, width};
-    struct node node = {.backward = backward, .x = x, .spares = SPARES_Y};
-    if (op == OP_ADAPTIVE_AVG_POOL_FORWARD) node.spares |= SPARES_X;
-    node.args.in[0] = x->value;
-    node.args.p.pool.adaptive = 1;
-    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
-    return tape_append_op(t, op, &node, x->needs_grad);
-}
-
 /* ---- the functions of duet.h ---- */
 
 /* The margins of a pool, which in PyTorch make no tensor. */
@@ -187,7 +169,7 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_
     const struct duet_pool *how = given ? given : &none;
     const int max = op == OP_MAX_POOL_FORWARD, *d = x->value.dims,
               padding[2] = {tape_padding(how->padding, 0), tape_padding(how->padding, 1)};
-    struct pool_args args = {{size, how->width ? how->width : size}, {0}, 0, 0, {0, 0}};
+    struct pool_args args = {{size, how->width ? how->width : size}, {0}, 0, {0, 0}};
     int more[2] = {0}, margins = 0;
     for (int i = 0; i < 2; i++) {
         const int side = args.size[i], stride = args.stride[i] = tape_setting(how->stride, i, side);
@@ -220,25 +202,23 @@ duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, const struct duet
     return pool_of(t, x, size, how, OP_MAX_POOL_FORWARD);
 }
 
-/* 1: an adaptive pool cannot make such an output. */
-static int refuse_adaptive(duet_tape *t, const char *layer, duet_var *x, int height, int width) {
-    if (tape_failed(t, x) || tape_beyond(t, layer, "height", height, 1) ||
-        tape_beyond(t, layer, "width", width, 1))
-        return 1;
-    return x->value.rank == 4 && tape_too_large(t, layer, x, x->value.dims[1], height, width);
-}
-
 duet_var *duet_adaptive_avg_pool2d(duet_tape *t, duet_var *x, int height, int width) {
-    if (refuse_adaptive(t, "adaptive_avg_pool2d", x, height, width)) return NULL;
+    const char *name = "adaptive_avg_pool2d";
+    if (tape_failed(t, x) || tape_beyond(t, name, "height", height, 1) ||
+        tape_beyond(t, name, "width", width, 1))
+        return NULL;
+    const int *d = x->value.dims, dims[4] = {d[0], d[1], height, width};
+    if (x->value.rank == 4 && tape_too_large(t, name, x, d[1], height, width)) return NULL;
     if (tape_stuck(t, x)) return NULL;
-    return adaptive_pool(t, x, height, width, "adaptive_avg_pool2d", OP_ADAPTIVE_AVG_POOL_FORWARD,
-                         adaptive_avg_pool_backward);
-}
-
-/* Its kernels take plain tensors alone. */
-duet_var *tape_adaptive_max_pool2d(duet_tape *t, duet_var *x, int height, int width) {
-    if (refuse_adaptive(t, "adaptive_max_pool2d", x, height, width)) return NULL;
-    if (!(x = to_plain(t, x))) return NULL;
-    return adaptive_pool(t, x, height, width, "adaptive_max_pool2d", OP_MAX_POOL_FORWARD,
-                         max_pool_backward);
+    if (x->value.rank != 4) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "%s: an output of %dx%d does not suit an input of %s: check the model",
+                          name, height, width, SHAPE(&x->value)));
+        return NULL;
+    }
+    struct node node = {
+        .backward = adaptive_avg_pool_backward, .x = x, .spares = SPARES_X | SPARES_Y};
+    node.args.in[0] = x->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
+    return tape_append_op(t, OP_ADAPTIVE_AVG_POOL_FORWARD, &node, x->needs_grad);
 }

@@ -32,7 +32,6 @@ duet_var *tape_function(duet_tape *tape, duet_var *x, enum activation kind, doub
 duet_var *tape_random(duet_tape *tape, int rank, const int *shape, enum tape_draw how);
 duet_var *tape_conv_transpose(duet_tape *tape, duet_var *x, int w, int b,
                               const struct duet_conv *how, const int output_padding[2]);
-duet_var *tape_adaptive_max_pool2d(duet_tape *tape, duet_var *x, int height, int width);
 duet_var *tape_take_along_dim(duet_tape *tape, duet_var *x, duet_var *index, int dim);
 duet_var *tape_scatter_add(duet_tape *tape, duet_var *index, duet_var *src, int dim, int size);
 duet_var *tape_argsort(duet_tape *tape, duet_var *x, int dim, int descending);

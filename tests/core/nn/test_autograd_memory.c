@@ -50,7 +50,6 @@ enum answers { NO_ANSWERS, LABELS, TARGETS };
         .padding = {1, 1}})) \
     OP(adaptive_avg_pool, NO_ANSWERS, duet_adaptive_avg_pool2d(t, x, 2, 2)) \
     OP(adaptive_avg_pool_1, NO_ANSWERS, duet_adaptive_avg_pool2d(t, x, 1, 1)) \
-    OP(adaptive_max_pool, NO_ANSWERS, tape_adaptive_max_pool2d(t, x, 2, 2)) \
     OP(pad, NO_ANSWERS, duet_pad2d(t, x, 1, 1, 1, 1, 0)) \
     OP(flatten, NO_ANSWERS, duet_flatten(t, x)) \
     OP(dropout, NO_ANSWERS, duet_dropout(t, x, 0.5)) \

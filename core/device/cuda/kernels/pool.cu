@@ -8,32 +8,27 @@
  * registers. */
 enum { POOL_BLOCKS = 6 };
 
-/* Windows of any size; of 2 x 2 pixels that lie side by side; and as many as asked for. */
-enum { OF_2X2 = OP_COUNT, AS_ASKED = 2 * OP_COUNT };
-#define EACH_KERNEL(ROW)                                                      \
-    ROW(OP_AVG_POOL_FORWARD, avg_pool_forward)                                \
-    ROW(OP_AVG_POOL_BACKWARD, avg_pool_backward)                              \
-    ROW(OP_MAX_POOL_FORWARD, max_pool_forward)                                \
-    ROW(OP_MAX_POOL_BACKWARD, max_pool_backward)                              \
-    ROW(OF_2X2 + OP_AVG_POOL_FORWARD, avg_pool_2x2_forward)                   \
-    ROW(OF_2X2 + OP_AVG_POOL_BACKWARD, avg_pool_2x2_backward)                 \
-    ROW(OF_2X2 + OP_MAX_POOL_FORWARD, max_pool_2x2_forward)                   \
-    ROW(OF_2X2 + OP_MAX_POOL_BACKWARD, max_pool_2x2_backward)                 \
-    ROW(AS_ASKED + OP_ADAPTIVE_AVG_POOL_FORWARD, adaptive_avg_pool_forward)   \
-    ROW(AS_ASKED + OP_ADAPTIVE_AVG_POOL_BACKWARD, adaptive_avg_pool_backward) \
-    ROW(AS_ASKED + OP_MAX_POOL_FORWARD, adaptive_max_pool_forward)
+/* Windows of any size, or as many as asked for; and those of 2 x 2 pixels that lie side by side. */
+enum { OF_2X2 = OP_COUNT };
+#define EACH_KERNEL(ROW)                                         \
+    ROW(OP_AVG_POOL_FORWARD, avg_pool_forward)                   \
+    ROW(OP_AVG_POOL_BACKWARD, avg_pool_backward)                 \
+    ROW(OP_MAX_POOL_FORWARD, max_pool_forward)                   \
+    ROW(OP_MAX_POOL_BACKWARD, max_pool_backward)                 \
+    ROW(OF_2X2 + OP_AVG_POOL_FORWARD, avg_pool_2x2_forward)      \
+    ROW(OF_2X2 + OP_AVG_POOL_BACKWARD, avg_pool_2x2_backward)    \
+    ROW(OF_2X2 + OP_MAX_POOL_FORWARD, max_pool_2x2_forward)      \
+    ROW(OF_2X2 + OP_MAX_POOL_BACKWARD, max_pool_2x2_backward)    \
+    ROW(OP_ADAPTIVE_AVG_POOL_FORWARD, adaptive_avg_pool_forward) \
+    ROW(OP_ADAPTIVE_AVG_POOL_BACKWARD, adaptive_avg_pool_backward)
 
 #define KERNEL(OP, NAME) THREAD_KERNEL(NAME, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 EACH_KERNEL(KERNEL)
-THREAD_KERNEL(adaptive_max_pool_backward, struct pool, SIMPLE_THREADS)
 THREAD_KERNEL(pad, struct pad, SIMPLE_THREADS)
 THREAD_KERNEL(cat, struct cat, SIMPLE_THREADS)
 
 static const struct op_kernel kernels[] = {
-    {AS_ASKED + OP_MAX_POOL_BACKWARD, DUET_KERNEL(adaptive_max_pool_backward)},
-    {OP_PAD, DUET_KERNEL(pad)},
-    {OP_CAT, DUET_KERNEL(cat)},
-    EACH_KERNEL(OP_KERNEL_ROW)};
+    {OP_PAD, DUET_KERNEL(pad)}, {OP_CAT, DUET_KERNEL(cat)}, EACH_KERNEL(OP_KERNEL_ROW)};
 
 const void *pool_kernel(int i) {
     return kernel_at(kernels, i);
@@ -58,7 +53,6 @@ int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *a
     if (op == OP_PAD) return enqueue_pad(stream, args);
     if (op == OP_CAT) return enqueue_cat(stream, args);
     if (!pool_of(op, args, &p)) return refuse_size(op);
-    const int way = p.adaptive ? AS_ASKED : pool_is_2x2(&p) ? OF_2X2 : 0;
-    enqueue_each(stream, kernel_of(kernels, way + op), p.count, &p);
+    enqueue_each(stream, kernel_of(kernels, (pool_is_2x2(&p) ? OF_2X2 : 0) + op), p.count, &p);
     return OK;
 }

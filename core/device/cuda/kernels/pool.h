@@ -23,7 +23,7 @@ struct pool {
     uint32_t count;    /* elements of out, below 2^31; gradients of windows side by side: windows */
     float least;       /* x below counts as this: 0 where a relu comes first, else -infinity */
     const float *gate; /* gradients: x, where dx is 0 unless x > 0; NULL: there is no relu */
-    int adaptive, height, width, rows, columns;
+    int height, width, rows, columns;
     int size[2], stride[2]; /* of rows, then of columns */
     float area;             /* pixels of a window */
     float part; /* 1 / area where multiplying by it gives the same bits as dividing; else 0 */
@@ -50,9 +50,8 @@ static inline uint32_t windows_over(int pixels, int size) {
 /* Returns 0 if there are too many elements for the index arithmetic. */
 static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool) {
     const struct tensor *out = &a->out[0];
-    int by_x = op == OP_MAX_POOL_BACKWARD, max = op == OP_MAX_POOL_FORWARD || by_x;
-    int adaptive = max ? a->p.pool.adaptive
-                       : op == OP_ADAPTIVE_AVG_POOL_FORWARD || op == OP_ADAPTIVE_AVG_POOL_BACKWARD;
+    int by_x = op == OP_MAX_POOL_BACKWARD,
+        adaptive = op == OP_ADAPTIVE_AVG_POOL_FORWARD || op == OP_ADAPTIVE_AVG_POOL_BACKWARD;
     int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD ||
                   op == OP_ADAPTIVE_AVG_POOL_FORWARD;
     const struct tensor *x = forward ? &a->in[0] : out;
@@ -60,7 +59,6 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     struct pool made = ZEROED;
     *pool = made;
     if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31) return 0;
-    made.adaptive = adaptive;
     made.x = forward || by_x ? tensor_f32(&a->in[0]) : NULL;
     made.dy = forward ? NULL : tensor_f32(y);
     made.out = tensor_f32(out);
@@ -348,51 +346,6 @@ DUET_HD void k_adaptive_avg_pool_backward(const struct pool *p, struct place at)
             for (int c = columns.begin; c < columns.end; c++)
                 sum += dy[r * p->columns + c] / area_of(cover_of(p->by_rows, r, p->height),
                                                         cover_of(p->by_columns, c, p->width));
-        p->out[i] = sum;
-    }
-}
-
-/* The place of a window's maximum in its plane; its value goes into *most. As window_argmax. */
-DUET_HD int adaptive_argmax(const struct pool *p, const float *x, struct cover rows,
-                            struct cover columns, float *most) {
-    int best = rows.begin * p->width + columns.begin;
-    *most = x[best];
-    for (int h = rows.begin; h < rows.end; h++)
-        for (int w = columns.begin; w < columns.end; w++) {
-            float value = x[h * p->width + w];
-            if (value > *most || is_nan(value)) {
-                *most = value;
-                best = h * p->width + w;
-            }
-        }
-    return best;
-}
-
-DUET_HD void k_adaptive_max_pool_forward(const struct pool *p, struct place at) {
-    FOR_EACH_PIXEL(i, p, at) {
-        struct pixel y = pixel_of(p, (uint32_t)i);
-        float most;
-        adaptive_argmax(p, p->x + y.plane * (size_t)p->height * (size_t)p->width,
-                        cover_of(p->by_out_height, y.row, p->height),
-                        cover_of(p->by_out_width, y.column, p->width), &most);
-        p->out[i] = most;
-    }
-}
-
-DUET_HD void k_adaptive_max_pool_backward(const struct pool *p, struct place at) {
-    FOR_EACH_PIXEL(i, p, at) {
-        struct pixel x = pixel_of(p, (uint32_t)i);
-        struct cover rows = cover_of(p->by_out_height, x.row, p->rows),
-                     columns = cover_of(p->by_out_width, x.column, p->columns);
-        const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns,
-                    *plane = p->x + x.plane * (size_t)p->height * (size_t)p->width;
-        float sum = 0, most;
-        for (int r = rows.begin; r < rows.end; r++)
-            for (int c = columns.begin; c < columns.end; c++)
-                if (adaptive_argmax(p, plane, cover_of(p->by_rows, r, p->height),
-                                    cover_of(p->by_columns, c, p->width),
-                                    &most) == x.row * p->width + x.column)
-                    sum += dy[r * p->columns + c];
         p->out[i] = sum;
     }
 }

@@ -55,22 +55,14 @@ void reference_avg_pool_backward(const struct op_args *a) {
     if (a->p.pool.relu) back_through_relu(&a->in[1], dx);
 }
 
-/* The pixels of a side of x (0: rows, 1: columns) that window i of `windows` covers. */
-static struct pool_span span_of(const struct op_args *a, int side, int i, int windows) {
-    const int *size = a->p.pool.size, *stride = a->p.pool.stride;
-    if (a->p.pool.adaptive) return pool_span(i, a->in[0].dims[2 + side], windows);
-    return (struct pool_span){i * stride[side], i * stride[side] + size[side]};
-}
-
-/* The place of the maximum of window (p, q) of y's, in the plane of x. */
-static int window_argmax(const struct op_args *a, const struct tensor *y, int n, int c, int p,
-                         int q) {
+/* The index of the maximum of window (p, q), in the plane of x. */
+static int window_argmax(const struct op_args *a, int n, int c, int p, int q) {
     const struct tensor *x = &a->in[0];
-    struct pool_span rows = span_of(a, 0, p, y->dims[2]), columns = span_of(a, 1, q, y->dims[3]);
-    int best = rows.begin * x->dims[3] + columns.begin;
-    float most = seen(a, *element4(x, n, c, rows.begin, columns.begin));
-    for (int h = rows.begin; h < rows.end; h++)
-        for (int w = columns.begin; w < columns.end; w++) {
+    const int *size = a->p.pool.size, top = p * a->p.pool.stride[0], left = q * a->p.pool.stride[1];
+    int best = top * x->dims[3] + left;
+    float most = seen(a, *element4(x, n, c, top, left));
+    for (int h = top; h < top + size[0]; h++)
+        for (int w = left; w < left + size[1]; w++) {
             float value = seen(a, *element4(x, n, c, h, w));
             if (value > most || isnan(value)) {
                 most = value;
@@ -87,7 +79,7 @@ void reference_max_pool_forward(const struct op_args *a) {
             for (int p = 0; p < y->dims[2]; p++)
                 for (int q = 0; q < y->dims[3]; q++)
                     *element4(y, n, c, p, q) =
-                        seen(a, element4(x, n, c, 0, 0)[window_argmax(a, y, n, c, p, q)]);
+                        seen(a, element4(x, n, c, 0, 0)[window_argmax(a, n, c, p, q)]);
 }
 
 void reference_max_pool_backward(const struct op_args *a) {
@@ -97,7 +89,7 @@ void reference_max_pool_backward(const struct op_args *a) {
         for (int c = 0; c < dy->dims[1]; c++)
             for (int p = 0; p < dy->dims[2]; p++)
                 for (int q = 0; q < dy->dims[3]; q++)
-                    element4(dx, n, c, 0, 0)[window_argmax(a, dy, n, c, p, q)] +=
+                    element4(dx, n, c, 0, 0)[window_argmax(a, n, c, p, q)] +=
                         *element4(dy, n, c, p, q);
     if (a->p.pool.relu) back_through_relu(x, dx);
 }

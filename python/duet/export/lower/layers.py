@@ -211,8 +211,11 @@ def _(w, a, shape):
 
 @lower(aten.adaptive_max_pool2d)
 def _(w, a, shape):
-    return [of_samples(w, "adaptive_max_pool2d", w.value(a.self), [], shape[0],
-                       size=list(map(int, shape[0][2:]))), None]
+    x, to = w.value(a.self), list(map(int, shape[0][2:]))
+    size = [int(n) // k for n, k in zip(x.shape[2:], to)]
+    require(all(int(n) == s * k for n, s, k in zip(x.shape[2:], size, to)),
+            f"{to[0]}x{to[1]} windows of unequal sizes")
+    return [of_samples(w, "max_pool2d", x, [], shape[0], size=size, stride=size), None]
 
 
 @lower(aten.max_pool3d_with_indices)

@@ -98,8 +98,9 @@ def softmax(w, x, dim, op="softmax"):
 def largest(w, x, dims):
     """With the dimensions kept; the first of equal maxima has the gradient."""
     def write(name, before):
-        y = w.emit("reshape", [name], [*before, 1, math.prod(int(x.shape[d]) for d in dims)])
-        return w.emit("adaptive_max_pool2d", [y], [*before, 1, 1], size=[1, 1])
+        size = math.prod(int(x.shape[d]) for d in dims)
+        y = w.emit("reshape", [name], [*before, 1, size])
+        return w.emit("max_pool2d", [y], [*before, 1, 1], size=[1, size], stride=[1, size])
     return w.over(x, dims, [1] * len(dims), write, flat=True)
 
 
