@@ -37,7 +37,6 @@ size_t host_scratch_bytes(enum op op, const struct op_args *a) {
     if (op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD)
         return (op == OP_ATTENTION_BACKWARD ? 2 : 1) * sizeof(float) * ATTENTION_BAND *
                (size_t)a->in[1].dims[2];
-    if (op == OP_ARGSORT) return 2 * sizeof(uint64_t) * (size_t)a->in[0].dims[1];
     if ((op != OP_CONV2D_FORWARD && op != OP_CONV2D_BACKWARD_DATA &&
          op != OP_CONV2D_BACKWARD_WEIGHT) ||
         a->in[0].layout != LAYOUT_N16 || a->p.conv.general)

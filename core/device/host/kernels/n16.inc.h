@@ -22,7 +22,6 @@
 #include "device/host/kernels/n16_dropout.inc.h"
 #include "device/host/kernels/n16_elementwise.inc.h"
 #include "device/host/kernels/softmax_rows.inc.h"
-#include "device/host/kernels/sort_rows.inc.h"
 
 #define CONV2D(pass)                                         \
     static void n16_conv2d_##pass(const struct op_args *a) { \
@@ -86,7 +85,6 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_ADAM] = fast_adam,
     [OP_HASH] = fast_hash,
     [OP_MATMUL] = fast_matmul,
-    [OP_ARGSORT] = row_argsort,
     [OP_LAYER_NORM_FORWARD] = fast_layer_norm_forward,
     [OP_LAYER_NORM_BACKWARD_DATA] = fast_layer_norm_backward_data,
     [OP_RECURRENT_FORWARD] = fast_recurrent_forward,
