@@ -5,7 +5,7 @@
  * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes the results
  * of the run to a second memfd:
  *
- *     [struct job_head][its `floats`: gradients for lock step][the record, as JSON]
+ *     [struct failures: outputs that could not be written][the record, trace/record_bytes.h]
  *
  * For --trace each rank appends its spans to a third one, as structs. */
 #include "train/job.h"
@@ -29,7 +29,7 @@
 #include "comm/comm.h"
 #include "comm/launch.h"
 #include "models/model_file.h"
-#include "trace/record_proof.h"
+#include "trace/record_bytes.h"
 #include "train/estimate/retime.h"
 #include "train/shared_data.h"
 #include "train/spread.h"
@@ -68,40 +68,21 @@ static int map_all(int fd, void **data, size_t *bytes) {
                : OK;
 }
 
-/* What the file of the record begins with. */
-struct job_head {
-    struct failures unwritten; /* the outputs that could not be written */
-    uint64_t floats;
-};
-
 /* ---- the launcher's side ---- */
 
-static int read_text(const char *text, size_t bytes, struct run_record *record) {
-    struct json *root = NULL;
-    int code = json_parse("run record", text, bytes, &root);
-    if (!code) code = record_read(record, root);
-    json_free(root);
-    return code;
-}
-
-/* record: NULL if it is not wanted. */
+/* The file of the record begins with the outputs that could not be written. record: NULL if it is
+ * not wanted. */
 static int read_record(int fd, struct run_record *record, struct failures *unwritten) {
     void *data = NULL;
-    size_t bytes, left;
-    struct job_head head = {0};
+    size_t bytes;
     CHECK(map_all(fd, &data, &bytes));
-    const char *p = data;
-    if (bytes >= sizeof head) memcpy(&head, data, sizeof head);
-    left = bytes < sizeof head ? 0 : bytes - sizeof head;
-    int code = bytes < sizeof head || head.floats > left / sizeof(float)
+    int code = bytes < sizeof *unwritten
                    ? fail(ERR_FAILED, "job: rank 0 has left no record: start it again")
                    : OK;
-    if (!code) *unwritten = head.unwritten;
-    if (!code && record) {
-        const char *floats = p + sizeof head, *text = floats + head.floats * sizeof(float);
-        code = read_text(text, (size_t)(p + bytes - text), record);
-        if (!code) code = record_floats_read(record, (const float *)floats, head.floats);
-    }
+    if (!code) memcpy(unwritten, data, sizeof *unwritten);
+    if (!code && record)
+        code = record_bytes_read(record, (const char *)data + sizeof *unwritten,
+                                 bytes - sizeof *unwritten);
     if (data) munmap(data, bytes);
     return code;
 }
@@ -232,18 +213,14 @@ int job_try_nccl(const struct run_config *config, struct job_result *result) {
 
 /* Closes fd. */
 static int write_record(int fd, const struct run_record *record, const struct failures *unwritten) {
-    struct json_writer w;
     FILE *file = fdopen(fd, "w");
     if (!file) return fail_system(errno, "run record: descriptor %d", fd);
-    const struct job_head head = {*unwritten, record_floats(record)};
-    fwrite(&head, sizeof head, 1, file);
-    record_floats_write(record, file);
-    json_start(&w, file);
-    record_write(record, &w, NULL, 1);
-    int code = json_finish(&w, "run record");
-    if (fclose(file))
-        CHECK_KEEP(fail(ERR_FAILED, "run record: cannot be written: free some memory"), code);
-    return code;
+    fwrite(unwritten, sizeof *unwritten, 1, file);
+    record_bytes_write(record, file);
+    int bad = ferror(file);
+    if (fclose(file) || bad)
+        return fail(ERR_FAILED, "run record: cannot be written: free some memory");
+    return OK;
 }
 
 static int write_spans(int fd, const struct span_log *log) {

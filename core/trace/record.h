@@ -1,6 +1,6 @@
 /* The run record: everything that a finished run has to report, as data. The trainer fills it in, a
- * job hands it to its launcher as JSON, and the reports and the verdict read it. The files of
- * --json hold the same JSON, without the proof (docs/json.md). */
+ * job hands it to its launcher as bytes (record_bytes.h), and the reports and the verdict read it.
+ * The files of --json hold it without the proof (docs/json.md). */
 #ifndef TRACE_RECORD_H
 #define TRACE_RECORD_H
 
@@ -23,12 +23,10 @@ struct device_record {
     uint64_t bytes_in, bytes_out; /* moved over links, in all training steps together */
     /* Compute lane: busy time of each phase (span_busy_ns); of a phase of the host
      * (phase_is_of_host) what its thread took or waited. Of a step's time in each phase also the
-     * median, the 90th percentile and the spread over the steps, half the range of the middle 68 %
-     * (step_times.h). */
-    int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_p90_ns[PHASE_COUNT];
-    int64_t phase_spread_ns[PHASE_COUNT];
+     * median, and the spread over the steps, half the range of the middle 68 % (step_times.h). */
+    int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_spread_ns[PHASE_COUNT];
     /* from the start of a step to the start of the next */
-    int64_t step_median_ns, step_p90_ns, step_spread_ns;
+    int64_t step_median_ns, step_spread_ns;
     int64_t busy_ns; /* compute lane: busy in training phases */
     /* Compute lane, training and proof: wall time of its spans beyond their busy time. The thread
      * of an emulated device had no core then. */
@@ -139,7 +137,7 @@ struct run_record {
     /* Spans of all ranks that host memory was too short for. Above 0, times and trace have gaps. */
     int64_t spans_lost;
 
-    /* ---- the proof (record_proof.h) ---- */
+    /* ---- the proof, which the verdict alone reads ---- */
 
     /* Per device [steps][2 * parameters + buffers]: the hash of each parameter's value as the
      * step's forward saw it, of each reduced gradient, then of each buffer as that forward saw it.
@@ -194,16 +192,10 @@ uint64_t record_peak(const struct run_record *record, int first, int last);
 double record_last_accuracy(const struct run_record *record);   /* -1: never evaluated */
 double record_last_valid_loss(const struct run_record *record); /* NaN: likewise */
 
-/* Writes the record as an object under `key` (NULL: as the outermost value or an array's item).
- * proof 1: with what only the verdict needs, but for the floats (record_proof.h). */
-void record_write(const struct run_record *record, struct json_writer *w, const char *key,
-                  int proof);
-/* Writes the same fields, without the proof, into the object that is open. */
+/* Writes every field of docs/json.md into the object that is open. */
 void record_write_fields(const struct run_record *record, struct json_writer *w);
-
-/* Reads what record_write wrote; `kept` stays empty. record_free the record also after a failure.
- * ERR_FAILED: `object` is not such a record; ERR_MEMORY. */
-int record_read(struct run_record *record, const struct json *object);
+/* Writes what each cause holds, [MEM_CAUSE_COUNT], as an object under `key`, as records do. */
+void record_write_causes(struct json_writer *w, const char *key, const uint64_t *bytes);
 
 #ifdef __cplusplus
 }

@@ -1,366 +1,232 @@
-/* The run record as JSON. The tables below name every field of the record once; record_field.c
- * writes and reads them. */
+/* The run record as JSON: a line for each field of docs/json.md, in the order of the file. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "trace/record.h"
-#include "trace/record_field.h"
-#include "trace/record_proof.h"
 
-/* ---- one device ---- */
-
-/* "gathered output" as a key: "gathered_output". Returns text. */
-static const char *cause_key(enum mem_cause cause, char text[32]) {
-    snprintf(text, 32, "%s", mem_cause_name(cause));
-    for (char *c = text; *c; c++)
-        if (*c == ' ') *c = '_';
-    return text;
+/* "" is null. */
+static void write_text(struct json_writer *w, const char *key, const char *text) {
+    if (*text)
+        json_string(w, key, text);
+    else
+        json_null(w, key);
 }
 
-void record_write_causes(struct json_writer *w, const char *key, const uint64_t *bytes) {
-    char name[32];
-    json_object(w, key);
-    for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        json_integer(w, cause_key(c, name), (int64_t)bytes[c]);
+static void write_numbers(struct json_writer *w, const char *key, const double *numbers,
+                          int count) {
+    json_array(w, key);
+    for (int i = 0; i < count; i++)
+        json_number(w, NULL, numbers[i]);
     json_close(w);
 }
 
-static void write_causes(const struct field *f, const void *object, struct json_writer *w) {
-    record_write_causes(w, f->key, field_member(f, object));
-}
-
-static int read_causes(const struct field *f, void *object, const struct json *item) {
-    uint64_t *bytes = field_member(f, object);
-    char key[32];
-    for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
-        const struct json *cause = json_find(item, cause_key(c, key));
-        bytes[c] = cause ? (uint64_t)cause->integer : 0;
-    }
-    return OK;
-}
-
-static void write_phases(const struct field *f, const void *object, struct json_writer *w) {
-    const int64_t *ns = field_member(f, object);
-    json_object(w, f->key);
-    for (int p = 0; p < PHASE_COUNT; p++)
-        json_integer(w, phase_name(p), ns[p]);
+static void write_names(struct json_writer *w, const char *key, char *const *names, int count) {
+    json_array(w, key);
+    for (int i = 0; i < count; i++)
+        json_string(w, NULL, names[i]);
     json_close(w);
 }
 
-static int read_phases(const struct field *f, void *object, const struct json *item) {
-    int64_t *ns = field_member(f, object);
-    for (int p = 0; p < PHASE_COUNT; p++) {
-        const struct json *phase = json_find(item, phase_name(p));
-        ns[p] = phase ? phase->integer : 0;
-    }
-    return OK;
-}
+/* ---- what ran ---- */
 
-static const struct field_type CAUSES = {write_causes, read_causes};
-static const struct field_type PHASES = {write_phases, read_phases};
-
-#define AT(member) FIELD_AT(struct device_record, member), 0
-static const struct field device_fields[] = {
-    {"device", &FIELD_INT, AT(device)},
-    {"memory_capacity", &FIELD_INT64, AT(memory.capacity)},
-    {"memory_now", &FIELD_INT64, AT(memory.total)},
-    {"memory_peak", &FIELD_INT64, AT(memory.total_peak)},
-    {"memory_now_by_cause", &CAUSES, AT(memory.now)},
-    {"memory_peak_by_cause", &CAUSES, AT(memory.peak)},
-    {"memory_at_peak_by_cause", &CAUSES, AT(memory.at_peak)},
-    {"bytes_in", &FIELD_INT64, AT(bytes_in)},
-    {"bytes_out", &FIELD_INT64, AT(bytes_out)},
-};
-/* There only where the record is computed; of one that is measured they are among the next. */
-static const struct field counted_fields[] = {
-    {"kernels", &FIELD_INT64, AT(kernels)},
-    {"phase_bytes", &PHASES, AT(phase_bytes)},
-    {"flops", &FIELD_NUMBER, AT(flops)},
-};
-/* There only where the record's phases_measured is true. */
-static const struct field time_fields[] = {
-    {"phase_ns", &PHASES, AT(phase_ns)},
-    {"phase_median_ns", &PHASES, AT(phase_median_ns)},
-    {"phase_p90_ns", &PHASES, AT(phase_p90_ns)},
-    {"phase_spread_ns", &PHASES, AT(phase_spread_ns)},
-    {"step_median_ns", &FIELD_INT64, AT(step_median_ns)},
-    {"step_p90_ns", &FIELD_INT64, AT(step_p90_ns)},
-    {"step_spread_ns", &FIELD_INT64, AT(step_spread_ns)},
-    {"comm_ns", &FIELD_INT64, AT(comm_ns)},
-    {"comm_exposed_ns", &FIELD_INT64, AT(exposed_ns)},
-    {"copy_ns", &FIELD_INT64, AT(copy_ns)},
-    {"loader_host_ns", &FIELD_INT64, AT(host_ns)},
-    {"loader_pinned_ns", &FIELD_INT64, AT(pinned_ns)},
-    {"wait_ns", &FIELD_INT64, AT(wait_ns)},
-    {"busy_ns", &FIELD_INT64, AT(busy_ns)},
-    {"no_core_ns", &FIELD_INT64, AT(no_core_ns)},
-    {"clock_error_ns", &FIELD_INT64, AT(clock_error_ns)},
-    {"kernels", &FIELD_INT64, AT(kernels)},
-    {"phase_bytes", &PHASES, AT(phase_bytes)},
-    {"flops", &FIELD_NUMBER, AT(flops)},
-};
-#undef AT
-
-static void write_devices(const struct field *f, const void *object, struct json_writer *w) {
-    const struct run_record *r = object;
-    json_array(w, f->key);
-    for (int d = 0; d < r->devices; d++) {
-        json_object(w, NULL);
-        fields_write(device_fields, FIELD_COUNT(device_fields), &r->device[d], w);
-        if (r->computed)
-            fields_write(counted_fields, FIELD_COUNT(counted_fields), &r->device[d], w);
-        if (r->timed) fields_write(time_fields, FIELD_COUNT(time_fields), &r->device[d], w);
-        json_close(w);
-    }
+static void write_buckets(const struct run_record *r, struct json_writer *w) {
+    write_text(w, "allreduce", r->algorithm);
+    write_text(w, "allreduce_choice", r->choice);
+    write_text(w, "unreduced", r->unreduced);
+    write_names(w, "bucket_algorithms", r->bucket_algorithms, r->bucket_algorithm_count);
+    json_array(w, "bucket_sizes");
+    for (int b = 0; b < r->bucket_count; b++)
+        json_integer(w, NULL, r->bucket_bytes[b]);
     json_close(w);
 }
 
-static int read_devices(const struct field *f, void *object, const struct json *item) {
-    struct run_record *r = object;
-    (void)f;
-    if (r->devices < 1 || r->devices > MAX_DEVICES || !item || item->count != r->devices)
-        return fail(ERR_FAILED, "run record: %d devices: it was written by another version",
-                    r->devices);
-    struct device_record *device = r->device;
-    for (const struct json *one = item->child; one; one = one->next, device++) {
-        CHECK(fields_read(device_fields, FIELD_COUNT(device_fields), device, one));
-        if (r->computed)
-            CHECK(fields_read(counted_fields, FIELD_COUNT(counted_fields), device, one));
-        if (r->timed) CHECK(fields_read(time_fields, FIELD_COUNT(time_fields), device, one));
-    }
-    return OK;
+static void write_update(const struct run_record *r, struct json_writer *w) {
+    json_integer(w, "batch_size", r->batch_size);
+    json_integer(w, "no_sync_steps", r->passes);
+    json_integer(w, "epochs", r->epochs);
+    write_text(w, "optimizer", r->optimizer);
+    json_number(w, "lr", r->lr);
+    json_number(w, "momentum", r->momentum);
+    json_number(w, "weight_decay", r->weight_decay);
+    json_natural(w, "seed", r->seed);
+    json_boolean(w, "loss_in_forward", r->loss_in_forward);
+    json_integer(w, "output_device", r->output_device);
+    write_text(w, "dp_reduce", r->dp_reduce);
 }
 
-/* ---- traffic: the links over which something moved ---- */
+static void write_model_and_data(const struct run_record *r, struct json_writer *w) {
+    json_integer(w, "duplicates", r->duplicates);
+    json_integer(w, "train_samples", r->train_samples);
+    json_integer(w, "test_samples", r->test_samples);
+    json_integer(w, "channels", r->channels);
+    json_integer(w, "height", r->height);
+    json_integer(w, "width", r->width);
+    json_integer(w, "classes", r->classes);
+    write_text(w, "loss", r->loss);
+    json_integer(w, "parameter_count", (int64_t)r->parameter_count);
+    json_integer(w, "trainable_count", (int64_t)r->trainable_count);
+    write_names(w, "parameters", r->names, r->parameters);
+    write_names(w, "buffers", r->buffer_names, r->buffers);
+}
+
+static void write_run(const struct run_record *r, struct json_writer *w) {
+    json_string(w, "mode", mode_name(r->mode));
+    write_text(w, "model", r->model);
+    write_text(w, "dataset", r->dataset);
+    write_text(w, "device_kind", r->kind);
+    json_integer(w, "gpus", r->gpus);
+    json_integer(w, "cores", r->cores);
+    json_boolean(w, "phases_measured", r->timed);
+    json_boolean(w, "computed", r->computed);
+    write_text(w, "modelled", r->modelled);
+    json_number(w, "data_seconds", r->data_seconds);
+    json_boolean(w, "pinned_memory", r->pinned);
+    json_boolean(w, "blocking_copies", r->blocking_copies);
+    write_buckets(r, w);
+    json_integer(w, "devices", r->devices);
+    json_integer(w, "virtual_devices", r->virtual_devices);
+    json_boolean(w, "bits_promised", r->bits_promised);
+    write_text(w, "bits_not_promised_because", r->why_not);
+    write_text(w, "sum_order", r->sum_order);
+    write_update(r, w);
+    write_model_and_data(r, w);
+    write_names(w, "machines", r->machines, r->machine_count);
+}
+
+/* ---- how it went ---- */
+
+static void write_steps(const struct run_record *r, struct json_writer *w) {
+    json_integer(w, "spans_lost", r->spans_lost);
+    json_integer(w, "steps_per_epoch", r->steps_per_epoch);
+    json_integer(w, "first_step", r->first_step);
+    json_integer(w, "resumed_from_step", r->resumed_from_step);
+    json_integer(w, "steps", r->steps);
+    json_integer(w, "images", r->images);
+}
+
+/* -1, not evaluated, is null. */
+static double known(double accuracy) {
+    return accuracy < 0 ? NAN : accuracy;
+}
+
+/* There only where the record is not computed. */
+static void write_outcome(const struct run_record *r, struct json_writer *w) {
+    int not_finite, since = record_not_finite(r, &not_finite);
+    json_number(w, "training_seconds", r->training_seconds);
+    json_number(w, "first_step_seconds", r->first_step_seconds);
+    json_number(w, "seconds_per_epoch", record_seconds_per_epoch(r));
+    json_boolean(w, "seconds_per_epoch_extrapolated", record_extrapolated(r));
+    json_number(w, "images_per_second", record_images_per_second(r));
+    json_number(w, "final_loss", r->steps && r->losses ? r->losses[r->steps - 1] : NAN);
+    json_number(w, "final_accuracy", known(record_last_accuracy(r)));
+    json_number(w, "final_valid_loss", record_last_valid_loss(r));
+    json_integer(w, "losses_not_finite", not_finite);
+    if (since < 0)
+        json_null(w, "losses_not_finite_since_step");
+    else
+        json_integer(w, "losses_not_finite_since_step", since);
+    write_numbers(w, "epoch_seconds", r->epoch_seconds, r->epoch_count);
+    json_array(w, "accuracy");
+    for (int i = 0; i < r->epoch_count; i++)
+        json_number(w, NULL, known(r->accuracy[i]));
+    json_close(w);
+    write_numbers(w, "valid_loss", r->valid_loss, r->epoch_count);
+    write_numbers(w, "epoch_lr", r->epoch_lr, r->epoch_count);
+    write_numbers(w, "losses", r->losses, r->steps);
+    write_numbers(w, "gathered_losses", r->gathered_losses, r->gathered_count);
+}
 
 /* The host is -1 in files, so that it stays so if devices become more. */
-static void write_end(struct json_writer *w, const char *key, int end) {
-    json_integer(w, key, end == LINK_HOST ? -1 : end);
+static int end_of_link(int end) {
+    return end == LINK_HOST ? -1 : end;
 }
 
-static void write_traffic(const struct field *f, const void *object, struct json_writer *w) {
-    const struct traffic *t = *(struct traffic **)field_member(f, object);
-    json_array(w, f->key);
+/* The links over which something moved. */
+static void write_traffic(const struct traffic *t, struct json_writer *w) {
+    json_array(w, "traffic");
     for (int a = 0; t && a < LINK_COUNT; a++)
         for (int b = 0; b < LINK_COUNT; b++) {
             if (!t->bytes[a][b] || a == b) continue;
             json_object(w, NULL);
-            write_end(w, "from", a);
-            write_end(w, "to", b);
+            json_integer(w, "from", end_of_link(a));
+            json_integer(w, "to", end_of_link(b));
             json_natural(w, "bytes", t->bytes[a][b]);
             json_close(w);
         }
     json_close(w);
 }
 
-/* -1: no end of a link. */
-static int read_end(const struct json *link, const char *key) {
-    const struct json *end = json_find(link, key);
-    if (!end || !end->is_integer || end->integer < -1 || end->integer >= LINK_HOST) return -1;
-    return end->integer < 0 ? LINK_HOST : (int)end->integer;
-}
+/* ---- one device ---- */
 
-static int read_traffic(const struct field *f, void *object, const struct json *item) {
-    struct traffic *t = calloc(1, sizeof *t);
-    if (!t) return fail(ERR_MEMORY, "run record: no host memory");
-    *(struct traffic **)field_member(f, object) = t;
-    for (const struct json *link = item ? item->child : NULL; link; link = link->next) {
-        const struct json *bytes = json_find(link, "bytes");
-        traffic_add(t, read_end(link, "from"), read_end(link, "to"), bytes ? bytes->natural : 0);
+/* "gathered output" is the key "gathered_output". */
+void record_write_causes(struct json_writer *w, const char *key, const uint64_t *bytes) {
+    json_object(w, key);
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s", mem_cause_name((enum mem_cause)c));
+        for (char *at = name; *at; at++)
+            if (*at == ' ') *at = '_';
+        json_integer(w, name, (int64_t)bytes[c]);
     }
-    return OK;
-}
-
-/* ---- the run ---- */
-
-static void write_mode(const struct field *f, const void *object, struct json_writer *w) {
-    json_string(w, f->key, mode_name(((const struct run_record *)object)->mode));
-}
-
-static int read_mode(const struct field *f, void *object, const struct json *item) {
-    const char *name = item && item->kind == JSON_STRING ? item->string : "";
-    (void)f;
-    if (mode_parse(name, &((struct run_record *)object)->mode)) return OK;
-    return fail(ERR_FAILED, "run record: mode: '%.16s': it was written by another version", name);
-}
-
-static void write_epoch_time(const struct field *f, const void *object, struct json_writer *w) {
-    json_number(w, f->key, record_seconds_per_epoch(object));
-}
-
-static void write_extrapolated(const struct field *f, const void *object, struct json_writer *w) {
-    json_boolean(w, f->key, record_extrapolated(object));
-}
-
-static void write_speed(const struct field *f, const void *object, struct json_writer *w) {
-    json_number(w, f->key, record_images_per_second(object));
-}
-
-static void write_final_loss(const struct field *f, const void *object, struct json_writer *w) {
-    const struct run_record *r = object;
-    json_number(w, f->key, r->steps && r->losses ? r->losses[r->steps - 1] : NAN);
-}
-
-static void write_final_accuracy(const struct field *f, const void *object, struct json_writer *w) {
-    double accuracy = record_last_accuracy(object);
-    json_number(w, f->key, accuracy < 0 ? NAN : accuracy);
-}
-
-static void write_final_valid_loss(const struct field *f, const void *object,
-                                   struct json_writer *w) {
-    json_number(w, f->key, record_last_valid_loss(object));
-}
-
-static void write_not_finite(const struct field *f, const void *object, struct json_writer *w) {
-    int count;
-    record_not_finite(object, &count);
-    json_integer(w, f->key, count);
-}
-
-static void write_not_finite_since(const struct field *f, const void *object,
-                                   struct json_writer *w) {
-    int step = record_not_finite(object, NULL);
-    if (step < 0)
-        json_null(w, f->key);
-    else
-        json_integer(w, f->key, step);
-}
-
-/* -1, not evaluated, is null in JSON. */
-static void write_accuracy(const struct field *f, const void *object, struct json_writer *w) {
-    const struct run_record *r = object;
-    json_array(w, f->key);
-    for (int i = 0; i < r->epoch_count; i++)
-        json_number(w, NULL, r->accuracy[i] < 0 ? NAN : r->accuracy[i]);
     json_close(w);
 }
 
-static int read_accuracy(const struct field *f, void *object, const struct json *item) {
-    struct run_record *r = object;
-    CHECK(FIELD_NUMBERS.read(f, object, item));
-    for (int i = 0; i < r->epoch_count; i++)
-        if (isnan(r->accuracy[i])) r->accuracy[i] = -1;
-    return OK;
+static void write_phases(struct json_writer *w, const char *key, const int64_t *of) {
+    json_object(w, key);
+    for (int p = 0; p < PHASE_COUNT; p++)
+        json_integer(w, phase_name((enum phase)p), of[p]);
+    json_close(w);
 }
 
-static const struct field_type DEVICES = {write_devices, read_devices};
-static const struct field_type TRAFFIC = {write_traffic, read_traffic};
-static const struct field_type MODE = {write_mode, read_mode};
-static const struct field_type EPOCH_TIME = {write_epoch_time, NULL};
-static const struct field_type EXTRAPOLATED = {write_extrapolated, NULL};
-static const struct field_type FINAL_LOSS = {write_final_loss, NULL};
-static const struct field_type FINAL_ACCURACY = {write_final_accuracy, NULL};
-static const struct field_type FINAL_VALID_LOSS = {write_final_valid_loss, NULL};
-static const struct field_type SPEED = {write_speed, NULL};
-static const struct field_type NOT_FINITE = {write_not_finite, NULL};
-static const struct field_type ACCURACY = {write_accuracy, read_accuracy};
-static const struct field_type NOT_FINITE_SINCE = {write_not_finite_since, NULL};
+static void write_times(const struct device_record *d, struct json_writer *w) {
+    write_phases(w, "phase_ns", d->phase_ns);
+    write_phases(w, "phase_median_ns", d->phase_median_ns);
+    write_phases(w, "phase_spread_ns", d->phase_spread_ns);
+    json_integer(w, "step_median_ns", d->step_median_ns);
+    json_integer(w, "step_spread_ns", d->step_spread_ns);
+    json_integer(w, "comm_ns", d->comm_ns);
+    json_integer(w, "comm_exposed_ns", d->exposed_ns);
+    json_integer(w, "copy_ns", d->copy_ns);
+    json_integer(w, "loader_host_ns", d->host_ns);
+    json_integer(w, "loader_pinned_ns", d->pinned_ns);
+    json_integer(w, "wait_ns", d->wait_ns);
+    json_integer(w, "busy_ns", d->busy_ns);
+    json_integer(w, "no_core_ns", d->no_core_ns);
+    json_integer(w, "clock_error_ns", d->clock_error_ns);
+}
 
-#define AT(member) FIELD_AT(struct run_record, member), 0
-#define ARRAY_AT(member, length) \
-    FIELD_AT(struct run_record, member), offsetof(struct run_record, length)
-// clang-format off
-static const struct field run_fields[] = {
-    {"mode",               &MODE,         AT(mode)},
-    {"model",              &FIELD_TEXT,   AT(model)},
-    {"dataset",            &FIELD_TEXT,   AT(dataset)},
-    {"device_kind",        &FIELD_TEXT,   AT(kind)},
-    {"gpus",               &FIELD_INT,    AT(gpus)},
-    {"cores",              &FIELD_INT,    AT(cores)},
-    {"phases_measured",    &FIELD_YES_NO, AT(timed)},
-    {"computed",           &FIELD_YES_NO, AT(computed)},
-    {"modelled",           &FIELD_TEXT,   AT(modelled)},
-    {"data_seconds",       &FIELD_NUMBER, AT(data_seconds)},
-    {"pinned_memory",      &FIELD_YES_NO, AT(pinned)},
-    {"blocking_copies",    &FIELD_YES_NO, AT(blocking_copies)},
-    {"allreduce",          &FIELD_TEXT,   AT(algorithm)},
-    {"allreduce_choice",   &FIELD_TEXT,   AT(choice)},
-    {"unreduced",          &FIELD_TEXT,   AT(unreduced)},
-    {"bucket_algorithms",  &FIELD_NAMES,  ARRAY_AT(bucket_algorithms, bucket_algorithm_count)},
-    {"bucket_sizes",       &FIELD_SIZES,  ARRAY_AT(bucket_bytes, bucket_count)},
-    {"devices",            &FIELD_INT,    AT(devices)},
-    {"virtual_devices",    &FIELD_INT,    AT(virtual_devices)},
-    {"bits_promised",      &FIELD_YES_NO, AT(bits_promised)},
-    {"bits_not_promised_because", &FIELD_TEXT, AT(why_not)},
-    {"sum_order",          &FIELD_TEXT,   AT(sum_order)},
-    {"batch_size",         &FIELD_INT,    AT(batch_size)},
-    {"no_sync_steps",      &FIELD_INT,    AT(passes)},
-    {"epochs",             &FIELD_INT,    AT(epochs)},
-    {"optimizer",          &FIELD_TEXT,   AT(optimizer)},
-    {"lr",                 &FIELD_NUMBER, AT(lr)},
-    {"momentum",           &FIELD_NUMBER, AT(momentum)},
-    {"weight_decay",       &FIELD_NUMBER, AT(weight_decay)},
-    {"seed",               &FIELD_UINT64, AT(seed)},
-    {"loss_in_forward",    &FIELD_YES_NO, AT(loss_in_forward)},
-    {"output_device",      &FIELD_INT,    AT(output_device)},
-    {"dp_reduce",          &FIELD_TEXT,   AT(dp_reduce)},
-    {"duplicates",         &FIELD_INT,    AT(duplicates)},
-    {"train_samples",      &FIELD_INT,    AT(train_samples)},
-    {"test_samples",       &FIELD_INT,    AT(test_samples)},
-    {"channels",           &FIELD_INT,    AT(channels)},
-    {"height",             &FIELD_INT,    AT(height)},
-    {"width",              &FIELD_INT,    AT(width)},
-    {"classes",            &FIELD_INT,    AT(classes)},
-    {"loss",               &FIELD_TEXT,   AT(loss)},
-    {"parameter_count",    &FIELD_INT64,  AT(parameter_count)},
-    {"trainable_count",    &FIELD_INT64,  AT(trainable_count)},
-    {"parameters",         &FIELD_NAMES,  ARRAY_AT(names, parameters)},
-    {"buffers",            &FIELD_NAMES,  ARRAY_AT(buffer_names, buffers)},
-    {"machines",           &FIELD_NAMES,  ARRAY_AT(machines, machine_count)},
-    {"spans_lost",         &FIELD_INT64,  AT(spans_lost)},
-    {"steps_per_epoch",    &FIELD_INT,    AT(steps_per_epoch)},
-    {"first_step",         &FIELD_INT,    AT(first_step)},
-    {"resumed_from_step",  &FIELD_INT,    AT(resumed_from_step)},
-    {"steps",              &FIELD_INT,    AT(steps)},
-    {"images",             &FIELD_INT64,  AT(images)},
-};
-/* There only where the record is not computed. */
-static const struct field outcome_fields[] = {
-    {"training_seconds",   &FIELD_NUMBER, AT(training_seconds)},
-    {"first_step_seconds", &FIELD_NUMBER, AT(first_step_seconds)},
-    {"seconds_per_epoch",              &EPOCH_TIME,   0, 0, 0},
-    {"seconds_per_epoch_extrapolated", &EXTRAPOLATED, 0, 0, 0},
-    {"images_per_second",              &SPEED,        0, 0, 0},
-    {"final_loss",                     &FINAL_LOSS,   0, 0, 0},
-    {"final_accuracy",                 &FINAL_ACCURACY, 0, 0, 0},
-    {"final_valid_loss",               &FINAL_VALID_LOSS, 0, 0, 0},
-    {"losses_not_finite",              &NOT_FINITE,       0, 0, 0},
-    {"losses_not_finite_since_step",   &NOT_FINITE_SINCE, 0, 0, 0},
-    {"epoch_seconds", &FIELD_NUMBERS_COUNTED, ARRAY_AT(epoch_seconds, epoch_count)},
-    {"accuracy",      &ACCURACY,              ARRAY_AT(accuracy, epoch_count)},
-    {"valid_loss",    &FIELD_NUMBERS,         ARRAY_AT(valid_loss, epoch_count)},
-    {"epoch_lr",      &FIELD_NUMBERS,         ARRAY_AT(epoch_lr, epoch_count)},
-    {"losses",        &FIELD_NUMBERS,         ARRAY_AT(losses, steps)},
-    {"gathered_losses", &FIELD_NUMBERS_COUNTED, ARRAY_AT(gathered_losses, gathered_count)},
-};
-static const struct field device_lists[] = {
-    {"traffic",    &TRAFFIC, AT(traffic)},
-    {"per_device", &DEVICES, AT(device)},
-};
-// clang-format on
-
-/* ---- the whole record ---- */
+/* Times are there only where they were measured. */
+static void write_device(const struct run_record *r, const struct device_record *d,
+                         struct json_writer *w) {
+    int64_t moved[PHASE_COUNT];
+    json_object(w, NULL);
+    json_integer(w, "device", d->device);
+    json_integer(w, "memory_capacity", (int64_t)d->memory.capacity);
+    json_integer(w, "memory_now", (int64_t)d->memory.total);
+    json_integer(w, "memory_peak", (int64_t)d->memory.total_peak);
+    record_write_causes(w, "memory_now_by_cause", d->memory.now);
+    record_write_causes(w, "memory_peak_by_cause", d->memory.peak);
+    record_write_causes(w, "memory_at_peak_by_cause", d->memory.at_peak);
+    json_integer(w, "bytes_in", (int64_t)d->bytes_in);
+    json_integer(w, "bytes_out", (int64_t)d->bytes_out);
+    if (r->timed) write_times(d, w);
+    for (int p = 0; p < PHASE_COUNT; p++)
+        moved[p] = (int64_t)d->phase_bytes[p];
+    if (r->timed || r->computed) {
+        json_integer(w, "kernels", d->kernels);
+        write_phases(w, "phase_bytes", moved);
+        json_number(w, "flops", d->flops);
+    }
+    json_close(w);
+}
 
 void record_write_fields(const struct run_record *r, struct json_writer *w) {
-    fields_write(run_fields, FIELD_COUNT(run_fields), r, w);
-    if (!r->computed) fields_write(outcome_fields, FIELD_COUNT(outcome_fields), r, w);
-    fields_write(device_lists, FIELD_COUNT(device_lists), r, w);
-}
-
-void record_write(const struct run_record *r, struct json_writer *w, const char *key, int proof) {
-    json_object(w, key);
-    record_write_fields(r, w);
-    if (proof) record_proof_write(r, w);
+    write_run(r, w);
+    write_steps(r, w);
+    if (!r->computed) write_outcome(r, w);
+    write_traffic(r->traffic, w);
+    json_array(w, "per_device");
+    for (int d = 0; d < r->devices; d++)
+        write_device(r, &r->device[d], w);
     json_close(w);
-}
-
-int record_read(struct run_record *r, const struct json *object) {
-    memset(r, 0, sizeof *r);
-    CHECK(fields_read(run_fields, FIELD_COUNT(run_fields), r, object));
-    if (!r->computed) CHECK(fields_read(outcome_fields, FIELD_COUNT(outcome_fields), r, object));
-    CHECK(fields_read(device_lists, FIELD_COUNT(device_lists), r, object));
-    return record_proof_read(r, object);
 }

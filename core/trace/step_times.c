@@ -44,12 +44,6 @@ static double quantile(const int64_t *sorted, int count, double share) {
     return (double)sorted[below] + (place - below) * (double)(sorted[above] - sorted[below]);
 }
 
-/* The value below which `share` of the sorted values lies, interpolated between two of them; 0
- * where count is 0. */
-static int64_t sorted_quantile(const int64_t *sorted, int count, double share) {
-    return count < 1 ? 0 : (int64_t)quantile(sorted, count, share);
-}
-
 void median_and_spread(int64_t *values, int count, int64_t *median, int64_t *spread) {
     static const double MIDDLE = 0.68;
     *median = *spread = 0;
@@ -61,8 +55,6 @@ void median_and_spread(int64_t *values, int count, int64_t *median, int64_t *spr
                         2);
 }
 
-static const double P90 = 0.9;
-
 void step_times_sum_up(const struct step_times *t, struct device_record *d) {
     int64_t values[TRACE_STEPS];
     int n = 0;
@@ -70,11 +62,9 @@ void step_times_sum_up(const struct step_times *t, struct device_record *d) {
         for (int i = 0; i < t->count; i++)
             values[i] = t->step[i].phase_ns[p];
         median_and_spread(values, t->count, &d->phase_median_ns[p], &d->phase_spread_ns[p]);
-        d->phase_p90_ns[p] = sorted_quantile(values, t->count, P90);
     }
     for (int i = 0; i + 1 < t->count; i++)
         if (t->step[i].start_ns && t->step[i + 1].start_ns)
             values[n++] = t->step[i + 1].start_ns - t->step[i].start_ns;
     median_and_spread(values, n, &d->step_median_ns, &d->step_spread_ns);
-    d->step_p90_ns = sorted_quantile(values, n, P90);
 }

@@ -25,7 +25,7 @@ void step_times_free(struct step_times *times);
  * step. */
 void step_times_add(struct step_times *times, const struct span *span, int first_step);
 
-/* Sets the medians, 90th percentiles and spreads of `device`. */
+/* Sets the medians and spreads of `device`. */
 void step_times_sum_up(const struct step_times *times, struct device_record *device);
 
 /* The median of values[0..count) and the spread; sorts them. Both are 0 where count is 0. */

@@ -6,7 +6,6 @@
 
 #include "cli/results/files.h"
 #include "report/text.h"
-#include "trace/record_field.h"
 #include "train/compare/compare.h"
 
 static const struct {

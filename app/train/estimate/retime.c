@@ -47,10 +47,10 @@ static void set_times(struct device_record *to, const struct device_record *one,
                       int64_t step_ns) {
     for (int p = 0; p < PHASE_COUNT; p++) {
         to->phase_ns[p] = times(one->phase_ns[p], steps);
-        to->phase_median_ns[p] = to->phase_p90_ns[p] = one->phase_ns[p];
+        to->phase_median_ns[p] = one->phase_ns[p];
         to->phase_spread_ns[p] = 0;
     }
-    to->step_median_ns = to->step_p90_ns = step_ns;
+    to->step_median_ns = step_ns;
     to->busy_ns = times(one->busy_ns, steps);
     to->comm_ns = times(one->comm_ns, steps);
     to->exposed_ns = times(one->exposed_ns, steps);

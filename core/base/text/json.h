@@ -1,5 +1,5 @@
 /* JSON: a writer for results, and a strict reader for files that come from elsewhere (safetensors
- * headers, run records). It is written by hand because Duet must build where there is a compiler
+ * headers, timelines). It is written by hand because Duet must build where there is a compiler
  * and nothing else.
  *
  * The writer prints to a FILE; open_memstream gives one that collects text in memory. Write

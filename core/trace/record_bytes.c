@@ -1,0 +1,88 @@
+/* Writes and reads a record by one walk over its arrays: see record_bytes.h. */
+#include "trace/record_bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+struct walk {
+    FILE *to;         /* NULL: it reads */
+    const char *from; /* what is left to read */
+    size_t left;
+    int code; /* of reading; an array behind a failure becomes NULL, and can be freed */
+};
+
+/* The next bytes in memory of their own; NULL: there are fewer, or there is no memory. */
+static void *take(struct walk *w, size_t bytes) {
+    if (!w->code && bytes > w->left)
+        w->code = fail(ERR_FAILED, "run record: %zu bytes are missing: a rank did not finish it",
+                       bytes - w->left);
+    char *data = w->code ? NULL : malloc(bytes + 1);
+    if (!data && !w->code) w->code = fail(ERR_MEMORY, "run record: no host memory");
+    if (!data) return NULL;
+    memcpy(data, w->from, bytes);
+    w->from += bytes, w->left -= bytes;
+    return data;
+}
+
+/* member: the address of a pointer to so many bytes, which is NULL where there is no array. In a
+ * record that is being read it is the writer's, which says only whether there is one. */
+static void walk_array(struct walk *w, void *member, size_t bytes) {
+    void *data;
+    memcpy(&data, member, sizeof data);
+    if (!data) return;
+    if (w->to)
+        fwrite(data, 1, bytes, w->to);
+    else
+        data = take(w, bytes), memcpy(member, &data, sizeof data);
+}
+
+static void walk_names(struct walk *w, char ***names, int count) {
+    if (!*names) return;
+    if (!w->to && !(*names = calloc((size_t)count + 1, sizeof **names)))
+        w->code = fail(ERR_MEMORY, "run record: no host memory");
+    for (int i = 0; *names && i < count; i++)
+        if (w->to)
+            fwrite((*names)[i], 1, strlen((*names)[i]) + 1, w->to);
+        else
+            (*names)[i] = take(w, strnlen(w->from, w->left) + 1);
+}
+
+static void walk_record(struct walk *w, struct run_record *r) {
+    size_t p = (size_t)r->parameters, b = (size_t)r->buffers, epochs = (size_t)r->epoch_count;
+    walk_array(w, &r->bucket_bytes, (size_t)r->bucket_count * sizeof *r->bucket_bytes);
+    walk_names(w, &r->bucket_algorithms, r->bucket_algorithm_count);
+    walk_names(w, &r->names, r->parameters);
+    walk_names(w, &r->buffer_names, r->buffers);
+    walk_names(w, &r->machines, r->machine_count);
+    walk_array(w, &r->losses, (size_t)r->steps * sizeof *r->losses);
+    walk_array(w, &r->gathered_losses, (size_t)r->gathered_count * sizeof *r->gathered_losses);
+    walk_array(w, &r->epoch_seconds, epochs * sizeof *r->epoch_seconds);
+    walk_array(w, &r->accuracy, epochs * sizeof *r->accuracy);
+    walk_array(w, &r->valid_loss, epochs * sizeof *r->valid_loss);
+    walk_array(w, &r->epoch_lr, epochs * sizeof *r->epoch_lr);
+    walk_array(w, &r->traffic, sizeof *r->traffic);
+    for (int d = 0; d < MAX_DEVICES; d++) {
+        walk_array(w, &r->hashes[d], (size_t)r->steps * (2 * p + b) * sizeof *r->hashes[d]);
+        walk_array(w, &r->final_hashes[d], (p + b) * sizeof *r->final_hashes[d]);
+    }
+    walk_array(w, &r->grads, r->parameter_count * sizeof *r->grads);
+}
+
+void record_bytes_write(const struct run_record *record, FILE *file) {
+    struct walk w = {.to = file};
+    fwrite(record, sizeof *record, 1, file);
+    walk_record(&w, (struct run_record *)record); /* which changes nothing when it writes */
+}
+
+int record_bytes_read(struct run_record *record, const void *from, size_t bytes) {
+    struct walk w = {.from = (const char *)from + sizeof *record, .left = bytes - sizeof *record};
+    memset(record, 0, sizeof *record);
+    if (bytes < sizeof *record)
+        return fail(ERR_FAILED, "run record: %zu bytes: a rank did not finish it", bytes);
+    memcpy(record, from, sizeof *record);
+    memset(&record->kept, 0, sizeof record->kept);
+    walk_record(&w, record);
+    return w.code;
+}
