@@ -1,4 +1,4 @@
-/* The run record: what a rank writes comes back to the bit, and one that is cut short is refused. */
+/* The run record: what a rank writes comes back to the bit, and what is cut short is refused. */
 #include <math.h>
 
 #include "base/error.h"
@@ -133,7 +133,7 @@ Test(record, round_trip, .timeout = 30) {
     record_free(&a), record_free(&b), record_free(&b), record_free(NULL);
 }
 
-/* A rank may have ended anywhere: nothing is read behind the end, and what was read is freed, as the
+/* A rank may have ended anywhere: nothing is read behind the end, and what was read is freed, which
  * sanitizers see. */
 Test(record, cut_short, .timeout = 60) {
     struct run_record a = make(), b;
