@@ -104,6 +104,7 @@ struct work {
     struct eager_call *brief; /* not NULL: an eager call; `base` is its number among them */
     struct tally tally;       /* of an eager call: what was called before it */
     size_t *claims; /* of an uneven call: uneven.c; `last` is then the plan of their exchange */
+    const size_t *sizes; /* over MPI: the lengths of its blocks, [from * n + to]; else NULL */
 
     int (*run)(struct runner *runner, struct work *work);
     struct runner *runner;

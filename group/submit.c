@@ -43,13 +43,9 @@ static int announce(struct work *work) {
     return g->n > 1 ? announcer_announce(&g->announcer, &told) : (g->announcer.number++, OK);
 }
 
-static int run_spread(struct runner *runner, struct work *work) {
-    return group_by_mpi->run(runner, work, NULL);
-}
-
 /* Over several machines MPI does it. */
 static int begin_spread(struct work *work) {
-    work->run = is_uneven(&work->call) ? run_uneven : run_spread;
+    work->run = is_uneven(&work->call) ? run_uneven : group_by_mpi->run;
     if (is_uneven(&work->call)) CHECK(plan_uneven(work));
     return announce(work);
 }
@@ -106,6 +102,7 @@ static struct work *new_work(struct group *g, const struct group_call *call, int
     work->full = work->last = NULL;
     work->brief = NULL;
     work->claims = NULL;
+    work->sizes = NULL;
     work->source = call->receive ? call->peer : -1;
     return work;
 }

@@ -285,6 +285,6 @@ static int run_message(struct runner *runner, struct work *work) {
 
 int begin_message(struct work *work, struct runner **runner) {
     work->number = ++work->group->messages;
-    work->run = work->group->mpi ? group_by_mpi->message : run_message;
+    work->run = work->group->mpi ? group_by_mpi->run : run_message;
     return work->call.receive ? begin_receive(work, runner) : begin_send(work, runner);
 }

@@ -28,15 +28,17 @@ static size_t *claims_of(const struct group *g, const struct group_call *call) {
     return claims;
 }
 
-static struct window_request claims_request(const struct group *g) {
-    struct group_call call = {.what = COLLECTIVE_ALL_GATHER,
-                              .count = 2 * (size_t)g->n,
-                              .how = {ELEMENT_I64, ELEMENT_SUM}};
-    return request_of(g, &call);
+static struct group_call claims_call(const struct work *work, size_t *all) {
+    return (struct group_call){.what = COLLECTIVE_ALL_GATHER,
+                               .count = 2 * (size_t)work->group->n,
+                               .how = {ELEMENT_I64, ELEMENT_SUM},
+                               .input = work->claims,
+                               .output = all};
 }
 
 int plan_uneven(struct work *work) {
-    struct window_request q = claims_request(work->group);
+    struct group_call call = claims_call(work, NULL);
+    struct window_request q = request_of(work->group, &call);
     work->claims = claims_of(work->group, &work->call);
     if (!work->claims) return fail(ERR_MEMORY, "process group: no host memory: free some");
     work->parts = 1;
@@ -86,8 +88,8 @@ static struct executor_call part_of(const struct work *work, const struct plan *
 
 static int exchange_claims(struct runner *runner, const struct work *work, size_t *all) {
     if (work->group->mpi)
-        return group_by_mpi->gather(runner, work->claims, 2 * (size_t)work->group->n * sizeof *all,
-                                    all);
+        return group_by_mpi->run(
+            runner, &(struct work){.group = work->group, .call = claims_call(work, all)});
     struct executor_call part = part_of(work, &work->last->plan);
     part.how = (struct arithmetic){ELEMENT_I64, ELEMENT_SUM};
     part.scale = 1;
@@ -101,8 +103,8 @@ static int run_with(struct runner *runner, struct work *work, size_t *claims, si
     struct plan plan;
     CHECK(exchange_claims(runner, work, claims));
     CHECK(agree(work, claims, sizes));
-    if (work->group->mpi) return group_by_mpi->run(runner, work, sizes);
-    q.sizes = sizes;
+    q.sizes = work->sizes = sizes;
+    if (work->group->mpi) return group_by_mpi->run(runner, work);
     CHECK(plan_build_window(&plan, &q));
     struct executor_call part = part_of(work, &plan);
     part.base += work->last->plan.epochs;

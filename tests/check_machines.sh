@@ -206,7 +206,11 @@ test_train() {
         --shard parameters
     verdict "shards" "$(says 'FSDP = single: identical to the bit after 12 steps')"
     on "$pairs" 4 "$build/duet" profile $small --steps 4
-    verdict "profile" "$(says 'm1: 2 devices  *0.986 MiB  *0.986 MiB  *505 KiB')"
+    local bytes='1: 2 devices  *0.986 MiB  *0.986 MiB  *505 KiB'
+    verdict "profile" "$(says "m$bytes")"
+    "$build/duet" profile $small --devices 4 --steps 4 --gpu v100 --machine dgx1 --nodes 2 \
+        >"$work/out" 2>&1
+    verdict "the same job on modelled machines" "$(says "dgx1 $bytes")"
     on "$pairs" 4 "$build/duet" train --mode ddp $small --steps 6 --checkpoint "$work/half"
     on "$two" 2 "$build/duet" train --mode ddp $small --steps 12 --resume "$work/half" \
         --save "$work/resumed"

@@ -9,6 +9,7 @@ struct clock_words {
     char gpu[128], machine[512], what_if[96];
     enum clock_host host;
     enum clock_precision precision;
+    int nodes; /* such machines, joined by their network; 0: one */
 };
 
 enum { CHOICE_MOST = 16 };

@@ -62,7 +62,9 @@ int spread_check(struct run_config *config, enum spread_command command) {
                     "give --mode ddp or fsdp",
                     mode_name(config->mode), place.world);
     if (*config->clock.gpu)
-        return fail(ERR_USAGE, "--gpu: its times are those of one machine: leave it out");
+        return fail(ERR_USAGE,
+                    "--gpu: its times are modelled in one process: leave mpirun out, and "
+                    "give --devices and --nodes");
     if (command == SPREAD_COMPARE) CHECK(check_compare(config));
     config->quiet |= config->spread > 1;
     return OK;

@@ -32,7 +32,6 @@ static void close_group(struct group_mpi *m) {
 struct mpi_call {
     struct line *line;
     const struct group_call *call;
-    const size_t *sizes; /* [from * n + to]; NULL: of one length */
     size_t element;
     struct wait *wait;
     struct blocks gives, gets; /* to each rank, and from it */
@@ -40,10 +39,10 @@ struct mpi_call {
 };
 
 /* The lengths of the blocks that this rank sends to each rank, or receives from it. */
-static void lengths(const struct mpi_call *c, int gives, size_t *out) {
+static void lengths(const struct mpi_call *c, const size_t *sizes, int gives, size_t *out) {
     int n = c->line->n, me = c->line->rank;
     for (int r = 0; r < n; r++)
-        out[r] = !c->sizes ? c->call->count : c->sizes[gives ? me * n + r : r * n + me];
+        out[r] = !sizes ? c->call->count : sizes[gives ? me * n + r : r * n + me];
 }
 
 static const void *in_place(const struct mpi_call *c, const void *one, const void *many,
@@ -101,7 +100,7 @@ static int reduce(const struct mpi_call *c, double scale) {
     return code;
 }
 
-static int run(struct mpi_call *c) {
+static int run(struct mpi_call *c, const size_t *sizes) {
     static int (*const begin[COLLECTIVE_COUNT])(const struct mpi_call *, MPI_Request *) = {
         [COLLECTIVE_BARRIER] = barrier,
         [COLLECTIVE_GATHER] = gather,
@@ -112,8 +111,8 @@ static int run(struct mpi_call *c) {
     double scale = call->average ? 1.0 / c->line->n : 1;
     MPI_Request request;
     size_t gives[MAX_DEVICES], gets[MAX_DEVICES], bytes = call->count * c->element;
-    lengths(c, 1, gives);
-    lengths(c, 0, gets);
+    lengths(c, sizes, 1, gives);
+    lengths(c, sizes, 0, gets);
     switch (call->what) {
     case COLLECTIVE_ALL_REDUCE:
         return line_sum(c->line, call->how, scale, call->input, call->output, call->count, c->wait);
@@ -132,37 +131,26 @@ static int run(struct mpi_call *c) {
     return mpi_wait(c->line->net, begin[call->what](c, &request), &request, c->wait);
 }
 
-static int run_call(struct runner *runner, struct work *work, const size_t *sizes) {
+static int run_work(struct runner *runner, struct work *work) {
+    struct group_mpi *mpi = runner->group->mpi;
     struct comm_wait_reason reason = runner_reason(runner);
     struct wait wait;
     CHECK(check_job(runner));
     comm_distant_begin(runner->group->job->comm, &wait, &reason);
-    struct mpi_call c = {.line = &runner->group->mpi->calls,
+    struct mpi_call c = {.line = &mpi->calls,
                          .call = &work->call,
-                         .sizes = sizes,
                          .element = element_bytes(work->call.how.type),
                          .wait = &wait};
-    int code = run(&c);
+    int code = work->call.what == COLLECTIVE_SEND ? line_message(&mpi->messages, work, &wait)
+                                                  : run(&c, work->sizes);
     comm_distant_end(&wait);
     if (code) comm_abort(runner->group->job->comm, code, error_message());
     return code;
 }
 
-static int gather_words(struct runner *runner, const void *mine, size_t bytes, void *all) {
-    const struct group_call call = {.what = COLLECTIVE_ALL_GATHER,
-                                    .count = bytes,
-                                    .how = {.type = ELEMENT_U8},
-                                    .input = mine,
-                                    .output = all};
-    struct work work = {.group = runner->group, .call = call};
-    return run_call(runner, &work, NULL);
-}
-
 static const struct group_network network = {.open = open_group,
                                              .close = close_group,
-                                             .run = run_call,
-                                             .gather = gather_words,
-                                             .message = run_message_by_mpi,
+                                             .run = run_work,
                                              .signal = signal_by_mpi,
                                              .take_signals = take_signals_by_mpi};
 const struct group_network *const group_by_mpi = &network;

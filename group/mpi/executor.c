@@ -97,12 +97,14 @@ static int run_queued(void *context) {
 /* The bytes that this rank receives from each other rank. */
 static void charge(const struct executor *e, const struct executor_call *call) {
     const struct executor_ranks *ranks = e->ranks;
-    size_t n = (size_t)ranks->n, bytes = call->count * sizeof(float);
-    uint64_t from_each = call->what == COLLECTIVE_ALL_REDUCE ? 2 * bytes / n : bytes / n;
     for (int r = 0; r < ranks->n && ranks->traffic; r++) {
-        if (call->what == COLLECTIVE_BROADCAST) from_each = r ? 0 : bytes;
+        size_t takes = call->what == COLLECTIVE_ALL_REDUCE
+                           ? line_sum_takes(&e->line, call->count, sizeof(float), r)
+                       : call->what == COLLECTIVE_BROADCAST ? (r ? 0 : call->count)
+                                                            : call->count / (size_t)ranks->n;
         if (r != ranks->rank)
-            traffic_add(ranks->traffic, ranks->link[r], ranks->link[ranks->rank], from_each);
+            traffic_add(ranks->traffic, ranks->link[r], ranks->link[ranks->rank],
+                        takes * sizeof(float));
     }
 }
 

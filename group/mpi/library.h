@@ -13,9 +13,9 @@
 #define MPI_FUNCTIONS(X)                                                                           \
     X(Initialized) X(Finalized) X(Init_thread) X(Query_thread) X(Finalize) X(Error_string)         \
     X(Comm_rank) X(Comm_size) X(Comm_split) X(Comm_set_errhandler)                                 \
-    X(Test) X(Testall) X(Testsome) X(Cancel) X(Get_count) X(Type_create_struct) X(Type_commit)     \
-    X(Type_free) X(Isend) X(Irecv) X(Improbe) X(Imrecv) X(Ibarrier) X(Ibcast) X(Iallgather)        \
-    X(Iallgatherv) X(Ialltoallv) X(Igatherv) X(Iscatterv) X(Iallreduce)
+    X(Test) X(Cancel) X(Get_count) X(Type_create_struct) X(Type_commit) X(Type_free) X(Isend)      \
+    X(Irecv) X(Improbe) X(Imrecv) X(Ibarrier) X(Ibcast) X(Iallgather) X(Iallgatherv) X(Ialltoallv) \
+    X(Igatherv) X(Iscatterv) X(Iallreduce)
 #define MPI_OBJECTS(X)                                                                             \
     X(MPI_Comm, world, "ompi_mpi_comm_world") X(MPI_Errhandler, returns, "ompi_mpi_errors_return") \
     X(MPI_Datatype, f32, "ompi_mpi_float") X(MPI_Datatype, byte, "ompi_mpi_byte")                  \

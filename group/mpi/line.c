@@ -109,17 +109,29 @@ int line_sum_block(struct line *line, struct arithmetic how, double scale, const
     return OK;
 }
 
+/* The chunks of a sum, as long as those of allreduce/plans/direct.c. */
+static void cut(const struct line *line, size_t count, size_t element, size_t *sizes) {
+    size_t n = (size_t)line->n, align = ALIGN / element,
+           chunk = (count + n * align - 1) / (n * align) * align;
+    for (size_t r = 0; r < n; r++) {
+        size_t at = r * chunk < count ? r * chunk : count;
+        sizes[r] = count - at < chunk ? count - at : chunk;
+    }
+}
+
+size_t line_sum_takes(const struct line *line, size_t count, size_t element, int r) {
+    size_t sizes[MAX_DEVICES];
+    cut(line, count, element, sizes);
+    return count * element <= SHORT ? count : sizes[line->rank] + sizes[r];
+}
+
 static int sum_long(struct line *line, struct arithmetic how, double scale, const void *in,
                     void *out, size_t count, struct wait *wait) {
     struct mpi *mpi = &line->net->mpi;
     struct blocks all;
-    size_t element = element_bytes(how.type), sizes[MAX_DEVICES], align = ALIGN / element,
-           chunk = (count + (size_t)line->n * align - 1) / ((size_t)line->n * align) * align;
+    size_t element = element_bytes(how.type), sizes[MAX_DEVICES];
     MPI_Request request;
-    for (int r = 0; r < line->n; r++) {
-        size_t at = (size_t)r * chunk < count ? (size_t)r * chunk : count;
-        sizes[r] = count - at < chunk ? count - at : chunk;
-    }
+    cut(line, count, element, sizes);
     CHECK(line_blocks(&all, line->n, sizes, element));
     CHECK(line_sum_block(line, how, scale, in, (char *)out + all.at[line->rank], sizes, wait));
     return mpi_wait(line->net,

@@ -77,17 +77,8 @@ static int receive(struct line *line, struct work *work, struct wait *wait) {
     return code;
 }
 
-int run_message_by_mpi(struct runner *runner, struct work *work) {
-    struct comm *comm = runner->group->job->comm;
-    struct line *line = &runner->group->mpi->messages;
-    struct comm_wait_reason reason = runner_reason(runner);
-    struct wait wait;
-    CHECK(check_job(runner));
-    comm_distant_begin(comm, &wait, &reason);
-    int code = work->call.receive ? receive(line, work, &wait) : send(line, work, &wait);
-    comm_distant_end(&wait);
-    if (code) comm_abort(comm, code, error_message());
-    return code;
+int line_message(struct line *line, struct work *work, struct wait *wait) {
+    return work->call.receive ? receive(line, work, wait) : send(line, work, wait);
 }
 
 /* ---- monitored_barrier ---- */

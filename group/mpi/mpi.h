@@ -19,18 +19,13 @@ struct group_network {
     int (*open)(struct group_mpi **out, struct group *group);
     void (*close)(struct group_mpi *mpi);
 
-    /* work.run of a collective, and of a message. sizes: the lengths of blocks that differ, [from *
-     * n + to], as agreed in uneven.c; NULL: equal blocks. */
-    int (*run)(struct runner *runner, struct work *work, const size_t *sizes);
-    int (*message)(struct runner *runner, struct work *work);
-    int (*gather)(struct runner *runner, const void *mine, size_t bytes, void *all);
+    int (*run)(struct runner *runner, struct work *work); /* work.run, also of a message */
 
     /* monitored_barrier: tells another rank that this one has arrived; waits for such messages. */
     int (*signal)(struct group *group, int to, uint64_t epoch);
     int (*take_signals)(struct group *group, struct wait *wait);
 };
-int run_message_by_mpi(struct runner *runner, struct work *work); /* messages.c */
-int signal_by_mpi(struct group *group, int to, uint64_t epoch);
+int signal_by_mpi(struct group *group, int to, uint64_t epoch); /* messages.c */
 int take_signals_by_mpi(struct group *group, struct wait *wait);
 
 extern const struct group_network *const group_by_mpi; /* NULL: built without MPI */

@@ -71,10 +71,15 @@ void line_close(struct line *line);
 int line_sum(struct line *line, struct arithmetic how, double scale, const void *in, void *out,
              size_t count, struct wait *wait);
 
+/* How many elements of that sum this rank receives from rank r. */
+size_t line_sum_takes(const struct line *line, size_t count, size_t element, int r);
+
 /* out = this rank's block of that sum, where rank r's block of `in` has sizes[r] elements. */
 int line_sum_block(struct line *line, struct arithmetic how, double scale, const void *in,
                    void *out, const size_t *sizes, struct wait *wait);
 
+struct work;
+int line_message(struct line *line, struct work *work, struct wait *wait); /* messages.c */
 int line_broadcast(struct line *line, void *data, size_t bytes, int root, struct wait *wait);
 
 /* Sizes and offsets in bytes of consecutive blocks, as MPI needs them. ERR_USAGE: 2 GiB or more in

@@ -10,7 +10,7 @@
 
 const char *compare_leaves_out(const struct run_config *config, enum run_mode mode) {
     if (!(config->modes >> mode & 1)) return "--modes does not name it";
-    if (config->spread && mode == MODE_DP)
+    if ((config->spread || config->clock.nodes > 1) && mode == MODE_DP)
         return "DataParallel is one process, and the devices are on several machines";
     if (mode != MODE_DP || !config->model.options.sync_bn) return NULL;
     return "SyncBatchNorm is only supported within torch.nn.parallel.DistributedDataParallel, says "

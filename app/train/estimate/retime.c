@@ -2,6 +2,7 @@
 #include "train/estimate/retime.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +14,28 @@
 
 _Static_assert(sizeof((struct run_record *)0)->modelled == CLOCK_MARK, "a mark fits the record");
 
+/* Of how many machines the run's devices are. */
+static int nodes_of(const struct run_config *config) {
+    return config->mode == MODE_SINGLE || !config->clock.nodes ? 1 : config->clock.nodes;
+}
+
 static int check_one(const struct run_config *config, const struct clock_choice *choice) {
+    const struct machine *m = choice->machine[0];
+    int devices = run_devices(config), nodes = nodes_of(config);
     if (choice->gpus > 1 || choice->machines > 1)
         return fail(ERR_USAGE, "--gpu, --machine: a run has the times of one GPU in one machine: "
                                "give one of each; duet estimate compares several");
-    if (run_devices(config) > choice->machine[0]->gpus)
-        return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most that",
-                    run_devices(config), choice->machine[0]->name, choice->machine[0]->gpus);
+    if (nodes > 1 && !*m->network.name)
+        return fail(ERR_USAGE,
+                    "--nodes: %d: no network joins machines like %s: give a --machine "
+                    "for which duet devices --gpus names one",
+                    nodes, m->name);
+    if (devices % nodes)
+        return fail(ERR_USAGE, "--nodes: %d: --devices %d is no multiple of it: give one", nodes,
+                    devices);
+    if (devices > nodes * m->gpus)
+        return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most %d", devices,
+                    m->name, m->gpus, nodes * m->gpus);
     return OK;
 }
 
@@ -59,17 +75,18 @@ static void set_times(struct device_record *to, const struct device_record *one,
     to->step_spread_ns = to->no_core_ns = to->host_ns = to->pinned_ns = to->clock_error_ns = 0;
 }
 
-static int set_devices(struct run_record *r, const struct span_log *spans,
-                       const struct clock_result *result) {
+/* m: the run against the clock, of one of several equal machines. */
+static int set_devices(struct run_record *r, const struct run_record *m,
+                       const struct span_log *spans, const struct clock_result *result) {
     struct device_record *one = calloc((size_t)r->devices, sizeof *one);
     if (!one) return fail(ERR_MEMORY, "modelled times: no host memory");
     for (size_t i = 0; i < spans->count; i++)
         if (spans->spans[i].step == result->step)
             measure_add_span(&one[spans->spans[i].device], &spans->spans[i]);
-    for (int d = 0; d < r->devices; d++)
+    for (int d = 0; d < m->devices; d++)
         one[d].exposed_ns = measure_exposed(spans, spans, d, result->step);
     for (int d = 0; d < r->devices; d++)
-        if (r->timed) set_times(&r->device[d], &one[d], r->steps, result->step_ns);
+        if (r->timed) set_times(&r->device[d], &one[d % m->devices], r->steps, result->step_ns);
     free(one);
     return OK;
 }
@@ -89,13 +106,15 @@ static void set_epochs(struct run_record *r, double step_seconds) {
 }
 
 /* The record's spans lie device by device. Steps that the run did not make are left out. */
-static void keep_spans(struct run_record *r, const struct span_log *spans) {
+static void keep_spans(struct run_record *r, const struct run_record *m,
+                       const struct span_log *spans) {
     struct span_log kept;
     span_log_init(&kept, 1);
     for (int d = 0; d < r->devices; d++)
         for (size_t i = 0; i < spans->count; i++) {
             struct span s = spans->spans[i];
-            if (s.device != d || s.step < 0 || s.step >= r->steps) continue;
+            if (s.device != d % m->devices || s.step < 0 || s.step >= r->steps) continue;
+            s.device = d;
             s.step += r->first_step;
             span_add(&kept, &s);
         }
@@ -110,14 +129,23 @@ int retime_put(struct run_record *r, const struct modelled *m, struct clock_conf
     struct clock_result result;
     span_log_init(&spans, 1);
     int code = modelled_time(m, clock, &result, &spans);
-    if (!code) code = set_devices(r, &spans, &result);
+    if (!code) code = set_devices(r, m->record, &spans, &result);
     if (!code) {
         set_epochs(r, (double)result.step_ns * 1e-9);
         clock_mark(clock, r->devices, r->modelled);
-        if (keeps) keep_spans(r, &spans);
+        if (keeps) keep_spans(r, m->record, &spans);
     }
     span_log_free(&spans);
     return code;
+}
+
+/* As ranks on several machines tell the names of theirs. */
+static int name_machines(struct run_record *r, const struct machine *m, int nodes) {
+    free(r->machines); /* empty */
+    r->machines = calloc((size_t)r->devices, sizeof *r->machines);
+    for (int d = 0; r->machines && d < r->devices; d++, r->machine_count++)
+        if (asprintf(&r->machines[d], "%s %d", m->name, d / (r->devices / nodes)) < 0) break;
+    return r->machine_count == r->devices ? OK : fail(ERR_MEMORY, "run record: no host memory");
 }
 
 int retime_record(const struct run_config *config, struct run_record *record) {
@@ -130,9 +158,17 @@ int retime_record(const struct run_config *config, struct run_record *record) {
     if (!code) code = clock_choose(&choice, &config->clock);
     if (!code) {
         struct clock_config clock = clock_chosen(&choice, 0, 0);
+        int nodes = nodes_of(config);
         if (outline.mode == MODE_SINGLE) outline.virtual_devices = VIRTUAL_OFF;
+        if (nodes > 1) { /* they are alike: one of them runs */
+            clock.nodes = nodes;
+            outline.devices /= nodes;
+            outline.batch_size /= nodes;
+            if (outline.virtual_devices > 0) outline.virtual_devices /= nodes;
+        }
         code = modelled_open(&m, &outline);
         if (!code) code = retime_put(record, &m, &clock, record->kept.count > 0);
+        if (!code && nodes > 1) code = name_machines(record, clock.machine, nodes);
     }
     modelled_close(&m);
     clock_choice_free(&choice);

@@ -209,6 +209,8 @@ CliTest(modelled, the_largest_batch_is_that_of_the_memory, 120) {
 
 CliTest(modelled, one_machine_alone, 120) {
     expect_refused("scale --gpu v100 --machine dgx1 --devices 1,16", "dgx1 has 8 GPUs");
+    expect_refused("scale --gpu v100 --machine dgx1 --devices 6,3 --nodes 2", "no multiple of it");
+    expect_refused("scale --gpu v100 --devices 4 --nodes 2", "no network joins machines like pc-p");
 }
 
 /* ---- runs ---- */
