@@ -1,21 +1,26 @@
 /* Allreduce over ranks as DDP runs it: processes that map each other's memory, calls on the
  * communication stream. Every algorithm over 2 and over 4 ranks is compared with the reference
  * executor (one thread, allreduce/reference.h), which every rank runs over the data of all ranks.
- * The results must be equal to the bit.
+ * The results must be equal to the bit. The process of the check is the launcher of the ranks and
+ * opens no device: a rank is forked before anything has called CUDA.
  *
  * The calls of a trial work on ranges of one buffer with gaps between them. They are enqueued one
  * after the other and waited for once; a second round runs them again on the results. The gaps must
  * keep their values. */
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "allreduce/allreduce.h"
 #include "allreduce/reference.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "doctor/ranks.h"
+#include "comm/launch.h"
+#include "doctor/check.h"
 
 enum { ROUNDS = 2, MOST_RANKS = 4 };
 
@@ -23,12 +28,26 @@ enum { ROUNDS = 2, MOST_RANKS = 4 };
 static const struct call {
     size_t offset, count;
 } calls[] = {{3, 1}, {8, 5}, {17, 1021}, {1100, 65537}, {66641, 300007}};
-_Static_assert((int)ALLREDUCE_ALGORITHM_COUNT <= (int)RANK_TRIALS, "each algorithm is a trial");
 enum { CALLS = sizeof calls / sizeof *calls, LENGTH = 66641 + 300007 + 9 };
+
+/* What one rank found out about one algorithm. */
+struct rank_finding {
+    int done; /* 1: the fields below are written */
+    enum finding_state state;
+    char text[200]; /* what was measured, or what was wrong */
+};
+
+/* In memory that the check shares with its ranks. Each rank writes its own entries alone. */
+struct rank_task {
+    struct doctor_config config;
+    enum device_kind kind;
+    int devices, gpus;
+    int first; /* the algorithm to begin with: ranks that have ended did those before it */
+    struct rank_finding found[ALLREDUCE_ALGORITHM_COUNT][MAX_DEVICES];
+};
 
 struct testbed {
     struct doctor *d;
-    struct comm *comm;
     struct rank_task *task;
     int n, rank; /* world size and number of this rank */
     int calls;   /* how many of `calls` a round makes */
@@ -92,6 +111,20 @@ static int run_reference(struct testbed *bed, enum allreduce_algorithm algorithm
     return OK;
 }
 
+/* Records what this rank found out. */
+__attribute__((format(printf, 4, 5))) static void rank_note(struct testbed *bed,
+                                                            enum allreduce_algorithm algorithm,
+                                                            enum finding_state state,
+                                                            const char *format, ...) {
+    struct rank_finding *finding = &bed->task->found[algorithm][bed->rank];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(finding->text, sizeof finding->text, format, arguments);
+    va_end(arguments);
+    finding->state = state;
+    finding->done = 1;
+}
+
 /* n terms of at most 1 / n each: a sum in any order is off by at most n + 1 roundings of 1. */
 static double allowed(const struct testbed *bed) {
     return bed->exact ? 0 : (bed->n + 1) * 0x1p-24;
@@ -109,15 +142,14 @@ static void judge(struct testbed *bed, enum allreduce_algorithm algorithm, const
         if (!(off <= allowed(bed)) && wrong++ == 0) first = i;
     }
     if (wrong)
-        rank_note(bed->comm, bed->task, (int)algorithm, FINDING_OFF,
+        rank_note(bed, algorithm, FINDING_OFF,
                   "rank %d: %zu of %d elements differ, first element %zu: %.9g, not %.9g",
                   bed->rank, wrong, LENGTH, first, (double)bed->got[first], (double)want[first]);
     else if (bed->exact)
-        rank_note(bed->comm, bed->task, (int)algorithm, FINDING_OK,
-                  "%s: %d calls, 1 to %zu elements: equal; %.2f ms", executor,
-                  bed->rounds * bed->calls, calls[bed->calls - 1].count, ms);
+        rank_note(bed, algorithm, FINDING_OK, "%s: %d calls, 1 to %zu elements: equal; %.2f ms",
+                  executor, bed->rounds * bed->calls, calls[bed->calls - 1].count, ms);
     else
-        rank_note(bed->comm, bed->task, (int)algorithm, FINDING_OK,
+        rank_note(bed, algorithm, FINDING_OK,
                   "%s: %d calls: off by %.1e, of %.1e for %d terms in any order; %.2f ms", executor,
                   bed->calls, most, allowed(bed), bed->n, ms);
 }
@@ -132,9 +164,9 @@ static int trial(struct testbed *bed, enum allreduce_algorithm algorithm) {
      * round. */
     bed->rounds = bed->exact ? ROUNDS : 1;
     CHECK(fill(bed, algorithm));
-    int code = allreduce_init(&ar, bed->comm, bed->device, &config);
+    int code = allreduce_init(&ar, bed->d->comm, bed->device, &config);
     if (code == ERR_USAGE) { /* this algorithm cannot run here; every rank gets this code alike */
-        rank_note(bed->comm, bed->task, (int)algorithm, FINDING_NOT_HERE, "%s", error_message());
+        rank_note(bed, algorithm, FINDING_NOT_HERE, "%s", error_message());
         return OK;
     }
     if (!code) code = allreduce_register(ar, bed->data, LENGTH);
@@ -145,9 +177,9 @@ static int trial(struct testbed *bed, enum allreduce_algorithm algorithm) {
     return code;
 }
 
-int allreduce_rank(struct doctor *d, struct comm *comm, struct rank_task *task) {
+static int all_trials(struct doctor *d, struct rank_task *task) {
     struct testbed bed = {
-        .d = d, .comm = comm, .task = task, .n = comm_world_size(comm), .rank = comm_rank(comm)};
+        .d = d, .task = task, .n = comm_world_size(d->comm), .rank = comm_rank(d->comm)};
     bed.calls = d->config.quick ? CALLS - 1 : CALLS;
     d->devices = bed.n;
     int code = open_testbed(&bed);
@@ -158,6 +190,22 @@ int allreduce_rank(struct doctor *d, struct comm *comm, struct rank_task *task) 
     if (bed.device) device_host_free(bed.device, bed.got);
     device_close(bed.device);
     return code;
+}
+
+static int run_rank(void *context) {
+    struct rank_task *task = context;
+    struct progress progress = {.gpus = task->gpus};
+    struct doctor d = {.config = task->config,
+                       .progress = &progress,
+                       .kind = task->kind,
+                       .devices = task->devices};
+    struct comm_options options = {.timeout_s = task->config.timeout / 2};
+    int code = comm_open(&d.comm, &options);
+    if (code) return error_exit_status(code);
+    code = all_trials(&d, task);
+    comm_abort(d.comm, code, error_message());
+    comm_close(d.comm);
+    return error_exit_status(code);
 }
 
 /* ---- the check's side ---- */
@@ -177,13 +225,24 @@ static const struct rank_finding *worst(const struct rank_task *task, int n, int
  * is a step of the check, numbered by world and by the algorithm that it begins with. */
 static int one_world(struct doctor *d, int world, int n, int first) {
     static const char bound[] = "equal to the one-thread reference";
-    struct rank_task *task = rank_task_new(d);
-    if (!task) return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some memory");
+    struct rank_task *task =
+        mmap(NULL, sizeof *task, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (task == MAP_FAILED)
+        return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some memory");
+    task->config = d->config;
+    task->kind = d->kind;
+    task->devices = d->devices;
+    task->gpus = d->progress->gpus;
+    struct launch launch = {.world_size = n,
+                            .entry = run_rank,
+                            .context = task,
+                            .start_timeout_s = d->config.timeout / 2};
     for (int a = first; a < ALLREDUCE_ALGORITHM_COUNT;) {
         doctor_step(d, world * ALLREDUCE_ALGORITHM_COUNT + a, "%s: allreduce, %d ranks",
                     doctor_kind_name(d), n);
         task->first = a;
-        int code = ranks_run(d, n, task), stopped = 0;
+        struct launch_result result;
+        int code = launch_ranks(&launch, &result), stopped = 0;
         for (; a < ALLREDUCE_ALGORITHM_COUNT && !stopped; a++) {
             const struct rank_finding *found = worst(task, n, a);
             char name[CHECK_NAME_BYTES];
@@ -198,7 +257,7 @@ static int one_world(struct doctor *d, int world, int n, int first) {
                      code ? error_message() : "the ranks ended and reported nothing");
         }
     }
-    rank_task_free(task);
+    munmap(task, sizeof *task);
     return OK;
 }
 
