@@ -8,20 +8,6 @@
 #include "base/text/plain.h"
 #include "base/text/text.h"
 
-/* The vector that PyTorch's gather makes of scalar losses. Its mean weighs each device alike, so it
- * is the loss of the batch only where all have as many samples. */
-static void show_gathered(const struct run_record *r, const char *title) {
-    double sum = 0;
-    if (!r->gathered_count) return;
-    printf("%-6s losses gathered in the last step: [", title);
-    for (int i = 0; i < r->gathered_count; i++) {
-        sum += r->gathered_losses[i];
-        printf("%s%.6g", i ? ", " : "", r->gathered_losses[i]);
-    }
-    printf("], mean %.6g; of the whole batch %.6g\n", sum / r->gathered_count,
-           r->losses[r->steps - 1]);
-}
-
 /* What the numbers of a run do not show: samples seen twice, and bits that other modes need not
  * share. compare prints what concerns it itself. */
 void remarks_print(const struct session *s, const struct progress *p) {
@@ -35,7 +21,6 @@ void remarks_print(const struct session *s, const struct progress *p) {
     if (r->duplicates)
         printf("%-6s %d duplicates per epoch: the order is padded to a multiple of %d\n", title,
                r->duplicates, split_replicas(&s->split));
-    show_gathered(r, title);
     struct text text = {.used = 0};
     if (!r->bits_promised)
         text_add(&text, "%-6s equal bits are not promised: %s", title, r->why_not);

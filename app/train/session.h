@@ -68,7 +68,6 @@ struct session {
     struct run_record *record;
     int step;              /* the pass being worked on, as its spans number it */
     struct span_log loads; /* the spans in which the loader was waited for (LANE_HOST) */
-    struct segments last;  /* how the last training batch was cut */
 
     /* Bytes that this process moved over each link: in training so far, and in all at the last mark
      * (measure.c). */

@@ -58,32 +58,6 @@ static int grow_losses(struct run_record *r, int steps) {
     return OK;
 }
 
-static double fold_copy(const double *x, int n) {
-    double terms[MAX_DEVICES];
-    memcpy(terms, x, (size_t)n * sizeof *terms);
-    return fold_sum(terms, n);
-}
-
-/* With the loss in forward DP gathers one loss from each device that had samples, the mean over its
- * own; `row` has the sums of the last pass. */
-static int gathered_losses(struct session *s, const double *row) {
-    struct run_record *r = s->record;
-    int each = s->segments_per_device;
-    if (s->model.ignored) return OK; /* its labels are not known here */
-    if (s->config->mode != MODE_DP || !s->config->dp.loss_in_forward || s->devices < 2) return OK;
-    if (!r->gathered_losses)
-        r->gathered_losses = malloc((size_t)s->devices * sizeof *r->gathered_losses);
-    if (!r->gathered_losses) return fail(ERR_MEMORY, "step log: no host memory");
-    r->gathered_count = 0;
-    for (int d = 0; d < s->devices; d++) {
-        int n = 0;
-        for (int i = 0; i < each; i++)
-            n += s->last.seg[d * each + i].n;
-        if (n) r->gathered_losses[r->gathered_count++] = fold_copy(row + d * each, each) / n;
-    }
-    return OK;
-}
-
 /* The losses in the first `rows` rows of all processes, for step_loss; the caller frees *all. */
 static int gather_losses(struct session *s, int rows, double **all) {
     size_t count = (size_t)rows * (size_t)columns(s);
@@ -106,8 +80,6 @@ static int read_losses(struct session *s, const struct logged_step *steps, int s
         s->record->losses[s->record->steps + i] =
             isnan(loss) ? NAN : loss; /* NaNs of any sign become the same NaN */
     }
-    int last = (steps_count - 1) * passes + steps[steps_count - 1].passes - 1; /* row */
-    if (!code) code = gathered_losses(s, all + (size_t)last * (size_t)columns(s));
     free(all);
     return code;
 }

@@ -52,7 +52,6 @@ static int one_pass(struct loop *l, struct step_block *step, int more) {
     struct batch *batch;
     s->step = (int)step->step;
     CHECK(feed_next(&l->feed, s->train_loader, more, &batch));
-    s->last = batch->segments;
     int code = s->strategy->step(s, step, batch);
     if (!code) code = feed_hold(&l->feed, s->train_loader, batch);
     if (code) feed_drop(&l->feed, s->train_loader, batch);

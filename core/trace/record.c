@@ -18,7 +18,6 @@ void record_free(struct run_record *record) {
     if (!record) return;
     free(record->bucket_bytes);
     free(record->losses);
-    free(record->gathered_losses);
     free(record->epoch_seconds);
     free(record->accuracy);
     free(record->valid_loss);

@@ -113,15 +113,11 @@ struct run_record {
     int resumed_from_step; /* of the checkpoint; 0: the run was not resumed */
     int steps;             /* steps done; losses[i] belongs to step first_step + i */
     double *losses;        /* [steps] mean over the global batch */
-    /* DP with the loss in forward: of the last step, the mean loss of each device that had samples,
-     * as PyTorch gathers them. */
-    int gathered_count;
-    double *gathered_losses; /* [gathered_count] */
-    int epoch_count;         /* epochs timed */
-    double *epoch_seconds;   /* [epoch_count] training only; --steps may have cut the last one */
-    double *accuracy;        /* [epoch_count] on the test set; -1: not evaluated */
-    double *valid_loss;      /* [epoch_count] mean over the test set; NaN: not evaluated */
-    double *epoch_lr;        /* [epoch_count] the learning rate of its steps */
+    int epoch_count;       /* epochs timed */
+    double *epoch_seconds; /* [epoch_count] training only; --steps may have cut the last one */
+    double *accuracy;      /* [epoch_count] on the test set; -1: not evaluated */
+    double *valid_loss;    /* [epoch_count] mean over the test set; NaN: not evaluated */
+    double *epoch_lr;      /* [epoch_count] the learning rate of its steps */
     double training_seconds;
     /* From the command's start to the end of the first step: processes, devices, data, parameters.
      */

@@ -57,7 +57,6 @@ static void walk_record(struct walk *w, struct run_record *r) {
     walk_names(w, &r->buffer_names, r->buffers);
     walk_names(w, &r->machines, r->machine_count);
     walk_array(w, &r->losses, (size_t)r->steps * sizeof *r->losses);
-    walk_array(w, &r->gathered_losses, (size_t)r->gathered_count * sizeof *r->gathered_losses);
     walk_array(w, &r->epoch_seconds, epochs * sizeof *r->epoch_seconds);
     walk_array(w, &r->accuracy, epochs * sizeof *r->accuracy);
     walk_array(w, &r->valid_loss, epochs * sizeof *r->valid_loss);

@@ -133,7 +133,6 @@ static void write_outcome(const struct run_record *r, struct json_writer *w) {
     write_numbers(w, "valid_loss", r->valid_loss, r->epoch_count);
     write_numbers(w, "epoch_lr", r->epoch_lr, r->epoch_count);
     write_numbers(w, "losses", r->losses, r->steps);
-    write_numbers(w, "gathered_losses", r->gathered_losses, r->gathered_count);
 }
 
 /* The host is -1 in files, so that it stays so if devices become more. */

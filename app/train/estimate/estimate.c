@@ -66,7 +66,7 @@ static void forget_outcome(struct run_record *r) {
     r->computed = 1;
     r->timed = 0;
     r->training_seconds = r->first_step_seconds = r->data_seconds = 0;
-    r->gathered_count = r->epoch_count = 0;
+    r->epoch_count = 0;
     for (int d = 0; d < r->devices; d++) {
         struct device_record *x = &r->device[d];
         x->busy_ns = x->no_core_ns = x->copy_ns = x->wait_ns = 0;
