@@ -83,8 +83,7 @@ static int check_mode(const struct option *option, const struct asked *asked) {
  * option ignores it. ERR_USAGE: there is no such model. */
 static int ask_model(const struct asked *asked, unsigned condition, int *holds) {
     const struct model_options given = run_model_options(asked->config);
-    const struct model_options all = {.dropout = 0.5,
-                                      .hidden_count = 1,
+    const struct model_options all = {.hidden_count = 1,
                                       .hidden = {1},
                                       .sample = given.sample,
                                       .classes = given.classes,
@@ -93,9 +92,7 @@ static int ask_model(const struct asked *asked, unsigned condition, int *holds) 
                                       .own = given.own};
     struct model model;
     CHECK(model_open(&model, asked->config->model.name, &all));
-    *holds = condition == WITH_MLP       ? model.hidden_count > 0
-             : condition == WITH_DROPOUT ? model.dropout >= 0
-                                         : model.norms;
+    *holds = condition == WITH_MLP ? model.hidden_count > 0 : model.norms;
     model_free(&model);
     return OK;
 }
@@ -160,7 +157,6 @@ static const struct {
      "--mode ddp"},
     {ON_GPUS, "on device ", kind_name, "it belongs to GPUs", "--device cuda"},
     {WITH_MLP, "with model ", model_name, "it belongs to mlp", "--model mlp"},
-    {WITH_DROPOUT, "with model ", model_name, "it has no dropout", "--model convnet"},
     {WITH_NORMS, "with model ", model_name, "it has no BatchNorm", "--model resnet18"},
     {WITH_RESNET, "with model ", model_name, "it has one way to begin", "--model resnet18"},
     {OF_MADE_DATA, "with data set ", data_name, "its files say that",
@@ -176,7 +172,7 @@ static const struct {
     {BESIDE_GPU, "without --gpu", NULL, "it belongs to the modelled clock", "--gpu NAME"}};
 
 static int check_conditions(const struct option *option, const struct asked *asked) {
-    const unsigned of_model = WITH_MLP | WITH_DROPOUT | WITH_NORMS;
+    const unsigned of_model = WITH_MLP | WITH_NORMS;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         unsigned condition = texts[i].condition;
         int is_so;

@@ -37,7 +37,6 @@ enum condition {
     ON_SEVERAL_DEVICES = 1 << 0,
     ON_GPUS = 1 << 1,
     WITH_MLP = 1 << 2,
-    WITH_DROPOUT = 1 << 3,
     WITH_RESNET = 1 << 5,
     OF_MADE_DATA = 1 << 6,
     OF_FILES = 1 << 7,

@@ -89,9 +89,6 @@ const struct option run_options[] = {
      "the widths of the hidden layers of mlp (default 256; wide: 512,512)", read_hidden,
      NO_MEMBER, NO_LIMITS,
      BY_ALL, IN_ANY_MODE, WITH_MLP},
-    {"--dropout", "P", "the probability of dropout, instead of the model's own", read_number,
-     AT(model.options.dropout), 0, 1,
-     BY_ALL, IN_ANY_MODE, WITH_DROPOUT},
     {"--init", "default|d2l",
      "initial weights. default: PyTorch's; d2l: the chapter's, normal with standard deviation 0.01 "
      "(only resnet18; lenet always has the chapter's)",

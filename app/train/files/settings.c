@@ -90,7 +90,6 @@ static void add_model(struct list *l, const struct model *m) {
         used +=
             snprintf(widths + used, sizeof widths - (size_t)used, i ? ",%d" : "%d", m->hidden[i]);
     put(l, "--mlp-hidden", "%s", *widths ? widths : "none");
-    add_number(l, "--dropout", m->dropout);
     add_yes_no(l, "--sync-bn", m->sync_bn);
 }
 

@@ -74,7 +74,6 @@ CliTest(cli_bad_input, numbers, 300) {
         {2, "--lr|'nan'", "train --lr nan"},
         {2, "--lr|'-0.1'", "train --mode ddp --lr -0.1"},
         {2, "--lr|'0,1'", "train --lr=0,1"},
-        {2, "--dropout|'1.5'|0 to 1", "train --model convnet --dropout 1.5"},
         {2, "--timeout|'0'", "train --mode ddp --timeout 0"},
         {2, "--epochs|'0'", "demo --epochs 0"},
         {2, "--workers|'65'|0 to 64", "train --workers 65"},

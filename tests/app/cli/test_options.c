@@ -128,7 +128,6 @@ static const struct {
     {ON_SEVERAL_DEVICES, "--mode single", "in mode single|it trains on one device|--mode dp"},
     {ON_GPUS, "--device cpu", "on device cpu|GPUs|--device cuda"},
     {WITH_MLP, "--model lenet", "with model lenet|it belongs to mlp|--model mlp"},
-    {WITH_DROPOUT, "--model resnet18", "with model resnet18|no dropout|--model convnet"},
     {WITH_NORMS, "--model lenet", "with model lenet|BatchNorm|--model resnet18"},
     {WITH_RESNET, "--model lenet", "with model lenet|--model resnet18"},
     {OF_MADE_DATA, "--dataset mnist", "with data set mnist|--dataset synthetic or random"},

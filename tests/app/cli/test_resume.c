@@ -196,8 +196,6 @@ CliTest(cli_resume, other_settings_are_refused, 300) {
 #define DRAWN "train --dataset random --shape 5 --samples 16 --model simple --steps 1 --quiet "
     cli_well(DRAWN "--seed 3 --checkpoint drawn");
     cli_fails(2, "--seed: 4|written with 3", DRAWN "--seed 4 --resume drawn");
-    cli_well(RUN "--model convnet --steps 4 --checkpoint ck");
-    cli_fails(2, "--dropout: 0.5|written with -1", RUN "--model convnet --dropout 0.5 --resume ck");
     /* without virtual devices each mode has bits of its own */
     cli_well(RUN "--virtual-devices off --mode dp --steps 4 --checkpoint ck");
     cli_fails(2, "--mode: single|written with dp", RUN "--virtual-devices off --resume ck");
