@@ -83,7 +83,8 @@ static int check_mode(const struct option *option, const struct asked *asked) {
  * option ignores it. ERR_USAGE: there is no such model. */
 static int ask_model(const struct asked *asked, unsigned condition, int *holds) {
     const struct model_options given = run_model_options(asked->config);
-    const struct model_options all = {.hidden_count = 1,
+    const struct model_options all = {.dropout = -1,
+                                      .hidden_count = 1,
                                       .hidden = {1},
                                       .sample = given.sample,
                                       .classes = given.classes,

@@ -87,17 +87,11 @@ static int close_picture(void *context) {
     return code || p->no_png ? code : png_beside(path, &p->no_png);
 }
 
-/* Pictures that are there and cannot be replaced are noticed at once. The first is opened in any
- * case: a folder may take no file at all. */
+/* A folder may take no file at all. */
 static int try_pictures(const char *folder) {
     struct pictures try = {.folder = folder};
-    char names[PAGE_PICTURES][PICTURE_NAME], path[PATH_MAX];
-    int code = OK, count = page_picture_names(names);
     FILE *file;
-    for (int i = 0; i < count && !code; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        if (i == 0 || !access(path, F_OK)) code = open_picture(&try, names[i], &file);
-    }
+    int code = open_picture(&try, "timeline.svg", &file);
     atomic_abandon(&try.file);
     return code;
 }

@@ -32,17 +32,14 @@ struct page {
     struct page_run run[PAGE_RUNS]; /* in the order of `runs` in the JSON */
 };
 
-/* Writes the pictures, each through open(context, "memory.svg", &file) and close(context). One of
- * which either fails does not keep the others from being written; the error names the first. */
+/* Writes the pictures, each through open(context, "memory.svg", &file) and close(context), up to the
+ * first that fails. */
 struct picture_files {
     int (*open)(void *context, const char *name, FILE **file);
     int (*close)(void *context);
     void *context;
 };
-enum { PAGE_PICTURES = 9, PICTURE_NAME = 40 };
+enum { PICTURE_NAME = 40 };
 int page_pictures(const struct page *page, const struct picture_files *files);
-
-/* The names of all pictures that a page may have; returns their number. */
-int page_picture_names(char names[PAGE_PICTURES][PICTURE_NAME]);
 
 #endif
