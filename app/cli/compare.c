@@ -1,12 +1,10 @@
 /* duet compare and duet demo: train in several modes, then print the table and the verdict. */
-#include <limits.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "base/program_name.h"
 #include "cli/commands.h"
 #include "cli/estimate/costs.h"
 #include "cli/estimate/what_if.h"
@@ -149,24 +147,12 @@ static int in_short(const struct comparison *c, const double held[2]) {
     return costs_of_demo(&c->config);
 }
 
-/* The path of this program, from this folder if it lies below. */
-static const char *call_of_self(char text[PATH_MAX]) {
-    char here[PATH_MAX], self[PATH_MAX] = "";
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0) return program_name();
-    size_t below = getcwd(here, sizeof here) ? strlen(here) : 0;
-    int is_below = below && !strncmp(self, here, below) && self[below] == '/';
-    snprintf(text, PATH_MAX, "%s", is_below ? self + below + 1 : self);
-    return text;
-}
-
 /* The last words of the demo: two or three commands as they work from this folder. own: the model
  * of the run, a program's or that of a file; NULL: one of Duet's. */
 static void next_commands(const struct duet_model *own) {
     const struct model_file *file = model_file_of(own);
     const char *option = own && !file ? "" : " --model ", *name = own ? "" : "resnet18";
-    char path[PATH_MAX];
-    const char *duet = call_of_self(path);
+    const char *duet = program_invocation_name; /* which works again from this folder */
     printf("\nNext, each a matter of seconds:\n");
     if (!own)
         printf("  the ring, drawn for slides\n"

@@ -32,8 +32,8 @@ struct page {
     struct page_run run[PAGE_RUNS]; /* in the order of `runs` in the JSON */
 };
 
-/* Writes the pictures, each through open(context, "memory.svg", &file) and close(context), up to the
- * first that fails. */
+/* Writes the pictures, each through open(context, "memory.svg", &file) and close(context), up to
+ * the first that fails. */
 struct picture_files {
     int (*open)(void *context, const char *name, FILE **file);
     int (*close)(void *context);
