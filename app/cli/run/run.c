@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/program_name.h"
+#include "base/text/plain.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
@@ -28,8 +29,8 @@
 struct words {
     int64_t ranks, port, tee; /* port 0: one that is free */
     double grace_s;           /* from a signal to this command until the ranks are killed */
-    const char *address;      /* MASTER_ADDR of the ranks; NULL: the launcher's own */
-    int64_t nodes, node;      /* torchrun's --nnodes and --node-rank, which can be 1 and 0 */
+    const char *address;      /* MASTER_ADDR of the ranks; NULL: 127.0.0.1 */
+    int64_t nodes, node;      /* torchrun's --nnodes and --node-rank */
     char **program;           /* and its arguments, ended by NULL */
     struct lines lines;
     sigset_t mask; /* of this command, before it held any signal */
@@ -38,28 +39,34 @@ struct words {
 /* ---- the command line ---- */
 
 /* All addresses of 127.0.0.0/8 are this machine: jobs that are given different ones never meet. */
-static int read_address(const struct option *option, const char *text, void *target) {
-    struct words *w = target;
+static int is_here(const char *address) {
     struct in_addr a;
-    (void)option;
-    w->address = strcmp(text, "localhost") ? text : NULL;
-    if (!w->address || (inet_pton(AF_INET, text, &a) == 1 && ntohl(a.s_addr) >> 24 == 127))
-        return OK;
-    return fail(ERR_USAGE,
-                "--master-addr: %s: is another machine: leave it out; the ranks of several "
-                "machines are started by mpirun, once for all",
-                text);
+    return !address || !strcmp(address, "localhost") ||
+           (inet_pton(AF_INET, address, &a) == 1 && ntohl(a.s_addr) >> 24 == 127);
 }
 
 /* torchrun's way to several machines is the same line on each; this is MPI's. */
 static int check_machines(const struct words *w) {
-    if (w->nodes > 1)
+    char hosts[512], command[1024] = "";
+    int here = is_here(w->address), nodes = (int)w->nodes, ranks = (int)w->ranks;
+    if (nodes == 1 && !here)
         return fail(ERR_USAGE,
-                    "--nnodes: %d: mpirun starts the ranks of several machines, once for all: "
-                    "mpirun -np %d --host MACHINE0:%d,... %s",
-                    (int)w->nodes, (int)(w->nodes * w->ranks), (int)w->ranks, w->program[0]);
-    return w->node ? fail(ERR_USAGE, "--node-rank: %d: there is one machine: give 0", (int)w->node)
+                    "--master-addr: %s: is another machine: leave it out, or give --nnodes",
+                    w->address);
+    if (nodes == 1)
+        return w->node
+                   ? fail(ERR_USAGE, "--node-rank: %d: there is one machine: give 0", (int)w->node)
                    : OK;
+    int used = snprintf(hosts, sizeof hosts, "%s:%d", here ? "MACHINE0" : w->address, ranks);
+    for (int m = 1; m < nodes && used < (int)sizeof hosts; m++)
+        used += snprintf(hosts + used, sizeof hosts - (size_t)used, ",MACHINE%d:%d", m, ranks);
+    used = 0;
+    for (char **word = w->program; *word && used < (int)sizeof command; word++)
+        used += snprintf(command + used, sizeof command - (size_t)used, " %s", PLAIN(*word));
+    return fail(ERR_USAGE,
+                "--nnodes: %d: mpirun starts the ranks of several machines, once for all: mpirun "
+                "-np %d --host %s%s",
+                nodes, nodes * ranks, hosts, command);
 }
 
 #define AT(member) OPTION_AT(struct words, member)
@@ -72,7 +79,7 @@ const struct option launch_options[] = {
     {"--master-port", "P", "MASTER_PORT of the ranks (default: one that is free)", read_int,
      AT(port), 0, 65535, ALWAYS},
     {"--master-addr", "127.0.0.2",
-     "MASTER_ADDR of the ranks, one of this machine (default 127.0.0.1)", read_address, NO_MEMBER,
+     "MASTER_ADDR of the ranks, one of this machine (default 127.0.0.1)", read_word, AT(address),
      NO_LIMITS, ALWAYS},
     {"--shutdown-timeout", "S",
      "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks; those that still run after S "
@@ -144,7 +151,7 @@ static int prepare_rank(void *context) {
         fprintf(stderr, "%s: the output of a rank: %s\n", program_name(), strerror(errno));
         return 126;
     }
-    if (w->address) setenv("MASTER_ADDR", w->address, 1);
+    if (w->address && strcmp(w->address, "localhost")) setenv("MASTER_ADDR", w->address, 1);
     signal(SIGXFSZ, SIG_DFL);
     setpgid(0, 0); /* so the terminal is not its own any more: reads fail, nothing stops it */
     signal(SIGTTIN, SIG_IGN);
