@@ -260,12 +260,6 @@ int dataset_make(struct dataset *set, const struct dataset_config *c, int train)
 /* Fashion-MNIST was made to take MNIST's place, so both have the same sizes. */
 enum { MNIST_TRAIN = 60000, MNIST_TEST = 10000 };
 
-/* 1: dataset_own makes numbers of it. */
-static int outline_is_numbers(const struct dataset *own) {
-    int bytes = own->read ? own->read_bytes : !own->numbers;
-    return !bytes || own->outputs || own->classes > 256;
-}
-
 struct sample_shape dataset_shape(const struct dataset_config *c) {
     enum kind kind = kind_of(c->name);
     if (kind == OWN) return c->own[0].shape;
@@ -276,7 +270,7 @@ struct sample_shape dataset_shape(const struct dataset_config *c) {
 int dataset_outline(struct dataset *set, const struct dataset_config *c, int train) {
     static const char nothing[1]; /* never read */
     enum kind kind = kind_of(c->name);
-    int made = dataset_made_samples(c), classes = classes_of(c);
+    int made = dataset_made_samples(c), classes = classes_of(c), bytes = kind != RANDOM;
     memset(set, 0, sizeof *set);
     CHECK(dataset_check(c));
     if (kind == TENSORS) return dataset_tensors(set, c, train);
@@ -305,14 +299,12 @@ int dataset_outline(struct dataset *set, const struct dataset_config *c, int tra
                         "give --classes");
         set->count = own->count, set->shape = own->shape;
         set->classes = own->classes, set->outputs = own->outputs;
+        bytes = own->read ? own->read_bytes : !own->numbers;
     }
     if (kind == SYNTHETIC && classes > SYNTHETIC_MOST) set->classes = SYNTHETIC_MOST;
-    if (kind == RANDOM || (kind == OWN && outline_is_numbers(&c->own[train ? 0 : 1]))) {
-        set->numbers = (const float *)(const void *)nothing;
-        set->answers = nothing;
-    } else {
-        set->images = set->labels = (const uint8_t *)nothing;
-    }
+    set->images = bytes ? (const uint8_t *)nothing : NULL;
+    set->numbers = bytes ? NULL : (const float *)(const void *)nothing;
+    set->answers = nothing;
     return OK;
 }
 

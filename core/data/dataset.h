@@ -26,7 +26,7 @@ struct dataset {
     int classes;               /* 1 + the largest label; 0: the samples have targets */
     /* A data set is either bytes, */
     const uint8_t *images; /* (count, C, H, W), row-major, one byte per pixel */
-    const uint8_t *labels; /* (count), each below `classes` */
+    const uint8_t *labels; /* (count), each below `classes`; NULL: there are `answers` */
     void *owned[2];        /* the memory that dataset_free frees, of either kind */
     /* or numbers, which are taken as they are. */
     const float *numbers; /* (count, C, H, W); NULL: the set is bytes */
@@ -34,8 +34,7 @@ struct dataset {
     int outputs;          /* numbers of a target; 0: there are labels */
     int places;           /* labels of a sample; 0: one */
     int ignored;          /* 1: some labels are LABEL_IGNORED, which count nothing */
-    /* The set of a program may also be bytes with `answers` in place of labels; or it has no arrays
-     * and a function that makes sample `index`: C*H*W bytes or numbers, and its answer. Several
+    /* The set of a program may also have no arrays, but a function that makes sample `index`: C*H*W bytes or numbers, and its answer. Several
      * threads may call it at once. It returns 0, or a code that ends the loading. */
     int (*read)(void *context, int index, void *sample, void *answer);
     void *read_context;

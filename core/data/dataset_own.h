@@ -4,10 +4,9 @@
 
 #include "data/dataset.h"
 
-/* *set gets arrays of its own with all samples of `from`, one of struct dataset_config: bytes with
- * labels where `from` has bytes and its labels are below 256; else numbers, of bytes as byte / 255.
- * ERR_USAGE: a label is below 0, or not below the number of classes that `from` gives. ERR_FAILED:
- * the set's own function has failed. ERR_MEMORY. */
+/* *set gets the arrays of `from`, one of struct dataset_config, or arrays of its own with what the
+ * function of `from` makes. ERR_USAGE: a label of that is below 0, or not below the number of
+ * classes that `from` gives. ERR_FAILED: the function has failed. ERR_MEMORY. */
 int dataset_own(struct dataset *set, const struct dataset *from);
 
 #endif

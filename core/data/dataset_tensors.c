@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/files/safetensors.h"
 
-enum { MOST_WHOLE = 1 << 24, BYTE_LABELS = 256, CHUNK = 4096 };
+enum { MOST_WHOLE = 1 << 24, CHUNK = 4096 };
 
 /* An open file, the two tensors of the part, and what is made of them. */
 struct reading {
@@ -179,13 +179,10 @@ static int check_part(const struct reading *r, uint64_t from, const struct sampl
 }
 
 static int read_floats(const struct reading *r, const struct dataset_config *c) {
-    float *x = r->samples;
     if (!strcmp(r->x->dtype, "F32"))
-        CHECK(safetensors_read_at(&r->file, r->x->offset, x, r->x->bytes));
+        CHECK(safetensors_read_at(&r->file, r->x->offset, r->samples, r->x->bytes));
     else
-        CHECK(read_whole(r, r->x, x, take_number));
-    for (uint64_t i = 0; !c->part_count && !strcmp(r->x->dtype, "U8") && i < r->x->count; i++)
-        x[i] /= 255.0f;
+        CHECK(read_whole(r, r->x, r->samples, take_number));
     uint64_t from = 0;
     if (!dataset_has_parts(c, of_a_sample(r->x))) return OK;
     for (int p = 0; p < c->part_count; from += (uint64_t)c->parts[p++].count)
@@ -224,20 +221,12 @@ static int count_classes(const struct reading *r, int *ignored) {
     return largest + 1;
 }
 
-/* Labels become bytes in their own memory, from the front: each is read before. */
-static void narrow_labels(const struct reading *r) {
-    uint8_t *narrow = (uint8_t *)r->labels;
-    for (uint64_t i = 0; i < r->y->count; i++)
-        narrow[i] = (uint8_t)r->labels[i];
-}
-
 static int make(struct reading *r, struct dataset *set, const struct dataset_config *c) {
     static const char nothing[1]; /* of an outline, never read */
     CHECK(read_answers(r, c));
     int each = (int)of_a_sample(r->y), ignored = 0,
         classes = c->targets ? 0 : count_classes(r, &ignored);
-    r->bytes = !strcmp(r->x->dtype, "U8") && !c->part_count && !c->targets && each == 1 &&
-               classes <= BYTE_LABELS && !ignored;
+    r->bytes = !strcmp(r->x->dtype, "U8") && !c->part_count;
     CHECK(read_samples(r, c));
     *set = (struct dataset){.name = last_part(c->name),
                             .count = (int)r->x->shape[0],
@@ -249,12 +238,9 @@ static int make(struct reading *r, struct dataset *set, const struct dataset_con
                             .owned = {r->samples, r->labels},
                             .outline = c->outline};
     const void *samples = c->outline ? nothing : r->samples;
-    if (r->bytes) {
-        narrow_labels(r);
-        set->images = samples, set->labels = (const uint8_t *)r->labels;
-    } else {
-        set->numbers = samples, set->answers = r->labels;
-    }
+    set->images = r->bytes ? samples : NULL;
+    set->numbers = r->bytes ? NULL : samples;
+    set->answers = r->labels;
     return OK;
 }
 

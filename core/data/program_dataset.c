@@ -77,7 +77,7 @@ static int check_sources(const struct duet_data *d) {
 }
 
 /* *classes: 1 + the largest label, where the program does not say. */
-static int count_classes(const struct duet_data *d, int *classes) {
+static int count_classes(const struct duet_data *d, int *classes, int *ignored) {
     int32_t largest = 0;
     *classes = d->outputs ? 0 : d->classes ? d->classes : 1;
     for (int i = 0; d->labels && i < d->count; i++) {
@@ -87,6 +87,7 @@ static int count_classes(const struct duet_data *d, int *classes) {
                         "data set: label %d of sample %d: labels are 0 to the number of "
                         "classes - 1, or -100, the ignore_index",
                         (int)d->labels[i], i);
+        *ignored |= d->labels[i] == DUET_IGNORED;
         if (d->labels[i] > largest) largest = d->labels[i];
     }
     if (d->labels && !d->classes) *classes = largest + 1;
@@ -95,15 +96,16 @@ static int count_classes(const struct duet_data *d, int *classes) {
 
 int dataset_of_program(const struct duet_data *d, struct dataset *set) {
     struct sample_shape shape;
-    int classes, bytes = d->type == DUET_U8;
+    int classes, ignored = 0, bytes = d->type == DUET_U8;
     memset(set, 0, sizeof *set);
     CHECK(check_sources(d));
     CHECK(check_shape(d, &shape));
-    CHECK(count_classes(d, &classes));
+    CHECK(count_classes(d, &classes, &ignored));
     *set = (struct dataset){.name = DATASET_OWN,
                             .count = d->count,
                             .shape = shape,
                             .classes = classes,
+                            .ignored = ignored,
                             .images = bytes ? d->samples : NULL,
                             .numbers = bytes ? NULL : d->samples,
                             .answers = d->labels ? (const void *)d->labels : d->targets,

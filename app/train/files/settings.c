@@ -64,9 +64,10 @@ static uint64_t mix(uint64_t hash, const uint8_t *bytes, size_t count) {
 static uint64_t fingerprint(const struct dataset *set) {
     size_t count = (size_t)set->count, numbers = count * sample_shape_count(&set->shape),
            answers = count * (size_t)dataset_answer_count(set);
-    if (!set->numbers) return mix(mix(1, set->images, numbers), set->labels, count);
-    uint64_t hash = mix(1, (const uint8_t *)set->numbers, numbers * sizeof(float));
-    return mix(hash, set->answers, answers * sizeof(float));
+    uint64_t hash = set->images ? mix(1, set->images, numbers)
+                                : mix(1, (const uint8_t *)set->numbers, numbers * sizeof(float));
+    return set->labels ? mix(hash, set->labels, count)
+                       : mix(hash, set->answers, answers * sizeof(float));
 }
 
 static void add_data(struct list *l, const struct session *s) {

@@ -89,7 +89,8 @@ Test(dataset_tensors, pictures_targets_and_the_test_part, .timeout = 30, .init =
     put(items, 4, 0);
     opened(&set, &c, 1);
     cr_expect(set.images && !set.numbers && set.shape.height == 3 && set.classes == 5);
-    cr_expect(!memcmp(set.images, bytes, sizeof bytes) && set.labels[0] == 4 && !set.labels[1]);
+    cr_expect(!memcmp(set.images, bytes, sizeof bytes) && dataset_label(&set, 0, 0) == 4 &&
+              !dataset_label(&set, 1, 0));
     dataset_free(&set);
     cr_expect_eq(dataset_has_test(&c), 1);
     const struct sample_part of_one = {3, 256, 0}, of_columns = {3, 2, 256};
