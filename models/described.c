@@ -39,11 +39,8 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     const struct model *model = t->model;
     struct param *p = t->step.params->param;
-    if (!device_is_dry(t->device)) {
-        tape_fail(t,
-                  fail(ERR_USAGE, "model described: it works only with estimate: duet estimate"));
-        return NULL;
-    }
+    if (!device_is_dry(t->device))
+        return tape_refuse(t, "model described: it works only with estimate: duet estimate");
     const int shape[2] = {x->value.dims[0], model->classes};
     duet_var *h = activations(model, t, x);
     for (int i = 0; i < model->param_count && !t->error; i += 2) {

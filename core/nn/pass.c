@@ -169,20 +169,15 @@ static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int n
 }
 
 duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
-    if (t && !t->error && x && x->t.dims[0] != t->segments.n) {
-        tape_fail(t, fail(ERR_USAGE, "input: %d samples: duet_tape_begin was given %d: give these",
-                          x->t.dims[0], t->segments.n));
-        return NULL;
-    }
+    if (t && !t->error && x && x->t.dims[0] != t->segments.n)
+        return tape_refuse(t, "input: %d samples: duet_tape_begin was given %d: give these",
+                           x->t.dims[0], t->segments.n);
     return enter(t, "input", x, 0);
 }
 
 duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
-    if (t && t->leaf_count == MOST_LEAVES) {
-        tape_fail(t, fail(ERR_USAGE, "leaf: %d of them in a pass: use duet_input for others",
-                          MOST_LEAVES));
-        return NULL;
-    }
+    if (t && t->leaf_count == MOST_LEAVES)
+        return tape_refuse(t, "leaf: %d of them in a pass: use duet_input for others", MOST_LEAVES);
     duet_var *leaf = enter(t, "leaf", x, 1);
     if (leaf) t->leaves[t->leaf_count++] = leaf;
     return leaf;

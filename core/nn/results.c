@@ -24,10 +24,7 @@ static int check_term(duet_tape *t, duet_var **term, struct tensor *grad) {
 duet_var *tape_add_losses(duet_tape *t, duet_var *a, duet_var *b) {
     duet_var *terms[2] = {a, b};
     struct tensor grads[2];
-    if (a == b) {
-        tape_fail(t, fail(ERR_USAGE, "add: a loss and itself: scale its gradient"));
-        return NULL;
-    }
+    if (a == b) return tape_refuse(t, "add: a loss and itself: scale its gradient");
     for (int i = 0; i < 2; i++)
         if (tape_fail(t, check_term(t, &terms[i], &grads[i]))) return NULL;
     duet_var *sum = tape_join(t, terms, grads, 2);

@@ -137,11 +137,9 @@ static duet_var *run_permute(struct graph_run *r, const struct graph_node *n) {
     int order[GRAPH_RANK + 1] = {0}, count = list_dims(r, n, 0, order + r->in_rows);
     duet_var *x = value(r, n, 0);
     if (tape_failed(r->tape, x)) return NULL;
-    if (count + r->in_rows != x->value.rank) {
-        tape_fail(r->tape, fail(ERR_USAGE, "permute: an order of %d dimensions for %d of them",
-                                count, x->value.rank - r->in_rows));
-        return NULL;
-    }
+    if (count + r->in_rows != x->value.rank)
+        return tape_refuse(r->tape, "permute: an order of %d dimensions for %d of them", count,
+                           x->value.rank - r->in_rows);
     return duet_permute(r->tape, x, order);
 }
 

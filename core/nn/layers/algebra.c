@@ -69,8 +69,7 @@ static duet_var *sum_run(duet_tape *t, duet_var *x, int first, int last, int mea
                                  .out[0] = tensor_seen_as(&y, 2, cut[0], cut[2], 0),
                                  .p.sum.divide = mean && cut[1] ? cut[1] : 1};
     if (t->error || tape_fail(t, launch_sum(t, &node.args, mean))) return NULL;
-    node.y = tape_var(t, y, x->needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, y, x->needs_grad);
 }
 
 /* Dimension `dim` of x, where negative ones count from the last one, -1; *at counts from 0.
@@ -131,11 +130,9 @@ static duet_var *sum_over(duet_tape *t, duet_var *x, const int *dims, int count,
     const char *name = mean ? "mean" : "sum";
     unsigned chosen;
     if (tape_stuck(t, x)) return NULL;
-    if (count < 0 || count > MAX_RANK || (count && !dims)) {
-        tape_fail(t, fail(ERR_USAGE, "%s: %d dimensions: give 0, for all, to %d of them", name,
-                          dims ? count : 0, MAX_RANK));
-        return NULL;
-    }
+    if (count < 0 || count > MAX_RANK || (count && !dims))
+        return tape_refuse(t, "%s: %d dimensions: give 0, for all, to %d of them", name,
+                           dims ? count : 0, MAX_RANK);
     if (tape_fail(t, tape_find_dims(name, &x->value, dims, count, &chosen)) ||
         (chosen & 1 && (tape_mixes_samples(t, name) || tape_fail(t, tape_one_segment(t, name)))))
         return NULL;
@@ -201,10 +198,7 @@ duet_var *duet_permute(duet_tape *t, duet_var *x, const int *order) {
     int own[MAX_RANK];
     unsigned chosen;
     if (tape_blocked(t, x)) return NULL;
-    if (!order) {
-        tape_fail(t, fail(ERR_USAGE, "permute: no order was given"));
-        return NULL;
-    }
+    if (!order) return tape_refuse(t, "permute: no order was given");
     if (tape_fail(t, tape_find_dims("permute", &x->value, order, x->value.rank, &chosen)))
         return NULL;
     for (int i = 0; i < x->value.rank; i++)

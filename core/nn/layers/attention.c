@@ -157,13 +157,11 @@ static int see_mask(const struct tensor *mask, const struct tensor *q, int keys,
 
 static duet_var *plain_mask(duet_tape *t, duet_var *mask, int rank) {
     if (tape_stuck(t, mask)) return NULL;
-    if (mask->needs_grad) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "%s: attn_mask needs a gradient, which it does not get here: add it to "
-                          "the scores by duet_matmul, duet_add and duet_softmax",
-                          name));
-        return NULL;
-    }
+    if (mask->needs_grad)
+        return tape_refuse(t,
+                           "%s: attn_mask needs a gradient, which it does not get here: add it to "
+                           "the scores by duet_matmul, duet_add and duet_softmax",
+                           name);
     if (!mask->common && mask->value.rank != rank && tape_mixes_samples(t, name)) return NULL;
     return to_plain(t, mask);
 }

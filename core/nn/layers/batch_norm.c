@@ -285,9 +285,8 @@ static duet_var *layer(duet_tape *t, duet_var *x, struct param *w, struct param 
     node.args.p.norm = (struct norm_args){config->epsilon, config->momentum, with_relu};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, forward(t, &node, config))) return NULL;
-    node.y = tape_var(t, node.args.out[0],
-                      tape_needs_grad(x, w, b) || (residual && residual->needs_grad));
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, node.args.out[0],
+                       tape_needs_grad(x, w, b) || (residual && residual->needs_grad));
 }
 
 duet_var *batch_norm(duet_tape *t, duet_var *x, struct param *w, struct param *b,

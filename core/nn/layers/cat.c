@@ -42,13 +42,10 @@ duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int l
         tape_fail(t, tape_find_inner_dim("narrow", &x->value, dim_given, &dim)))
         return NULL;
     int size = x->value.dims[dim];
-    if (start < 0 || length < 1 || start > size - length) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "narrow: start (%d) + length (%d) exceeds dimension size (%d): check the "
-                          "model",
-                          start, length, size));
-        return NULL;
-    }
+    if (start < 0 || length < 1 || start > size - length)
+        return tape_refuse(
+            t, "narrow: start (%d) + length (%d) exceeds dimension size (%d): check the model",
+            start, length, size);
     if (x->value.layout == LAYOUT_PLAIN) return plain_part(t, x, dim, start, length);
     const struct tensor seen = seen_by(&x->value, dim);
     return tape_part_in_groups(t, x, &seen, dim, start, length);
@@ -179,10 +176,8 @@ duet_var *duet_cat(duet_tape *t, duet_var *const *vars, int count, int dim_given
     int64_t length = 0;
     int mixed = 0, dim;
     if (!t || t->error) return NULL;
-    if (!vars || count < 1 || count > MOST) {
-        tape_fail(t, fail(ERR_USAGE, "cat: %d vars: give an array of 1 to %d", count, (int)MOST));
-        return NULL;
-    }
+    if (!vars || count < 1 || count > MOST)
+        return tape_refuse(t, "cat: %d vars: give an array of 1 to %d", count, (int)MOST);
     for (int i = 0; i < count; i++)
         if (tape_failed(t, vars[i])) return NULL;
     if (tape_fail(t, tape_find_inner_dim("cat", &vars[0]->value, dim_given, &dim))) return NULL;

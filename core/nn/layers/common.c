@@ -31,13 +31,11 @@ duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank, 
     if (tape_failed(t, x) || !x->common) return tape_failed(t, x) ? NULL : x;
     const struct tensor *v = &x->value;
     int dims[MAX_RANK] = {rows, 1, 1, 1, 1, 1, 1, 1}, skip = v->rank == rank;
-    if (v->rank > rank || (skip && v->dims[0] != 1)) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "%s: a constant or parameter of %s for samples of %d dimensions: it has "
-                          "no dimension of samples, so its first size must be 1",
-                          op, SHAPE(v), rank));
-        return NULL;
-    }
+    if (v->rank > rank || (skip && v->dims[0] != 1))
+        return tape_refuse(t,
+                           "%s: a constant or parameter of %s for samples of %d dimensions: it has "
+                           "no dimension of samples, so its first size must be 1",
+                           op, SHAPE(v), rank);
     for (int i = skip; i < v->rank; i++)
         dims[rank - v->rank + i] = v->dims[i];
     return tape_expand(t, v, x->param, rank, dims);
@@ -61,14 +59,12 @@ static int bad_expand(const duet_tape *t, const struct tensor *x, int has_sample
 duet_var *duet_expand(duet_tape *t, duet_var *x, int rank, const int *shape) {
     int dims[MAX_RANK];
     if (tape_failed(t, x) || (!x->common && tape_stuck(t, x))) return NULL;
-    if (bad_expand(t, &x->value, !x->common, rank, shape)) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "expand: a tensor of %s does not expand to the shape given, of %d "
-                          "dimensions: the first is that of %d samples, or -1, and others expand "
-                          "from 1",
-                          SHAPE(&x->value), rank, t->segments.n));
-        return NULL;
-    }
+    if (bad_expand(t, &x->value, !x->common, rank, shape))
+        return tape_refuse(
+            t,
+            "expand: a tensor of %s does not expand to the shape given, of %d dimensions: the "
+            "first is that of %d samples, or -1, and others expand from 1",
+            SHAPE(&x->value), rank, t->segments.n);
     int rows = shape[0] == -1 ? t->segments.n : shape[0];
     x = to_plain(t, tape_for_samples(t, "expand", x, rank, rows));
     if (!x) return NULL;

@@ -73,8 +73,7 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
     if (common) node.args.in[0] = gather.out[0]; /* nobody reads it again */
     node.args.in[1] = *index;
     node.args.p.embedding.left_out = padding_idx + 1;
-    node.y = tape_var(t, y, param_trains(w));
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, y, param_trains(w));
 }
 
 static int check(const duet_tape *t, const struct tensor *index, int common,
@@ -99,9 +98,8 @@ static struct param *table_at(duet_tape *t, int at, const struct tensor *index, 
     struct param *w = tape_param_at(t, "embedding", at, 0);
     if (!w || tape_fail(t, check(t, index, common, w))) return NULL;
     if (padding_idx >= -1 && padding_idx < w->value.dims[0]) return w;
-    tape_fail(t, fail(ERR_USAGE, "embedding %s: padding_idx %d: give a row, 0 to %d, or -1",
-                      w->spec->name, padding_idx, w->value.dims[0] - 1));
-    return NULL;
+    return tape_refuse(t, "embedding %s: padding_idx %d: give a row, 0 to %d, or -1", w->spec->name,
+                       padding_idx, w->value.dims[0] - 1);
 }
 
 duet_var *duet_embedding(duet_tape *t, const duet_tensor *index, int table, int padding_idx) {

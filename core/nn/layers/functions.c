@@ -36,43 +36,32 @@ WITH_NUMBER(duet_add_number, SHIFT)
 duet_var *tape_function(duet_tape *t, duet_var *x, enum activation kind, double number) {
     const int divides = kind >= ACTIVATION_REMAINDER && kind <= ACTIVATION_FLOOR_DIVIDE;
     if (tape_failed(t, x)) return NULL;
-    if (divides && (!isfinite((float)number) || (float)number == 0)) {
-        tape_fail(t,
-                  fail(ERR_USAGE, "a division by %g: must be a finite float other than 0", number));
-        return NULL;
-    }
+    if (divides && (!isfinite((float)number) || (float)number == 0))
+        return tape_refuse(t, "a division by %g: must be a finite float other than 0", number);
     return activate(t, x, kind, number, 0);
 }
 
 /* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */
 duet_var *duet_clamp(duet_tape *t, duet_var *x, double min, double max) {
     if (tape_failed(t, x)) return NULL;
-    if (!(min <= max)) {
-        tape_fail(t, fail(ERR_USAGE, "clamp: min %g above max %g: give the smaller number first",
-                          min, max));
-        return NULL;
-    }
+    if (!(min <= max))
+        return tape_refuse(t, "clamp: min %g above max %g: give the smaller number first", min,
+                           max);
     return activate(t, x, ACTIVATION_HARDTANH, min, max);
 }
 
 duet_var *duet_pow(duet_tape *t, duet_var *x, double exponent) {
     if (tape_failed(t, x)) return NULL;
-    if (!isfinite((float)exponent)) {
-        tape_fail(t, fail(ERR_USAGE, "pow: an exponent of %g: must be a finite float", exponent));
-        return NULL;
-    }
+    if (!isfinite((float)exponent))
+        return tape_refuse(t, "pow: an exponent of %g: must be a finite float", exponent);
     return activate(t, x, ACTIVATION_POW, exponent, 0);
 }
 
 duet_var *duet_gelu(duet_tape *t, duet_var *x, enum duet_gelu approximate) {
     if (tape_failed(t, x)) return NULL;
-    if ((unsigned)approximate > DUET_GELU_TANH) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "gelu: approximate argument must be either none or tanh: "
-                          "it is %d",
-                          (int)approximate));
-        return NULL;
-    }
+    if ((unsigned)approximate > DUET_GELU_TANH)
+        return tape_refuse(t, "gelu: approximate argument must be either none or tanh: it is %d",
+                           (int)approximate);
     return activate(t, x, approximate == DUET_GELU_TANH ? ACTIVATION_GELU_TANH : ACTIVATION_GELU, 0,
                     0);
 }

@@ -64,8 +64,7 @@ static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *
         return NULL;
     if (w && !b)
         node.args.in[2] = node.args.in[1]; /* its shape, for a gradient that nobody reads */
-    node.y = tape_var(t, y, tape_needs_grad(x, w, b));
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, y, tape_needs_grad(x, w, b));
 }
 
 /* A bias without a weight is no layer of PyTorch's. Parameters need samples. */
@@ -90,13 +89,11 @@ duet_var *layer_norm(duet_tape *t, duet_var *x, int dims, struct param *w, struc
         return NULL;
     int rank = x->value.rank, length = 1;
     const int *last = x->value.dims + (dims >= 1 && dims < rank ? rank - dims : 0);
-    if (dims < 1 || dims >= rank || !suits(w, last, dims) || !suits(b, last, dims)) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "layer_norm %s: its shape does not suit the last %d dimensions of an "
-                          "input of %s: the first dimension stays, check the model",
-                          w ? w->spec->name : "without weights", dims, SHAPE(&x->value)));
-        return NULL;
-    }
+    if (dims < 1 || dims >= rank || !suits(w, last, dims) || !suits(b, last, dims))
+        return tape_refuse(t,
+                           "layer_norm %s: its shape does not suit the last %d dimensions of an "
+                           "input of %s: the first dimension stays, check the model",
+                           w ? w->spec->name : "without weights", dims, SHAPE(&x->value));
     for (int i = 0; i < dims; i++)
         length *= last[i];
     return normalise(t, x, length, w, b, (struct layer_norm_args){epsilon, 1, 1});
@@ -108,20 +105,15 @@ duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, str
         tape_fail(t, check_layer(t, "group_norm", x, w, b, epsilon)))
         return NULL;
     const int *d = x->value.dims;
-    if (x->value.rank < 2 || groups < 1 || d[1] % groups) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "group_norm: Expected number of channels in input to be divisible by "
-                          "num_groups, but got input of shape %s and num_groups=%d",
-                          SHAPE(&x->value), groups));
-        return NULL;
-    }
-    if (!suits(w, &d[1], 1) || !suits(b, &d[1], 1)) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "group_norm %s: weights of another number than %d channels: "
-                          "check the model",
-                          w->spec->name, d[1]));
-        return NULL;
-    }
+    if (x->value.rank < 2 || groups < 1 || d[1] % groups)
+        return tape_refuse(t,
+                           "group_norm: Expected number of channels in input to be divisible by "
+                           "num_groups, but got input of shape %s and num_groups=%d",
+                           SHAPE(&x->value), groups);
+    if (!suits(w, &d[1], 1) || !suits(b, &d[1], 1))
+        return tape_refuse(
+            t, "group_norm %s: weights of another number than %d channels: check the model",
+            w->spec->name, d[1]);
     int count = (int)tensor_sample_count(&x->value);
     return normalise(t, x, count / groups, w, b,
                      (struct layer_norm_args){epsilon, groups, count / d[1]});

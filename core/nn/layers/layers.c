@@ -20,14 +20,10 @@ static duet_var *linear(duet_tape *t, duet_var *x, struct param *w, struct param
     x = to_device_layout(t, x);
     if (!x || tape_check_params(t, "linear", w, b)) return NULL;
     int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
-    if (x->value.rank != 2 || x->value.dims[1] != in) {
-        tape_fail(t,
-                  fail(ERR_USAGE,
-                       "linear %s: takes %d inputs, but was given %s: flatten first, or check the "
-                       "model",
-                       w->spec->name, in, SHAPE(&x->value)));
-        return NULL;
-    }
+    if (x->value.rank != 2 || x->value.dims[1] != in)
+        return tape_refuse(
+            t, "linear %s: takes %d inputs, but was given %s: flatten first, or check the model",
+            w->spec->name, in, SHAPE(&x->value));
     int dims[2] = {x->value.dims[0], out};
     struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b, .spares = SPARES_Y};
     node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, out)},
@@ -79,11 +75,8 @@ static int drop_backward(duet_tape *t, struct node *n) {
 }
 
 static duet_var *drop(duet_tape *t, duet_var *x, double p, int planes) {
-    if (!(p >= 0 && p <= 1)) {
-        tape_fail(t,
-                  fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
-        return NULL;
-    }
+    if (!(p >= 0 && p <= 1))
+        return tape_refuse(t, "dropout probability has to be between 0 and 1, but got %g", p);
     if (tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
@@ -93,8 +86,7 @@ static duet_var *drop(duet_tape *t, duet_var *x, double p, int planes) {
                                  .p.dropout = {.p = (float)p, .layer = layer, .planes = planes}};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, tape_launch_segments(t, OP_DROPOUT, &node.args))) return NULL;
-    node.y = tape_var(t, node.args.out[0], x->needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, node.args.out[0], x->needs_grad);
 }
 
 duet_var *duet_dropout(duet_tape *t, duet_var *x, double p) {
@@ -104,11 +96,9 @@ duet_var *duet_dropout(duet_tape *t, duet_var *x, double p) {
 
 duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
     if (tape_stuck(t, x)) return NULL;
-    if (x->value.rank != 4) {
-        tape_fail(t, fail(ERR_USAGE, "dropout2d: an input of %s has no planes: check the model",
-                          SHAPE(&x->value)));
-        return NULL;
-    }
+    if (x->value.rank != 4)
+        return tape_refuse(t, "dropout2d: an input of %s has no planes: check the model",
+                           SHAPE(&x->value));
     return drop(t, x, p, 1);
 }
 

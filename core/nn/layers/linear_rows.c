@@ -46,13 +46,10 @@ duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct pa
         return NULL;
     int in = w->value.dims[!weight_is_in_out], out = w->value.dims[weight_is_in_out],
         rank = x->value.rank, dims[MAX_RANK];
-    if (x->value.dims[rank - 1] != in) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "linear %s: takes %d inputs, but was given %s: flatten first, or check "
-                          "the model",
-                          w->spec->name, in, SHAPE(&x->value)));
-        return NULL;
-    }
+    if (x->value.dims[rank - 1] != in)
+        return tape_refuse(
+            t, "linear %s: takes %d inputs, but was given %s: flatten first, or check the model",
+            w->spec->name, in, SHAPE(&x->value));
     memcpy(dims, x->value.dims, sizeof dims);
     dims[rank - 1] = out;
     struct node node = {.backward = backward,
@@ -67,6 +64,5 @@ duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct pa
                                  .out[0] = as_rows(&y),
                                  .p.linear = {weight_is_in_out}};
     if (t->error || tape_fail(t, launch_rows(t, OP_LINEAR_FORWARD, &node.args))) return NULL;
-    node.y = tape_var(t, y, tape_needs_grad(x, w, b));
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, y, tape_needs_grad(x, w, b));
 }

@@ -26,10 +26,8 @@ static int softmax_backward(duet_tape *t, struct node *n) {
 static duet_var *softmax(duet_tape *t, duet_var *x, int log) {
     x = to_plain(t, x);
     if (!x) return NULL;
-    if (!x->value.dims[x->value.rank - 1]) {
-        tape_fail(t, fail(ERR_USAGE, "softmax: over a dimension of 0 elements: check the model"));
-        return NULL;
-    }
+    if (!x->value.dims[x->value.rank - 1])
+        return tape_refuse(t, "softmax: over a dimension of 0 elements: check the model");
     struct node node = {
         .backward = softmax_backward, .op = OP_SOFTMAX_FORWARD, .x = x, .spares = SPARES_X};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
@@ -37,8 +35,7 @@ static duet_var *softmax(duet_tape *t, duet_var *x, int log) {
     node.args.out[0] = rows_of(&y);
     node.args.p.softmax.log = log;
     if (t->error || tape_fail(t, launch(t->stream, OP_SOFTMAX_FORWARD, &node.args))) return NULL;
-    node.y = tape_var(t, y, x->needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, y, x->needs_grad);
 }
 
 duet_var *duet_softmax(duet_tape *t, duet_var *x) {

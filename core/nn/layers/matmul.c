@@ -90,8 +90,7 @@ static duet_var *product(duet_tape *t, duet_var *a, duet_var *b) {
                                         tensor_seen_as(&b->value, 3, s.count, s.depth, s.columns)},
                                  .out[0] = tensor_seen_as(&y, 3, s.count, s.rows, s.columns)};
     if (t->error || tape_fail(t, launch_product(t, &node.args))) return NULL;
-    node.y = tape_var(t, y, a->needs_grad || b->needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, y, a->needs_grad || b->needs_grad);
 }
 
 /* x (.., R, C) with the leading dimensions of `rank`, of which the last two are x's own. */
@@ -126,11 +125,10 @@ static duet_var *batched_product(duet_tape *t, duet_var *a, duet_var *b) {
 /* ---- what is common to all samples as an operand ---- */
 
 static duet_var *sums_over_samples(duet_tape *t, const duet_var *a, const duet_var *b) {
-    tape_fail(t, fail(ERR_USAGE,
-                      "matmul: %s times %s would sum over the samples: multiply by a constant "
-                      "or parameter within each of them",
-                      SHAPE(&a->value), SHAPE(&b->value)));
-    return NULL;
+    return tape_refuse(t,
+                       "matmul: %s times %s would sum over the samples: multiply by a constant or "
+                       "parameter within each of them",
+                       SHAPE(&a->value), SHAPE(&b->value));
 }
 
 /* b, a parameter of rank 1 or 2, of which a vector is a column: all rows of a sample of `a` are one

@@ -7,15 +7,13 @@
  * NULL. */
 static const struct layer *layer_at(duet_tape *t, int i) {
     if (i >= 0 && i < t->layer_count) return &t->layers[i];
-    if (t->inside_model)
-        tape_fail(t, fail(ERR_USAGE, "layer %d: the model has described %d of them, from 0 on", i,
-                          t->layer_count));
-    else
-        tape_fail(t, fail(ERR_USAGE,
-                          "layer %d: the parameters of this pass have %d layers: make them of "
-                          "a struct duet_model, or call duet_linear and its like",
-                          i, t->layer_count));
-    return NULL;
+    return t->inside_model
+               ? tape_refuse(t, "layer %d: the model has described %d of them, from 0 on", i,
+                             t->layer_count)
+               : tape_refuse(t,
+                             "layer %d: the parameters of this pass have %d layers: make them of a "
+                             "struct duet_model, or call duet_linear and its like",
+                             i, t->layer_count);
 }
 
 static struct norm_config norm_of(const duet_tape *t, const struct layer *l) {

@@ -77,18 +77,15 @@ static duet_var *along(duet_tape *t, enum op op, duet_var *x, duet_var *index, i
         .backward = along_backward, .op = op, .x = x, .first = (size_t)dim, .spares = SPARES_ALL};
     struct tensor y = x->value;
     y.dims[dim] = size;
-    if (tensor_count(&y) > INT32_MAX) {
-        tape_fail(t, fail(ERR_USAGE, "%s: %s: a tensor has at most 2^31 - 1 elements", op_name(op),
-                          SHAPE(&y)));
-        return NULL;
-    }
+    if (tensor_count(&y) > INT32_MAX)
+        return tape_refuse(t, "%s: %s: a tensor has at most 2^31 - 1 elements", op_name(op),
+                           SHAPE(&y));
     y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, y.rank, y.dims);
     node.args.in[0] = seen_at(&x->value, dim), node.args.in[1] = seen_at(&index->value, dim);
     node.args.out[0] = seen_at(&y, dim);
     if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;
     index->saved |= x->needs_grad;
-    node.y = tape_var(t, y, x->needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, y, x->needs_grad);
 }
 
 /* `from` and `to`: the places of x and of the result. */
@@ -119,11 +116,9 @@ duet_var *tape_scatter_add(duet_tape *t, duet_var *index, duet_var *src, int dim
         tape_fail(t, tape_find_inner_dim(name, &src->value, dim, &at)))
         return NULL;
     const int from = src->value.dims[at], places = index->value.dims[at];
-    if (places != from) {
-        tape_fail(t, fail(ERR_USAGE, "%s: %d places for %d numbers: give one for each", name,
-                          places, from));
-        return NULL;
-    }
+    if (places != from)
+        return tape_refuse(t, "%s: %d places for %d numbers: give one for each", name, places,
+                           from);
     return tape_fail(t, check_places(name, index, at, from, size)) ||
                    !together(t, name, &src, &index, at)
                ? NULL

@@ -50,13 +50,10 @@ static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_arg
     if (!before && tape_stuck(t, x)) return NULL;
     p.relu = before != NULL;
     const int *d = x->value.dims;
-    if (x->value.rank != 4 || p.size[0] > d[2] || p.size[1] > d[3]) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "pooling: size %dx%d, stride %dx%d does not suit an input of %s: check "
-                          "the model",
-                          p.size[0], p.size[1], p.stride[0], p.stride[1], SHAPE(&x->value)));
-        return NULL;
-    }
+    if (x->value.rank != 4 || p.size[0] > d[2] || p.size[1] > d[3])
+        return tape_refuse(
+            t, "pooling: size %dx%d, stride %dx%d does not suit an input of %s: check the model",
+            p.size[0], p.size[1], p.stride[0], p.stride[1], SHAPE(&x->value));
     int dims[4] = {d[0], d[1], (d[2] - p.size[0]) / p.stride[0] + 1,
                    (d[3] - p.size[1]) / p.stride[1] + 1};
     struct node node = {.backward = backward, .x = x, .spares = SPARES_Y};
@@ -96,13 +93,9 @@ duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float va
     const int64_t height = (int64_t)d[2] + sides.top + sides.bottom,
                   width = (int64_t)d[3] + sides.left + sides.right;
     if (x->value.rank != 4 || sides.top <= -d[2] || sides.bottom <= -d[2] || sides.left <= -d[3] ||
-        sides.right <= -d[3] || height < 1 || width < 1 || height > INT32_MAX ||
-        width > INT32_MAX) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "pad: (%d, %d, %d, %d) does not suit an input of %s: check the model",
-                          sides.left, sides.right, sides.top, sides.bottom, SHAPE(&x->value)));
-        return NULL;
-    }
+        sides.right <= -d[3] || height < 1 || width < 1 || height > INT32_MAX || width > INT32_MAX)
+        return tape_refuse(t, "pad: (%d, %d, %d, %d) does not suit an input of %s: check the model",
+                           sides.left, sides.right, sides.top, sides.bottom, SHAPE(&x->value));
     int dims[4] = {d[0], d[1], (int)height, (int)width};
     struct node node = {.backward = pad_backward, .x = x, .spares = SPARES_ALL};
     node.args = (struct op_args){.in = {x->value}, .p.pad = {sides.top, sides.left, value}};
@@ -139,10 +132,7 @@ duet_var *duet_pad2d(duet_tape *t, duet_var *x, int left, int right, int top, in
         tape_beyond(t, "pad", "bottom", bottom, -MOST_WINDOW) ||
         pad_too_large(t, x, (int64_t)top + bottom, (int64_t)left + right))
         return NULL;
-    if (!isfinite((float)value)) {
-        tape_fail(t, fail(ERR_USAGE, "pad: value %g: give a finite float", value));
-        return NULL;
-    }
+    if (!isfinite((float)value)) return tape_refuse(t, "pad: value %g: give a finite float", value);
     return tape_pad2d(t, x, (struct pad_sides){left, right, top, bottom}, (float)value);
 }
 
@@ -191,10 +181,8 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_
 }
 
 duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, const struct duet_pool *how) {
-    if (how && how->ceil_mode && !tape_failed(t, x)) {
-        tape_fail(t, fail(ERR_USAGE, "pooling: ceil_mode 1 of averages: only maxima have it"));
-        return NULL;
-    }
+    if (how && how->ceil_mode && !tape_failed(t, x))
+        return tape_refuse(t, "pooling: ceil_mode 1 of averages: only maxima have it");
     return pool_of(t, x, size, how, OP_AVG_POOL_FORWARD);
 }
 
@@ -210,12 +198,10 @@ duet_var *duet_adaptive_avg_pool2d(duet_tape *t, duet_var *x, int height, int wi
     const int *d = x->value.dims, dims[4] = {d[0], d[1], height, width};
     if (x->value.rank == 4 && tape_too_large(t, name, x, d[1], height, width)) return NULL;
     if (tape_stuck(t, x)) return NULL;
-    if (x->value.rank != 4) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "%s: an output of %dx%d does not suit an input of %s: check the model",
-                          name, height, width, SHAPE(&x->value)));
-        return NULL;
-    }
+    if (x->value.rank != 4)
+        return tape_refuse(t,
+                           "%s: an output of %dx%d does not suit an input of %s: check the model",
+                           name, height, width, SHAPE(&x->value));
     struct node node = {
         .backward = adaptive_avg_pool_backward, .x = x, .spares = SPARES_X | SPARES_Y};
     node.args.in[0] = x->value;

@@ -144,11 +144,9 @@ static duet_var *recur(duet_tape *t, duet_var *gates, struct param *w, struct pa
 /* A state that is given, (N,H), as one of the rows of (N,S,H). */
 static duet_var *as_state(duet_tape *t, duet_var *state, int rows, int width) {
     const struct tensor *v = &state->value;
-    if (v->rank != 2 || v->dims[0] != rows || v->dims[1] != width) {
-        tape_fail(t, fail(ERR_USAGE, "recurrent: a first state of %s: must be (%d, %d)", SHAPE(v),
-                          rows, width));
-        return NULL;
-    }
+    if (v->rank != 2 || v->dims[0] != rows || v->dims[1] != width)
+        return tape_refuse(t, "recurrent: a first state of %s: must be (%d, %d)", SHAPE(v), rows,
+                           width);
     return duet_reshape(t, state, 3, (int[]){v->dims[0], 1, width});
 }
 
@@ -156,11 +154,9 @@ static duet_var *as_state(duet_tape *t, duet_var *state, int rows, int width) {
 static duet_var *first_states(duet_tape *t, const struct duet_recurrent *layer, int rows, int width,
                               duet_var *h, duet_var *c) {
     if (!h && !c) return NULL;
-    if (layer->kind == DUET_LSTM ? !h || !c : !h) {
-        tape_fail(t, fail(ERR_USAGE, "recurrent: one first state without the other: an LSTM takes "
-                                     "h and c, or neither"));
-        return NULL;
-    }
+    if (layer->kind == DUET_LSTM ? !h || !c : !h)
+        return tape_refuse(
+            t, "recurrent: one first state without the other: an LSTM takes h and c, or neither");
     duet_var *both[2] = {as_state(t, h, rows, width), NULL};
     if (layer->kind == DUET_LSTM && both[0]) both[1] = as_state(t, c, rows, width);
     duet_var *all = both[1] ? duet_cat(t, both, 2, 1) : both[0];
@@ -205,11 +201,9 @@ duet_var *duet_recurrent(duet_tape *t, duet_var *x, const struct duet_recurrent 
     if (!w_ih || !w_hh || no_b_ih || no_b_hh || tape_fail(t, check(t, layer, w_ih, w_hh, x)))
         return NULL;
     if ((b_ih && b_ih->value.dims[0] != w_ih->value.dims[0]) ||
-        (b_hh && b_hh->value.dims[0] != w_hh->value.dims[0])) {
-        tape_fail(t, fail(ERR_USAGE, "recurrent %s: a bias must have %d numbers", w_hh->spec->name,
-                          w_hh->value.dims[0]));
-        return NULL;
-    }
+        (b_hh && b_hh->value.dims[0] != w_hh->value.dims[0]))
+        return tape_refuse(t, "recurrent %s: a bias must have %d numbers", w_hh->spec->name,
+                           w_hh->value.dims[0]);
     duet_var *first = first_states(t, layer, x->value.dims[0], w_hh->value.dims[1], h ? *h : NULL,
                                    c && layer->kind == DUET_LSTM ? *c : NULL),
              *gates = duet_linear(t, x, layer->w_ih, layer->b_ih);

@@ -70,8 +70,7 @@ static duet_var *choose(duet_tape *t, const char *name, duet_var *term[TERMS], d
     node.args.p.fill.value = (float)value;
     if (t->error || tape_fail(t, launch(t->stream, OP_WHERE, &node.args))) return NULL;
     term[0]->saved |= needs_grad;
-    node.y = tape_var(t, node.args.out[0], needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append(t, &node, node.args.out[0], needs_grad);
 }
 
 duet_var *tape_where(duet_tape *t, duet_var *condition, duet_var *a, duet_var *b, double value) {

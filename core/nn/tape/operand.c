@@ -23,10 +23,14 @@ int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args) {
                                              : tape_launch_segments(t, op, args);
 }
 
+duet_var *tape_append(duet_tape *t, struct node *node, struct tensor y, int needs_grad) {
+    node->y = tape_var(t, y, needs_grad);
+    return tape_node(t, node) ? NULL : node->y;
+}
+
 duet_var *tape_append_launched(duet_tape *t, enum op op, struct node *node, int needs_grad) {
     node->op = op;
-    node->y = tape_var(t, node->args.out[0], needs_grad);
-    return tape_node(t, node) ? NULL : node->y;
+    return tape_append(t, node, node->args.out[0], needs_grad);
 }
 
 duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad) {

@@ -2,6 +2,7 @@
  * walks over them.
  *
  *     tape_begin ... forward ops append nodes ... tape_backward */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,16 @@ int tape_fail(duet_tape *t, int code) {
     t->error = code;
     snprintf(t->message, sizeof t->message, "%s", error_message());
     return code;
+}
+
+void *tape_refuse(duet_tape *t, const char *format, ...) {
+    char text[sizeof t->message];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    tape_fail(t, fail(ERR_USAGE, "%s", text));
+    return NULL;
 }
 
 int tape_failed(duet_tape *t, const duet_var *x) {

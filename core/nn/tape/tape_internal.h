@@ -114,6 +114,8 @@ int tape_check_links(const duet_tape *t);
 
 /* Keeps `code` and its text if it is the first failure since tape_begin; returns code. */
 int tape_fail(duet_tape *t, int code);
+/* Keeps an ERR_USAGE with this text; returns NULL, which an op then has in place of its result. */
+void *tape_refuse(duet_tape *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* 1 if an op must return NULL: there is no tape, or it has a failure, as it gets if x is NULL. */
 int tape_failed(duet_tape *t, const duet_var *x);
@@ -212,6 +214,8 @@ int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args);
 duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad);
 /* The second half: for a node that keeps more in its args than what was launched. */
 duet_var *tape_append_launched(duet_tape *t, enum op op, struct node *node, int needs_grad);
+/* Its last step alone: y becomes the value of the node's var, which is returned. */
+duet_var *tape_append(duet_tape *t, struct node *node, struct tensor y, int needs_grad);
 
 /* Launches the op that computes dx from the operands in `args`. in_place 1: dx may take dy's
  * memory. */

@@ -80,14 +80,11 @@ static duet_var *reshape_common(duet_tape *t, duet_var *x, int rank, const int *
     int64_t count = shape && rank >= 1 && rank <= MAX_RANK;
     for (int i = 0; count > 0 && i < rank && count <= INT32_MAX; i++)
         count *= shape[i];
-    if (count < 1 || count != (int64_t)tensor_count(&x->value)) {
-        tape_fail(t,
-                  fail(ERR_USAGE,
-                       "reshape: the shape given, of %d dimensions, is invalid for a constant or "
-                       "parameter of %s",
-                       rank, SHAPE(&x->value)));
-        return NULL;
-    }
+    if (count < 1 || count != (int64_t)tensor_count(&x->value))
+        return tape_refuse(t,
+                           "reshape: the shape given, of %d dimensions, is invalid for a constant "
+                           "or parameter of %s",
+                           rank, SHAPE(&x->value));
     const struct tensor seen = tensor_plain(x->value.data, DTYPE_F32, rank, shape);
     duet_var *y = tape_var(t, seen, x->needs_grad);
     if (y) y->common = 1, y->param = x->param;
@@ -104,10 +101,9 @@ duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
         x = to_plain(t, x);
         return x ? tape_view(t, x, rank, shape) : NULL;
     }
-    tape_fail(t, fail(ERR_USAGE,
-                      "reshape: the shape given, of %d dimensions, is invalid for an input of %s: "
-                      "the first dimension stays or has as many rows of each sample, and one other "
-                      "may be -1",
-                      rank, SHAPE(&x->value)));
-    return NULL;
+    return tape_refuse(
+        t,
+        "reshape: the shape given, of %d dimensions, is invalid for an input of %s: the first "
+        "dimension stays or has as many rows of each sample, and one other may be -1",
+        rank, SHAPE(&x->value));
 }
