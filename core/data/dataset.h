@@ -34,8 +34,9 @@ struct dataset {
     int outputs;          /* numbers of a target; 0: there are labels */
     int places;           /* labels of a sample; 0: one */
     int ignored;          /* 1: some labels are LABEL_IGNORED, which count nothing */
-    /* The set of a program may also have no arrays, but a function that makes sample `index`: C*H*W bytes or numbers, and its answer. Several
-     * threads may call it at once. It returns 0, or a code that ends the loading. */
+    /* The set of a program may also have no arrays, but a function that makes sample `index`: C*H*W
+     * bytes or numbers, and its answer. Several threads may call it at once. It returns 0, or a
+     * code that ends the loading. */
     int (*read)(void *context, int index, void *sample, void *answer);
     void *read_context;
     int read_bytes; /* 1: it makes bytes */

@@ -71,7 +71,9 @@ static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_arg
     return tape_append_launched(t, op, &node, x->needs_grad);
 }
 
-int pool_ceil_extra(int pixels, int size, int stride, int padding) {
+/* PyTorch's ceil_mode: the pixels that a side of `pixels` needs behind its padding, so that a
+ * window takes what the last one leaves over; unless that window would begin behind x. */
+static int ceil_extra(int pixels, int size, int stride, int padding) {
     int64_t rest = (int64_t)pixels + 2 * (int64_t)padding - size;
     if (rest <= -stride) return 0; /* not even one window */
     int64_t windows = (rest + stride - 1) / stride + 1;
@@ -87,7 +89,12 @@ static int pad_backward(duet_tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_PAD, &to, &args, 0);
 }
 
-duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float value) {
+/* y (N,C,top+H+bottom,left+W+right), which is `value` around x; negative sides cut off. */
+struct pad_sides {
+    int left, right, top, bottom;
+};
+
+static duet_var *pad(duet_tape *t, duet_var *x, struct pad_sides sides, float value) {
     if (tape_stuck(t, x)) return NULL;
     const int *d = x->value.dims;
     const int64_t height = (int64_t)d[2] + sides.top + sides.bottom,
@@ -112,7 +119,7 @@ static int adaptive_avg_pool_backward(duet_tape *t, struct node *n) {
 
 /* The margins of a pool, which in PyTorch make no tensor. */
 static duet_var *with_margins(duet_tape *t, duet_var *x, struct pad_sides sides, float value) {
-    duet_var *y = tape_pad2d(t, x, sides, value);
+    duet_var *y = pad(t, x, sides, value);
     if (y) y->same_as = x;
     return y;
 }
@@ -133,7 +140,7 @@ duet_var *duet_pad2d(duet_tape *t, duet_var *x, int left, int right, int top, in
         pad_too_large(t, x, (int64_t)top + bottom, (int64_t)left + right))
         return NULL;
     if (!isfinite((float)value)) return tape_refuse(t, "pad: value %g: give a finite float", value);
-    return tape_pad2d(t, x, (struct pad_sides){left, right, top, bottom}, (float)value);
+    return pad(t, x, (struct pad_sides){left, right, top, bottom}, (float)value);
 }
 
 /* By PyTorch's rule every window has a pixel of the picture. */
@@ -165,7 +172,7 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_
         const int side = args.size[i], stride = args.stride[i] = tape_setting(how->stride, i, side);
         if (refuse_side(t, side, stride, padding[i])) return NULL;
         if (how->ceil_mode && x->value.rank == 4)
-            more[i] = pool_ceil_extra(d[2 + i], side, stride, padding[i]);
+            more[i] = ceil_extra(d[2 + i], side, stride, padding[i]);
         margins += padding[i] + more[i];
     }
     if (margins) { /* without any a relu before the pool may still be put off */

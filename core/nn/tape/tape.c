@@ -29,10 +29,26 @@ void tape_set_cause(duet_tape *t, enum mem_cause cause) {
     t->arena.cause = cause;
 }
 
+/* Takes a tape out of the ring of those that have moved values: its pass is over. The others may
+ * still copy from this tape's memory, or it from theirs. Their vars of this pass are
+ * of no use any more. */
+static void leave_ring(duet_tape *t) {
+    duet_tape *before = t;
+    stream_sync(t->stream); /* an error stays in the stream, and the next call returns it */
+    for (duet_tape *other = t->next; other != t; other = other->next) {
+        stream_sync(other->stream);
+        other->torn = 1;
+        before = other;
+    }
+    before->next = t->next;
+    t->next = t;
+    t->torn = 0;
+}
+
 void duet_tape_free(duet_tape *t) {
     if (!t) return;
     /* What is enqueued may still use the arena. An earlier call has returned its error. */
-    tape_unlink(t);
+    leave_ring(t);
     event_destroy(t->moved);
     step_arena_free(&t->arena);
     for (int i = 0; i < t->var_capacity; i++)
@@ -91,23 +107,6 @@ int64_t tape_number(const duet_tape *t) {
 
 int tape_training(const duet_tape *t) {
     return t->step.training;
-}
-
-/* ---- the ring of tapes between which values have moved (linked.c) ---- */
-
-/* The others may still copy from this tape's memory, or it from theirs. Their vars of this pass are
- * of no use any more. */
-void tape_unlink(duet_tape *t) {
-    duet_tape *before = t;
-    stream_sync(t->stream); /* an error stays in the stream, and the next call returns it */
-    for (duet_tape *other = t->next; other != t; other = other->next) {
-        stream_sync(other->stream);
-        other->torn = 1;
-        before = other;
-    }
-    before->next = t->next;
-    t->next = t;
-    t->torn = 0;
 }
 
 int tape_check_links(const duet_tape *t) {
@@ -174,7 +173,7 @@ static int check_segments(const struct tape_step *step) {
 
 int tape_begin(duet_tape *t, const struct tape_step *step) {
     int ran_out = t->error == ERR_MEMORY;
-    if (t->next != t || t->torn) tape_unlink(t);
+    if (t->next != t || t->torn) leave_ring(t);
     t->error = OK;
     t->node_count = t->var_count = t->dropout_layers = t->leaf_count = 0;
     CHECK(tape_fail(t, check_segments(step)));

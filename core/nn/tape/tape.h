@@ -234,9 +234,6 @@ duet_var *layer_norm(duet_tape *t, duet_var *x, int dims, struct param *w, struc
 duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, struct param *b,
                      double epsilon);
 
-/* PyTorch's ceil_mode: the pixels that a side of `pixels` needs behind its padding, so that a
- * window takes what the last one leaves over; unless that window would begin behind x. */
-int pool_ceil_extra(int pixels, int size, int stride, int padding);
 /* One of the functions of device/activation.h. */
 duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args function);
 

@@ -106,9 +106,6 @@ struct duet_tape {
     struct autograd *remote;    /* the pass of rpc/ that this is the tape of; NULL: none */
 };
 
-/* Takes a tape out of the ring of those that have moved values: its pass is over. */
-void tape_unlink(duet_tape *t);
-
 /* ERR_USAGE: values came from a tape whose pass is over. */
 int tape_check_links(const duet_tape *t);
 
@@ -193,11 +190,6 @@ int tape_weight_grads(duet_tape *t, enum op op, struct node *node);
 int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads, int count);
 int pass_check_roots(const duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
                      int count);
-
-/* 1 if gradients are accumulated over several passes. */
-static inline int tape_accumulates(const duet_tape *t) {
-    return t->step.add_grads || t->step.more_passes;
-}
 
 /* At the end of the last pass: completes the gradients of parameters that only earlier passes used,
  * and fires their hooks. */
@@ -317,12 +309,6 @@ int tape_check_terms(const char *op, const struct tensor *a, const struct tensor
 
 /* The same for what joins or cuts within samples: not dimension 0, which is theirs. */
 int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at);
-
-/* y (N,C,top+H+bottom,left+W+right), which is `value` around x; negative sides cut off. */
-struct pad_sides {
-    int left, right, top, bottom;
-};
-duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float value);
 
 /* duet_where, in which NULL as a or b is `value` everywhere. */
 duet_var *tape_where(duet_tape *t, duet_var *condition, duet_var *a, duet_var *b, double value);

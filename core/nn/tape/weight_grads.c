@@ -84,8 +84,13 @@ static int fold_once(duet_tape *t, enum op op, struct node *n) {
 
 /* ---- parameters used more than once ---- */
 
+/* 1 if gradients are accumulated over several passes. */
+static int accumulates(const duet_tape *t) {
+    return t->step.add_grads || t->step.more_passes;
+}
+
 static int keeps_over_passes(const duet_tape *t, const struct param *p) {
-    return tape_accumulates(t) && !p->from;
+    return accumulates(t) && !p->from;
 }
 
 static struct tensor segment_grad(duet_tape *t, const struct param *p, int segment) {
@@ -211,7 +216,7 @@ static int is_once(const duet_tape *t, const struct param *p) {
 }
 
 int tape_weight_grads(duet_tape *t, enum op op, struct node *n) {
-    int once = is_once(t, n->w) && is_once(t, n->b) && !tape_accumulates(t) &&
+    int once = is_once(t, n->w) && is_once(t, n->b) && !accumulates(t) &&
                !(t->step.params && t->step.params->sums);
     if (!param_trains(n->w) && !param_trains(n->b)) return OK;
     scheduled_additions(t->stream, param_trains(n->w) + param_trains(n->b));
