@@ -259,16 +259,10 @@ int duet_module_dropout2d(duet_module *module, const char *name, double p) {
 
 /* Parameters and buffers share the names of a file; layers are named in messages. */
 static int check_names(const struct model *model) {
-    int params = model->param_count, count = params + model->buffer_count;
     char what[64];
-    const char **names = malloc((size_t)count * sizeof *names + 1);
-    if (!names) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
-    for (int i = 0; i < count; i++)
-        names[i] = i < params ? model->params[i].name : model->buffers[i - params].name;
     snprintf(what, sizeof what, "model %.40s", model->name);
-    int code = names_check_differ(what, names, count);
-    free(names);
-    return code;
+    return names_check_differ(what, model->params, model->param_count, model->buffers,
+                              model->buffer_count);
 }
 
 int module_describe(struct model *model, const struct duet_model *from,

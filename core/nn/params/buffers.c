@@ -21,19 +21,6 @@ static int check_buffer(const struct duet_buffer *b) {
     return b->shape[0] ? OK : fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", b->name);
 }
 
-/* The names of parameters and buffers are those of one file. */
-static int check_names_differ(const duet_params *params, const struct duet_buffer *buffers,
-                              int count) {
-    int own = params->set.count;
-    const char **names = malloc((size_t)(own + count) * sizeof *names);
-    if (!names) return fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
-    for (int i = 0; i < own + count; i++)
-        names[i] = i < own ? params->specs[i].name : buffers[i - own].name;
-    int code = names_check_differ("parameters and buffers", names, own + count);
-    free(names);
-    return code;
-}
-
 static int build(duet_params *p, const struct buffer_spec *specs, int count) {
     p->buffer_specs = calloc((size_t)count, sizeof *p->buffer_specs);
     p->buffer_views = calloc((size_t)count, sizeof *p->buffer_views);
@@ -85,7 +72,6 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
         CHECK(name_check(what, buffers[i].name));
         CHECK(check_buffer(&buffers[i]));
     }
-    CHECK(check_names_differ(params, buffers, count));
     struct buffer_spec *specs = calloc((size_t)count, sizeof *specs);
     if (!specs) return fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
     for (int i = 0; i < count; i++) {
@@ -96,7 +82,9 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
                                         .initial = b->value};
         memcpy(specs[i].dims, b->shape, sizeof specs[i].dims);
     }
-    int code = params_register(params, specs, count);
+    int code = names_check_differ("parameters and buffers", params->specs, params->set.count, specs,
+                                  count); /* which are those of one file */
+    if (!code) code = params_register(params, specs, count);
     free(specs);
     return code;
 }

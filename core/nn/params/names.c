@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text/json.h"
+#include "nn/params/params.h"
 
 /* So that a file has room for what stands before it, as in "optimizer.exp_avg.fc1.weight". */
 enum { LONGEST_NAME = 200 };
@@ -30,11 +31,13 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-int names_check_differ(const char *what, const char *const *names, int count) {
+int names_check_differ(const char *what, const struct param_spec *params, int param_count,
+                       const struct buffer_spec *buffers, int buffer_count) {
+    const int count = param_count + buffer_count;
     const char **sorted = malloc((size_t)count * sizeof *sorted + 1);
     if (!sorted) return fail(ERR_MEMORY, "%s: no host memory for %d of them", what, count);
     for (int i = 0; i < count; i++)
-        sorted[i] = names[i];
+        sorted[i] = i < param_count ? params[i].name : buffers[i - param_count].name;
     qsort(sorted, (size_t)count, sizeof *sorted, by_name);
     int code = OK;
     for (int i = 1; i < count && !code; i++)

@@ -25,16 +25,6 @@ static int check_name(int i, const char *name) {
     return name_check(what, name);
 }
 
-static int check_names_differ(const struct param_spec *specs, int count) {
-    const char **names = malloc((size_t)count * sizeof *names);
-    if (!names) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
-    for (int i = 0; i < count; i++)
-        names[i] = specs[i].name;
-    int code = names_check_differ("parameters", names, count);
-    free(names);
-    return code;
-}
-
 static int copy_specs(struct param_spec **out, const struct param_spec *from, int count) {
     struct param_spec *specs = *out = calloc((size_t)count + 1, sizeof *specs);
     if (!specs) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
@@ -122,7 +112,7 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
         memcpy(specs[i].dims, params[i].shape, sizeof specs[i].dims);
         values[i] = (float *)params[i].values;
     }
-    if (!code) code = check_names_differ(specs, count);
+    if (!code) code = names_check_differ("parameters", specs, count, NULL, 0);
     if (!code) code = params_create(out, device_of(device), specs, count, values, 1);
     free(specs);
     free(values);

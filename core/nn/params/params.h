@@ -129,7 +129,8 @@ void params_show(struct duet_params *params);
 int name_check(const char *what, const char *name);
 
 /* ERR_USAGE: two of the names are equal. `what`: "parameters". */
-int names_check_differ(const char *what, const char *const *names, int count);
+int names_check_differ(const char *what, const struct param_spec *params, int param_count,
+                       const struct buffer_spec *buffers, int buffer_count);
 
 /* Frees the buffers, also half-built ones; `count` of them were asked for. */
 void params_free_buffers(duet_params *params, int count);
