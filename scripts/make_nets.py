@@ -33,9 +33,8 @@ class Block(nn.Module):
 
     def attention(self, x):
         d, h = self.width, self.heads
-        x = self.qkv(x)
-        q, k, v = (torch.narrow(x, 2, i * d, d).reshape(SAMPLES, TOKENS, h, d // h).transpose(1, 2)
-                   for i in range(3))
+        x = self.qkv(x).split(d, 2)
+        q, k, v = (x[i].reshape(SAMPLES, TOKENS, h, d // h).transpose(1, 2) for i in range(3))
         s = torch.matmul(q, k.transpose(2, 3)) * math.sqrt(h / d)
         s = F.softmax(s + 0, -1)  # as many bytes as a mask moves
         x = torch.matmul(F.dropout(s, 0.1), v)
@@ -172,6 +171,9 @@ def of_function(node):
     rest += [x for x in node.args if isinstance(x, tuple)]
     if name == "cat":
         return "cat", vars, dict(dim=1)
+    if name == "getitem":  # a part of a split
+        split, size, dim = vars[0].args
+        return "narrow", [split], dict(dim=dim, start=node.args[1] * size, length=size)
     if name in ("add", "iadd") and len(vars) == 1:
         return "add_number", vars, dict(number=rest[0])
     settings = dict(zip(FUNCTIONS[name], map(pair, [*rest, *(node.kwargs.get(key) for key in
@@ -197,7 +199,7 @@ def text_of(net, example):
     class Shapes(fx.Interpreter):
         def run_node(self, node):
             out = super().run_node(node)
-            values[node.name] = tuple(out.shape)
+            values[node.name] = getattr(out, "shape", None)
             return out
 
     Shapes(traced).run(example)
@@ -215,6 +217,8 @@ def text_of(net, example):
             seen[node] = "%x"
         elif node.op == "get_attr":
             seen[node] = node.target
+        elif node.target == "split":
+            continue
         elif node.op == "output":
             lines.append(f"return {seen[node.args[0]]}")
         else:
@@ -240,4 +244,5 @@ def main():
             (NETS / f"{name}.duet").write_text(text_of(net, example))
 
 
-main()
+if __name__ == "__main__":
+    main()

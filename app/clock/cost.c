@@ -144,7 +144,7 @@ static double tensors_of(const struct clock_config *c, const struct scheduled *e
 
 static double eager_us(const struct clock_config *c, const struct scheduled *e) {
     const struct machine *m = c->machine;
-    int casts = is_half(c, e) && e->work.weight_bytes > 0; /* the copy of the weight */
+    int casts = c->precision == CLOCK_AMP ? e->work.casts : 0;
     double copies = c->devices > 1 ? (double)c->devices / (c->devices - 1) : 1;
     switch (e->kind) {
     case SCHEDULED_KERNEL:
@@ -246,8 +246,7 @@ struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes
         int tree = i >= PROTOCOLS, whole = tree || what == SCHEDULED_BROADCAST;
         const struct nccl_row *row = tree ? &nccl_tree[i - PROTOCOLS] : &nccl_ring[i];
         if (i % PROTOCOLS == 1 && hop > LONGEST_LL128_HOP_US) continue;
-        double us = row->base_us + m->sum_us +
-                    turns * (tree ? ranks - 1 : n - nodes) * hop * row->hop_part +
+        double us = row->base_us + turns * (tree ? ranks - 1 : n - nodes) * hop * row->hop_part +
                     turns * (tree ? ceil(log2(nodes)) : nodes - 1) * net * row->net_part;
         double moved = turns * (whole ? 1 : (n - 1) / n) * (double)bytes;
         double ns = us * 1e3 + moved / (gbs * row->part);

@@ -62,6 +62,29 @@ static void look_at_weights(enum op op, const struct op_args *args, struct work 
         w->of = WORK_CONV_1X1;
 }
 
+/* Under autocast: the copies of weights, of the biases of products and of their gradients to the
+ * other type; and of what an op in float32 reads or leaves where its neighbours work in halves. */
+static int casts_of(enum op op) {
+    switch (op) {
+    case OP_LINEAR_FORWARD:
+    case OP_LINEAR_BACKWARD_WEIGHT:
+    case OP_SOFTMAX_FORWARD:
+    case OP_SOFTMAX_BACKWARD: return 2;
+    case OP_CONV2D_FORWARD:
+    case OP_CONV2D_BACKWARD_WEIGHT:
+    case OP_LAYER_NORM_FORWARD:
+    case OP_LAYER_NORM_BACKWARD_WEIGHT:
+    case OP_CROSS_ENTROPY_FORWARD:
+    case OP_CROSS_ENTROPY_BACKWARD: return 1;
+    default: return 0;
+    }
+}
+
+/* 1: a view in an eager program, where Duet makes a copy: expand, and what is broadcast. */
+static int is_view(const struct stream *s, enum op op) {
+    return op == OP_SPREAD && s->phase == PHASE_FORWARD;
+}
+
 /* What Duet does in one kernel and an eager program in several: a relu, a residual. */
 static void unfuse(enum op op, const struct op_args *args, struct work *w) {
     int norm = op == OP_BATCH_NORM_FORWARD;
@@ -94,7 +117,7 @@ void scheduled_concatenation(struct stream *s) {
 /* Passes say where an operation begins; any other kernel is one, unless no library has it. */
 static void take_operations(struct stream *s, enum op op, struct work *w) {
     enum phase phase = s->phase;
-    if (w->of == WORK_FREE) return;
+    if (w->of == WORK_FREE || is_view(s, op)) return;
     if (phase != PHASE_FORWARD && phase != PHASE_LOSS && phase != PHASE_BACKWARD) {
         w->eager = op != OP_LOSS_SUM && op != OP_FILL;
         return;
@@ -113,8 +136,10 @@ static struct work op_work(struct stream *s, enum op op, const struct op_args *a
     take_operations(s, op, &w);
     if (w.of == WORK_CONV) look_at_weights(op, args, &w);
     w.bytes = bytes_of(args->in, OP_INPUTS) + passes * bytes_of(args->out, OP_OUTPUTS);
+    if (is_view(s, op)) w.eager_bytes = -w.bytes;
     unfuse(op, args, &w);
     w.stays_float32 = op_autocast(op) < 0;
+    if (w.eager || s->phase != PHASE_BACKWARD) w.casts = casts_of(op);
     if (op == OP_CONV2D_FORWARD || op == OP_LINEAR_FORWARD)
         w.weight_bytes = bytes_of(&args->in[1], 1);
     if (op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_LINEAR_BACKWARD_WEIGHT)

@@ -45,6 +45,7 @@ struct work {
      * because it does not fuse what Duet does. */
     int eager, additions;
     int stays_float32;   /* 1: so it does under autocast */
+    int casts;           /* of operands and results under autocast, as operations of their own */
     double weight_bytes; /* of the weights that it reads in forward, or whose gradient it writes */
     int concatenates;    /* 1: it is the first kernel of a concatenation */
     double eager_bytes;

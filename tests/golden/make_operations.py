@@ -1,27 +1,39 @@
 """Operations of a training step as PyTorch's profiler counts them, for tests/golden/operations.txt.
 
-Forward: operators that no other operator calls, cross entropy among them, without views; and the
-copies that a reshape or a product makes of what lies otherwise.
+Forward: operators that no other operator calls, cross entropy among them, without views and without
+dropout of p = 0, which returns its input; and the copies that a reshape or a product makes of what
+lies otherwise.
 Backward: nodes that the engine evaluates, without views, and its additions of gradients to others.
-The transformers are those of scripts/make_nets.py.
+The first transformers are those of scripts/make_nets.py. Those of Hugging Face are as deep as the
+originals, but narrow, and exported to tests/golden/exported/. Their attention has no dropout, since
+it is one operation on a GPU with dropout, too, but on a CPU only without.
+Casts: the copies to another type that autocast makes forward, and the nodes that it has for them
+backward, on tensors of a GPU that have no memory.
 """
 import pathlib
 import sys
 
 import torch
 import torchvision
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts"))
+import transformers
+
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "python")]
+import duet  # noqa: E402
 import make_nets  # noqa: E402
 
 MODELS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnext50_32x4d", "wide_resnet50_2",
           "vgg16", "vgg16_bn", "densenet121", "squeezenet1_0")
 TRANSFORMERS = ("gpt-18.9m", "gpt2-small", "gpt2-medium", "bert-base", "bert-large")
-VIEWS = {"aten::view", "aten::flatten", "aten::reshape", "aten::t", "aten::narrow",
-         "aten::transpose"}
-VIEW_NODES = {"TBackward0", "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0",
-              "ExpandBackward0", "TransposeBackward0"}
+VIEWS = {"aten::" + name for name in (
+    "alias", "chunk", "contiguous", "detach", "expand", "flatten", "lift_fresh", "narrow",
+    "permute", "reshape", "select", "slice", "split", "t", "to", "transpose", "unsqueeze", "view")}
+VIEW_NODES = {name + "Backward0" for name in (
+    "Expand", "Permute", "ReshapeAlias", "T", "Transpose", "UnsafeView", "Unsqueeze", "View")}
 ENGINE = "autograd::engine::evaluate_function: "
 
 
@@ -37,12 +49,66 @@ def count(model, x):
         loss.backward()
     operators = [e for e in forward.events() if e.name.startswith("aten::")
                  and e.name not in VIEWS and not is_called_by(e, "aten::")
-                 or e.name == "aten::clone"]
+                 and (e.name != "aten::dropout" or e.cpu_children) or e.name == "aten::clone"]
     nodes = [e for e in backward.events() if e.name.startswith(ENGINE)
              and e.name[len(ENGINE):] not in VIEW_NODES]
     additions = [e for e in backward.events() if e.name.startswith("aten::add")
                  and is_called_by(e, ENGINE)]
     return len(operators), len(nodes) + len(additions)
+
+
+class Copies(TorchDispatchMode):
+    forward = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.forward += func is torch.ops.aten._to_copy.default
+        return func(*args, **(kwargs or {}))
+
+
+def casts(make, example):
+    with FakeTensorMode(), torch.device("cuda"):
+        net, x, labels = make(), example(), torch.zeros(2, dtype=torch.long)
+        torch.set_autocast_enabled("cuda", True)
+        torch.set_autocast_dtype("cuda", torch.bfloat16)
+        torch.autocast_increment_nesting()  # weights are copied once
+        with Copies() as copies:
+            loss = torch.nn.functional.cross_entropy(net(x), labels)
+        torch.autocast_decrement_nesting()
+        torch.clear_autocast_cache()
+        torch.set_autocast_enabled("cuda", False)
+        nodes, left = set(), [loss.grad_fn]
+        while left:
+            node = left.pop()
+            if node is not None and node not in nodes:
+                nodes.add(node)
+                left += [before for before, _ in node.next_functions]
+    return copies.forward, sum("ToCopy" in node.name() for node in nodes)
+
+
+class Logits(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x).logits.flatten(1)
+
+
+def hugging_face():
+    hf = transformers
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "attention_probs_dropout_prob": 0.0}
+    ids = torch.randint(3, 100, (2, 16))
+    yield "hf-bert", hf.BertForSequenceClassification(
+        hf.BertConfig(vocab_size=100, intermediate_size=256, **sizes)), ids
+    yield "hf-gpt2", hf.GPT2LMHeadModel(hf.GPT2Config(
+        vocab_size=100, n_embd=64, n_head=4, n_positions=64, use_cache=False, attn_pdrop=0.0)), ids
+    yield "hf-distilbert", hf.DistilBertForSequenceClassification(hf.DistilBertConfig(
+        vocab_size=100, dim=64, n_heads=4, hidden_dim=256, attention_dropout=0.0)), ids
+    yield "hf-opt", hf.OPTForSequenceClassification(hf.OPTConfig(
+        vocab_size=100, hidden_size=64, num_attention_heads=4, ffn_dim=256, use_cache=False,
+        word_embed_proj_dim=64, max_position_embeddings=64, attention_dropout=0.0)), ids
+    yield "hf-vit", hf.ViTForImageClassification(hf.ViTConfig(
+        intermediate_size=256, image_size=32, patch_size=8, **sizes)), torch.randn(2, 3, 32, 32)
 
 
 make_nets.SAMPLES, make_nets.TOKENS = 2, 32
@@ -52,3 +118,13 @@ for name in MODELS:
     print(name, *count(getattr(torchvision.models, name)(), torch.randn(2, 3, 64, 64)))
 for name in TRANSFORMERS:
     print(name, *count(make_nets.MODELS[name](), torch.randint(0, 28, (2, make_nets.TOKENS))))
+for name, net, x in hugging_face():
+    net = Logits(net).train()
+    path = ROOT / "tests/golden/exported" / f"{name}.duet"
+    print(name, *count(net, x))
+    duet.export(net, x, path, verify=False)
+    path.with_suffix(".safetensors").unlink()
+print("resnet18", *casts(torchvision.models.resnet18, lambda: torch.randn(2, 3, 64, 64)), "casts")
+for name in "gpt2-small", "bert-base":
+    print(name, *casts(make_nets.MODELS[name],
+                       lambda: torch.randint(0, 28, (2, make_nets.TOKENS))), "casts")

@@ -91,15 +91,21 @@ static int has_places(duet_var *base) {
     return base->places == PLACES_APART;
 }
 
+/* The elements of all views of base. */
+static size_t covered(const duet_var *base) {
+    size_t count = 0;
+    for (const duet_var *y = base->parts; y; y = y->next_part)
+        count += tensor_count(&y->view);
+    return count;
+}
+
 /* The gradient of base, with zeros where no view will write. */
 static int begin_places(duet_tape *t, duet_var *base) {
-    size_t covered = 0;
     struct op_args zero = {.out[0] = grad_target(t, base)};
     CHECK(tape_error(t));
-    for (const duet_var *y = base->parts; y; y = y->next_part)
-        covered += tensor_count(&y->view);
     CHECK(grad_set(t, base, &zero.out[0]));
-    return covered < tensor_stored_count(&base->value) ? launch(t->stream, OP_FILL, &zero) : OK;
+    return covered(base) < tensor_stored_count(&base->value) ? launch(t->stream, OP_FILL, &zero)
+                                                             : OK;
 }
 
 static struct tensor place_of(duet_tape *t, const duet_var *y) {
@@ -146,13 +152,20 @@ static int to_var_behind(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, dx);
 }
 
+/* 1: the views of base are all of it, once: a split. */
+static int is_split(duet_var *base) {
+    return has_places(base) && covered(base) == tensor_stored_count(&base->value);
+}
+
 /* In an eager program a copy of a view is an operation of its own, and so is a part of a var, whose
- * gradient is added to those of the other parts. */
+ * gradient is added to those of the other parts. All parts that a split makes are one. */
 static void count_operations(duet_tape *t, const struct node *n) {
     const struct tensor *x = &n->x->value;
     int part = tensor_count(&n->args.in[0]) < (x->strided ? tensor_count : tensor_stored_count)(x);
-    scheduled_more_operations(t->stream, part + (n->y->beside != VIEW_ALONE));
-    scheduled_additions(t->stream, part && n->first > 0);
+    int split = part && n->y->view_of && is_split(n->y->view_of);
+    scheduled_more_operations(t->stream,
+                              (split ? n->first == 0 : part) + (n->y->beside != VIEW_ALONE));
+    scheduled_additions(t->stream, part && !split && n->first > 0);
 }
 
 static int part_backward(duet_tape *t, struct node *n) {
