@@ -2,7 +2,7 @@
  *
  *     build/bench/clock_fit MACHINE [KEY...]
  *
- * KEY: forward, backward, replicate, pageable, scale, exposed, hook, sum-us. Each is moved up and
+ * KEY: forward, backward, replicate, pageable, scale, exposed, hook. Each is moved up and
  * down by a factor that shrinks, and stays where the sum of squared relative errors is least. It
  * prints the line of the machine, the rows that it was fitted to, and their errors. */
 #include <math.h>
@@ -56,7 +56,6 @@ static double *number_of(struct machine *m, const char *key) {
                          {"scale", &m->scale},
                          {"exposed", &m->exposed},
                          {"hook", &m->hook_us},
-                         {"sum-us", &m->sum_us},
                          {"sum", &m->sum_gbs},
                          {"links", &m->links}};
     for (int i = 0; i < MOST_KEYS; i++)

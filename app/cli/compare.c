@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/estimate/costs.h"
 #include "cli/estimate/what_if.h"
 #include "cli/lesson.h"
 #include "cli/options/run_options.h"

@@ -178,7 +178,6 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
                                {"network", NULL, NULL, network, 0, 0},
                                {"cards", &m->cards, NULL, NULL, 1, 64},
                                {"sum", &m->sum_gbs, NULL, NULL, LEAST, MOST},
-                               {"sum-us", &m->sum_us, NULL, NULL, 0, MOST},
                                {"exposed", &m->exposed, NULL, NULL, 0, 1},
                                {"links", &m->links, NULL, NULL, 0.01, 100},
                                {"pageable", &m->pageable_gbs, NULL, NULL, LEAST, MOST},

@@ -9,7 +9,7 @@
  *
  * Keys that may be left out: of a GPU half and reached; of a machine (struct machine says what
  * they mean) like NAME (another machine, whose numbers and links are taken over), gpu NAME, network
- * LINK, cards, links, sum, sum-us, exposed, pageable, forward, backward, replicate, hook, scale,
+ * LINK, cards, links, sum, exposed, pageable, forward, backward, replicate, hook, scale,
  * error.
  * */
 #ifndef CLOCK_HARDWARE_H
@@ -45,7 +45,7 @@ struct machine {
     double cards;             /* network cards of a node */
 
     /* Fitted or measured numbers; docs/clock.md names their defaults and sources. */
-    double sum_gbs, sum_us;         /* bus bandwidth and start of an allreduce; 0: from the links */
+    double sum_gbs;                 /* bus bandwidth of an allreduce; 0: from the links */
     double exposed;                 /* the part of a sum's time by which it delays backward */
     double links;                   /* a factor on the rates of its links */
     double pageable_gbs;            /* from host memory that is not pinned */

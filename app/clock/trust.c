@@ -115,11 +115,8 @@ int trust_is_calibrated(const struct clock_config *c) {
 
 double trust_error(const struct clock_config *c, int *rows) {
     int calibrated = trust_is_calibrated(c);
-    if (c->machine->error > 0) {
-        *rows = 1;
-        return c->machine->error;
-    }
     *rows = 1;
+    if (c->machine->error > 0) return c->machine->error;
     if (c->given > 0 && c->way == CLOCK_SINGLE) return 0; /* it was given */
     for (int i = 0; i < (int)(sizeof cells / sizeof *cells); i++)
         if (cells[i].kind == c->kind && cells[i].way == c->way &&

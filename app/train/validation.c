@@ -77,21 +77,27 @@ int validation_command(const struct series *s, const struct series_point *p,
     enum clock_precision precision = series_precision(s);
     set_run(&c, s, p, m);
     const struct model_options *o = &c.model.options;
-    const char *why = p->gpus > m->gpus                       ? "several nodes"
-                      : last_phase(s->way) == PHASE_GATHER    ? "forward alone"
-                      : last_phase(s->way) == PHASE_ALLREDUCE ? "a step without its optimizer"
-                                                              : NULL;
-    if (why) return text_add(text, "%s", why), 0;
+    /* the batch whose time on one GPU is given, on all of them */
+    const int given = s->point[0].role == 'g', split = given && p->batch != s->point[0].batch;
+    if (p->gpus > m->gpus) return text_add(text, "several nodes"), 0;
+    if (split && c.batch_size != s->point[0].batch)
+        return text_add(text, "%d samples on one GPU, %d on these", s->point[0].batch,
+                        c.batch_size),
+               0;
     text_add(text, "duet estimate --gpu %s --machine %s --model %s --dataset random", m->gpu,
              m->name, c.model.name);
-    text_add(text, " --shape %dx%dx%d --batch-per-device %d --devices %d", o->sample.channels,
-             o->sample.height, o->sample.width, p->batch, p->gpus);
+    text_add(text, " --shape %dx%dx%d %s %d --devices %d", o->sample.channels, o->sample.height,
+             o->sample.width, split ? "--batch-size" : "--batch-per-device",
+             split ? c.batch_size : p->batch, p->gpus);
     if (c.update.optimizer == OPTIMIZER_ADAMW) text_add(text, " --optimizer adamw");
     if (c.ddp.no_overlap) text_add(text, " --no-overlap");
     if (c.mode == MODE_FSDP) text_add(text, " --modes ddp,fsdp --prefetch 0");
     if (p->gpus == 1 && c.mode == MODE_DDP) text_add(text, " --modes dp,ddp");
+    if (last_phase(s->way))
+        text_add(text, " --until %s", s->way == SERIES_DP_FORWARD ? "forward" : "backward");
+    if (c.data.no_pin_memory) text_add(text, " --no-pin-memory --blocking-copies");
     if (precision) text_add(text, " --precision %s", clock_precision_name(precision));
-    if (s->point[0].role == 'g') text_add(text, " --measured 1:%gms", s->point[0].ms);
+    if (given) text_add(text, " --measured 1:%gms", s->point[0].ms);
     text_add(text, " | grep '^ *%d %s '", p->gpus, mode_title(c.mode));
     return 1;
 }

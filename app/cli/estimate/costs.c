@@ -1,9 +1,7 @@
-/* See costs.h, and `duet lesson`. The emulated devices share the memory of one machine, where DP's
- * star through device 0 costs next to nothing. On GPUs the star costs much: DP slows a small model
- * down and speeds a large one up; a model with many parameters and few samples gains from DDP
- * alone. docs/pictures/speed_up.py draws what `duet lesson` prints. */
-#include "cli/estimate/costs.h"
-
+/* `duet lesson`, and the end of `duet demo`. The emulated devices share the memory of one machine,
+ * where DP's star through device 0 costs next to nothing. On GPUs the star costs much: DP slows a
+ * small model down and speeds a large one up; a model with many parameters and few samples gains
+ * from DDP alone. docs/pictures/speed_up.py draws what `duet lesson` prints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,13 +98,7 @@ static int show_subject(const struct subject *s, int least, const struct clock_c
     return OK;
 }
 
-static int choose(struct clock_choice *choice) {
-    static const struct clock_words words = {
-        .gpu = "v100", .machine = "pc-pcie3,nvlink-4", .host = CLOCK_PYTORCH};
-    return clock_choose(choice, &words);
-}
-
-/* The demo's own model, where it can be estimated, and then the large ones. */
+/* Where it can be estimated, on one GPU and on all. */
 static int show_demo(const struct run_config *demo, const struct clock_choice *choice) {
     struct run_config c = *demo, one, many;
     int can;
@@ -117,35 +109,31 @@ static int show_demo(const struct run_config *demo, const struct clock_choice *c
     many = one;
     one.devices = 1;
     many.devices = MOST_GPUS;
-    print_head(choice);
-    if (can && c.batch_size >= MOST_GPUS) CHECK(show_row(one, &many, choice));
-    for (int i = 1; i < SUBJECTS; i++)
-        CHECK(show_subject(&subjects[i], MOST_GPUS, choice));
-    return OK;
+    return can && c.batch_size >= MOST_GPUS ? show_row(one, &many, choice) : OK;
 }
 
+/* The demo's own model, and then the large ones. */
 int costs_of_demo(const struct run_config *demo) {
-    struct clock_choice choice = {.hardware = NULL};
-    int code = choose(&choice);
-    if (!code) code = show_demo(demo, &choice);
+    static const struct clock_words words = {
+        .gpu = "v100", .machine = "pc-pcie3,nvlink-4", .host = CLOCK_PYTORCH};
+    struct clock_choice choice;
+    int code = clock_choose(&choice, &words);
+    if (!code) print_head(&choice);
+    if (!code && demo) code = show_demo(demo, &choice);
+    for (int i = demo != NULL; !code && i < SUBJECTS; i++)
+        code = show_subject(&subjects[i], demo ? MOST_GPUS : 1, &choice);
     clock_choice_free(&choice);
     return code;
 }
 
 int command_lesson(int argc, char **argv, const struct duet_model *own) {
-    struct clock_choice choice = {.hardware = NULL};
     (void)own;
     if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
         return printf("usage: duet lesson\n\nPredicts DP and DDP on real GPUs for three models: "
                       "one gets slower with DP,\none gains from both, one gains from DDP only "
                       "(docs/lessons/lesson.md).\n"),
                0;
-    if (argc)
-        return report_error(fail(ERR_USAGE, "unknown option: %s: duet lesson takes none", argv[0]));
-    int code = choose(&choice);
-    if (!code) print_head(&choice);
-    for (int i = 0; !code && i < SUBJECTS; i++)
-        code = show_subject(&subjects[i], 1, &choice);
-    clock_choice_free(&choice);
-    return report_error(code);
+    return report_error(argc
+                            ? fail(ERR_USAGE, "unknown option: %s: duet lesson takes none", argv[0])
+                            : costs_of_demo(NULL));
 }

@@ -17,10 +17,6 @@ static double part(int64_t ns, int64_t of) {
     return of ? 100.0 * (double)ns / (double)of : 0;
 }
 
-static uint64_t peak_of(const struct run_record *r) {
-    return record_peak(r, 0, r->devices - 1);
-}
-
 /* What PyTorch holds where it trains like this; NULL: not known. */
 static struct as_pytorch *held_in_pytorch(const struct run_config *config) {
     struct run_config c = *config;
@@ -44,11 +40,11 @@ static int is_mixed(const struct run_config *c) {
     return c->clock.precision == CLOCK_AMP;
 }
 
-int figures_show_mixed(const struct run_config *c, const struct modelled *m, int way) {
+static void show_mixed(const struct run_config *c, const struct modelled *m, int way) {
     struct text text = {.used = 0};
     char size[32];
-    struct as_pytorch *held = is_mixed(c) ? held_in_pytorch(c) : NULL;
-    if (!held) return OK;
+    struct as_pytorch *held = held_in_pytorch(c);
+    if (!held) return;
     text_add(&text, "%d %s, autocast, memory on GPU 0 at its peak:", m->record->devices,
              way_name(way));
     for (int i = 0; i < MEM_CAUSE_COUNT; i++)
@@ -61,7 +57,25 @@ int figures_show_mixed(const struct run_config *c, const struct modelled *m, int
              format_bytes(m->record->parameter_count * sizeof(float), size, sizeof size));
     text_wrap(stdout, text_width(stdout), 2, 4, text.words);
     free(held);
-    return OK;
+}
+
+void figures_show_phases(const struct run_config *c, const struct modelled *m,
+                         const struct clock_config *clock, int way, const struct clock_result *r) {
+    struct text text = {.used = 0};
+    text_add(&text, "%d %s, ms on GPU 0:", m->record->devices, way_name(way));
+    for (int p = 1; p < PHASE_COUNT; p++) {
+        if (r->phase_ns[0][p] < 1000) continue;
+        text_add(&text, " %s %.2f (%s),", phase_name((enum phase)p),
+                 (double)r->phase_ns[0][p] * 1e-6, modelled_bound(m, clock, r, (enum phase)p));
+    }
+    if (r->comm_ns[0])
+        text_add(&text, " %s %.2f, %.2f of it not hidden,",
+                 way_mode(way) == MODE_FSDP ? "gathers and sums" : "allreduce",
+                 (double)r->comm_ns[0] * 1e-6, (double)r->comm_wait_ns[0] * 1e-6);
+    text_add(&text, " idle %.2f of %.2f", (double)(r->step_ns - r->busy_ns[0]) * 1e-6,
+             (double)r->step_ns * 1e-6);
+    text_wrap(stdout, text_width(stdout), 2, 4, text.words);
+    if (is_mixed(c)) show_mixed(c, m, way);
 }
 
 static int peak_with(const struct run_config *config, int batch, double *peak) {
@@ -70,7 +84,7 @@ static int peak_with(const struct run_config *config, int batch, double *peak) {
     c.batch_size = batch;
     if (is_mixed(&c)) return (*peak = peak_in_pytorch(&c)) < 0;
     int code = modelled_open(&m, &c);
-    *peak = code ? 0 : (double)peak_of(m.record);
+    *peak = code ? 0 : (double)record_peak(m.record, 0, m.record->devices - 1);
     modelled_close(&m);
     return code;
 }

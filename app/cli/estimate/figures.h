@@ -22,8 +22,10 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
                           const struct clock_config *clock, int way, const struct clock_result *r,
                           double *single_rate);
 
-/* Under autocast: what GPU 0 holds at its peak in PyTorch, by cause, and what allreduce moves. */
-int figures_show_mixed(const struct run_config *c, const struct modelled *m, int way);
+/* Prints the phases of GPU 0 and what bounds each. Under autocast also what it holds at its peak in
+ * PyTorch, by cause, and what allreduce moves. */
+void figures_show_phases(const struct run_config *c, const struct modelled *m,
+                         const struct clock_config *clock, int way, const struct clock_result *r);
 
 /* The headings, and a row of the table; the same as an object of --json. */
 void figures_head(void);

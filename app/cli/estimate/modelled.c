@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/text/nearest.h"
 #include "base/text/parse.h"
 #include "clock/trust.h"
 #include "cli/commands.h"
 #include "cli/estimate/figures.h"
-#include "cli/estimate/modelled_steps.h"
 #include "cli/estimate/ways.h"
 #include "cli/estimate/what_if.h"
 #include "cli/options/help.h"
@@ -23,11 +23,12 @@
 #include "train/compare/compare.h"
 #include "train/estimate/estimate.h"
 #include "train/estimate/modelled.h"
+#include "train/estimate/retime.h"
 
 enum { MOST_COUNTS = 8 };
 
 struct words {
-    const char *devices, *measured; /* NULL: not given */
+    const char *devices, *measured, *until; /* NULL: not given */
     struct run_paths files;
     int validate;
 };
@@ -40,6 +41,9 @@ static const struct option modelled_options[] = {
     {"--measured", "1:TIME",
      "the measured time of this batch on one such GPU, such as 1:118ms, to predict from", read_word,
      OPTION_AT(struct words, measured), NO_LIMITS, ALWAYS},
+    {"--until", "forward|backward",
+     "the last part of the step, as some measurements have it (default: the optimizer)", read_word,
+     OPTION_AT(struct words, until), NO_LIMITS, ALWAYS},
     {"--trace", "FILE", "a timeline of DP and DDP on the last number of GPUs, for ui.perfetto.dev",
      read_text, OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
     {"--report", "FILE", "an HTML page with these steps: timeline, phases, memory, traffic",
@@ -52,14 +56,25 @@ static const struct option modelled_options[] = {
      read_on, OPTION_AT(struct words, validate), NO_LIMITS, ALWAYS},
     OPTION_END};
 
+/* The steps that --trace, --report and --pictures show. None was run, so models and batches may be
+ * as large as on real machines. */
+struct shown_steps {
+    struct run_config names; /* of the files */
+    struct run_files files;
+    struct modelled run[PAGE_RUNS];
+    const char *title[PAGE_RUNS];
+    int count;
+};
+
 struct asked {
     struct clock_choice choice;
     int counts, devices[MOST_COUNTS];
     struct run_config run; /* without the words of the clock */
     double measured_ms;    /* a step of one GPU; 0: not given */
+    enum phase last;       /* of the step; PHASE_NONE: it is a whole one */
     int unmeasured;        /* 1: the table has a row that nobody has measured the like of */
     int full;              /* 1: the table has a row that does not fit the GPU's memory */
-    struct modelled_steps steps;
+    struct shown_steps steps;
     struct atomic_file json;
     struct json_writer writer; /* of json, where it is open */
 };
@@ -91,10 +106,35 @@ static int read_measured(struct asked *a, const char *text) {
     return OK;
 }
 
+static int read_until(struct asked *a, const char *text) {
+    static const char *const names[] = {"forward", "backward"};
+    if (!text) return OK;
+    a->last = strcmp(text, names[0]) ? PHASE_ALLREDUCE : PHASE_GATHER;
+    return strcmp(text, names[0]) && strcmp(text, names[1])
+               ? unknown_value("--until", text, names, 2)
+               : OK;
+}
+
+static int is_shown(const struct shown_steps *s) {
+    return *s->names.files.trace || *s->names.files.report || *s->names.files.pictures;
+}
+
+static int open_files(struct asked *a, const struct run_paths *files) {
+    int pairs = a->choice.gpus * a->choice.machines;
+    a->steps.names.files = *files;
+    if (is_shown(&a->steps) && pairs > 1)
+        return fail(ERR_USAGE,
+                    "--trace, --report, --pictures: %d pairs of GPU and machine: they show the "
+                    "steps of one: give one of each",
+                    pairs);
+    return run_files_open(&a->steps.files, &a->steps.names);
+}
+
 static int read_asked(struct asked *a, const struct words *w) {
     int64_t counts[MOST_COUNTS];
     CHECK(clock_choose(&a->choice, &a->run.clock));
     CHECK(read_measured(a, w->measured));
+    CHECK(read_until(a, w->until));
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4", 1, MAX_DEVICES, counts,
                          MOST_COUNTS, &a->counts));
@@ -109,7 +149,7 @@ static int read_asked(struct asked *a, const struct words *w) {
         return fail(ERR_USAGE,
                     "--as: no effect with --gpu, whose table shows what PyTorch would hold: "
                     "leave it out");
-    CHECK(modelled_steps_open(&a->steps, &w->files, a->choice.gpus * a->choice.machines));
+    CHECK(open_files(a, &w->files));
     CHECK(estimate_prepare(&a->run));
     if (!*a->run.files.json) return OK;
     CHECK(atomic_open(&a->json, a->run.files.json));
@@ -129,22 +169,30 @@ static struct run_config config_of(const struct asked *a, int way, int devices) 
     return c;
 }
 
-static void print_phases(const struct modelled *m, const struct clock_config *clock, int way,
-                         const struct clock_result *r, int width) {
-    struct text text = {.used = 0};
-    text_add(&text, "%d %s, ms on GPU 0:", m->record->devices, way_name(way));
-    for (int p = 1; p < PHASE_COUNT; p++) {
-        if (r->phase_ns[0][p] < 1000) continue;
-        text_add(&text, " %s %.2f (%s),", phase_name((enum phase)p),
-                 (double)r->phase_ns[0][p] * 1e-6, modelled_bound(m, clock, r, (enum phase)p));
-    }
-    if (r->comm_ns[0])
-        text_add(&text, " %s %.2f, %.2f of it not hidden,",
-                 way_mode(way) == MODE_FSDP ? "gathers and sums" : "allreduce",
-                 (double)r->comm_ns[0] * 1e-6, (double)r->comm_wait_ns[0] * 1e-6);
-    text_add(&text, " idle %.2f of %.2f", (double)(r->step_ns - r->busy_ns[0]) * 1e-6,
-             (double)r->step_ns * 1e-6);
-    text_wrap(stdout, width, 2, 4, text.words);
+/* Takes *m over, with the times of *clock. title: static storage. */
+static int keep_step(struct shown_steps *s, struct modelled *m, struct clock_config *clock,
+                     const char *title) {
+    struct run_record *r = m->record;
+    r->timed = 1;
+    CHECK(retime_put(r, m, clock, 1));
+    for (int d = 0; d < r->devices; d++)
+        r->device[d].memory.capacity = (uint64_t)(clock->gpu->gib * 0x1p30);
+    s->title[s->count] = title;
+    s->run[s->count++] = *m;
+    memset(m, 0, sizeof *m);
+    return OK;
+}
+
+static void no_results(const void *what, struct json_writer *w) {
+    (void)what, (void)w;
+}
+
+static int write_steps(struct shown_steps *s) {
+    struct page page = {.count = s->count};
+    if (!s->count) return OK;
+    for (int i = 0; i < s->count; i++)
+        page.run[i] = (struct page_run){.title = s->title[i], .run = s->run[i].record};
+    return run_files_write(&s->files, "estimate", no_results, NULL, &page);
 }
 
 static int model_way(struct asked *a, struct clock_config *clock, int way, int devices,
@@ -155,8 +203,7 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
     int code = result ? run_config_check(&c) : fail(ERR_MEMORY, "estimate: no host memory");
     if (!code) code = modelled_open(&m, &c);
     if (!code) code = modelled_time(&m, clock, result, NULL);
-    if (!code && phases) print_phases(&m, clock, way, result, text_width(stdout));
-    if (!code && phases) code = figures_show_mixed(&c, &m, way);
+    if (!code && phases) figures_show_phases(&c, &m, clock, way, result);
     if (!code && !phases) {
         struct figures f = figures_of(&c, &m, clock, way, result, single_rate);
         figures_print(&f);
@@ -164,8 +211,8 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
         a->unmeasured |= f.is_unmeasured;
         if (a->json.file) figures_write(&a->writer, &f, clock);
     }
-    if (!code && phases && modelled_steps_asked(&a->steps))
-        code = modelled_steps_keep(&a->steps, &m, clock, way_name(way));
+    if (!code && phases && is_shown(&a->steps))
+        code = keep_step(&a->steps, &m, clock, way_name(way));
     modelled_close(&m);
     free(result);
     return code;
@@ -225,6 +272,9 @@ static void print_head(const struct asked *a, int width) {
     if (c->model.options.params)
         text_add(&text, "; transfers and the update only: the other kernels of a model given by "
                         "numbers are unknown");
+    if (a->last)
+        text_add(&text, "; no %s",
+                 a->last == PHASE_GATHER ? "loss, no backward, no optimizer" : "optimizer");
     if (!all) text_add(&text, "; not calibrated for this GPU on this machine");
     if (copies_otherwise(a))
         text_add(&text, "; its published times are with --no-pin-memory --blocking-copies");
@@ -248,12 +298,14 @@ static int show(struct asked *a) {
     int width = text_width(stdout), several = a->choice.machines * a->choice.gpus > 1;
     struct run_config last = config_of(a, WAY_DDP, a->devices[a->counts - 1]);
     struct clock_config first = clock_chosen(&a->choice, 0, 0);
+    first.last_phase = a->last;
     print_head(a, width);
     if (!several) CHECK(what_if_show(&last, &first, width));
     figures_head();
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
+            clock.last_phase = a->last;
             CHECK(give(a, &clock));
             if (several) {
                 printf("%s, %s\n", clock.gpu->name, clock.machine->name);
@@ -267,7 +319,7 @@ static int show(struct asked *a) {
                   "+-50 %: no times of such a model in this mode on such a machine are published: "
                   "expect a factor of 1.5");
     if (a->full) text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory");
-    CHECK(modelled_steps_write(&a->steps));
+    CHECK(write_steps(&a->steps));
     if (!a->json.file) return OK;
     json_close(&a->writer);
     return results_end(&a->writer, &a->json);
@@ -297,7 +349,9 @@ int command_modelled(int argc, char **argv, const struct duet_model *own) {
         code = show(a);
     }
 done:
-    modelled_steps_free(&a->steps);
+    run_files_abandon(&a->steps.files);
+    for (int i = 0; i < a->steps.count; i++)
+        modelled_close(&a->steps.run[i]);
     atomic_abandon(&a->json);
     clock_choice_free(&a->choice);
     free(a);

@@ -96,17 +96,13 @@ static void fits(struct text *text, int way, const struct run_record *r) {
              format_bytes(peak, most, sizeof most), format_bytes(capacity, all, sizeof all));
 }
 
+/* What PyTorch holds is told of these; the others are details. */
 static const char *const in_pytorch[WAYS] = {[WAY_DP] = "DataParallel",
                                              [WAY_DDP] = "DDP",
                                              [WAY_ZERO_1] = "DDP with ZeroRedundancyOptimizer",
                                              [WAY_ZERO_2] =
                                                  "fully_shard, reshard_after_forward=False",
                                              [WAY_FSDP] = "fully_shard"};
-
-/* What PyTorch holds is told unless it is a detail. */
-static int says_pytorch(int way) {
-    return in_pytorch[way] != NULL;
-}
 
 /* PyTorch's DDP counts with its default; a model that fits here need not fit there. */
 static void pytorch_fits(struct text *text, const struct as_pytorch *p, int way,
@@ -141,8 +137,7 @@ void ways_show_what_fits(const struct ways *all, const struct run_config *config
             fits(&text, i, way_run(all, i));
         if (text.used) text_wrap(stdout, width, 2, 4, text.words);
         text = (struct text){.used = 0};
-        if (!all->pytorch[i].devices || !config->device_memory_count) continue;
-        if (!says_pytorch(i)) continue;
+        if (!all->pytorch[i].devices || !config->device_memory_count || !in_pytorch[i]) continue;
         pytorch_fits(&text, &all->pytorch[i], i, config);
         text_wrap(stdout, width, 2, 4, text.words);
     }
@@ -159,7 +154,7 @@ int ways_count_as_pytorch(struct ways *all, const struct run_config *config) {
     CHECK(need_outline(&c, &outline, &can));
     for (int i = 0; can && i < WAYS; i++) {
         if (compare_leaves_out(config, ways[i].mode)) continue;
-        if (!config->as_pytorch && !says_pytorch(i)) continue;
+        if (!config->as_pytorch && !in_pytorch[i]) continue;
         way_apply(i, &outline);
         CHECK(as_pytorch(&outline, &all->pytorch[i]));
     }
@@ -188,7 +183,7 @@ void ways_show_beside_pytorch(const struct ways *all, const struct run_config *c
     if (!config->as_pytorch) return;
     for (int i = 0; i < WAYS; i++) {
         const struct beside_pytorch both = beside(all, i);
-        if (config->details || says_pytorch(i)) beside_pytorch_table(stdout, &both);
+        if (config->details || in_pytorch[i]) beside_pytorch_table(stdout, &both);
     }
     text_add(
         &text,

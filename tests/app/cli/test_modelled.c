@@ -154,6 +154,7 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     expect_refused("compare --gpu v100 --machine nvlink-4 --devices 8", "nvlink-4 has 4 GPUs");
     expect_refused("train --gpu v100,t4", "give one of each");
     expect_refused("estimate --gpu v100 --host tensorflow", "--host");
+    expect_refused("estimate --gpu v100 --until backwards", "did you mean backward?");
     expect_refused("train --model resnet50", "it works only with estimate");
     write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
     expect_refused("estimate --gpu v100 --machine ./negative", "negative:1: fp32");
@@ -285,6 +286,18 @@ static double estimated_ms(const char *name) {
         if (!strcmp(json_text(w, "name"), name)) ms = json_double(w, "ms_a_step");
     json_free(estimate);
     return ms;
+}
+
+/* Also where the data set has no further full batch: 6400 random samples, by default. */
+CliTest(modelled, a_step_is_that_of_a_full_batch, 60) {
+    double ms[2];
+    for (int i = 0; i < 2; i++) {
+        cli_well("estimate --gpu v100 --machine dgx1 --devices 2 --model resnet18 --shape 1x28x28 "
+                 "--dataset random --host duet --batch-size %d --json e.json",
+                 i ? 2048 : 256);
+        ms[i] = estimated_ms("dp");
+    }
+    cr_expect(ms[1] > 4 * ms[0], "%g and %g ms", ms[0], ms[1]);
 }
 
 /* DP's threads share the interpreter's lock in forward; DDP's processes have one each. */
