@@ -57,7 +57,8 @@ struct clock_config {
     enum phase last_phase;    /* the measured step ends with it; PHASE_NONE: it is a whole one */
     enum clock_kind kind;
     enum clock_way way;
-    double given; /* a factor on all kernels, that one GPU takes a given time; 0: none */
+    double given;       /* a factor on all kernels, that one GPU takes a given time; 0: none */
+    double given_error; /* of two such times: how far each is from what it makes, in per cent */
     struct what_if what_if;
 };
 

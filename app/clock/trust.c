@@ -117,7 +117,7 @@ double trust_error(const struct clock_config *c, int *rows) {
     int calibrated = trust_is_calibrated(c);
     *rows = 1;
     if (c->machine->error > 0) return c->machine->error;
-    if (c->given > 0 && c->way == CLOCK_SINGLE) return 0; /* it was given */
+    if (c->given > 0 && c->way == CLOCK_SINGLE) return c->given_error;
     for (int i = 0; i < (int)(sizeof cells / sizeof *cells); i++)
         if (cells[i].kind == c->kind && cells[i].way == c->way &&
             cells[i].calibrated == calibrated && cells[i].given == (c->given > 0)) {

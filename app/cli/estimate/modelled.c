@@ -3,6 +3,7 @@
  * modelled. */
 #include "cli/estimate/modelled.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@
 #include "train/estimate/modelled.h"
 #include "train/estimate/retime.h"
 
-enum { MOST_COUNTS = 8 };
+enum { MOST_COUNTS = 8, MOST_TIMES = 2 };
 
 struct words {
     const char *devices, *measured, *until; /* NULL: not given */
@@ -39,8 +40,9 @@ static const struct option modelled_options[] = {
     {"--devices", "N1,N2,...", "the numbers of GPUs (default 1,2,4)", read_word,
      OPTION_AT(struct words, devices), NO_LIMITS, ALWAYS},
     {"--measured", "1:TIME",
-     "the measured time of this batch on one such GPU, such as 1:118ms, to predict from", read_word,
-     OPTION_AT(struct words, measured), NO_LIMITS, ALWAYS},
+     "the measured time of this batch on one such GPU, such as 1:118ms, to predict from; with "
+     "another batch's, as 1:118ms,1x64:230ms, from both",
+     read_word, OPTION_AT(struct words, measured), NO_LIMITS, ALWAYS},
     {"--until", "forward|backward",
      "the last part of the step, as some measurements have it (default: the optimizer)", read_word,
      OPTION_AT(struct words, until), NO_LIMITS, ALWAYS},
@@ -70,10 +72,14 @@ struct asked {
     struct clock_choice choice;
     int counts, devices[MOST_COUNTS];
     struct run_config run; /* without the words of the clock */
-    double measured_ms;    /* a step of one GPU; 0: not given */
-    enum phase last;       /* of the step; PHASE_NONE: it is a whole one */
-    int unmeasured;        /* 1: the table has a row that nobody has measured the like of */
-    int full;              /* 1: the table has a row that does not fit the GPU's memory */
+    struct measured {
+        int batch; /* 0: that of the table */
+        double ms;
+    } measured[MOST_TIMES];
+    int times;       /* that are given, of one GPU */
+    enum phase last; /* of the step; PHASE_NONE: it is a whole one */
+    int unmeasured;  /* 1: the table has a row that nobody has measured the like of */
+    int full;        /* 1: the table has a row that does not fit the GPU's memory */
     struct shown_steps steps;
     struct atomic_file json;
     struct json_writer writer; /* of json, where it is open */
@@ -90,19 +96,26 @@ int modelled_is_asked(int argc, char **argv) {
     return 0;
 }
 
-/* 1:118ms or 1:0.118s. */
+/* 1:118ms or 1:0.118s, and 1x64:230ms of another batch; one, or two with a comma. */
 static int read_measured(struct asked *a, const char *text) {
-    char unit[8];
-    int gpus, end = 0, several = a->choice.gpus * a->choice.machines > 1;
-    double time;
-    if (!text) return OK;
-    if (sscanf(text, "%d:%lf%7[ms]%n", &gpus, &time, unit, &end) != 3 || text[end] || gpus != 1 ||
-        (strcmp(unit, "ms") && strcmp(unit, "s")) || !(time > 0 && time < 1e6) || several)
-        return fail(ERR_USAGE,
-                    "--measured: %s: give the time of a step on one GPU, as 1:118ms, "
-                    "and one --gpu and --machine",
-                    text);
-    a->measured_ms = *unit == 's' ? 1e3 * time : time;
+    int several = a->choice.gpus * a->choice.machines > 1;
+    for (const char *at = text; at && (at == text || at[-1]); a->times++) {
+        struct measured one = {.batch = 0};
+        char gpus[16], unit[8];
+        int end = 0;
+        if (a->times == MOST_TIMES || several ||
+            sscanf(at, "%15[1x0-9]:%lf%7[ms]%n", gpus, &one.ms, unit, &end) != 3 ||
+            (strcmp(gpus, "1") && (sscanf(gpus, "1x%d", &one.batch) != 1 || one.batch < 1)) ||
+            (at[end] && at[end] != ',') || (strcmp(unit, "ms") && strcmp(unit, "s")) ||
+            !(one.ms > 0 && one.ms < 1e6))
+            return fail(ERR_USAGE,
+                        "--measured: %s: give the time of a step on one GPU, as 1:118ms, with a "
+                        "comma that of another batch, as 1x64:230ms, and one --gpu and --machine",
+                        text);
+        if (*unit == 's') one.ms *= 1e3;
+        a->measured[a->times] = one;
+        at += end + 1;
+    }
     return OK;
 }
 
@@ -281,16 +294,33 @@ static void print_head(const struct asked *a, int width) {
     text_wrap(stdout, width, 0, 2, text.words);
 }
 
-/* --measured: the factor on kernels with which one GPU takes that time. */
+/* --measured: the factor on kernels with which one GPU takes that time. Of two times it is the
+ * geometric mean of theirs, unless they are further apart than the clock is from a time. */
 static int give(const struct asked *a, struct clock_config *clock) {
-    struct run_config c = config_of(a, WAY_SINGLE, 1);
-    struct modelled m = {.record = NULL};
-    if (a->measured_ms <= 0) return OK;
-    int code = run_config_check(&c);
-    if (!code) code = modelled_open(&m, &c);
-    if (!code) code = modelled_give(&m, clock, a->measured_ms);
-    modelled_close(&m);
-    return code;
+    double factor[MOST_TIMES] = {1, 1};
+    int rows;
+    for (int i = 0; i < a->times; i++) {
+        struct run_config c = config_of(a, WAY_SINGLE, 1);
+        struct modelled m = {.record = NULL};
+        if (a->measured[i].batch) c.batch_size = a->measured[i].batch;
+        int code = run_config_check(&c);
+        if (!code) code = modelled_open(&m, &c);
+        if (!code) code = modelled_give(&m, clock, a->measured[i].ms);
+        modelled_close(&m);
+        if (code) return code;
+        factor[i] = clock->given;
+    }
+    if (a->times < MOST_TIMES) return OK;
+    clock->given = 0;
+    double apart = 100 * fabs(log(factor[1] / factor[0])), error = trust_error(clock, &rows);
+    if (apart > error)
+        return fail(ERR_USAGE,
+                    "--measured: by the clock the two times are %.0f %% apart, and its error is "
+                    "+-%.0f %%: check them, their batches and --machine",
+                    apart, error);
+    clock->given = sqrt(factor[0] * factor[1]);
+    clock->given_error = apart / 2;
+    return OK;
 }
 
 /* One table; the phases of a step below it, where it has one kind of hardware. */

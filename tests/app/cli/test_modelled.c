@@ -154,6 +154,11 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     expect_refused("compare --gpu v100 --machine nvlink-4 --devices 8", "nvlink-4 has 4 GPUs");
     expect_refused("train --gpu v100,t4", "give one of each");
     expect_refused("estimate --gpu v100 --host tensorflow", "--host");
+    expect_refused("estimate --gpu v100 --measured 2:9ms", "as 1:118ms");
+    expect_refused("estimate --gpu v100 --measured 1:9ms,1x0:9ms", "as 1:118ms");
+    expect_refused("estimate --gpu v100 --model bert-base --batch-per-device 32 --measured "
+                   "1:267.6ms,1x48:200ms",
+                   "two times are 6");
     expect_refused("estimate --gpu v100 --until backwards", "did you mean backward?");
     expect_refused("train --model resnet50", "it works only with estimate");
     write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
