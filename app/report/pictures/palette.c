@@ -17,7 +17,6 @@ static const struct {
     [SHADE_DDP] = {"ddp", "#1b1f24", "#e8eaed", 0},
     [SHADE_ON_DARK] = {"on-dark", "#ffffff", "#ffffff", 0},
     [SHADE_ON_LIGHT] = {"on-light", "#14181d", "#14181d", 0},
-    [SHADE_EXPOSED] = {"exposed", "#8f2f68", "#b04a86", 1},
     [SHADE_WORKSPACE] = {"workspace", "#6e5773", "#9a7fa0", 1},
     [SHADE_NO_CORE] = {"no-core", "#b9c0c8", "#7f8995", 0},
     [SHADE_IDLE] = {"idle", "#e6e9ed", "#2a313a", 0},

@@ -30,7 +30,6 @@ enum shade {
     SHADE_DDP,
     SHADE_ON_DARK,  /* text on a strong colour */
     SHADE_ON_LIGHT, /* text on a pale one */
-    SHADE_EXPOSED,  /* allreduce beside no work of its device */
     SHADE_WORKSPACE,
     SHADE_NO_CORE,
     SHADE_IDLE,

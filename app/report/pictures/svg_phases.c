@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "report/pictures/draw.h"
+#include "report/values.h"
 
 /* Keys below PHASE_COUNT are phases of the compute lane. The others are what is left of the step:
  * all of it adds up to its wall time. */
@@ -19,24 +20,14 @@ static int is_of_step(int phase) {
     return phase != PHASE_NONE && phase != PHASE_EVALUATE;
 }
 
-/* Busy time by phase, the loader's wait and the proof included. */
-static double in_phases(const struct device_record *d) {
-    double sum = 0;
-    for (int phase = 0; phase < PHASE_COUNT; phase++)
-        if (is_of_step(phase)) sum += (double)d->phase_ns[phase];
-    return sum;
-}
-
 /* Nanoseconds a step, mean over all steps; 0 for phases that are no part of a step. */
 static double time_part(const struct run_record *run, int device, int key) {
-    const struct device_record *d = &run->device[device];
-    if (key < PHASE_COUNT)
-        return is_of_step(key) ? record_per_step(run, (double)d->phase_ns[key]) : 0;
-    if (key == TIME_WAIT) return record_per_step(run, (double)d->wait_ns);
-    if (key == TIME_NO_CORE) return record_per_step(run, (double)d->no_core_ns);
-    double left =
-        run->training_seconds * 1e9 - in_phases(d) - (double)d->wait_ns - (double)d->no_core_ns;
-    return left > 0 ? record_per_step(run, left) : 0;
+    if (key < PHASE_COUNT) return is_of_step(key) ? device_value(run, device, VALUE_PHASE, key) : 0;
+    return device_value(run, device,
+                        key == TIME_WAIT      ? VALUE_WAIT
+                        : key == TIME_NO_CORE ? VALUE_NO_CORE
+                                              : VALUE_IDLE,
+                        0);
 }
 
 static const char *time_name(int key) {
