@@ -73,17 +73,15 @@ CliTest(cli_any_data, a_model_that_fits_these_files_alone, 100) {
  * for the test; `last` stands for the last class, and labels are of 8 bytes where `wide` is 1. */
 static void put_tensors(int last, int wide) {
     enum { TRAIN = 45, TEST = 9, NUMBERS = 14, CLASSES = 3 };
-    static const char *const headers[2] = {
+    const int each = wide ? 8 : 4;
+    char header[400];
+    uint64_t length = (uint64_t)snprintf(
+        header, sizeof header,
         "{\"x\":{\"dtype\":\"F32\",\"shape\":[45,2,7],\"data_offsets\":[0,2520]},"
         "\"x_test\":{\"dtype\":\"F32\",\"shape\":[9,2,7],\"data_offsets\":[2520,3024]},"
-        "\"y\":{\"dtype\":\"I32\",\"shape\":[45],\"data_offsets\":[3024,3204]},"
-        "\"y_test\":{\"dtype\":\"I32\",\"shape\":[9],\"data_offsets\":[3204,3240]}}",
-        "{\"x\":{\"dtype\":\"F32\",\"shape\":[45,2,7],\"data_offsets\":[0,2520]},"
-        "\"x_test\":{\"dtype\":\"F32\",\"shape\":[9,2,7],\"data_offsets\":[2520,3024]},"
-        "\"y\":{\"dtype\":\"I64\",\"shape\":[45],\"data_offsets\":[3024,3384]},"
-        "\"y_test\":{\"dtype\":\"I64\",\"shape\":[9],\"data_offsets\":[3384,3456]}}"};
-    const char *header = headers[wide];
-    uint64_t length = strlen(header);
+        "\"y\":{\"dtype\":\"I%d\",\"shape\":[45],\"data_offsets\":[3024,%d]},"
+        "\"y_test\":{\"dtype\":\"I%d\",\"shape\":[9],\"data_offsets\":[%d,%d]}}",
+        8 * each, 3024 + 45 * each, 8 * each, 3024 + 45 * each, 3024 + 54 * each);
     FILE *f = fopen("own.safetensors", "w");
     fwrite(&length, sizeof length, 1, f);
     fputs(header, f);
@@ -91,7 +89,7 @@ static void put_tensors(int last, int wide) {
         fwrite(&(float){(float)(i * 37 % 101 - 50) / 25}, sizeof(float), 1, f);
     for (int i = 0; i < TRAIN + TEST; i++) {
         int64_t label = i % CLASSES < CLASSES - 1 ? i % CLASSES : last;
-        fwrite(&label, wide ? sizeof(int64_t) : sizeof(int32_t), 1, f); /* little-endian */
+        fwrite(&label, (size_t)each, 1, f); /* little-endian */
     }
     fclose(f);
 }

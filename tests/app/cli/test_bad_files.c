@@ -87,41 +87,32 @@ static void all_modes_refuse(const char *words) {
             MODES[m]);
 }
 
-/* A file with the four tensors of mlp with one hidden unit: the name and shape of the first, and
- * the offsets of the second, are given. */
-static void put_mlp(const char *first, const char *shape, const char *place) {
+/* A file with the four tensors of mlp with one hidden unit: the name and shape of the first are
+ * given. */
+static void put_mlp(const char *first, const char *shape) {
     char header[1024];
     snprintf(header, sizeof header,
-             "{\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,3136]},\"fc1.bias\":{"
-             "\"dtype\":"
-             "\"F32\",\"shape\":[1],"
-             "\"data_offsets\":%s},\"fc2.weight\":{\"dtype\":\"F32\",\"shape\":[10,1],\"data_"
-             "offsets\":[3140,"
-             "3180]},"
+             "{\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,3136]},"
+             "\"fc1.bias\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[3136,3140]},"
+             "\"fc2.weight\":{\"dtype\":\"F32\",\"shape\":[10,1],\"data_offsets\":[3140,3180]},"
              "\"fc2.bias\":{\"dtype\":\"F32\",\"shape\":[10],\"data_offsets\":[3180,3220]}}   ",
-             first, shape, place);
+             first, shape);
     put_weights(header, strlen(header), 3220);
 }
 
 CliTest(cli_bad_files, weights, 300) {
-    static const char good[] = "[1,784]", place[] = "[3136,3140]";
-    put_mlp("fc1.weight", good, place);
+    static const char good[] = "[1,784]";
+    put_mlp("fc1.weight", good);
     cli_well(
         "train --mode ddp --model mlp --mlp-hidden 1 --dataset synthetic --samples 64 --steps 1 "
         "--init-from w --quiet");
-    put_mlp("fc1.weight", "[784,1]", place);
+    put_mlp("fc1.weight", "[784,1]");
     all_modes_refuse("'fc1.weight'|[784, 1]|[1, 784]");
-    put_mlp("fc1.weights", good, place);
+    put_mlp("fc1.weights", good);
     all_modes_refuse("'fc1.weight'|w");
-    put_mlp("fc1.weight", good, "[3132,3136]"); /* the tensors overlap and leave a gap */
-    all_modes_refuse("safetensors|w");
-    put_weights("{}", 100000, 0);
-    all_modes_refuse("safetensors|header is longer than the file");
     put_weights(" {}", 0x04034b50, 0); /* "PK\3\4", as a zip file begins */
     all_modes_refuse("not a safetensors file: w: it is a file of torch.save: convert it: "
                      "python -m duet convert w w.safetensors");
-    put_weights("{\"fc1", 5, 0);
-    all_modes_refuse("w: |JSON|byte 2");
     unlink("w");
     all_modes_refuse("cannot read|w|No such file");
     cli_fails(1, "cannot read|missing",

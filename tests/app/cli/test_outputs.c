@@ -69,15 +69,16 @@ Test(cli_outputs, a_read_only_file_is_refused_at_the_start, .timeout = 300, .ini
         cli_fails(1, "kept|read-only", TRAIN " --epochs 10000 %s kept", flags[i]);
     cli_fails(1, "kept|read-only", TRAIN " --epochs 10000 --mode ddp --devices 2 --save kept");
     cli_fails(1, "kept|read-only", "compare --data-dir d --epochs 10000 --trace kept");
+    cli_fails(1, "kept|read-only", "compare --data-dir d --epochs 10000 --report kept");
     permissions_are("kept", 0444);
 }
 
 /* A full disk shows only at the end. It must not cost the files that lie elsewhere: each of the
  * others is whole. */
 static void others_are_whole(const char *mode, int failing) {
-    static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace"};
-    static const char *const names[] = {"w", "l", "j", "t"};
-    enum { OUTPUTS = 4 };
+    static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace", "--report"};
+    static const char *const names[] = {"w", "l", "j", "t", "r"};
+    enum { OUTPUTS = 5 };
     char words[200] = "";
     struct cli c;
     int failed = 0, found = 0;
@@ -106,7 +107,7 @@ static void others_are_whole(const char *mode, int failing) {
 
 Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
-    for (int failing = 1; failing < 16; failing++)
+    for (int failing = 1; failing < 32; failing += failing < 16 ? 1 : 5)
         others_are_whole(failing % 3 == 0   ? "ddp --devices 2"
                          : failing % 3 == 1 ? "dp"
                                             : "single",
@@ -133,7 +134,7 @@ Test(cli_outputs, a_dash_is_refused, .timeout = 300, .init = outputs_make,
         cli_fails(2, "-: give /dev/stdout| ./- ", TRAIN " --mode %s --epochs 10000 %s -",
                   i % 2 ? "ddp" : "single", flags[i]);
     cli_fails(2, "-: give /dev/stdout", "compare --data-dir d --epochs 10000 --json -");
-    cli_fails(2, "-: give /dev/stdout", "profile --data-dir d --steps 100000 --trace=-");
+    cli_fails(2, "-: give /dev/stdout", "profile --data-dir d --steps 100000 --report=-");
     cli_fails(2, "-: give /dev/stdout", "doctor --json -");
     cli_well(TRAIN " --steps 1 --log-loss ./-");
     cr_assert_eq(cli_files(), FILES + 1);
