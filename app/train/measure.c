@@ -91,8 +91,7 @@ static void empty_log(struct session *s, struct span_log *log, int device, int i
     log->count = log->dropped = 0;
 }
 
-/* Empties the span logs of this process's devices; into_record 0: their spans are discarded. */
-static void empty_logs(struct session *s, int into_record) {
+void measure_spans(struct session *s, int into_record) {
     for (int i = 0; i < s->device_count; i++) {
         const int device = s->first_device + i;
         if (into_record)
@@ -106,14 +105,6 @@ static void empty_logs(struct session *s, int into_record) {
     }
     empty_log(s, &s->loads, s->first_device, into_record);
     if (s->strategy->waits) empty_log(s, s->strategy->waits(s), 0, into_record);
-}
-
-void measure_start(struct session *s) {
-    empty_logs(s, 0);
-}
-
-void measure_spans(struct session *s) {
-    empty_logs(s, 1);
 }
 
 /* What each rank contributes: the record of its device, how many of its spans are lost, and the

@@ -19,10 +19,6 @@ static int check_device_word(const char *word) {
                 word, word);
 }
 
-static int check_words(const struct run_config *config) {
-    return check_device_word(config->device);
-}
-
 static int check_dp(const struct run_config *config) {
     if (config->dp.output_device >= config->devices)
         return fail(ERR_USAGE, "--output-device: %d: there are devices 0 to %d",
@@ -91,7 +87,7 @@ int run_config_check(const struct run_config *config) {
     struct model_options options = run_model_options(config);
     CHECK(model_open(&model, config->model.name, &options));
     model_free(&model);
-    CHECK(check_words(config));
+    CHECK(check_device_word(config->device));
     CHECK(check_checkpoint(config));
     CHECK(check_dp(config));
     CHECK(check_join(config));

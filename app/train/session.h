@@ -141,11 +141,9 @@ static inline struct replica_config session_replica_config(const struct session 
 /* Bytes moved between mark and count belong to training. */
 void measure_mark(struct session *s);
 void measure_count(struct session *s);
-/* Discards the spans of set-up. Streams must be idle. */
-void measure_start(struct session *s);
-/* Adds the spans since the last call to the sums of the record and empties the logs of spans.
- * Streams must be idle. */
-void measure_spans(struct session *s);
+/* Adds the spans since the last call to the sums of the record and empties the logs of spans;
+ * into_record 0: those of set-up, which belong to no step, are dropped. Streams must be idle. */
+void measure_spans(struct session *s, int into_record);
 /* Adds one span to what its device did. */
 void measure_add_span(struct device_record *device, const struct span *span);
 /* How long the communication lane of a device was busy while its compute lane was not: what

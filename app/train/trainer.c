@@ -126,7 +126,7 @@ static int read_logs(struct loop *l, int epoch, int final) {
     measure_count(s); /* reading losses and hashes is no part of training */
     CHECK(step_log_read(s, l->log, l->logged));
     measure_mark(s);
-    measure_spans(s);
+    measure_spans(s, 1);
     l->logged = 0;
     if (!session_leads(s)) return OK;
     if (first == 0) r->first_step_seconds = (double)(now_ns() - s->config->started_ns) * 1e-9;
@@ -214,7 +214,7 @@ static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     }
     CHECK(feed_finish(&l->feed));
     CHECK(sync_devices(s));
-    measure_spans(s);
+    measure_spans(s, 1);
     if (l->stopped) return OK;
     double divisor = weight_of(s, s->test_loader, 0, loader_steps(s->test_loader)),
            labels = divisor * dataset_answer_count(&s->test_set);
@@ -309,7 +309,7 @@ static int run_loop(struct loop *l) {
     l->update = run_optimizer(c);
     CHECK(name_parameters(s));
     CHECK(sync_devices(s)); /* the end of set-up; its spans belong to no step */
-    measure_start(s);
+    measure_spans(s, 0);
     CHECK(feed_open(&l->feed, s));
     progress_start(&l->progress, mode_title(c->mode), per_epoch, l->last_step,
                    c->quiet || (c->unremarked && !isatty(STDERR_FILENO)) || !session_leads(s));

@@ -18,8 +18,6 @@ enum run_mode {
 const char *mode_name(enum run_mode mode);
 /* "single", "DP", "DDP", "FSDP": as tables and progress lines write it. Static storage. */
 const char *mode_title(enum run_mode mode);
-/* Finds the mode whose mode_name is `text`. Returns 1 and sets *mode; 0 if there is none. */
-int mode_parse(const char *text, enum run_mode *mode);
 
 /* 1: a process for each device; 0: one process. */
 static inline int mode_has_ranks(enum run_mode mode) {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "report/page/html.h"
-#include "report/page/tables.h"
 #include "report/text.h"
 
 __attribute__((format(printf, 3, 4))) static void fact(FILE *file, const char *name,

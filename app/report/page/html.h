@@ -22,4 +22,10 @@ void put_table(FILE *file, const char *label, const struct table *table, enum ta
 int put_figure(FILE *file, const struct page *page, draw_function *draw, int index,
                const char *caption);
 
+/* The tables of a page, the numbers of its pictures: each run a column; for each run the table of
+ * `duet profile`; the command, the machine and the versions. */
+void summary_table(FILE *file, const struct page *page);
+void device_tables(FILE *file, const struct page *page);
+void about_table(FILE *file, const struct page *page);
+
 #endif

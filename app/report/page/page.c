@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "report/page/html.h"
-#include "report/page/tables.h"
 #include "report/pictures/collective.h"
 #include "report/findings.h"
 

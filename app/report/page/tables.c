@@ -1,5 +1,4 @@
 /* The tables of a page: the numbers of its pictures. */
-#include "report/page/tables.h"
 
 #include <string.h>
 

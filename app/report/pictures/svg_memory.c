@@ -50,11 +50,6 @@ static void draw_bar(struct picture *p, const struct ledger *m, double x, double
     }
 }
 
-/* The capacity of a device as a line, where the picture reaches so far. */
-static void draw_limit(struct picture *p, double x, double y, double height, int in_sight) {
-    if (in_sight) picture_line(p, x, y - 1, x, y + height + 1, SHADE_TEXT, 2);
-}
-
 /* The end of the devices from d on that held the same as d: they share a bar. */
 static int end_of_same(const struct run_record *r, int d) {
     const struct ledger *a = &r->device[d].memory;
@@ -109,14 +104,14 @@ int draw_memory(struct picture *p, const struct page *page, int index) {
             char text[32];
             end = end_of_same(r, d);
             draw_bar(p, m, gutter, y, row, width / most, !small);
-            draw_limit(p, gutter + (double)m->capacity / most * width, y, row, in_sight);
+            double mark = gutter + (double)m->capacity / most * width; /* its limit */
+            if (in_sight) picture_line(p, mark, y - 1, mark, y + row + 1, SHADE_TEXT, 2);
             if (end == d + 1 && d % label_every(bars_of(r))) continue;
             devices_label(p, d, end, text);
             picture_text(p, gutter - 0.5 * f, y + (small ? row : 1.1 * f), ANCHOR_END, SHADE_QUIET,
                          "%s", text);
             if (small) continue;
             double end = gutter + (double)m->total_peak / most * width;
-            double mark = gutter + (double)m->capacity / most * width;
             /* behind the limit where it would stand on it */
             if (in_sight && end < mark && end + 5.6 * f > mark) end = mark;
             picture_text(p, end + 0.4 * f, y + 1.1 * f, ANCHOR_START, SHADE_TEXT, "%s",
