@@ -99,7 +99,6 @@ struct duet_rref {
     duet_rpc *rpc;
     uint64_t id;
     int owner, refs;
-    char type[NAME_BYTES];
     struct duet_future *created; /* of remote(): the call that makes the value; NULL: none */
 };
 
@@ -202,9 +201,9 @@ int first_to_end(const duet_rpc *rpc, uint64_t came);
 void future_free(struct duet_future *f); /* one that nobody has */
 void future_drop(struct duet_future *f); /* one of those who have it releases it */
 void rref_drop(duet_rref *r);
-duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner, const char *type); /* NULL: no memory */
-/* One that has come; NULL: no memory. */
-duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner, const char *type);
+/* One that is made here, and one that has come. NULL: no memory. */
+duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner);
+duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner);
 void rrefs_drop(struct duet_rpc_value *v); /* the references in it */
 void value_drop(struct duet_rpc_value *v); /* with them */
 /* Before what was written is sent to `to`: the owners of its references count them. Not under the
@@ -238,9 +237,9 @@ int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_va
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */
 void futures_of_dead(duet_rpc *rpc, int rank);
 void futures_expire(duet_rpc *rpc, int to, int64_t now); /* those to this worker */
-/* A method of the reference's object: `name` has room for NAME_BYTES. */
-int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
-              double timeout_s, char *name, struct outgoing *o);
+/* A method of the reference's object, whose class the owner knows. */
+int method_of(struct outgoing *o, duet_rref *r, const char *method,
+              const struct duet_rpc_value *args, int count, double timeout_s);
 
 /* A call of the library's own function to the owner. ERR_TIMEOUT: the value came too late. */
 int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s);

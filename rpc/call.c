@@ -62,12 +62,17 @@ const char *duet_rpc_caller(duet_rpc_call *call) {
     return call ? call->rpc->peers[call->said->from].name : NULL;
 }
 
-int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
-    if (!call) return fail(ERR_USAGE, "rpc: return: no call was given");
-    CHECK(duet_rpc_call_error(call));
+static int return_once(duet_rpc_call *call) {
     if (call->returned)
         return failures_first(&call->failed, fail(ERR_USAGE, "it returns twice: once is enough"));
     call->returned = 1;
+    return OK;
+}
+
+int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
+    if (!call) return fail(ERR_USAGE, "rpc: return: no call was given");
+    CHECK(duet_rpc_call_error(call));
+    CHECK(return_once(call));
     CHECK(failures_first(&call->failed, value_write(call->rpc, &call->answer, &value, 0)));
     return failures_first(&call->failed, wire_error(&call->answer));
 }
@@ -75,9 +80,7 @@ int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
 int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(void *object)) {
     if (!call || !object)
         return fail(ERR_USAGE, "rpc: return: no %s was given", call ? "object" : "call");
-    if (call->returned)
-        return failures_first(&call->failed, fail(ERR_USAGE, "it returns twice: once is enough"));
-    call->returned = 1;
+    CHECK(return_once(call));
     call->object = object;
     call->destroy = destroy;
     return duet_rpc_call_error(call);

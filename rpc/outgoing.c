@@ -45,7 +45,7 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, in
  * call is made from, and its context. */
 static int note_passes(struct duet_future *f, const struct outgoing *o) {
     duet_rpc *rpc = f->rpc;
-    duet_rref *r = o->leaves ? *o->leaves = rref_new(rpc, f->id, f->to, "") : NULL;
+    duet_rref *r = o->leaves ? *o->leaves = rref_new(rpc, f->id, f->to) : NULL;
     if (o->leaves && !r) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
     if (r && f->to == rpc->rank) life_hold(&rpc->life, f->id);
     f->context = o->context;
@@ -123,27 +123,22 @@ void future_start_then(struct duet_future *f) {
     if (f->then && !pool_run(&f->rpc->pool, run_then, f)) f->refs++;
 }
 
-static void remove_pending(duet_rpc *rpc, struct duet_future *f) {
-    struct duet_future **at = &rpc->pending;
-    while (*at && *at != f)
-        at = &(*at)->next;
-    if (*at) *at = f->next;
-}
-
 static void refuse_answer(struct duet_future *f) {
     message_drop(f->answer);
     f->answer = NULL;
 }
 
 static void future_end(struct duet_future *f, int code) {
-    duet_rpc *rpc = f->rpc;
+    struct duet_future **at = &f->rpc->pending;
     int freed = f->refs == 1; /* by the program */
-    remove_pending(rpc, f);
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
     f->done = 1;
     f->code = code;
     future_start_then(f);
     pthread_cond_broadcast(&f->ended);
-    pthread_cond_broadcast(&rpc->changed);
+    pthread_cond_broadcast(&f->rpc->changed);
     if (freed) refuse_answer(f);
     future_drop(f);
 }

@@ -124,11 +124,15 @@ int opening_check(const struct opening *o) {
     return OK;
 }
 
-int worker_name_check(const char *name) {
+int name_is_good(const char *name, const char *others) {
     size_t length = name ? strlen(name) : 0;
     for (size_t i = 0; i < length; i++)
-        if (!isalnum((unsigned char)name[i]) && !strchr("_:-", name[i])) length = 0;
-    if (length && length < HELLO_NAME) return OK;
+        if (!isalnum((unsigned char)name[i]) && !strchr(others, name[i])) length = 0;
+    return length && length < HELLO_NAME;
+}
+
+int worker_name_check(const char *name) {
+    if (name_is_good(name, "_:-")) return OK;
     return fail(ERR_USAGE,
                 "rpc: worker name '%.140s': give 1 to %d letters, digits, '_', ':' or '-'",
                 name ? name : "", HELLO_NAME - 1);

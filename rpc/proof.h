@@ -31,8 +31,9 @@ struct hello {
 /* ERR_USAGE: the peer is no worker, or is of another version. */
 int opening_check(const struct opening *opening);
 
-/* OK: `name` may be a worker's: 1 to 127 letters, digits, "_", ":" or "-". */
-int worker_name_check(const char *name);
+/* 1: it has 1 to 127 letters, digits, or one of `others`. NULL is fine. */
+int name_is_good(const char *name, const char *others);
+int worker_name_check(const char *name); /* the others are "_", ":" and "-" */
 
 /* ERR_USAGE: the peer was started for another world, has a rank that is not in it, or no proper
  * name. To be called once the proof behind the hello is right. */

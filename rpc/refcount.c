@@ -21,11 +21,10 @@ void future_drop(struct duet_future *f) {
     future_free(f);
 }
 
-duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner, const char *type) {
+duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner) {
     duet_rref *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     *r = (duet_rref){.rpc = rpc, .id = id, .owner = owner, .refs = 1};
-    snprintf(r->type, sizeof r->type, "%s", type);
     rpc->kept++;
     return r;
 }
@@ -53,9 +52,7 @@ void duet_rref_free(duet_rref *r) {
 /* ---- passed on, and arriving: lifetime.h says who counts what ---- */
 
 static int owner_is_here(duet_rpc *rpc, const duet_rref *r) {
-    return rpc->peers[r->owner].state == PEER_HERE
-               ? OK
-               : peer_error(rpc, r->owner, r->type[0] ? r->type : "a reference");
+    return rpc->peers[r->owner].state == PEER_HERE ? OK : peer_error(rpc, r->owner, "a reference");
 }
 
 /* Until its owner has confirmed what was asked of it, or is gone. */
@@ -92,8 +89,8 @@ int values_pass_on(duet_rpc *rpc, const struct wire_out *w, int to) {
     return code;
 }
 
-duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner, const char *type) {
-    duet_rref *r = rref_new(rpc, id, owner, type);
+duet_rref *rref_arrives(duet_rpc *rpc, uint64_t id, int owner) {
+    duet_rref *r = rref_new(rpc, id, owner);
     if (r && owner == rpc->rank) life_hold(&rpc->life, id);
     return r;
 }

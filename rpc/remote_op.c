@@ -209,12 +209,11 @@ int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
 int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method,
                             const struct duet_rpc_value *args, int count, double timeout_s,
                             struct duet_rpc_value *result) {
-    char name[NAME_BYTES];
     struct outgoing o;
     duet_future *f;
     if (result) *result = duet_rpc_none();
     CHECK(check_tape(tape));
-    CHECK(method_of(rref, method, args, count, timeout_s, name, &o));
+    CHECK(method_of(&o, rref, method, args, count, timeout_s));
     int code = begin_op(&f, tape, &o);
     return finish_op(f, code, result);
 }

@@ -144,10 +144,6 @@ static int is_awaited(const struct meeting *m, const struct hello *hello) {
            !memcmp(hello, &m->roll.worker[hello->rank], sizeof *hello);
 }
 
-static void tell_roll(const struct meeting *m, int fd) {
-    send(fd, &m->roll, sizeof m->roll, MSG_NOSIGNAL);
-}
-
 static void refuse_job(struct meeting *m, int code) {
     m->roll.code = code;
     snprintf(m->roll.text, sizeof m->roll.text, "%s", error_message());
@@ -166,7 +162,7 @@ static int let_in(struct meeting *m, int fd) {
         return OK;
     } else if (code) {
         refuse_job(m, code);
-        tell_roll(m, fd);
+        send(fd, &m->roll, sizeof m->roll, MSG_NOSIGNAL);
     }
     close(fd);
     return code;
@@ -247,7 +243,8 @@ static int host(struct meeting *m) {
     int code = wait_for_higher(m);
     if (code) refuse_job(m, code);
     for (int r = 1; r < m->rpc->world; r++)
-        if (m->rpc->peers[r].fd >= 0) tell_roll(m, m->rpc->peers[r].fd);
+        if (m->rpc->peers[r].fd >= 0)
+            send(m->rpc->peers[r].fd, &m->roll, sizeof m->roll, MSG_NOSIGNAL);
     return code;
 }
 

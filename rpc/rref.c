@@ -17,7 +17,7 @@ static int new_owner(duet_rref **out, duet_rpc *rpc, const char *type, struct ow
     pthread_mutex_lock(&rpc->lock);
     uint64_t id = new_id(rpc);
     *owner = owner_new(rpc, id, type);
-    *out = *owner ? rref_new(rpc, id, rpc->rank, type) : NULL;
+    *out = *owner ? rref_new(rpc, id, rpc->rank) : NULL;
     if (*out) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
     return *out ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
@@ -121,7 +121,7 @@ int duet_rref_wait(duet_rref *r, double timeout_s) {
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o) {
     pthread_mutex_lock(&rpc->lock);
     const uint64_t id = o->rref = new_id(rpc);
-    duet_rref *r = rref_new(rpc, id, o->to, o->function);
+    duet_rref *r = rref_new(rpc, id, o->to);
     if (r && o->to == rpc->rank) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
     int code = r ? call_begin(&r->created, rpc, o) : fail(ERR_MEMORY, "rpc: no host memory");
@@ -140,17 +140,13 @@ int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *func
     return rref_remote(out, rpc, &o);
 }
 
-int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
-              double timeout_s, char *name, struct outgoing *o) {
+int method_of(struct outgoing *o, duet_rref *r, const char *method,
+              const struct duet_rpc_value *args, int count, double timeout_s) {
     if (!r || !method)
         return fail(ERR_USAGE, "rpc: proxy: no %s was given", r ? "method" : "reference");
-    if (!r->type[0])
-        return fail(ERR_USAGE, "rpc: proxy: %s: the reference is to no object of a class", method);
     CHECK(check_count(method, args, count));
-    if (snprintf(name, NAME_BYTES, "%s.%s", r->type, method) >= NAME_BYTES)
-        return fail(ERR_USAGE, "rpc: proxy: the name %.40s... is too long", method);
-    CHECK(user_name_check(name));
-    CHECK(to_owner(o, r, name, timeout_s));
+    CHECK(user_name_check(method));
+    CHECK(to_owner(o, r, method, timeout_s));
     o->args = args;
     o->count = count;
     return OK;
@@ -158,18 +154,16 @@ int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *arg
 
 int duet_rref_sync(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
                    double timeout_s, struct duet_rpc_value *result) {
-    char name[NAME_BYTES];
     struct outgoing o;
     if (result) *result = duet_rpc_none();
-    CHECK(method_of(r, method, args, count, timeout_s, name, &o));
+    CHECK(method_of(&o, r, method, args, count, timeout_s));
     return call_sync(r->rpc, &o, result);
 }
 
 int duet_rref_async(duet_future **out, duet_rref *r, const char *method,
                     const struct duet_rpc_value *args, int count, double timeout_s) {
-    char name[NAME_BYTES];
     struct outgoing o;
     CHECK_OUT(out);
-    CHECK(method_of(r, method, args, count, timeout_s, name, &o));
+    CHECK(method_of(&o, r, method, args, count, timeout_s));
     return call_begin(out, r->rpc, &o);
 }

@@ -1,7 +1,6 @@
 /* Calls to here: a thread of the pool makes the arguments, takes the device of the function, runs
  * it and sends the answer. Errors of a function are returned to the caller as one line; nothing is
  * printed. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,21 +23,18 @@ static struct function *find_function(duet_rpc *rpc, const char *name, size_t le
 }
 
 static int add_function(duet_rpc *rpc, const struct duet_rpc_function *f) {
-    size_t length = f->name ? strlen(f->name) : 0;
-    for (size_t i = 0; i < length; i++)
-        if (!isalnum((unsigned char)f->name[i]) && !strchr("_.", f->name[i])) length = 0;
-    if (!length || length >= NAME_BYTES || !f->run)
+    if (!name_is_good(f->name, "_.") || !f->run)
         return fail(ERR_USAGE,
                     "rpc: function '%.140s': give a function, and a name of 1 to %d letters, "
                     "digits, '_' or '.'",
                     f->name ? f->name : "", NAME_BYTES - 1);
     CHECK(user_name_check(f->name));
-    if (find_function(rpc, f->name, length))
+    if (find_function(rpc, f->name, strlen(f->name)))
         return fail(ERR_USAGE, "rpc: function '%s': there is one of this name already", f->name);
     struct function *new = &rpc->functions[rpc->function_count++];
     *new = (struct function){
         .run = f->run, .context = f->context, .device = f->device ? f->device : rpc->device};
-    memcpy(new->name, f->name, length);
+    snprintf(new->name, sizeof new->name, "%s", f->name);
     return OK;
 }
 
@@ -51,17 +47,19 @@ int add_functions(duet_rpc *rpc, const struct duet_rpc_function *functions, int 
     return OK;
 }
 
-/* A method is one of the class of its object, as the owner knows it. */
+/* A method is one of the class of its object, which the owner alone knows. */
 static int user_function(duet_rpc_call *call) {
-    const char *name = call->said->text, *dot = strrchr(name, '.');
     const struct owner *o = call->self;
-    size_t length = dot ? (size_t)(dot - name) : 0;
-    if (o && (!o->object || !dot || strlen(o->type) != length || strncmp(name, o->type, length)))
-        return fail(ERR_USAGE, "it is no method of the referenced object");
-    if (!o && dot && find_function(call->rpc, name, length))
+    const char *said = call->said->text, *dot = o ? NULL : strrchr(said, '.');
+    char name[2 * NAME_BYTES];
+    if (o && !o->object) return fail(ERR_USAGE, "the reference is to no object of a class");
+    if (dot && find_function(call->rpc, said, (size_t)(dot - said)))
         return fail(ERR_USAGE, "it is a method: call it by a reference to an object");
+    snprintf(name, sizeof name, "%s%s%s", o ? o->type : "", o ? "." : "", said);
     const struct function *f = find_function(call->rpc, name, strlen(name));
-    if (!f) return fail(ERR_USAGE, "worker '%s' has no function of this name", call->rpc->name);
+    if (!f)
+        return fail(ERR_USAGE, "worker '%s' has no function of this name%s%s", call->rpc->name,
+                    o ? ": " : "", o ? name : "");
     call->run = f->run;
     call->context_of_run = f->context;
     call->device = f->device;

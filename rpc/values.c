@@ -56,8 +56,7 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r) {
     pthread_mutex_lock(&rpc->lock);
     r->refs++;
     pthread_mutex_unlock(&rpc->lock);
-    struct wire_rref wire = {.id = r->id, .owner = (uint32_t)r->owner};
-    memcpy(wire.type, r->type, sizeof wire.type);
+    const struct wire_rref wire = {r->id, (uint64_t)r->owner};
     wire_put_u8(w, DUET_RPC_RREF);
     wire_put(w, &wire, sizeof wire);
     return OK;

@@ -127,10 +127,9 @@ static int read_tensor(struct wire_in *w, struct duet_rpc_value *v) {
 static int read_rref(struct wire_in *w, struct duet_rpc_value *v) {
     struct wire_rref r;
     CHECK(wire_get(w, &r, sizeof r));
-    if (r.owner >= (uint32_t)w->rpc->world || id_worker(r.id) >= w->rpc->world ||
-        !memchr(r.type, 0, sizeof r.type))
+    if (r.owner >= (uint64_t)w->rpc->world || id_worker(r.id) >= w->rpc->world)
         return broken_value();
-    *v = duet_rpc_rref(rref_arrives(w->rpc, r.id, (int)r.owner, r.type));
+    *v = duet_rpc_rref(rref_arrives(w->rpc, r.id, (int)r.owner));
     return v->rref ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
 }
 

@@ -47,9 +47,7 @@ void wire_put_text(struct wire_out *w, const char *text);
 void *wire_put_room(struct wire_out *w, size_t bytes);
 
 struct wire_rref {
-    uint64_t id;
-    uint32_t owner;
-    char type[WIRE_NAME]; /* of its object: the class */
+    uint64_t id, owner;
 };
 
 struct wire_tensor {

@@ -33,7 +33,7 @@ static void one_dies(struct worker *w) {
         FAILS(DUET_PEER, duet_future_wait(f, &got), "rpc: nap: worker 'w2' is gone");
         FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w2", "pid", DUET_NO_ARGS, 0, &got), "w2");
         duet_future_free(f);
-        FAILS(DUET_PEER, duet_rref_sync(r, "add", DUET_NO_ARGS, 0, &got), "Thing.add: worker 'w2'");
+        FAILS(DUET_PEER, duet_rref_sync(r, "add", DUET_NO_ARGS, 0, &got), "worker 'w2'");
         FAILS(DUET_PEER, duet_rref_to_here(r, 0, &got), "worker 'w2' is gone");
         FAILS(DUET_PEER, duet_rref_wait(r, 0), "worker 'w2' is gone");
         FAILS(DUET_PEER, duet_remote(&other, w->rpc, "w2", "Thing", DUET_NO_ARGS, 0), "'w2'");
@@ -69,7 +69,7 @@ static void one_stops(struct worker *w) {
     /* A reference that its owner has not confirmed goes to nobody else, whatever the timeout. */
     GOOD(duet_remote(&r, w->rpc, "w1", "pid", DUET_NO_ARGS, -1));
     FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w0", "pid", DUET_ARGS(duet_rpc_rref(r)), 0.1, NULL),
-          "rpc: pid: worker 'w1' is gone: it has said nothing for");
+          "rpc: a reference: worker 'w1' is gone: it has said nothing for");
     duet_rref_free(r);
     FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, -1, NULL), "is it stopped?");
     kill((pid_t)got.integer, SIGCONT);

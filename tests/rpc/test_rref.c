@@ -103,7 +103,8 @@ static void objects(struct worker *w) {
         MUST(got.integer == 18 + 10 * to);
     }
     FAILS(DUET_USAGE, duet_rref_to_here(c, 0, &got), "object of 'Thing'");
-    FAILS(DUET_USAGE, duet_rref_sync(c, "sub", DUET_NO_ARGS, 0, &got), "Thing.sub");
+    FAILS(DUET_USAGE, duet_rref_sync(c, "sub", DUET_NO_ARGS, 0, &got),
+          "no function of this name: Thing.sub");
     FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w1", "Thing", DUET_ARGS(duet_rpc_int(1)), 0, &got),
           "rpc: worker 'w1': Thing: it returns an object: call it by duet_remote");
     GOOD(duet_rpc_sync(w->rpc, "w2", "keep", DUET_ARGS(duet_rpc_rref(c)), 0, &got));
@@ -191,7 +192,7 @@ static void gives_up(struct worker *w) {
     if (w->rank) return;
     GOOD(duet_remote(&r, w->rpc, "w1", "Thing", DUET_NO_ARGS, 0));
     GOOD(duet_rref_wait(r, 0));
-    FAILS(DUET_TIMEOUT, duet_rref_sync(r, "slow", DUET_NO_ARGS, 0.05, NULL), "Thing.slow");
+    FAILS(DUET_TIMEOUT, duet_rref_sync(r, "slow", DUET_NO_ARGS, 0.05, NULL), "slow: no answer");
     duet_rref_free(r);
     for (int i = 0; i < 1000 && !ask(w, "w1", "seen"); i++)
         usleep(10000);
@@ -266,7 +267,7 @@ static void use_them(void) {
     FAILS(DUET_FAILED, duet_future_wait(kept_future, &got), "has been shut down");
     FAILS(DUET_FAILED, duet_future_then(kept_future, follow, NULL), "has been shut down");
     FAILS(DUET_FAILED, duet_rref_sync(kept_rref, "slow", DUET_NO_ARGS, 0, NULL),
-          "Thing.slow: the worker has been shut down");
+          "slow: the worker has been shut down");
     MUST(duet_rref_local_value(kept_rref, &value) != DUET_OK);
     duet_future_free(kept_future);
     duet_rref_free(kept_rref);
