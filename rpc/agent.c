@@ -38,20 +38,18 @@ static int64_t time_of(double seconds, double otherwise) {
     return (int64_t)((s < LONGEST_S ? s : LONGEST_S) * 1e9);
 }
 
-static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
+static void set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->timeout_ns = time_of(o->timeout_s, TIMEOUT_S);
     rpc->silence_ns = time_of(o->silence_s, SILENCE_S);
     rpc->device = o->device;
     pthread_mutex_init(&rpc->lock, NULL);
     cond_open(&rpc->changed);
     pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS);
-    rpc->life =
-        (struct life){.self = rpc->rank, .emit = life_emit, .free = life_free, .context = rpc};
+    rpc->life = (struct life){.emit = life_emit, .free = life_free, .context = rpc};
     for (int r = 0; r < MOST_WORKERS; r++) {
         rpc->peers[r] = (struct peer){.rpc = rpc, .rank = r, .fd = -1};
         cond_open(&rpc->peers[r].work);
     }
-    return add_functions(rpc, o->functions, o->function_count);
 }
 
 /* Functions that still run here must find links to answer on, so they end first; what comes in
@@ -75,25 +73,27 @@ static void free_worker(duet_rpc *rpc) {
     unlock_or_end(rpc);
 }
 
-static int start_worker(duet_rpc *rpc) {
-    CHECK(rendezvous(rpc));
-    CHECK(links_start(rpc));
-    return rpc->device ? duet_rpc_take_device(rpc, rpc->device) : OK;
-}
-
-/* beyond 1: other workers may be on other machines. */
-static int find_place(duet_rpc *rpc, int rank, int world_size, int beyond) {
+static int find_place(duet_rpc *rpc, int rank, int world_size) {
     struct place place = {rank, world_size, rank, world_size};
     const char *advice = "use duet_spawn or duet run, or give rank and world_size";
     if (rank < 0 || world_size <= 0)
-        CHECK(beyond ? read_place_anywhere(&place, advice) : read_place(&place, advice));
+        CHECK(rpc->beyond ? read_place_anywhere(&place, advice) : read_place(&place, advice));
     if (place.world < 1 || place.world > MOST_WORKERS || place.rank < 0 ||
         place.rank >= place.world)
         return fail(ERR_USAGE, "rpc: rank %d of %d workers: give 0 to n - 1 of 1 to %d", place.rank,
                     place.world, MOST_WORKERS);
-    rpc->rank = place.rank;
+    rpc->rank = rpc->life.self = place.rank;
     rpc->world = place.world;
     return OK;
+}
+
+static int start(duet_rpc *rpc, int rank, int world_size, const struct duet_rpc_options *o) {
+    CHECK(choose_transport(rpc, o));
+    CHECK(find_place(rpc, rank, world_size));
+    CHECK(add_functions(rpc, o->functions, o->function_count));
+    CHECK(rendezvous(rpc));
+    CHECK(links_start(rpc));
+    return rpc->device ? duet_rpc_take_device(rpc, rpc->device) : OK;
 }
 
 int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
@@ -104,20 +104,12 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
     duet_rpc *rpc = calloc(1, sizeof *rpc);
     if (!rpc) return fail(ERR_MEMORY, "rpc: init: no host memory");
     snprintf(rpc->name, sizeof rpc->name, "%s", name);
-    if (!options) options = &none;
-    int code = choose_transport(rpc, options);
-    if (!code) code = find_place(rpc, rank, world_size, rpc->beyond);
-    if (code) {
-        free(rpc);
-        return code;
-    }
-    code = set_up(rpc, options);
-    if (!code) code = start_worker(rpc);
-    if (!code) {
+    set_up(rpc, options ? options : &none);
+    int code = start(rpc, rank, world_size, options ? options : &none);
+    if (code)
+        free_worker(rpc);
+    else
         *out = rpc;
-        return OK;
-    }
-    free_worker(rpc);
     return code;
 }
 

@@ -158,10 +158,13 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
 static int walk_all(duet_autograd_context *c, duet_var *const *roots, int count, int retain) {
     struct autograd *of[MOST_ROOTS] = {NULL};
     const duet_tensor *none[MOST_ROOTS] = {NULL};
-    for (int i = 0; i < count; i++)
+    uint32_t last = 0;
+    for (int i = 0; i < count; i++) {
         CHECK(pass_of_root(c, roots[i], i, &of[i]));
+        if (of[i]->path.step[0] > last) last = of[i]->path.step[0];
+    }
     CHECK(pass_check_roots(of[0]->tape, roots, none, count));
-    for (uint32_t pass = 0; pass < c->own_passes; pass++) {
+    for (uint32_t pass = 0; pass <= last; pass++) {
         struct autograd *walked = NULL;
         duet_var *here[MOST_ROOTS];
         int n = 0;

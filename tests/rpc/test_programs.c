@@ -102,23 +102,3 @@ Test(programs, first_episodes_are_those_of_pytorch, .timeout = 60) {
     }
     fclose(golden);
 }
-
-/* With two observers, which see the same starts but draw their actions in turns. */
-Test(programs, more_observers_play_at_once, .timeout = 60) {
-    char out[4096];
-    output_of("rpc_cartpole --world_size 3 --episodes 4 --log_interval 2 --mend --rate", out,
-              sizeof out);
-    cr_expect(strstr(out, "Episode 4\tLast reward: "), "%s", out);
-    cr_expect(strstr(out, " steps: ") && strstr(out, " a second\n"), "%s", out);
-}
-
-/* The text's arguments with their defaults; a word that is none is refused. */
-Test(programs, options_are_the_text_s, .timeout = 60) {
-    char out[4096];
-    output_of("rpc_cartpole --help", out, sizeof out);
-    cr_expect(strstr(out, "RPC Reinforcement Learning Example\n"), "%s", out);
-    cr_expect(strstr(out, "--log_interval N  interval between training status logs (default: 10)"));
-    cr_expect(strstr(out, "--gamma G         how much to value future rewards (default: 0.99)"));
-    output_of("rpc_cartpole --world_size 1 2>&1 | tail -1", out, sizeof out);
-    cr_expect(strstr(out, "--rate"), "%s", out);
-}
