@@ -12,10 +12,6 @@
 #include "nn/buffer.h"
 #include "nn/tape/tape.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct layer;
 struct atomic_file;
 struct model_build;
@@ -158,7 +154,4 @@ int model_buffers_load(const struct model *model, const char *file, void **buffe
 int model_values_read(const struct model *model, const struct safetensors *file, float ***values);
 int model_buffers_read(const struct model *model, const struct safetensors *file, void **buffers);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

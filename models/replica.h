@@ -28,10 +28,6 @@
 #include "nn/optimizer/optimizer.h"
 #include "nn/params/params.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct replica_config {
     int max_samples;  /* capacity of the input buffers, in samples */
     int log_rows;     /* steps that the logs hold before the host must read them */
@@ -139,7 +135,4 @@ int replica_hash_values(struct replica *r);
 /* Host copies of rows [0, rows) of the logs; waits for them. Each pointer may be NULL. */
 int replica_read_logs(struct replica *r, int rows, double *losses, int64_t *hits, uint64_t *hashes);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

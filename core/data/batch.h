@@ -20,10 +20,6 @@
 #include "base/limits.h"
 #include "base/segment.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A batch: the samples of one training step or one evaluation, as the loader hands them out and as
  * a replica, DP and DDP take them. For a replica and for a rank of DDP it holds the samples of
  * that one device; for DP it holds those of all devices, device 0's first.
@@ -88,7 +84,4 @@ int batch_capacity(const struct split *s, int batch_size, int devices);
 void batch_plan(const struct split *s, const int32_t *order, int64_t length, int batch_size, int k,
                 int first, int devices, struct batch_plan *plan, int32_t *sample);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

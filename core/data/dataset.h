@@ -7,10 +7,6 @@
 
 #include "data/sample_shape.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A model for a data set has at least this many classes, whatever the labels are: a few pictures of
  * Fashion-MNIST need not show all of its ten. */
 enum { DATASET_CLASSES = 10 };
@@ -150,7 +146,4 @@ int dataset_outline(struct dataset *set, const struct dataset_config *config, in
 
 void dataset_free(struct dataset *set); /* takes a zeroed struct and one whose open failed */
 
-#ifdef __cplusplus
-}
-#endif
 #endif

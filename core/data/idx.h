@@ -12,10 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { IDX_DIMENSIONS = 3 };
 
 struct idx {
@@ -39,7 +35,4 @@ int idx_load(struct idx *x);
  * failed. */
 void idx_free(struct idx *x);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

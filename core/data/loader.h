@@ -23,10 +23,6 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The most workers, how many batches more than workers there is memory for, and the channels of a
  * sample that may be scaled each by its own numbers. */
 enum { LOADER_WORKERS = 64, LOADER_SPARE = 3, LOADER_CHANNELS = 3 };
@@ -94,7 +90,4 @@ void loader_release(struct loader *l, struct batch *batch); /* takes NULL */
  * batches that are held. Takes NULL. */
 void loader_free(struct loader *l);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -10,10 +10,6 @@
 
 #include "data/dataset.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What is prepared, and where. */
 struct prepare {
     const struct dataset *set;
@@ -34,7 +30,4 @@ int prepare_samples(const struct prepare *p, int64_t *host_ns, int64_t *pinned_n
 int staging_alloc(void *context, void **out, size_t bytes);
 void staging_release(void *context, void *memory);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The most numbers of a sample, and the bytes of its shape as text. */
 enum { SAMPLE_NUMBERS = 1 << 24, SAMPLE_SHAPE_BYTES = 40 };
 
@@ -30,7 +26,4 @@ const char *sample_shape_text(const struct sample_shape *s, char text[SAMPLE_SHA
  * *shape is unchanged then. */
 int sample_shape_parse(const char *what, const char *text, struct sample_shape *shape);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -10,10 +10,6 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum order_end {
     ORDER_PAD,  /* pad with the beginning of the order, up to the next multiple of R: the default */
     ORDER_CUT,  /* cut to the largest multiple of R: --drop-last */
@@ -57,7 +53,4 @@ void order_epoch(const struct order *o, int epoch, int32_t *index);
  * not in 0 .. R-1. */
 int sampler_indices(const struct order *o, int rank, int epoch, int32_t **out, int *n);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -12,10 +12,6 @@
 
 #include "data/dataset.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Copies an open set into a memfd and frees the set, also after a failure. *fd is the caller's to
  * close; -1 after a failure. ERR_MEMORY, ERR_FAILED: the system refuses. */
 int dataset_share(struct dataset *set, int *fd);
@@ -24,7 +20,4 @@ int dataset_share(struct dataset *set, int *fd);
  * may be closed afterwards. */
 int dataset_map(struct dataset *set, int fd);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -9,10 +9,6 @@
 
 #include "data/sample_shape.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Classes of the pictures where nothing else is said, the most classes, and the least side of a
  * picture. */
 enum { SYNTHETIC_CLASSES = 10, SYNTHETIC_MOST = 256, SYNTHETIC_LEAST = 4 };
@@ -27,7 +23,4 @@ struct synthetic {
 /* Fills images (count, C, H, W) and labels (count), each below `classes`. ERR_MEMORY. */
 int synthetic_fill(const struct synthetic *what, int count, uint8_t *images, uint8_t *labels);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 
 #include "device/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { GPU_IPC_BYTES = 64, GPU_UUID_BYTES = 16 };
 
 struct gpu_handle {
@@ -46,7 +42,4 @@ uint64_t gpu_pid_namespace(void);
  * init. 0 for handles of other kinds. */
 int gpu_handles_share(const struct memory_handle *a, const struct memory_handle *b);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -14,10 +14,6 @@
 #include "nn/tape/tape.h"
 #include "trace/ledger.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct autograd_memory;
 
 /* When an op uses parameters: as forward runs it, before it goes back, and when it has. */
@@ -51,7 +47,4 @@ int autograd_memory_saves(const struct autograd_memory *a, const duet_var *x);
 void autograd_memory_backward(struct autograd_memory *a, uint64_t bytes, enum mem_cause cause);
 void autograd_memory_free(struct autograd_memory *a); /* NULL is fine */
 
-#ifdef __cplusplus
-}
-#endif
 #endif

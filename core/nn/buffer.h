@@ -14,10 +14,6 @@
 
 #include "device/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What a model says of a buffer. The name is static storage or the model's own. */
 struct buffer_spec {
     const char *name; /* PyTorch's: "1.running_mean" */
@@ -60,7 +56,4 @@ void buffer_set_free(struct buffer_set *set);
 int buffer_set_read(struct buffer_set *set, void *host);
 int buffer_set_write(struct buffer_set *set, const void *host);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -9,10 +9,6 @@
 
 #include "base/random.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The weight of torch.nn.Linear and torch.nn.Conv2d: kaiming uniform with slope sqrt(5). fan_in is
  * in, or in / groups * kh * kw. */
 void init_weight(struct rng *r, float *x, size_t count, int fan_in);
@@ -20,7 +16,4 @@ void init_weight(struct rng *r, float *x, size_t count, int fan_in);
 /* Their bias, drawn behind the weight: uniform in +-1/sqrt(fan_in). */
 void init_bias(struct rng *r, float *x, size_t count, int fan_in);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -21,10 +21,6 @@
 #include "base/fold.h"
 #include "device/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { PARAM_ALIGN = 64 }; /* elements: 256 bytes */
 
 /* Elements that `count` of them take in an arena, pads included. */
@@ -141,7 +137,4 @@ int param_read_value(struct param_set *set, int index, float *host);
 int param_read_grad(struct param_set *set, int index, float *host);
 int param_write_value(struct param_set *set, int index, const float *host);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

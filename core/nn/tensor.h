@@ -7,10 +7,6 @@
 #include "device/op_table.h"
 #include "duet/core.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct duet_tensor {
     struct device *device;
     struct tensor t; /* in the layout PLAIN */
@@ -45,7 +41,4 @@ static inline void tensor_written(const duet_tensor *tensor) {
 /* Enqueues the filling of a float tensor with zeros. */
 int tensor_zero(struct device *device, const struct tensor *t);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

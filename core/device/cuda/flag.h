@@ -16,10 +16,6 @@
 
 #include "device/cuda/cuda.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Larger than any epoch, by less than 2^63. */
 #define CUDA_FLAG_RELEASED ((uint64_t)1 << 62)
 
@@ -45,7 +41,4 @@ int cuda_flags(struct cuda_stream *stream, const struct cuda_flag_op *all, int c
  * so its own failures are not reported. */
 void cuda_flag_release(const struct cuda_device *device, cudaStream_t stream, uint64_t *flag);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -22,10 +22,6 @@
 #include "device/activation.h"
 #include "duet/functions.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum tape_draw { RANDOM_UNIFORM, RANDOM_NORMAL };
 
 duet_var *tape_function(duet_tape *tape, duet_var *x, enum activation kind, double number);
@@ -36,7 +32,4 @@ duet_var *tape_take_along_dim(duet_tape *tape, duet_var *x, duet_var *index, int
 duet_var *tape_scatter_add(duet_tape *tape, duet_var *index, duet_var *src, int dim, int size);
 duet_var *tape_argsort(duet_tape *tape, duet_var *x, int dim, int descending);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

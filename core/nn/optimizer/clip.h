@@ -11,10 +11,6 @@
 
 #include "nn/param.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct grad_clip {
     struct device *device;
     int32_t *pieces; /* device memory: where each begins in the arena, and its elements */
@@ -36,7 +32,4 @@ int grad_clip(struct grad_clip *clip, const struct param_set *set, double max_no
 /* What the norm was before the last grad_clip. Waits for it. */
 int grad_clip_norm(const struct grad_clip *clip, double *norm);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

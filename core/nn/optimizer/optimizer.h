@@ -23,10 +23,6 @@
 
 #include "nn/param.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum optimizer_kind {
     OPTIMIZER_SGD,
     OPTIMIZER_ADADELTA,
@@ -134,7 +130,4 @@ void optimizer_part_get(const struct optimizer *o, const struct param *p, int k,
 void optimizer_part_put(const struct optimizer *o, const struct param *p, int k, const float *part,
                         float *state);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

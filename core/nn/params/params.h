@@ -10,10 +10,6 @@
 #include "nn/tape/tape.h"
 #include "nn/tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Larger numbers than these are mistakes, and smaller ones overflow nowhere. */
 enum {
     MOST_PARAMS = 1 << 16,     /* parameters of a model */
@@ -147,7 +143,4 @@ int params_write(struct duet_params *params, const char *file, const struct para
 /* Reads all values and buffers; after an error none of them has changed. */
 int params_read(struct duet_params *params, const struct safetensors *file);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -20,10 +20,6 @@
 
 #include "device/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct step_arena_piece {
     size_t offset, bytes; /* in the plan */
     char *memory;         /* in the block, or an allocation of its own */
@@ -69,7 +65,4 @@ int step_arena_restart(struct step_arena *a, int ran_out);
 /* Frees the memory; the stream must be done with it. */
 void step_arena_free(struct step_arena *a);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

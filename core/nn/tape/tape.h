@@ -38,10 +38,6 @@
 #include "nn/buffer.h"
 #include "nn/param.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A value on the tape. Backward leaves the gradient of a leaf that asked for one; the gradients of
  * other vars are used up on the way. */
 struct duet_var {
@@ -249,7 +245,4 @@ int tape_loss_reduction(const duet_var *loss, enum reduction *r);
 int tape_log_loss(duet_tape *t, const duet_var *loss, const struct tensor *losses,
                   const struct tensor *hits);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
