@@ -21,10 +21,6 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct allreduce;
 
 struct allreduce_config {
@@ -98,7 +94,4 @@ void allreduce_libraries(enum device_kind kind, char *text, size_t bytes);
  * is fine. */
 void allreduce_free(struct allreduce *ar);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

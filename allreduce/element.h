@@ -10,10 +10,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum element_type {
     ELEMENT_F32,
     ELEMENT_F64,
@@ -87,7 +83,4 @@ static inline uint16_t f16_of_float(float x) {
     return (uint16_t)(sign | (bits - 0x38000000u) >> 13);
 }
 
-#ifdef __cplusplus
-}
-#endif
 #endif

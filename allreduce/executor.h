@@ -23,10 +23,6 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What one rank sees of all ranks. Arrays have n entries, this rank's own memory included. */
 struct executor_ranks {
     int n, rank;
@@ -138,7 +134,4 @@ extern const struct executor_kind *const mpi_executors;  /* group/mpi/; NULL: bu
 /* For executors: charges the bytes that a step loads from and stores to other ranks' memory. */
 void executor_charge(const struct executor_ranks *ranks, const struct plan_step *step);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -31,10 +31,6 @@
 
 #include "allreduce/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct formula {
     uint64_t in, out;   /* bytes, exactly */
     double textbook_in; /* bytes; of a tree the most that a rank may have */
@@ -57,7 +53,4 @@ void formula_of_copy(enum collective what, int n, int rank, size_t count, struct
 /* The same of a call of a process group, `count` elements a block. */
 int formula_of_group(enum collective what, int n, int rank, size_t count, struct formula *out);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -29,10 +29,6 @@
 
 #include "allreduce/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum hop_action {
     HOP_COPY,   /* destination = source */
     HOP_REDUCE, /* destination += source */
@@ -104,7 +100,4 @@ int hops_state_run(struct hops_state *state, int hop);
 /* The ranks whose terms all elements of chunk c of the rank's result hold; 0: nothing is there. */
 uint64_t hops_state_terms(const struct hops_state *state, int rank, int chunk);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

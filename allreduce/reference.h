@@ -10,10 +10,6 @@
 #include "allreduce/element.h"
 #include "allreduce/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Checks plans[0..n), the lists of ranks 0..n-1 for one call, step by step and all together:
  * ranges lie inside data and scratch (`scratch` elements in a half); ranks exist; each flag's posts
  * grow and stay within `epochs`, on which all ranks agree; and each wait is for an epoch that is
@@ -49,7 +45,4 @@ int reference_run(const struct plan *plans, int n, const struct reference_memory
 int reference_allreduce(enum allreduce_algorithm algorithm, int n, size_t count,
                         const struct plan_config *config, float *const *data, float scale);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -27,10 +27,6 @@
 
 #include "allreduce/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The figures of a link. They are constants that give the right scale, not measurements of the
  * present machine: they only have to put the algorithms in the right order. */
 struct allreduce_link {
@@ -66,7 +62,4 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
                                           const struct allreduce_link *link, char *text,
                                           size_t text_bytes);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -21,10 +21,6 @@
 
 #include "nn/param.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define BUCKET_NO_LIMIT UINT64_MAX /* as a limit: everything fits */
 
 struct bucket {
@@ -66,7 +62,4 @@ int buckets_of(struct bucket_plan *plan, const struct param_set *params, const i
 void bucket_plan_reverse(struct bucket_plan *plan);
 void bucket_plan_free(struct bucket_plan *plan); /* zeroed is fine; it owns no gradients */
 
-#ifdef __cplusplus
-}
-#endif
 #endif

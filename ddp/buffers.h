@@ -8,10 +8,6 @@
 #include "comm/comm.h"
 #include "nn/buffer.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct ddp_buffers;
 
 /* Collective. ERR_FAILED: a rank has more or fewer buffers than this one, or
@@ -30,7 +26,4 @@ int ddp_buffers_broadcast(struct ddp_buffers *buffers, int32_t step);
 /* Collective, unless the job has failed. NULL is fine. */
 void ddp_buffers_free(struct ddp_buffers *buffers);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -40,10 +40,6 @@
 #include "duet/distributed.h"
 #include "nn/params/params.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A bucket whose gradients are ready, as a communication hook gets it. */
 struct ddp_bucket {
     struct stream *stream;       /* where work on it goes: the communication stream */
@@ -146,7 +142,4 @@ const int *ddp_ready_order(const struct duet_ddp *ddp);
 enum allreduce_algorithm ddp_algorithm(const struct duet_ddp *ddp, size_t count, char *text,
                                        size_t text_bytes);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 #include "comm/comm.h"
 #include "nn/param.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Checks that all ranks have the same number of parameters, with the shapes of rank 0. ERR_FAILED
  * with PyTorch's words: another number fails on every rank, another shape on the one with it. */
 int ddp_check_shapes(struct comm *comm, const struct param_set *params);
@@ -21,7 +17,4 @@ int ddp_broadcast_values(struct comm *comm, struct param_set *params);
 /* order[0 .. count) becomes rank 0's on every rank. */
 int ddp_broadcast_order(struct comm *comm, int *order, int count);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -8,10 +8,6 @@
 
 #include "device/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* PyTorch's rule: the smallest of n devices has less than 75 % of the largest's memory or, if the
  * memories are alike, of its cores. Returns 1 then, with one line in text[0 .. bytes), in PyTorch's
  * words as far as users search for them; else 0. Of several equal devices the first is named. */
@@ -20,7 +16,4 @@ int dp_imbalance(const uint64_t *memory, const int *cores, int n, char *text, si
 /* The same of devices that are open. */
 int dp_imbalance_of(struct device *const *devices, int n, char *text, size_t bytes);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

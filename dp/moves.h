@@ -9,10 +9,6 @@
 #include "scatter_gather/shards.h"
 #include "trace/span.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { DP_TIMEOUT_S = 300 };
 
 struct dp_config {
@@ -95,7 +91,4 @@ int dp_check_devices(int devices, int output_device);
  * or a SyncBatchNorm. */
 int dp_check_module(const duet_params *params, const struct device *first);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -10,10 +10,6 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct workers;
 
 /* Runs on the thread of index `index`. Returns a code of base/error.h and leaves its text. */
@@ -48,7 +44,4 @@ int workers_lost(const struct workers *workers);
  * search for them: "Caught RuntimeError in replica 1 on device 1. " `device`: its number. */
 int workers_caught(const struct workers *workers, int index, int device);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

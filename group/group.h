@@ -31,10 +31,6 @@
 #include "allreduce/element.h"
 #include "group/plans/windows.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct group;
 struct work;
 
@@ -131,7 +127,4 @@ void work_free(struct work *work);        /* waits for the end; NULL is fine */
  * one. ERR_TIMEOUT: "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms". */
 int group_monitored_barrier(struct group *group, double timeout_s, int all);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

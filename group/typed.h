@@ -7,10 +7,6 @@
 #include "allreduce/element.h"
 #include "allreduce/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* host_ranks.move. All arrays have step->length elements of how.type. A dest may be one of the
  * sources; two ranges never overlap in part. A sum combines the n sources (1 .. MAX_DEVICES), each
  * * scale, in fold order; a reduce is `own * own_scale` combined with `source * source_scale`. */
@@ -18,7 +14,4 @@ void typed_move(struct arithmetic how, const struct plan_step *step, void *const
                 const void *const *sources, int n, const void *own, double source_scale,
                 double own_scale);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -14,10 +14,6 @@
 
 #include "nn/param.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { COALESCE_BYTES = 10 * 1024 * 1024 }; /* PyTorch's limit of a group */
 
 /* Elements [first, first + count) of a float32 arena. */
@@ -38,7 +34,4 @@ int coalesce(const struct param_range *pieces, int n, size_t limit_bytes,
 int coalesce_params(const struct param_set *set, int gradients, size_t limit_bytes,
                     struct param_range *groups, int *group_count);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -28,10 +28,6 @@
 
 #include "device/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct device_group {
     int count;
     int lead;                           /* the device that executes the collectives */
@@ -61,7 +57,4 @@ int device_group_follow(struct device_group *group, int r);
 int device_group_enter(struct device_group *group);
 int device_group_leave(struct device_group *group);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

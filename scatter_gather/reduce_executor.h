@@ -8,10 +8,6 @@
 
 #include "scatter_gather/scatter_gather.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct reduce_executor {
     /* Prepares the plan, such as its staging memory. reduce_plan_free gives that back, also after
      * a failure. NULL: nothing to prepare. */
@@ -25,7 +21,4 @@ struct reduce_executor {
 extern const struct reduce_executor host_reduce_executor;
 extern const struct reduce_executor *const cuda_reduce_executor; /* NULL without CUDA */
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -22,10 +22,6 @@
 #include "scatter_gather/coalesce.h"
 #include "scatter_gather/device_group.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Hands sizes[r] rows of `source` (PLAIN, any dtype, on the leading device) to parts[r] on
  * device r, which has space for them; device r's rows follow device r-1's. Nothing is touched
  * where sizes[r] is 0. parts[lead] may be its very rows of `source`, or NULL: its share is then
@@ -84,7 +80,4 @@ int reduce_add_one(const struct reduce_plan *plan, struct param_range range);
  * arena[root] = the sum of all arenas there. */
 void reduce_add_piece(const struct reduce_plan *plan, const struct sum_piece *piece);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

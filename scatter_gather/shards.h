@@ -26,10 +26,6 @@
 
 #include "scatter_gather/scatter_gather.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct sharded_reduce {
     struct device_group *group;       /* borrowed */
     const struct param_range *ranges; /* borrowed: what is reduced, [range_count] */
@@ -58,7 +54,4 @@ int sharded_reduce_add(struct sharded_reduce *s, int d);
  * the sums. The other arenas are left half summed. */
 int sharded_reduce_collect(struct sharded_reduce *s);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 #include "comm/comm.h"
 #include "nn/params/params.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct syncbn;
 
 struct syncbn_config {
@@ -35,7 +31,4 @@ void syncbn_free(struct syncbn *syncbn);
 int syncbn_convert(duet_params *params, struct comm *comm, struct announcer *group, int segments,
                    int place);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -9,10 +9,6 @@
 
 #include "allreduce/executor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What one rank sees of all ranks: executor.h's view, and the flags in their true shape. */
 struct host_ranks {
     struct executor_ranks all;
@@ -96,7 +92,4 @@ struct move_set {
 int move_set_count(void);
 const struct move_set *move_set(int i); /* i < move_set_count() */
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -21,10 +21,6 @@
 #include "base/random.h"
 #include "device/op.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { MOST_HOST_TENSORS = 256 };
 
 /* Who goes through the cases. `run` is called for each of them. An output that the operation only
@@ -75,7 +71,4 @@ int case_run(struct op_cases *cases, enum op op, const struct op_args *args, siz
  * apart. */
 void put_special_values(struct tensor *t);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 #include "comm/comm.h"
 #include "doctor/doctor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* How far a check has come. The process of the check writes it, the doctor reads it. */
 struct progress {
     int step;                    /* the step under way, from 0 */
@@ -62,7 +58,4 @@ int doctor_open(const struct doctor *d, int index, uint64_t bytes, int checked,
 /* Bytes in a block of data. The number is odd, so that a copy which drops its last byte is seen. */
 size_t doctor_block(const struct doctor *d);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

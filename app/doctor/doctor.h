@@ -19,10 +19,6 @@
 #include "device/device.h"
 #include "doctor/findings.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum doctor_target { DOCTOR_AUTO, DOCTOR_CPU, DOCTOR_CUDA };
 
 struct doctor_config {
@@ -49,7 +45,4 @@ struct doctor_config doctor_config_default(void);
 int doctor_run(const struct doctor_config *config, struct findings *findings,
                void (*report)(void *context, const struct finding *finding), void *context);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

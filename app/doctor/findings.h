@@ -9,10 +9,6 @@
 
 #include "base/text/json.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum finding_state {
     FINDING_OK,
     FINDING_OFF,      /* the bound is exceeded, or the check could not be finished */
@@ -52,7 +48,4 @@ void finding_print(FILE *file, const struct finding *finding, int width, int det
 /* An array of objects {check, state, measured, bound} under `key`. */
 void findings_json(const struct findings *findings, struct json_writer *w, const char *key);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

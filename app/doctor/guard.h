@@ -5,10 +5,6 @@
 
 #include "doctor/check.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Runs a check until it has come to its end. A step that crashes, fails or takes longer than
  * config.timeout becomes a finding that is off, and the check goes on behind that step in a new
  * process. A check without any finding is off too. idle (may be NULL) is called every few
@@ -17,7 +13,4 @@ extern "C" {
 int guard_check(struct doctor *d, const char *name, doctor_check *check,
                 void (*idle)(void *context), void *context);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

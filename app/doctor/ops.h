@@ -10,10 +10,6 @@
 #include "doctor/cases.h"
 #include "doctor/check.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* How the outputs of an operation are judged. */
 enum judge {
     JUDGE_BITS,    /* byte by byte: logs, of which all cells but one keep their value */
@@ -76,7 +72,4 @@ int run_trial(struct op_cases *cases, enum op op, const struct op_args *args, si
 /* 1: this device rounds the factors of products to tf32. */
 int trial_tf32(const struct op_testbed *bed);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

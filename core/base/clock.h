@@ -6,10 +6,6 @@
 #include <stdint.h>
 #include <time.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Nanoseconds since some fixed moment; only differences mean something. */
 static inline int64_t now_ns(void) {
     struct timespec t;
@@ -30,7 +26,4 @@ static inline int64_t deadline_after(double seconds) {
     return now_ns() + (int64_t)(seconds * 1e9);
 }
 
-#ifdef __cplusplus
-}
-#endif
 #endif

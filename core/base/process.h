@@ -6,10 +6,6 @@
 
 #include <sys/types.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Is the process stopped by a debugger? 0 also where /proc cannot be read. */
 int process_is_traced(pid_t pid);
 
@@ -25,7 +21,4 @@ int process_children(pid_t *children, int most);
  * mapped. 0 where /proc cannot be read. */
 int process_has_mapped(const char *const *names);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -12,10 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct rng {
     uint32_t state[624];
     int next;       /* index of the next unused word; 624: all are used up */
@@ -61,7 +57,4 @@ struct duet_rng {
     struct rng engine;
 };
 
-#ifdef __cplusplus
-}
-#endif
 #endif

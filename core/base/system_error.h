@@ -2,10 +2,6 @@
 #ifndef BASE_SYSTEM_ERROR_H
 #define BASE_SYSTEM_ERROR_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What a user can do about an errno value: EMFILE gives "raise the limit of open files (ulimit
  * -n)". NULL: nothing that could be named. */
 const char *system_advice(int error_number);
@@ -15,7 +11,4 @@ const char *system_advice(int error_number);
  * Returns ERR_MEMORY for ENOMEM, else ERR_FAILED. */
 int fail_system(int error_number, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-#ifdef __cplusplus
-}
-#endif
 #endif

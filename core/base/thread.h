@@ -9,10 +9,6 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* pthread_create with these signals blocked in the new thread. Returns 0 or an errno value. */
 int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
@@ -21,7 +17,4 @@ int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument
 void cond_open(pthread_cond_t *cond);
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -21,10 +21,6 @@
 
 #include "base/error.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define WORKER_NEVER INT64_MAX /* a deadline: the task ends by itself */
 
 enum task_state { TASK_IDLE, TASK_GIVEN, TASK_RUNNING, TASK_ENDED };
@@ -77,7 +73,4 @@ void task_run(struct task *task);
 /* The code of a task that has ended; the text is the caller's error text then. */
 int task_end(const struct task *task);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

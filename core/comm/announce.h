@@ -7,10 +7,6 @@
 
 #include "comm/comm.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A call that a rank has begun; the fields are those of struct comm_call. */
 enum { ANNOUNCED = 64 }; /* the last calls of a rank that are kept */
 struct announced_call {
@@ -54,7 +50,4 @@ void announcer_show_all(struct announcer *announcer);
  * the announcer it reads only what never changes: any thread may call it. */
 int announcer_look_back(struct announcer *announcer, uint64_t number);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -23,10 +23,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define COMM_BLOB_BYTES 65536 /* the most that one rank brings to comm_exchange */
 
 struct comm;
@@ -258,7 +254,4 @@ int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason);
 /* 1 once the job is aborted: one load. It is no sign of life of this rank, as comm_check is. */
 int comm_is_aborted(const struct comm *comm);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

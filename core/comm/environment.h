@@ -6,10 +6,6 @@
 
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct place {
     int rank, world, local_rank, local_world;
 };
@@ -46,7 +42,4 @@ void describe_job(char *text, size_t bytes, const char **address, const char **p
  * account: in no process group, not in duet_spawn, and without MPI. */
 int check_alone(void);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

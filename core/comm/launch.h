@@ -14,10 +14,6 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct launch {
     int world_size; /* 1 .. MAX_DEVICES */
 
@@ -98,7 +94,4 @@ struct launch_result {
  * One call at a time in a process. */
 int launch_ranks(const struct launch *launch, struct launch_result *out);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -2,10 +2,6 @@
 #ifndef TRACE_MODE_H
 #define TRACE_MODE_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum run_mode {
     MODE_SINGLE, /* one device */
     MODE_DP,     /* DataParallel: one process, a thread per device */
@@ -24,7 +20,4 @@ static inline int mode_has_ranks(enum run_mode mode) {
     return mode == MODE_DDP || mode == MODE_FSDP;
 }
 
-#ifdef __cplusplus
-}
-#endif
 #endif

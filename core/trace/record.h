@@ -11,10 +11,6 @@
 #include "trace/mode.h"
 #include "trace/span.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* One device of the run, measured over the training steps. Evaluation and set-up are left out of
  * bytes and times, but not of memory. */
 struct device_record {
@@ -193,7 +189,4 @@ void record_write_fields(const struct run_record *record, struct json_writer *w)
 /* Writes what each cause holds, [MEM_CAUSE_COUNT], as an object under `key`, as records do. */
 void record_write_causes(struct json_writer *w, const char *key, const uint64_t *bytes);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -20,10 +20,6 @@
 #include "base/limits.h"
 #include "trace/span.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Classes of kernels, which reach different parts of a GPU's rate. */
 enum work_class {
     WORK_POINTWISE,
@@ -131,7 +127,4 @@ static inline int scheduled_stream(const struct scheduled *s) {
     return s->facts.device * LANE_COUNT + s->facts.lane;
 }
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -32,10 +32,6 @@
 
 #include "allreduce/plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Pieces of one mailbox. A sender waits for the receiver only when all of them are full. */
 enum { MAILBOX_PIECES = 4 };
 
@@ -81,7 +77,4 @@ size_t window_touched(const struct window_request *request);
 /* The name of the collective in messages, as PyTorch has it: "ALLREDUCE". Static storage. */
 const char *window_name(enum collective what);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

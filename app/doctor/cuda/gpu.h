@@ -6,10 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* How this program was built: "CUDA 13.0; beside it the build found cublas 13.1, nccl 2.28", or
  * "no CUDA". */
 void gpu_build(char *text, size_t bytes);
@@ -32,7 +28,4 @@ int gpu_facts(int gpu, struct gpu_facts *facts);
  * through host memory. */
 int gpu_reaches(int from, int to);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -20,10 +20,6 @@
 
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Must not move in memory while it is open. */
 struct atomic_file {
     FILE *file;     /* what the caller writes to */
@@ -52,7 +48,4 @@ int atomic_commit(struct atomic_file *f);
  * open or committed. */
 void atomic_abandon(struct atomic_file *f);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -8,10 +8,6 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Gives the descriptor a number above those of the standard streams: returns `fd` itself if it is
  * above them, else a duplicate that is closed on exec, and closes `fd`. -1, with errno: `fd` is -1,
  * or no number is free. */
@@ -28,7 +24,4 @@ int file_resize(int fd, size_t bytes);
 int file_allocate(int fd, size_t bytes);
 ssize_t file_write(int fd, const void *bytes, size_t count);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -16,10 +16,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { SAFETENSORS_DIMS = 8 };
 
 struct atomic_file;
@@ -96,7 +92,4 @@ struct safetensors_pair {
 int safetensors_write(struct atomic_file *file, const struct safetensors_item *items, int count,
                       const struct safetensors_pair *metadata, int pairs);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -12,10 +12,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { JSON_DEPTH = 64 }; /* nesting, when writing and when reading */
 
 struct json_writer {
@@ -81,7 +77,4 @@ const struct json *json_find(const struct json *object, const char *key);
  * `left` bytes. */
 int utf8_length(const unsigned char *p, size_t left);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

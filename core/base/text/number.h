@@ -8,10 +8,6 @@
 
 #include <locale.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* From here on this thread writes and reads numbers as C does. Returns what numbers_end() takes.
  * glibc and musl have this locale ready: nothing is allocated. */
 static inline locale_t numbers_of_c(void) {
@@ -22,7 +18,4 @@ static inline void numbers_end(locale_t before) {
     uselocale(before);
 }
 
-#ifdef __cplusplus
-}
-#endif
 #endif

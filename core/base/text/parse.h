@@ -6,10 +6,6 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A whole decimal number with an optional sign; lowest <= *value <= highest. */
 int parse_int(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *value);
 
@@ -41,7 +37,4 @@ int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t h
 int parse_number_list(const char *what, const char *text, double lowest, double highest,
                       double *values, int most, int *count);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -8,10 +8,6 @@
 
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Copies text[0..length) or up to its end, with \n, \t, \r and other control characters (C0, DEL,
  * C1), marks that change the direction of text and line separators as escapes like \x1b and \u202e,
  * and bytes that are not UTF-8 as \xff. Other text stays as it is. What does not fit into `size`
@@ -21,7 +17,4 @@ char *text_plain(char *out, size_t size, const char *text, size_t length);
 /* A name of at most some hundred bytes, as an argument of printf. */
 #define PLAIN(text) text_plain((char[512]){0}, 512, text, 512)
 
-#ifdef __cplusplus
-}
-#endif
 #endif
