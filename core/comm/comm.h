@@ -80,7 +80,6 @@ int network_is_wanted(const struct network_ops *by, int *wanted);
 
 /* 1: the ranks share no memory and meet by a network (comm/network.h); 0 for NULL. */
 int comm_is_spread(const struct comm *comm);
-struct network *comm_network(const struct comm *comm); /* for group/mpi/; NULL: there is none */
 const char *comm_machine(const struct comm *comm, int rank); /* its name; "" on one machine */
 
 /* 1: no rank below this one is alive, so it is this one that tells of a rank that is gone. */

@@ -186,10 +186,6 @@ int comm_is_spread(const struct comm *comm) {
     return comm && comm->network;
 }
 
-struct network *comm_network(const struct comm *comm) {
-    return comm ? comm->network : NULL;
-}
-
 const char *comm_machine(const struct comm *comm, int rank) {
     return comm->machines ? comm->machines[rank] : "";
 }

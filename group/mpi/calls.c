@@ -9,7 +9,7 @@
 /* ---- the beginning and the end ---- */
 
 static int open_group(struct group_mpi **out, struct group *g) {
-    struct network *net = comm_network(g->job->comm);
+    struct network *net = g->job->comm->network;
     struct group_mpi *m = calloc(1, sizeof *m);
     if (!m) return fail(ERR_MEMORY, "process group: no host memory: free some");
     int code = line_open(&m->calls, net, g->rank >= 0, g->rank, g->n);

@@ -122,7 +122,7 @@ static int open_executor(struct executor **out, const struct executor_ranks *ran
     if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
     e->ranks = ranks;
     e->by_mpi = by_mpi;
-    int code = line_open(&e->line, comm_network(ranks->comm), 1, ranks->rank, ranks->n);
+    int code = line_open(&e->line, ranks->comm->network, 1, ranks->rank, ranks->n);
     if (code)
         free(e);
     else
