@@ -141,7 +141,7 @@ Test(cuda_ops, refused_by_name, .timeout = 30) {
     struct op_args n16 = {.in = {made_up(1, LAYOUT_N16, 20)}, .out = {made_up(2, LAYOUT_N16, 20)}},
                    large = {.in = {made_up(1, LAYOUT_PLAIN, 1 << 24)},
                             .out = {made_up(2, LAYOUT_PLAIN, 1 << 24)},
-                            .p.pool = {{1, 1}, {1, 1}, 0, 0}};
+                            .p.pool = {{1, 1}, {1, 1}, 0, {0, 0}}};
     cr_expect_eq(launch(device_compute(device), OP_ACTIVATION_FORWARD, &n16), ERR_FAILED);
     MUST_SAY("plain tensors only");
     cr_expect_eq(launch(device_compute(device), OP_MAX_POOL_FORWARD, &large), ERR_FAILED);

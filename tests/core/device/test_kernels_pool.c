@@ -24,10 +24,10 @@ Test(math_pools, a_relu_in_a_pool_has_the_bits_of_both, .timeout = 60) {
                 back = max ? OP_MAX_POOL_BACKWARD : OP_AVG_POOL_BACKWARD;
         struct op_args pool = {.in = {r},
                                .out = {y},
-                               .p.pool = {{size, wide}, {stride, across}, 0, 0}},
+                               .p.pool = {{size, wide}, {stride, across}, 0, {0, 0}}},
                        both = {.in = {x},
                                .out = {both_y},
-                               .p.pool = {{size, wide}, {stride, across}, 1, 0}};
+                               .p.pool = {{size, wide}, {stride, across}, 1, {0, 0}}};
         host_reference_kernels[OP_ACTIVATION_FORWARD](&(struct op_args){.in = {x}, .out = {r}});
         host_reference_kernels[forward](&pool);
         host_reference_kernels[forward](&both);
@@ -66,7 +66,7 @@ Test(math_pools, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout 
                       y = heap_tensor(&heap, DTYPE_F32, 4, 1, 1, 1, 1);
         struct tensor dy = tensor_random(&heap, 2, 4, 1, 1, 1, 1), dx = tensor_like(&heap, &x);
         memcpy(x.data, cases[i].x, sizeof cases[i].x);
-        struct op_args a = {.in = {x, dy}, .out = {y}, .p.pool = {{2, 2}, {2, 2}, 0, 0}};
+        struct op_args a = {.in = {x, dy}, .out = {y}, .p.pool = {{2, 2}, {2, 2}, 0, {0, 0}}};
         host_reference_kernels[OP_MAX_POOL_FORWARD](&a);
         float most = tensor_f32(&y)[0];
         cr_assert(most == cases[i].most || (isnan(most) && isnan(cases[i].most)), "window %zu: %g",
