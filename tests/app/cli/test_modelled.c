@@ -158,7 +158,7 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     expect_refused("estimate --gpu v100 --measured 1:9ms,1x0:9ms", "as 1:118ms");
     expect_refused("estimate --gpu v100 --model bert-base --batch-per-device 32 --measured "
                    "1:267.6ms,1x48:200ms",
-                   "two times are 6");
+                   "by the clock the two times are ");
     expect_refused("estimate --gpu v100 --until backwards", "did you mean backward?");
     expect_refused("train --model resnet50", "it works only with estimate");
     write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
