@@ -51,7 +51,7 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count);
 /* Collective. Enqueues: data[i] = sum over all ranks of (the rank's data[i] * scale), i < count.
  * Each product is rounded before it is added, as PyTorch's DDP does with scale = 1/n.
  *
- * data[0..count) lies in a registered buffer, at the same place on each rank. The call returns
+ * data[0..count) is in a registered buffer, at the same place on each rank. The call returns
  * before it is done: data may be touched again behind an event. A count of 0 does nothing. Only a
  * count that has not been seen before allocates memory. `bucket` and `step` name the call in its
  * span ("allreduce bucket 1", phase allreduce) and in errors; -1: left out.

@@ -72,7 +72,7 @@ struct executor_ops {
     /* Collective. `ranks` stays where it is until close. */
     int (*open)(struct executor **out, const struct executor_ranks *ranks);
 
-    /* Collective, for an executor that keeps a form of its own of each registered buffer: `data`
+    /* Collective, for an executor that keeps its own form of each registered buffer: `data`
      * is this rank's, `count` elements. close removes them. NULL: nothing to do. */
     int (*add_buffer)(struct executor *executor, float *data, size_t count);
 

@@ -34,7 +34,7 @@ enum hop_action {
     HOP_REDUCE, /* destination += source */
 };
 
-/* Where a range lies in a rank: in a buffer of the plan, or in HOP_SUM, a sum in registers: of a
+/* Where a range is in a rank: in a buffer of the plan, or in HOP_SUM, a sum in registers: of a
  * rank that adds what it does not keep itself. Its offsets are those of the range that is written
  * in the end. */
 enum hop_buffer { HOP_DATA, HOP_SCRATCH, HOP_INPUT, HOP_OUTPUT, HOP_SUM, HOP_BUFFERS };
@@ -84,7 +84,7 @@ int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, s
                  const struct plan_config *config);
 void hops_free(struct hops *hops); /* NULL and zeroed are fine */
 
-/* A replay on sets of ranks: whose inputs have been added into what lies where. */
+/* A replay on sets of ranks: whose inputs have been added into what is where. */
 struct hops_state;
 
 /* Before the first move: every rank's input is its own term. The hops stay the caller's and must

@@ -54,7 +54,7 @@ static int cut(struct runs *r, uint64_t place, int *index) {
     return OK;
 }
 
-/* Puts `terms` into `count` elements from `place` on, or adds them to what lies there. */
+/* Puts `terms` into `count` elements from `place` on, or adds them to what is there. */
 static int put(struct runs *r, uint64_t place, uint64_t count, uint64_t terms, int add) {
     int first, end;
     CHECK(cut(r, place, &first));
@@ -109,7 +109,7 @@ void hops_state_free(struct hops_state *state) {
     free(state);
 }
 
-/* Source and destination may lie in the same buffer, but never overlap, so that the source's runs
+/* Source and destination may be in the same buffer, but never overlap, so that the source's runs
  * stay what they are while the destination's are cut; only their indices move. */
 static int carry_out(struct hops_state *s, const struct hop_move *m) {
     struct runs *from = &s->runs[m->from][m->from_buffer], *to = &s->runs[m->to][m->to_buffer];

@@ -106,7 +106,7 @@ int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
 int allreduce_has_plan(enum allreduce_algorithm algorithm);
 
 /* 1 if the algorithm adds in fold order. All that do give the same bits, for any number of ranks.
- * Ring, tree, NCCL and MPI add in orders of their own; over 2 ranks all orders give the same bits.
+ * Ring, tree, NCCL and MPI add in their own orders; over 2 ranks all orders give the same bits.
  */
 int allreduce_keeps_order(enum allreduce_algorithm algorithm);
 
@@ -119,7 +119,7 @@ enum plan_op {
     PLAN_REDUCE,      /* own dest += source */
     PLAN_REDUCE_COPY, /* own dest += source, and the result goes to the other dest_ranks too */
     PLAN_SUM,         /* the source ranges of all n ranks, in fold order; goes to dest_ranks */
-    PLAN_SUM_OWN,     /* the same, but this rank's own term lies in its INPUT, at source_offset */
+    PLAN_SUM_OWN,     /* the same, but this rank's own term is in its INPUT, at source_offset */
 };
 /* "+" and "sum" stand for the call's operation: collectives of process groups also know the
  * product, the smallest and the largest. */
@@ -137,14 +137,14 @@ enum plan_buffer { PLAN_DATA, PLAN_SCRATCH, PLAN_INPUT, PLAN_OUTPUT, PLAN_BUFFER
 enum plan_flag {
     PLAN_READY,  /* I have entered this call: my input may be read */
     PLAN_DONE,   /* I shall not touch your data in this call any more */
-    PLAN_SLICE,  /* ring: this many slices lie in my data for you to take */
+    PLAN_SLICE,  /* ring: this many slices are in my data for you to take */
     PLAN_UP_A,   /* tree A, to the parent: this many slices of my subtree's sum are ready */
     PLAN_UP_B,   /* tree B, to the parent */
     PLAN_DOWN_A, /* tree A, to a child: this many slices of your data hold the result */
     PLAN_DOWN_B, /* tree B, to a child */
-    PLAN_SENT,   /* send: this many pieces of all messages to you lie in your mailbox */
+    PLAN_SENT,   /* send: this many pieces of all messages to you are in your mailbox */
     PLAN_TAKEN,  /* send, back to the sender: this many pieces have a place */
-    PLAN_SHOWN,  /* eager calls: my block lies in my slot (group/plans/slots.c) */
+    PLAN_SHOWN,  /* eager calls: my block is in my slot (group/plans/slots.c) */
     PLAN_LEFT,   /* eager calls: I have left those that used this part of the slots before */
     PLAN_FLAG_KINDS
 };

@@ -11,7 +11,7 @@
 #include "allreduce/plan.h"
 
 /* Checks plans[0..n), the lists of ranks 0..n-1 for one call, step by step and all together:
- * ranges lie inside data and scratch (`scratch` elements in a half); ranks exist; each flag's posts
+ * ranges are inside data and scratch (`scratch` elements in a half); ranks exist; each flag's posts
  * grow and stay within `epochs`, on which all ranks agree; and each wait is for an epoch that is
  * posted. ERR_FAILED names the rank, the step and the value; ERR_MEMORY. */
 int plan_check(const struct plan *plans, int n, size_t scratch);

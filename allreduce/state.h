@@ -57,7 +57,7 @@ struct allreduce {
 /* ---- memory.c ---- */
 
 /* Chooses the executor and the figures of the link, once. A world of one rank calls it directly;
- * others get there through take_slab, which knows whose memory lies where. */
+ * others get there through take_slab, which knows whose memory is where. */
 int choose_executor(struct allreduce *ar, const struct memory_handle *const *handles /* [n] */);
 
 /* Collective: allocates the slab and maps the peers'. On failure nothing is left of it. */

@@ -12,7 +12,7 @@
  * many bytes, in the same run, on the same buffer, by as many cores as are at work. It is no lower
  * bound: direct writes where it has just read, while memcpy must first fetch what it writes to. On
  * GPUs it is a copy inside the device, by as many GPUs as are at work; where ranks share one GPU
- * no rank has a link of its own, and busbw means nothing.
+ * no rank has its own link, and busbw means nothing.
  *
  * Where there are cores enough, each rank's communication thread is bound to one (-p 0: not). Left
  * alone, the kernel tends to put threads that wake each other on one core. Each then sleeps while

@@ -4,7 +4,7 @@
     python3 bench/lenet_epoch.py [ROUNDS]
     needs torch and numpy, Fashion-MNIST and build/duet
 
-PyTorch trains on tensors that lie in memory already, without a DataLoader: its best case. It does
+PyTorch trains on tensors that are in memory already, without a DataLoader: its best case. It does
 so eagerly, and with the model and its loss compiled by torch.compile, where that finds a C++
 compiler; the time to compile does not count. Duet reads, prepares and trains. All start from the
 same weights (0.01 x randn, seed 0) on the same batches, unshuffled; the losses of the first steps

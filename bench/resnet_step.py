@@ -5,7 +5,7 @@
     needs torch and numpy, Fashion-MNIST and build/duet
 
 The model is that of "Dive into Deep Learning" 13.6, on 28 x 28 pictures, 32 at a time, SGD 0.01.
-PyTorch trains eagerly on tensors that lie in memory already; Duet reads and prepares its batches.
+PyTorch trains eagerly on tensors that are in memory already; Duet reads and prepares its batches.
 Both start from the same weights on the same batches, and the losses of the first steps are
 compared before anything is timed.
 

@@ -6,7 +6,7 @@
                                 [--json FILE]
     needs torch alone
 
-PyTorch runs at its best: float pictures lie on the device already and are taken in order, by
+PyTorch runs at its best: float pictures are on the device already and are taken in order, by
 slices; no loss is read. The graph holds forward, backward and SGD, and two copies fill its inputs.
 Duet reads its data set, gathers by index, writes the losses down and reads them, as `duet train`
 does. Both train full batches only (--drop-last), in float32, with and without tf32. What is shown

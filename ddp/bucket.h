@@ -1,7 +1,7 @@
 /* Buckets: which gradients travel together. Integers only, no device.
  *
  * One allreduce per parameter would pay the start-up cost of a collective for each; a single one
- * for all gradients could not begin before backward ends. The bucket lies between the two. The rule
+ * for all gradients could not begin before backward ends. The bucket is between the two. The rule
  * is PyTorch's: walk the parameters in the order in which their gradients become ready; add one,
  * THEN close the bucket if it has reached its limit. So a bucket may be larger than its limit (a
  * parameter is never split), and only the last may be smaller.
@@ -28,7 +28,7 @@ struct bucket {
     uint64_t bytes;   /* of those parameters, pads not counted */
 };
 
-/* Every parameter that is not frozen lies in exactly one bucket; buckets cut `order` into
+/* Every parameter that is not frozen is in exactly one bucket; buckets cut `order` into
  * consecutive runs. */
 struct bucket_plan {
     int param_count, bucket_count; /* parameters that are in buckets */

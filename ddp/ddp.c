@@ -65,7 +65,7 @@ static int rebuild(struct duet_ddp *ddp) {
     return ddp_plan_in_order(ddp, ddp->ready_order);
 }
 
-/* A bucket in the gradient arena, where its parameters lie one behind the other, each padded with
+/* A bucket in the gradient arena, where its parameters are one behind the other, each padded with
  * zeros to a multiple of PARAM_ALIGN elements. The pads are summed too: zeros stay zeros. */
 static float *bucket_data(const struct duet_ddp *ddp, const struct bucket *bucket, size_t *count) {
     const struct param_set *params = ddp->params;

@@ -109,7 +109,7 @@ int ddp_allreduce_hook(void *context, const struct ddp_bucket *bucket);
 /* The two ends of a step. ddp_begin: the next backward is to be reduced; `step` names it in spans
  * and errors. In the second step it is collective, rebuilds the buckets and overwrites the
  * gradients of the first. ERR_FAILED: a parameter got no gradient in the step before (PyTorch's
- * words, with names and indices). Passes that only accumulate lie between the two as well.
+ * words, with names and indices). Passes that only accumulate are between the two as well.
  * ddp_finish: the compute stream waits behind the last allreduce, so whatever is enqueued later
  * reads the sums. */
 int ddp_begin(struct duet_ddp *ddp, int32_t step);

@@ -95,7 +95,7 @@ int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *cons
  *     the replicas'         scatter, replicate, forward,     scatter of dL/dy, backward on each
  *                           gather                           device, reduce: gradients are there
  *
- * The replicas have tapes of their own, so the caller's tape sees no parameter: the node tells it
+ * The replicas have their own tapes, so the caller's tape sees no parameter: the node tells it
  * which of them have a gradient. */
 static int backward(duet_tape *t, struct node *n) {
     struct duet_data_parallel *m = n->context;

@@ -19,7 +19,7 @@
 
 enum { MOST_INPUTS = 16, MOST_OUTPUTS = MOST_ROOTS };
 
-/* A tensor cut into rows: those of the device it lies on are a view of it, the others a copy. */
+/* A tensor cut into rows: those of the device it is on are a view of it, the others a copy. */
 struct pieces {
     int rows;               /* of the whole tensor */
     int sizes[MAX_DEVICES]; /* of them those of each device; in all, at most `rows` */

@@ -87,7 +87,7 @@ int dp_at_output(struct dp *dp, int (*work)(void *context), void *context);
 /* ERR_USAGE: not 1 to MAX_DEVICES devices, or no output device among them. */
 int dp_check_devices(int devices, int output_device);
 
-/* ERR_USAGE, in PyTorch's words: the parameters do not lie on the first device, or they have a ddp
+/* ERR_USAGE, in PyTorch's words: the parameters are not on the first device, or they have a ddp
  * or a SyncBatchNorm. */
 int dp_check_module(const duet_params *params, const struct device *first);
 

@@ -29,7 +29,7 @@ static int is_zeroed(const struct duet_data_parallel *m) {
 
 /* A tape that was begun with the parameters knows what all its passes have left in them. Of others
  * this model knows its own passes: not each pass of an update needs to use it, so the number of the
- * pass does not tell whose gradients lie there. */
+ * pass does not tell whose gradients are there. */
 const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t) {
     const struct passes *p = &m->passes;
     if (m->shares) return NULL; /* the replicas have the sums */

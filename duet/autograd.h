@@ -89,7 +89,7 @@ void duet_autograd_context_free(duet_autograd_context *context);
 /* ---- forward ---- */
 
 /* At the worker that has created the context: begins a training pass over `samples` samples with
- * these parameters, or none, as duet_tape_begin does. The tape lies on the device of `params`, or
+ * these parameters, or none, as duet_tape_begin does. The tape is on the device of `params`, or
  * of the worker, and belongs to the context; params must outlive it. Dropout draws from seed 0 and
  * a number made from the context and the place of the call. duet_tape_begin, duet_tape_seed and
  * duet_tape_accumulate are refused. DUET_USAGE: another worker has created the context.
@@ -136,7 +136,7 @@ int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
 /* ---- backward ---- */
 
 /* dist_autograd.backward(context_id, roots, retain_graph): from 1 to 16 vars of one number each, or
- * losses with a mean or a sum, which lie on tapes of duet_autograd_pass. Returns when all workers
+ * losses with a mean or a sum, which are on tapes of duet_autograd_pass. Returns when all workers
  * are done. With retain_graph 1 it may be called again, and the gradients are added. */
 int duet_autograd_backward(duet_autograd_context *context, duet_var *const *roots, int count,
                            int retain_graph);

@@ -86,7 +86,7 @@ double duet_time(void);
 /* Opens the devices 0 .. n-1 and stores them in devices[0 .. n).
  * kind   "cpu"       emulated devices: each has its own memory, which can run out, and computes in
  *                    the thread that calls
- *        "cpu-async" the same, but computes in a thread of its own, as a GPU does
+ *        "cpu-async" the same, but computes in its own thread, as a GPU does
  *        "cpu-late"  emulated devices that do their work as late as the rules allow and check that
  *                    no device touches another's memory: slow, for tests of your program
  *        "cuda"      GPUs; with more devices than GPUs, several devices share one
@@ -182,7 +182,7 @@ int duet_tensor_scale(duet_tensor *tensor, float factor);
 int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 
 /* torch.cat(tensors, dim): makes a tensor on `device` that joins n tensors along dimension `dim`;
- * dim 0 joins their rows. They may lie on different devices. All have one type, and the same shape
+ * dim 0 joins their rows. They may be on different devices. All have one type, and the same shape
  * except in that dimension. NULL tensors are left out, so it takes the result of
  * duet_tensor_scatter; at least one is not NULL. n is 1 to 65536. In every function a negative dim
  * counts from the last dimension, -1, backwards. */

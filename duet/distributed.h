@@ -169,7 +169,7 @@ void duet_work_free(duet_work *work);
  * All else stays as in a program of one process:
  *
  *     duet_ddp_create(&ddp, group, params, NULL);
- *     for (...) {                                     // on every rank, with samples of its own
+ *     for (...) {                                     // on every rank, with its own samples
  *         duet_tape_begin(tape, params, n, DUET_TRAIN);
  *         ...
  *         duet_backward(tape, loss, NULL);            // the ranks meet here

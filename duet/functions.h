@@ -184,11 +184,11 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  *                  it is of shape (1). They are computed in double
  *     transpose, permute                 two dimensions change places; dimension i of the result is
  *                  dimension order[i] of x, as many as x has. Both are views, as narrow is: an
- *                  op that cannot read one where it lies makes a copy
+ *                  op that cannot read one where it is makes a copy
  * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
  * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and
  * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of
- * matmul is used where it lies. In a model's forward (struct duet_model) the samples of a batch may
+ * matmul is used where it is. In a model's forward (struct duet_model) the samples of a batch may
  * lie on several devices. So these are refused there: sum and mean of all elements or over
  * dimension 0, moving that dimension, operands of different rank, and matmul with a var of samples
  * that is a matrix or a vector as b. Constants and parameters are no vars of samples and are

@@ -45,7 +45,7 @@ struct duet_model {
      * values: values[i] is parameter i, row-major. */
     void (*init)(const duet_module *module, duet_rng *rng, float *const *values, void *context);
     /* x is (N,channels,height,width). Returns (N,classes): scores, or log-probabilities where loss
-     * is DUET_NLL. Several threads may call it at once, each with a tape of its own. */
+     * is DUET_NLL. Several threads may call it at once, each with its own tape. */
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
     enum duet_loss loss;
     void *context; /* passed on to these functions; may be NULL */

@@ -1,7 +1,7 @@
 /* duet/parallel.h: DataParallel, for one process with several devices; a model in parts.
  *
  * One process, several devices: each forward cuts the samples among the devices, copies the
- * parameters to all of them, runs your forward function on each in a thread of its own, and gathers
+ * parameters to all of them, runs your forward function on each in its own thread, and gathers
  * the outputs; each backward sums the gradients on the first device. In PyTorch:
  * nn.DataParallel(model, device_ids, output_device).
  *
@@ -75,7 +75,7 @@ struct duet_data_parallel_options {
 /* devices[0 .. n) are different and of one kind; params are on devices[0] and have no duet_ddp.
  * Their buffers go to all replicas too. Changes by the first replica stay, and those by the others
  * are lost: running statistics are those of the first chunk. forward may be called by several
- * threads at once, each with a tape of its own, in which parameter i is the replica's copy of
+ * threads at once, each with its own tape, in which parameter i is the replica's copy of
  * parameter i. It must not begin a pass, run one backward or call duet_tape_accumulate. options
  * NULL: zeros. Devices and params must outlive the result. */
 int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,

@@ -119,7 +119,7 @@ void duet_rpc_value_free(struct duet_rpc_value *value);
 /* ---- workers ---- */
 
 /* A function that others may call by its name. It runs on a thread of the worker's pool. With a
- * device, received tensors lie there, and the function has the device to itself: see "Threads"
+ * device, received tensors are there, and the function has the device to itself: see "Threads"
  * below. A name "Class.method" is a method of the class, and a function named as the class
  * constructs: it returns an object by duet_rpc_return_object. */
 struct duet_rpc_function {
@@ -146,7 +146,7 @@ struct duet_rpc_options {
  * duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine, and no port is
  * opened; two jobs that are started by hand at the same time need different MASTER_PORTs. With
  * "tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and MASTER_PORT, and each
- * other one at a port of its own, until all have come.
+ * other one at its own port, until all have come.
  *
  * Nobody else gets in: the kernel must confirm that a peer is of the same user, and the peer must
  * prove that it knows the job's secret before its messages are read; the secret itself is never

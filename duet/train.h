@@ -203,7 +203,7 @@ int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
  *     }
  *
  * With .device = device it also copies them to the device, as pin_memory=True and .to(device,
- * non_blocking=True) do: a stream of its own copies the next two batches during the kernels of this
+ * non_blocking=True) do: its own stream copies the next two batches during the kernels of this
  * one, and a step takes batch.samples and batch.answers. Both ways give equal bits.
  * */
 

@@ -1,5 +1,5 @@
 /* The number of ranks that a program needs. duet_spawn starts as many; a launcher starts as many as
- * it was told, and a program whose ranks have parts of their own refuses another number.
+ * it was told, and a program whose ranks have their own parts refuses another number.
  * TRY returns the code of a call that failed. */
 #ifndef EXAMPLES_RANKS_H
 #define EXAMPLES_RANKS_H

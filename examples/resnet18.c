@@ -32,7 +32,7 @@ static void describe(duet_module *m, void *context) {
     duet_module_linear(m, "fc.1", 512, duet_module_classes(m), 1);
 }
 
-/* nn.init.normal_(weight, std=0.01) of all but the norms, which are 1. Biases stand in between. */
+/* nn.init.normal_(weight, std=0.01) of all but the norms, which are 1. Biases are in between. */
 static void init(const duet_module *m, duet_rng *rng, float *const *values, void *context) {
     (void)context;
     for (int i = 0; duet_module_count(m, i); i += 2)

@@ -35,7 +35,7 @@ static duet_var *run_stage(duet_tape *t, int number, duet_var *x, int first) {
     return number == 1 ? duet_tanh(t, y) : y;
 }
 
-/* Stage 1: (WIDE, INPUT); stage 2: (CLASSES, WIDE). Each draws from a seed of its own. */
+/* Stage 1: (WIDE, INPUT); stage 2: (CLASSES, WIDE). Each draws from its own seed. */
 static int describe(int number, float *w, float *b, struct duet_param *params) {
     int in = number == 1 ? INPUT : WIDE, out = number == 1 ? WIDE : CLASSES;
     duet_rng *rng;

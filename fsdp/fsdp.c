@@ -1,7 +1,7 @@
 /* Sharded data parallel in one file; fsdp.h has the drawing of a step. Before each op the tape
  * reports the parameters that it uses, and later each complete gradient:
  *
- *     use(w, b):     the units of w and b come to their slots, unless they lie there
+ *     use(w, b):     the units of w and b come to their slots, unless they are there
  *                    compute waits for them; the next unit is sent for
  *                    in backward: their slot for gradients becomes free
  *     ready(p):      the last gradient of its unit: reduce-scatter

@@ -58,7 +58,7 @@ struct fsdp_config {
     int keep;          /* 1: gathered units stay from forward to the end of their backward */
     int own_buffers;   /* 1: rank 0's buffers are not broadcast before each pass */
     int divide;        /* 1: gradients are averaged over the ranks; 0: summed */
-    int nccl;          /* 1: NCCL's collectives, whose sums have an order of their own */
+    int nccl;          /* 1: NCCL's collectives, whose sums have their own order */
     int segments;      /* segments whose gradients are accumulated over passes; 0: none */
 };
 

@@ -42,7 +42,7 @@ static inline size_t fsdp_flat(const struct fsdp_units *u, int unit) {
  *
  *     ""              neighbouring layers, until they hold 1/16 of all elements
  *     "25" or "0.5"   until they hold so many MiB
- *     "conv,fc.0"     each module that is named; what is left is a unit of its own
+ *     "conv,fc.0"     each module that is named; what is left is its own unit
  *
  * A layer is never cut; the first two also leave a block whole, or make each of its layers a unit.
  * ERR_USAGE: a name that no parameter has. */

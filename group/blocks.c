@@ -25,7 +25,7 @@ static int check_memory(const char *name, const char *which, const duet_tensor *
     return OK;
 }
 
-/* Where blocks have lengths of their own, input and output may not be one either. */
+/* Where blocks have their own lengths, input and output may not be one either. */
 static int check_apart(const char *name, const char *which, const duet_tensor *other,
                        const duet_tensor *one) {
     CHECK(check_memory(name, which, other, one, -1));

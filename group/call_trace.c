@@ -16,7 +16,7 @@
 enum { COLLECTIVES = 1, MESSAGES }; /* tracks of the trace */
 
 struct call_trace {
-    pthread_mutex_t lock;    /* collectives and messages have threads of their own */
+    pthread_mutex_t lock;    /* collectives and messages have their own threads */
     struct json_writer json; /* into `text`, since a child of fork would flush a file once more */
     char *text, *path;
     size_t bytes;

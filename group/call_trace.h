@@ -1,12 +1,12 @@
 /* The times of a group's calls, which show who waits for whom: DUET_TRACE=FILE.
  *
- * Each rank of each group writes a file of its own when it leaves the group, FILE.GROUP.RANK: a
+ * Each rank of each group writes its own file when it leaves the group, FILE.GROUP.RANK: a
  * Chrome trace, which ui.perfetto.dev opens. A rank whose job has failed cannot gather the others'
  * times, so `duet report FILE` reads the files of all ranks (report/calls/calls.h). All processes
  * of a machine share the clock of the times. An error here is a warning: a measurement must not end
  * a job.
  *
- * A duet_ddp sums its buckets outside of the calls of its group. So they are a group of their own
+ * A duet_ddp sums its buckets outside of the calls of its group. So they are their own group
  * here, "world-ddp0", with a call for each bucket (ddp/trace.c). */
 #ifndef GROUP_CALL_TRACE_H
 #define GROUP_CALL_TRACE_H

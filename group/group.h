@@ -7,7 +7,7 @@
  *     plan_parts.c a call becomes plans (group/plans/windows.h), which are kept
  *     eager.c     eager calls, through slots
  *     runners.c   who runs them: the caller itself, or a thread beside it
- *     uneven.c    calls whose blocks have lengths of their own
+ *     uneven.c    calls whose blocks have their own lengths
  *     tags.c      messages: send, and receive by rank and tag, from one rank or from anybody
  *     call_trace.c what each call took: DUET_TRACE
  *     monitored.c the barrier that names who is missing
@@ -101,7 +101,7 @@ struct group_call {
     const void *input;
     void *output; /* may be the input */
 
-    /* Where blocks have lengths of their own: those of `input` and of `output`, in elements, [n],
+    /* Where blocks have their own lengths: those of `input` and of `output`, in elements, [n],
      * read when the call begins; NULL: `count` each. ALL_TO_ALL takes both. ALL_GATHER and, on the
      * root, GATHER have output_sizes, and `count` is the length of the input; REDUCE_SCATTER and,
      * on the root, SCATTER have input_sizes, and `count` is the length of the output. All ranks

@@ -34,7 +34,7 @@ static int late(struct group *g, uint64_t epoch, double timeout_s, int all) {
 }
 
 /* The deadline of the wait that the others of the job see is a little later than that of the
- * barrier, which has words of its own. */
+ * barrier, which has its own words. */
 static const double LATER_S = 2;
 
 static struct comm_wait_reason reason_of(const struct group *g, int rank, double timeout_s) {

@@ -1,4 +1,4 @@
-/* Collectives whose blocks have lengths of their own. A rank knows what it gives and what it
+/* Collectives whose blocks have their own lengths. A rank knows what it gives and what it
  * expects, not what passes between two others. So such a call begins with an all_gather of these
  * numbers, the claims, through the same windows. Then every rank knows all claims, reports any
  * mismatch, and builds the plan.

@@ -25,7 +25,7 @@ static inline const struct model *const_model_of(const duet_module *module) {
     return (const struct model *)module;
 }
 
-/* While a model is described: what was asked for, and a refusal with a text of its own. */
+/* While a model is described: what was asked for, and a refusal with its own text. */
 const struct model_options *module_options(const duet_module *module);
 void module_fail(duet_module *module, int code);
 

@@ -16,7 +16,7 @@
  * (train/strategy_dp.c).
  *
  * A step may have several passes (step->add_grads, step->more_passes). All but the update is then
- * done once a pass, with a batch of its own, and gradients accumulate.
+ * done once a pass, with its own batch, and gradients accumulate.
  *
  * Everything is enqueued on the device's compute stream, and each function sets the stream's phase
  * for the spans. One thread uses a replica. Functions return a code of base/error.h. */
@@ -42,7 +42,7 @@ struct replica_config {
     int blocking_copies; /* 1: a load waits until its copy is done; nothing is announced */
 };
 
-/* Where a batch lies on the device (models/input.c). */
+/* Where a batch is on the device (models/input.c). */
 struct batch_place {
     float *pixels;             /* (max_samples, C, H, W), MEM_INPUT */
     void *labels;              /* model_answers of max_samples: labels or targets; MEM_INPUT */

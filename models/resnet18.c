@@ -14,7 +14,7 @@
  *     x ---- conv1 3x3 - bn1 - relu - conv2 3x3 - bn2 ---- + - relu -->
  *      \---- conv3 1x1, only where the block halves ------/
  *
- * Names, order and initial values are PyTorch's: the layers below stand in the order in which the
+ * Names, order and initial values are PyTorch's: the layers below are in the order in which the
  * chapter registers them. --init d2l then draws all weights of convolutions and of fc.1 anew, from
  * a normal distribution with deviation 0.01. */
 #include "models/models.h"

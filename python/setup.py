@@ -1,6 +1,6 @@
 """pip install ./python: builds the library and the command by make, and takes them along.
 
-The sources are those of the tree that this folder lies in, so the package is built there.
+The sources are those of the tree that this folder is in, so the package is built there.
 """
 
 import os

@@ -168,7 +168,7 @@ void device_take(duet_rpc *rpc, duet_device *device); /* both: NULL is fine */
 void device_give(duet_rpc *rpc, duet_device *device);
 duet_device *device_of_thread(duet_rpc *rpc); /* NULL: this thread has none */
 
-/* Both wait under the lock until the deadline; 0: a second at most, all waits stand in loops.
+/* Both wait under the lock until the deadline; 0: a second at most, all waits are in loops.
  * ERR_TIMEOUT without a text. */
 int rpc_wait(duet_rpc *rpc, pthread_cond_t *cond, int64_t deadline);
 int wait_changed(duet_rpc *rpc, int64_t deadline);

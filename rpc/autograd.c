@@ -1,4 +1,4 @@
-/* The passes of a context: each call of a function that carries vars has a tape of its own, which
+/* The passes of a context: each call of a function that carries vars has its own tape, which
  * lives as long as its caller's. The file also says who begins a pass, what a pass takes from a
  * call, and what is kept of it when the function has ended. */
 #include "rpc/autograd.h"

@@ -134,7 +134,7 @@ static int has_var(const duet_tape *t, const duet_var *var) {
     return i < t->var_count;
 }
 
-/* The pass that the root lies in: one of the program's own. */
+/* The pass that the root is in: one of the program's own. */
 static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
                         struct autograd **out) {
     if (!root) return fail(ERR_USAGE, "autograd: backward: root %d is NULL", i);

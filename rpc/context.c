@@ -28,7 +28,7 @@ static duet_autograd_context *context_new(duet_rpc *rpc, uint64_t id) {
 
 /* ---- the end ---- */
 
-/* Frees the passes of the creator, and gradients. What lies on a device goes by a thread that has
+/* Frees the passes of the creator, and gradients. What is on a device goes by a thread that has
  * it. */
 static void clear(duet_autograd_context *c) {
     while (c->passes || c->parts) {
@@ -114,7 +114,7 @@ static int is_all_on(const duet_autograd_context *c, const duet_device *device) 
     return all;
 }
 
-/* What lies on the device of this thread goes at once, so that the next context has its memory. */
+/* What is on the device of this thread goes at once, so that the next context has its memory. */
 void duet_autograd_context_free(duet_autograd_context *c) {
     if (!c) return;
     const duet_device *mine = device_of_thread(c->rpc);

@@ -69,7 +69,7 @@ static int choose_arg(duet_rpc_call *call, int i, struct local **locals,
 }
 
 /* duet.Optimizer(name, options, reference...): the constructor. The options are those of the same
- * library there, with the name as a text. All parameters lie on one device,
+ * library there, with the name as a text. All parameters are on one device,
  * which the object's end takes. */
 int serve_optimizer(duet_rpc_call *call, void *context) {
     (void)context;

@@ -1,7 +1,7 @@
 /* Checks who a peer is: it says its name and proves that it knows the job's secret, without sending
  * the secret.
  *
- *     each side    an opening with a nonce of its own
+ *     each side    an opening with its own nonce
  *     each side    its hello, and HMAC-SHA256(secret; role, own nonce, peer's nonce, hello)
  *
  * An eavesdropper learns nothing that helps in another connection, because the nonces differ there.

@@ -3,9 +3,9 @@
  * A model has dozens of tensors, most of them tiny (a bias of 10 floats), and each move has a
  * start-up cost whatever its size. So PyTorch's broadcast_coalesced and reduce_add_coalesced pack
  * tensors into groups of at most 10 MiB, greedily: a tensor joins the open group unless that group
- * is not empty and would grow past the limit. A tensor above the limit is a group of its own.
+ * is not empty and would grow past the limit. A tensor above the limit is its own group.
  *
- * Here nothing is packed. Parameters lie side by side in one arena (nn/param.h), so a group is
+ * Here nothing is packed. Parameters are side by side in one arena (nn/param.h), so a group is
  * simply a range of it. */
 #ifndef SCATTER_GATHER_COALESCE_H
 #define SCATTER_GATHER_COALESCE_H
@@ -21,14 +21,14 @@ struct param_range {
     size_t first, count;
 };
 
-/* Groups pieces[0..n) in this order. Each piece lies next to the one before it, above or below,
+/* Groups pieces[0..n) in this order. Each piece is next to the one before it, above or below,
  * with nothing but pads between them. The limit counts the pieces' own bytes, not the pads.
  * Returns the number of groups, at most n. */
 int coalesce(const struct param_range *pieces, int n, size_t limit_bytes,
              struct param_range *groups /* [n] */);
 
 /* Groups all values (gradients 0) or all gradients (1) of `set`, in registration order as PyTorch
- * does, but for frozen parameters: their values, which lie behind all others, come first, and they
+ * does, but for frozen parameters: their values, which are behind all others, come first, and they
  * have no gradients. groups has space for set->count. ERR_FAILED where those of a group are not
  * neighbours, as in a gradient arena that was laid out anew; ERR_MEMORY. */
 int coalesce_params(const struct param_set *set, int gradients, size_t limit_bytes,

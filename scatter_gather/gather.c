@@ -36,7 +36,7 @@ static int check_input(const struct tensor *input, int size, const struct tensor
     return OK;
 }
 
-/* The leading device's own rows move first, since they may lie where others' rows go. */
+/* The leading device's own rows move first, since they may be where others' rows go. */
 static int gather_rows(struct device_group *group, const struct tensor *inputs, const int *sizes,
                        const int *offsets, const struct tensor *output) {
     size_t row_bytes = tensor_sample_count(output) * dtype_bytes(output->dtype);

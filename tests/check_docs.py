@@ -187,7 +187,7 @@ def shown(pages):
 
 
 def mentions(text):
-    """The commands in the text that stand in no fenced block."""
+    """The commands in the text that are in no fenced block."""
     prose, fenced = [], False
     for line in text.split("\n"):
         if line.startswith("```"):

@@ -40,7 +40,7 @@ static int find_unreachable(const struct executor_question *q, struct reach *fou
 }
 
 /* Collective: 1 in *serves if every rank can use NCCL here. That its library loads is not enough,
- * since a container or a driver may still stop it: each rank makes a communicator of its own. */
+ * since a container or a driver may still stop it: each rank makes its own communicator. */
 static int find_nccl(const struct executor_question *q, int a, int b, int *serves) {
     struct executor_ranks alone = {.n = 1, .device = q->device};
     struct executor *probe;

@@ -2,7 +2,7 @@
  * clock. Each function holds the GPU's own instruction, and beside it what does the same where the
  * kernel's text is compiled for the host.
  *
- * All of them act at the width of the system: a flag may lie in another GPU's memory or in the
+ * All of them act at the width of the system: a flag may be in another GPU's memory or in the
  * host's. Flags are 64 bits wide. The 32-bit functions are for a kernel's own state: the stop
  * word, the failure of a rank, the channels that are done. */
 #ifndef ALLREDUCE_CUDA_FLAG_H

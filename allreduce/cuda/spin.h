@@ -4,7 +4,7 @@
  *
  * Channels. A block of the grid is a channel, and each channel runs the plan as if it were alone:
  * of every step's range, channel b of every rank moves the granules b, b + channels, b + 2 channels
- * and so on, and it has flags of its own. So channel b exchanges flags with the peers' channels b
+ * and so on, and it has its own flags. So channel b exchanges flags with the peers' channels b
  * only, and no element of DATA or SCRATCH is touched by two channels in one call
  * (tests/allreduce/test_channels.c checks it for every plan). What plan.h says of a plan holds for
  * each channel by itself. Blocks need nothing from each other: there is no barrier over the grid,
@@ -28,7 +28,7 @@
  * the stores (PTX memory model, causality order). The acquire also empties this multiprocessor's
  * L1, so plain loads find the new data.
  *
- * Epochs grow over all calls. The base of the next call lies in device memory (spin_state) and is
+ * Epochs grow over all calls. The base of the next call is in device memory (spin_state) and is
  * advanced by the kernel itself. A launch holds no epoch, so a graph can replay it.
  *
  * A wait that is never satisfied ends too. Every SPIN_POLLS polls the waiting thread looks at the
@@ -36,7 +36,7 @@
  * to fail writes the record; then all channels end, and every later launch ends at once. Nothing
  * spins longer than the deadline.
  *
- * What a turn needs lies in shared memory, because the acquire has emptied the L1: a load from
+ * What a turn needs is in shared memory, because the acquire has emptied the L1: a load from
  * global memory right after it would be slow. */
 #ifndef ALLREDUCE_CUDA_SPIN_H
 #define ALLREDUCE_CUDA_SPIN_H
@@ -102,7 +102,7 @@ struct spin_call {
 };
 
 /* The shared memory of one block. Three steps of the plan: the one before, whose post is due, the
- * present one, and the next, which is fetched meanwhile. Step i lies at i % 3. */
+ * present one, and the next, which is fetched meanwhile. Step i is at i % 3. */
 struct spin_shared {
     struct spin_rank me; /* the block's copy, taken at the start */
     struct sum sum;

@@ -2,7 +2,7 @@
  * the peers inside the kernel. A call takes a few microseconds, where operations on a stream would
  * cost some at every step.
  *
- * Everything a launch needs is made beforehand: the kernel is loaded, and plans lie in device
+ * Everything a launch needs is made beforehand: the kernel is loaded, and plans are in device
  * memory, brought there beside the stream when a count comes for the first time. Nothing is
  * allocated or loaded while a kernel may spin: either would wait for the GPU, and the GPU for a
  * peer.

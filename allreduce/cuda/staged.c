@@ -87,7 +87,7 @@ static int look_at_plan(struct cuda_calls *c, int waiting) {
     return code ? fail(code, "%s", e->text) : OK;
 }
 
-/* A post to this rank's own flags wakes the wait that it stands in. */
+/* A post to this rank's own flags wakes the wait that it is in. */
 static void release_flags(struct cuda_calls *c) {
     struct executor *e = executor_of(c);
     struct comm_flag *own = e->ranks.flags[c->ranks->rank];

@@ -2,7 +2,7 @@
  * (device/cuda/kernels/sum.h). The text is compiled for the host and for GPUs;
  * tests/allreduce/test_channels.c runs it on the host with every plan.
  *
- * Flags lie in the memory of the rank that reads them, as [channel][kind][writer], 128 bytes apart.
+ * Flags are in the memory of the rank that reads them, as [channel][kind][writer], 128 bytes apart.
  * So the reader polls its own memory, a post is one store into the peer's memory, and no two
  * writers share a cache line. */
 #ifndef ALLREDUCE_CUDA_STEP_H

@@ -12,7 +12,7 @@
  *
  * Order. A stream posts a flag after all its earlier work, so a peer that sees the flag also sees
  * the data (device/cuda/flag.h). A kernel starts after the stream's waits, so it reads no data from
- * before them. The next call's operations stand behind this call's on the same stream, so the three
+ * before them. The next call's operations are behind this call's on the same stream, so the three
  * facts of plan.h hold as they do for a thread of the host. */
 #include "allreduce/cuda/executor.h"
 

@@ -75,7 +75,7 @@ struct cuda_calls {
     struct cuda_stream *stream; /* the one that calls are put on; NULL before the first */
     int stuck; /* release did not empty the stream: what it may reach must not be freed */
 
-    /* Call number k lies at call[k % CUDA_CALLS]; oldest .. next - 1 are not known to be done. */
+    /* Call number k is at call[k % CUDA_CALLS]; oldest .. next - 1 are not known to be done. */
     struct cuda_call call[CUDA_CALLS];
     uint64_t oldest, next;
     cudaEvent_t mark[CUDA_MARKS]; /* recorded by turns within long calls */

@@ -16,7 +16,7 @@ struct host_ranks {
 
     /* For plans of eager calls (group/plans/slots.c) scratch[r] begins with the first of rank r's
      * slots, `half` is from one slot to the next, and executor_call.half is the number of the slot.
-     * The SHOWN flags lie in the slots: however many ranks read one, it is posted once.
+     * The SHOWN flags are in the slots: however many ranks read one, it is posted once.
      *
      * differs: a slot was shown by a call with another signature. Returns the error. */
     int (*differs)(void *context, int peer);

@@ -3,7 +3,7 @@
  * A block of 64 floats is loaded from all sources, added in registers, and stored to all
  * destinations. So each source is read once and each destination written once, and a destination
  * may be one of the sources. An eager call has less than a block, so there are smaller units for
- * it. The loops stand in move.inc.h and are compiled for three sets of vector instructions; the
+ * it. The loops are in move.inc.h and are compiled for three sets of vector instructions; the
  * widest set that the processor has runs.
  *
  * All sets give the same bits. Each lane does what the plain loop does, and with

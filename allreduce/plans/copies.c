@@ -11,7 +11,7 @@
  * where they lie; no scratch is used.
  *
  * Flags               written by        read by           meaning
- *   ready, epoch 1    a rank that is    each other rank   my blocks lie in my data: read them
+ *   ready, epoch 1    a rank that is    each other rank   my blocks are in my data: read them
  *                     read from
  *   done,  epoch 1    each reader       the rank it read  I have read your blocks
  *

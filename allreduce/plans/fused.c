@@ -5,7 +5,7 @@
  *     data 1  [  x1  ] --+-- add ---+--> [  sum  ]      2nS bytes, all moved by rank 0
  *     data 2  [  x2  ] --+          +--> [  sum  ]
  *
- * If each rank has a processor of its own, this is a poor plan, because the others could help:
+ * If each rank has its own processor, this is a poor plan, because the others could help:
  * `direct` cuts the same work into n columns. It is the best plan where all ranks share one
  * processor and take turns on it, as processes on one GPU do. Their kernels never run side by side,
  * so what counts is how often the processor changes hands, and no algorithm moves fewer than 2nS

@@ -22,7 +22,7 @@
 #include "allreduce/plans/steps.h"
 #include "base/fold.h"
 
-/* Term r > 0 of the present slice lies in rank 0's scratch; term 0 in its data. */
+/* Term r > 0 of the present slice is in rank 0's scratch; term 0 in its data. */
 static size_t place_in_scratch(int r, size_t slice) {
     return (size_t)(r - 1) * slice;
 }

@@ -15,7 +15,7 @@
  * and round j uses quarter j mod 2.
  *
  * Flags                   written by   read by      meaning
- *   ready, epoch j + 1    each rank    each other   my input of round j lies in my scratch
+ *   ready, epoch j + 1    each rank    each other   my input of round j is in my scratch
  *
  * Early overwriting. Round j copies into the quarter that round j - 2 was read from. Before that
  * this rank has awaited everybody's ready of round j - 1, which each rank posts after it has added

@@ -1,7 +1,7 @@
 /* ring: the data is cut into n chunks, and each chunk travels around the ring twice: first it
  * collects every rank's term (reduce-scatter), then it hands out the result (all-gather). Each
  * rank reads 2(n-1)/n S bytes, all of them from its left neighbour: the least possible where each
- * pair of neighbours has a link of its own.
+ * pair of neighbours has its own link.
  *
  *     +-->  0  -->  1  -->  2  -->  3  --+         each rank reads from its left neighbour only
  *     +----------------------------------+
@@ -15,13 +15,13 @@
  *
  * Seen from rank r: at hop h it works on chunk (r - h) mod n, which its left neighbour worked on
  * at hop h - 1. It adds the neighbour's partial sum to its own term, or copies the neighbour's
- * result, in its own data. It reads the neighbour's data where it lies, so there is no scratch.
+ * result, in its own data. It reads the neighbour's data where it is, so there is no scratch.
  *
  * Pipelining. A chunk is cut into m slices, and each is posted by itself. So the right neighbour
  * starts slice 0 of hop h + 1 while slice 1 of hop h is still being added here.
  *
  * Flags                           written by   read by   meaning
- *   slice, epoch h m + s + 1      rank r       r + 1     slice s of hop h lies in my data
+ *   slice, epoch h m + s + 1      rank r       r + 1     slice s of hop h is in my data
  *   slice, epoch m                rank r       r + 1     all slices of hop 0, which is my own term
  *   done,  epoch 1                rank r       r - 1     I have read all I need of your data
  *

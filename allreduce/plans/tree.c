@@ -18,7 +18,7 @@
  * rank exists, bit b cleared only. Tree B is the mirror image of A for even n. For odd n a mirror
  * would map the middle rank onto itself, so there every rank takes the role of its left neighbour.
  *
- * Up, slice by slice: a parent reads its children's sums where they lie, in the children's data,
+ * Up, slice by slice: a parent reads its children's sums where they are, in the children's data,
  * and adds them to its own. Down, slice by slice: a parent writes the result into its children's
  * data. The root has one child; it adds and writes in one step (REDUCE_COPY). There is no scratch.
  *

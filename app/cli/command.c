@@ -99,7 +99,7 @@ static int check_stack(void) {
                 (unsigned long)(stack.rlim_cur >> 10), LEAST_KIB);
 }
 
-/* --model FILE: the file is read once, here, since it may be a pipe; its model then stands where
+/* --model FILE: the file is read once, here, since it may be a pipe; its model then is where
  * the program's own stands. NULL: no file is named. A word that names a model is no file. */
 static const char *find_model_file(int argc, char **argv, const struct duet_model *own) {
     const char *path = NULL;

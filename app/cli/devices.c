@@ -21,7 +21,7 @@ enum {
     COLUMN = 8       /* where all text begins */
 };
 
-/* A paragraph that stands in COLUMN, but for what `indent` leaves room for. */
+/* A paragraph that is in COLUMN, but for what `indent` leaves room for. */
 __attribute__((format(printf, 2, 3))) static void say_line(int indent, const char *format, ...) {
     char line[2048];
     va_list list;

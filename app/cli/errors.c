@@ -12,7 +12,7 @@
 #include "cli/options/help.h"
 #include "comm/environment.h"
 
-/* On a terminal a line of progress that was to be rewritten may stand where the error goes: a job
+/* On a terminal a line of progress that was to be rewritten may be where the error goes: a job
  * that was killed cannot end it. */
 static void clear_line(void) {
     struct winsize size;
@@ -23,7 +23,7 @@ static void clear_line(void) {
 
 int report_error(int code) {
     /* All ranks of mpirun read one command line. The first of a machine says what is wrong with it,
-     * and mpirun then ends the others: who is still there has an error of its own. */
+     * and mpirun then ends the others: who is still there has its own error. */
     if (code == ERR_USAGE && environment_is_of_a_later_rank()) sleep(2);
     if (code && code != ERR_READER) {
         clear_line();

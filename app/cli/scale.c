@@ -145,7 +145,7 @@ static int read_words(int argc, char **argv, struct options *o, struct scale_con
 
 /* ---- output ---- */
 
-/* The text's seconds stand beside a run that does what the text's does. */
+/* The text's seconds are beside a run that does what the text's does. */
 static double published(const struct scale *s, const struct run_record *r) {
     const struct run_config *c = &s->config.run;
     if (strcmp(r->model, "convnet") || r->mode != MODE_DDP || r->batch_size != TEXT_BATCH ||

@@ -33,7 +33,7 @@ void clock_choice_free(struct clock_choice *choice); /* zeroed is fine */
 /* One GPU in one machine, for the event loop. */
 struct clock_config clock_chosen(const struct clock_choice *choice, int gpu, int machine);
 
-/* The mark that stands beside every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %", and
+/* The mark that is beside every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %", and
  * behind it what --what-if changes: ", if link=2". */
 enum { CLOCK_MARK = 112 };
 void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]);

@@ -53,7 +53,7 @@ struct clock_config {
     double nodes;             /* alike, of which one is run; 0: there is one */
     int tensors;              /* parameter tensors of the model */
     uint64_t parameter_bytes; /* of all of them */
-    int pageable;             /* batches lie in host memory that is not pinned */
+    int pageable;             /* batches are in host memory that is not pinned */
     enum phase last_phase;    /* the measured step ends with it; PHASE_NONE: it is a whole one */
     enum clock_kind kind;
     enum clock_way way;

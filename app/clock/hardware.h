@@ -3,7 +3,7 @@
  *
  *     gpu NAME fp32 T tensor T gbs X gib X       TFLOP/s, GB/s, GiB
  *     link NAME gbs X us X                       each direction; before the first byte
- *     machine NAME gpus N KEY X ...              the keys stand below
+ *     machine NAME gpus N KEY X ...              the keys are below
  *     join gpu0-3 root0 LINK                     of the machine above: GPUs, named nodes, host
  *     # a comment, to the end of the line
  *

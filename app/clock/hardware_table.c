@@ -1,4 +1,4 @@
-/* The table of hardware. clock/hardware.h says what a line means; the source stands behind it or
+/* The table of hardware. clock/hardware.h says what a line means; the source is behind it or
  * above its block. Rates are per direction. [sheet]: the vendor's data sheet; [ml-eng]:
  * github.com/stas00/ml-engineering at 744d01e; [rj]: github.com/ryujaehun/pytorch-gpu-benchmark at
  * 3f47a9e; [nccl]: NCCL 2.30 at 5067397c, src/graph/topo.h and tuning.cc; [fit]: fitted to the rows

@@ -8,7 +8,7 @@
 /* The kind of model that a schedule is of, by the operations of its forward pass: at least a
  * twentieth of its convolutions have groups, or of its operations concatenate; it has attention;
  * or dense convolutions do most of its work, at least 0.1 GFLOP a sample. Any other, and one too
- * small for that: nobody has published times of its like. Mixed precision is a kind of its own
+ * small for that: nobody has published times of its like. Mixed precision is its own kind
  * (train/estimate/modelled.c). */
 enum clock_kind trust_kind(const struct program *programs, int count, int samples);
 const char *trust_kind_name(enum clock_kind kind);

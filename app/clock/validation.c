@@ -244,7 +244,7 @@ static const struct series mixed[] = {
     {"K", "nvidia-dgx1", "resnet50", SERIES_DDP,
       {{1, 256, 213.3, 't'}, {8, 256, 246.1, 't'}}},
     /* I: as above. Whether it was channels_last is not known, so the time of one GPU is given.
-     * BERT on several nodes is left out: it lies between the sums of gradients of four bytes and
+     * BERT on several nodes is left out: it is between the sums of gradients of four bytes and
      * of two, and which they were is not known. */
     {"I", "v100-edr", "resnet50", SERIES_DDP,
       {{1, 256, 318.8, 'g'}, {4, 256, 326.4, 't'}, {8, 256, 332.8, 't'}, {16, 256, 341.6, 't'},

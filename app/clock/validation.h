@@ -37,7 +37,7 @@ struct series_point {
 };
 
 struct series {
-    const char *table;   /* "B": its source stands above it in validation.c */
+    const char *table;   /* "B": its source is above it in validation.c */
     const char *machine; /* a machine of clock/hardware.c */
     const char *model;   /* "resnet50", or "gpt2-small 128": model and block of tokens */
     enum series_way way;

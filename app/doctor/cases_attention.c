@@ -13,8 +13,8 @@ struct attention_case {
     int apart; /* of samples (L,H,E), with so many elements of no operand behind each row */
 };
 
-/* How many roundings of float may lie between two ways to compute a case, in units of 1, where all
- * operands lie in -1 .. 1. A score is a sum of E products below 1 and is off by (E + 2) E scale
+/* How many roundings of float may be between two ways to compute a case, in units of 1, where all
+ * operands are in -1 .. 1. A score is a sum of E products below 1 and is off by (E + 2) E scale
  * roundings, and so is lse; a weight is off by twice that, relatively, and by one for each term of
  * its row's sum. A slope is a weight times scale times a difference of two sums of V products, at
  * most 2 V together, whose roundings are V + 2 each. A row's weights sum to 1, but a gradient of a

@@ -6,7 +6,7 @@
  *
  *     findings.h  the rows of the table, in memory that survives the death of a check's process
  *     check.h     the checks, and what they share
- *     guard.h     runs a check in a process of its own, with a deadline for each of its steps
+ *     guard.h     runs a check in its own process, with a deadline for each of its steps
  *
  * The parent never calls CUDA: a child cannot use a driver that its parent has used before the
  * fork, and a kernel that faults poisons its process only. No test library and no data set is

@@ -1,4 +1,4 @@
-/* Findings: the rows of the doctor's table. They lie in memory that the doctor shares with the
+/* Findings: the rows of the doctor's table. They are in memory that the doctor shares with the
  * process of each check, so that findings survive the crash of a check. One process writes at a
  * time. */
 #ifndef DOCTOR_FINDINGS_H
@@ -41,7 +41,7 @@ void finding_add(struct findings *findings, enum finding_state state, const char
 
 int findings_count(const struct findings *findings, enum finding_state state);
 
-/* Prints one finding in at most `width` columns (base/text/text.h). The bound stands below it where
+/* Prints one finding in at most `width` columns (base/text/text.h). The bound is below it where
  * something is off or not here, and, with `details`, always. */
 void finding_print(FILE *file, const struct finding *finding, int width, int details);
 

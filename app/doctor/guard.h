@@ -1,4 +1,4 @@
-/* The guard: runs a check in a process of its own, so that a crash, a hang or a poisoned GPU ends
+/* The guard: runs a check in its own process, so that a crash, a hang or a poisoned GPU ends
  * one step of that check and not the doctor. */
 #ifndef DOCTOR_GUARD_H
 #define DOCTOR_GUARD_H

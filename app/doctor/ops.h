@@ -14,10 +14,10 @@
 enum judge {
     JUDGE_BITS,    /* byte by byte: logs, of which all cells but one keep their value */
     JUDGE_EQUAL,   /* value by value: the device does the same operations in the same order */
-    JUDGE_PRODUCT, /* by a bound: the device sums products in an order of its own */
+    JUDGE_PRODUCT, /* by a bound: the device sums products in its own order */
     JUDGE_STEPS, /* by a bound: sums and functions of many steps, each of what the last one left */
-    JUDGE_ATTENTION, /* by a bound: products of floats in an order of their own, exp in float */
-    JUDGE_SUM,       /* by a bound: the device sums doubles in an order of its own */
+    JUDGE_ATTENTION, /* by a bound: products of floats in their own order, exp in float */
+    JUDGE_SUM,       /* by a bound: the device sums doubles in its own order */
     JUDGE_SOFTMAX, /* by a bound: sums, exp and log in double, rounded to float or left in double */
 };
 struct tolerance {

@@ -87,7 +87,7 @@ static double allowed(enum op op, const struct comparison *c, size_t i) {
                value_of(c->size, i);
     case JUDGE_STEPS: /* terms is l (k + 16): cases_recurrent.c keeps errors from growing */
         return (double)c->terms * FLOAT_ROUNDING * (1 + want);
-    case JUDGE_SUM: /* values lie in -1 .. 1, products of two distances from their mean below 4 */
+    case JUDGE_SUM: /* values are in -1 .. 1, products of two distances from their mean below 4 */
         return 4 * (double)c->terms * (double)c->terms * DOUBLE_ROUNDING;
     case JUDGE_ATTENTION: return (double)c->terms * FLOAT_ROUNDING; /* cases_attention.c */
     case JUDGE_SOFTMAX:

@@ -8,7 +8,7 @@
 #include "report/table.h"
 #include "trace/record.h"
 
-/* Prints the table, `width` columns wide (report/text.h): in a narrow terminal the runs stand below
+/* Prints the table, `width` columns wide (report/text.h): in a narrow terminal the runs are below
  * each other. run[MODE_COUNT]: by mode; a mode that was left out has 0 devices. */
 void compare_table(FILE *file, int width, const struct run_record *run);
 

@@ -237,7 +237,7 @@ static double alone_ns(const struct run_record *r) {
     return record_per_step(r, alone);
 }
 
-/* The time of a step if every device had a core of its own and never waited, in ns; computed from
+/* The time of a step if every device had its own core and never waited, in ns; computed from
  * busy times. DP: device 0's work while the others sleep, and behind it the longest forward and
  * backward of any device. Otherwise: the busiest device. */
 static double step_of_own_cores(const struct run_record *r) {

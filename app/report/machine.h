@@ -11,7 +11,7 @@
 void add_devices(struct text *text, const struct run_record *run);
 
 /* Adds that the machine was busy during a run (record_busy_machine), where it was: "the machine was
- * busy: DP waited for a CPU core 31 % of its time"; where `before` runs stand there already,
+ * busy: DP waited for a CPU core 31 % of its time"; where `before` runs are there already,
  * ", DDP for 8 %". Returns 1 where something was added. */
 int add_busy(struct text *text, int before, const char *title, const struct run_record *run);
 

@@ -9,7 +9,7 @@
  *     ms a step, busy               1.09          0.24
  *
  * Neighbouring devices whose memory, bytes and kernels agree to SAME share a column with their
- * means. Devices that do not fit the width go into a table of their own below. */
+ * means. Devices that do not fit the width go into their own table below. */
 #ifndef REPORT_PROFILE_TABLE_H
 #define REPORT_PROFILE_TABLE_H
 

@@ -33,7 +33,7 @@ struct table {
 struct table_row *table_add(struct table *table, enum row_kind kind, const char *name);
 
 /* At most `width` columns wide: in a narrow terminal the columns that have room, and below them the
- * next. Where not even one has, the name has lines of its own, and the value stands below it. */
+ * next. Where not even one has, the name has its own lines, and the value is below it. */
 void table_print(FILE *file, int width, const struct table *table);
 
 /* 1: the row is shown in a table of the columns first .. end - 1. */

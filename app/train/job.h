@@ -1,4 +1,4 @@
-/* Jobs: a run in processes of its own, one for single and DP, one per device for DDP. Each is
+/* Jobs: a run in its own processes, one for single and DP, one per device for DDP. Each is
  * started from this program by fork and exec. The configuration travels to them in one memfd,
  * and the run record comes back in another. */
 #ifndef TRAIN_JOB_H

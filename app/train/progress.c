@@ -30,7 +30,7 @@ static int terminal_columns(void) {
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) ? 0 : size.ws_col;
 }
 
-/* Prints `text`, `width` columns wide, over the line that stands there. stays: it keeps its line.
+/* Prints `text`, `width` columns wide, over the line that is there. stays: it keeps its line.
  * Otherwise it is cut to the terminal: of a line that wraps only the end could be rewritten. */
 static void show(struct progress *p, const char *text, int width, int stays) {
     int columns = p->terminal && !stays ? terminal_columns() : 0;

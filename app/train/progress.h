@@ -17,7 +17,7 @@ struct progress {
     /* The first step whose loss was not finite; -1: none. It is reported, but it is no error. */
     int not_finite;
     int64_t last_ns; /* when the rewritten line was last drawn */
-    int line_width;  /* columns of the line that stands there now */
+    int line_width;  /* columns of the line that is there now */
 };
 
 /* Sets up *p; `title` must outlive it. `steps` ends the run; each epoch has steps_per_epoch. */

@@ -16,7 +16,7 @@
 #include "train/shared_data.h"
 #include "train/spread.h"
 
-/* Sanitizer builds (SAN=...) check that the operands of each op lie in the memory of its own
+/* Sanitizer builds (SAN=...) check that the operands of each op are in the memory of its own
  * device, and fill new memory with NaN. */
 #ifdef DUET_CHECK_OPERANDS
 enum { CHECK_OPERANDS = 1 };

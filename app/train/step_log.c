@@ -5,7 +5,7 @@
  * so the loss of a step and the file of --log-loss have the same bits in all modes.
  *
  * A step of several passes has a row for each. The losses of a virtual device are added over the
- * passes first, as its gradients are; the hashes stand in the row of the last pass. */
+ * passes first, as its gradients are; the hashes are in the row of the last pass. */
 #include "train/step_log.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static int columns(const struct session *s) {
 
 /* The loss of one step, from its rows of all processes, the first of which is row `first` of
  * `rows`. The term of virtual device v belongs to device v mod W and its segment v / W. In DDP that
- * device is a process of its own; in single and DP one device has the columns of all devices,
+ * device is its own process; in single and DP one device has the columns of all devices,
  * device by device. */
 static double step_loss(const struct session *s, const double *all, int rows, int first,
                         const struct logged_step *step) {

@@ -29,7 +29,7 @@ struct walk {
     int buffers; /* used by them */
 };
 
-/* Writes the steps that make term r, as it stands after `level` halvings, in buffer `to`. n[l] is
+/* Writes the steps that make term r, as it is after `level` halvings, in buffer `to`. n[l] is
  * the number of terms after l halvings. */
 static void make_term(struct walk *w, const int *n, int level, int r, int to) {
     if (w->buffers < to + 1) w->buffers = to + 1;

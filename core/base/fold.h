@@ -13,7 +13,7 @@
  * of them, the first k halvings pair terms of one device: folding on each device first and over
  * the devices afterwards gives the very same sums.
  *
- * The order stands here alone. Code that adds the terms one pair at a time walks fold_next or
+ * The order is here alone. Code that adds the terms one pair at a time walks fold_next or
  * fold_schedule. The vector and GPU forms unroll it for speed; they are named fold_... too, and
  * tests compare them with this code. */
 #ifndef BASE_FOLD_H
@@ -68,7 +68,7 @@ static inline int fold_next(struct fold *f) {
 }
 
 /* Another order, as that of a ring allreduce (plan_order in allreduce/plan.h): n - 1 additions in
- * place, which leave the sum in x[0] as a fold does. For a partial sum always stands at its lowest
+ * place, which leave the sum in x[0] as a fold does. For a partial sum is always at its lowest
  * term, since a + b has the bits of b + a. */
 struct sum_order {
     int n;
@@ -89,7 +89,7 @@ struct sum_pieces {
     int count, room;
 };
 
-/* *part: what of the piece lies in [first, first + count). Returns 0 where nothing does. */
+/* *part: what of the piece is in [first, first + count). Returns 0 where nothing does. */
 static inline int sum_piece_in(const struct sum_piece *piece, size_t first, size_t count,
                                struct sum_piece *part) {
     size_t end = piece->first + piece->count;

@@ -40,7 +40,7 @@ int process_is_dead(pid_t pid) {
     return threads > 0 && dead == threads;
 }
 
-/* The parent stands behind the name of the program, which may hold anything. 0: none is known. */
+/* The parent is behind the name of the program, which may hold anything. 0: none is known. */
 static pid_t parent_of(pid_t pid) {
     char path[40], line[512];
     int parent = 0;

@@ -6,7 +6,7 @@
  * count is enough. Nor can a fast rank confuse a slow one that is still waking up: the flag's epoch
  * never decreases, so it stays >= k.
  *
- * Gather: each rank writes its bytes into a box of its own, passes one barrier, and reads all
+ * Gather: each rank writes its bytes into its own box, passes one barrier, and reads all
  * boxes. With a single box per rank, a fast rank could overwrite its box for the next gather while
  * a slow rank still reads it. With two boxes used in turn it cannot: the box of gather k is used
  * again in gather k+2, which a rank begins after barrier k+1. Every rank has arrived at barrier

@@ -18,7 +18,7 @@
 
 static const uint64_t BOARD_MAGIC = 0x3164726f62746475; /* no other file begins with it */
 
-/* The gather boxes lie behind the struct. 64 ranks make it 8 MiB of address space, but only pages
+/* The gather boxes are behind the struct. 64 ranks make it 8 MiB of address space, but only pages
  * that are touched take memory. */
 static size_t board_bytes(int world) {
     return sizeof(struct board) + (size_t)world * 2 * COMM_BLOB_BYTES;

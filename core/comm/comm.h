@@ -142,7 +142,7 @@ int comm_debug(const struct comm *comm); /* 1: with comm_options.debug */
 
 /* ---- flags: small and fast, what the allreduce executors are made of ---- */
 
-/* A flag lies in memory that both processes map. It starts as zero and is aligned to 128 bytes (a
+/* A flag is in memory that both processes map. It starts as zero and is aligned to 128 bytes (a
  * cache line and the one that the processor fetches with it). `epoch` has one writer and never
  * decreases. `sleepers` belongs to comm/flag.c. */
 struct comm_flag {
@@ -174,7 +174,7 @@ struct comm_wait_reason {
 };
 
 /* Returns OK once flag->epoch >= epoch. What the poster wrote before it posted is then visible.
- * Spins for a few microseconds if every rank has a core of its own, then sleeps. reason may be
+ * Spins for a few microseconds if every rank has its own core, then sleeps. reason may be
  * NULL. ERR_TIMEOUT: "rank 1: allreduce bucket 3 step 118: no word from rank 2 after 300 s". */
 int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
                    const struct comm_wait_reason *reason);

@@ -43,7 +43,7 @@ void end_job(struct job *job, int rank, int code, const char *text) {
  * may still need the others. A stopped rank handles a signal only once it continues. */
 void pass_on_signal(struct job *job, int signal) {
     if (job->ending_since) return;
-    job->ending_since = job->clock + (now_ns() - job->last_look); /* the clock stands at the look */
+    job->ending_since = job->clock + (now_ns() - job->last_look); /* the clock is at the look */
     job->passed_on = 1;
     job->ending = ENDING_TERM;
     signal_all(job, signal);
@@ -73,7 +73,7 @@ static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
         process->exit_code = info->si_status;
     else
         process->signal = info->si_status;
-    /* what a rank that failed has left behind, in a group of its own whose name its zombie keeps */
+    /* what a rank that failed has left behind, in its own group whose name its zombie keeps */
     if (job->launch->groups && (process->signal || process->exit_code))
         kill(-process->pid, SIGKILL);
 }

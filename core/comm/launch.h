@@ -51,7 +51,7 @@ struct launch {
     /* The job ends with ERR_TIMEOUT when no rank has made progress for this time; 0: never.
      *
      * A rank makes progress while it computes (it uses CPU time: at least a thousandth of one core)
-     * and while it polls in a wait of comm.h, which has a deadline of its own, or calls comm_check.
+     * and while it polls in a wait of comm.h, which has its own deadline, or calls comm_check.
      * So a job that is merely slow is not ended, however long a step, an evaluation or the
      * compilation of a kernel takes. What is ended: ranks that are all stopped (SIGSTOP, a
      * debugger), or all blocked, in a lock, a driver, a file or a pipe that nobody reads. Ranks

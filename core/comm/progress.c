@@ -1,7 +1,7 @@
 /* Finds out whether a job has stopped making progress. launch.h states the rule.
  *
  * A rank makes progress when it uses CPU time, or when its beats in the shared memory grow: it
- * raises them whenever it polls, and every wait that polls has a deadline of its own. A rank that
+ * raises them whenever it polls, and every wait that polls has its own deadline. A rank that
  * does neither is stopped, or blocked in a system call or on a lock, and nobody else has a deadline
  * for that. CPU time is compared with the time that has passed, since a driver may have threads
  * that wake now and then and do nothing.
@@ -63,7 +63,7 @@ int find_stuck(struct job *job, char *text, size_t size) {
         if (made_progress(job, r)) mark_progress(job, r);
         int late = job->clock - process->progress_at >= limit;
         if (late && stuck < 0) stuck = r;
-        moving |= !late; /* the others wait for this one, by deadlines of their own */
+        moving |= !late; /* the others wait for this one, by their own deadlines */
     }
     if (moving || stuck < 0) return -1;
     int pid = (int)job->ranks[stuck].pid;

@@ -27,7 +27,7 @@ struct comm {
     int rank, world;
     int64_t timeout_ns;  /* of every single wait */
     int64_t warn_ns;     /* a wait that takes so long is told */
-    int spin;            /* every rank has a core of its own, so a short spin beats a sleep */
+    int spin;            /* every rank has its own core, so a short spin beats a sleep */
     int64_t crowded;     /* until then others run on its core: waits do not yield to them: flag.c */
     int light;           /* 1: every rank runs fences that another one asks for: flag.c */
     int socket;          /* to the launcher */

@@ -61,7 +61,7 @@ int dataset_model_outputs(const struct dataset *set);
  * (data/dataset_tensors.c). */
 int dataset_is_file(const char *name);
 
-/* Numbers that lie one behind the other in each sample. */
+/* Numbers that are one behind the other in each sample. */
 struct sample_part {
     int count, below; /* below: integers from 0 to below - 1, as tokens; 0: any */
     int most;         /* of a file's numbers in place of below, where tables of several sizes look

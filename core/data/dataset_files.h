@@ -1,4 +1,4 @@
-/* The data sets that lie in files. Inside data/. */
+/* The data sets that are in files. Inside data/. */
 #ifndef DATA_DATASET_FILES_H
 #define DATA_DATASET_FILES_H
 

@@ -1,5 +1,5 @@
 /* The data set of a program in the form that the command uses: arrays, which ranks can share. Those
- * of the program are taken as they lie there. If the set is a function, the process that opens it
+ * of the program are taken as they are there. If the set is a function, the process that opens it
  * calls it once for each sample, from the first to the last. */
 #include "data/dataset_own.h"
 

@@ -20,7 +20,7 @@ enum order_end {
 enum order_shuffle {
     SHUFFLE_NONE,        /* 0, 1, 2, ... */
     SHUFFLE_DISTRIBUTED, /* DistributedSampler's: of a generator seeded with seed + epoch */
-    /* That of DataLoader(shuffle=True) without a generator of its own, after manual_seed(seed):
+    /* That of DataLoader(shuffle=True) without its own generator, after manual_seed(seed):
      * each epoch takes two numbers of 64 bits from the generator, and the second seeds another one,
      * which permutes. */
     SHUFFLE_RANDOM

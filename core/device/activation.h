@@ -139,7 +139,7 @@ EVERY_DEVICE double activation_floor_divide(double x, double a) {
     return y == 0 ? copysign(y, x / a) : y;
 }
 
-/* An integer as an index; what is none, or lies outside of int32, becomes -1. */
+/* An integer as an index; what is none, or is outside of int32, becomes -1. */
 EVERY_DEVICE int index_of_float(float x) {
     int i = x >= -2147483648.f && x < 2147483648.f ? (int)x : -1;
     return (float)i == x ? i : -1;

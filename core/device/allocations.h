@@ -1,5 +1,5 @@
 /* The live allocations of one device, sorted by address. device_free looks up the size here, and
- * operand checks ask whether a range of memory lies inside an allocation of this device. Not
+ * operand checks ask whether a range of memory is inside an allocation of this device. Not
  * thread-safe: device->lock guards it. */
 #ifndef DEVICE_ALLOCATIONS_H
 #define DEVICE_ALLOCATIONS_H

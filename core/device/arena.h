@@ -1,5 +1,5 @@
 /* An allocator that divides one large piece of memory: first fit over a sorted list of free
- * ranges. The list lies outside that memory, so the same allocator serves an arena of the host and
+ * ranges. The list is outside that memory, so the same allocator serves an arena of the host and
  * a slab on a GPU, which the CPU cannot write. Free ranges that touch are joined, so one range is
  * left when all is freed. Not thread-safe: device->lock guards it. */
 #ifndef DEVICE_ARENA_H

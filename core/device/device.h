@@ -1,5 +1,5 @@
 /* Devices: the interface of a GPU to the rest of Duet. Memory, streams, events, copies, launches
- * and IPC stand behind one table of functions per kind of device (device/table.h), chosen at run
+ * and IPC are behind one table of functions per kind of device (device/table.h), chosen at run
  * time.
  *
  * Reading order of the folder: this file, op.h and tensor.h; then table.h, device.c and stream.c
@@ -9,7 +9,7 @@
  * and its result may be read only after an event recorded behind it, or after a sync. The kinds
  * differ in how late they run:
  *
- *     host         the compute stream runs in the caller, the other two in threads of their own
+ *     host         the compute stream runs in the caller, the other two in their own threads
  *     host-late    everything is queued, and runs only when somebody waits for it: in tests this
  *                  catches every program that relies on an early completion
  *     dry          as host, but only counts: what a run would hold and move, without the run
@@ -51,9 +51,9 @@ struct device_config {
     int devices;           /* of the job: says how many of them share this GPU; 0: 1 */
     int local, locals;     /* the same two on this machine, if there are several; locals 0: one */
     uint64_t memory_bytes; /* rounded up to 2 MiB; cuda: 0 takes the default share of the GPU */
-    int check_operands;    /* 1: operands must lie in the device's own memory; new memory is NaN */
+    int check_operands;    /* 1: operands must be in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */
-    int async;             /* host: 1: the compute stream has a thread of its own, as the others */
+    int async;             /* host: 1: the compute stream has its own thread, as the others */
     int reference_math;    /* host: 1: the plain reference kernels alone, nothing in N16 */
     int allow_tf32;        /* cuda: 1: products and convolutions may round their inputs to tf32 */
     enum device_math math; /* cuda: DEVICE_MATH_LIBRARY where cuBLAS is not found is ERR_USAGE */

@@ -30,7 +30,7 @@ void gpu_handle_pack(struct memory_handle *handle, const struct gpu_handle *gpu)
 /* ERR_FAILED: a handle of another kind, a size of 0, or a range outside the slab. */
 int gpu_handle_unpack(const struct memory_handle *handle, struct gpu_handle *gpu);
 
-/* 1: the handle comes from this very process. Its memory then lies at slab + offset, since a
+/* 1: the handle comes from this very process. Its memory then is at slab + offset, since a
  * driver refuses to open a handle in the process that made it. Equal pids are not enough: each
  * container counts its own. */
 int gpu_handle_is_own(const struct memory_handle *handle, const struct gpu_handle *gpu);
@@ -38,7 +38,7 @@ int gpu_handle_is_own(const struct memory_handle *handle, const struct gpu_handl
 /* The number of this process's pid namespace; 0 where /proc does not say. */
 uint64_t gpu_pid_namespace(void);
 
-/* 1: the memory of both handles lies on the same GPU. All ranks choose their executor by it at
+/* 1: the memory of both handles is on the same GPU. All ranks choose their executor by it at
  * init. 0 for handles of other kinds. */
 int gpu_handles_share(const struct memory_handle *a, const struct memory_handle *b);
 

@@ -112,7 +112,7 @@ double op_flops(enum op op, const struct op_args *args);
  * what comes. */
 int op_autocast(enum op op);
 
-/* What changes from step to step. It lies in device memory and is written once a step on the
+/* What changes from step to step. It is in device memory and is written once a step on the
  * compute stream. */
 struct step_block {
     uint64_t seed; /* of dropout's masks */
@@ -134,7 +134,7 @@ struct step_block {
 
 /* For rows, then for columns. P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1, Q alike.
  * general 0: by the kernels of one group of square windows without dilation, which are faster; 1:
- * by those of any. Each have bits of their own. */
+ * by those of any. Each have their own bits. */
 struct conv_args {
     int stride[2], padding[2], dilation[2], groups, general;
 };
@@ -151,7 +151,7 @@ struct pool_args {
     int relu;      /* 1: x is the input of a relu that comes before the pool */
     int margin[2]; /* above and left of x, already part of it: read by no kernel */
 };
-/* How far x lies below and to the right of the first pixel of y; negative: above, to the left. */
+/* How far x is below and to the right of the first pixel of y; negative: above, to the left. */
 struct pad_args {
     int top, left;
     float value;
@@ -254,7 +254,7 @@ struct op_args {
     struct tensor out[OP_OUTPUTS];
     const struct step_block *step; /* device memory; NULL where the op does not read it */
     /* Of the host's fast kernels: device memory of host_scratch_bytes bytes, which launch() fills
-     * in. Without it (NULL) a kernel that needs none serves, with bits of its own. */
+     * in. Without it (NULL) a kernel that needs none serves, with its own bits. */
     void *scratch;
     union {
         struct conv_args conv;
@@ -303,7 +303,7 @@ size_t host_scratch_bytes(enum op op, const struct op_args *args);
  * the op and the operand. launch() asks for every kind of device. */
 int op_check(enum op op, const struct op_args *args);
 
-/* 1: an operand lies in N16. */
+/* 1: an operand is in N16. */
 int op_takes_n16(const struct op_args *args);
 
 #ifdef __cplusplus

@@ -3,10 +3,10 @@
  * bytes of a launch are those of its operands (scheduled.c).
  *
  * An operand is its name, its type and its shape. Types: f F32, d F64, i I32, l I64, u U64, b U8,
- * w F32 or I32; with n it may lie in N16 (tensor.h), and then all operands with an n do; with ? it
+ * w F32 or I32; with n it may be in N16 (tensor.h), and then all operands with an n do; with ? it
  * may be left out; with s it may be strided (tensor.h), and two strided outputs may be parts of one
  * tensor; with = it may be the very memory of out[0]. Outputs are overwritten, not added
- * to, and overlap no input, unless that or a note says otherwise. Where activations lie in N16,
+ * to, and overlap no input, unless that or a note says otherwise. Where activations are in N16,
  * weights, biases and their gradients stay PLAIN.
  *
  * In a shape each letter is a dimension: the same letter is the same number in all operands of the
@@ -84,7 +84,7 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dx", "fn", "NCHW"}}, .rule = rule_pool, .cost = cost_pool},
 
     /* Row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1 of x, columns
-     * alike; so windows may overlap, and any P and Q from 1 will do. Flops as where they lie
+     * alike; so windows may overlap, and any P and Q from 1 will do. Flops as where they are
      * side by side: an addition a pixel. */
     [OP_ADAPTIVE_AVG_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}},
         .out = {{"y", "fn", "NCPQ"}}, .flops = "1 NCHW"},
@@ -221,11 +221,11 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_SPREAD] = {ALGEBRA, .in = {{"dy", "f", "OI"}}, .out = {{"dx", "f", "OLI"}},
         .rule = rule_sum, .flops = "1 OLI"},
 
-    /* y = x, element by element: what lies between those of a strided y stays as it is. A y whose
+    /* y = x, element by element: what is between those of a strided y stays as it is. A y whose
      * elements share memory is not meant. */
     [OP_PERMUTE] = {ALGEBRA, .in = {{"x", "fs", "."}}, .out = {{"y", "fs", "."}}},
 
-    /* Integers as indices: what is none, or lies outside of int32, becomes -1. */
+    /* Integers as indices: what is none, or is outside of int32, becomes -1. */
     [OP_TO_INDEX] = {ALGEBRA, .in = {{"x", "f", "."}}, .out = {{"y", "i", "."}}},
 
     /* Row r of dw is the sum of the rows of dy whose index is r, in the order of N, and 0 where

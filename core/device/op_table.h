@@ -32,7 +32,7 @@ enum op_family {
     LOG,    /* what a step writes down, and the sums of its squares */
     GATHER, /* batches of a data set */
     ALGEBRA,
-    ALONG, /* what lies at computed places of a dimension, and its order */
+    ALONG, /* what is at computed places of a dimension, and its order */
     RECURRENT,
     ATTENTION,
 };
@@ -50,7 +50,7 @@ struct op_row {
 };
 extern const struct op_row op_table[OP_COUNT];
 
-/* 1: an operand of this kind may lie in N16, unless the op is plain with these arguments. */
+/* 1: an operand of this kind may be in N16, unless the op is plain with these arguments. */
 int operand_may_be_n16(const struct operand *operand);
 int operand_may_be_in_place(const struct operand *input); /* in the memory of out[0] */
 int op_is_plain(enum op op, const struct op_args *args);

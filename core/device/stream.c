@@ -127,7 +127,7 @@ int event_done(struct event *event) {
     return event->ops->event_done(event);
 }
 
-/* address .. address + bytes must lie in one live allocation of this very device. `number` is the
+/* address .. address + bytes must be in one live allocation of this very device. `number` is the
  * operand's index for the message; below 0 it has none. */
 static int check_own(struct device *device, const char *what, const char *operand, int number,
                      const void *address, size_t bytes) {

@@ -5,7 +5,7 @@
  * dimensions, is a strided tensor in the same memory. An op takes one only if op_table.c says so.
  *
  * N16 is the host's fast layout, used inside a tape only. The samples of a segment are divided into
- * groups of 16 (the last one is padded), and the 16 samples of a group lie innermost:
+ * groups of 16 (the last one is padded), and the 16 samples of a group are innermost:
  *
  *     PLAIN  [n][c][h][w]                     one sample after another
  *     N16    [group][c][h][w][16]             one vector = one pixel of 16 samples
@@ -61,7 +61,7 @@ static inline float *tensor_f32(const struct tensor *t) {
 size_t tensor_sample_count(const struct tensor *t);
 size_t tensor_count(const struct tensor *t);
 
-/* Elements in memory, with the padding of N16, or what lies between those of a strided tensor; and
+/* Elements in memory, with the padding of N16, or what is between those of a strided tensor; and
  * their bytes. */
 size_t tensor_stored_count(const struct tensor *t);
 size_t tensor_bytes(const struct tensor *t);

@@ -33,7 +33,7 @@ struct autograd_memory {
     int grad_count;
     char *full;     /* [var_count] config.half: 1: the memory of this var is float32 all the same */
     char *has_grad; /* [parameters] */
-    int *buffer_of; /* [parameters] replicated: the buffer in which it lies */
+    int *buffer_of; /* [parameters] replicated: the buffer in which it is */
     int *buffer_refs;  /* [parameters, which is enough] ops that save a part of the buffer */
     uint64_t *buffers; /* [parameters, which is enough] bytes of each */
 };
@@ -87,7 +87,7 @@ static int params_of(const duet_tape *t) {
 
 /* ---- what is saved ---- */
 
-/* What lies outside the pass is there whether it is saved or not. */
+/* What is outside the pass is there whether it is saved or not. */
 static void save(struct autograd_memory *a, const struct node *n, const duet_var *x) {
     const duet_var *home = home_of(x);
     if (copies(a, n, x))

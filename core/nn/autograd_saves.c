@@ -53,7 +53,7 @@ static uint64_t log_sums(const struct node *n) {
 }
 
 /* Cross entropy is log_softmax and nll_loss: the result of the one is kept, and in backward the
- * gradient of the other lies beside its own. */
+ * gradient of the other is beside its own. */
 static uint64_t log_probabilities(const struct node *n) {
     return autograd_bytes(&n->x->value);
 }

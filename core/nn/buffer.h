@@ -1,7 +1,7 @@
 /* Buffers: the state of a model that no gradient changes, such as the running statistics of
  * BatchNorm.
  *
- * All buffers of a model on one device lie in one arena, in registration order, each aligned to
+ * All buffers of a model on one device are in one arena, in registration order, each aligned to
  * its own elements:
  *
  *     1.running_mean (C) | 1.running_var (C) | 1.num_batches_tracked I64 | next layer ...
@@ -38,7 +38,7 @@ struct buffer_set {
     size_t bytes;          /* of the arena, pads included */
 };
 
-/* Where buffer `index` of specs[0 .. count) lies in an arena, in bytes; with index = count the size
+/* Where buffer `index` of specs[0 .. count) is in an arena, in bytes; with index = count the size
  * of the arena. */
 size_t buffer_offset(const struct buffer_spec *specs, int count, int index);
 

@@ -1,13 +1,13 @@
 /* Parameters: the values and gradients of one model on one device.
  *
- * All values lie in one arena and all gradients in another, in REVERSE registration order, each
+ * All values are in one arena and all gradients in another, in REVERSE registration order, each
  * parameter 256-byte aligned, pads zero:
  *
  *     registration    W1 b1 W2 b2 ...            forward uses them in this order
  *     arena           ... b2 W2 b1 W1            backward completes gradients in about this order
  *
  * so that a bucket of DDP is a pointer and a count, reduced in place, and replication is one copy.
- * Frozen parameters, PyTorch's requires_grad=False, have only values, which lie behind those of all
+ * Frozen parameters, PyTorch's requires_grad=False, have only values, which are behind those of all
  * others. So the gradients' arena and an optimizer's state end before them. Offsets and counts are
  * in elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS.
  *
@@ -67,7 +67,7 @@ struct param_set {
     struct param *param;   /* owned */
     float *values, *grads; /* the arenas, device memory, owned */
     /* Gradients accumulated over several passes keep one sum for each segment until they are
-     * complete. That of segment 0 is the gradient itself; those of the others lie here, arena after
+     * complete. That of segment 0 is the gradient itself; those of the others are here, arena after
      * arena, laid out as the values. NULL: none are kept. Device memory, owned. */
     float *segment_grads;
     int kept_segments;       /* segments whose sums are kept; 0: gradients are of one pass only */
@@ -81,12 +81,12 @@ struct param_set {
     const struct sum_pieces *sums;
 
     /* Of a sharded set: this process's shard, owned by who has sharded it; NULL: the set is whole.
-     * `bring` enqueues that the whole value of a parameter lies at param[].value behind it, or the
+     * `bring` enqueues that the whole value of a parameter is at param[].value behind it, or the
      * whole gradient at param[].grad. Collective. */
     struct param_set *shard;
     int (*bring)(void *context, int index, int grad);
     /* Collective too, and waits: `whole`, host memory, gets the state of an optimizer, `each`
-     * numbers for each element of grad_count, from the shards of it that lie at `state`. The
+     * numbers for each element of grad_count, from the shards of it that are at `state`. The
      * gradients are used up then. */
     int (*gather_state)(void *context, const float *state, int each, float *whole);
     void *context;

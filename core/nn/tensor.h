@@ -1,4 +1,4 @@
-/* A tensor of duet.h: a struct tensor and the device on which it lies. nn/tensor.c has the
+/* A tensor of duet.h: a struct tensor and the device on which it is. nn/tensor.c has the
  * functions of duet/core.h; below are more functions, for making and checking tensors. */
 #ifndef NN_TENSOR_H
 #define NN_TENSOR_H
@@ -19,7 +19,7 @@ struct duet_tensor {
 };
 
 /* For error texts: the shape of a struct tensor, "(8, 20)", which lives as long as the block that
- * it stands in; and "float32", static storage. */
+ * it is in; and "float32", static storage. */
 #define SHAPE(t) op_shape_text(t, (char[SHAPE_TEXT]){0})
 const char *dtype_name(enum dtype dtype);
 
@@ -33,7 +33,7 @@ int tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int r
 /* 1: the two share some memory, but not all of it: no op may take both, unless it only reads. */
 int tensor_overlap(const struct tensor *a, const struct tensor *b);
 
-/* The program writes numbers of its own to the tensor. */
+/* The program writes its own numbers to the tensor. */
 static inline void tensor_written(const duet_tensor *tensor) {
     if (tensor && tensor->has_grad) *tensor->has_grad = 1;
 }

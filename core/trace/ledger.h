@@ -31,7 +31,7 @@ const char *mem_cause_name(enum mem_cause cause);
 
 struct ledger {
     uint64_t now[MEM_CAUSE_COUNT];     /* bytes held now, by cause */
-    uint64_t peak[MEM_CAUSE_COUNT];    /* the most each cause held, each at a moment of its own */
+    uint64_t peak[MEM_CAUSE_COUNT];    /* the most each cause held, each at its own moment */
     uint64_t total, total_peak;        /* of all causes together: now, and at most */
     uint64_t at_peak[MEM_CAUSE_COUNT]; /* what each cause held when the total was at its peak */
     uint64_t capacity;                 /* bytes of memory that the device has */

@@ -13,7 +13,7 @@ struct walk {
     int code; /* of reading; an array behind a failure becomes NULL, and can be freed */
 };
 
-/* The next bytes in memory of their own; NULL: there are fewer, or there is no memory. */
+/* The next bytes in their own memory; NULL: there are fewer, or there is no memory. */
 static void *take(struct walk *w, size_t bytes) {
     if (!w->code && bytes > w->left)
         w->code = fail(ERR_FAILED, "run record: %zu bytes are missing: a rank did not finish it",

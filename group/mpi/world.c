@@ -3,7 +3,7 @@
  * MPI's blocking calls have no deadline and do not notice a failure of the job. So every call that
  * may wait for a peer uses the nonblocking form and is then tested. Between two tests the wait of
  * comm/ checks the deadline and the abort word. Starting and ending MPI have no such form. They run
- * in a thread of their own, and the caller gives up at the deadline.
+ * in their own thread, and the caller gives up at the deadline.
  *
  * Ending MPI waits for all ranks. If the job has failed, some may be gone, so it gets only half a
  * second, in which mpirun learns that the process ends on its own. */

@@ -19,7 +19,7 @@ int check_message(const struct window_request *q) {
  * one to the next: the base of a call's epochs is `first`.
  *
  * Flags                        written by     read by        meaning
- *   sent,  epoch k             the sender     the receiver   piece k lies in its place
+ *   sent,  epoch k             the sender     the receiver   piece k is in its place
  *   taken, epoch k + MAILBOX_...  the receiver   the sender     piece k is taken: its place is free
  *
  * `taken` begins at MAILBOX_PIECES, since every place is free at first. An executor may keep `sent`

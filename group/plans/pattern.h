@@ -51,7 +51,7 @@ struct range block_of(const struct window_request *q, int from, int to);
 size_t pieces_of(const struct flow *f, int from, int to);
 
 /* Where the block for rank `to` begins in this rank's INPUT, and that from `from` in its OUTPUT;
- * where piece j of block b lies in a window or slot. */
+ * where piece j of block b is in a window or slot. */
 size_t input_at(const struct window_request *q, const struct pattern *p, int to);
 size_t output_at(const struct window_request *q, const struct pattern *p, int from);
 size_t place_of(const struct flow *f, size_t j, int b);

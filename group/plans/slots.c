@@ -9,15 +9,15 @@
  *                        |----- one half -----|  |--- the other one ----|
  *
  * A rank that shows copies its INPUT to its slot and posts `shown`; a rank that takes awaits that
- * and copies, or adds up, what lies in the slots. It reads its own term of a sum from its INPUT, at
+ * and copies, or adds up, what is in the slots. It reads its own term of a sum from its INPUT, at
  * the same offset as in its slot. Nobody waits at the end: the root of a broadcast goes on at once.
  * The pattern (pattern.h) says who shows and who takes. An allreduce is oneshot: all show, and all
  * add up in fold order. At a barrier all show nothing and await all. The root of a gather and the
- * receivers of a scatter only show that they are in the call. So a rank without a block of its own
+ * receivers of a scatter only show that they are in the call. So a rank without its own block
  * also finds out if they make another call, such as one with split sizes.
  *
  * Flags                              written by   read by      meaning
- *   shown, epoch 1                   who shows    who takes    my block lies in my slot
+ *   shown, epoch 1                   who shows    who takes    my block is in my slot
  *   left,  epoch 1 + half the slots  each rank    each other   I have left all calls before this
  *
  * Epochs count eager calls: call k has the base k, on all ranks alike.
@@ -59,7 +59,7 @@ static void take_turn(struct plan *plan, const struct window_request *q, uint64_
     add_step(plan, step);
 }
 
-/* All that a rank shows lies in one slot, and one flag tells all takers. */
+/* All that a rank shows is in one slot, and one flag tells all takers. */
 static void show(const struct flow *f) {
     int me = f->q->rank;
     struct plan_step copy = copy_from(me, (struct range){0, shown(f->q, f->pattern)}, rank_bit(me));

@@ -7,7 +7,7 @@
  *     rank that takes             take 0            take 1                     ...
  *
  * Flags                    written by    read by       meaning
- *   ready, epoch j + 1     who shows     who takes     piece j lies in my window
+ *   ready, epoch j + 1     who shows     who takes     piece j is in my window
  *   done,  epoch j + 1     who takes     who showed    I have taken piece j
  *
  * Epochs: 1 .. m, for m pieces. Where blocks differ in length, m counts the pieces of the longest
@@ -21,7 +21,7 @@
  *
  * There is no deadlock: order the steps of all ranks by piece, show before take. A show of piece j
  * awaits takes of piece j - 2 and a take of piece j shows of piece j, so each step awaits only
- * steps before it, and in each rank show j + 1 stands before take j. */
+ * steps before it, and in each rank show j + 1 is before take j. */
 #include "group/plans/windows.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The plans of process groups: every collective of torch.distributed.
  *
- * A tensor of a process group lies in memory that only its own rank can reach. So a call reads
+ * A tensor of a process group is in memory that only its own rank can reach. So a call reads
  * INPUT and writes OUTPUT, and between them the elements pass through memory that all ranks share.
  * This memory is made once: each rank's window (the plan's DATA), and for messages from one rank to
  * one other a mailbox (in the plan's SCRATCH).
@@ -52,8 +52,8 @@ struct window_request {
     uint32_t slots;
     int turn; /* eager calls: 1: the first call in one half of the slots */
     /* NULL: all blocks have `count` elements, `stride` apart. Else the blocks of SCATTER, GATHER,
-     * ALL_GATHER, ALL_TO_ALL and REDUCE_SCATTER have lengths of their own: sizes[from * n + to]
-     * elements go from rank `from` to rank `to`. They lie behind each other without gaps, in the
+     * ALL_GATHER, ALL_TO_ALL and REDUCE_SCATTER have their own lengths: sizes[from * n + to]
+     * elements go from rank `from` to rank `to`. They are behind each other without gaps, in the
      * order of ranks; INPUT and OUTPUT are different memory; count and stride play no part. A
      * rank that shows one block to all has one size for all of them, and the terms of a sum have
      * one size. Only plan_build_window reads it. */

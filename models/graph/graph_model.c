@@ -22,7 +22,7 @@ static int numbers_of(const struct graph_shape *s) {
     return count;
 }
 
-/* A sample as the data has it: channels, height, width. Several inputs lie one behind the other. */
+/* A sample as the data has it: channels, height, width. Several inputs are one behind the other. */
 static void sample_of(const struct graph *g, int sample[3]) {
     const struct graph_shape *s = &g->values[g->inputs[0]].shape;
     sample[0] = 0;
@@ -161,7 +161,7 @@ static void cut_inputs(struct graph_run *r, duet_var *x) {
     }
 }
 
-/* The model's outputs, (N,numbers). Of a sample with several labels the scores of each lie one
+/* The model's outputs, (N,numbers). Of a sample with several labels the scores of each are one
  * behind the other. */
 static duet_var *result_of(struct graph_run *r) {
     const struct graph *g = r->graph;

@@ -25,7 +25,7 @@ __attribute__((format(printf, 2, 3))) int graph_wrong(const struct graph_reader 
 int graph_at_end(struct graph_reader *r);
 /* How much of the line an error shows, from here on: %.*s. */
 int graph_rest(struct graph_reader *r);
-/* 1: `mark`, or the word `text`, stands here, and is taken. */
+/* 1: `mark`, or the word `text`, is here, and is taken. */
 int graph_take(struct graph_reader *r, const char *mark);
 int graph_is_word(struct graph_reader *r, const char *text);
 /* The same where it must. */

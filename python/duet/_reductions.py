@@ -10,7 +10,7 @@ from ._tensors import BITS, OPS, TYPES, RedOp, dense, in_a_row, one, reduction
 from ._work import Call
 
 
-# What is reduced where it lies, without anything before or behind: by what, of which elements.
+# What is reduced where it is, without anything before or behind: by what, of which elements.
 PLAIN = {(op, dtype): how for op, how in OPS.items() for dtype in TYPES
          if op != RedOp.AVG or dtype.is_floating_point}
 

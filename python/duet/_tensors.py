@@ -44,7 +44,7 @@ def dense(tensor):
 
 
 def in_a_row(tensors):
-    """The memory of tensors that lie one behind the other, as one tensor; None: they do not."""
+    """The memory of tensors that are one behind the other, as one tensor; None: they are not."""
     first = tensors[0]
     at = first.data_ptr()
     for tensor in tensors:

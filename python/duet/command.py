@@ -1,4 +1,4 @@
-"""The command's subcommands as functions: each runs `duet` in a process of its own, so its devices,
+"""The command's subcommands as functions: each runs `duet` in its own process, so its devices,
 ranks and signals do not affect the caller, and reads the record that --json writes."""
 
 import html

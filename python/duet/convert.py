@@ -35,7 +35,7 @@ def _load(source):
 
 
 def _find(source, given):
-    """The dict of tensors: the whole, or what lies in it under one of the usual names."""
+    """The dict of tensors: the whole, or what is in it under one of the usual names."""
     import torch
     if isinstance(given, torch.Tensor) or not isinstance(given, collections.abc.Mapping):
         raise DuetError(f"convert: {source}: a {type(given).__name__}, no dict of tensors: save "

@@ -4,7 +4,7 @@
     import duet.torch
     dist.init_process_group("duet")
 
-A collective works on the memory of PyTorch's tensors where it lies (duet_tensor_from_host). A call
+A collective works on the memory of PyTorch's tensors where it is (duet_tensor_from_host). A call
 without async_op runs in the thread that makes it; one with async_op runs in a thread of the
 library. Operations that Duet's collectives lack are made from those they have: elements of 8 and 16
 bits are reduced as int32, and the bits of BAND, BOR and BXOR are gathered and combined here.

@@ -3,7 +3,7 @@
  * and writes the root's arena. In another order the kernel adds two terms at a time, and the terms
  * of the other GPUs are copied to staging first, where partial sums can stay.
  *
- * The root's GPU reads a peer's memory where it lies, if it can reach it. If it cannot, the driver
+ * The root's GPU reads a peer's memory where it is, if it can reach it. If it cannot, the driver
  * first copies the range through the host into staging on the root. Either way the same bytes cross
  * the same link and are charged to it. */
 #include <string.h>

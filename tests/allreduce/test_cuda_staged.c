@@ -74,7 +74,7 @@ Test(allreduce_cuda_staged, auto_takes_nccl_where_it_serves_and_keeps_the_bits, 
     expect_choice(2, 0, "staged", STAGED);
     unsetenv("FAKE_NCCL_FAIL");
     set_gpus(3);
-    expect_choice(3, 0, "staged", STAGED); /* NCCL adds three terms in an order of its own */
+    expect_choice(3, 0, "staged", STAGED); /* NCCL adds three terms in its own order */
     expect_choice(3, 1, "nccl", "nccl for");
     set_peers("1");
     expect_choice(2, 0, "spin", "a GPU for each rank");

@@ -149,7 +149,7 @@ Test(plan, fold_order_is_the_written_one, .timeout = 10) {
     cr_assert((a + c) + b != (a + b) + c, "the example must tell orders apart");
 }
 
-/* Ring and tree add in orders of their own. Somewhere their bits must differ from those of fold
+/* Ring and tree add in their own orders. Somewhere their bits must differ from those of fold
  * order, or equal bits would prove little. */
 Test(plan, ring_and_tree_have_their_own_order, .timeout = 10) {
     for (int a = 0; a < ALGORITHMS; a++) {

@@ -1,6 +1,6 @@
 /* Every interleaving of the plans, explored.
  *
- * A run of n ranks is a walk through states: how far each rank is, and what lies in memory. A
+ * A run of n ranks is a walk through states: how far each rank is, and what is in memory. A
  * step has two halves, begin (its flags have arrived, it starts to read and write) and end (all
  * is written, its flags are posted), so two steps of different ranks can overlap. From every
  * state each rank that can move is moved, and no state is visited twice. So every state that a run

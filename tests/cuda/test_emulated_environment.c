@@ -40,7 +40,7 @@ static void doctor_says(const char *name, enum finding_state state, const char *
 
 /* ---- CUDA_DEVICE_MAX_CONNECTIONS ---- */
 
-/* In one hardware queue the write that ends a wait would stand behind the wait. */
+/* In one hardware queue the write that ends a wait would be behind the wait. */
 Test(emulated_environment, one_hardware_queue, .timeout = 120) {
     struct job job = {.page = share(sizeof(struct page)), .kind = DEVICE_CUDA, .free_s = 3};
     set_gpus(1);
@@ -111,7 +111,7 @@ CliTest(emulated_environment, one_process_at_a_time, 120) {
 /* ---- MIG ---- */
 
 /* A process gets one instance, so ranks that are given the same list share its first. Where each
- * rank is given one of its own, they cannot reach each other's memory: host memory lies between. */
+ * rank is given one of its own, they cannot reach each other's memory: host memory is between. */
 CliTest(emulated_environment, instances_of_a_gpu, 120) {
     struct cli c;
     setenv("EMULATED_MIG", "2", 1);

@@ -169,7 +169,7 @@ Test(cuda_library_use, one_call_a_segment, .timeout = 60) {
     cr_assert_eq(cublas()->calls[0], 18, "own kernels call nobody");
 }
 
-/* A sample's bits depend on how many samples share the call, and on where it lies; those of the job
+/* A sample's bits depend on how many samples share the call, and on where it is; those of the job
  * still do not depend on the number of devices. */
 Test(cuda_library_use, the_same_bits_on_any_number_of_devices, .timeout = 120) {
     static const int sizes[4] = {9, 17, 4, 11};

@@ -1,5 +1,5 @@
 /* NCCL as an executor (allreduce/cuda/nccl*.c): ranks as real processes on the emulated CUDA
- * runtime, each with a GPU of its own, and a fake NCCL
+ * runtime, each with its own GPU, and a fake NCCL
  * (tests/stand_ins/fake_cuda_libraries/fake_nccl.c) that checks how it is called and really adds.
  * Tested are set-up and end, sums, the scale, the order on the stream, refusals, and that nothing
  * waits for ever when a rank dies, stops, or NCCL fails. Where the real library is installed, only

@@ -78,7 +78,7 @@ static void run_on_eight_blocks(block_kernel *kernel) {
     free(out);
 }
 
-/* Runs the kernel in a process of its own, and copies what that prints into `text`; *status is its
+/* Runs the kernel in its own process, and copies what that prints into `text`; *status is its
  * exit status. */
 static void words_of(block_kernel *kernel, char *text, size_t bytes, int *status) {
     int ends[2];

@@ -121,7 +121,7 @@ static int by_hand(void) {
     return line;
 }
 
-/* Runs `see` in a process of its own for each subset, in a folder of its own. */
+/* Runs `see` in its own process for each subset, in its own folder. */
 static void for_all_subsets(int (*see)(void)) {
     char folder[] = "/tmp/duet_closed_XXXXXX";
     cr_assert_not_null(mkdtemp(folder));

@@ -1,4 +1,4 @@
-/* Misuse of what stands beside the tape: parameters, optimizers, data, checkpoints, curves, random
+/* Misuse of what is beside the tape: parameters, optimizers, data, checkpoints, curves, random
  * numbers, groups, DDP, DataParallel, models. */
 #include "tests/duet/misuse.h"
 

@@ -68,7 +68,7 @@ static const struct {
     {"resnet18", "1 4 0.1 synthetic 1", ALONE},
     {"shared_rnn", "", ALONE},
     {"tensor_parallel", "", ALONE},
-    /* One job: rank 1 would say the same as rank 0 if it were a job of its own. */
+    /* One job: rank 1 would say the same as rank 0 if it were its own job. */
     {"convnet_mnist", "2 synthetic 2", ONE_SPEAKS},
     {"ddp_train", "synthetic 1", ONE_SPEAKS},
     {"ddp_traps", "set_epoch", ONE_SPEAKS},
@@ -114,7 +114,7 @@ Test(texts, ranks_of_mpirun_are_one_job_or_refused, .timeout = 300, .init = scra
                        "%s", output());
 }
 
-/* Programs whose ranks have parts of their own, with too few and too many. */
+/* Programs whose ranks have their own parts, with too few and too many. */
 Test(texts, another_number_of_ranks_is_refused_in_one_line, .timeout = 120, .init = scratch_make,
      .fini = scratch_remove) {
     static const struct {

@@ -38,7 +38,7 @@ static const struct param_spec specs[] = {
     {.name = "c.g.weight", .rank = 1, .dims = {20}}};
 enum { SPECS = sizeof specs / sizeof *specs };
 
-/* Whatever the cut: each element of each parameter is in the shard of one rank, and no two lie at
+/* Whatever the cut: each element of each parameter is in the shard of one rank, and no two are at
  * one address. */
 static void check_shards(const struct fsdp_units *u, const struct param_set *set) {
     for (int r = 0; r < u->ranks; r++) {

@@ -24,7 +24,7 @@ static const struct duet_buffer buffers[] = {{"bn.running_mean", DUET_F32, 1, {H
 
 enum {
     TIED = 1,       /* the head's weight is the table's; head.weight has no part in the loss */
-    FROZEN = 2,     /* fc1, which lies between what is trained */
+    FROZEN = 2,     /* fc1, which is between what is trained */
     CLIPPED = 4,    /* by a norm that is always larger */
     SYNC_BN = 8,    /* statistics of all ranks */
     EVALUATES = 16, /* a pass without gradients before each step */
@@ -50,7 +50,7 @@ struct rank {
     duet_ddp *ddp;
 };
 
-/* Each rank has values of its own: those of rank 0 count. */
+/* Each rank has its own values: those of rank 0 count. */
 static int make_params(struct rank *r) {
     struct duet_param params[PARAMS];
     float *values = malloc(PARAMS * LARGEST * sizeof *values);

@@ -1,4 +1,4 @@
-/* base/files/safetensors: a tensor of a file that is accepted lies inside it and can be read. */
+/* base/files/safetensors: a tensor of a file that is accepted is inside it and can be read. */
 #include "base/files/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 

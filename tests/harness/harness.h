@@ -10,7 +10,7 @@
  *         cr_assert_eq(got, want, "rank %d got %d", rank, got);        a message is optional
  *     }
  *
- * Each test runs in a process of its own, so a crash or an endless loop is one failure and the
+ * Each test runs in its own process, so a crash or an endless loop is one failure and the
  * other tests go on. Options of Test: .timeout (seconds), .init, .fini, .signal, .exit_code,
  * .disabled, .description. Macros: cr_assert..., which ends the test; cr_expect..., after which it
  * goes on; cr_skip_test("reason"). Messages are string literals with printf arguments.

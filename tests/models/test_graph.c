@@ -53,7 +53,7 @@ Test(graph, is_the_model_that_its_text_says, .timeout = 30) {
     graph_free(g);
 }
 
-/* Inputs lie one behind the other in a sample. */
+/* Inputs are one behind the other in a sample. */
 Test(graph, several_inputs_are_parts_of_a_sample, .timeout = 30) {
     struct graph *g = read_graph("duet 1\ninput %a: f32[N, 2, 3]\ninput %b: f32[N, 4]\n"
                                  "%1: f32[N, 6] = flatten(%a)\n"

@@ -8,7 +8,7 @@
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
 
-/* Much of it reads nothing in backward, two values are one var, and relus stand before a pool and
+/* Much of it reads nothing in backward, two values are one var, and relus are before a pool and
  * without one. */
 #define LONG                                                                                       \
     "duet 1\ninput %x: f32[N, 2, 4, 4]\n"                                                          \

@@ -137,7 +137,7 @@ static void arena_grid(enum device_kind kind) {
     for (int d = 0; d < DEVICE_COUNTS && device_counts[d] <= most_devices(); d++) {
         int n = device_counts[d];
         struct bed bed;
-        /* a GPU's workspace lies there too */
+        /* a GPU's workspace is there too */
         make_bed(&bed, n, kind, (size_t)(kind == DEVICE_CUDA ? 160 : 32) << 20);
         size_t counts[] = {0, 1, (size_t)n - 1, (size_t)n, (size_t)n + 1, 511, 512, 513, 1000};
         for (int i = 0; i < 9; i++) {
@@ -200,7 +200,7 @@ Test(scatter_gather, the_order_shows_in_the_bits, .timeout = 30) {
                  "only %d of %d sums depend on the order: livelier data is needed", differ, COUNT);
 
     struct reduce_plan plan;
-    /* the arithmetic alone: the arrays need not lie in its memory */
+    /* the arithmetic alone: the arrays need not be in its memory */
     make_bed(&bed, N, DEVICE_HOST, 1);
     cr_assert_eq(reduce_plan_init(&plan, &bed.group, 0, arenas, COUNT, NULL), OK);
     float outside = x[0][COUNT - 1];

@@ -12,7 +12,7 @@ static void open_bed(enum device_kind kind, int lead) {
     make_bed(&bed, N, kind, (size_t)(kind == DEVICE_CUDA ? 160 : 4) << 20);
     whole = alloc(&bed, lead, sizeof host);
     for (int r = 0; r < N; r++) {
-        /* the leading device's own rows lie where the rows of device 0 will go */
+        /* the leading device's own rows are where the rows of device 0 will go */
         rows[r] = r == lead ? whole : alloc(&bed, r, sizeof host[r]);
         back[r] = alloc(&bed, r, sizeof host[r]);
         fill_random(host[r], SHARE, (uint64_t)r + 1);

@@ -38,7 +38,7 @@ Test(coalesce, is_greedy_and_flushes_before_the_limit, .timeout = 30) {
     /* one too many: two groups */
     n = coalesce((struct param_range[]){{128, 60}, {64, 41}}, 2, LIMIT, got);
     cr_assert(same(got, n, (struct param_range[]){{128, 60}, {64, 41}}, 2), "60 + 41 do not");
-    /* above the limit: a group of its own, and the next starts anew */
+    /* above the limit: its own group, and the next starts anew */
     n = coalesce((struct param_range[]){{640, 30}, {256, 300}, {192, 50}, {128, 50}, {64, 1}}, 5,
                  LIMIT, got);
     cr_assert(same(got, n, (struct param_range[]){{640, 30}, {256, 300}, {128, 114}, {64, 1}}, 4));
@@ -81,7 +81,7 @@ Test(coalesce, a_relaid_arena_is_refused, .timeout = 30) {
     params[2].value_offset = 64;
     cr_assert_eq(coalesce_params(&set, 0, 80, groups, &count), ERR_FAILED);
     cr_assert(strstr(error_message(), "overlap"), "%s", error_message());
-    /* gradients have offsets of their own */
+    /* gradients have their own offsets */
     cr_assert_eq(coalesce_params(&set, 1, 80, groups, &count), OK);
     cr_assert(same(groups, count, (struct param_range[]){{0, 74}, {128, 10}}, 2));
 }

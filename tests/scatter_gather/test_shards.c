@@ -34,7 +34,7 @@ static const struct param_range ranges[RANGES] = {{0, 1990}, {2048, 70}, {2176, 
 
 static void reduce_and_compare(int n, enum device_kind kind, int upwards) {
     struct bed bed;
-    /* a GPU's workspace lies there too */
+    /* a GPU's workspace is there too */
     make_bed(&bed, n, kind, (size_t)(kind == DEVICE_CUDA ? 160 : 8) << 20);
     static float host[8][COUNT], want[COUNT], got[COUNT];
     float *arenas[8];

@@ -1,4 +1,4 @@
-/* scripts/download_data.sh, run in a folder of its own on Debian's copy of the files instead of the
+/* scripts/download_data.sh, run in its own folder on Debian's copy of the files instead of the
  * network. */
 #include <dirent.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 /* A GPU made of threads, for ThreadSanitizer: it finds the races between threads of a kernel.
  *
- * Each thread of a block has a stack of its own and runs the kernel as a GPU's thread does, up to
+ * Each thread of a block has its own stack and runs the kernel as a GPU's thread does, up to
  * the next barrier; then the next thread runs (ucontext). To the sanitizer each is a thread (a
  * fiber), and only three things order two of them:
  *
@@ -17,7 +17,7 @@
  * Making a fiber takes milliseconds, so blocks take their threads from one of GPU_SETS sets, drawn
  * at random. Two blocks of one set are in order, so of a race between two given blocks 1 / GPU_SETS
  * goes unseen. What is never seen here: what a warp does in one instruction (tensor cores, for
- * which the host's text stands in); caches that a weaker memory model allows to be stale where
+ * which the host's text is in); caches that a weaker memory model allows to be stale where
  * release and acquire are right; atomics of less than the system's width; alignment.
  *
  * The scheduler is not instrumented. Included before the kernels' headers, whose barrier it
@@ -212,7 +212,7 @@ static inline void gpu_run_threads(thread_kernel *kernel, const void *param, str
     gpu_end();
 }
 
-/* Each block's shared memory has an address of its own, too, until the grid ends. */
+/* Each block's shared memory has its own address, too, until the grid ends. */
 static inline void gpu_run_blocks(block_kernel *kernel, const void *param, size_t shared_bytes,
                                   struct grid grid) {
     size_t bytes = (shared_bytes + 15) / 16 * 16;

@@ -48,7 +48,7 @@ void say_text(const char *text) {
 
 /* ---- options ---- */
 
-/* Prints the text word by word from column HELP_COLUMN on. Where a line begins the cursor stands in
+/* Prints the text word by word from column HELP_COLUMN on. Where a line begins the cursor is in
  * column `column`. */
 static void print_wrapped(const char *text, int column) {
     while (*text) {

@@ -125,7 +125,7 @@ static void choose_model(const struct options *o, struct run_config *config) {
             config->devices = SHOWN_DEVICES;
     }
     const struct duet_model *own = config->model.options.own;
-    /* A graph has samples of its own, and so have the nets of estimates. */
+    /* A graph has its own samples, and so have the nets of estimates. */
     if (!any_data &&
         (command_bit(o->command) & (BY_PROFILE | BY_ESTIMATE | BY_COMPARE | BY_SCALE)) &&
         (graph_of(own) || model_is_outline(config->model.name)))
@@ -185,7 +185,7 @@ int run_options_parse(struct options *o, int argc, char **argv, struct run_confi
 
 /* ---- --help ---- */
 
-/* In a program with a model of its own, that is the one that is trained by default. */
+/* In a program with its own model, that is the one that is trained by default. */
 static const char *help_of(const struct option *option, const struct duet_model *own, char *text,
                            size_t bytes) {
     if (!own || strcmp(option->name, "--model")) return option->help;

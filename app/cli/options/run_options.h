@@ -17,7 +17,7 @@ option_reader read_model, read_params, read_virtual, read_memory, read_shape, re
     read_algorithm, read_modes, read_outputs;
 
 /* Reads argv[0 .. argc), the words after o->command, into *config, which must hold the defaults. A
- * command that has options of its own has set o->part[0]; it may leave it zeroed. ERR_USAGE: as
+ * command that has its own options has set o->part[0]; it may leave it zeroed. ERR_USAGE: as
  * options_read; or an option can have no effect in what was asked (effects.h); or two outputs would
  * go to the same file. An output must not replace an input either, unless it is what that input
  * becomes.
@@ -31,7 +31,7 @@ int run_options_parse(struct options *o, int argc, char **argv, struct run_confi
 int run_options_read(struct options *o, int argc, char **argv, struct run_config *config);
 
 /* Prints the options of runs that o->command has: those that are used most, or all (o->all), less
- * those that stand in its own table. own: the program's own model, or NULL. */
+ * those that are in its own table. own: the program's own model, or NULL. */
 void run_options_help(const struct options *o, const struct duet_model *own);
 
 #endif

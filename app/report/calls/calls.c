@@ -162,7 +162,7 @@ static int make_pattern(const char *path, char *pattern, size_t size) {
     return *path || snprintf(pattern + used, size - used, ".*.*") >= (int)(size - used);
 }
 
-/* GROUP.RANK: other files may lie beside, such as a timeline that was made of these. */
+/* GROUP.RANK: other files may be beside, such as a timeline that was made of these. */
 static int is_group_and_rank(const char *end) {
     const char *rank = end + strcspn(end, ".") + 1;
     return rank > end + 1 && *rank && !rank[strspn(rank, "0123456789")];

@@ -1,6 +1,6 @@
 /* Chrome trace events: see chrome_trace.h. A slice is an "X" event with a start and a duration; the
- * names of processes and tracks are "M" events. On one track slices must lie beside or inside each
- * other, which is why steps and phases have a track of their own. */
+ * names of processes and tracks are "M" events. On one track slices must be beside or inside each
+ * other, which is why steps and phases have their own track. */
 #include "report/chrome/chrome_trace.h"
 
 #include <inttypes.h>
@@ -161,7 +161,7 @@ static void write_device(struct writer *w, const struct span *const *spans, size
 }
 
 /* Orders spans by device, lane and start. Of two that start together the longer one comes first, so
- * that the other lies inside it. */
+ * that the other is inside it. */
 static int compare_spans(const void *left, const void *right) {
     const struct span *a = *(const struct span *const *)left,
                       *b = *(const struct span *const *)right;

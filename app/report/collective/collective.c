@@ -20,7 +20,7 @@ static const struct {
 #undef WORD
 enum { PLANNED = sizeof planned / sizeof *planned };
 
-/* The collectives of process groups stand behind these. */
+/* The collectives of process groups are behind these. */
 static enum collective window_of(int i) {
     return (enum collective)(COLLECTIVE_BARRIER + (i - PLANNED));
 }

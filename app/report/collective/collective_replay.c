@@ -27,7 +27,7 @@ int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, i
     return 1;
 }
 
-/* What lies in OUTPUT has come there. Of DATA several terms are a sum, and one rank's are a result
+/* What is in OUTPUT has come there. Of DATA several terms are a sum, and one rank's are a result
  * where another rank has them, too. */
 static int is_result(const struct replay *r, int rank, int chunk) {
     int n = r->of->n, chunks = r->of->chunk_count;

@@ -57,7 +57,7 @@ static void print_step(FILE *file, const struct plan *plan, int i) {
     flag_words(s->post_kind, s->post_epoch, s->post_ranks, "to", posts);
     step_words(s, plan->rank, moves);
     int room = TEXT_USUAL - (AWAITS + MOVES + 10), length = (int)strlen(posts);
-    if (*posts && (strlen(moves) > MOVES || length > room)) /* a line of its own */
+    if (*posts && (strlen(moves) > MOVES || length > room)) /* its own line */
         fprintf(file, "%6d  %-*s %s\n%*s%s\n", i, AWAITS, waits, moves,
                 TEXT_USUAL - (length > room ? length : room), "", posts);
     else if (*posts)

@@ -11,7 +11,7 @@
 /* What is drawn without being asked for more: so many hops, else the first and the last; so many
  * moves of a hop. A table of chunks has at most so many ranks and chunks. */
 enum { BRIEF_HOPS = 6, MOST_MOVES = 16, MOST_CELLS = 8 };
-enum { COLUMN = 39 }; /* two moves stand beside each other */
+enum { COLUMN = 39 }; /* two moves are beside each other */
 
 /* ---- words ---- */
 

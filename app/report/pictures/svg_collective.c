@@ -130,7 +130,7 @@ static void draw_many(struct picture *p, const char *title, const struct hops *h
     picture_close(p);
 }
 
-/* How many frames stand side by side. On a slide the cells grow until the frames fill it, 16 to 9
+/* How many frames are side by side. On a slide the cells grow until the frames fill it, 16 to 9
  * with title and key. */
 static int fit_frames(const struct picture *p, struct strip *s, double gap, double key) {
     double f = p->font, width = strip_frame_width(p, s) + gap, best = 0, cell = s->cell,

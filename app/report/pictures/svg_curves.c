@@ -1,4 +1,4 @@
-/* Loss and accuracy of all runs in one picture. Runs that agree lie on each other, so each is drawn
+/* Loss and accuracy of all runs in one picture. Runs that agree are on each other, so each is drawn
  * thinner than the one before: all of them can be seen. */
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Traffic: the bytes that moved over each link in a step, as arrows between the devices. The arrows
- * are what the ledger counted. DP's devices stand around the one with the most traffic; those of
- * other modes stand on a circle. */
+ * are what the ledger counted. DP's devices are around the one with the most traffic; those of
+ * other modes are on a circle. */
 #include <math.h>
 #include <string.h>
 
@@ -94,7 +94,7 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     double off = (under ? 2.0 : 1.2) * p->font;
     double mx = a->x + t * dx + bow * bend * dy + uy * off,
            my = a->y + t * dy - bow * bend * dx - ux * off;
-    if (flat) my += oy; /* else the text would lie on its arrow */
+    if (flat) my += oy; /* else the text would be on its arrow */
     picture_text(p, mx, my + 0.35 * p->font,
                  flat || under ? ANCHOR_MIDDLE
                  : uy > 0      ? ANCHOR_START

@@ -8,7 +8,7 @@
 
 #include "trace/record.h"
 
-/* The rows of a timeline: one for each device and kind of lane. Waiting of a host thread stands on
+/* The rows of a timeline: one for each device and kind of lane. Waiting of a host thread is on
  * the compute lane, since that is what has nothing to do meanwhile. */
 enum window_row { ROW_COMPUTE, ROW_COMM, ROW_COPY, ROW_COUNT };
 

@@ -1,5 +1,5 @@
 /* The promise is broken by a batch that is not cut by virtual devices, by segments that cannot be
- * folded on each device first, by an allreduce that adds in an order of its own, and by weights
+ * folded on each device first, by an allreduce that adds in its own order, and by weights
  * that depend on the ranks. */
 #include "train/compare/bits.h"
 

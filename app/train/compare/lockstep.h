@@ -9,7 +9,7 @@
 #include "train/job.h"
 
 /* The relative L2 distance that the gradients of a parameter may have. Two right programs that sum
- * in different orders were at most 4.5e-5 apart (where the input of a ReLU lies within rounding of
+ * in different orders were at most 4.5e-5 apart (where the input of a ReLU is within rounding of
  * zero). Twice that is the bound: gradients too large by a factor of 1.0001 are beyond it. */
 #define LOCKSTEP_BOUND 9e-5
 

@@ -108,7 +108,7 @@ static int first_not_finite(const struct run_record *a, const struct run_record 
     return first < 0 || (other >= 0 && other < first) ? other : first;
 }
 
-/* 1: the difference lies where neither loss is finite any more, in both since the same step. A sum
+/* 1: the difference is where neither loss is finite any more, in both since the same step. A sum
  * of two NaNs has the bits of either, whichever the processor takes. */
 static int behind_the_end(const struct run_record *a, const struct run_record *b,
                           const struct verdict *v) {

@@ -5,7 +5,7 @@
 
 #include "train/run.h"
 
-/* Steps after which a run holds no more than before: a second batch lies on the device from the
+/* Steps after which a run holds no more than before: a second batch is on the device from the
  * first step on, the step arena is one block from the second on, and then the buckets of DDP are
  * rebuilt. A search takes so many, or --steps where those are fewer. */
 enum { MAX_BATCH_STEPS = 4 };

@@ -46,7 +46,7 @@ static void write_quoted(FILE *file, const char *text) {
     fputc('"', file);
 }
 
-/* Prints what stands before any value: a comma if one is needed, and the key. */
+/* Prints what is before any value: a comma if one is needed, and the key. */
 static void before_value(struct json_writer *w, const char *key) {
     if (w->depth > 0 && w->depth <= JSON_DEPTH) {
         if (w->has_item[w->depth - 1]) fputs(", ", w->file);

@@ -12,7 +12,7 @@ enum { TEXT_NARROWEST = 20, TEXT_USUAL = 80, TEXT_WIDEST = 100 };
 int text_width(FILE *file);
 
 /* Prints text as a paragraph of at most `width` columns, and a newline. It is broken at spaces; a
- * word that is too long keeps a line of its own. The first line begins after `indent` spaces, the
+ * word that is too long keeps its own line. The first line begins after `indent` spaces, the
  * others after `hanging`. */
 void text_wrap(FILE *file, int width, int indent, int hanging, const char *text);
 

@@ -60,7 +60,7 @@ struct cuda_spans {
     struct event_clock clock;             /* from the GPU's time axis to that of base/clock.h */
     cudaEvent_t anchor;                   /* the GPU's moment that clock.anchor_ns names */
     cudaEvent_t tries[CUDA_ANCHOR_TRIES]; /* spare events, from which an anchor is chosen */
-    struct cuda_pending *pending;         /* ring; entry i lies at i % capacity */
+    struct cuda_pending *pending;         /* ring; entry i is at i % capacity */
     size_t capacity;                      /* of the ring, in entries */
     uint64_t begun, harvested;            /* entries ever begun, and ever read back */
 };
@@ -154,7 +154,7 @@ int cuda_stream_fail(struct cuda_stream *stream, cudaError_t error, const char *
 /* fail()s once more with the stream's error; OK if it has none. */
 int cuda_stream_error(const struct cuda_stream *stream);
 
-/* The sync of an event is the first to see a fault, which lies at the latest in `behind`, the work
+/* The sync of an event is the first to see a fault, which is at the latest in `behind`, the work
  * that the event was recorded behind. */
 int cuda_sync_fail(const struct device *device, cudaError_t error, const struct cuda_work *behind);
 
@@ -194,7 +194,7 @@ struct cuda_watch {
 void cuda_watch_add(struct cuda_device *device, struct cuda_watch *watch);
 void cuda_watch_remove(struct cuda_device *device, struct cuda_watch *watch);
 int cuda_watch_look(const struct device *device, int waiting); /* all of them, to the first error */
-/* Releases all of them: the one may stand behind the other on the same stream. */
+/* Releases all of them: the one may be behind the other on the same stream. */
 void cuda_watch_release(struct cuda_device *device);
 
 /* ---- poll.c ---- */

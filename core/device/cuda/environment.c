@@ -31,7 +31,7 @@ void cuda_ask_for_queues(void) {
         setenv(CUDA_QUEUES_VARIABLE, cuda_mps_is_there() ? CUDA_QUEUES_MPS : CUDA_QUEUES, 1);
 }
 
-/* 1: the reason lies in the machine, the driver or the GPU's settings. */
+/* 1: the reason is in the machine, the driver or the GPU's settings. */
 static int is_refusal(cudaError_t error) {
     return error == cudaErrorSystemNotReady || error == cudaErrorSystemDriverMismatch ||
            error == cudaErrorCompatNotSupportedOnDevice || error == cudaErrorUnknown ||

@@ -1,6 +1,6 @@
 /* Flags on streams: a stream posts a 64-bit flag, or waits until a flag has reached an epoch
  * (CUDA's stream memory operations). No kernel runs meanwhile, so ranks that share a GPU can wait
- * for each other without keeping it busy. The flag lies in device memory, of this process or of
+ * for each other without keeping it busy. The flag is in device memory, of this process or of
  * another (device_import), and only grows.
  *
  *     post   is ordered behind all that the stream did before: whoever sees the flag sees that

@@ -125,7 +125,7 @@ int cuda_import(struct device *device, const struct memory_handle *handle, int f
     return code;
 }
 
-/* A piece of this process's own slab lies in no mapping: nothing is to be closed for it. */
+/* A piece of this process's own slab is in no mapping: nothing is to be closed for it. */
 void cuda_unimport(struct device *device, void *memory) {
     struct cuda_device *d = (struct cuda_device *)device;
     if (cudaSetDevice(d->gpu)) return;

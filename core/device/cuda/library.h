@@ -11,7 +11,7 @@
  * the operands lie, and by how much workspace it has. Therefore
  *     - a call is one segment, forward and backward (device_whole_batch), which is the same in
  *       single, dp and ddp;
- *     - every operand lies at a multiple of 256 bytes, as an allocation does; one that does not is
+ *     - every operand is at a multiple of 256 bytes, as an allocation does; one that does not is
  *       copied;
  *     - the workspace has a constant size, algorithms are constants, and atomic additions are not
  *       allowed.
@@ -64,7 +64,7 @@ struct cuda_blas;
 /* The library of one compute stream. */
 struct cuda_math {
     struct cuda_blas *blas;
-    /* device memory for operands that do not lie at a multiple of CUDA_LIBRARY_ALIGN */
+    /* device memory for operands that are not at a multiple of CUDA_LIBRARY_ALIGN */
     char *aside;
     size_t aside_bytes;
 };

@@ -1,6 +1,6 @@
 /* cuBLAS: the three products of a linear layer.
  *
- * cuBLAS stores matrices by columns. A matrix that lies in memory by rows as (R, C) is to cuBLAS
+ * cuBLAS stores matrices by columns. A matrix that is in memory by rows as (R, C) is to cuBLAS
  * one of C rows and R columns: the transpose, without any work. So each product is asked for
  * transposed, c' = a' b', which puts the weight first:
  *
@@ -9,7 +9,7 @@
  *     data       dx' = w' dy'     dx' = (w')T dy'   K x N, M
  *     weight     dw' = x' (dy')T  dw' = dy' (x')T   K x M, N   or   M x K, N
  *
- * There is one handle for the stream, with a workspace of its own: nobody else writes to what
+ * There is one handle for the stream, with its own workspace: nobody else writes to what
  * cuBLAS keeps there between calls, and a call allocates nothing, so it may be captured. Pedantic
  * math multiplies float32 in float32 and takes no faster way with less precision. */
 #include "device/cuda/library.h"
@@ -116,7 +116,7 @@ void cuda_blas_close(struct cuda_blas *b) {
     free(b);
 }
 
-/* c' = a' b', of size m x n, summed over k. turned: what lies in memory is transposed. A pitch is
+/* c' = a' b', of size m x n, summed over k. turned: what is in memory is transposed. A pitch is
  * the length of a stored row. */
 struct gemm {
     int m, n, k;

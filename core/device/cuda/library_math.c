@@ -5,7 +5,7 @@
  *     backward data     aside <- dy      dx = product(dy, w)   dx -> its place
  *     backward weight   aside <- x, dy   dw = product(x, dy)                     db: own kernel
  *
- * "aside" is memory at a multiple of 256 bytes, for operands that do not lie at one; in the common
+ * "aside" is memory at a multiple of 256 bytes, for operands that are not at one; in the common
  * case nothing is copied. It grows when an operand is larger than any before, which happens in the
  * first steps. The smaller memory from before stays allocated, because launches under way may
  * still use it. */

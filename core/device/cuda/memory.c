@@ -2,7 +2,7 @@
  * (device/arena.h).
  *
  * It is one slab, because IPC shares whole allocations: a handle names what cudaMalloc returned,
- * rounded by the driver to 2 MiB, with whatever else lies in it. With one slab of whole 2 MiB for
+ * rounded by the driver to 2 MiB, with whatever else is in it. With one slab of whole 2 MiB for
  * each device a peer maps exactly that device's memory, once, and all that it imports is an offset.
  * And a steady step allocates nothing from CUDA, since cudaMalloc waits for the GPU. */
 #include <string.h>

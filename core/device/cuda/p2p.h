@@ -5,7 +5,7 @@
 
 #include "device/cuda/cuda.h"
 
-/* Floats of a trial, 4 KiB each way; the seed of what lies where nothing has arrived. */
+/* Floats of a trial, 4 KiB each way; the seed of what is where nothing has arrived. */
 enum { CUDA_P2P_COUNT = 1024, CUDA_P2P_NOBODY = MAX_DEVICES };
 
 /* The memory of one trial, each CUDA_P2P_COUNT floats, all of it device memory but `host`. */

@@ -76,7 +76,7 @@ struct host_stream {
     pthread_mutex_t lock;        /* guards everything below */
     pthread_cond_t work;         /* tells the thread of a command, a demand, or the end */
     pthread_cond_t done;         /* tells threads in sync that a command has finished */
-    struct command *ring;        /* owned; command i lies at i % capacity */
+    struct command *ring;        /* owned; command i is at i % capacity */
     size_t capacity;             /* of ring, in commands */
     uint64_t enqueued, finished; /* commands since the stream was made */
     uint64_t demanded;           /* late: the thread may run the commands below this number */

@@ -106,7 +106,7 @@ static int tape_find_dims(const char *op, const struct tensor *x, const int *dim
     return OK;
 }
 
-/* Neighbouring dimensions are one sum. Where others lie between, the last ones come first, and what
+/* Neighbouring dimensions are one sum. Where others are between, the last ones come first, and what
  * they leave is rounded. */
 static duet_var *sum_chosen(duet_tape *t, duet_var *x, unsigned chosen, int keepdim, int mean) {
     int kept[MAX_RANK], rank = x->value.rank;
@@ -285,7 +285,7 @@ static int check_broadcast(const duet_tape *t, const char *op, const struct tens
 }
 
 /* From dimension *last down, the next ones in a row that `own` has to be spread along. 0: none. The
- * last come first, so that what lies between two steps is small. */
+ * last come first, so that what is between two steps is small. */
 static int next_run(const int *own, const int *dims, int *first, int *last) {
     while (*last >= 0 && own[*last] == dims[*last])
         --*last;

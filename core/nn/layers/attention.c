@@ -47,7 +47,7 @@ static int launch_attention(duet_tape *t, enum op op, const struct op_args *whol
 }
 
 /* (..,L,E) as (N,H,L,E), where H is the last of the leading dimensions behind that of samples. 0: x
- * is a view that does not lie so, or whose rows do not lie in one piece. */
+ * is a view that does not lie so, or whose rows are not in one piece. */
 static int as_matrices(const struct tensor *x, struct tensor *seen) {
     int rank = x->rank, last = rank - 1, samples = rank > 3 ? rank - 3 : 1;
     struct tensor lead = *x;

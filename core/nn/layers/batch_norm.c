@@ -6,7 +6,7 @@
  *                backward   each segment: sums | dw, db | added up over all segments, if
  *                           synchronised | factors, dx
  *     eval       one set of moments, made of the running statistics, serves every segment. Such a
- *                layer may stand in a training pass: then dx is dy, scaled, since no sum depends on
+ *                layer may be in a training pass: then dx is dy, scaled, since no sum depends on
  *                x
  *
  * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises the same samples as
@@ -309,7 +309,7 @@ duet_var *batch_norm_add_relu(duet_tape *t, duet_var *x, struct param *w, struct
 
 /* ---- the function of duet.h ---- */
 
-/* The running statistics lie side by side, as buffers of one shape do. */
+/* The running statistics are side by side, as buffers of one shape do. */
 static int find_running(duet_tape *t, int i, int channels, struct tensor *running) {
     struct buffer_set *set = t->buffers;
     const int dims[2] = {2, channels};

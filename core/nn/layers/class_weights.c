@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-/* The weights of the classes (C,1), in memory of their own if a class is ignored. */
+/* The weights of the classes (C,1), in their own memory if a class is ignored. */
 static int make_table(duet_tape *t, const struct op_args *loss, int classes, struct tensor *table) {
     const struct loss_args *p = &loss->p.loss;
     int ignored = p->ignores && p->ignore_index >= 0 && p->ignore_index < classes;

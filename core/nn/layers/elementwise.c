@@ -161,7 +161,7 @@ static int add_backward(duet_tape *t, struct node *n) {
     return n->x2->needs_grad ? grad_share(t, n->x2, &n->y->grad) : OK;
 }
 
-/* The gradient of x by `op` of args->in, in memory of its own: dy may be read again. */
+/* The gradient of x by `op` of args->in, in its own memory: dy may be read again. */
 static int gradient_of(duet_tape *t, duet_var *x, enum op op, struct op_args *args) {
     if (!x->needs_grad) return OK;
     args->out[0] = grad_target(t, x);

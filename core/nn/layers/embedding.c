@@ -1,4 +1,4 @@
-/* nn.Embedding: the rows of a table that indices name. A row may have dimensions of its own, for
+/* nn.Embedding: the rows of a table that indices name. A row may have its own dimensions, for
  * example if it is a matrix; it is then the list of its numbers. The gradient of a row is the sum
  * over all its uses, in the order of the batch within a segment, and folded over the segments.
  *

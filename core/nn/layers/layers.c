@@ -62,7 +62,7 @@ duet_var *duet_matmul_add(duet_tape *t, duet_var *x, int w, int b) {
 
 /* ---- layers without parameters ---- */
 
-/* The mask depends on the virtual device, so each segment is a launch of its own, forward and
+/* The mask depends on the virtual device, so each segment is its own launch, forward and
  * backward alike. */
 static int drop_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;

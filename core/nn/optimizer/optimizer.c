@@ -1,6 +1,6 @@
-/* One launch serves a whole run of parameters whose gradients lie in the same order as their
+/* One launch serves a whole run of parameters whose gradients are in the same order as their
  * values. A model whose backward ends with its first layer is a single run, also under DDP after
- * the gradients have been laid out again; at worst each parameter is a run of its own. The pads
+ * the gradients have been laid out again; at worst each parameter is its own run. The pads
  * inside a run are zero in values, gradients and state, and every formula turns zeros into zeros.
  * The update of an element reads nothing of its neighbours, so the bits are those of single
  * launches. */
@@ -109,12 +109,12 @@ static int group_of(const struct optimizer *o, const struct param_set *set, cons
     return o->group_of[p - set->param];
 }
 
-/* How many elements the memory of b lies behind that of a. */
+/* How many elements the memory of b is behind that of a. */
 static size_t apart(const struct tensor *a, const struct tensor *b) {
     return ((uintptr_t)b->data - (uintptr_t)a->data) / sizeof(float);
 }
 
-/* 1 if b lies next behind a, its gradient as far behind that of a as its value, and both are of one
+/* 1 if b is next behind a, its gradient as far behind that of a as its value, and both are of one
  * group. In a shard the next parameter may be elsewhere. */
 static int in_step(const struct optimizer *o, const struct param_set *set, const struct param *a,
                    const struct param *b) {
@@ -162,7 +162,7 @@ static int update(struct optimizer *o, struct param_set *set, const struct param
 
 int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step) {
     const struct param *first = NULL, *last = NULL;
-    for (int i = set->count - 1; i >= 0; i--) { /* values lie in reverse order of registration */
+    for (int i = set->count - 1; i >= 0; i--) { /* values are in reverse order of registration */
         const struct param *p = &set->param[i];
         if (!param_trains(p)) continue;
         if (first && !in_step(o, set, last, p)) CHECK(update(o, set, first, last, step));

@@ -118,7 +118,7 @@ enum op optimizer_op(const struct optimizer_config *config, struct op_args *args
  * "acc_delta" of Adadelta; "exp_avg" and "exp_avg_sq" of Adam and AdamW. */
 const char *optimizer_part_name(enum optimizer_kind kind, int k);
 
-/* Copy the whole state as it lies on the device to or from host memory of optimizer_state_bytes
+/* Copy the whole state as it is on the device to or from host memory of optimizer_state_bytes
  * bytes. They wait for the copy, and with it for all that was enqueued before. */
 size_t optimizer_state_bytes(const struct optimizer *o, const struct param_set *set);
 int optimizer_state_read(struct optimizer *o, const struct param_set *set, float *state);

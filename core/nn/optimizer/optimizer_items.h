@@ -12,7 +12,7 @@ enum { OPTIMIZER_PARTS = 2, OPTIMIZER_PREFIX = 40 };
 /* In host memory. Zeroed: nothing is allocated. */
 struct optimizer_items {
     int64_t *updates; /* [parameters] */
-    float *device;    /* as it lies on the device */
+    float *device;    /* as it is on the device */
     float *part;      /* the parts one behind the other, or one of them */
     struct safetensors_item *items;
     int count;

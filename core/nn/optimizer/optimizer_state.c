@@ -1,5 +1,5 @@
-/* The state of an optimizer in host memory. If an element has two numbers, they lie beside each
- * other on the device, because an update reads both. In a file each part is a tensor of its own,
+/* The state of an optimizer in host memory. If an element has two numbers, they are beside each
+ * other on the device, because an update reads both. In a file each part is its own tensor,
  * with the shape of its parameter. */
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@ struct duet_optimizer {
     int left_out;    /* 1: a parameter had no gradient in one of them */
 };
 
-/* An optimizer, and its update with the step block that lies in params->step; `now` is its host
+/* An optimizer, and its update with the step block that is in params->step; `now` is its host
  * copy. Parameters without a gradient are left alone. */
 int optimizer_of_params(duet_optimizer **out, duet_params *params,
                         const struct optimizer_config *config);

@@ -1,4 +1,4 @@
-/* The parameters of a model on one device: the internal param_set, with names of its own, plain SGD
+/* The parameters of a model on one device: the internal param_set, with its own names, plain SGD
  * and files. */
 #include "nn/params/params.h"
 

@@ -16,7 +16,7 @@ static int is_inside(const struct step_arena *a, const struct step_arena_piece *
     return a->block && p->offset + p->bytes <= a->block_bytes;
 }
 
-/* Frees what lies outside of the block and went back, behind the work that may still use it. */
+/* Frees what is outside of the block and went back, behind the work that may still use it. */
 static int free_ended(struct step_arena *a) {
     if (!a->ended_count) return OK;
     CHECK(stream_sync(device_compute(a->device)));
@@ -98,7 +98,7 @@ int step_arena_alloc(struct step_arena *a, size_t bytes, void **out) {
     return OK;
 }
 
-/* The piece that `memory` lies in; -1: none. */
+/* The piece that `memory` is in; -1: none. */
 static int find(const struct step_arena *a, const void *memory) {
     const char *at = memory;
     int low = 0, high = a->count; /* those below low begin at or before it, from high on not */
@@ -171,7 +171,7 @@ int step_arena_release(struct step_arena *a, int first, int end) {
 /* ---- steps ---- */
 
 /* All is freed before the block is allocated, so the peak does not rise. Where the free memory of
- * the device lies in pieces too small for the block, the next step asks for its own pieces again.
+ * the device is in pieces too small for the block, the next step asks for its own pieces again.
  * After a step that ran out of memory nothing is kept: a smaller batch must find all the memory
  * that it would have found without that step. */
 int step_arena_restart(struct step_arena *a, int ran_out) {

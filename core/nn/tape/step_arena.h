@@ -6,8 +6,8 @@
  *     backward    | x | y0 | dy0|    |
  *
  * A plan, which knows no memory, gives the places. They depend only on the order of the calls, so
- * equal steps have equal addresses. A plan lies in one block if that is large enough. A piece
- * beyond its end, such as every piece of the first step, is an allocation of its own, and the next
+ * equal steps have equal addresses. A plan is in one block if that is large enough. A piece
+ * beyond its end, such as every piece of the first step, is its own allocation, and the next
  * step has a larger block. So a steady step allocates nothing, and the ledger shows what a step
  * really needs.
  *
@@ -22,7 +22,7 @@
 
 struct step_arena_piece {
     size_t offset, bytes; /* in the plan */
-    char *memory;         /* in the block, or an allocation of its own */
+    char *memory;         /* in the block, or its own allocation */
     int number;           /* in the order of the calls */
     int holders;
 };
@@ -46,12 +46,12 @@ struct step_arena {
  * holds it yet. ERR_MEMORY: the device has no room. */
 int step_arena_alloc(struct step_arena *a, size_t bytes, void **out);
 
-/* One more, or one less, holds the piece that `memory` lies in; after the last one it goes back.
+/* One more, or one less, holds the piece that `memory` is in; after the last one it goes back.
  * Memory of others, and NULL, are fine. */
 void step_arena_hold(struct step_arena *a, const void *memory);
 int step_arena_drop(struct step_arena *a, const void *memory);
 
-/* How many hold the piece that `memory` lies in; 0: nobody, or it is no memory of this arena. */
+/* How many hold the piece that `memory` is in; 0: nobody, or it is no memory of this arena. */
 int step_arena_holders(const struct step_arena *a, const void *memory);
 
 /* Gives back the pieces with these numbers, first .. end-1, that nobody holds:

@@ -1,6 +1,6 @@
 /* Strided views of plain vars: narrow, permute, and a reshape of these if it is a view in PyTorch
  * too. Such a var has a description in place of memory, and a view of a view is a view of the same
- * memory. Ops that take strided operands read it where it lies; for others tape_stuck makes one
+ * memory. Ops that take strided operands read it where it is; for others tape_stuck makes one
  * copy, however long the chain of views was.
  *
  *     memory of     qkv (N,T,3C)   | q | k | v |   q | k | v |   ...   one row for each token
@@ -10,7 +10,7 @@
  *
  * Backward. If a var is read only through views without a common element, their gradients are
  * written straight into their places in its gradient, by the op itself if it can (attention.c) or
- * by one copy; all other places are zero. Otherwise each view is an op of its own: its gradient,
+ * by one copy; all other places are zero. Otherwise each view is its own op: its gradient,
  * among zeros, is one term of the var's gradient. */
 #include <string.h>
 
@@ -75,7 +75,7 @@ static int lie_apart(const duet_var *a, const duet_var *b) {
     return 0;
 }
 
-/* 1: the gradients of the views of `base` are written into places of its own. Every op that reads
+/* 1: the gradients of the views of `base` are written into its own places. Every op that reads
  * it or them has been counted. */
 static int has_places(duet_var *base) {
     int parts = 0;
@@ -157,7 +157,7 @@ static int is_split(duet_var *base) {
     return has_places(base) && covered(base) == tensor_stored_count(&base->value);
 }
 
-/* In an eager program a copy of a view is an operation of its own, and so is a part of a var, whose
+/* In an eager program a copy of a view is its own operation, and so is a part of a var, whose
  * gradient is added to those of the other parts. All parts that a split makes are one. */
 static void count_operations(duet_tape *t, const struct node *n) {
     const struct tensor *x = &n->x->value;

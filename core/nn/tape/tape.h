@@ -13,8 +13,8 @@
  * bits of a gradient do not depend on how many real devices share the work.
  *
  * Passes. A gradient may be accumulated over several passes, each a tape_begin, a forward and a
- * backward with a batch of its own: `more_passes` in all but the last, `add_grads` in all but the
- * first. Each segment keeps a sum of its own over the passes. The last pass folds these sums over
+ * backward with its own batch: `more_passes` in all but the last, `add_grads` in all but the
+ * first. Each segment keeps its own sum over the passes. The last pass folds these sums over
  * the segments and fires the hooks; the earlier ones fire none. So here, too, the bits do not
  * depend on how many devices share the segments. With one pass neither is set.
  *

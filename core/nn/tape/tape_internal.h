@@ -261,7 +261,7 @@ int tape_copy_view(duet_tape *t, duet_var *x);
 /* In a walk: y, a view, is read by an op on the way to the root. */
 void tape_count_part(duet_var *y);
 
-/* 1: *place is where the one op that reads the view y writes its gradient, as y lies in memory; it
+/* 1: *place is where the one op that reads the view y writes its gradient, as y is in memory; it
  * then needs no grad_done. 0: y->grad gets it, as that of others. */
 int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place);
 

@@ -17,7 +17,7 @@
  * is the gradient of a row of the var that it is made of.
  *
  * The buffers are also kept if segments are added in another order than that of the fold
- * (param_set.sums): each piece of a parameter has an order of its own, so all terms must be there.
+ * (param_set.sums): each piece of a parameter has its own order, so all terms must be there.
  *
  * Nothing is kept for a frozen parameter. If only one of a layer's two parameters is frozen, the
  * kernel still writes both gradients, one of them into memory that nobody reads. */

@@ -60,7 +60,7 @@ def _of_three_dimensions(module, given, result):
 
 
 def _renamed(model):
-    """torch.fx has attributes of its own, as code, which its modules may not be named by."""
+    """torch.fx has its own attributes, as code, which its modules may not be named by."""
     own = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
     parts = dict(model._modules)
     taken = {name: name + MARK for name in parts if hasattr(own, name)}

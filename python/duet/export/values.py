@@ -212,7 +212,7 @@ class Layout:
     def beside(self, values, shape, skip=(), direct=False):
         """The names of lines of values with the same dimensions, in which they have their size or
         1; what an op makes of them, without a name; and where its axes of the dimensions in `skip`
-        are, in which the values differ. direct: shared values may stand beside others."""
+        are, in which the values differ. direct: shared values may be beside others."""
         values, skip = [x.of_rank(len(shape)) for x in values], [d % len(shape) for d in skip]
         of = {(x.at, x.at in skip or x.front): x for x in values if x.at is not None}
         require(len(of) < 2, _MIXES + "they lie in other orders")

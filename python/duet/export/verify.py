@@ -4,7 +4,7 @@ compares its loss and gradients with the model's in float64.
 Three batches are compared: the example inputs, a second batch after them, which finds state that
 forward keeps between batches, and one with another number of samples. PyTorch's own float32 tells
 how close a right answer comes. This finds what torch.export does not see: state, hooks on
-gradients, an autograd.Function with a backward of its own, reentrant checkpoints.
+gradients, an autograd.Function with its own backward, reentrant checkpoints.
 """
 
 import bisect

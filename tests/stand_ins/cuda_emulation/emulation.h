@@ -151,7 +151,7 @@ struct emulated_allocation {
     int fd;               /* of device memory */
     uint64_t inode;       /* IMPORTED: which memfd this is */
     int opened;           /* IMPORTED: how often it was opened */
-    int foreign;          /* IMPORTED: it lies on another GPU than the one that imported it */
+    int foreign;          /* IMPORTED: it is on another GPU than the one that imported it */
     char *alias; /* DEVICE: as other GPUs see it where EMULATED_P2P is set; NULL: not yet */
     unsigned flags;
     struct emulated_allocation *next;

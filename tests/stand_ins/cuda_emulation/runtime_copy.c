@@ -1,6 +1,6 @@
 /* Copies and fills. All of them are items of a stream, and host memory is read or written when the
  * stream gets there. (From memory that is not pinned CUDA may read earlier, but does not promise
- * to.) The call itself checks that each side lies inside one allocation, and that the direction
+ * to.) The call itself checks that each side is inside one allocation, and that the direction
  * fits the two sides. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 

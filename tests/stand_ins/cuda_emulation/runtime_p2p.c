@@ -1,5 +1,5 @@
 /* EMULATED_P2P: GPUs that advertise peer access which does not work, as behind an IOMMU or with a
- * patched driver. What this GPU reads and writes of another GPU's memory then lies in an alias:
+ * patched driver. What this GPU reads and writes of another GPU's memory then is in an alias:
  *
  *     lost     other memory, zero at first: nothing arrives, neither way
  *     stores   a private mapping of the right memory: loads are right, stores stay here

@@ -23,7 +23,7 @@ static struct CUstream_st *_Atomic all_streams;
 
 void word_wait(atomic_uint *word, unsigned value, long us) {
     struct timespec limit = {us / 1000000, us % 1000000 * 1000};
-    /* not FUTEX_PRIVATE: an event's number may lie in a memfd */
+    /* not FUTEX_PRIVATE: an event's number may be in a memfd */
     syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
 }
 

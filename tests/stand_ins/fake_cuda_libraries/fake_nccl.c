@@ -19,7 +19,7 @@ struct fake_log fake_log;
 
 enum { RANKS = 16, PIECE = 4096, ALIVE = 0x6e63636c, POLLS = 3, QUEUE = 64 };
 
-struct meeting { /* what lies in the file; zero at first */
+struct meeting { /* what is in the file; zero at first */
     atomic_int joined;
     atomic_uint arrived; /* at barriers, in all */
     struct {

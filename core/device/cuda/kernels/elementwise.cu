@@ -4,7 +4,7 @@
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/launch.h"
 
-/* What has kernels of its own beside those of its op: dropout of planes, which takes twice the
+/* What has its own kernels beside those of its op: dropout of planes, which takes twice the
  * registers, and some kinds of activation. */
 enum { OF_PLANES = OP_COUNT, OF_KIND };
 #define EACH_KERNEL(ROW)                                   \

@@ -4,7 +4,7 @@
  * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses where all
  * operands are aligned, one by one at the tail or where they are not. Then it moves on by the
  * size of the grid. The arithmetic of an element is the same function either way, so its bits do
- * not depend on where it lies in a call. These kernels move bytes: they can be no faster than
+ * not depend on where it is in a call. These kernels move bytes: they can be no faster than
  * their bytes over the memory's bandwidth. */
 #ifndef DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 #define DEVICE_CUDA_KERNELS_ELEMENTWISE_H
@@ -207,7 +207,7 @@ DUET_HD uint32_t philox_word(const struct philox *four, uint32_t i) {
     return i & 2 ? high : low;
 }
 
-/* A plane draws once. The elements of a quad lie in one plane or in several that follow each
+/* A plane draws once. The elements of a quad are in one plane or in several that follow each
  * other. */
 DUET_HD void k_dropout2d(const struct elementwise *e, struct place at) {
     uint32_t step = (uint32_t)e->step->step;

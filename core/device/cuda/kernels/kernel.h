@@ -11,7 +11,7 @@
  * Where the threads of a block work together through shared memory, the kernel is cut into phases
  * with a barrier behind each; on the host a phase is a loop over all threads. A thread that reads
  * in the very phase in which another writes is a race: tests/cuda/test_races.c looks for those,
- * under ThreadSanitizer, where each of the kernel's threads has a stack of its own.
+ * under ThreadSanitizer, where each of the kernel's threads has its own stack.
  *
  * The text is compiled by gcc as C and by nvcc as CUDA C++, with the same bits for everything
  * except exp and log: IEEE operations, no contraction (nvcc fuses a*b+c unless told otherwise, so
@@ -47,7 +47,7 @@
  *
  *     BLOCK_PHASE(at) { what thread at.thread does }
  *
- * with a barrier behind each. What a thread keeps from phase to phase lies at [STATE(at)] of an
+ * with a barrier behind each. What a thread keeps from phase to phase is at [STATE(at)] of an
  * array of STATES entries: on the GPU registers, on the host one entry for each thread. Every
  * thread reaches every BLOCK_PHASE, so a loop around one has bounds that the whole block shares. */
 enum { BLOCK_LIMIT = 256 }; /* threads of the largest block */

@@ -5,7 +5,7 @@
  * length alone.
  *
  * The gradients of w and b are sums over rows. A block takes `columns` weights, 32 where each
- * element has a weight of its own and 1 where neighbours share one, and its threads share the terms
+ * element has its own weight and 1 where neighbours share one, and its threads share the terms
  * of each, as algebra.h does for sums. */
 #ifndef DEVICE_CUDA_KERNELS_LAYER_NORM_H
 #define DEVICE_CUDA_KERNELS_LAYER_NORM_H
@@ -55,7 +55,7 @@ static inline struct norm_rows norm_rows_of(enum op op, const struct op_args *a)
     for (int first = (int)(at).block * NORM_ROWS; first < (p)->rows; \
          first += (int)(at).blocks * NORM_ROWS)
 
-/* Runs over the elements of this thread's row; over none where the row lies behind the last. */
+/* Runs over the elements of this thread's row; over none where the row is behind the last. */
 #define FOR_EACH_OF_ROW(i, p, first, at) \
     for (int i = norm_lane(at); i < (p)->length && norm_row(first, at) < (p)->rows; i += NORM_LANES)
 

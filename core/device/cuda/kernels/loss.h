@@ -75,7 +75,7 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     for (int first = (int)(at).block * ROWS_A_BLOCK; first < (p)->rows; \
          first += (int)(at).blocks * ROWS_A_BLOCK)
 
-/* This thread's row, which may lie behind the last one, and its lane of the row. */
+/* This thread's row, which may be behind the last one, and its lane of the row. */
 DUET_HD int row_of(int first, struct place at) {
     return first + (int)at.thread / ROW_LANES;
 }

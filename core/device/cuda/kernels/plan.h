@@ -69,7 +69,7 @@ static inline int product_is_deep(enum product_kind kind) {
 }
 
 /* The choice may depend on the number of samples, because the four tiles have the same bits. Tensor
- * cores have bits of their own. Where they are allowed they take a layer or leave it, so that the
+ * cores have their own bits. Where they are allowed they take a layer or leave it, so that the
  * bits of a sample do not depend on how many share the call. */
 static inline enum tile product_choose(const struct product *p, enum product_kind kind,
                                        int allow_tf32) {

@@ -14,7 +14,7 @@
  *
  * A warp has PLANES_ROWS rows of c (output channels) and 32 * PLANES_COLS columns (pixels, counted
  * through the batch); a lane has every 32nd of these columns. For one tap all lanes read the same
- * weights, and their pixels lie side by side, in different banks.
+ * weights, and their pixels are side by side, in different banks.
  *
  * Where columns are counted (sample, row, column), a warp's pixels come from many rows of a
  * picture. In the gradient of a convolution without padding many taps then lie outside of dy for
@@ -118,7 +118,7 @@ DUET_HD struct planes_range planes_range_of(int kind, const struct planes *q, ui
     return r;
 }
 
-/* Row `row` of a piece: where it lies in the batch. *n: its sample. *below: its row in `from`, as
+/* Row `row` of a piece: where it is in the batch. *n: its sample. *below: its row in `from`, as
  * if the zeros above belonged to the picture. */
 DUET_HD void planes_row(int k, const struct planes *q, const struct planes_range *r, uint32_t row,
                         uint32_t *n, uint32_t *below) {
@@ -170,7 +170,7 @@ DUET_HD uint32_t planes_plain_col(const struct planes *q, const struct planes_ra
     return n * q->to.pixels + row * (uint32_t)q->to.width + column;
 }
 
-/* The rows of taps that lie inside dy for any pixel of a warp, which begins with column `first`:
+/* The rows of taps that are inside dy for any pixel of a warp, which begins with column `first`:
  * bit ky. dx's row h meets dy's row h - ky. The same for all lanes. */
 DUET_HD uint32_t planes_taps(int k, const struct planes *q, const struct planes_range *r,
                              uint32_t first) {

@@ -1,16 +1,16 @@
 /* Pooling, and its two gradients in gather form: a thread owns one pixel of dx and asks which
  * windows cover it, instead of owning a window and adding to pixels that other windows share. So no
  * two threads add to one place, no float atomics are needed, and the windows of a pixel are added
- * in row-major order, as in the reference. Where windows lie side by side they share nothing, and a
+ * in row-major order, as in the reference. Where windows are side by side they share nothing, and a
  * thread owns a window after all. A relu before a pool may be a part of both. Windows of 2 x 2
- * pixels side by side have kernels of their own, whose size is known when they are compiled.
+ * pixels side by side have their own kernels, whose size is known when they are compiled.
  *
- * A pixel in row h lies in the windows p with p * stride <= h < p * stride + size, that is
+ * A pixel in row h is in the windows p with p * stride <= h < p * stride + size, that is
  *
  *     p from max(0, ceil((h - size + 1) / stride)) to min(P - 1, floor(h / stride)).
  *
  * With adaptive pools window p of P covers the rows floor(p H / P) to ceil((p+1) H / P) - 1, and
- * row h lies in the windows floor(h P / H) to ceil((h+1) P / H) - 1: one formula for both. */
+ * row h is in the windows floor(h P / H) to ceil((h+1) P / H) - 1: one formula for both. */
 #ifndef DEVICE_CUDA_KERNELS_POOL_H
 #define DEVICE_CUDA_KERNELS_POOL_H
 
@@ -219,7 +219,7 @@ DUET_HD void store_dx(const struct pool *p, size_t i, float dx) {
     p->out[i] = p->gate && !(p->gate[i] > 0) ? 0 : dx;
 }
 
-/* Windows that lie side by side: each pixel of a window gets its part of dy; `mine` is the offset
+/* Windows that are side by side: each pixel of a window gets its part of dy; `mine` is the offset
  * of the only one that gets any, -1: all do. At the edge there may be pixels without a window. Sums
  * begin with 0, so that they have the bits of the gather form for -0 too. */
 DUET_HD void spread_window(const struct pool *p, int is_2x2, struct pixel w, float dy, int mine) {

@@ -103,7 +103,7 @@ static inline void conv_product_of(enum op op, const struct op_args *a, struct p
 /* With w(m,k) = w[m * by_m + k * by_k]:
  *     forward   rows n, cols m, depth k:  x[n][k] * w(m,k)
  *     data      rows n, cols k, depth m:  dy[n][m] * w(m,k)
- *     weight    dw as it lies in memory: rows and cols are m and k, or k and m; depth n */
+ *     weight    dw as it is in memory: rows and cols are m and k, or k and m; depth n */
 static inline enum product_kind linear_product_of(enum op op, const struct op_args *a,
                                                   struct product *p) {
     const struct tensor *x = op == OP_LINEAR_BACKWARD_DATA ? &a->out[0] : &a->in[0];

@@ -72,7 +72,7 @@ DUET_HD struct tap tap_of(int kind, const struct product *p, uint32_t entry) {
     return t;
 }
 
-/* An element of a matrix: where it lies, or that it is 0 or 1 and lies nowhere. The address is
+/* An element of a matrix: where it is, or that it is 0 or 1 and lies nowhere. The address is
  * computed in any case, and only the load depends on `kind`: a condition on one instruction, not a
  * branch around ten. */
 enum entry_kind { ENTRY_ZERO, ENTRY_ONE, ENTRY_IN_MEMORY };

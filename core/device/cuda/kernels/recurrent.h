@@ -71,7 +71,7 @@ DUET_HD float recurrent_sum(const struct recurrence *r, const float *h, int row)
 }
 
 /* h W^T + b of gate g and unit j. Each gate is asked for by itself: an array of them, indexed in a
- * loop, would lie in slow memory. */
+ * loop, would be in slow memory. */
 DUET_HD double recurrent_gate(const struct recurrence *r, const float *h, int g, int j) {
     return (double)recurrent_sum(r, h, g * r->width + j);
 }

@@ -12,7 +12,7 @@
  * reads TM + TN numbers and makes TM * TN multiply-adds, which is what lifts the kernel above the
  * bandwidth of shared memory. There are four shapes of tiles, because no single one fits all small
  * layers. Which one is taken changes the time, never the bits. (A fifth, for runs that allow tf32,
- * has bits of its own.) */
+ * has its own bits.) */
 #ifndef DEVICE_CUDA_KERNELS_TILE_H
 #define DEVICE_CUDA_KERNELS_TILE_H
 
@@ -103,7 +103,7 @@ DUET_HD void find_taps(int kind, int tile, const struct product *p, uint32_t dep
         taps[thread] = tap_of(kind, p, depth + thread);
 }
 
-/* How many columns of b a thread has: its element i lies in column i modulo this. (The number of
+/* How many columns of b a thread has: its element i is in column i modulo this. (The number of
  * threads is a multiple of every slab, and of the columns or half of them, so what a thread loads
  * repeats.) */
 DUET_CONSTANT int own_columns(int kind, int tile) {

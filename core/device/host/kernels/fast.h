@@ -22,7 +22,7 @@
 #if defined(__x86_64__)
 extern host_kernel *const n16_avx512_kernels[OP_COUNT], *const n16_avx2_kernels[OP_COUNT];
 #endif
-/* Queries whose scores lie in the scratch memory at once. */
+/* Queries whose scores are in the scratch memory at once. */
 enum { ATTENTION_BAND = 64 };
 
 extern host_kernel *const n16_generic_kernels[OP_COUNT];

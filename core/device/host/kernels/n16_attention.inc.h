@@ -1,5 +1,5 @@
 /* Attention on plain tensors, a band of ATTENTION_BAND queries at a time: their scores against all
- * keys lie in the scratch memory, so it grows with the keys, not with their square. The products
+ * keys are in the scratch memory, so it grows with the keys, not with their square. The products
  * are those of n16_matmul.inc.h. A band's dk and dv are added to those of the bands before it, and
  * a matrix is done by itself; so the bits depend on nothing but its own numbers. */
 

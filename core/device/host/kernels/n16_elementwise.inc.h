@@ -1,9 +1,9 @@
 /* Kernels that work on one element at a time, in either layout, and the change of layout.
  *
  * The vector body and the scalar tail of a kernel do the same operations with the same roundings,
- * so an element gets the same bits wherever it lies in a call. Whoever changes one changes both. */
+ * so an element gets the same bits wherever it is in a call. Whoever changes one changes both. */
 
-/* Some samples of a group, of which the first lies at `plain`: they are `apart` floats apart. */
+/* Some samples of a group, of which the first is at `plain`: they are `apart` floats apart. */
 struct samples {
     struct sample_order order;
     size_t apart, count;

@@ -17,7 +17,7 @@ INLINE struct grouped grouped_of(const struct op_args *a, const struct tensor *x
                             w->dims[2], w->dims[3], a->p.conv};
 }
 
-/* Taps first .. end-1 of a window of `taps` that begins at `start` lie on pixels 0 .. size-1. */
+/* Taps first .. end-1 of a window of `taps` that begins at `start` are on pixels 0 .. size-1. */
 struct taps {
     int first, end;
 };
@@ -88,7 +88,7 @@ struct window_row {
 /* A row of the windows of eight pixels. */
 struct taps_row {
     const float *weights, *from;
-    int left, edge; /* `from` is column `left`; edge 0: all taps lie inside */
+    int left, edge; /* `from` is column `left`; edge 0: all taps are inside */
 };
 
 /* Adds it where windows of `taps` neighbours lie `step` apart. */
@@ -186,7 +186,7 @@ struct grouped_pass {
     ptrdiff_t from_row, to_row; /* in floats */
 };
 
-/* A plane of `to`, in the order of its rows. Lines that lie between each other go forward together,
+/* A plane of `to`, in the order of its rows. Lines that are between each other go forward together,
  * while the cache has their pixels. */
 static void grouped_plane(const struct grouped_pass *s, const float *weights, const float *from,
                           float *to, float start) {

@@ -6,7 +6,7 @@ INLINE int start_of(const struct grouped *s, int side, int at) {
     return at * s->p.stride[side] - s->p.padding[side];
 }
 
-/* The outputs first .. end-1 whose tap lies inside, where a row of outputs begins at `start`. */
+/* The outputs first .. end-1 whose tap is inside, where a row of outputs begins at `start`. */
 INLINE struct taps outputs_inside(int start, int stride, int size, int outputs) {
     struct taps t = {0, outputs};
     if (start < 0) t.first = (-start + stride - 1) / stride;
@@ -23,7 +23,7 @@ enum { TAPS_TOGETHER = 64 };
 struct window_block {
     int row, column, rows, columns; /* its first tap, and how many */
     struct column {
-        struct taps across; /* the outputs whose tap lies inside */
+        struct taps across; /* the outputs whose tap is inside */
         int left;           /* where the first of them has it */
         int sharing;        /* of it and those that follow */
     } at[TAPS_TOGETHER];
@@ -72,7 +72,7 @@ static void block_rows(const struct grouped *s, int row, struct window_block *b)
     b->rows = left < most ? left : most;
 }
 
-/* A row of dy, and the rows of x that taps of its outputs lie on. */
+/* A row of dy, and the rows of x that taps of its outputs are on. */
 struct meeting {
     const float *dy, *x;
     size_t x_step;     /* from a row of x to that of the next tap */

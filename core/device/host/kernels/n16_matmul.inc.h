@@ -50,7 +50,7 @@ static void matmul_panel(const struct matmul *m, int k0, int k1, int first, floa
             panel[(size_t)(k - k0) * PANEL_COLUMNS + j] = m->b[(size_t)(first + j) * b_i + k];
 }
 
-/* packed[k - k0][r] = a(i + r, k). Returns NULL, and a is read where it lies, unless the tile is
+/* packed[k - k0][r] = a(i + r, k). Returns NULL, and a is read where it is, unless the tile is
  * whole and the elements of a row of a are whole pages apart: then all of them fall into one set of
  * the cache, which holds a few of them. */
 static const float *matmul_pack(const struct matmul *m, int k0, int k1, int i, float *packed) {

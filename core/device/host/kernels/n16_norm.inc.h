@@ -84,7 +84,7 @@ struct norm_sums {
 };
 
 /* Adds a pixel. Without dy (NULL), x's distance from the centre takes its place. Lanes that `mask`
- * lacks are taken to lie at the centre; NULL: all lanes hold a sample. */
+ * lacks are taken to be at the centre; NULL: all lanes hold a sample. */
 INLINE void norm_add_pixel(struct norm_sums *sums, int turn, const float *x, const float *dy,
                            const int32_t *mask, double centre) {
     UNROLL for (int h = 0; h < 2; h++) {

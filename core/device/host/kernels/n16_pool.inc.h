@@ -33,7 +33,7 @@ INLINE size_t tap_at(const struct pool *s, int i, int j) {
     return ((size_t)i * s->width + j) * GROUP;
 }
 
-/* Prepares a plane of dx. Windows that lie side by side will write every pixel except the margins
+/* Prepares a plane of dx. Windows that are side by side will write every pixel except the margins
  * at the right and the bottom, so only these are cleared. Windows that overlap or leave gaps will
  * add, so the whole plane is cleared. */
 INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
@@ -80,7 +80,7 @@ INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, con
                 }
 }
 
-/* `apart` 1: the windows lie side by side, so each pixel of dx is written once; 0: each window adds
+/* `apart` 1: the windows are side by side, so each pixel of dx is written once; 0: each window adds
  * its share. */
 INLINE void avg_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
                               const int rows, const int columns, const int apart, const int relu) {

@@ -240,7 +240,7 @@ static void recurrent_carry(const struct recurrence *r, const struct op_args *a)
                width * sizeof(float));
 }
 
-/* Between steps the carry of a sample lies in dfirst: of h (a GRU) or of c behind it (an LSTM).
+/* Between steps the carry of a sample is in dfirst: of h (a GRU) or of c behind it (an LSTM).
  * Scratch: the panels of W_hh, and dh for each sample. */
 static void fast_recurrent_backward(const struct op_args *a) {
     struct recurrence r = recurrence_of(a, &a->in[2], a->in[1].dims[2]);

@@ -3,7 +3,7 @@
  *     dw[o][c] = sum over samples and pixels of dy[o] x[c],        at each tap of the filter
  *
  * is a product of matrices, (outputs x samples and pixels) by (samples and pixels x channels). In
- * N16 the samples lie innermost, but the sum runs over them. So x is transposed until its channels
+ * N16 the samples are innermost, but the sum runs over them. So x is transposed until its channels
  * lie innermost: a vector holds the sums of several channels, and a number of dy is broadcast. No
  * lanes have to be added up at the end.
  *

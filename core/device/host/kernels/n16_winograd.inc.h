@@ -113,7 +113,7 @@ INLINE void winograd_b(const vec d[4], vec out[4]) {
 }
 
 /* Where a tile of 4 x 4 pixels lies: its first pixel in a plane, as an offset, and a bit for each
- * of its pixels that lies inside the picture. */
+ * of its pixels that is inside the picture. */
 struct winograd_place {
     ptrdiff_t corner;
     unsigned inside;
@@ -161,7 +161,7 @@ INLINE size_t winograd_step(int channels, int tiles) {
     return ((size_t)channels * tiles + 1) * LANES;
 }
 
-/* Channel by channel, since the tiles of a block lie side by side in each. */
+/* Channel by channel, since the tiles of a block are side by side in each. */
 static void winograd_inputs(const struct winograd *s, int first, int count) {
     size_t step = winograd_step(s->channels, count);
     struct winograd_place places[WINOGRAD_TILES];

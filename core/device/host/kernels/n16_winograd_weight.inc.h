@@ -101,7 +101,7 @@ static void winograd_filter_gradients(const struct winograd_weight *s, float *dw
         }
 }
 
-/* Channel by channel, since the tiles of a block lie side by side in each. */
+/* Channel by channel, since the tiles of a block are side by side in each. */
 static void winograd_backward_weight(const struct op_args *a, const struct conv *conv) {
     struct winograd_weight s = {.conv = conv};
     s.sums = turned_of(conv, PLACES, PLACES, a->scratch);

@@ -27,7 +27,7 @@ void reference_matmul(const struct op_args *p) {
     }
 }
 
-/* There is no fast version: it adds as fast as memory delivers, or nearly so. Sums that lie side by
+/* There is no fast version: it adds as fast as memory delivers, or nearly so. Sums that are side by
  * side are made together, SUM_ABREAST at a time, so that x is read in the order of memory. */
 enum { SUM_ABREAST = 64 };
 

@@ -69,7 +69,7 @@ void reference_layer_norm_backward_data(const struct op_args *p) {
     }
 }
 
-/* Weights that lie side by side are done together, ABREAST at a time, so that x is read in the
+/* Weights that are side by side are done together, ABREAST at a time, so that x is read in the
  * order of memory. */
 enum { ABREAST = 64 };
 

@@ -1,4 +1,4 @@
-/* Batch normalisation in steps. Each is an op of its own, because BatchNorm and SyncBatchNorm
+/* Batch normalisation in steps. Each is its own op, because BatchNorm and SyncBatchNorm
  * differ between the steps:
  *
  *     forward    moments of each segment -> [BatchNorm: each its own | SyncBatchNorm: merged] ->

@@ -124,7 +124,7 @@ static double through_weights(const struct tensor *w, const float *du, int j) {
     return sum;
 }
 
-/* Between steps the carry lies in dfirst, where its last value belongs. */
+/* Between steps the carry is in dfirst, where its last value belongs. */
 void reference_recurrent_backward(const struct op_args *p) {
     const struct tensor *w = &p->in[2];
     enum recurrent kind = p->p.recurrent.kind;

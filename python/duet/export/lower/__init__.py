@@ -79,7 +79,7 @@ class Interpreter(Writer):
                 f"its {what} are {low} to {high}, of {count} {of}")
 
     def _of_parts(self, node):
-        """Of an input whose columns have tables of their own, the largest of them says what there
+        """Of an input whose columns have their own tables, the largest of them says what there
         may be; a number that its own table has not makes the loss NaN."""
         while isinstance(node, torch.fx.Node) and node.op == "call_function" and name_of(node) in (
                 "select", "slice", "unsqueeze", "squeeze", "view", "clone", "_to_copy", "getitem",

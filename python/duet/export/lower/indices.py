@@ -226,7 +226,7 @@ def _(w, a, shape):
 
 
 def _sums(w, index, src, dim, shape):
-    """What lies in src for each place, added up."""
+    """What is in src for each place, added up."""
     require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
             "into a part of other dimensions")
     index, src = (w.lifted(w.dense(w.value(v), only=[dim])) for v in (index, src))

@@ -216,7 +216,7 @@ def _(w, a, shape):
 
 @lower(aten._cdist_forward)
 def _(w, a, shape):
-    """Distances of the rows of two matrices, in a dimension of their own."""
+    """Distances of the rows of two matrices, in their own dimension."""
     require(a.p == 2, f"the norm of order {a.p}")
     x, y = w.value(a.x1), w.value(a.x2)
     off = w.sub(x.unsqueezed(-2), y.unsqueezed(-3))
