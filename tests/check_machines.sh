@@ -59,7 +59,7 @@ chmod +x "$work/shell"
 on() {
     local hosts=$1 ranks=$2
     shift 2
-    timeout 120 "$work/shell" m0 "cd $PWD; mpirun --allow-run-as-root --oversubscribe \
+    timeout "${LIMIT:-120}" "$work/shell" m0 "cd $PWD; mpirun --allow-run-as-root --oversubscribe \
         --mca plm_rsh_agent $work/shell --mca oob_tcp_keepalive_time 2 \
         --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 2 \
         -np $ranks --host $hosts $*" >"$work/out" 2>&1
@@ -228,6 +228,24 @@ test_train() {
     verdict "the text's ConvNet" "$(cmp "$work/there" "$work/here" 2>&1)"
     on "$pairs" 4 "$build/duet" train --mode dp $small --steps 1
     verdict "DataParallel" "$(says 'mode dp: it is one process, and mpirun has started 4')"
+}
+
+# 200 steps, which take minutes: not among the tests that run without being named.
+test_long() {
+    local LIMIT=3000 shape optimizer
+    for optimizer in adam sgd; do
+        for shape in "$two 2" "$pairs 4" "$four 4"; do
+            on $shape "$build/duet" compare $small --steps 200 --optimizer $optimizer
+            verdict "lenet on $shape, $optimizer" "$(
+                says 'DDP = single: identical to the bit after 200 steps')"
+        done
+    done
+    for shape in "$two 2" "$pairs 4"; do
+        on $shape "$build/duet" compare --model resnet18 --dataset random --steps 200 \
+            --batch-size 4 --virtual-devices 4 --optimizer adam --sync-bn
+        verdict "resnet18 on $shape" "$(
+            says 'DDP = single: identical to the bit after 200 steps')"
+    done
 }
 
 # GPUs of several machines, on the emulated runtime with an NCCL of the tests' own.
