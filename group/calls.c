@@ -21,10 +21,22 @@ struct group *group_of(const duet_group *group) {
 
 /* ---- groups ---- */
 
+static int check_timeout(const char *what, double timeout_s) {
+    return timeout_s >= 0 && timeout_s <= 1e9
+               ? OK
+               : fail(ERR_USAGE, "%s: timeout %g: give seconds, or 0 for the usual one", what,
+                      timeout_s);
+}
+
+static int check_group(const char *what, const duet_group *group) {
+    return group ? OK
+                 : fail(ERR_USAGE, "%s: no group was given: this rank is not in it, or left it",
+                        what);
+}
+
 int duet_group_init(duet_group **out, double timeout_s) {
     CHECK_OUT(out);
-    if (!(timeout_s >= 0 && timeout_s <= 1e9))
-        return fail(ERR_USAGE, "process group: timeout %g: give seconds, or 0 for 300", timeout_s);
+    CHECK(check_timeout("process group", timeout_s));
     return group_open((struct group **)out, timeout_s);
 }
 
@@ -38,8 +50,7 @@ int duet_group_join(duet_group **out, const char *name, int rank, int world_size
     if (rank < 0 || rank >= world_size)
         return fail(ERR_USAGE, "process group: rank %d of %d: give 0 to %d", rank, world_size,
                     world_size - 1);
-    if (!(timeout_s >= 0 && timeout_s <= 1e9))
-        return fail(ERR_USAGE, "process group: timeout %g: give seconds, or 0 for 300", timeout_s);
+    CHECK(check_timeout("process group", timeout_s));
     return group_join((struct group **)out, name, rank, world_size, timeout_s);
 }
 
@@ -47,9 +58,7 @@ int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n,
     CHECK_OUT(out);
     if (!world || !ranks)
         return fail(ERR_USAGE, "new group: no %s given", world ? "ranks were" : "group was");
-    if (!(timeout_s >= 0 && timeout_s <= 1e9))
-        return fail(ERR_USAGE, "new group: timeout %g: give seconds, or 0 for that of the world",
-                    timeout_s);
+    CHECK(check_timeout("new group", timeout_s));
     return group_new((struct group **)out, group_of(world), ranks, n, timeout_s);
 }
 
@@ -181,8 +190,7 @@ static const enum element_type element_types[] = {
 int group_call_begin(const char *name, const duet_group *group, const duet_tensor *tensor,
                      duet_work **work, struct group_call *call) {
     if (work) *work = NULL;
-    if (!group)
-        return fail(ERR_USAGE, "%s: no group was given: this rank is not in it, or left it", name);
+    CHECK(check_group(name, group));
     if (!tensor) return fail(ERR_USAGE, "%s: no tensor was given", name);
     call->how.type = element_types[duet_tensor_type(tensor)];
     call->count = tensor_count(&tensor->t);
@@ -210,17 +218,13 @@ int group_call_op(const char *name, enum duet_reduction op, struct group_call *c
 int duet_barrier(duet_group *group, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_BARRIER};
     if (work) *work = NULL;
-    if (!group)
-        return fail(ERR_USAGE, "barrier: no group was given: this rank is not in it, or left it");
+    CHECK(check_group("barrier", group));
     return group_call_run(group, &call, NULL, NULL, NULL, work);
 }
 
 int duet_monitored_barrier(duet_group *group, double timeout_s, int all) {
-    if (!group)
-        return fail(ERR_USAGE,
-                    "monitored_barrier: no group was given: this rank is not in it, or left it");
-    if (!(timeout_s >= 0 && timeout_s <= 1e9))
-        return fail(ERR_USAGE, "monitored_barrier: timeout %g: give seconds", timeout_s);
+    CHECK(check_group("monitored_barrier", group));
+    CHECK(check_timeout("monitored_barrier", timeout_s));
     return group_monitored_barrier(group_of(group), timeout_s, all);
 }
 

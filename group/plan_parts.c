@@ -88,15 +88,13 @@ int plan_parts(struct work *work) {
     if (work->call.what == COLLECTIVE_SEND) q.first = work->base % MAILBOX_PIECES;
     work->longest = window_longest(&q);
     work->parts = count > work->longest ? (count + work->longest - 1) / work->longest : 1;
-    q.count = count - (work->parts - 1) * work->longest;
-    if (work->call.what == COLLECTIVE_ALL_REDUCE)
-        q.algorithm = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
-    CHECK(take_plan(g, &q, &work->last));
-    if (work->parts == 1) return OK;
-    q.count = work->longest;
-    if (work->call.what == COLLECTIVE_ALL_REDUCE)
-        q.algorithm = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
-    return take_plan(g, &q, &work->full);
+    for (int full = 0; full < (work->parts > 1 ? 2 : 1); full++) {
+        q.count = full ? work->longest : count - (work->parts - 1) * work->longest;
+        if (work->call.what == COLLECTIVE_ALL_REDUCE)
+            q.algorithm = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
+        CHECK(take_plan(g, &q, full ? &work->full : &work->last));
+    }
+    return OK;
 }
 
 /* ---- running ---- */

@@ -1,18 +1,6 @@
 /* A message from one rank to one other: see windows.h. A message that was sent and not yet received
  * is in the sender's memory, so a send may end before its receive begins. */
-#include "base/error.h"
 #include "group/plans/pattern.h"
-
-int check_message(const struct window_request *q) {
-    const char *name = window_name(q->what);
-    if (q->n < 2)
-        return fail(ERR_USAGE, "%s: of %d rank: two different ranks are needed: give 2 or more",
-                    name, q->n);
-    if (q->peer < 0 || q->peer >= q->n || q->peer == q->root)
-        return fail(ERR_USAGE, "%s: from rank %d to rank %d of %d: give two different ranks", name,
-                    q->root, q->peer, q->n);
-    return OK;
-}
 
 /* A message goes through the sender's mailbox for that receiver, MAILBOX_PIECES places used in
  * turn by all messages of the two. Pieces are numbered over all messages, so flags count on from

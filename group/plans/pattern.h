@@ -60,12 +60,10 @@ void keep_own(const struct flow *f, size_t j);
 void take_piece(const struct flow *f, size_t j); /* of all ranks that show */
 
 /* slots.c. pattern NULL: an allreduce. */
-int check_slots(const struct window_request *q, const struct pattern *pattern);
 void through_slots(struct plan *plan, const struct window_request *q,
                    const struct pattern *pattern);
 
 /* mailbox.c */
-int check_message(const struct window_request *q);
 void send_message(struct plan *plan, const struct window_request *q);
 
 #endif

@@ -30,7 +30,6 @@
  *
  * There is no deadlock: a show awaits nothing, a take the shows of the same call, and a turn what
  * was posted at the turn before. */
-#include "base/error.h"
 #include "group/plans/pattern.h"
 
 /* An allreduce. */
@@ -39,17 +38,6 @@ static const struct pattern sum_to_all = {.shows = EVERYBODY, .takes = EVERYBODY
 /* Elements that a rank shows. */
 static size_t shown(const struct window_request *q, const struct pattern *p) {
     return q->count * (p->parts ? (size_t)q->n : 1);
-}
-
-int check_slots(const struct window_request *q, const struct pattern *p) {
-    const char *name = window_name(q->what);
-    if (q->what == COLLECTIVE_SEND || q->sizes || (!p && q->algorithm != ALLREDUCE_ONESHOT))
-        return fail(ERR_USAGE, "%s: it does not go through slots", name);
-    if (!p) p = &sum_to_all;
-    if (q->stride != q->count || shown(q, p) > q->window)
-        return fail(ERR_USAGE, "%s: a slot of %zu elements for %zu, with a stride of %zu for %zu",
-                    name, q->window, shown(q, p), q->stride, q->count);
-    return OK;
 }
 
 static void take_turn(struct plan *plan, const struct window_request *q, uint64_t others) {

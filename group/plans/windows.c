@@ -123,30 +123,9 @@ static void barrier(struct plan *plan, const struct window_request *q) {
 
 /* ---- all of them ---- */
 
-static int check(const struct window_request *q, const struct pattern *p) {
-    const char *name = window_name(q->what);
-    int sends = q->what == COLLECTIVE_SEND;
-    size_t least = sends ? MAILBOX_PIECES * (q->head + 1) : HALVES * (size_t)q->n;
-    if (q->n < 1 || q->n > MAX_DEVICES || q->rank < 0 || q->rank >= q->n)
-        return fail(ERR_USAGE, "%s: rank %d of %d: give a rank of 1 to %d ranks", name, q->rank,
-                    q->n, MAX_DEVICES);
-    if (q->root < 0 || q->root >= q->n)
-        return fail(ERR_USAGE, "%s: root %d: give 0 to %d", name, q->root, q->n - 1);
-    if (sends) CHECK(check_message(q));
-    if (!p && !allreduce_has_plan(q->algorithm))
-        return fail(ERR_USAGE, "%s by %s: it has no plan: choose an algorithm", name,
-                    allreduce_algorithm_name(q->algorithm));
-    if (q->slots) return check_slots(q, p);
-    if (q->window < least || q->config.align < 1 || (!p && q->count > q->window))
-        return fail(ERR_USAGE, "%s: a window of %zu elements for %zu: give at least %zu", name,
-                    q->window, q->count, p ? least : q->count);
-    return OK;
-}
-
 int plan_build_window(struct plan *plan, const struct window_request *q) {
     const struct pattern *p = pattern_of(q->what);
     memset(plan, 0, sizeof *plan);
-    CHECK(check(q, p));
     plan->what = q->what;
     plan->windowed = 1;
     plan->algorithm = p ? ALLREDUCE_AUTO : q->algorithm;

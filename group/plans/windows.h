@@ -63,7 +63,7 @@ struct window_request {
 
 /* Builds the list of request->rank; plan_free releases it. All ranks give the same request. A
  * barrier has elements to wait for though count is 0; a message of no elements is one empty piece;
- * in all other cases a count of 0 gives no steps. ERR_USAGE; ERR_MEMORY. */
+ * in all other cases a count of 0 gives no steps. The caller has checked it. ERR_MEMORY. */
 int plan_build_window(struct plan *plan, const struct window_request *request);
 
 /* The longest count that one plan should take: longer calls are made of several, which keeps plans

@@ -208,28 +208,6 @@ Test(windows, a_mailbox_is_used_in_turn) {
     }
 }
 
-Test(windows, misuse_is_told) {
-    struct plan plan;
-    struct window_request good = world_of((struct kind)IT(GATHER), 4, 1, 10).q, q;
-#define REFUSED(change, word)                                                                   \
-    q = good;                                                                                   \
-    q.change;                                                                                   \
-    cr_assert(plan_build_window(&plan, &q) == ERR_USAGE && strstr(error_message(), word), "%s", \
-              error_message())
-    REFUSED(rank = 4, "rank 4 of 4");
-    REFUSED(n = 65, "1 to 64");
-    REFUSED(root = -1, "root -1");
-    REFUSED(window = 7, "at least 8");
-    REFUSED(what = COLLECTIVE_SEND; q.peer = 1, "two different ranks");
-    REFUSED(what = COLLECTIVE_ALL_REDUCE; q.algorithm = ALLREDUCE_NCCL, "no plan");
-    good.algorithm = ALLREDUCE_DIRECT;
-    REFUSED(what = COLLECTIVE_ALL_REDUCE; q.count = 97, "97");
-    REFUSED(slots = 4, "a stride of 13 for 10");
-    REFUSED(slots = 4; q.count = q.stride = 97, "a slot of 96 elements for 97");
-    REFUSED(slots = 4; q.what = COLLECTIVE_SEND, "does not go through slots");
-    REFUSED(slots = 4; q.what = COLLECTIVE_ALL_REDUCE, "does not go through slots");
-}
-
 /* Halves: each of the 65536 comes back; floats round to the nearest, ties to even. */
 Test(windows, halves_are_ieees) {
     for (uint32_t h = 0; h < 65536; h++) {

@@ -55,6 +55,8 @@ static int window_plan(struct plan *plan, enum collective what, int n, int rank,
     struct group_sizes sizes = group_sizes_default();
     int sends = what == COLLECTIVE_SEND;
     sizes.mailbox = group_mailbox_among(sizes.mailbox, n);
+    if (sends && n < 2)
+        return fail(ERR_USAGE, "group-send: --ranks %d: give two different ranks, or more", n);
     size_t window = sends ? group_mailbox_bytes(&sizes) : sizes.window;
     struct window_request q = {.what = what,
                                .n = n,
