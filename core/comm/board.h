@@ -59,7 +59,6 @@ struct card {
 } __attribute__((aligned(128)));
 
 struct board {
-    uint64_t magic;
     uint32_t world;
     struct abort_record abort;
     uint64_t arrivals __attribute__((aligned(128)));         /* at all barriers so far */
@@ -77,7 +76,7 @@ struct board {
  * since a rank that truncated it would kill the others. On failure *board is NULL and *fd -1. */
 int board_create(struct board **board, int *fd, int world);
 
-/* Maps an inherited board. ERR_USAGE if fd is no board, or that of another world size. */
+/* Maps an inherited board. ERR_USAGE if fd has not the size of one for so many ranks. */
 int board_map(struct board **board, int fd, int world);
 
 void board_unmap(struct board *board); /* NULL is allowed */

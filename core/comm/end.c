@@ -5,7 +5,6 @@
  * blames is the root cause, and every later failure is a consequence of it. So the launcher need
  * not guess the cause from the order in which processes end. */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -97,21 +96,6 @@ static void judge_progress(struct job *job) {
     if (stuck >= 0) end_job(job, stuck, ERR_TIMEOUT, text);
 }
 
-/* Where the kernel or a sandbox refuses waitid(), the end of a rank is seen by its pidfd, or taken
- * for granted once it was killed. The job fails: no exit status is known. ECHILD: the rank has
- * ended, and somebody else has collected its status. */
-static int ended_without_status(struct job *job, int rank, int error) {
-    struct process *process = &job->ranks[rank];
-    struct pollfd polled = {.fd = process->pidfd, .events = POLLIN};
-    char text[BOARD_TEXT];
-    process->wait_errno = error;
-    snprintf(text, sizeof text, "launcher: cannot wait for rank %d (pid %d): waitid: %s: %s", rank,
-             (int)process->pid, strerror(error), "it must be able to wait for its children");
-    end_job(job, -1, ERR_FAILED, text);
-    if (error == ECHILD) return 1;
-    return process->pidfd < 0 ? job->ending == ENDING_KILL : poll(&polled, 1, 0) > 0;
-}
-
 /* Has this rank been killed, and has it ended, though waitid() does not say so? The end of a
  * process that a debugger holds is told to the debugger first, and to its parent only once the
  * debugger has let it go. The launcher does not wait for that. */
@@ -126,13 +110,13 @@ static int look_at_processes(struct job *job) {
         struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
         siginfo_t info = {0};
-        /* WNOWAIT: look at the status, but leave the zombie. */
-        int refused = waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT);
-        if (refused && errno != EINTR)
-            process->ended = ended_without_status(job, r, errno);
-        else if (!refused && info.si_pid == process->pid)
+        /* WNOWAIT: look at the status, but leave the zombie. It fails where somebody else has
+         * collected the status. */
+        if (waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT))
+            process->ended = process->exit_code = errno != EINTR;
+        else if (info.si_pid == process->pid)
             rank_ended(job, r, &info);
-        else if (!refused && ended_in_a_debugger(job, process))
+        else if (ended_in_a_debugger(job, process))
             process->ended = 1, process->signal = SIGKILL;
         running += !process->ended;
     }

@@ -54,16 +54,12 @@ static int receive_one(struct comm *comm, struct wait *wait, struct wire_header 
     }
 }
 
-static int unexpected(const struct comm *comm, const struct wire_header *header, int from,
-                      size_t bytes) {
-    if (header->exchange == comm->exchanges && header->rank == (uint32_t)from)
-        return fail(
-            ERR_FAILED,
-            "rank %d: exchange: %zu bytes, but rank %d brought %zu: all must bring the same",
-            comm->rank, bytes, from, (size_t)header->bytes);
+static int unexpected(const struct comm *comm, const struct wire_header *header, size_t bytes) {
     return fail(ERR_FAILED,
-                "rank %d: exchange: a packet of exchange %u where %llu was expected: report it",
-                comm->rank, header->exchange, (unsigned long long)comm->exchanges);
+                "rank %d: exchange %llu: %zu bytes, but rank %u brought %u to exchange %u: all "
+                "must bring the same",
+                comm->rank, (unsigned long long)comm->exchanges, bytes, header->rank, header->bytes,
+                header->exchange);
 }
 
 static int receive_all(struct comm *comm, struct wait *wait, size_t bytes, void *blob, void *all,
@@ -79,7 +75,7 @@ static int receive_all(struct comm *comm, struct wait *wait, size_t bytes, void 
             fds[r] = fd;
         else if (fd >= 0)
             close(fd);
-        if (!expected) return unexpected(comm, &header, r, bytes);
+        if (!expected) return unexpected(comm, &header, bytes);
     }
     return OK;
 }

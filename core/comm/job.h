@@ -23,7 +23,6 @@ struct process {
     int pidfd;      /* -1: the kernel offers none; the loop then looks every few milliseconds */
     int ended;      /* it stays a zombie until the job is over: its id cannot be reused */
     int signalled;  /* the launcher has sent it a signal: its exit status is not its own any more */
-    int wait_errno; /* why the launcher could not get its exit status, 0 if it could */
     int exit_code;  /* once it has ended; 0 if a signal ended it */
     int signal;     /* that ended it, else 0 */
 
@@ -65,6 +64,9 @@ struct job {
     int64_t ending_since; /* on the job's clock; 0: the job runs */
     enum ending ending;   /* the stage reached */
 };
+
+/* launch.c: of a zeroed job. */
+void job_begin(struct job *job, const struct launch *launch);
 
 /* start.c: makes one process per rank. On an error some may be running. */
 int start_ranks(struct job *job);

@@ -88,9 +88,7 @@ out:
     return code;
 }
 
-static struct job *new_job(const struct launch *launch) {
-    struct job *job = calloc(1, sizeof *job);
-    if (!job) return NULL;
+void job_begin(struct job *job, const struct launch *launch) {
     job->launch = launch;
     job->world = launch->world_size;
     job->board_fd = job->signal_fd = -1;
@@ -98,8 +96,6 @@ static struct job *new_job(const struct launch *launch) {
     job->last_look = now_ns();
     for (int r = 0; r < MAX_DEVICES; r++)
         job->ranks[r].socket = job->ranks[r].pidfd = job->ranks[r].offer.fd = -1;
-    pthread_sigmask(SIG_SETMASK, NULL, &job->mask_before);
-    return job;
 }
 
 static void free_job(struct job *job) {
@@ -117,8 +113,10 @@ static void free_job(struct job *job) {
 int launch_ranks(const struct launch *launch, struct launch_result *out) {
     *out = (struct launch_result){.exit_status = 2, .rank = -1};
     CHECK(check_arguments(launch));
-    struct job *job = new_job(launch);
+    struct job *job = calloc(1, sizeof *job);
     if (!job) return fail(ERR_MEMORY, "launcher: out of host memory: free some memory");
+    job_begin(job, launch);
+    pthread_sigmask(SIG_SETMASK, NULL, &job->mask_before);
     int code = run_job(job);
     out->exit_status = error_exit_status(code);
     if (!code) code = report_end(job, out);

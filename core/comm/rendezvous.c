@@ -14,7 +14,6 @@
 #include "comm/rendezvous.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
@@ -40,7 +39,7 @@ static const int64_t LEAVE_NS = 2000000000; /* how long the thread goes on deliv
 enum { LOOK_MS = 50, RETRY_MS = 2 };
 
 struct meeting {
-    struct launch launch; /* all zero: there is no launcher */
+    struct launch launch; /* all zero but for the number of ranks: there is no launcher */
     struct job job;
     pthread_t thread;
     int running, stop; /* stop: atomic */
@@ -87,20 +86,9 @@ static int receive(int socket, int64_t deadline, struct wire_header *header, voi
     return result == WIRE_DONE ? OK : ERR_PEER;
 }
 
-/* What a timeout adds where MASTER_ADDR names another machine: an address of this one is one that a
- * socket can be bound to. Of a name nothing is said: to ask a name server could take long. */
-static const char *elsewhere(const struct spot *spot) {
-    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *all;
-    int here = 0;
-    if (getaddrinfo(spot->address, NULL, &hints, &all)) return "";
-    for (const struct addrinfo *a = all; a && !here; a = a->ai_next) {
-        int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        here = fd < 0 || !bind(fd, a->ai_addr, a->ai_addrlen);
-        if (fd >= 0) close(fd);
-    }
-    freeaddrinfo(all);
-    return here ? "" : "; this address is another machine's, and ranks of one machine alone meet";
-}
+/* What each timeout of the meeting ends with. */
+#define START_ALIKE                                                                                \
+    "with the same MASTER_ADDR and MASTER_PORT, on one machine: mpirun starts those of several"
 
 /* ---- ranks other than 0 ---- */
 
@@ -111,9 +99,8 @@ static int connect_to_rank_0(struct comm *comm, const struct spot *spot, int64_t
         if (now_ns() >= deadline)
             return fail(ERR_TIMEOUT,
                         "rank %d: rendezvous at %s:%s: no word from rank 0 after %g s: start it "
-                        "with the same MASTER_ADDR and MASTER_PORT%s",
-                        comm->rank, spot->address, spot->port, (double)comm->timeout_ns * 1e-9,
-                        elsewhere(spot));
+                        START_ALIKE,
+                        comm->rank, spot->address, spot->port, (double)comm->timeout_ns * 1e-9);
         nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
     }
     if (socket_of_this_user(comm->socket)) return OK;
@@ -214,10 +201,10 @@ static int late(struct comm *comm, const struct job *job, const struct spot *spo
             used +=
                 (size_t)snprintf(ranks + used, sizeof ranks - used, missing++ ? ", %d" : "%d", r);
     return fail(ERR_TIMEOUT,
-                "rank 0: rendezvous at %s:%s: no word from rank%s %s after %g s: start all ranks, "
-                "with the same MASTER_ADDR and MASTER_PORT%s",
+                "rank 0: rendezvous at %s:%s: no word from rank%s %s after %g s: start all ranks "
+                START_ALIKE,
                 spot->address, spot->port, missing > 1 ? "s" : "", ranks,
-                (double)comm->timeout_ns * 1e-9, elsewhere(spot));
+                (double)comm->timeout_ns * 1e-9);
 }
 
 /* A rank that has come waits for the others; one that ends meanwhile hangs up. */
@@ -283,12 +270,8 @@ static int host(struct comm *comm, const struct spot *spot, char *blob) {
     struct meeting *m = comm->meeting = calloc(1, sizeof *m);
     int listener = -1;
     if (!m) return fail(ERR_MEMORY, "rank 0: rendezvous: out of host memory: free some memory");
-    m->job.launch = &m->launch;
-    m->job.world = comm->world;
-    m->job.board_fd = m->job.signal_fd = -1;
-    m->job.clock = 1;
-    for (int r = 0; r < MAX_DEVICES; r++)
-        m->job.ranks[r].socket = m->job.ranks[r].pidfd = m->job.ranks[r].offer.fd = -1;
+    m->launch.world_size = comm->world;
+    job_begin(&m->job, &m->launch);
     CHECK(board_create(&comm->board, &m->job.board_fd, comm->world));
     m->job.board = comm->board;
     int code = comm->world > 1 ? listen_at(comm, spot, &listener) : OK;

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/error.h"
 #include "base/system_error.h"
@@ -12,10 +11,7 @@ void describe_end(const struct job *job, int rank, char *text, size_t size) {
     const struct process *process = &job->ranks[rank];
     int start_errno = job->board->cards[rank].start_errno;
     size_t used = (size_t)snprintf(text, size, "rank %d (pid %d) ", rank, (int)process->pid);
-    if (process->wait_errno)
-        snprintf(text + used, size - used, "ended, its status is not known: waitid: %s",
-                 strerror(process->wait_errno));
-    else if (start_errno)
+    if (start_errno)
         snprintf(text + used, size - used, "could not start %s: %s",
                  job->launch->program ? job->launch->program
                  : job->launch->argv  ? job->launch->argv[0]
@@ -32,7 +28,7 @@ void describe_end(const struct job *job, int rank, char *text, size_t size) {
 /* A rank ends well with status 0 after comm_close, or in a job that no rank has joined. */
 int ended_well(const struct job *job, int rank) {
     const struct process *process = &job->ranks[rank];
-    if (process->signal || process->exit_code || process->wait_errno) return 0;
+    if (process->signal || process->exit_code) return 0;
     if (__atomic_load_n(&job->board->cards[rank].left, __ATOMIC_ACQUIRE)) return 1;
     return !job->first_arrival;
 }
@@ -51,7 +47,7 @@ static void describe_where(const struct job *job, int culprit, char *text, size_
 static const char *advice_on_start(const struct launch *launch, int error) {
     if (error == ENOENT && launch->program) return "there is no such program, nor along PATH";
     if (error == EACCES && launch->program) return "give a program, or python and its script";
-    if (error == ENOENT) return "mount /proc, or start duet by its full path";
+    if (error == ENOENT) return "mount /proc";
     const char *advice = system_advice(error);
     return advice ? advice : "start it again";
 }
@@ -66,24 +62,15 @@ static const char *advice_on_status(const struct job *job, int rank) {
     return "it recorded no reason: if it printed one, see above";
 }
 
-/* Where soft and hard limit are equal, as `ulimit -t` makes them, the kernel does not send SIGXCPU
- * first. */
-static const char *advice_on_sigkill(void) {
-    struct rlimit limit;
-    if (!getrlimit(RLIMIT_CPU, &limit) && limit.rlim_max != RLIM_INFINITY)
-        return "if nobody killed it, memory or CPU time ran out: use fewer devices or a smaller "
-               "batch, or raise the limit of CPU time (ulimit -t)";
-    return "if nobody killed it, memory ran out: use fewer devices or a smaller batch";
-}
-
 static const char *advice(const struct job *job, int rank) {
     int start_errno = job->board->cards[rank].start_errno;
-    if (job->ranks[rank].wait_errno) return "this program must be able to wait for its children";
     if (start_errno) return advice_on_start(job->launch, start_errno);
     switch (job->ranks[rank].signal) {
     case 0: return advice_on_status(job, rank);
     case SIGXCPU: return "raise the limit of CPU time (ulimit -t)";
-    case SIGKILL: return advice_on_sigkill();
+    case SIGKILL:
+        return "if nobody killed it, memory ran out, or CPU time (ulimit -t): use fewer devices or "
+               "a smaller batch";
     case SIGSEGV:
     case SIGBUS:
     case SIGABRT:

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -84,12 +83,6 @@ static void close_launchers_ends(const struct job *job, int last) {
     close(job->signal_fd);
 }
 
-/* Where /proc is missing, the path that this program was started by will do. */
-static void exec_this_program(char *const *argv) {
-    execv("/proc/self/exe", argv);
-    execv((const char *)getauxval(AT_EXECFN), argv);
-}
-
 /* Runs in the child and does not return. `list` is its environment. */
 static void become_rank(const struct job *job, int rank, pid_t launcher, int socket, char **list) {
     extern char **environ;
@@ -116,7 +109,7 @@ static void become_rank(const struct job *job, int rank, pid_t launcher, int soc
     if (launch->program)
         execvp(launch->program, launch->argv);
     else
-        exec_this_program(launch->argv);
+        execv("/proc/self/exe", launch->argv);
     job->board->cards[rank].start_errno = errno;
     _exit(127);
 }

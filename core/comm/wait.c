@@ -130,33 +130,21 @@ static int is_many(uint64_t ranks) {
     return (ranks & (ranks - 1)) != 0;
 }
 
-/* Why `missing` have not come, and what to do. */
-static void explain(const struct comm *comm, uint64_t missing, char *text, size_t size) {
-    char others[RANK_NAMES];
-    uint64_t silent = silent_ranks(comm);
-    const char *waits = is_many(missing) ? "they wait" : "it waits";
-    name_ranks(comm, silent, others, sizeof others);
+/* Why `missing` have not come, and what to do. What each rank is in follows behind it. */
+static const char *explain(const struct comm *comm, uint64_t missing) {
     if (!missing)
-        snprintf(text, size, "a rank or the launcher may be stopped: see their output, or %s",
-                 ADVICE_TIMEOUT);
-    else if (missing & silent || (!silent && !all_wait(comm, missing)))
-        snprintf(text, size, "it may be stopped or far behind: see its output, or %s",
-                 ADVICE_TIMEOUT);
-    else if (silent)
-        snprintf(text, size,
-                 "%s too; rank%s %s %s not, and may be stopped or far behind: see %s output, or %s",
-                 waits, is_many(silent) ? "s" : "", others, is_many(silent) ? "do" : "does",
-                 is_many(silent) ? "their" : "its", ADVICE_TIMEOUT);
-    else
-        snprintf(text, size, "%s too: all ranks must make the same calls in the same order", waits);
+        return "a rank or the launcher may be stopped: see their output, or " ADVICE_TIMEOUT;
+    return !silent_ranks(comm) && all_wait(comm, missing)
+               ? "all wait: all ranks must make the same calls in the same order"
+               : "it may be stopped or far behind: see its output, or " ADVICE_TIMEOUT;
 }
 
 static int deadline_passed(struct wait *wait, const char *where) {
-    char ranks[RANK_NAMES], why[RANK_NAMES + 128], text[BOARD_TEXT];
+    char ranks[RANK_NAMES], text[BOARD_TEXT];
     uint64_t missing = who_is_awaited(wait);
     double seconds = (double)wait->all * 1e-9;
+    const char *why = explain(wait->comm, missing);
     name_ranks(wait->comm, missing, ranks, sizeof ranks);
-    explain(wait->comm, missing, why, sizeof why);
     if (missing)
         snprintf(text, sizeof text, "rank %d: %s: no word from rank%s %s after %g s: %s",
                  wait->comm->rank, where, is_many(missing) ? "s" : "", ranks, seconds, why);
