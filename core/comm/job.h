@@ -18,13 +18,13 @@ struct offer {
 };
 
 struct process {
-    pid_t pid;      /* 0: not started */
-    int socket;     /* the launcher's end; -1: closed */
-    int pidfd;      /* -1: the kernel offers none; the loop then looks every few milliseconds */
-    int ended;      /* it stays a zombie until the job is over: its id cannot be reused */
-    int signalled;  /* the launcher has sent it a signal: its exit status is not its own any more */
-    int exit_code;  /* once it has ended; 0 if a signal ended it */
-    int signal;     /* that ended it, else 0 */
+    pid_t pid;     /* 0: not started */
+    int socket;    /* the launcher's end; -1: closed */
+    int pidfd;     /* -1: the kernel offers none; the loop then looks every few milliseconds */
+    int ended;     /* it stays a zombie until the job is over: its id cannot be reused */
+    int signalled; /* the launcher has sent it a signal: its exit status is not its own any more */
+    int exit_code; /* once it has ended; 0 if a signal ended it */
+    int signal;    /* that ended it, else 0 */
 
     /* when it last made progress, on the job's clock; its beats and its CPU time then */
     int64_t progress_at, cpu_ns;

@@ -87,7 +87,7 @@ static int receive(int socket, int64_t deadline, struct wire_header *header, voi
 }
 
 /* What each timeout of the meeting ends with. */
-#define START_ALIKE                                                                                \
+#define START_ALIKE \
     "with the same MASTER_ADDR and MASTER_PORT, on one machine: mpirun starts those of several"
 
 /* ---- ranks other than 0 ---- */
@@ -98,8 +98,8 @@ static int connect_to_rank_0(struct comm *comm, const struct spot *spot, int64_t
             return fail_system(errno, "rank %d: rendezvous: connect", comm->rank);
         if (now_ns() >= deadline)
             return fail(ERR_TIMEOUT,
-                        "rank %d: rendezvous at %s:%s: no word from rank 0 after %g s: start it "
-                        START_ALIKE,
+                        "rank %d: rendezvous at %s:%s: no word from rank 0 after %g s: start "
+                        "it " START_ALIKE,
                         comm->rank, spot->address, spot->port, (double)comm->timeout_ns * 1e-9);
         nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
     }
@@ -201,8 +201,8 @@ static int late(struct comm *comm, const struct job *job, const struct spot *spo
             used +=
                 (size_t)snprintf(ranks + used, sizeof ranks - used, missing++ ? ", %d" : "%d", r);
     return fail(ERR_TIMEOUT,
-                "rank 0: rendezvous at %s:%s: no word from rank%s %s after %g s: start all ranks "
-                START_ALIKE,
+                "rank 0: rendezvous at %s:%s: no word from rank%s %s after %g s: start all "
+                "ranks " START_ALIKE,
                 spot->address, spot->port, missing > 1 ? "s" : "", ranks,
                 (double)comm->timeout_ns * 1e-9);
 }
