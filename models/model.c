@@ -39,13 +39,20 @@ int model_is_outline(const char *name) {
     return net_find(name) != NULL;
 }
 
+/* gpt2 is none of those that train, and is part of the name of one that estimate knows. */
 static int unknown_model(const char *name, const struct model_options *options) {
-    const char *words[OFFERED + 1];
+    const char *words[OFFERED + 1], *net = strlen(name) > 2 ? net_like(name) : NULL;
     int count = 0;
     if (options->own) words[count++] = options->own->name;
     for (int i = 0; i < OFFERED; i++)
         words[count++] = known[i]->name;
-    return unknown_value("model", name, words, count);
+    for (int i = 0; i < count; i++)
+        if (strcasestr(words[i], name)) net = NULL;
+    if (!net) return unknown_value("model", name, words, count);
+    return fail(ERR_USAGE,
+                "model: '%.60s': did you mean %s, for duet estimate? docs/models.md "
+                "lists those that it knows",
+                name, net);
 }
 
 struct sample_shape model_sample(const char *name, const struct model_options *options) {

@@ -67,6 +67,12 @@ const struct duet_model *net_find(const char *name) {
     return NULL;
 }
 
+const char *net_like(const char *part) {
+    for (int i = 0; i < NETS; i++)
+        if (strcasestr(nets[i].model.name, part)) return nets[i].model.name;
+    return NULL;
+}
+
 /* A sample of a transformer is its tokens, each of which has a place. */
 static int check_tokens(const struct net *net, const struct sample_shape *s) {
     char text[SAMPLE_SHAPE_BYTES];

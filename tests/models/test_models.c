@@ -150,6 +150,7 @@ Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
         model_open(&m, "alexnet", &options), ERR_USAGE,
         "'alexnet': there are lenet, convnet, mlp, resnet18, simple, complex, wide and branches");
     expect(model_open(&m, "", &options), ERR_USAGE, "lenet");
+    expect(model_open(&m, "gpt2", &options), ERR_USAGE, "did you mean gpt2-small, for duet estim");
     model_free(&m);
     model_free(NULL);
 }

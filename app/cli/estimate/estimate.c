@@ -52,7 +52,8 @@ static void print_head(const struct run_config *config, int width) {
                  outputs, format_bytes(o->activation_bytes, size, sizeof size));
         if (!o->activation_bytes) text_add(&text, " (--activations was not given)");
     } else {
-        text_add(&text, "%s on %s", config->model.name, config->data.name);
+        ways_add_model(&text, config);
+        text_add(&text, " on %s", config->data.name);
     }
     text_add(&text, ": computed, not measured: no device is opened and no data is read");
     if (is_of_small_pictures(config))

@@ -275,10 +275,11 @@ static void print_head(const struct asked *a, int width) {
     clock_add_what_if(&a->choice.what_if, changes, sizeof changes);
     text_add(&text, "modelled: ");
     add_names(&text, a);
-    text_add(
-        &text,
-        ": %s, %s, host %s%s: times of the modelled clock (docs/clock.md); no GPU was measured",
-        c->model.name, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
+    text_add(&text, ": ");
+    ways_add_model(&text, c);
+    text_add(&text,
+             ", %s, host %s%s: times of the modelled clock (docs/clock.md); no GPU was measured",
+             each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
     if (c->clock.precision)
         text_add(&text, "; precision %s", clock_precision_name(c->clock.precision));
     if (c->clock.precision == CLOCK_AMP) text_add(&text, ", while runs of Duet compute in float32");

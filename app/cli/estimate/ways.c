@@ -169,6 +169,15 @@ static struct beside_pytorch beside(const struct ways *all, int way) {
                                    .saved = all->pytorch[way].saved};
 }
 
+void ways_add_model(struct text *text, const struct run_config *config) {
+    const struct model_options *o = &config->model.options;
+    const char *name = config->model.name;
+    const struct sample_shape s = o->sample.channels ? o->sample : model_sample(name, o);
+    text_add(text, "%s", name);
+    if (!o->own && model_is_outline(name) && s.height == 1)
+        text_add(text, " of %d tokens", s.channels);
+}
+
 struct profiled ways_profiled(const struct ways *all, int details) {
     return (struct profiled){.dp = way_run(all, WAY_DP),
                              .loss_in_forward = way_run(all, WAY_LOSS_IN_FORWARD),

@@ -50,6 +50,9 @@ void way_note_full(struct ways *ways, int way, const struct run_config *config, 
  * can be estimated it counts nothing. */
 int ways_count_as_pytorch(struct ways *ways, const struct run_config *config);
 
+/* Adds the model to a heading: "gpt2-xl of 1024 tokens". */
+void ways_add_model(struct text *text, const struct run_config *config);
+
 /* What profile_findings is given. */
 struct profiled ways_profiled(const struct ways *ways, int details);
 

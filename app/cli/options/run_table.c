@@ -115,8 +115,8 @@ const struct option run_options[] = {
      read_text, AT(data.name), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--shape", "CxHxW|K",
-     "synthetic, random: the shape of a sample; K: a vector (default 1x28x28; random: what the "
-     "model expects, for simple 10, for complex 3x32x32)",
+     "synthetic, random: the shape of a sample; K: a vector, or the tokens of a sample of gpt2-xl "
+     "(default 1x28x28; random: what the model expects, for simple 10, for complex 3x32x32)",
      read_shape, NO_MEMBER, NO_LIMITS,
      BY_ALL, IN_ANY_MODE, OF_MADE_DATA},
     {"--samples", "N",
