@@ -23,14 +23,17 @@ int network_is_wanted(const struct network_ops *by, int *wanted) {
         return fail(ERR_USAGE,
                     "environment variable DUET_BACKEND: %s: give mpi, or shm for shared memory",
                     backend);
-    if (!environment_is_of_a_rank() || (backend && !strcmp(backend, "shm"))) return OK;
+    if (!environment_is_of_a_rank()) return OK;
     CHECK(read_place_anywhere(&place, "start the ranks by mpirun"));
-    *wanted = backend || (place.local_world < place.world && environment_is_of_mpi());
-    if (!*wanted || by) return OK;
-    return fail(ERR_USAGE,
-                "%d of %d ranks are on this machine, and this Duet was built without MPI, which "
-                "moves bytes between machines: install libopenmpi-dev and build it again",
-                place.local_world, place.world);
+    int shared = backend && !strcmp(backend, "shm"),
+        several = place.local_world < place.world && environment_is_of_mpi();
+    *wanted = several || (backend && !shared);
+    if (!*wanted || (by && !shared)) return OK;
+    return fail(ERR_USAGE, "%d of %d ranks are on this machine, and %s", place.local_world,
+                place.world,
+                shared ? "DUET_BACKEND=shm is for one machine: leave it out"
+                       : "this Duet was built without MPI, which moves bytes between machines: "
+                         "install libopenmpi-dev and build it again");
 }
 
 /* What the ranks tell each other first. */
