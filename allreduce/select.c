@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/cores.h"
+#include "base/text/text.h"
 #include "trace/ledger.h"
 
 /* Measured once with bench/allreduce_perf, on 2 cores with 32 MiB of shared cache. A core moves
@@ -103,7 +104,6 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
     enum allreduce_algorithm best = ALLREDUCE_DIRECT;
     int ordered_only = n > 2 && !any_order;
     char size[32], costs[160] = "";
-    size_t used = 0;
     if (n > 1 && link->takes_turns) {
         if (text)
             snprintf(text, text_bytes,
@@ -122,9 +122,8 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
         double cost = allreduce_cost(a, n, count, link);
         if (cost < allreduce_cost(best, n, count, link)) best = a;
         if (!text) continue; /* in the hot path of every call nobody reads it */
-        used += (size_t)snprintf(costs + used, sizeof costs - used,
-                                 cost < 999.5 ? "%s%s %.3g" : "%s%s %.0f", used ? ", " : "",
-                                 allreduce_algorithm_name(a), cost);
+        text_append(costs, sizeof costs, cost < 999.5 ? "%s%s %.3g" : "%s%s %.0f",
+                    *costs ? ", " : "", allreduce_algorithm_name(a), cost);
     }
     if (text && n == 1) snprintf(text, text_bytes, "one rank: only the scale is left to do");
     if (text && n > 1)

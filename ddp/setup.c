@@ -24,6 +24,7 @@
 
 #include "allreduce/allreduce.h"
 #include "base/error.h"
+#include "base/text/text.h"
 #include "ddp/by_host.h"
 
 /* ---- shapes ---- */
@@ -47,10 +48,10 @@ static int check_counts(struct comm *comm, const struct param_set *params) {
 
 /* "[5, 3]" */
 static void describe_sizes(const struct param_spec *spec, char *text, size_t bytes) {
-    size_t used = (size_t)snprintf(text, bytes, "[");
+    snprintf(text, bytes, "[");
     for (int i = 0; i < spec->rank; i++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%d", i ? ", " : "", spec->dims[i]);
-    snprintf(text + used, bytes - used, "]");
+        text_append(text, bytes, i ? ", %d" : "%d", spec->dims[i]);
+    text_append(text, bytes, "]");
 }
 
 struct shape {

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text/text.h"
 #include "group/mpi/mpi.h"
 
 static struct comm_flag *reported(const struct group *g, int rank) {
@@ -17,12 +18,10 @@ static int has_come(const struct group *g, int rank, uint64_t epoch) {
 
 static int late(struct group *g, uint64_t epoch, double timeout_s, int all) {
     char ranks[4 * MAX_DEVICES] = "", others[ERROR_BYTES / 2];
-    size_t used = 0;
     int missing = 0;
     for (int r = 1; r < g->n && (all || !missing); r++)
         if (!has_come(g, r, epoch))
-            used += (size_t)snprintf(ranks + used, sizeof ranks - used, missing++ ? ", %d" : "%d",
-                                     g->ranks[r]);
+            text_append(ranks, sizeof ranks, missing++ ? ", %d" : "%d", g->ranks[r]);
     if (!missing) return OK; /* they have come in this moment */
     comm_whereabouts(g->job->comm, others, sizeof others);
     int code =

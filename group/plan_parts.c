@@ -5,6 +5,7 @@
 
 #include "allreduce/select.h"
 #include "base/error.h"
+#include "base/text/text.h"
 #include "group/state.h"
 
 enum { KEPT_PLANS = 128 };
@@ -135,17 +136,18 @@ int run_parts(struct runner *runner, struct work *work) {
 /* ---- what the peers are told ---- */
 
 void tell(const struct group_call *call, struct comm_call *told, char what[TOLD_TEXT]) {
-    int used = snprintf(what, TOLD_TEXT, "%s", element_type_name(call->how.type));
     int sums = call->what == COLLECTIVE_ALL_REDUCE || call->what == COLLECTIVE_REDUCE ||
                call->what == COLLECTIVE_REDUCE_SCATTER;
     int rooted = call->what == COLLECTIVE_BROADCAST || call->what == COLLECTIVE_REDUCE ||
                  call->what == COLLECTIVE_GATHER || call->what == COLLECTIVE_SCATTER;
-    if (call->what == COLLECTIVE_BARRIER) used = 0, *what = 0;
+    *what = 0;
+    if (call->what != COLLECTIVE_BARRIER)
+        text_append(what, TOLD_TEXT, "%s", element_type_name(call->how.type));
     if (sums)
-        used += snprintf(what + used, TOLD_TEXT - (size_t)used, " %s",
-                         call->average ? "average" : element_op_name(call->how.op));
-    if (rooted) used += snprintf(what + used, TOLD_TEXT - (size_t)used, ", root %d", call->root);
-    if (is_uneven(call)) snprintf(what + used, TOLD_TEXT - (size_t)used, ", uneven");
+        text_append(what, TOLD_TEXT, " %s",
+                    call->average ? "average" : element_op_name(call->how.op));
+    if (rooted) text_append(what, TOLD_TEXT, ", root %d", call->root);
+    if (is_uneven(call)) text_append(what, TOLD_TEXT, ", uneven");
     *told = (struct comm_call){.collective = window_name(call->what),
                                .bucket = -1,
                                .step = -1,

@@ -4,14 +4,15 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "scatter_gather/scatter_gather.h"
 
 /* "[64, 10]" */
 static const char *shape_text(int rank, const int *dims, char *text, size_t bytes) {
-    size_t used = (size_t)snprintf(text, bytes, "[");
-    for (int i = 0; i < rank && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, i ? ", %d" : "%d", dims[i]);
-    if (used < bytes) snprintf(text + used, bytes - used, "]");
+    snprintf(text, bytes, "[");
+    for (int i = 0; i < rank; i++)
+        text_append(text, bytes, i ? ", %d" : "%d", dims[i]);
+    text_append(text, bytes, "]");
     return text;
 }
 

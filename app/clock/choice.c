@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text/nearest.h"
 #include "base/text/parse.h"
+#include "base/text/text.h"
 #include "clock/trust.h"
 
 /* ---- hardware ---- */
@@ -104,13 +105,12 @@ struct clock_config clock_chosen(const struct clock_choice *c, int gpu, int mach
 }
 
 void clock_add_what_if(const struct what_if *w, char *text, size_t bytes) {
-    size_t used = strlen(text);
     const char *before = ", if ";
-    for (int i = 0; i < IF_PARTS && used < bytes; i++) {
+    for (int i = 0; i < IF_PARTS; i++) {
         char by[16] = "off";
         if (w->by[i] == 1) continue;
         if (i != IF_GIL) snprintf(by, sizeof by, "%.4g", w->by[i]);
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s=%s", before, parts[i], by);
+        text_append(text, bytes, "%s%s=%s", before, parts[i], by);
         before = ",";
     }
 }

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "comm/rank.h"
 
 enum { WORDS = sizeof(struct announced_call) / sizeof(uint64_t) };
@@ -70,23 +71,17 @@ const char *comm_part(const char *collective) {
 static void describe(const struct announcer *a, uint64_t number, const union words *words,
                      char *text, size_t bytes) {
     const struct announced_call *call = &words->call;
-    size_t used = 0;
-    if (a->numbered) used = (size_t)snprintf(text, bytes, "#%llu ", (unsigned long long)number);
-    used += (size_t)snprintf(text + used, bytes - used, "%s", call->collective);
+    *text = 0;
+    if (a->numbered) text_append(text, bytes, "#%llu ", (unsigned long long)number);
+    text_append(text, bytes, "%s", call->collective);
     if (call->bucket >= 0)
-        used += (size_t)snprintf(text + used, bytes - used, " %s %lld", comm_part(call->collective),
-                                 (long long)call->bucket);
-    if (call->step >= 0)
-        used += (size_t)snprintf(text + used, bytes - used, " step %lld", (long long)call->step);
-    if (call->count)
-        used += (size_t)snprintf(text + used, bytes - used, ", %llu elements",
-                                 (unsigned long long)call->count);
+        text_append(text, bytes, " %s %lld", comm_part(call->collective), (long long)call->bucket);
+    if (call->step >= 0) text_append(text, bytes, " step %lld", (long long)call->step);
+    if (call->count) text_append(text, bytes, ", %llu elements", (unsigned long long)call->count);
     if (call->count && !a->numbered)
-        used += (size_t)snprintf(text + used, bytes - used, " from element %llu",
-                                 (unsigned long long)call->offset);
+        text_append(text, bytes, " from element %llu", (unsigned long long)call->offset);
     if (*call->what)
-        used += (size_t)snprintf(text + used, bytes - used,
-                                 call->count || a->numbered ? ", %s" : " (%s)", call->what);
+        text_append(text, bytes, call->count || a->numbered ? ", %s" : " (%s)", call->what);
 }
 
 static int rank_of(const struct announcer *a, int k) {
@@ -166,19 +161,14 @@ uint64_t announced_signature(const struct announced_call *call) {
     return hash;
 }
 
-static int announce_filled(struct announcer *a, const struct announced_call *call) {
+int announcer_announce(struct announcer *a, const struct comm_call *call) {
     uint64_t number = ++a->number;
-    union words mine = {.call = *call};
+    union words mine;
+    announced_fill(&mine.call, call);
     uint64_t signature = a->holds[number % ANNOUNCED] = announced_signature(&mine.call);
     a->tally = mixed(a->tally, signature);
     publish(place(a, a->me, number), number, &mine);
     return compare(a, number, &mine);
-}
-
-int announcer_announce(struct announcer *a, const struct comm_call *call) {
-    struct announced_call told;
-    announced_fill(&told, call);
-    return announce_filled(a, &told);
 }
 
 void announcer_note(struct announcer *a, const struct announced_call *call, uint64_t signature) {

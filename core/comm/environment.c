@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/process.h"
+#include "base/text/text.h"
 
 /* PyTorch's name of a number, those of Open MPI and of MPICH, and last that of srun. */
 static const char *const RANKS[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
@@ -126,11 +127,9 @@ void describe_job(char *text, size_t bytes, const char **address, const char **p
     *port = getenv("MASTER_PORT");
     if (!*address) *address = "127.0.0.1";
     if (!*port) *port = "29500"; /* PyTorch's default */
-    size_t used = (size_t)snprintf(text, bytes, "%s:%s", *address, *port);
-    for (size_t i = 0; i < sizeof IDS / sizeof *IDS && used < bytes; i++) {
-        const char *id = getenv(IDS[i]);
-        used += (size_t)snprintf(text + used, bytes - used, "/%s", id ? id : "");
-    }
+    snprintf(text, bytes, "%s:%s", *address, *port);
+    for (size_t i = 0; i < sizeof IDS / sizeof *IDS; i++)
+        text_append(text, bytes, "/%s", getenv(IDS[i]) ? getenv(IDS[i]) : "");
 }
 
 int check_alone(void) {

@@ -29,6 +29,7 @@
 #include "base/error.h"
 #include "base/files/descriptor.h"
 #include "base/system_error.h"
+#include "base/text/text.h"
 #include "base/thread.h"
 #include "comm/environment.h"
 #include "comm/job.h"
@@ -194,12 +195,10 @@ static void receive_rank(struct job *job, const struct spot *spot, int socket, c
 
 static int late(struct comm *comm, const struct job *job, const struct spot *spot) {
     char ranks[4 * MAX_DEVICES] = "";
-    size_t used = 0;
     int missing = 0;
     for (int r = 1; r < job->world; r++)
         if (job->ranks[r].socket < 0)
-            used +=
-                (size_t)snprintf(ranks + used, sizeof ranks - used, missing++ ? ", %d" : "%d", r);
+            text_append(ranks, sizeof ranks, missing++ ? ", %d" : "%d", r);
     return fail(ERR_TIMEOUT,
                 "rank 0: rendezvous at %s:%s: no word from rank%s %s after %g s: start all "
                 "ranks " START_ALIKE,

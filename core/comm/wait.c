@@ -11,6 +11,7 @@
 #include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text/text.h"
 #include "comm/rank.h"
 
 enum { RANK_NAMES = 4 * MAX_DEVICES };             /* bytes of ranks in a message */
@@ -28,17 +29,12 @@ void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_rea
 /* "allreduce bucket 3 step 118", "barrier (start of epoch)" */
 static void describe(const struct wait *wait, char *text, size_t size) {
     const struct comm_wait_reason *reason = &wait->reason;
-    size_t used =
-        (size_t)snprintf(text, size, "%s", reason->collective ? reason->collective : "wait");
-    if (wait->what && used < size)
-        used += (size_t)snprintf(text + used, size - used, " (%s)", wait->what);
-    if (reason->bucket >= 0 && used < size)
-        used += (size_t)snprintf(text + used, size - used, " %s %d", comm_part(reason->collective),
-                                 reason->bucket);
-    if (reason->step >= 0 && used < size)
-        used += (size_t)snprintf(text + used, size - used, " step %ld", reason->step);
-    if (reason->number && used < size)
-        snprintf(text + used, size - used, " #%llu", (unsigned long long)reason->number);
+    snprintf(text, size, "%s", reason->collective ? reason->collective : "wait");
+    if (wait->what) text_append(text, size, " (%s)", wait->what);
+    if (reason->bucket >= 0)
+        text_append(text, size, " %s %d", comm_part(reason->collective), reason->bucket);
+    if (reason->step >= 0) text_append(text, size, " step %ld", reason->step);
+    if (reason->number) text_append(text, size, " #%llu", (unsigned long long)reason->number);
 }
 
 /* The ranks that have not done their part, one bit each; 0 also if they are not known. */
@@ -67,12 +63,11 @@ static uint64_t ranks_that_left(const struct comm *comm) {
 
 /* "1, 2"; of several machines "1 (on m0), 2 (on m1)" */
 static void name_ranks(const struct comm *comm, uint64_t ranks, char *text, size_t size) {
-    size_t used = 0;
-    for (int r = 0, n = 0; r < MAX_DEVICES && used < size; r++) {
+    *text = 0;
+    for (int r = 0; r < MAX_DEVICES; r++) {
         if (!(ranks >> r & 1)) continue;
-        used += (size_t)snprintf(text + used, size - used, n++ ? ", %d" : "%d", r);
-        if (comm->machines && used < size)
-            used += (size_t)snprintf(text + used, size - used, " (on %s)", comm->machines[r]);
+        text_append(text, size, "%s%d", *text ? ", " : "", r);
+        if (comm->machines) text_append(text, size, " (on %s)", comm->machines[r]);
     }
 }
 
@@ -158,7 +153,7 @@ static int deadline_passed(struct wait *wait, const char *where) {
 
 /* A wait that takes long: others are shown what this rank is in, and people are warned. */
 static void tell_of_long_wait(struct wait *wait, const char *where) {
-    char ranks[RANK_NAMES] = "", missing[RANK_NAMES + 8] = "";
+    char ranks[RANK_NAMES], missing[RANK_NAMES + 8] = "";
     uint64_t absent = who_is_awaited(wait);
     name_ranks(wait->comm, absent, ranks, sizeof ranks);
     if (absent) snprintf(missing, sizeof missing, "rank%s %s", is_many(absent) ? "s" : "", ranks);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/program_name.h"
+#include "base/text/text.h"
 #include "comm/rank.h"
 
 static const int64_t AGAIN_NS = 60 * (int64_t)1000000000;
@@ -45,8 +46,8 @@ int whereabouts_waits(const struct comm *comm, int rank) {
            !comm_is_silent(comm, rank);
 }
 
-/* "rank 1 has waited 12 s in barrier (end)", "rank 2 waits for nobody" */
-static size_t describe_rank(const struct comm *comm, int rank, char *text, size_t size) {
+/* "; rank 1 has waited 12 s in barrier (end)", "; rank 2 waits for nobody" */
+static void describe_rank(const struct comm *comm, int rank, char *text, size_t size) {
     const struct card *card = &comm->board->cards[rank];
     char where[BOARD_WHERE];
     int64_t since = __atomic_load_n(&card->since_ns, __ATOMIC_ACQUIRE);
@@ -54,18 +55,18 @@ static size_t describe_rank(const struct comm *comm, int rank, char *text, size_
         where[i] = __atomic_load_n(&card->waits_in[i], __ATOMIC_RELAXED);
     where[sizeof where - 1] = 0;
     if (__atomic_load_n(&card->left, __ATOMIC_ACQUIRE))
-        return (size_t)snprintf(text, size, "; rank %d has left", rank);
-    if (!since || comm_is_silent(comm, rank))
-        return (size_t)snprintf(text, size, "; rank %d waits for nobody", rank);
-    return (size_t)snprintf(text, size, "; rank %d has waited %.0f s in %s", rank,
-                            (double)(now_ns() - since) * 1e-9, where);
+        text_append(text, size, "; rank %d has left", rank);
+    else if (!since || comm_is_silent(comm, rank))
+        text_append(text, size, "; rank %d waits for nobody", rank);
+    else
+        text_append(text, size, "; rank %d has waited %.0f s in %s", rank,
+                    (double)(now_ns() - since) * 1e-9, where);
 }
 
 void comm_whereabouts(const struct comm *comm, char *text, size_t size) {
-    size_t used = 0;
     *text = 0;
-    for (int r = 0; r < comm->world && used < size; r++)
-        if (r != comm->rank) used += describe_rank(comm, r, text + used, size - used);
+    for (int r = 0; r < comm->world; r++)
+        if (r != comm->rank) describe_rank(comm, r, text, size);
 }
 
 void whereabouts_warn(struct wait *wait, const char *where, const char *missing) {

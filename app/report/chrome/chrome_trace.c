@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/text/text.h"
 
 /* Process ids, which viewers show: 100, 101, ... for the devices of the first run, 200, ... for
  * those of the second. */
@@ -74,12 +75,10 @@ static const char *const lane_titles[LANE_COUNT] = {"compute", "communication", 
 /* "cpu(1)", "cpu(0), cpu(2), host": an end of a copy. */
 static void write_end(struct writer *w, const char *key, uint64_t devices, int host) {
     char text[1024] = "";
-    size_t used = 0;
     for (int d = 0; d < MAX_DEVICES; d++)
         if (devices >> d & 1)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s(%d)", used ? ", " : "",
-                                     w->run->run->kind, d);
-    if (host) snprintf(text + used, sizeof text - used, "%shost", used ? ", " : "");
+            text_append(text, sizeof text, "%s%s(%d)", *text ? ", " : "", w->run->run->kind, d);
+    if (host) text_append(text, sizeof text, "%shost", *text ? ", " : "");
     if (*text) json_string(&w->json, key, text);
 }
 

@@ -33,6 +33,14 @@ void text_wrap(FILE *file, int width, int indent, int hanging, const char *text)
     fprintf(file, "\n");
 }
 
+void text_append(char *text, size_t bytes, const char *format, ...) {
+    size_t used = strlen(text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text + used, bytes - used, format, list);
+    va_end(list);
+}
+
 void text_add(struct text *text, const char *format, ...) {
     va_list list;
     va_start(list, format);

@@ -16,6 +16,10 @@ int text_width(FILE *file);
  * others after `hanging`. */
 void text_wrap(FILE *file, int width, int indent, int hanging, const char *text);
 
+/* Puts more behind the string in `text`, which has room for `bytes`; what does not fit is cut. */
+void text_append(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Text that is put together piece by piece; what does not fit is cut. */
 struct text {
     char words[4096];

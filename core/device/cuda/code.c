@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/program_name.h"
+#include "base/text/text.h"
 
 /* mk/cuda.mk gives the list; the emulation, which compiles for no GPU, has that of CUDA 13. */
 #ifndef DUET_GPU_CODE
@@ -25,11 +26,10 @@ static int code_runs(int major, int minor) {
 
 void cuda_code_say(const struct cuda_device *d) {
     char list[16 * BUILDS] = "";
-    size_t used = 0;
     if (code_runs(d->major, d->minor) || d->head.config.index != d->gpu) return;
-    for (int i = 0; i < BUILDS && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%d.%d", i ? ", " : "",
-                                 built_for[i] / 10, built_for[i] % 10);
+    for (int i = 0; i < BUILDS; i++)
+        text_append(list, sizeof list, "%s%d.%d", i ? ", " : "", built_for[i] / 10,
+                    built_for[i] % 10);
     fprintf(stderr,
             "%s: device %s: %s has compute capability %d.%d: this program holds code for %s: the "
             "driver compiles its kernels now, which takes from seconds to a minute and is kept in "
