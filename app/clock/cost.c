@@ -102,15 +102,14 @@ static struct parts parts_of(const struct clock_config *c, const struct schedule
     return p;
 }
 
-/* 1: the entry is not part of what is measured. */
-static int is_left_out(const struct clock_config *c, const struct scheduled *e) {
+int cost_leaves_out(const struct clock_config *c, const struct scheduled *e) {
     return c->last_phase != PHASE_NONE && e->facts.phase > c->last_phase &&
            e->facts.phase <= PHASE_OPTIMIZER;
 }
 
 int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) {
     if (k->work.of == WORK_FREE) return 0;
-    if (is_left_out(c, k)) return 0;
+    if (cost_leaves_out(c, k)) return 0;
     if (c->host == CLOCK_PYTORCH && !k->work.eager && !k->work.bytes) return 0;
     struct parts p = parts_of(c, k);
     /* what an eager program does in one kernel is not paid for again in each of Duet's; the two
@@ -166,7 +165,7 @@ int64_t cost_issue_ns(const struct clock_config *c, const struct scheduled *e) {
     int calls =
         e->kind == SCHEDULED_KERNEL || e->kind == SCHEDULED_COPY || e->kind == SCHEDULED_GROUP;
     if (!calls || e->work.of == WORK_FREE) return 0;
-    if (is_left_out(c, e)) return 0;
+    if (cost_leaves_out(c, e)) return 0;
     double us = c->host == CLOCK_PYTORCH ? eager_us(c, e) : LAUNCH_US;
     return (int64_t)ceil(us * 1e3 * c->what_if.by[IF_LAUNCH]);
 }
@@ -188,7 +187,7 @@ int cost_holds_lock(const struct clock_config *c, const struct scheduled *e) {
 double cost_moved_bytes(const struct clock_config *c, const struct scheduled *e) {
     int ring =
         (e->facts.phase == PHASE_REPLICATE || e->facts.phase == PHASE_REDUCE) && e->from != e->to;
-    double bytes = is_left_out(c, e) ? 0 : (double)e->bytes;
+    double bytes = cost_leaves_out(c, e) ? 0 : (double)e->bytes;
     return c->host == CLOCK_PYTORCH && ring && c->devices > 1 ? bytes / (c->devices - 1) : bytes;
 }
 

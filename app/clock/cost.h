@@ -65,6 +65,8 @@ struct clock_config {
 /* No change. */
 struct what_if what_if_none(void);
 
+/* 1: the entry lies behind last_phase, and takes no time. */
+int cost_leaves_out(const struct clock_config *c, const struct scheduled *entry);
 /* How long a kernel runs on a GPU that does nothing else. */
 int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *kernel);
 /* What bounds it: "flops", "memory" or "launches". */

@@ -153,7 +153,8 @@ static void meet(struct sim *s, int stream, const struct scheduled *e) {
     r->key = e->key;
     r->stream[r->arrived++] = stream;
     if (r->arrived < e->ranks) return;
-    int64_t ns = cost_sum(s->c, e->ranks, e->bytes, (enum scheduled_collective)e->collective).ns;
+    enum scheduled_collective what = (enum scheduled_collective)e->collective;
+    int64_t ns = cost_leaves_out(s->c, e) ? 0 : cost_sum(s->c, e->ranks, e->bytes, what).ns;
     for (int i = 0; i < r->arrived; i++) {
         struct lane_state *l = &s->stream[r->stream[i]];
         l->moving = 1;
