@@ -143,8 +143,8 @@ static int hold_out_given(const struct series *s, const struct series_point *p,
 static void show_command(const struct series *s, const struct series_point *p,
                          const struct machine *machine) {
     struct text text = {.used = 0};
-    int has = validation_command(s, p, machine, &text);
-    printf("    %s%s\n", has ? "" : "no command: ", text.words);
+    validation_command(s, p, machine, &text);
+    printf("    %s\n", text.words);
 }
 
 static int show_point(const struct hardware *h, const struct series *s,

@@ -1,8 +1,8 @@
 /* The event loop: see run.h.
  *
- * A heap holds the due events: a thread continues, a stream looks at its next entry, a kernel or
- * sum ends, transfers end. Events of one time come in the order in which they were made. Whatever
- * waits for an event, a flag or another thread is looked at again whenever one of these changes. */
+ * A heap holds the due events: a thread continues, a stream looks at its next entry, a kernel, a sum
+ * or transfers end. Whatever waits for an event, a flag or a thread is looked at again when one of
+ * these changes. */
 #include "clock/run.h"
 
 #include <math.h>
@@ -146,15 +146,13 @@ static void meet(struct sim *s, int stream, const struct scheduled *e) {
         if (s->meeting[i].arrived && s->meeting[i].key == e->key) r = &s->meeting[i];
     for (int i = 0; i < 64 && !r; i++)
         if (!s->meeting[i].arrived) r = &s->meeting[i];
-    if (!r) {
-        s->failed = 1;
-        return;
-    }
+    s->failed |= !r;
+    if (!r) return;
     r->key = e->key;
     r->stream[r->arrived++] = stream;
     if (r->arrived < e->ranks) return;
-    enum scheduled_collective what = (enum scheduled_collective)e->collective;
-    int64_t ns = cost_leaves_out(s->c, e) ? 0 : cost_sum(s->c, e->ranks, e->bytes, what).ns;
+    int64_t ns = cost_sum(s->c, e->ranks, e->bytes, (enum scheduled_collective)e->collective).ns;
+    if (cost_leaves_out(s->c, e)) ns = 0;
     for (int i = 0; i < r->arrived; i++) {
         struct lane_state *l = &s->stream[r->stream[i]];
         l->moving = 1;

@@ -34,6 +34,11 @@ static int is_ddp(const struct series *s) {
     return s->way == SERIES_DDP || s->way == SERIES_DDP_AFTER;
 }
 
+/* 1: several GPUs share the batch of one. */
+static int is_split(const struct series *s, const struct series_point *p) {
+    return s->point[0].gpus == 1 && p->batch != s->point[0].batch;
+}
+
 /* Of the point's GPUs those of one machine. */
 static void set_run(struct run_config *c, const struct series *s, const struct series_point *p,
                     const struct machine *machine) {
@@ -45,7 +50,8 @@ static void set_run(struct run_config *c, const struct series *s, const struct s
     snprintf(c->data.name, sizeof c->data.name, "random");
     c->data.samples = 1 << 20;
     c->devices = p->gpus < machine->gpus ? p->gpus : machine->gpus;
-    c->batch_size = p->batch * c->devices;
+    /* a batch that one GPU had alone is cut: the last GPU may have less */
+    c->batch_size = is_split(s, p) ? s->point[0].batch : p->batch * c->devices;
     /* a time that is given is that of a program for one GPU */
     c->mode = s->way == SERIES_FSDP                            ? MODE_FSDP
               : p->gpus == 1 && (!is_ddp(s) || p->role == 'g') ? MODE_SINGLE
@@ -71,24 +77,18 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
     return modelled_open(m, &c);
 }
 
-int validation_command(const struct series *s, const struct series_point *p,
-                       const struct machine *m, struct text *text) {
+void validation_command(const struct series *s, const struct series_point *p,
+                        const struct machine *m, struct text *text) {
     struct run_config c;
     enum clock_precision precision = series_precision(s);
     set_run(&c, s, p, m);
     const struct model_options *o = &c.model.options;
-    /* the batch whose time on one GPU is given, on all of them */
-    const int given = s->point[0].role == 'g', split = given && p->batch != s->point[0].batch;
-    if (p->gpus > m->gpus) return text_add(text, "several nodes"), 0;
-    if (split && c.batch_size != s->point[0].batch)
-        return text_add(text, "%d samples on one GPU, %d on these", s->point[0].batch,
-                        c.batch_size),
-               0;
     text_add(text, "duet estimate --gpu %s --machine %s --model %s --dataset random", m->gpu,
              m->name, c.model.name);
     text_add(text, " --shape %dx%dx%d %s %d --devices %d", o->sample.channels, o->sample.height,
-             o->sample.width, split ? "--batch-size" : "--batch-per-device",
-             split ? c.batch_size : p->batch, p->gpus);
+             o->sample.width, is_split(s, p) ? "--batch-size" : "--batch-per-device",
+             is_split(s, p) ? c.batch_size : p->batch, p->gpus);
+    if (p->gpus > m->gpus) text_add(text, " --nodes %d", p->gpus / m->gpus);
     if (c.update.optimizer == OPTIMIZER_ADAMW) text_add(text, " --optimizer adamw");
     if (c.ddp.no_overlap) text_add(text, " --no-overlap");
     if (c.mode == MODE_FSDP) text_add(text, " --modes ddp,fsdp --prefetch 0");
@@ -97,7 +97,6 @@ int validation_command(const struct series *s, const struct series_point *p,
         text_add(text, " --until %s", s->way == SERIES_DP_FORWARD ? "forward" : "backward");
     if (c.data.no_pin_memory) text_add(text, " --no-pin-memory --blocking-copies");
     if (precision) text_add(text, " --precision %s", clock_precision_name(precision));
-    if (given) text_add(text, " --measured 1:%gms", s->point[0].ms);
+    if (s->point[0].role == 'g') text_add(text, " --measured 1:%gms", s->point[0].ms);
     text_add(text, " | grep '^ *%d %s '", p->gpus, mode_title(c.mode));
-    return 1;
 }

@@ -13,9 +13,8 @@
 int validation_open(struct modelled *m, const struct series *series,
                     const struct series_point *point, struct clock_config *clock);
 
-/* Adds the command whose output is the row of that point, with the same number. 0: there is none,
- * and why is added. */
-int validation_command(const struct series *series, const struct series_point *point,
-                       const struct machine *machine, struct text *text);
+/* Adds the command whose output is the row of that point, with the same number. */
+void validation_command(const struct series *series, const struct series_point *point,
+                        const struct machine *machine, struct text *text);
 
 #endif

@@ -13,6 +13,11 @@
 #include "train/estimate/as_pytorch.h"
 #include "train/estimate/max_batch.h"
 
+/* GPUs of all machines, which are alike. */
+static int gpus_of(const struct modelled *m, const struct clock_config *clock) {
+    return m->record->devices * (clock->nodes > 1 ? (int)clock->nodes : 1);
+}
+
 static double part(int64_t ns, int64_t of) {
     return of ? 100.0 * (double)ns / (double)of : 0;
 }
@@ -62,7 +67,7 @@ static void show_mixed(const struct run_config *c, const struct modelled *m, int
 void figures_show_phases(const struct run_config *c, const struct modelled *m,
                          const struct clock_config *clock, int way, const struct clock_result *r) {
     struct text text = {.used = 0};
-    text_add(&text, "%d %s, ms on GPU 0:", m->record->devices, way_name(way));
+    text_add(&text, "%d %s, ms on GPU 0:", gpus_of(m, clock), way_name(way));
     for (int p = 1; p < PHASE_COUNT; p++) {
         if (r->phase_ns[0][p] < 1000) continue;
         text_add(&text, " %s %.2f (%s),", phase_name((enum phase)p),
@@ -116,10 +121,11 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
            gib = c->device_memory_count ? (double)c->device_memory[0] / 0x1p30 : clock->gpu->gib;
     int64_t others = 0;
     int rows, passes = m->record->passes > 1 ? m->record->passes : 1;
+    int gpus = gpus_of(m, clock), nodes = gpus / r->devices;
     struct figures f = {.way = way,
-                        .devices = m->record->devices,
+                        .devices = gpus,
                         .ms = ms,
-                        .rate = (double)m->record->batch_size * passes / ms * 1e3,
+                        .rate = (double)m->record->batch_size * nodes * passes / ms * 1e3,
                         .error = trust_error(clock, &rows),
                         .busy = part(r->busy_ns[0], r->step_ns),
                         .busy_others = -1,
@@ -130,6 +136,7 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
     for (int d = 1; d < r->devices; d++)
         others += r->busy_ns[d];
     f.is_unmeasured = !rows;
+    if (f.largest > 0) f.largest *= nodes;
     if (way == WAY_SINGLE) *single_rate = f.rate;
     if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
     if (r->devices > 1) f.busy_others = part(others / (r->devices - 1), r->step_ns);

@@ -109,8 +109,8 @@ static int read_measured(struct asked *a, const char *text) {
             (at[end] && at[end] != ',') || (strcmp(unit, "ms") && strcmp(unit, "s")) ||
             !(one.ms > 0 && one.ms < 1e6))
             return fail(ERR_USAGE,
-                        "--measured: %s: give the time of a step on one GPU, as 1:118ms, with a "
-                        "comma that of another batch, as 1x64:230ms, and one --gpu and --machine",
+                        "--measured: %s: give the time of a step on one GPU, such as 1:118ms, or "
+                        "of two batches, such as 1:118ms,1x64:230ms, for one --gpu and --machine",
                         text);
         if (*unit == 's') one.ms *= 1e3;
         a->measured[a->times] = one;
@@ -135,12 +135,19 @@ static int is_shown(const struct shown_steps *s) {
 static int open_files(struct asked *a, const struct run_paths *files) {
     int pairs = a->choice.gpus * a->choice.machines;
     a->steps.names.files = *files;
-    if (is_shown(&a->steps) && pairs > 1)
-        return fail(ERR_USAGE,
-                    "--trace, --report, --pictures: %d pairs of GPU and machine: they show the "
-                    "steps of one: give one of each",
-                    pairs);
+    if (is_shown(&a->steps) && (pairs > 1 || a->run.clock.nodes > 1))
+        return fail(ERR_USAGE, "--trace, --report, --pictures: they show the steps of one GPU on "
+                               "one machine: give one of each, and no --nodes");
     return run_files_open(&a->steps.files, &a->steps.names);
+}
+
+static struct run_config config_of(const struct asked *a, int way, int devices) {
+    struct run_config c = a->run;
+    way_apply(way, &c);
+    c.devices = devices;
+    if (way == WAY_SINGLE) c.dp.output_device = c.dp.sharded_reduce = 0; /* of DP alone */
+    if (c.batch_per_device) c.batch_size = c.batch_per_device * devices;
+    return c;
 }
 
 static int read_asked(struct asked *a, const struct words *w) {
@@ -151,13 +158,15 @@ static int read_asked(struct asked *a, const struct words *w) {
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4", 1, MAX_DEVICES, counts,
                          MOST_COUNTS, &a->counts));
-    for (int i = 0; i < a->counts; i++)
+    for (int i = 0; i < a->counts; i++) {
         a->devices[i] = (int)counts[i];
-    for (int i = 0; i < a->counts; i++)
+        const struct run_config c = config_of(a, WAY_DDP, a->devices[i]);
         for (int k = 0; k < a->choice.machines; k++)
-            if (a->devices[i] > a->choice.machine[k]->gpus)
-                return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most that",
-                            a->devices[i], a->choice.machine[k]->name, a->choice.machine[k]->gpus);
+            CHECK(retime_fits(&c, a->choice.machine[k]));
+    }
+    if (a->run.clock.nodes > 1 && a->run.modes >> MODE_FSDP & 1)
+        return fail(ERR_USAGE, "--nodes: what FSDP holds on several machines is not known: leave "
+                               "fsdp out of --modes");
     if (a->run.as_pytorch)
         return fail(ERR_USAGE,
                     "--as: no effect with --gpu, whose table shows what PyTorch would hold: "
@@ -172,15 +181,6 @@ static int read_asked(struct asked *a, const struct words *w) {
 }
 
 /* ---- the table ---- */
-
-static struct run_config config_of(const struct asked *a, int way, int devices) {
-    struct run_config c = a->run;
-    way_apply(way, &c);
-    c.devices = devices;
-    if (way == WAY_SINGLE) c.dp.output_device = c.dp.sharded_reduce = 0; /* of DP alone */
-    if (c.batch_per_device) c.batch_size = c.batch_per_device * devices;
-    return c;
-}
 
 /* Takes *m over, with the times of *clock. title: static storage. */
 static int keep_step(struct shown_steps *s, struct modelled *m, struct clock_config *clock,
@@ -213,6 +213,7 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
     struct run_config c = config_of(a, way, devices);
     struct modelled m = {.record = NULL};
     struct clock_result *result = calloc(1, sizeof *result);
+    retime_one_node(&c, clock);
     int code = result ? run_config_check(&c) : fail(ERR_MEMORY, "estimate: no host memory");
     if (!code) code = modelled_open(&m, &c);
     if (!code) code = modelled_time(&m, clock, result, NULL);
@@ -286,6 +287,7 @@ static void print_head(const struct asked *a, int width) {
     if (c->model.options.params)
         text_add(&text, "; transfers and the update only: the other kernels of a model given by "
                         "numbers are unknown");
+    if (c->clock.nodes > 1) text_add(&text, "; several GPUs: on %d such machines", c->clock.nodes);
     if (a->last)
         text_add(&text, "; no %s",
                  a->last == PHASE_GATHER ? "loss, no backward, no optimizer" : "optimizer");
@@ -347,7 +349,7 @@ static int show(struct asked *a) {
         }
     if (a->unmeasured)
         text_wrap(stdout, width, 0, 2,
-                  "+-50 %: no times of such a model in this mode on such a machine are published: "
+                  "+-50 %: no measurement of this kind of model, in this mode, on such a machine: "
                   "expect a factor of 1.5");
     if (a->full) text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory");
     CHECK(write_steps(&a->steps));

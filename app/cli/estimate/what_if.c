@@ -12,6 +12,7 @@
 #include "train/compare/compare.h"
 #include "train/estimate/modelled.h"
 #include "train/estimate/need.h"
+#include "train/estimate/retime.h"
 
 enum { MOST_CHANGES = IF_PARTS + 1 };
 
@@ -81,11 +82,11 @@ static void add_gains(struct text *text, const int *ways, const int *said,
     }
 }
 
-int what_if_show(const struct run_config *config, const struct clock_config *clock, int width) {
+int what_if_show(const struct run_config *config, const struct clock_config *hardware, int width) {
     static const int of_several[SAID] = {WAY_DP, WAY_DDP, WAY_FSDP}, of_one[] = {WAY_SINGLE};
     struct change list[MOST_CHANGES];
     double gain[SAID][MOST_CHANGES];
-    int alone = config->devices < 2, said[SAID] = {0}, count = changes_of(&clock->what_if, list);
+    int alone = config->devices < 2, said[SAID] = {0}, count = changes_of(&hardware->what_if, list);
     const int *ways = alone ? of_one : of_several;
     struct text text = {.used = 0};
     if (!count) return OK;
@@ -93,11 +94,13 @@ int what_if_show(const struct run_config *config, const struct clock_config *clo
         struct run_config c = *config;
         way_apply(ways[k], &c);
         if (compare_leaves_out(&c, c.mode)) continue;
-        CHECK(gains_of(&c, clock, list, count, gain[k]));
+        struct clock_config clock = *hardware;
+        retime_one_node(&c, &clock);
+        CHECK(gains_of(&c, &clock, list, count, gain[k]));
         said[k] = 1;
     }
-    text_add(&text, "what if, modelled, on %d x %s, %s:", config->devices, clock->gpu->name,
-             clock->machine->name);
+    text_add(&text, "what if, modelled, on %d x %s, %s:", config->devices, hardware->gpu->name,
+             hardware->machine->name);
     for (int i = 0; i < count; i++) {
         text_add(&text, "%s with %s", i ? ";" : "", list[i].words);
         add_gains(&text, ways, said, gain, i);

@@ -247,7 +247,7 @@ const struct option run_options[] = {
     {"--nodes", "M",
      "with --gpu: spread the devices over M such machines, joined by their network (default 1)",
      read_int, AT(clock.nodes), 1, MAX_DEVICES,
-     BY_RUNS & ~BY_DEMO, IN_DDP | IN_FSDP, BESIDE_GPU},
+     BY_ALL & ~BY_DEMO, IN_DDP | IN_FSDP, BESIDE_GPU},
     {"--host", "duet|pytorch", "with --gpu: the program that launches kernels (default pytorch)",
      read_choice,
      AT(clock.host), NO_LIMITS,

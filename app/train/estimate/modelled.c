@@ -49,10 +49,10 @@ static void describe(const struct modelled *m, const struct program *programs, i
         : clock->precision == CLOCK_FP32 && clock->gpu->tensor /* nobody's are published */
             ? CLOCK_OTHER
             : trust_kind(programs, count, r->batch_size / r->devices);
-    clock->way = r->devices == 1        ? CLOCK_SINGLE
-                 : r->mode == MODE_DP   ? CLOCK_DP
-                 : r->mode == MODE_FSDP ? CLOCK_FSDP
-                                        : CLOCK_DDP;
+    clock->way = r->devices == 1 && clock->nodes <= 1 ? CLOCK_SINGLE
+                 : r->mode == MODE_DP                 ? CLOCK_DP
+                 : r->mode == MODE_FSDP               ? CLOCK_FSDP
+                                                      : CLOCK_DDP;
     clock->devices = r->devices;
     clock->tensors = r->parameters;
     clock->parameter_bytes = r->parameter_count * sizeof(float);

@@ -16,15 +16,11 @@ _Static_assert(sizeof((struct run_record *)0)->modelled == CLOCK_MARK, "a mark f
 
 /* Of how many machines the run's devices are. */
 static int nodes_of(const struct run_config *config) {
-    return config->mode == MODE_SINGLE || !config->clock.nodes ? 1 : config->clock.nodes;
+    return run_devices(config) < 2 || !config->clock.nodes ? 1 : config->clock.nodes;
 }
 
-static int check_one(const struct run_config *config, const struct clock_choice *choice) {
-    const struct machine *m = choice->machine[0];
+int retime_fits(const struct run_config *config, const struct machine *m) {
     int devices = run_devices(config), nodes = nodes_of(config);
-    if (choice->gpus > 1 || choice->machines > 1)
-        return fail(ERR_USAGE, "--gpu, --machine: a run has the times of one GPU in one machine: "
-                               "give one of each; duet estimate compares several");
     if (nodes > 1 && !*m->network.name)
         return fail(ERR_USAGE,
                     "--nodes: %d: no network joins machines like %s: give a --machine "
@@ -34,9 +30,25 @@ static int check_one(const struct run_config *config, const struct clock_choice 
         return fail(ERR_USAGE, "--nodes: %d: --devices %d is no multiple of it: give one", nodes,
                     devices);
     if (devices > nodes * m->gpus)
-        return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most %d", devices,
-                    m->name, m->gpus, nodes * m->gpus);
+        return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most %d%s", devices,
+                    m->name, m->gpus, nodes * m->gpus,
+                    nodes == 1 && *m->network.name ? ", or --nodes" : "");
     return OK;
+}
+
+void retime_one_node(struct run_config *c, struct clock_config *clock) {
+    int nodes = nodes_of(c);
+    clock->nodes = nodes;
+    c->devices /= nodes;
+    c->batch_size /= nodes;
+    if (c->virtual_devices > 0) c->virtual_devices /= nodes;
+}
+
+static int check_one(const struct run_config *config, const struct clock_choice *choice) {
+    if (choice->gpus > 1 || choice->machines > 1)
+        return fail(ERR_USAGE, "--gpu, --machine: a run has the times of one GPU in one machine: "
+                               "give one of each; duet estimate compares several");
+    return retime_fits(config, choice->machine[0]);
 }
 
 int retime_check(const struct run_config *config) {
@@ -158,17 +170,11 @@ int retime_record(const struct run_config *config, struct run_record *record) {
     if (!code) code = clock_choose(&choice, &config->clock);
     if (!code) {
         struct clock_config clock = clock_chosen(&choice, 0, 0);
-        int nodes = nodes_of(config);
         if (outline.mode == MODE_SINGLE) outline.virtual_devices = VIRTUAL_OFF;
-        if (nodes > 1) { /* they are alike: one of them runs */
-            clock.nodes = nodes;
-            outline.devices /= nodes;
-            outline.batch_size /= nodes;
-            if (outline.virtual_devices > 0) outline.virtual_devices /= nodes;
-        }
+        retime_one_node(&outline, &clock);
         code = modelled_open(&m, &outline);
         if (!code) code = retime_put(record, &m, &clock, record->kept.count > 0);
-        if (!code && nodes > 1) code = name_machines(record, clock.machine, nodes);
+        if (!code && clock.nodes > 1) code = name_machines(record, clock.machine, (int)clock.nodes);
     }
     modelled_close(&m);
     clock_choice_free(&choice);

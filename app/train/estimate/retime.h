@@ -15,6 +15,12 @@
  * more GPUs than the machine has, of several machines at once, of what no dry run can follow. */
 int retime_check(const struct run_config *config);
 
+/* ERR_USAGE: the machine, or --nodes of them, cannot have the run's devices. */
+int retime_fits(const struct run_config *config, const struct machine *machine);
+/* Makes a run on several machines that of one of them, since they are alike; *clock gets how many
+ * they are. */
+void retime_one_node(struct run_config *config, struct clock_config *clock);
+
 /* Replaces all times of the record, which is that of a run of config. Nothing else changes. One GPU
  * alone computes a batch in one piece, without the virtual devices of equal bits. What the clock
  * does not model is 0: the loader's threads, evaluation, hashes. */
