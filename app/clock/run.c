@@ -1,8 +1,8 @@
 /* The event loop: see run.h.
  *
- * A heap holds the due events: a thread continues, a stream looks at its next entry, a kernel, a sum
- * or transfers end. Whatever waits for an event, a flag or a thread is looked at again when one of
- * these changes. */
+ * The heap has the due events: a thread continues, a stream looks at its next entry, a kernel, a
+ * sum or transfers end. Whatever waits for an event, a flag or a thread is looked at again when one
+ * of these changes. */
 #include "clock/run.h"
 
 #include <math.h>

@@ -199,9 +199,9 @@ static const struct series all[] = {
     /* I: https://github.com/Oneflow-Inc/DLPerf at c89430b: nodes of 8 V100-SXM2-16GB with one
      * 100 Gb card each, NGC PyTorch 20.03; medians of 5 to 7 runs. ResNet-50 with 128 pictures,
      * BERT-base with 32 sequences of 128 tokens for each GPU, fp32, all sums after backward; its
-     * LAMB is taken for AdamW. It has samples a second. BERT's time on one GPU had role f at first,
-     * and a factor on kernels was fitted to it; a number for one model alone is none of a machine,
-     * so the time is given. */
+     * FusedAdam is taken for AdamW. It has samples a second. BERT's time on one GPU had role f at
+     * first, and a factor on kernels was fitted to it; a number for one model alone is none of a
+     * machine, so the time is given. */
     {"I", "v100-edr", "resnet50", SERIES_DDP,
       {{1, 128, 348.5, 'f'}, {4, 128, 353.2, 't'}, {8, 128, 354.6, 'f'}, {16, 128, 358.3, 't'},
       {32, 128, 375.2, 't'}}},
