@@ -167,7 +167,6 @@ int duet_rpc_shutdown(duet_rpc **rpc, int graceful, double timeout_s);
 /* get_worker_info: rank and name. -1, NULL: there is no such worker. name NULL: this worker. */
 int duet_rpc_rank(const duet_rpc *rpc, const char *name);
 const char *duet_rpc_name(const duet_rpc *rpc, int rank);
-int duet_rpc_world_size(const duet_rpc *rpc);
 
 /* Threads. A worker calls duet_rpc_* from any thread. The thread that calls duet_rpc_init has the
  * device of the options to itself, as a function has while it runs, and so a handler never meets it
@@ -193,13 +192,9 @@ int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
 int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
                    const struct duet_rpc_value *args, int count, double timeout_s);
 
-/* Waits for the result; a second time gives the code, and NONE. done: 1, 0; never waits. then:
- * calls `run(context, code)` once the call has ended, on a thread of the pool; once for a future.
- * The timeout of a call that nobody waits for is noticed within a second. The call of a future that
- * is freed early continues. wait_all returns the first error in their order. */
+/* Waits for the result; a second time gives the code, and NONE. The call of a future that is freed
+ * early continues. wait_all returns the first error in their order. */
 int duet_future_wait(duet_future *future, struct duet_rpc_value *result);
-int duet_future_done(duet_future *future);
-int duet_future_then(duet_future *future, void (*run)(void *context, int code), void *context);
 int duet_future_wait_all(duet_future *const *futures, int count);
 void duet_future_free(duet_future *future);
 
@@ -218,7 +213,6 @@ int duet_rpc_call_error(duet_rpc_call *call); /* the first of these errors */
 
 void *duet_rpc_self(duet_rpc_call *call); /* of a method: the object */
 duet_rpc *duet_rpc_of_call(duet_rpc_call *call);
-const char *duet_rpc_caller(duet_rpc_call *call); /* the name of the calling worker */
 
 /* The result, which is copied at once. A call has one result; without this call it is NONE. object:
  * of a constructor; `destroy` is called when nobody has a reference to it any more. Both return the

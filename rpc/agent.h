@@ -6,8 +6,8 @@
  *     lifetime.h      the protocol of references        control.c  what has come
  *     agent.c         beginning and end                 rendezvous.c  how workers find each other
  *     worker.c        what all of these need: ids, waiting, devices, the way to other workers
- *     outgoing.c      calls from here, futures          futures.c  futures of the program
- *     serve.c         calls to here                     call.c     what a function sees of its call
+ *     outgoing.c      calls from here, futures          serve.c    calls to here
+ *     call.c          what a function sees of its call
  *     refcount.c      who has futures, references and the values behind them
  *     rref.c          references, the proxies
  *     autograd.h      backward through calls, in files of its own
@@ -70,8 +70,6 @@ struct duet_future {
     struct message *answer;  /* NULL: none, or taken */
     int64_t began, deadline; /* 0: none */
     pthread_cond_t ended;
-    void (*then)(void *context, int code);
-    void *then_context;
     struct remote_op *op;           /* rpc/autograd.h: the call is one of a pass; NULL: it is not */
     duet_autograd_context *context; /* that it holds; NULL: none */
     uint64_t holds;                 /* the pass that has served a call, as an object; 0: none */
@@ -231,7 +229,6 @@ int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *fu
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o);
 int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *result);
 void future_wait(struct duet_future *f);
-void future_start_then(struct duet_future *f); /* what runs when it has ended; under the lock */
 /* Waits, and takes the result, its tensors on `device`. */
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */

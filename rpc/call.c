@@ -58,10 +58,6 @@ duet_rpc *duet_rpc_of_call(duet_rpc_call *call) {
     return call ? call->rpc : NULL;
 }
 
-const char *duet_rpc_caller(duet_rpc_call *call) {
-    return call ? call->rpc->peers[call->said->from].name : NULL;
-}
-
 static int return_once(duet_rpc_call *call) {
     if (call->returned)
         return failures_first(&call->failed, fail(ERR_USAGE, "it returns twice: once is enough"));

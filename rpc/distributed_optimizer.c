@@ -152,7 +152,7 @@ int duet_distributed_optimizer_create(duet_distributed_optimizer **out, duet_rpc
     if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
     o->rpc = rpc;
     int code = OK;
-    for (int r = 0; r < duet_rpc_world_size(rpc) && !code; r++)
+    for (int r = 0; r < rpc->world && !code; r++)
         code = make_at(o, r, params, count, options);
     for (int i = 0; i < o->count && !code; i++)
         code = duet_rref_wait(o->at[i], 0);

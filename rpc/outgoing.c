@@ -110,19 +110,6 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
 
 /* ---- the end of a call; all of it under the worker's lock ---- */
 
-static void run_then(void *future) {
-    struct duet_future *f = future;
-    duet_rpc *rpc = f->rpc;
-    f->then(f->then_context, f->code);
-    pthread_mutex_lock(&rpc->lock);
-    future_drop(f);
-    pthread_mutex_unlock(&rpc->lock);
-}
-
-void future_start_then(struct duet_future *f) {
-    if (f->then && !pool_run(&f->rpc->pool, run_then, f)) f->refs++;
-}
-
 static void refuse_answer(struct duet_future *f) {
     message_drop(f->answer);
     f->answer = NULL;
@@ -136,7 +123,6 @@ static void future_end(struct duet_future *f, int code) {
     *at = f->next;
     f->done = 1;
     f->code = code;
-    future_start_then(f);
     pthread_cond_broadcast(&f->ended);
     pthread_cond_broadcast(&f->rpc->changed);
     if (freed) refuse_answer(f);
@@ -262,4 +248,49 @@ int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *fu
     CHECK(check_count(function, args, count));
     CHECK(user_name_check(function));
     return find_worker(rpc, to, &o->to);
+}
+
+/* ---- in the hands of the program ---- */
+
+int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
+                   const struct duet_rpc_value *args, int count, double timeout_s) {
+    struct outgoing o;
+    CHECK_OUT(out);
+    CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
+    return call_begin(out, rpc, &o);
+}
+
+int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
+                  const struct duet_rpc_value *args, int count, double timeout_s,
+                  struct duet_rpc_value *result) {
+    struct outgoing o;
+    if (result) *result = duet_rpc_none();
+    CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
+    return call_sync(rpc, &o, result);
+}
+
+int duet_future_wait(duet_future *f, struct duet_rpc_value *result) {
+    if (result) *result = duet_rpc_none();
+    if (!f) return fail(ERR_USAGE, "rpc: wait: no future was given");
+    pthread_mutex_lock(&f->rpc->lock);
+    const int over = f->rpc->over; /* the program has kept the future beyond the worker's end */
+    pthread_mutex_unlock(&f->rpc->lock);
+    if (over) return fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function);
+    CHECK(future_result(f, f->op ? f->op->pass->device : f->rpc->device, result));
+    return f->op && result ? remote_op_result(f->op, result) : OK;
+}
+
+enum { MOST_WAITED = 1 << 20 };
+
+int duet_future_wait_all(duet_future *const *futures, int count) {
+    struct duet_future *wrong = NULL;
+    if (count < 0 || count > MOST_WAITED || (count && !futures))
+        return fail(ERR_USAGE, "rpc: wait_all: %d futures: give an array of 0 to %d", count,
+                    (int)MOST_WAITED);
+    for (int i = 0; i < count; i++) {
+        if (!futures[i]) return fail(ERR_USAGE, "rpc: wait_all: future %d is NULL", i);
+        future_wait(futures[i]);
+        if (!wrong && futures[i]->code) wrong = futures[i];
+    }
+    return wrong ? fail(wrong->code, "%s", wrong->text) : OK;
 }

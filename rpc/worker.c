@@ -89,10 +89,6 @@ const char *duet_rpc_name(const duet_rpc *rpc, int rank) {
     return rpc && rank >= 0 && rank < rpc->world ? rpc->peers[rank].name : NULL;
 }
 
-int duet_rpc_world_size(const duet_rpc *rpc) {
-    return rpc ? rpc->world : -1;
-}
-
 int peer_error(const duet_rpc *rpc, int rank, const char *what) {
     const struct peer *p = &rpc->peers[rank];
     return fail(ERR_PEER, "rpc: %s: worker '%s' %s", what, p->name,

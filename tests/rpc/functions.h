@@ -17,9 +17,6 @@ FUNCTION(nap) {
     usleep((useconds_t)(duet_rpc_arg_number(call, 0) * 1e6));
     return duet_rpc_return(call, duet_rpc_int(7));
 }
-FUNCTION(who) {
-    return duet_rpc_return(call, duet_rpc_text(duet_rpc_caller(call)));
-}
 FUNCTION(pid) {
     return duet_rpc_return(call, duet_rpc_int(getpid()));
 }
@@ -63,12 +60,14 @@ FUNCTION(count_alive) {
     return duet_rpc_return(call, duet_rpc_int(__atomic_load_n(&alive, __ATOMIC_SEQ_CST)));
 }
 
-static const struct duet_rpc_function common[] = {
-    {"echo", echo, NULL, NULL},        {"add", add, NULL, NULL},
-    {"nap", nap, NULL, NULL},          {"who", who, NULL, NULL},
-    {"pid", pid, NULL, NULL},          {"die", die, NULL, NULL},
-    {"Thing", thing_new, NULL, NULL},  {"Thing.add", thing_add, NULL, NULL},
-    {"alive", count_alive, NULL, NULL}};
+static const struct duet_rpc_function common[] = {{"echo", echo, NULL, NULL},
+                                                  {"add", add, NULL, NULL},
+                                                  {"nap", nap, NULL, NULL},
+                                                  {"pid", pid, NULL, NULL},
+                                                  {"die", die, NULL, NULL},
+                                                  {"Thing", thing_new, NULL, NULL},
+                                                  {"Thing.add", thing_add, NULL, NULL},
+                                                  {"alive", count_alive, NULL, NULL}};
 enum { COMMON = sizeof common / sizeof *common, MOST_FUNCTIONS = COMMON + 8 };
 static struct duet_rpc_function all_functions[MOST_FUNCTIONS];
 

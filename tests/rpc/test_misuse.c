@@ -7,10 +7,6 @@ static int add(duet_rpc_call *call, void *context) {
     return duet_rpc_return(call, duet_rpc_int(duet_rpc_arg_int(call, 0) + 1));
 }
 
-static void then(void *context, int code) {
-    (void)context, (void)code;
-}
-
 static void destroy(void *object) {
     (void)object;
 }
@@ -29,7 +25,6 @@ static int inside(duet_rpc_call *call, void *context) {
     NOTHING(duet_rpc_arg_rref(NULL, 0));
     NOTHING(duet_rpc_self(O(call)));
     NOTHING(duet_rpc_of_call(O(call)));
-    SAFE(duet_rpc_caller(O(call)));
     BAD(duet_rpc_call_error(NULL));
     BAD(duet_rpc_return(NULL, duet_rpc_none()));
     BAD(duet_rpc_return_object(NULL, &tape, destroy));
@@ -51,15 +46,12 @@ static void calls(duet_rpc *rpc) {
     duet_future *f;
     NOTHING(duet_rpc_rank(O(rpc), "me") && mutated && duet_rpc_rank(NULL, "me") != -1);
     NOTHING(duet_rpc_name(O(rpc), I(0)));
-    SAFE(duet_rpc_world_size(O(rpc)));
     BAD(duet_rpc_take_device(NULL, NULL));
     BAD(duet_rpc_take_device(rpc, NULL));
     SAFE(duet_rpc_give_device(NULL, NULL));
     CODE(duet_rpc_sync(O(rpc), O("me"), O("add"), bad(1) ? &no_text : &one, I(1), R(5), &got));
     CODE(duet_rpc_async(O(&f), O(rpc), O("me"), O("add"), &one, I(1), R(5)));
-    CODE(duet_future_then(O(f), O(then), NULL));
     CODE(duet_future_wait(O(f), NULL));
-    SAFE(duet_future_done(O(f)));
     CODE(duet_future_wait_all(O(&f), I(1)));
     SAFE(duet_future_free(O(f)));
     CODE(duet_rpc_sync(rpc, "me", "inside", DUET_ARGS(one), 5, NULL));

@@ -257,15 +257,10 @@ static void keep_some(struct worker *w) {
     GOOD(duet_remote(&kept_rref, w->rpc, "w0", "Thing", DUET_NO_ARGS, 0));
 }
 
-static void follow(void *context, int code) {
-    (void)context, (void)code;
-}
-
 static void use_them(void) {
     const struct duet_rpc_value *value;
     struct duet_rpc_value got;
     FAILS(DUET_FAILED, duet_future_wait(kept_future, &got), "has been shut down");
-    FAILS(DUET_FAILED, duet_future_then(kept_future, follow, NULL), "has been shut down");
     FAILS(DUET_FAILED, duet_rref_sync(kept_rref, "slow", DUET_NO_ARGS, 0, NULL),
           "slow: the worker has been shut down");
     MUST(duet_rref_local_value(kept_rref, &value) != DUET_OK);
