@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/files/safetensors.h"
 #include "base/text/parse.h"
-#include "nn/optimizer/program.h"
+#include "nn/optimizer/optimizer_items.h"
 #include "train/compare/bits.h"
 #include "train/files/output.h"
 #include "train/files/settings.h"
@@ -111,49 +111,12 @@ int resume_open(struct session *s) {
 
 /* ---- the optimizer's state ---- */
 
-static int read_updates(struct replica *r, const struct safetensors *file, int step) {
-    int count = r->params->set.count;
-    int64_t shape = count, *updates = calloc((size_t)count + 1, sizeof *updates);
-    if (!updates) return fail(ERR_MEMORY, "--resume: no host memory");
-    int code = safetensors_read_as(file, "I64", "optimizer.step", 1, &shape, updates);
-    for (int i = 0; !code && i < count; i++) {
-        r->optimizer->optimizer.missed[i] = step - updates[i];
-        r->optimizer->left_out |= updates[i] != step;
-        if (updates[i] < 0 || updates[i] > step)
-            code =
-                fail(ERR_FAILED, "--resume: %s: %lld updates of '%s' in %d steps: it is broken",
-                     file->path, (long long)updates[i], r->params->set.param[i].spec->name, step);
-    }
-    free(updates);
-    return code;
-}
-
-static int read_part(struct replica *r, const struct safetensors *file, int i, int k, float *part,
-                     float *state) {
-    const struct param *p = &r->params->set.param[i];
-    int64_t shape[MAX_RANK];
-    char name[256];
-    for (int d = 0; d < p->spec->rank; d++)
-        shape[d] = p->spec->dims[d];
-    snprintf(name, sizeof name, "optimizer.%s.%s",
-             optimizer_part_name(r->optimizer->optimizer.config.kind, k), p->spec->name);
-    CHECK(safetensors_read(file, name, p->spec->rank, shape, part));
-    optimizer_part_put(&r->optimizer->optimizer, p, k, part, state);
-    return OK;
-}
-
-static int read_state(struct replica *r, const struct safetensors *file) {
-    size_t bytes = optimizer_state_bytes(&r->optimizer->optimizer, &r->params->set);
-    float *state = calloc(1, bytes + 1), *part = malloc(r->params->set.arena_count * sizeof *part);
-    int code = state && part ? OK : fail(ERR_MEMORY, "--resume: no host memory");
-    for (int i = 0; i < r->params->set.count; i++)
-        for (int k = 0;
-             param_trains(&r->params->set.param[i]) && !code && k < r->optimizer->optimizer.each;
-             k++)
-            code = read_part(r, file, i, k, part, state);
-    if (!code) code = optimizer_state_write(&r->optimizer->optimizer, &r->params->set, state);
-    free(state);
-    free(part);
+static int read_state(duet_optimizer *o, const struct safetensors *file, int step) {
+    struct optimizer_items state = {.count = 0};
+    int code = optimizer_items_make(&state, o);
+    if (!code) code = optimizer_items_load(&state, o, file, step);
+    if (!code) code = optimizer_items_put(&state, o, step);
+    optimizer_items_free(&state);
     return code;
 }
 
@@ -174,8 +137,7 @@ static int agree(struct session *s) {
 int resume_state(struct session *s) {
     for (int i = 0; i < s->device_count; i++) {
         if (!s->replicas[i]->config.optimizer) continue;
-        CHECK(read_updates(s->replicas[i], &s->checkpoint, s->first_step));
-        CHECK(read_state(s->replicas[i], &s->checkpoint));
+        CHECK(read_state(s->replicas[i]->optimizer, &s->checkpoint, s->first_step));
     }
     safetensors_close(&s->checkpoint);
     return agree(s);

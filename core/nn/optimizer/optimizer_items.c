@@ -2,8 +2,11 @@
 #include "base/error.h"
 #include "nn/optimizer/optimizer_items.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { NAME_BYTES = 600 };
 
 void optimizer_items_free(struct optimizer_items *s) {
     free(s->updates);
@@ -30,7 +33,8 @@ int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t u
     return optimizer_state_read(&o->optimizer, set, s->device);
 }
 
-struct safetensors_item optimizer_item(const struct param_spec *spec, const char *prefix,
+/* A part of the state of one parameter as a tensor of the file. */
+static struct safetensors_item item_of(const struct param_spec *spec, const char *prefix,
                                        const float *part) {
     struct safetensors_item item = {
         .name = spec->name, .prefix = prefix, .dims = spec->rank, .data = part};
@@ -54,7 +58,51 @@ void optimizer_items_list(struct optimizer_items *s, const duet_optimizer *o) {
         for (int i = 0; i < set->count; part += set->param[i++].count) {
             if (!param_trains(&set->param[i])) continue;
             optimizer_part_get(&o->optimizer, &set->param[i], k, s->device, part);
-            s->items[s->count++] = optimizer_item(set->param[i].spec, s->prefix[k], part);
+            s->items[s->count++] = item_of(set->param[i].spec, s->prefix[k], part);
         }
     }
+}
+
+/* ---- reading them back ---- */
+
+static int load_part(struct optimizer_items *s, const duet_optimizer *o,
+                     const struct safetensors *file, const struct param *p, int k) {
+    char name[NAME_BYTES];
+    const struct safetensors_item item = item_of(p->spec, NULL, NULL);
+    snprintf(name, sizeof name, "optimizer.%s.%s", optimizer_part_name(o->optimizer.config.kind, k),
+             item.name);
+    CHECK(safetensors_read(file, name, item.dims, item.shape, s->part));
+    optimizer_part_put(&o->optimizer, p, k, s->part, s->device);
+    return OK;
+}
+
+int optimizer_items_load(struct optimizer_items *s, const duet_optimizer *o,
+                         const struct safetensors *file, int64_t most) {
+    const struct param_set *set = &o->params->set;
+    const int64_t shape = set->count;
+    CHECK(safetensors_read_as(file, "I64", "optimizer.step", 1, &shape, s->updates));
+    for (int i = 0; i < set->count; i++) {
+        const struct param *p = &set->param[i];
+        if (s->updates[i] < 0 || s->updates[i] > most)
+            return fail(ERR_FAILED, "checkpoint %s: %" PRId64 " updates of '%s': it is broken",
+                        file->path, s->updates[i], p->spec->name);
+        for (int k = 0; param_trains(p) && k < o->optimizer.each; k++)
+            CHECK(load_part(s, o, file, p, k));
+    }
+    return OK;
+}
+
+/* What counts is how many updates fewer than another a parameter has had. */
+int optimizer_items_put(const struct optimizer_items *s, duet_optimizer *o, int64_t updates) {
+    const struct param_set *set = &o->params->set;
+    CHECK(optimizer_state_write(&o->optimizer, set, s->device));
+    o->updates = updates;
+    o->left_out = 0;
+    for (int i = 0; i < set->count; i++)
+        if (s->updates[i] > o->updates) o->updates = s->updates[i];
+    for (int i = 0; i < set->count; i++) {
+        o->optimizer.missed[i] = o->updates - s->updates[i];
+        o->left_out |= o->optimizer.missed[i] > 0;
+    }
+    return OK;
 }

@@ -29,8 +29,12 @@ int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t u
 /* Makes the items of the copy, in any thread: nothing of `o` is read that an update changes. */
 void optimizer_items_list(struct optimizer_items *s, const duet_optimizer *o);
 
-/* A part of the state of one parameter as a tensor of the file. */
-struct safetensors_item optimizer_item(const struct param_spec *spec, const char *prefix,
-                                       const float *part);
+/* Reads the state from a checkpoint, in which no parameter has more than `most` updates; `o` stays
+ * as it is. ERR_FAILED: the file has no such state. */
+int optimizer_items_load(struct optimizer_items *s, const duet_optimizer *o,
+                         const struct safetensors *file, int64_t most);
+/* What was loaded becomes the state of `o`, after so many updates, or as many as one of the
+ * parameters has. */
+int optimizer_items_put(const struct optimizer_items *s, duet_optimizer *o, int64_t updates);
 
 #endif

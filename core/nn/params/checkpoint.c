@@ -19,7 +19,7 @@
 /* The version of the command's list of tensors, and that of a program's list of texts. */
 #define CHECKPOINT_VERSION "1"
 
-enum { TEXT_BYTES = 40, MOST_TEXTS = 9 + OPTIMIZER_GROUPS, NAME_BYTES = 600 };
+enum { TEXT_BYTES = 40, MOST_TEXTS = 9 + OPTIMIZER_GROUPS };
 
 /* ---- what is checked before anything is read or written ---- */
 
@@ -187,50 +187,6 @@ static int check_kind(const struct duet_optimizer *o, const struct safetensors *
     return OK;
 }
 
-/* Parameters that had no gradient in some updates have had fewer of them. */
-static int read_updates(const struct duet_optimizer *o, const struct safetensors *file,
-                        struct optimizer_items *s) {
-    int count = o->params->set.count;
-    int64_t shape = count;
-    CHECK(safetensors_read_as(file, "I64", "optimizer.step", 1, &shape, s->updates));
-    for (int i = 0; i < count; i++)
-        if (s->updates[i] < 0)
-            return fail(ERR_FAILED, "load: %s: %" PRId64 " updates of '%s': it is broken",
-                        file->path, s->updates[i], o->params->set.param[i].spec->name);
-    return OK;
-}
-
-/* What counts is the difference between parameters. */
-static void take_updates(struct duet_optimizer *o, const int64_t *updates) {
-    o->updates = 0;
-    o->left_out = 0;
-    for (int i = 0; i < o->params->set.count; i++)
-        if (updates[i] > o->updates) o->updates = updates[i];
-    for (int i = 0; i < o->params->set.count; i++) {
-        o->optimizer.missed[i] = o->updates - updates[i];
-        o->left_out |= o->optimizer.missed[i] > 0;
-    }
-}
-
-static int read_state(const struct duet_optimizer *o, const struct safetensors *file,
-                      struct optimizer_items *s) {
-    const struct param_set *set = &o->params->set;
-    CHECK(optimizer_items_make(s, o));
-    CHECK(check_kind(o, file));
-    CHECK(read_updates(o, file, s));
-    for (int k = 0; k < o->optimizer.each; k++)
-        for (int i = 0; i < set->count; i++) {
-            if (!param_trains(&set->param[i])) continue;
-            char name[NAME_BYTES];
-            struct safetensors_item item = optimizer_item(set->param[i].spec, NULL, NULL);
-            snprintf(name, sizeof name, "optimizer.%s.%s",
-                     optimizer_part_name(o->optimizer.config.kind, k), item.name);
-            CHECK(safetensors_read(file, name, item.dims, item.shape, s->part));
-            optimizer_part_put(&o->optimizer, &set->param[i], k, s->part, s->device);
-        }
-    return OK;
-}
-
 /* Everything is read before anything changes. */
 static int load(struct duet_checkpoint *c, const struct safetensors *file,
                 struct optimizer_items *s) {
@@ -243,10 +199,12 @@ static int load(struct duet_checkpoint *c, const struct safetensors *file,
     CHECK(read_integer(file, "passes", INT64_MAX - 1, 0, &passes));
     CHECK(read_rate(file, "lr", 0, &lr));
     if (o) CHECK(read_groups(o, file, rates));
-    if (o) CHECK(read_state(o, file, s));
+    if (o) CHECK(optimizer_items_make(s, o));
+    if (o) CHECK(check_kind(o, file));
+    if (o) CHECK(optimizer_items_load(s, o, file, INT64_MAX));
     CHECK(params_read(c->params, file));
-    if (o) CHECK(optimizer_state_write(&o->optimizer, &c->params->set, s->device));
-    if (o) take_updates(o, s->updates), o->lr = lr;
+    if (o) CHECK(optimizer_items_put(s, o, 0));
+    if (o) o->lr = lr;
     if (o) memcpy(o->optimizer.rate, rates, sizeof rates);
     if (c->tape) c->tape->passes = (uint64_t)passes;
     c->epoch = (int)epoch, c->step = step;

@@ -214,7 +214,7 @@ CliTest(cli_resume, bad_files_and_words, 120) {
     cr_assert_eq(system("sed 's/\"step\": \"4\"/\"step\": \"x\"/' ck > nostep"), 0);
     cli_fails(1, "nostep|after which step", RUN "--momentum 0.9 --resume nostep");
     cr_assert_eq(system("sed 's/\"step\": \"4\"/\"step\": \"3\"/' ck > late"), 0);
-    cli_fails(1, "late|4 updates|in 3 steps", RUN "--momentum 0.9 --resume late");
+    cli_fails(1, "late|4 updates", RUN "--momentum 0.9 --resume late");
     cr_assert_eq(system("sed 's/checkpoint\": \"1\"/checkpoint\": \"9\"/' ck > new"), 0);
     cli_fails(1, "new|version 9", RUN "--momentum 0.9 --resume new");
     cli_fails(2, "--init-from|no effect", RUN "--resume ck --init-from w");
