@@ -1,9 +1,7 @@
-/* The bytes of a GPU's memory_handle (device/gpu_handle.h):
- *
- *     0      8     72     88     96           104             112             120    124
- *     | mark | ipc | uuid | slab | slab_bytes | pid_namespace | ipc_namespace | user | */
+/* Packs, checks and compares the handles of GPU memory: see gpu_handle.h. */
 #include "device/gpu_handle.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,40 +12,20 @@
 /* marks a handle of this kind of device */
 static const char MARK[8] = "duet-g1";
 
-enum {
-    AT_IPC = 8,
-    AT_UUID = 72,
-    AT_SLAB = 88,
-    AT_BYTES = 96,
-    AT_NAMESPACE = 104,
-    AT_IPC_NAMESPACE = 112,
-    AT_USER = 120
-};
+_Static_assert(sizeof(struct gpu_handle) <= sizeof((struct memory_handle *)0)->bytes,
+               "a GPU's handle fits into a handle of memory");
 
 void gpu_handle_pack(struct memory_handle *handle, const struct gpu_handle *gpu) {
-    unsigned char *to = handle->bytes;
-    memset(to, 0, sizeof handle->bytes);
-    memcpy(to, MARK, sizeof MARK);
-    memcpy(to + AT_IPC, gpu->ipc, GPU_IPC_BYTES);
-    memcpy(to + AT_UUID, gpu->uuid, GPU_UUID_BYTES);
-    memcpy(to + AT_SLAB, &gpu->slab, sizeof gpu->slab);
-    memcpy(to + AT_BYTES, &gpu->slab_bytes, sizeof gpu->slab_bytes);
-    memcpy(to + AT_NAMESPACE, &gpu->pid_namespace, sizeof gpu->pid_namespace);
-    memcpy(to + AT_IPC_NAMESPACE, &gpu->ipc_namespace, sizeof gpu->ipc_namespace);
-    memcpy(to + AT_USER, &gpu->user, sizeof gpu->user);
+    struct gpu_handle marked = *gpu;
+    memcpy(marked.mark, MARK, sizeof MARK);
+    memset(handle->bytes, 0, sizeof handle->bytes);
+    memcpy(handle->bytes, &marked, sizeof marked);
 }
 
 int gpu_handle_unpack(const struct memory_handle *handle, struct gpu_handle *gpu) {
-    const unsigned char *from = handle->bytes;
-    if (memcmp(from, MARK, sizeof MARK))
+    memcpy(gpu, handle->bytes, sizeof *gpu);
+    if (memcmp(gpu->mark, MARK, sizeof MARK))
         return fail(ERR_FAILED, "import of device memory: the handle is of another kind of device");
-    memcpy(gpu->ipc, from + AT_IPC, GPU_IPC_BYTES);
-    memcpy(gpu->uuid, from + AT_UUID, GPU_UUID_BYTES);
-    memcpy(&gpu->slab, from + AT_SLAB, sizeof gpu->slab);
-    memcpy(&gpu->slab_bytes, from + AT_BYTES, sizeof gpu->slab_bytes);
-    memcpy(&gpu->pid_namespace, from + AT_NAMESPACE, sizeof gpu->pid_namespace);
-    memcpy(&gpu->ipc_namespace, from + AT_IPC_NAMESPACE, sizeof gpu->ipc_namespace);
-    memcpy(&gpu->user, from + AT_USER, sizeof gpu->user);
     if (handle->size == 0 || handle->offset > gpu->slab_bytes ||
         handle->size > gpu->slab_bytes - handle->offset)
         return fail(ERR_FAILED,
@@ -100,6 +78,7 @@ int gpu_handle_is_own(const struct memory_handle *handle, const struct gpu_handl
 }
 
 int gpu_handles_share(const struct memory_handle *a, const struct memory_handle *b) {
+    const size_t uuid = offsetof(struct gpu_handle, uuid);
     return !memcmp(a->bytes, MARK, sizeof MARK) && !memcmp(b->bytes, MARK, sizeof MARK) &&
-           !memcmp(a->bytes + AT_UUID, b->bytes + AT_UUID, GPU_UUID_BYTES);
+           !memcmp(a->bytes + uuid, b->bytes + uuid, GPU_UUID_BYTES);
 }

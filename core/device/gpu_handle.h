@@ -1,6 +1,6 @@
 /* The contents of a GPU's memory_handle: all that a peer needs to map the slab, to recognise its
- * own slab, or to see that both ranks use the same GPU. It is packed byte by byte, since it travels
- * between processes. No CUDA in here: built and tested everywhere. */
+ * own slab, or to see that both ranks use the same GPU. It travels as bytes between processes of
+ * one program. No CUDA in here: built and tested everywhere. */
 #ifndef DEVICE_GPU_HANDLE_H
 #define DEVICE_GPU_HANDLE_H
 
@@ -9,6 +9,7 @@
 enum { GPU_IPC_BYTES = 64, GPU_UUID_BYTES = 16 };
 
 struct gpu_handle {
+    char mark[8];                       /* of this kind of device; written by gpu_handle_pack */
     unsigned char ipc[GPU_IPC_BYTES];   /* the driver's handle of the slab */
     unsigned char uuid[GPU_UUID_BYTES]; /* of the GPU */
     uint64_t slab, slab_bytes; /* the slab's address in the exporting process, and its size */
