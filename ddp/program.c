@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allreduce/select.h"
 #include "base/program_name.h"
 #include "ddp/state.h"
 #include "group/group.h"

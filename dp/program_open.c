@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/program_name.h"
 #include "dp/balance.h"
 #include "dp/dp.h"
 

@@ -17,7 +17,6 @@
 
 #include "base/grow.h"
 #include "fsdp/internal.h"
-#include "group/group.h"
 #include "nn/tensor.h"
 
 int fsdp_ended(struct fsdp *f, int code) {

@@ -8,7 +8,6 @@
  *
  * All ranks go through the same calls in the same order, forward and backward. */
 #include "duet.h"
-#include "group/calls.h"
 #include "nn/tape/tape_internal.h"
 
 static struct duet_tensor shown(duet_tape *t, const struct tensor *value) {

@@ -13,7 +13,6 @@
 #include "models/model_file.h"
 #include "report/compare_table.h"
 #include "report/machine.h"
-#include "report/table.h"
 #include "train/compare/compare.h"
 #include "train/spread.h"
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/program_name.h"
-#include "base/text/plain.h"
 #include "base/text/text.h"
 
 /* What the numbers of a run do not show: samples seen twice, and bits that other modes need not

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "models/model_file.h"
-#include "train/compare/bits.h"
 
 struct list {
     struct setting *settings;

@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
 /* What the maxima were taken of. A picture with margins that went back is made again of the one
