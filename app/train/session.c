@@ -8,8 +8,8 @@
 
 #include "base/cores.h"
 #include "base/error.h"
-#include "base/program_name.h"
 #include "comm/environment.h"
+#include "data/uploads.h"
 #include "models/graph/graph.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
@@ -165,28 +165,19 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     return OK;
 }
 
-static int host_alloc(void *context, void **out, size_t bytes) {
-    return device_host_alloc(context, out, bytes);
-}
-
-static void host_release(void *context, void *memory) {
-    device_host_free(context, memory);
-}
-
 /* What the loaders of both sets have in common. */
 static struct loader_config common_loader(const struct session *s, const struct dataset *set) {
-    return (struct loader_config){.set = set,
-                                  .batch_size = s->config->batch_size,
-                                  .first_device = s->first_device,
-                                  .device_count = s->device_count,
-                                  .mean = s->model.mean,
-                                  .std = s->model.normalised ? s->model.std : 0,
-                                  .timeout_s = s->config->timeout,
-                                  .interrupted = s->comm ? job_failed : NULL,
-                                  .interrupt_context = s->comm,
-                                  .alloc = s->config->data.no_pin_memory ? NULL : host_alloc,
-                                  .release = s->config->data.no_pin_memory ? NULL : host_release,
-                                  .context = s->device[0]};
+    struct loader_config config = {.set = set,
+                                   .batch_size = s->config->batch_size,
+                                   .first_device = s->first_device,
+                                   .device_count = s->device_count,
+                                   .mean = s->model.mean,
+                                   .std = s->model.normalised ? s->model.std : 0,
+                                   .timeout_s = s->config->timeout,
+                                   .interrupted = s->comm ? job_failed : NULL,
+                                   .interrupt_context = s->comm};
+    if (!s->config->data.no_pin_memory) uploads_staging(s->device[0], &config);
+    return config;
 }
 
 /* Training batches are cut by virtual devices; without them as PyTorch does: DP by the chunk rule,

@@ -9,9 +9,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text/nearest.h"
-#include "data/dataset_files.h"
-#include "data/dataset_own.h"
-#include "data/dataset_tensors.h"
+#include "data/dataset_kinds.h"
 #include "data/synthetic.h"
 
 enum { SYNTHETIC_COUNT = 60000, RANDOM_COUNT = 6400, TEST_SHARE = 6 };
@@ -242,6 +240,23 @@ static int make_random(struct dataset *set, const struct dataset_config *c) {
 }
 
 /* ---- opening ---- */
+
+int dataset_count_classes(struct dataset *set, int most) {
+    const int32_t *label = set->answers;
+    const int64_t each = dataset_answer_count(set), all = set->count * each;
+    set->classes = most ? most : 1;
+    for (int64_t i = 0; i < all; i++)
+        if (label[i] == LABEL_IGNORED)
+            set->ignored = 1;
+        else if (label[i] < 0 || label[i] == INT32_MAX || (most && label[i] >= most))
+            return fail(ERR_USAGE,
+                        "data set %s: label %d of sample %d: labels are 0 to the number of classes "
+                        "- 1, or -100, the ignore_index",
+                        set->name, (int)label[i], (int)(i / each));
+        else if (label[i] >= set->classes)
+            set->classes = label[i] + 1;
+    return OK;
+}
 
 int dataset_make(struct dataset *set, const struct dataset_config *c, int train) {
     memset(set, 0, sizeof *set);

@@ -53,6 +53,10 @@ static inline int dataset_label(const struct dataset *set, int index, int place)
     return set->answers ? ((const int32_t *)set->answers)[at] : set->labels[at];
 }
 
+/* Sets `classes`, and `ignored`, by the labels: `most`, or 1 + the largest where that is 0.
+ * ERR_USAGE: one is out of range. */
+int dataset_count_classes(struct dataset *set, int most);
+
 /* The outputs that a model for this set has: the numbers of a target; the classes, where a program
  * says them; else at least DATASET_CLASSES. */
 int dataset_model_outputs(const struct dataset *set);

@@ -1,5 +1,5 @@
 /* Finds the files of a data set and checks that pictures and labels belong together. */
-#include "data/dataset_files.h"
+#include "data/dataset_kinds.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  *
  * Samples are kept as bytes or as floats. A float holds integers up to 2^24 exactly, so larger
  * ones are refused. */
-#include "data/dataset_tensors.h"
+#include "data/dataset_kinds.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -212,27 +212,15 @@ static int read_answers(struct reading *r, const struct dataset_config *c) {
     return read_whole(r, r->y, r->labels, take_label);
 }
 
-static int count_classes(const struct reading *r, int *ignored) {
-    int32_t largest = 0;
-    for (uint64_t i = 0; i < r->y->count; i++) {
-        *ignored |= r->labels[i] == LABEL_IGNORED;
-        if (r->labels[i] > largest) largest = r->labels[i];
-    }
-    return largest + 1;
-}
-
 static int make(struct reading *r, struct dataset *set, const struct dataset_config *c) {
     static const char nothing[1]; /* of an outline, never read */
     CHECK(read_answers(r, c));
-    int each = (int)of_a_sample(r->y), ignored = 0,
-        classes = c->targets ? 0 : count_classes(r, &ignored);
+    int each = (int)of_a_sample(r->y);
     r->bytes = !strcmp(r->x->dtype, "U8") && !c->part_count;
     CHECK(read_samples(r, c));
     *set = (struct dataset){.name = last_part(c->name),
                             .count = (int)r->x->shape[0],
                             .shape = shape_of(r->x, &c->shape),
-                            .classes = classes,
-                            .ignored = ignored,
                             .outputs = c->targets ? each : 0,
                             .places = c->targets || each == 1 ? 0 : each,
                             .owned = {r->samples, r->labels},
@@ -241,7 +229,7 @@ static int make(struct reading *r, struct dataset *set, const struct dataset_con
     set->images = r->bytes ? samples : NULL;
     set->numbers = r->bytes ? NULL : samples;
     set->answers = r->labels;
-    return OK;
+    return c->targets ? OK : dataset_count_classes(set, 0);
 }
 
 int dataset_tensors(struct dataset *set, const struct dataset_config *c, int train) {

@@ -16,15 +16,19 @@ enum { IDX_DIMENSIONS = 3 };
 
 struct idx {
     int dimensions;
-    int size[IDX_DIMENSIONS];  /* (count, rows, cols) of pictures, (count) of labels */
-    uint8_t *data;             /* all elements, row-major, one byte each; NULL before idx_load */
-    struct idx_source *source; /* the open file, between idx_open and idx_load */
+    int size[IDX_DIMENSIONS]; /* (count, rows, cols) of pictures, (count) of labels */
+    uint8_t *data;            /* all elements, row-major, one byte each; NULL before idx_load */
+    const char *path;
+    void *file;  /* open, between idx_open and idx_load */
+    size_t disk; /* its bytes as they lie on the disk */
+    int gzip;    /* 1: they are gzip data */
 };
 
 /* Opens a raw or gzipped file of 1 or 3 dimensions and reads its sizes, but none of its elements: a
- * few packed bytes can promise a gigabyte, and the caller may know that the sizes are wrong.
- * ERR_FAILED names the path. Its causes: the file is missing or not a regular file, the gzip data
- * is broken or the build has no zlib, the magic number is wrong, or the sizes exceed 1 GiB. */
+ * few packed bytes can promise a gigabyte, and the caller may know that the sizes are wrong. The
+ * path must stay until idx_load. ERR_FAILED names it. Its causes: the file is missing or not a
+ * regular file, the gzip data is broken or the build has no zlib, the magic number is wrong, or the
+ * sizes exceed 1 GiB. */
 int idx_open(struct idx *x, const char *path, int dimensions);
 
 /* Reads the elements and closes the file. ERR_FAILED names the path: the gzip data is broken, or

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "data/dataset_kinds.h"
 
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {
     CHECK_OUT(out);
@@ -76,36 +77,18 @@ static int check_sources(const struct duet_data *d) {
     return OK;
 }
 
-/* *classes: 1 + the largest label, where the program does not say. */
-static int count_classes(const struct duet_data *d, int *classes, int *ignored) {
-    int32_t largest = 0;
-    *classes = d->outputs ? 0 : d->classes ? d->classes : 1;
-    for (int i = 0; d->labels && i < d->count; i++) {
-        if (d->labels[i] != DUET_IGNORED && (d->labels[i] < 0 || d->labels[i] == INT32_MAX ||
-                                             (d->classes && d->labels[i] >= d->classes)))
-            return fail(ERR_USAGE,
-                        "data set: label %d of sample %d: labels are 0 to the number of "
-                        "classes - 1, or -100, the ignore_index",
-                        (int)d->labels[i], i);
-        *ignored |= d->labels[i] == DUET_IGNORED;
-        if (d->labels[i] > largest) largest = d->labels[i];
-    }
-    if (d->labels && !d->classes) *classes = largest + 1;
-    return OK;
-}
-
 int dataset_of_program(const struct duet_data *d, struct dataset *set) {
     struct sample_shape shape;
-    int classes, ignored = 0, bytes = d->type == DUET_U8;
+    int bytes = d->type == DUET_U8;
     memset(set, 0, sizeof *set);
     CHECK(check_sources(d));
     CHECK(check_shape(d, &shape));
-    CHECK(count_classes(d, &classes, &ignored));
     *set = (struct dataset){.name = DATASET_OWN,
                             .count = d->count,
                             .shape = shape,
-                            .classes = classes,
-                            .ignored = ignored,
+                            .classes = d->outputs   ? 0
+                                       : d->classes ? d->classes
+                                                    : 1,
                             .images = bytes ? d->samples : NULL,
                             .numbers = bytes ? NULL : d->samples,
                             .answers = d->labels ? (const void *)d->labels : d->targets,
@@ -113,7 +96,7 @@ int dataset_of_program(const struct duet_data *d, struct dataset *set) {
                             .read = d->read,
                             .read_context = d->context,
                             .read_bytes = bytes};
-    return OK;
+    return d->labels ? dataset_count_classes(set, d->classes) : OK;
 }
 
 int duet_dataset_create(duet_dataset **out, const struct duet_data *d) {
@@ -127,5 +110,37 @@ int duet_dataset_create(duet_dataset **out, const struct duet_data *d) {
         free(set);
     else
         *out = set;
+    return code;
+}
+
+/* ---- for the command: arrays, which ranks can share. A function is called once for each sample,
+ * from the first to the last. ---- */
+
+static int read_all(struct dataset *set) {
+    const size_t count = (size_t)set->count, width = (size_t)dataset_answer_count(set),
+                 bytes = sample_shape_count(&set->shape) * (set->read_bytes ? 1 : sizeof(float));
+    char *samples = set->owned[0] = malloc(count * bytes + 1);
+    int32_t *answers = set->owned[1] = malloc(count * width * sizeof *answers + 1);
+    if (!samples || !answers)
+        return fail(ERR_MEMORY, "data set %s: no memory for its %zu samples", DATASET_OWN, count);
+    for (size_t i = 0; i < count; i++) {
+        int code = set->read(set->read_context, (int)i, samples + i * bytes, answers + i * width);
+        if (code)
+            return fail(ERR_FAILED, "data set %s: its function returned %d for sample %zu",
+                        DATASET_OWN, code, i);
+    }
+    set->images = set->read_bytes ? (uint8_t *)samples : NULL;
+    set->numbers = set->read_bytes ? NULL : (float *)(void *)samples;
+    set->answers = answers;
+    set->read = NULL;
+    /* its labels are known only now */
+    return set->outputs ? OK : dataset_count_classes(set, set->classes <= 1 ? 0 : set->classes);
+}
+
+int dataset_own(struct dataset *set, const struct dataset *from) {
+    *set = *from;
+    if (!from->read) return OK;
+    int code = read_all(set);
+    if (code) dataset_free(set);
     return code;
 }
