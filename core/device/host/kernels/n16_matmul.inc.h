@@ -3,9 +3,12 @@
  * A panel on the stack holds PANEL_COLUMNS columns of b and MATMUL_DEPTH of its rows, one row
  * behind the other, whichever way b is stored. A vector is LANES neighbours of a row of y, and an
  * element of a is a number broadcast, as in the weight gradient of a linear layer. Every element of
- * y adds its products in the order of k, one by one, so the bits do not depend on the tiles. */
+ * y adds its products in the order of k, one by one, so the bits do not depend on the tiles.
+ *
+ * Many rows are cut into equal blocks of about MATMUL_BLOCK, so that what two panels of b meet, a
+ * block's part of a and of y, stays in the caches. */
 
-enum { MATMUL_DEPTH = 256, MATMUL_WIDTH = 2 * PANEL_COLUMNS };
+enum { MATMUL_DEPTH = 256, MATMUL_WIDTH = 2 * PANEL_COLUMNS, MATMUL_BLOCK = 480 };
 #if ACCUMULATORS >= 28
 #define MATMUL_ROWS 12
 #else
@@ -62,6 +65,17 @@ static const float *matmul_pack(const struct matmul *m, int k0, int k1, int i, f
     return packed;
 }
 
+static size_t matmul_y_i(const struct matmul *m) {
+    return m->y_i ? m->y_i : (size_t)m->columns;
+}
+
+/* Asks the caches for the part of y that matmul_tile will add to, one tile ahead. */
+static __attribute__((noinline)) void matmul_fetch(const struct matmul *m, int i, int column) {
+    for (int r = i; r < i + MATMUL_ROWS && r < m->rows; r++)
+        for (int j = 0; j < PANEL_VECTORS * LANES; j += 16) // floats in a line of the cache
+            __builtin_prefetch(m->y + (size_t)r * matmul_y_i(m) + column + j, 1);
+}
+
 /* Adds terms k0 .. k1 - 1 to rows i .. i + MATMUL_ROWS - 1 of y, in PANEL_VECTORS vectors from
  * `column` on. Where fewer rows are left, the last one is computed again. */
 static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int column,
@@ -75,7 +89,7 @@ static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
     UNROLL for (int r = 0; r < MATMUL_ROWS; r++) {
         size_t row = (size_t)(i + r < m->rows ? i + r : m->rows - 1);
         a[r] = packed ? packed + r : m->a + row * m->a_i + (size_t)k0 * m->a_k;
-        y[r] = m->y + row * (m->y_i ? m->y_i : (size_t)m->columns) + column;
+        y[r] = m->y + row * matmul_y_i(m) + column;
         if (narrow) {
             memset(edge[r], 0, sizeof edge[r]);
             if (goes_on) memcpy(edge[r], y[r], (size_t)width * sizeof(float));
@@ -110,8 +124,9 @@ static void matmul_panels(const struct matmul *m, float *panels) {
         matmul_panel(m, 0, m->depth, first, panels + (size_t)first * (size_t)m->depth);
 }
 
-/* Adds terms k0 .. k1 - 1 to columns first .. first + width - 1 of y. */
-static void matmul_block(const struct matmul *m, int k0, int k1, int first, int width) {
+/* Adds terms k0 .. k1 - 1 to columns first .. first + width - 1 of all rows. */
+static __attribute__((noinline)) void matmul_block(const struct matmul *m, int k0, int k1,
+                                                   int first, int width) {
     float panels[MATMUL_DEPTH * MATMUL_WIDTH] __attribute__((aligned(64)));
     float packed[MATMUL_DEPTH * MATMUL_ROWS];
     const float *from[MATMUL_WIDTH / PANEL_COLUMNS];
@@ -124,18 +139,32 @@ static void matmul_block(const struct matmul *m, int k0, int k1, int first, int 
     }
     for (int i = 0; i < m->rows; i += MATMUL_ROWS) {
         const float *a = matmul_pack(m, k0, k1, i, packed);
-        for (int j = 0; j < width; j += PANEL_VECTORS * LANES)
+        for (int j = 0; j < width; j += PANEL_VECTORS * LANES) {
+            if (k0 > 0) matmul_fetch(m, i + MATMUL_ROWS, first + j);
             matmul_tile(m, k0, k1, i, first + j, from[j / PANEL_COLUMNS] + j % PANEL_COLUMNS, a);
+        }
     }
+}
+
+static void matmul_run_block(const struct matmul *m) {
+    for (int first = 0; first < m->columns; first += MATMUL_WIDTH)
+        for (int k0 = 0; k0 < m->depth; k0 += MATMUL_DEPTH)
+            matmul_block(m, k0, m->depth - k0 < MATMUL_DEPTH ? m->depth : k0 + MATMUL_DEPTH, first,
+                         m->columns - first < MATMUL_WIDTH ? m->columns - first : MATMUL_WIDTH);
 }
 
 static void matmul_run(const struct matmul *m) {
     if (m->depth == 0 && !m->adds)
         memset(m->y, 0, (size_t)m->rows * (size_t)m->columns * sizeof(float));
-    for (int first = 0; first < m->columns; first += MATMUL_WIDTH)
-        for (int k0 = 0; k0 < m->depth; k0 += MATMUL_DEPTH)
-            matmul_block(m, k0, m->depth - k0 < MATMUL_DEPTH ? m->depth : k0 + MATMUL_DEPTH, first,
-                         m->columns - first < MATMUL_WIDTH ? m->columns - first : MATMUL_WIDTH);
+    int blocks = (m->rows + MATMUL_BLOCK / 2) / MATMUL_BLOCK, most = m->rows;
+    if (blocks > 1) most = (m->rows / blocks + MATMUL_ROWS) / MATMUL_ROWS * MATMUL_ROWS;
+    for (int i = 0; i < m->rows; i += most) {
+        struct matmul block = *m;
+        block.a += (size_t)i * m->a_i;
+        block.y += (size_t)i * matmul_y_i(m);
+        block.rows = m->rows - i < most ? m->rows - i : most;
+        matmul_run_block(&block);
+    }
 }
 
 static void fast_matmul(const struct op_args *p) {
