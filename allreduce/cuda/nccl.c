@@ -235,9 +235,10 @@ static int nccl_open(struct executor **out, const struct executor_ranks *ranks) 
 static int scale(struct cuda_stream *s, float *data, size_t count, float factor) {
     for (size_t done = 0; factor != 1 && done < count; done += PIECE) {
         int length = (int)(count - done < PIECE ? count - done : PIECE);
-        struct op_args args = {.out[0] = tensor_plain(data + done, DTYPE_F32, 1, &length),
-                               .p.fill.value = factor};
-        CHECK(cuda_launch_op(s, OP_SCALE, &args));
+        const struct tensor t = tensor_plain(data + done, DTYPE_F32, 1, &length);
+        struct op_args args = {
+            .in[0] = t, .out[0] = t, .p.activation = {ACTIVATION_SCALE, factor, 0}};
+        CHECK(cuda_launch_op(s, OP_ACTIVATION_FORWARD, &args));
     }
     return OK;
 }

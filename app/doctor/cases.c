@@ -39,12 +39,11 @@ static int elementwise(struct op_cases *c, enum op op) {
         struct op_args a = {.out = {case_tensor(c, DTYPE_F32, 2, n, k, 1, 1)}};
         struct optimizer_config update;
         put_special_values(&x);
-        if (op != OP_FILL && op != OP_SCALE && op != OP_RANDOM) a.in[0] = x;
+        if (op != OP_FILL && op != OP_RANDOM) a.in[0] = x;
         switch (op) {
         case OP_SUBTRACT_FORWARD:
         case OP_MULTIPLY_FORWARD:
         case OP_ADD_FORWARD: a.in[1] = dy; break;
-        case OP_SCALE: a.out[0] = x; /* fall through */
         case OP_FILL: a.p.fill.value = 1.0f / 3; break;
         case OP_SGD:
             a.step = &step;
@@ -144,15 +143,15 @@ static int rows(struct op_cases *c, enum op op) {
     static const int shapes[][2] = {{1, 1},    {41, 10},  {5, 31}, {7, 33},
                                     {3, 1000}, {256, 10}, {0, 3},  {30, 2}};
     int softmax = op == OP_SOFTMAX_FORWARD || op == OP_SOFTMAX_BACKWARD,
-        nll = op == OP_NLL_FORWARD || op == OP_NLL_BACKWARD,
         mse = op == OP_MSE_FORWARD || op == OP_MSE_BACKWARD,
-        forward = op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD;
-    for (int turn = 0; turn < COUNT(shapes) * (1 + softmax); turn++) {
-        int i = turn % COUNT(shapes), n = shapes[i][0], k = shapes[i][1], reduction = i % 3;
+        forward = op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD;
+    for (int turn = 0; turn < COUNT(shapes) * (2 - mse); turn++) {
+        int i = turn % COUNT(shapes), n = shapes[i][0], k = shapes[i][1], reduction = i % 3,
+            log = turn != i;
         struct step_block step = {.weight = 1.0f / 96};
         struct op_args a = {.in = {scores_of(c, n, k)},
                             .out = {case_tensor(c, DTYPE_F32, 2, n, k, 1, 1)}};
-        if (softmax) a.p.softmax.log = turn != i;
+        if (softmax) a.p.softmax.log = log;
         if (op == OP_SOFTMAX_BACKWARD) {
             struct tensor y = case_tensor(c, DTYPE_F32, 2, n, k, 1, 1);
             if (a.in[0].data && y.data) /* the first input is the output of forward */
@@ -164,8 +163,8 @@ static int rows(struct op_cases *c, enum op op) {
         if (!softmax) {
             a.in[1] = mse ? case_random(c, 2, n, k, 1, 1) : labels_of(c, n, k);
             a.step = &step;
-            a.p.loss = (struct loss_args){.reduction = reduction};
-            if (!nll && !mse && i % 2) a.p.loss.smoothing = .1;
+            a.p.loss = (struct loss_args){.reduction = reduction, .log_probabilities = log};
+            if (!log && !mse && i % 2) a.p.loss.smoothing = .1;
             if (mse) a.p.loss.distance = (2 * i + i / 3) % 3; /* with each reduction */
             if (reduction == REDUCE_MEAN && i) a.p.loss.places = 7;
             if (!forward && reduction == REDUCE_NONE) a.in[2] = case_random(c, 1, n, 1, 1, 1);

@@ -21,6 +21,8 @@ const char *op_name_of(enum op op, const struct op_args *args) {
                                                   "sigmoid backward"};
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT && args->p.conv.general)
         return conv[op - OP_CONV2D_FORWARD];
+    if (op == OP_CROSS_ENTROPY_FORWARD && args->p.loss.log_probabilities) return "nll forward";
+    if (op == OP_CROSS_ENTROPY_BACKWARD && args->p.loss.log_probabilities) return "nll backward";
     if (op == OP_ACTIVATION_FORWARD && activation_reads_result(args->p.activation.kind))
         return forward[args->p.activation.kind];
     if (op == OP_ACTIVATION_BACKWARD && activation_reads_result(args->p.activation.kind))
@@ -43,6 +45,13 @@ double cost_activation(const struct op_args *a) {
     enum activation kind = a->p.activation.kind;
     return (double)tensor_count(&a->out[0]) *
            of[activation_reads_result(kind) ? kind : 3][a->in[1].data != NULL];
+}
+
+/* Forward, backward; of log-probabilities a product for each row in backward alone. */
+double cost_cross_entropy(const struct op_args *a) {
+    const int back = a->out[1].data == NULL;
+    if (a->p.loss.log_probabilities) return back ? a->in[0].dims[0] : 0;
+    return (double)tensor_count(&a->in[0]) * (back ? 6 : 5);
 }
 
 /* One for each pixel of each window, and for each of x where the pool does the work of a relu. */
@@ -88,7 +97,7 @@ double cost_attention(const struct op_args *a) {
 /* By the first word of its name. Of an embedding (gather) the table is float32. */
 int op_autocast(enum op op) {
     static const char half[] = " conv2d linear matmul recurrent attention ",
-                      full[] = " softmax layer cross nll mse sum gather embedding ";
+                      full[] = " softmax layer cross mse sum gather embedding ";
     const char *name = op_name(op);
     char word[32];
     snprintf(word, sizeof word, " %.*s ", (int)strcspn(name, " "), name);

@@ -50,8 +50,6 @@ extern "C" {
     OP(RANDOM,                 random_numbers,          "random numbers") \
     OP(SOFTMAX_FORWARD,        softmax_forward,         "softmax forward") \
     OP(SOFTMAX_BACKWARD,       softmax_backward,        "softmax backward") \
-    OP(NLL_FORWARD,            nll_forward,             "nll forward") \
-    OP(NLL_BACKWARD,           nll_backward,            "nll backward") \
     OP(CROSS_ENTROPY_FORWARD,  cross_entropy_forward,   "cross entropy forward") \
     OP(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,  "cross entropy backward") \
     OP(MSE_FORWARD,            mse_forward,             "mse forward") \
@@ -69,7 +67,6 @@ extern "C" {
     OP(BATCH_NORM_BACKWARD_FACTORS,  batch_norm_backward_factors, "batch norm backward factors") \
     OP(BATCH_NORM_BACKWARD_DATA,     batch_norm_backward_data,    "batch norm backward data") \
     OP(FILL,                   fill,                    "fill") \
-    OP(SCALE,                  scale,                   "scale") \
     OP(SQUARE_SUMS,            square_sums,             "square sums") \
     OP(CLIP,                   clip,                    "clip") \
     OP(SGD,                    sgd,                     "sgd") \
@@ -176,6 +173,7 @@ struct loss_args {
     int distance;     /* MSE: enum distance */
     int column;       /* LOSS_SUM: column of the log */
     int places;       /* rows of a sample, which share its weight; 0: one */
+    int log_probabilities; /* CROSS_ENTROPY: 1: of these, as nll_loss, in place of scores */
     double smoothing; /* CROSS_ENTROPY: what part of a target is spread over all classes, 0 to 1 */
     int ignores, ignore_index; /* ignores 1: rows of this label count nothing, whatever it is */
 };

@@ -156,9 +156,10 @@ int rule_random(enum op op, const struct op_args *a) {
 
 /* ---- losses and logs ---- */
 
-/* Cross entropy alone knows label smoothing. */
+/* Cross entropy of scores alone knows label smoothing. */
 int rule_loss_forward(enum op op, const struct op_args *a) {
-    int known = op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD;
+    int known = (op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD) &&
+                !a->p.loss.log_probabilities;
     double smoothing = a->p.loss.smoothing;
     if (smoothing >= 0 && smoothing <= (known ? 1 : 0)) return OK;
     return fail(ERR_FAILED, "%s: label smoothing %g: it must be between 0 and %d", op_name(op),

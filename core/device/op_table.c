@@ -118,19 +118,13 @@ const struct op_row op_table[OP_COUNT] = {
     /* hits is 1 where the largest score is the label's (the first of equals), else 0. The loss
      * of a row in MSE is the mean of its distances (enum distance), and has no hits: they are 0.
      * w: weights of the classes; without them all are 1. dloss: enum reduction. */
-    [OP_NLL_FORWARD] = {LOSS,
-        .in = {{"logp", "f", "NM"}, {"labels", "i", "N"}, [3] = {"w", "f?", "M"}},
-        .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward},
-    [OP_NLL_BACKWARD] = {LOSS,
-        .in = {{"logp", "f", "NM"}, {"labels", "i", "N"}, {"dloss", "f?", "N"}, {"w", "f?", "M"}},
-        .out = {{"dlogp", "f", "NM"}}, .rule = rule_loss_backward, .flops = "1 N"},
     [OP_CROSS_ENTROPY_FORWARD] = {LOSS,
         .in = {{"x", "f", "NM"}, {"labels", "i", "N"}, [3] = {"w", "f?", "M"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward,
-        .flops = "5 NM"},
+        .cost = cost_cross_entropy},
     [OP_CROSS_ENTROPY_BACKWARD] = {LOSS, 
         .in = {{"x", "f", "NM"}, {"labels", "i", "N"}, {"dloss", "f?", "N"}, {"w", "f?", "M"}},
-        .out = {{"dx", "f", "NM"}}, .rule = rule_loss_backward, .flops = "6 NM"},
+        .out = {{"dx", "f", "NM"}}, .rule = rule_loss_backward, .cost = cost_cross_entropy},
     [OP_MSE_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}, {"targets", "f", "NM"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward,
         .flops = "3 NM"},
@@ -173,9 +167,8 @@ const struct op_row op_table[OP_COUNT] = {
         .in = {{"x", "fn", "NC."}, {"dy", "fn=", "NC."}, {"factors", "f", "4C"}},
         .out = {{"dx", "fn", "NC."}}, .segment = 1, .flops = "5 NC."},
 
-    /* y = value; y *= value. */
+    /* y = value */
     [OP_FILL] = {POINTWISE, .out = {{"y", "fn", "."}}},
-    [OP_SCALE] = {POINTWISE, .out = {{"y", "fn", "."}}, .flops = "1 ."},
 
     /* Clipping by the norm of all gradients. A row of pieces is the first element of a piece of
      * the gradients and their number; the squares of a piece are summed in double in the order of

@@ -82,7 +82,8 @@ int turned_matmul(const struct op_args *args, int output, int i);
 
 /* ---- op.c ---- */
 
-op_cost cost_activation, cost_pool, cost_sgd, cost_adadelta, cost_adam, cost_attention;
+op_cost cost_activation, cost_cross_entropy, cost_pool, cost_sgd, cost_adadelta, cost_adam,
+    cost_attention;
 
 /* Writes "(256, 1, 28, 28)" into text and returns it. */
 enum { SHAPE_TEXT = 104 };

@@ -44,7 +44,6 @@ static void classify(enum op op, struct work *w, int *passes) {
     case OP_BATCH_NORM_BACKWARD_DATA:
     case OP_BATCH_NORM_BACKWARD_WEIGHT:
     case OP_LAYER_NORM_BACKWARD_WEIGHT: w->of = WORK_NORM; break;
-    case OP_SCALE:
     case OP_CLIP:
     case OP_SGD:
     case OP_ADADELTA:
@@ -64,7 +63,7 @@ static void look_at_weights(enum op op, const struct op_args *args, struct work 
 
 /* Under autocast: the copies of weights, of the biases of products and of their gradients to the
  * other type; and of what an op in float32 reads or leaves where its neighbours work in halves. */
-static int casts_of(enum op op) {
+static int casts_of(enum op op, const struct op_args *args) {
     switch (op) {
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_WEIGHT:
@@ -73,9 +72,9 @@ static int casts_of(enum op op) {
     case OP_CONV2D_FORWARD:
     case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_LAYER_NORM_FORWARD:
-    case OP_LAYER_NORM_BACKWARD_WEIGHT:
+    case OP_LAYER_NORM_BACKWARD_WEIGHT: return 1;
     case OP_CROSS_ENTROPY_FORWARD:
-    case OP_CROSS_ENTROPY_BACKWARD: return 1;
+    case OP_CROSS_ENTROPY_BACKWARD: return !args->p.loss.log_probabilities;
     default: return 0;
     }
 }
@@ -139,7 +138,7 @@ static struct work op_work(struct stream *s, enum op op, const struct op_args *a
     if (is_view(s, op)) w.eager_bytes = -w.bytes;
     unfuse(op, args, &w);
     w.stays_float32 = op_autocast(op) < 0;
-    if (w.eager || s->phase != PHASE_BACKWARD) w.casts = casts_of(op);
+    if (w.eager || s->phase != PHASE_BACKWARD) w.casts = casts_of(op, args);
     if (op == OP_CONV2D_FORWARD || op == OP_LINEAR_FORWARD)
         w.weight_bytes = bytes_of(&args->in[1], 1);
     if (op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_LINEAR_BACKWARD_WEIGHT)

@@ -71,7 +71,6 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_DROPOUT] = {.more = mask},
     [OP_CROSS_ENTROPY_FORWARD] = {SAVES_NOTHING, .more = log_probabilities,
                                   .work = log_probabilities},
-    [OP_NLL_FORWARD] = {.saves = SPARES_X},
     [OP_MSE_FORWARD] = {.saves = SPARES_X},
     [OP_BATCH_NORM_FORWARD] = {.saves = SPARES_X, .more = of_channels},
     [OP_LAYER_NORM_FORWARD] = {.more = of_rows},
@@ -104,6 +103,8 @@ struct autograd_rule autograd_rule_of(const struct node *n) {
     struct autograd_rule rule = rules[n->op];
     const int *y = n->y->value.dims;
     if (n->op == OP_ACTIVATION_FORWARD) of_activation(n->args.p.activation.kind, &rule);
+    if (n->op == OP_CROSS_ENTROPY_FORWARD && n->args.p.loss.log_probabilities)
+        rule = (struct autograd_rule){.saves = SPARES_X};
     /* One mean of the whole plane is taken by mean(), which reads nothing in backward. */
     if (n->op == OP_ADAPTIVE_AVG_POOL_FORWARD && y[2] * y[3] == 1) rule.saves = SAVES_NOTHING;
     if (!rule.saves) rule.saves = n->op ? SPARES_ALL & ~n->spares : SAVES_NOTHING;

@@ -240,6 +240,7 @@ int duet_tensor_scale(duet_tensor *tensor, float factor) {
     if (!tensor) return fail(ERR_USAGE, "tensor scale: no tensor was given");
     if (tensor->t.dtype != DTYPE_F32)
         return fail(ERR_USAGE, "tensor scale: of %s: must be float32", dtype_name(tensor->t.dtype));
-    struct op_args args = {.out[0] = tensor->t, .p.fill = {factor}};
-    return launch(device_compute(tensor->device), OP_SCALE, &args);
+    struct op_args args = {
+        .in[0] = tensor->t, .out[0] = tensor->t, .p.activation = {ACTIVATION_SCALE, factor, 0}};
+    return launch(device_compute(tensor->device), OP_ACTIVATION_FORWARD, &args);
 }

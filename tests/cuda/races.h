@@ -36,8 +36,6 @@ static inline void run_rows(enum op op, const struct op_args *a) {
     switch (op) {
     case OP_SOFTMAX_FORWARD: RUN_ROWS(softmax_forward, &r); break;
     case OP_SOFTMAX_BACKWARD: RUN_ROWS(softmax_backward, &r); break;
-    case OP_NLL_FORWARD: RUN_ROWS(nll_forward, &r); break;
-    case OP_NLL_BACKWARD: RUN_ROWS(nll_backward, &r); break;
     case OP_CROSS_ENTROPY_FORWARD: RUN_ROWS(cross_entropy_forward, &r); break;
     case OP_CROSS_ENTROPY_BACKWARD: RUN_ROWS(cross_entropy_backward, &r); break;
     case OP_MSE_FORWARD: RUN_ROWS(mse_forward, &r); break;

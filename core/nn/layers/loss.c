@@ -78,10 +78,6 @@ static int cross_entropy_backward(duet_tape *t, struct node *n) {
     return loss_backward(t, n, OP_CROSS_ENTROPY_BACKWARD);
 }
 
-static int nll_backward(duet_tape *t, struct node *n) {
-    return loss_backward(t, n, OP_NLL_BACKWARD);
-}
-
 static int mse_backward(duet_tape *t, struct node *n) {
     return loss_backward(t, n, OP_MSE_BACKWARD);
 }
@@ -98,7 +94,7 @@ static int check_labels(const duet_tape *t, enum op op, const struct tensor *lab
             return fail(ERR_USAGE,
                         "%s: Target %d is out of bounds: give labels 0 to %d, or say it by "
                         "ignore_index",
-                        op == OP_NLL_FORWARD ? "nll loss" : "cross entropy", label[i], classes - 1);
+                        p->log_probabilities ? "nll loss" : "cross entropy", label[i], classes - 1);
     return OK;
 }
 
@@ -209,13 +205,14 @@ static duet_var *places_of(duet_tape *t, duet_var *x) {
 }
 
 static duet_var *loss_of_labels(duet_tape *t, duet_var *x, const duet_tensor *labels,
-                                const struct wanted_loss *wanted, int log_probabilities) {
-    if (log_probabilities) return loss(t, x, labels, wanted, OP_NLL_FORWARD, nll_backward);
+                                const struct wanted_loss *wanted) {
     return loss(t, x, labels, wanted, OP_CROSS_ENTROPY_FORWARD, cross_entropy_backward);
 }
 
-static struct wanted_loss wanted(const struct duet_loss_options *o, enum duet_reduction r) {
+static struct wanted_loss wanted(const struct duet_loss_options *o, enum duet_reduction r,
+                                 int log_probabilities) {
     return (struct wanted_loss){.p = {.reduction = (enum reduction)r,
+                                      .log_probabilities = log_probabilities,
                                       .smoothing = o->label_smoothing,
                                       .ignores = o->ignores,
                                       .ignore_index = o->ignore_index},
@@ -225,8 +222,8 @@ static struct wanted_loss wanted(const struct duet_loss_options *o, enum duet_re
 /* A model that ends in log-probabilities has no label smoothing: models/model.c refuses it. */
 duet_var *tape_loss_of_step(duet_tape *t, duet_var *x, const duet_tensor *labels,
                             const struct duet_loss_options *o, int log_probabilities) {
-    const struct wanted_loss w = wanted(o, DUET_MEAN);
-    return tape_failed(t, x) ? NULL : loss_of_labels(t, x, labels, &w, log_probabilities);
+    const struct wanted_loss w = wanted(o, DUET_MEAN, log_probabilities);
+    return tape_failed(t, x) ? NULL : loss_of_labels(t, x, labels, &w);
 }
 
 /* Labels of DUET_IGNORED count nothing by default. Then a mean divides by fewer, for which they are
@@ -253,10 +250,10 @@ static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
     if (tape_failed(t, x) || tape_fail(t, check_loss(t, op, x, labels, r)) ||
         tape_fail(t, check_options(t, op, &x->value, o, log_probabilities)))
         return NULL;
-    struct wanted_loss w = wanted(o, r);
+    struct wanted_loss w = wanted(o, r, log_probabilities);
     w.divides = r == DUET_MEAN && (o->weight || o->ignores);
     if (!o->ignores) ignore_by_default(t, &w, labels, r == DUET_MEAN);
-    return loss_of_labels(t, places_of(t, x), labels, &w, log_probabilities);
+    return loss_of_labels(t, places_of(t, x), labels, &w);
 }
 
 duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,

@@ -12,8 +12,8 @@
 static int fatal_launch(struct stream *stream, enum op op, const struct op_args *args) {
     if (op == OP_ADD_FORWARD) raise(SIGKILL);
     if (op == OP_FILL) _exit(7);
-    if (op == OP_SCALE)
-        return fail(ERR_FAILED, "scale on %s: a fault of the test", stream->device->name);
+    if (op == OP_CLIP)
+        return fail(ERR_FAILED, "clip on %s: a fault of the test", stream->device->name);
     return correct->launch(stream, op, args);
 }
 
@@ -23,10 +23,10 @@ static void fatal(struct device_ops *ops) {
 
 Test(doctor_guard, a_crash_is_one_finding_and_the_others_go_on, .timeout = 120) {
     struct findings *f = examine_faulty(check_ops, fatal);
-    only_off(f, "cpu: add forward|cpu: fill|cpu: scale");
+    only_off(f, "cpu: add forward|cpu: fill|cpu: clip");
     cr_expect(strstr(row_of(f, "cpu: add forward")->measured, "ended by signal 9"));
     cr_expect(strstr(row_of(f, "cpu: fill")->measured, "status 7"));
-    cr_expect(strstr(row_of(f, "cpu: scale")->measured, "a fault of the test"));
+    cr_expect(strstr(row_of(f, "cpu: clip")->measured, "a fault of the test"));
     for (int op = 0; op < OP_COUNT; op++) {
         char name[CHECK_NAME_BYTES];
         snprintf(name, sizeof name, "cpu: %s", op_name((enum op)op));

@@ -50,12 +50,11 @@ static void spoils(struct device_ops *ops) {
 
 static int has_second(enum op op) {
     return op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_LINEAR_BACKWARD_WEIGHT ||
-           op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD ||
-           op == OP_LOSS_SUM || op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM ||
-           op == OP_BATCH_NORM_TRACK || op == OP_BATCH_NORM_BACKWARD_WEIGHT ||
-           op == OP_LAYER_NORM_FORWARD || op == OP_LAYER_NORM_BACKWARD_WEIGHT ||
-           op == OP_RECURRENT_FORWARD || op == OP_RECURRENT_BACKWARD ||
-           op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD;
+           op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD || op == OP_LOSS_SUM ||
+           op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM || op == OP_BATCH_NORM_TRACK ||
+           op == OP_BATCH_NORM_BACKWARD_WEIGHT || op == OP_LAYER_NORM_FORWARD ||
+           op == OP_LAYER_NORM_BACKWARD_WEIGHT || op == OP_RECURRENT_FORWARD ||
+           op == OP_RECURRENT_BACKWARD || op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD;
 }
 
 /* words: what the row of that operation says; NULL: it is not off. */

@@ -69,9 +69,9 @@ static inline int test_fill(struct stream *stream, float *y, int count, float va
 static inline int test_scale(struct stream *stream, float *y, int count, float factor) {
     struct op_args args;
     memset(&args, 0, sizeof args);
-    args.out[0] = test_vector(y, count);
-    args.p.fill.value = factor;
-    return launch(stream, OP_SCALE, &args);
+    args.in[0] = args.out[0] = test_vector(y, count);
+    args.p.activation = (struct activation_args){ACTIVATION_SCALE, factor, 0};
+    return launch(stream, OP_ACTIVATION_FORWARD, &args);
 }
 
 static inline int test_add(struct stream *stream, float *y, float *x, int count) {

@@ -20,7 +20,6 @@ static struct tensor *operand(struct op_args *a, int i) {
 static int is_free(enum op op, int t, int d) {
     switch (op) {
     case OP_FILL:
-    case OP_SCALE:
     case OP_RANDOM:
     case OP_HASH: return 1;
     case OP_PAD:
@@ -37,7 +36,6 @@ static int is_free(enum op op, int t, int d) {
     case OP_EMBEDDING_BACKWARD: return t == OP_INPUTS && d == 0; /* rows of the table */
     case OP_TAKE_ALONG: return t == 0 && d == 1;                 /* the places that there are */
     case OP_ADD_ALONG: return t == OP_INPUTS && d == 1;
-    case OP_NLL_FORWARD:
     case OP_CROSS_ENTROPY_FORWARD: return t == 0 && d == 1; /* the number of classes */
     default: return 0;
     }
@@ -45,7 +43,7 @@ static int is_free(enum op op, int t, int d) {
 
 /* 1: operand t is the only one that may lie in N16. */
 static int lies_alone(enum op op, int t) {
-    return op == OP_FILL || op == OP_SCALE || (op == OP_BATCH_NORM_MOMENTS && t == 0);
+    return op == OP_FILL || (op == OP_BATCH_NORM_MOMENTS && t == 0);
 }
 
 Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
@@ -152,19 +150,17 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
         REFUSE(op, a.in[0].dims[1] = 8, "a gradient of another shape");
         ACCEPT(op, (a.in[0].dims[0] = a.out[0].dims[0] = a.out[1].dims[0] = 0));
     }
-    REFUSE(OP_NLL_BACKWARD, a.step = NULL, "the mean without 1/B");
-    REFUSE(OP_NLL_BACKWARD, a.p.loss.reduction = REDUCE_NONE, "no dloss");
-    REFUSE(OP_NLL_BACKWARD, a.in[2] = F(2, 1, N, 0, 0, 0), "dloss with the mean");
-    static const enum op of_labels[] = {OP_NLL_FORWARD, OP_NLL_BACKWARD, OP_CROSS_ENTROPY_FORWARD,
-                                        OP_CROSS_ENTROPY_BACKWARD};
-    for (int i = 0; i < 4; i++) {
-        enum op op = of_labels[i];
+    REFUSE(OP_CROSS_ENTROPY_BACKWARD, a.step = NULL, "the mean without 1/B");
+    REFUSE(OP_CROSS_ENTROPY_BACKWARD, a.p.loss.reduction = REDUCE_NONE, "no dloss");
+    REFUSE(OP_CROSS_ENTROPY_BACKWARD, a.in[2] = F(2, 1, N, 0, 0, 0), "dloss with the mean");
+    for (int op = OP_CROSS_ENTROPY_FORWARD; op <= OP_CROSS_ENTROPY_BACKWARD; op++) {
         ACCEPT(op, a.in[3] = F(3, 1, 10, 0, 0, 0));
         REFUSE(op, a.in[3] = F(3, 1, 9, 0, 0, 0), "9 weights of 10 classes");
     }
-    ACCEPT(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE));
-    REFUSE(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N - 1, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE),
-           "dloss is short");
+    ACCEPT(OP_CROSS_ENTROPY_BACKWARD,
+           (a.in[2] = F(2, 1, N, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE));
+    REFUSE(OP_CROSS_ENTROPY_BACKWARD,
+           (a.in[2] = F(2, 1, N - 1, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE), "dloss is short");
     ACCEPT(OP_CROSS_ENTROPY_BACKWARD, (a.step = NULL, a.p.loss.reduction = REDUCE_SUM));
     ACCEPT(OP_MSE_BACKWARD, (a.in[2] = F(2, 1, N, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE));
     REFUSE(OP_MSE_BACKWARD, a.step = NULL, "the mean without 1/B");
@@ -216,7 +212,8 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
         REFUSE(op, a.p.loss.smoothing = 1.01, "more than the whole target is spread");
         REFUSE(op, a.p.loss.smoothing = NAN, "smoothing is no number");
     }
-    REFUSE(OP_NLL_FORWARD, a.p.loss.smoothing = .1, "nll_loss has no smoothing");
+    REFUSE(OP_CROSS_ENTROPY_FORWARD, (a.p.loss.smoothing = .1, a.p.loss.log_probabilities = 1),
+           "nll_loss has no smoothing");
     REFUSE(OP_LOSS_SUM, a.p.loss.column = 4, "column 4 of 4");
     REFUSE(OP_LOSS_SUM, a.out[1].dims[1] = 5, "two logs of different width");
     REFUSE(OP_HASH, a.p.hash.column = -1, "column -1");

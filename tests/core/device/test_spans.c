@@ -43,7 +43,7 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
             uint64_t sources, destinations;
             int ends_kind;
         } expected[] = {{"copy to device", PHASE_INPUT, 11, 400, 0, 0, 1 << 2, SPAN_FROM_HOST},
-                        {"scale", PHASE_FORWARD, 12, 0, 100, 0, 0, 0},
+                        {"activation forward", PHASE_FORWARD, 12, 0, 500, 0, 0, 0},
                         {"copy peer", PHASE_FORWARD, 12, 80, 0, 1 << 2, 1 << 4, 0},
                         {"copy peer", PHASE_FORWARD, 12, 0, 0, 1 << 2, 1 << 2, 0}};
         cr_assert_eq(log->count, 4);

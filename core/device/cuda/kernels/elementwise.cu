@@ -17,7 +17,6 @@ enum { OF_PLANES = OP_COUNT, OF_KIND };
     ROW(OP_DROPOUT, dropout)                               \
     ROW(OP_RANDOM, random_numbers)                         \
     ROW(OP_FILL, fill)                                     \
-    ROW(OP_SCALE, scale)                                   \
     ROW(OP_CLIP, clip)                                     \
     ROW(OP_SGD, sgd)                                       \
     ROW(OP_ADADELTA, adadelta)                             \

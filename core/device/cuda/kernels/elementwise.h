@@ -49,7 +49,7 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
     e.aligned = is_aligned_16(e.in0) && is_aligned_16(e.in1) && is_aligned_16(e.in2) &&
                 is_aligned_16(e.out) && is_aligned_16(e.out1);
     e.step = a->step;
-    if (op == OP_FILL || op == OP_SCALE || op == OP_WHERE) e.value = a->p.fill.value;
+    if (op == OP_FILL || op == OP_WHERE) e.value = a->p.fill.value;
     if (op == OP_ACTIVATION_FORWARD || op == OP_ACTIVATION_BACKWARD) e.activation = a->p.activation;
     if (op == OP_CLIP) {
         e.sums = (const double *)a->in[0].data, e.pieces = a->in[0].dims[0];
@@ -232,17 +232,6 @@ DUET_HD void k_dropout2d(const struct elementwise *e, struct place at) {
 DUET_HD void k_fill(const struct elementwise *e, struct place at) {
     float v[4] = {e->value, e->value, e->value, e->value};
     FOR_EACH_QUAD(q, e, at) quad_store(e, e->out, q, v);
-}
-
-DUET_HD void k_scale(const struct elementwise *e, struct place at) {
-    FOR_EACH_QUAD(q, e, at) {
-        float y[4];
-        quad_load(e, y, e->out, q);
-        DUET_UNROLL
-        for (int i = 0; i < 4; i++)
-            y[i] = mul_f32(y[i], e->value);
-        quad_store(e, e->out, q, y);
-    }
 }
 
 /* Each thread adds the pieces up for itself: a model has some hundred, and all read the same. */

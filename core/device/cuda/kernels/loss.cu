@@ -6,8 +6,6 @@
 #define EACH_KERNEL(ROW)                                   \
     ROW(OP_SOFTMAX_FORWARD, softmax_forward)               \
     ROW(OP_SOFTMAX_BACKWARD, softmax_backward)             \
-    ROW(OP_NLL_FORWARD, nll_forward)                       \
-    ROW(OP_NLL_BACKWARD, nll_backward)                     \
     ROW(OP_CROSS_ENTROPY_FORWARD, cross_entropy_forward)   \
     ROW(OP_CROSS_ENTROPY_BACKWARD, cross_entropy_backward) \
     ROW(OP_MSE_FORWARD, mse_forward)                       \

@@ -34,7 +34,7 @@ struct row_op {
     double *loss;
     int32_t *hits;
     int rows, classes, reduction, distance, places, ignores, ignore_index;
-    int log;          /* softmax: 1: its logarithm */
+    int log; /* softmax: 1: its logarithm; cross entropy: 1: of log-probabilities (nll_loss) */
     double smoothing; /* cross entropy */
     const struct step_block *step;
 };
@@ -48,7 +48,7 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     struct row_op r = ZEROED;
     r.scores = tensor_f32(&a->in[0]);
     r.rows = a->in[0].dims[0], r.classes = a->in[0].dims[1], r.step = a->step;
-    if (op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD)
+    if (op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD)
         r.loss = (double *)a->out[0].data, r.hits = (int32_t *)a->out[1].data;
     else
         r.out = tensor_f32(&a->out[0]);
@@ -65,7 +65,7 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     r.reduction = a->p.loss.reduction, r.distance = a->p.loss.distance;
     r.places = a->p.loss.places > 1 ? a->p.loss.places : 1;
     if (op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD)
-        r.smoothing = a->p.loss.smoothing;
+        r.smoothing = a->p.loss.smoothing, r.log = a->p.loss.log_probabilities;
     return r;
 }
 
@@ -240,29 +240,10 @@ DUET_BLOCK void k_softmax_backward(const struct row_op *p, struct row_shared *sh
     }
 }
 
-DUET_BLOCK void k_nll_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
-    FOR_EACH_ROW_GROUP(first, p, at) {
-        rows_beaten(p, shared, first, at);
-        BLOCK_PHASE(at) {
-            int row = row_of(first, at);
-            if (lane_of(at) == 0 && row < p->rows) {
-                int32_t label = p->labels[row];
-                int known = label >= 0 && label < p->classes;
-                double loss = not_a_number();
-                if (known)
-                    loss = class_weight(p, label) *
-                           -(double)p->scores[(size_t)row * (size_t)p->classes + (size_t)label];
-                p->loss[row] = is_ignored(p, label) ? 0 : loss;
-                p->hits[row] = shared->beaten[at.thread] == 0;
-            }
-        }
-    }
-}
-
 DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_shared *shared,
                                         struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
-        rows_softmax(p, shared, first, at);
+        if (!p->log) rows_softmax(p, shared, first, at);
         rows_smooth(p, shared, first, at);
         rows_beaten(p, shared, first, at);
         BLOCK_PHASE(at) {
@@ -273,8 +254,10 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
                 int known = label >= 0 && label < p->classes;
                 double loss = not_a_number();
                 if (known)
-                    loss = mul_f64(class_weight(p, label), elementary_log(shared->sum[at.thread]) -
-                                                               (x[label] - shared->max[at.thread]));
+                    loss = mul_f64(class_weight(p, label),
+                                   p->log ? -(double)x[label]
+                                          : elementary_log(shared->sum[at.thread]) -
+                                                (x[label] - shared->max[at.thread]));
                 if (p->smoothing != 0)
                     loss = mul_f64(1 - p->smoothing, loss) +
                            mul_f64(p->smoothing / p->classes, shared->smooth[at.thread]);
@@ -285,30 +268,10 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
     }
 }
 
-/* There is no sum here: `shared` is not used. */
-DUET_BLOCK void k_nll_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
-    (void)shared;
-    FOR_EACH_ROW_GROUP(first, p, at) {
-        BLOCK_PHASE(at) {
-            int row = row_of(first, at);
-            if (row < p->rows) {
-                float *dlogp = p->out + (size_t)row * (size_t)p->classes;
-                int32_t label = p->labels[row];
-                int known = label >= 0 && label < p->classes, ignored = is_ignored(p, label);
-                float weight = 0, other = known || ignored ? 0 : (float)not_a_number();
-                if (known && !ignored)
-                    weight = (float)mul_f64(class_weight(p, label), -row_weight(p, row));
-                for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
-                    dlogp[j] = j == label ? weight : other;
-            }
-        }
-    }
-}
-
 DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shared *shared,
                                          struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
-        rows_softmax(p, shared, first, at);
+        if (!p->log) rows_softmax(p, shared, first, at);
         rows_weights(p, shared, first, at);
         BLOCK_PHASE(at) {
             int row = row_of(first, at);
@@ -317,8 +280,8 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
                 int32_t label = p->labels[row];
                 double weight =
                     label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
-                double max = shared->max[row_cell(at)],
-                       log_sum = elementary_log(shared->sum[row_cell(at)]);
+                double max = p->log ? 0 : shared->max[row_cell(at)],
+                       log_sum = p->log ? 0 : elementary_log(shared->sum[row_cell(at)]);
                 double spread = p->smoothing / p->classes, at_label = 1 - p->smoothing;
                 double all = 1;
                 if (p->weights && label >= 0 && label < p->classes)
@@ -326,9 +289,9 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
                           mul_f64(spread, shared->smooth[row_cell(at)]);
                 for (int j = lane_of(at); j < p->classes; j += ROW_LANES) {
                     double w = class_weight(p, j), target = j == label ? mul_f64(at_label, w) : 0;
-                    double d =
-                        mul_f64(elementary_exp(p->scores[start + (size_t)j] - max - log_sum), all) -
-                        target - mul_f64(spread, w);
+                    double softmax =
+                        p->log ? 0 : elementary_exp(p->scores[start + (size_t)j] - max - log_sum);
+                    double d = mul_f64(softmax, all) - target - mul_f64(spread, w);
                     p->out[start + (size_t)j] =
                         is_ignored(p, label) ? 0 : (float)mul_f64(d, weight);
                 }

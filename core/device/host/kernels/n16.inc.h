@@ -77,7 +77,6 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_CROSS_ENTROPY_FORWARD] = row_cross_entropy_forward,
     [OP_CROSS_ENTROPY_BACKWARD] = row_cross_entropy_backward,
     [OP_FILL] = fast_fill,
-    [OP_SCALE] = fast_scale,
     [OP_SQUARE_SUMS] = fast_square_sums,
     [OP_CLIP] = fast_clip,
     [OP_SGD] = fast_sgd,

@@ -186,23 +186,14 @@ static void fast_fill(const struct op_args *a) {
         y[i] = value;
 }
 
-static void scale_by(const struct tensor *t, float factor) {
-    float *y = tensor_f32(t);
-    size_t i = 0, count = tensor_stored_count(t);
+static void fast_clip(const struct op_args *a) {
+    float *y = tensor_f32(&a->out[0]),
+          factor = clip_factor(a->p.clip.max_norm, clip_norm(a->in[0].data, a->in[0].dims[0]));
+    size_t i = 0, count = factor == 1 ? 0 : tensor_stored_count(&a->out[0]);
     for (; i + LANES <= count; i += LANES)
         store(y + i, load(y + i) * factor);
     for (; i < count; i++)
         y[i] *= factor;
-}
-
-static void fast_scale(const struct op_args *a) {
-    scale_by(&a->out[0], a->p.fill.value);
-}
-
-static void fast_clip(const struct op_args *a) {
-    double norm = clip_norm(a->in[0].data, a->in[0].dims[0]);
-    float factor = clip_factor(a->p.clip.max_norm, norm);
-    if (factor != 1) scale_by(&a->out[0], factor);
 }
 
 /* The compiler makes vectors of the inner loop. */

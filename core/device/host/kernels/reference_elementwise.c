@@ -118,12 +118,6 @@ void reference_fill(const struct op_args *a) {
         y[i] = a->p.fill.value;
 }
 
-void reference_scale(const struct op_args *a) {
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] *= a->p.fill.value;
-}
-
 /* PyTorch's SGD with the roundings of its vector code on the CPU: weight decay, dampening,
  * Nesterov's look ahead and the update are fused multiply-adds; the momentum product is rounded
  * before the gradient is added. */

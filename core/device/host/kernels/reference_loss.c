@@ -1,5 +1,5 @@
-/* Losses row by row, in double: those of scores are in softmax_rows.inc.h, nll_loss and those
- * between numbers here. A row gets the same bits among any number of rows. */
+/* Losses row by row, in double: those by labels are in softmax_rows.inc.h, those between
+ * numbers here. A row gets the same bits among any number of rows. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -20,34 +20,6 @@ void reference_cross_entropy_forward(const struct op_args *a) {
 
 void reference_cross_entropy_backward(const struct op_args *a) {
     row_cross_entropy_backward(a);
-}
-
-void reference_nll_forward(const struct op_args *a) {
-    int rows = a->in[0].dims[0], classes = a->in[0].dims[1];
-    const int32_t *labels = a->in[1].data;
-    double *loss = a->out[0].data;
-    int32_t *hits = a->out[1].data;
-    for (int i = 0; i < rows; i++) {
-        const float *logp = tensor_f32(&a->in[0]) + (size_t)i * classes;
-        hits[i] = 0, loss[i] = 0;
-        if (is_ignored(a, labels[i])) continue;
-        int known = labels[i] >= 0 && labels[i] < classes;
-        loss[i] = known ? class_weight(a, labels[i]) * -(double)logp[labels[i]] : NAN;
-        hits[i] = is_hit(logp, classes, labels[i]);
-    }
-}
-
-void reference_nll_backward(const struct op_args *a) {
-    int rows = a->in[0].dims[0], classes = a->in[0].dims[1];
-    const int32_t *labels = a->in[1].data;
-    for (int i = 0; i < rows; i++) {
-        float *dlogp = tensor_f32(&a->out[0]) + (size_t)i * classes;
-        int known = labels[i] >= 0 && labels[i] < classes, ignored = is_ignored(a, labels[i]);
-        for (int j = 0; j < classes; j++)
-            dlogp[j] = known || ignored ? 0 : NAN;
-        if (known && !ignored)
-            dlogp[labels[i]] = (float)(class_weight(a, labels[i]) * -row_weight(a, i));
-    }
 }
 
 /* From one number to its target, and the slope of that. e^-|x| does not overflow:

@@ -110,6 +110,12 @@ static void row_softmax_backward(const struct op_args *a) {
     }
 }
 
+/* Log-probabilities, of nll_loss, are a log_softmax already. */
+static inline struct softmax_row softmax_of_loss(const struct op_args *a, const float *x,
+                                                 int classes) {
+    return a->p.loss.log_probabilities ? (struct softmax_row){0, 0} : softmax_of(x, classes);
+}
+
 /* The sum over all classes of -log_softmax, each by its weight. */
 static inline double smooth_loss(const struct op_args *a, const float *x, int classes,
                                  const struct softmax_row *r) {
@@ -129,12 +135,21 @@ static void row_cross_entropy_forward(const struct op_args *a) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
         hits[i] = 0, loss[i] = 0;
         if (is_ignored(a, labels[i])) continue;
-        struct softmax_row r = softmax_of(x, classes);
+        struct softmax_row r = softmax_of_loss(a, x, classes);
         int known = labels[i] >= 0 && labels[i] < classes;
         loss[i] = known ? class_weight(a, labels[i]) * (r.log_sum - (x[labels[i]] - r.max)) : NAN;
         if (e != 0) loss[i] = (1 - e) * loss[i] + e / classes * smooth_loss(a, x, classes, &r);
         hits[i] = is_hit(x, classes, labels[i]);
     }
+}
+
+/* The gradient of one row of log-probabilities. */
+static inline void nll_backward(const struct op_args *a, int row, int label, int classes,
+                                float *dlogp) {
+    int known = label >= 0 && label < classes, ignored = is_ignored(a, label);
+    for (int j = 0; j < classes; j++)
+        dlogp[j] = known || ignored ? 0 : NAN;
+    if (known && !ignored) dlogp[label] = (float)(class_weight(a, label) * -row_weight(a, row));
 }
 
 static void row_cross_entropy_backward(const struct op_args *a) {
@@ -145,6 +160,10 @@ static void row_cross_entropy_backward(const struct op_args *a) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
         float *dx = tensor_f32(&a->out[0]) + (size_t)i * classes;
         int known = labels[i] >= 0 && labels[i] < classes, ignored = is_ignored(a, labels[i]);
+        if (a->p.loss.log_probabilities) {
+            nll_backward(a, i, labels[i], classes, dx);
+            continue;
+        }
         struct softmax_row r = softmax_of(x, classes);
         double weight = known ? row_weight(a, i) : NAN,
                all = known ? weights_of_all(a, labels[i], classes) : 1;
