@@ -253,38 +253,6 @@ static int clip(struct op_cases *c) {
     return OK;
 }
 
-/* ---- rows by an index ---- */
-
-/* Indices in any order, some twice, some the last of `rows`, and some outside: for those the
- * operation writes NaN, or -1. */
-static void put_index(struct op_cases *c, struct tensor *t, int rows) {
-    int32_t *index = t->data;
-    for (int n = 0; index && n < t->dims[0]; n++)
-        index[n] = n % 9 == 4   ? rows + n
-                   : n % 9 == 7 ? -1 - n
-                   : n % 9 == 8 ? rows - 1
-                                : (int32_t)(rng_u32(&c->rng) % (uint32_t)rows);
-}
-
-/* Vectors, pictures and labels. */
-static int gather_rows(struct op_cases *c) {
-    static const int shapes[][5] = {
-        {1, 1, 1, 1, 1}, {7, 10, 1, 1, 19}, {90, 3, 8, 9, 65}, {300, 1, 1, 1, 33}};
-    for (int i = 0; i < COUNT(shapes); i++) {
-        const int *s = shapes[i];
-        struct op_args a = {.in = {case_random(c, 4, s[0], s[1], s[2], s[3]),
-                                   case_tensor(c, DTYPE_I32, 1, s[4], 1, 1, 1)},
-                            .out = {case_tensor(c, DTYPE_F32, 4, s[4], s[1], s[2], s[3])}};
-        if (i == COUNT(shapes) - 1) {
-            a.in[0] = labels_of(c, s[0], 10);
-            a.out[0] = case_tensor(c, DTYPE_I32, 1, s[4], 1, 1, 1);
-        }
-        put_index(c, &a.in[1], s[0]);
-        CHECK(case_run(c, OP_GATHER_ROWS, &a, 0));
-    }
-    return OK;
-}
-
 /* Conditions that are 0, -0, NaN and others, of every quad; an operand left out by turns. */
 static int where(struct op_cases *c) {
     static const int sizes[] = {1, 3, 65, 4097};
@@ -324,7 +292,6 @@ int op_cases(struct op_cases *c, enum op op) {
     case NORM: return norm_cases(c, op);
     case LAYER_NORM: return layer_norm_cases(c, op);
     case LOG: return op == OP_HASH ? hash(c) : op == OP_LOSS_SUM ? loss_sum(c) : square_sums(c);
-    case GATHER: return gather_rows(c);
     case ALGEBRA: return algebra_cases(c, op);
     case ALONG: return places_cases(c, op);
     case RECURRENT: return recurrent_cases(c, op);

@@ -1,4 +1,4 @@
-/* Cases of gather and scatter at computed indices, and of sorting a dimension. */
+/* Cases of rows by an index, of gather and scatter at computed indices, and of sorting a dimension. */
 #include "base/error.h"
 #include "doctor/cases.h"
 
@@ -48,6 +48,33 @@ static int argsort(struct op_cases *c) {
     return OK;
 }
 
+/* Indices in any order, some twice, some the last of `rows`, and some outside: for those the
+ * operation writes NaN. */
+static void put_index(struct op_cases *c, struct tensor *t, int rows) {
+    int32_t *index = t->data;
+    for (int n = 0; index && n < t->dims[0]; n++)
+        index[n] = n % 9 == 4   ? rows + n
+                   : n % 9 == 7 ? -1 - n
+                   : n % 9 == 8 ? rows - 1
+                                : (int32_t)(rng_u32(&c->rng) % (uint32_t)rows);
+}
+
+/* Numbers, vectors and pictures. */
+static int gather_rows(struct op_cases *c) {
+    static const int shapes[][5] = {
+        {1, 1, 1, 1, 1}, {7, 10, 1, 1, 19}, {90, 3, 8, 9, 65}, {300, 1, 1, 1, 33}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const int *s = shapes[i];
+        struct op_args a = {.in = {case_random(c, 4, s[0], s[1], s[2], s[3]),
+                                   case_tensor(c, DTYPE_I32, 1, s[4], 1, 1, 1)},
+                            .out = {case_tensor(c, DTYPE_F32, 4, s[4], s[1], s[2], s[3])}};
+        put_index(c, &a.in[1], s[0]);
+        CHECK(case_run(c, OP_GATHER_ROWS, &a, 0));
+    }
+    return OK;
+}
+
 int places_cases(struct op_cases *c, enum op op) {
+    if (op == OP_GATHER_ROWS) return gather_rows(c);
     return op == OP_ARGSORT ? argsort(c) : along(c, op);
 }

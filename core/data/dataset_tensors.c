@@ -1,4 +1,4 @@
-/* A data set in one file of named tensors, safetensors or what torch.save made of a dict:
+/* A data set in one safetensors file of named tensors:
  *
  *     x   (count, ...)    float32, as they are; uint8, pictures: byte / 255; int32, int64: whole
  *                         numbers, as tokens

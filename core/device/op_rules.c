@@ -210,11 +210,6 @@ int rule_two_moments(enum op op, const struct op_args *a) {
 
 /* ---- rows, and their order ---- */
 
-int rule_gather_rows(enum op op, const struct op_args *a) {
-    if (a->in[0].dtype == a->out[0].dtype) return OK;
-    return fail(ERR_FAILED, "%s: operands x and y are of different types", op_name(op));
-}
-
 static int check_rows(enum op op, const char *name, const struct tensor *t) {
     if (!t->data || !t->strided || t->stride[t->rank - 1] == 1) return OK;
     return fail(ERR_FAILED, "%s: operand %s: the elements of a row lie %d apart: must be 1",

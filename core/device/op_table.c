@@ -196,10 +196,9 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_HASH] = {LOG, .in = {{"x", "f", "."}}, .out = {{"hashes", "u", "RS"}}, .step = 1,
         .rule = rule_hash},
 
-    /* Row n of y is row index[n] of x, of F32 or I32. An index outside 0..R-1 reads nothing: its
-     * row has all bits set, NaN as a float and -1 as an integer. */
-    [OP_GATHER_ROWS] = {GATHER, .in = {{"x", "w", "R."}, {"index", "i", "N"}},
-        .out = {{"y", "w", "N."}}, .rule = rule_gather_rows},
+    /* Row n of y is row index[n] of x; of an index outside 0..R-1 it is NaN. */
+    [OP_GATHER_ROWS] = {ALONG, .in = {{"x", "f", "R."}, {"index", "i", "N"}},
+        .out = {{"y", "f", "N."}}},
 
     /* B products. With turn_a each a is stored as (K,I), with turn_b each b as (J,K); both at
      * once are refused, since no gradient needs them. */

@@ -30,9 +30,8 @@ enum op_family {
     NORM,       /* batch norm */
     LAYER_NORM,
     LOG,    /* what a step writes down, and the sums of its squares */
-    GATHER, /* batches of a data set */
     ALGEBRA,
-    ALONG, /* what is at computed places of a dimension, and its order */
+    ALONG, /* rows by an index; what is at computed places of a dimension, and its order */
     RECURRENT,
     ATTENTION,
 };
@@ -75,7 +74,7 @@ void op_letters_read(struct op_letters *letters, const char *shape, const struct
 
 op_rule rule_to_n16, rule_to_plain, rule_conv, rule_pool, rule_pad, rule_cat, rule_dropout,
     rule_random, rule_loss_forward, rule_loss_backward, rule_loss_sum, rule_sgd, rule_two_moments,
-    rule_hash, rule_gather_rows, rule_matmul, rule_sum, rule_along, rule_argsort, rule_layer_norm,
+    rule_hash, rule_matmul, rule_sum, rule_along, rule_argsort, rule_layer_norm,
     rule_activation, rule_clip, rule_recurrent, rule_attention;
 int turned_linear(const struct op_args *args, int output, int i);
 int turned_matmul(const struct op_args *args, int output, int i);

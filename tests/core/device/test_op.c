@@ -164,9 +164,6 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     ACCEPT(OP_CROSS_ENTROPY_BACKWARD, (a.step = NULL, a.p.loss.reduction = REDUCE_SUM));
     ACCEPT(OP_MSE_BACKWARD, (a.in[2] = F(2, 1, N, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE));
     REFUSE(OP_MSE_BACKWARD, a.step = NULL, "the mean without 1/B");
-    ACCEPT(OP_GATHER_ROWS, (a.in[0].dtype = a.out[0].dtype = DTYPE_I32));
-    REFUSE(OP_GATHER_ROWS, a.out[0].dtype = DTYPE_I32, "numbers of two types");
-    REFUSE(OP_GATHER_ROWS, a.in[0].dtype = a.out[0].dtype = DTYPE_F64, "numbers of 8 bytes");
     ACCEPT(OP_MATMUL, (a.p.matmul.turn_a = 1, a.in[0].dims[1] = 9, a.in[0].dims[2] = 3));
     ACCEPT(OP_MATMUL, (a.p.matmul.turn_b = 1, a.in[1].dims[1] = 8, a.in[1].dims[2] = 9));
     REFUSE(OP_MATMUL, a.p.matmul.turn_a = 1, "a lies the other way");

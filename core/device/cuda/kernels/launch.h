@@ -55,7 +55,6 @@ int enqueue_layer_norm(struct cuda_stream *stream, enum op op, const struct op_a
 int enqueue_recurrent(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_attention(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_gather_rows(struct cuda_stream *stream, const struct op_args *args);
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_places(struct cuda_stream *stream, enum op op, const struct op_args *args);
@@ -75,7 +74,6 @@ const void *layer_norm_kernel(int i);
 const void *recurrent_kernel(int i);
 const void *attention_kernel(int i);
 const void *log_kernel(int i);
-const void *gather_kernel(int i);
 const void *product_kernel(int i);
 const void *algebra_kernel(int i);
 const void *places_kernel(int i);

@@ -24,7 +24,6 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case RECURRENT: return enqueue_recurrent(stream, op, args);
     case ATTENTION: return enqueue_attention(stream, op, args);
     case LOG: return enqueue_log(stream, op, args);
-    case GATHER: return enqueue_gather_rows(stream, args);
     case ALGEBRA: return enqueue_algebra(stream, op, args);
     case ALONG: return enqueue_places(stream, op, args);
     case LAYOUT: break;
@@ -49,9 +48,10 @@ static int load(struct cuda_device *device, const void *kernel) {
 
 int cuda_load_kernels(struct cuda_device *device) {
     const void *(*const families[])(int) = {
-        elementwise_kernel,  pool_kernel,      loss_kernel,      norm_kernel,    log_kernel,
-        gather_kernel,       product_kernel,   bias_kernel,      algebra_kernel, layer_norm_kernel,
-        grouped_conv_kernel, recurrent_kernel, attention_kernel, places_kernel};
+        elementwise_kernel, pool_kernel,         loss_kernel,      norm_kernel,
+        log_kernel,         product_kernel,      bias_kernel,      algebra_kernel,
+        layer_norm_kernel,  grouped_conv_kernel, recurrent_kernel, attention_kernel,
+        places_kernel};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)
             CHECK(load(device, families[f](i)));

@@ -1,4 +1,5 @@
-/* Gathering elements at computed places of a dimension, its gradient, and sorting. Tensors are
+/* Gathering rows by an index, and elements at computed places of a dimension; the gradient of that,
+ * and sorting. Tensors are
  * (outer, count, inner). A thread owns an element of the result, neighbours along `inner`, so there
  * is no atomic addition, whose order changes from run to run:
  *
@@ -63,6 +64,38 @@ DUET_HD void k_add_along(const struct along *t, struct place at) {
             if (place_at(t, o, k, i) == (int32_t)c)
                 sum += t->from[((size_t)o * t->rows + k) * t->inner + i];
         t->to[e] = sum;
+    }
+}
+
+/* Of gather rows a thread copies one number, so a warp reads and writes 128 bytes in a row. */
+struct gather_rows {
+    const float *x;
+    const int32_t *index;
+    float *y;
+    int32_t rows; /* of x */
+    size_t all;   /* numbers of y; below 2^31 */
+    struct divider by_count;
+};
+
+/* Returns 0 for 2^31 numbers or more, whose indices would not fit. */
+static inline int gather_rows_of(const struct op_args *a, struct gather_rows *g) {
+    size_t count = tensor_sample_count(&a->in[0]), n = (size_t)a->out[0].dims[0];
+    const struct gather_rows none = ZEROED;
+    *g = none;
+    if (count >= (size_t)1 << 31 || n * count >= (size_t)1 << 31) return 0;
+    g->x = tensor_f32(&a->in[0]), g->index = (const int32_t *)a->in[1].data;
+    g->y = tensor_f32(&a->out[0]);
+    g->rows = a->in[0].dims[0], g->all = n * count;
+    g->by_count = divider_of((uint32_t)count);
+    return 1;
+}
+
+DUET_HD void k_gather_rows(const struct gather_rows *g, struct place at) {
+    for (size_t e = place_first(at); e < g->all; e += place_stride(at)) {
+        uint32_t column, n = divide(g->by_count, (uint32_t)e, &column);
+        int32_t row = g->index[n];
+        int known = row >= 0 && row < g->rows;
+        g->y[e] = known ? g->x[(size_t)row * g->by_count.d + column] : (float)not_a_number();
     }
 }
 

@@ -1,7 +1,21 @@
-/* Gathering elements at computed places of a dimension, its gradient, and sorting a dimension. */
+/* Gathering rows by an index, and elements at computed places of a dimension; the gradient of that,
+ * and sorting a dimension. There is no fast version: a copy is bound by memory. */
 #include "device/host/kernels/reference.h"
 
+#include <math.h>
 #include <string.h>
+
+void reference_gather_rows(const struct op_args *a) {
+    const size_t width = tensor_sample_count(&a->in[0]), rows = (size_t)a->out[0].dims[0];
+    for (size_t n = 0; n < rows; n++) {
+        float *row = tensor_f32(&a->out[0]) + n * width;
+        int32_t index = ((const int32_t *)a->in[1].data)[n];
+        int known = index >= 0 && index < a->in[0].dims[0];
+        if (known) memcpy(row, tensor_f32(&a->in[0]) + (size_t)index * width, width * sizeof *row);
+        for (size_t i = 0; !known && i < width; i++)
+            row[i] = NAN;
+    }
+}
 
 /* The place that `at` names among `count`; -1: none. */
 static inline int place_of(float at, int count) {
