@@ -1,4 +1,5 @@
-/* Cases of rows by an index, of gather and scatter at computed indices, and of sorting a dimension. */
+/* Cases of rows by an index, of gather and scatter at computed indices, and of sorting a
+ * dimension. */
 #include "base/error.h"
 #include "doctor/cases.h"
 

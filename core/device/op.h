@@ -169,10 +169,10 @@ struct softmax_args {
  * |x - t| - 1/2 elsewhere; binary_cross_entropy_with_logits's log(1 + e^x) - x t. */
 enum distance { DISTANCE_SQUARED, DISTANCE_SMOOTH_L1, DISTANCE_LOGISTIC };
 struct loss_args {
-    int reduction;    /* enum reduction */
-    int distance;     /* MSE: enum distance */
-    int column;       /* LOSS_SUM: column of the log */
-    int places;       /* rows of a sample, which share its weight; 0: one */
+    int reduction;         /* enum reduction */
+    int distance;          /* MSE: enum distance */
+    int column;            /* LOSS_SUM: column of the log */
+    int places;            /* rows of a sample, which share its weight; 0: one */
     int log_probabilities; /* CROSS_ENTROPY: 1: of these, as nll_loss, in place of scores */
     double smoothing; /* CROSS_ENTROPY: what part of a target is spread over all classes, 0 to 1 */
     int ignores, ignore_index; /* ignores 1: rows of this label count nothing, whatever it is */

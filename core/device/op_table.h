@@ -29,7 +29,7 @@ enum op_family {
     LOSS,       /* rows: softmax and losses */
     NORM,       /* batch norm */
     LAYER_NORM,
-    LOG,    /* what a step writes down, and the sums of its squares */
+    LOG, /* what a step writes down, and the sums of its squares */
     ALGEBRA,
     ALONG, /* rows by an index; what is at computed places of a dimension, and its order */
     RECURRENT,
@@ -74,8 +74,8 @@ void op_letters_read(struct op_letters *letters, const char *shape, const struct
 
 op_rule rule_to_n16, rule_to_plain, rule_conv, rule_pool, rule_pad, rule_cat, rule_dropout,
     rule_random, rule_loss_forward, rule_loss_backward, rule_loss_sum, rule_sgd, rule_two_moments,
-    rule_hash, rule_matmul, rule_sum, rule_along, rule_argsort, rule_layer_norm,
-    rule_activation, rule_clip, rule_recurrent, rule_attention;
+    rule_hash, rule_matmul, rule_sum, rule_along, rule_argsort, rule_layer_norm, rule_activation,
+    rule_clip, rule_recurrent, rule_attention;
 int turned_linear(const struct op_args *args, int output, int i);
 int turned_matmul(const struct op_args *args, int output, int i);
 
