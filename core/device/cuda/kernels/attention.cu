@@ -10,9 +10,7 @@ static const struct op_kernel kernels[] = {
     {OP_ATTENTION_BACKWARD, DUET_KERNEL(attention_backward)},
 };
 
-const void *attention_kernel(int i) {
-    return kernel_at(kernels, i);
-}
+FAMILY_KERNELS(attention)
 
 int enqueue_attention(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct attention a = attention_of(op, args);

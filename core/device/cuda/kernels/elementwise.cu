@@ -34,9 +34,7 @@ EACH_KERNEL(KERNEL)
 
 static const struct op_kernel kernels[] = {EACH_KERNEL(OP_KERNEL_ROW)};
 
-const void *elementwise_kernel(int i) {
-    return kernel_at(kernels, i);
-}
+FAMILY_KERNELS(elementwise)
 
 static int key_of(enum op op, const struct elementwise *e) {
     const int back = op == OP_ACTIVATION_BACKWARD;

@@ -13,9 +13,7 @@ static const struct op_kernel kernels[] = {
     {OP_CONV2D_BACKWARD_WEIGHT, DUET_KERNEL(grouped_conv_backward_weight)},
 };
 
-const void *grouped_conv_kernel(int i) {
-    return kernel_at(kernels, i);
-}
+FAMILY_KERNELS(grouped_conv)
 
 int enqueue_grouped_conv(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct grouped_conv c;

@@ -44,40 +44,34 @@ static inline int refuse_size(enum op op) {
     return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
 }
 
-/* ---- the families: each enqueues one op; a refusal is a fail() ---- */
+/* ---- the families of device/op_table.h ---- */
 
-int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_loss(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_norm(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_grouped_conv(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_layer_norm(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_recurrent(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_attention(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_places(struct cuda_stream *stream, enum op op, const struct op_args *args);
+#define EACH_FAMILY(ROW)        \
+    ROW(PRODUCT, product)       \
+    ROW(POINTWISE, elementwise) \
+    ROW(PICTURE, pool)          \
+    ROW(LOSS, loss)             \
+    ROW(NORM, norm)             \
+    ROW(LAYER_NORM, layer_norm) \
+    ROW(RECURRENT, recurrent)   \
+    ROW(ATTENTION, attention)   \
+    ROW(LOG, log)               \
+    ROW(ALGEBRA, algebra)       \
+    ROW(ALONG, places)
+
+/* Each enqueues one op; a refusal is a fail(). And kernel i of each, NULL after the last:
+ * cuda_load_kernels loads them all. */
+#define FAMILY_OF(FAMILY, name)                                                             \
+    int enqueue_##name(struct cuda_stream *stream, enum op op, const struct op_args *args); \
+    const void *name##_kernel(int i);
+EACH_FAMILY(FAMILY_OF)
+FAMILY_OF(PRODUCT, grouped_conv)
+const void *bias_kernel(int i);
 
 /* For products by a library (library_math.c): y (N, C, ...) += b (C); and of an
  * OP_..._BACKWARD_WEIGHT the bias's gradient alone. */
 int enqueue_add_bias(struct cuda_stream *stream, const struct tensor *y, const struct tensor *b);
 int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args);
-
-/* Kernel i of a family, NULL after the last: cuda_load_kernels loads them all. */
-const void *elementwise_kernel(int i);
-const void *pool_kernel(int i);
-const void *loss_kernel(int i);
-const void *norm_kernel(int i);
-const void *grouped_conv_kernel(int i);
-const void *layer_norm_kernel(int i);
-const void *recurrent_kernel(int i);
-const void *attention_kernel(int i);
-const void *log_kernel(int i);
-const void *product_kernel(int i);
-const void *algebra_kernel(int i);
-const void *places_kernel(int i);
-const void *bias_kernel(int i);
 
 #ifdef __cplusplus
 }
@@ -120,9 +114,10 @@ static inline const void *kernel_of(const struct op_kernel (&table)[COUNT], int 
     return NULL;
 }
 
-template <int COUNT>
-static inline const void *kernel_at(const struct op_kernel (&table)[COUNT], int i) {
-    return i < COUNT ? table[i].kernel : NULL;
-}
+/* The name##_kernel of a family whose kernels are all in its table `kernels`. */
+#define FAMILY_KERNELS(name)                                                           \
+    const void *name##_kernel(int i) {                                                 \
+        return i < (int)(sizeof kernels / sizeof *kernels) ? kernels[i].kernel : NULL; \
+    }
 #endif
 #endif

@@ -13,9 +13,7 @@ static const struct op_kernel kernels[] = {
     {OP_LAYER_NORM_BACKWARD_WEIGHT, DUET_KERNEL(layer_norm_backward_weight)},
 };
 
-const void *layer_norm_kernel(int i) {
-    return kernel_at(kernels, i);
-}
+FAMILY_KERNELS(layer_norm)
 
 int enqueue_layer_norm(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     if (op != OP_LAYER_NORM_BACKWARD_WEIGHT) {

@@ -16,9 +16,7 @@ EACH_KERNEL(KERNEL)
 
 static const struct op_kernel kernels[] = {EACH_KERNEL(OP_KERNEL_ROW)};
 
-const void *loss_kernel(int i) {
-    return kernel_at(kernels, i);
-}
+FAMILY_KERNELS(loss)
 
 int enqueue_loss(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct row_op r = row_op_of(op, args);

@@ -25,9 +25,7 @@ EACH_THREAD_KERNEL(OF_THREAD)
 static const struct op_kernel kernels[] = {EACH_BLOCK_KERNEL(OP_KERNEL_ROW)
                                                EACH_THREAD_KERNEL(OP_KERNEL_ROW)};
 
-const void *norm_kernel(int i) {
-    return kernel_at(kernels, i);
-}
+FAMILY_KERNELS(norm)
 
 static uint32_t norm_blocks(enum op op, const struct norm *n) {
     switch (op) {

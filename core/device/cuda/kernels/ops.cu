@@ -13,19 +13,12 @@ static int refuse_n16(enum op op) {
     return fail(ERR_FAILED, "%s: a GPU has no N16 layout: use plain tensors on cuda", op_name(op));
 }
 
+#define ENQUEUE(FAMILY, name) \
+    case FAMILY: return enqueue_##name(stream, op, args);
+
 static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     switch (op_table[op].family) {
-    case PRODUCT: return enqueue_product(stream, op, args);
-    case POINTWISE: return enqueue_elementwise(stream, op, args);
-    case PICTURE: return enqueue_pool(stream, op, args);
-    case LOSS: return enqueue_loss(stream, op, args);
-    case NORM: return enqueue_norm(stream, op, args);
-    case LAYER_NORM: return enqueue_layer_norm(stream, op, args);
-    case RECURRENT: return enqueue_recurrent(stream, op, args);
-    case ATTENTION: return enqueue_attention(stream, op, args);
-    case LOG: return enqueue_log(stream, op, args);
-    case ALGEBRA: return enqueue_algebra(stream, op, args);
-    case ALONG: return enqueue_places(stream, op, args);
+        EACH_FAMILY(ENQUEUE)
     case LAYOUT: break;
     }
     return refuse_n16(op);
@@ -46,12 +39,11 @@ static int load(struct cuda_device *device, const void *kernel) {
     return OK;
 }
 
+#define KERNELS_OF(FAMILY, name) name##_kernel,
+
 int cuda_load_kernels(struct cuda_device *device) {
-    const void *(*const families[])(int) = {
-        elementwise_kernel, pool_kernel,         loss_kernel,      norm_kernel,
-        log_kernel,         product_kernel,      bias_kernel,      algebra_kernel,
-        layer_norm_kernel,  grouped_conv_kernel, recurrent_kernel, attention_kernel,
-        places_kernel};
+    const void *(*const families[])(int) = {EACH_FAMILY(KERNELS_OF) grouped_conv_kernel,
+                                            bias_kernel};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)
             CHECK(load(device, families[f](i)));

@@ -30,9 +30,7 @@ THREAD_KERNEL(cat, struct cat, SIMPLE_THREADS)
 static const struct op_kernel kernels[] = {
     {OP_PAD, DUET_KERNEL(pad)}, {OP_CAT, DUET_KERNEL(cat)}, EACH_KERNEL(OP_KERNEL_ROW)};
 
-const void *pool_kernel(int i) {
-    return kernel_at(kernels, i);
-}
+FAMILY_KERNELS(pool)
 
 static int enqueue_pad(struct cuda_stream *stream, const struct op_args *args) {
     struct pad p;

@@ -19,9 +19,7 @@ static const struct op_kernel kernels[] = {
     {OP_RECURRENT_BACKWARD, DUET_KERNEL(recurrent_backward)},
 };
 
-const void *recurrent_kernel(int i) {
-    return kernel_at(kernels, i);
-}
+FAMILY_KERNELS(recurrent)
 
 int enqueue_recurrent(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct recurrence r = recurrence_of(op, args);
