@@ -6,21 +6,14 @@
 
 #include "device/host/kernels/softmax_rows.inc.h"
 
-void reference_softmax_forward(const struct op_args *a) {
-    row_softmax_forward(a);
-}
-
-void reference_softmax_backward(const struct op_args *a) {
-    row_softmax_backward(a);
-}
-
-void reference_cross_entropy_forward(const struct op_args *a) {
-    row_cross_entropy_forward(a);
-}
-
-void reference_cross_entropy_backward(const struct op_args *a) {
-    row_cross_entropy_backward(a);
-}
+#define BY_ROWS(name)                                \
+    void reference_##name(const struct op_args *a) { \
+        row_##name(a);                               \
+    }
+BY_ROWS(softmax_forward)
+BY_ROWS(softmax_backward)
+BY_ROWS(cross_entropy_forward)
+BY_ROWS(cross_entropy_backward)
 
 /* From one number to its target, and the slope of that. e^-|x| does not overflow:
  * log(1 + e^x) - x t = x (1 - t) + log(1 + e^-|x|) for x above 0, and without the 1 below. */
