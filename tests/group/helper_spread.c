@@ -13,12 +13,6 @@
 #include "comm/environment.h"
 #include "tests/group/shared.h"
 
-static const enum collective whats[] = {
-    COLLECTIVE_ALL_REDUCE, COLLECTIVE_BROADCAST,      COLLECTIVE_REDUCE,
-    COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_GATHER,
-    COLLECTIVE_SCATTER,    COLLECTIVE_ALL_TO_ALL,     COLLECTIVE_SEND};
-enum { WHATS = sizeof whats / sizeof *whats };
-
 static int try_collectives(struct group *g) {
     static const size_t counts[] = {0, 1, 7, 1023, 1025, 70001};
     int n = group_size(g), turn = 0, code = OK;

@@ -11,6 +11,17 @@
 #include "tests/group/expected.h"
 #include "tests/harness/ranks.h"
 
+/* Every call but the barrier. */
+static const enum collective whats[] = {
+    COLLECTIVE_ALL_REDUCE, COLLECTIVE_BROADCAST,      COLLECTIVE_REDUCE,
+    COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_GATHER,
+    COLLECTIVE_SCATTER,    COLLECTIVE_ALL_TO_ALL,     COLLECTIVE_SEND};
+enum { WHATS = sizeof whats / sizeof *whats };
+
+/* Few elements go around every corner of these windows, and past these caches. */
+static const struct group_sizes tiny = {
+    .window = 4096, .half = 2048, .mailbox = 1024, .slot = 256, .caches = 8192};
+
 /* What ranks tell the test, in memory that all of them share. */
 struct page {
     int code[MAX_DEVICES];

@@ -7,15 +7,6 @@
 
 #include "tests/group/shared.h"
 
-static const enum collective whats[] = {
-    COLLECTIVE_ALL_REDUCE, COLLECTIVE_BROADCAST,      COLLECTIVE_REDUCE,
-    COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_GATHER,
-    COLLECTIVE_SCATTER,    COLLECTIVE_ALL_TO_ALL,     COLLECTIVE_SEND};
-enum { WHATS = sizeof whats / sizeof *whats };
-
-static const struct group_sizes tiny = {
-    .window = 4096, .half = 2048, .mailbox = 1024, .slot = 256, .caches = 8192};
-
 static int is_long(void) {
     return getenv("DUET_TEST_LONG") != NULL;
 }

@@ -7,7 +7,6 @@
 #include "tests/group/shared.h"
 
 enum { TAGS = 4, EACH = 12, MOST = 4 };
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mailbox = 1024, .slot = 256};
 
 static int begin(struct group *g, int receive, int peer, int tag, float *x, size_t count,
                  struct work **work) {

@@ -5,10 +5,9 @@
 #include "tests/group/shared.h"
 
 enum { LONGEST = 3000, MOST = 8, ROUNDS = 40 };
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mailbox = 1024, .slot = 256};
-static const enum collective whats[] = {COLLECTIVE_ALL_GATHER, COLLECTIVE_GATHER,
-                                        COLLECTIVE_SCATTER, COLLECTIVE_ALL_TO_ALL,
-                                        COLLECTIVE_REDUCE_SCATTER};
+static const enum collective unevens[] = {COLLECTIVE_ALL_GATHER, COLLECTIVE_GATHER,
+                                          COLLECTIVE_SCATTER, COLLECTIVE_ALL_TO_ALL,
+                                          COLLECTIVE_REDUCE_SCATTER};
 
 /* ---- one call: every element is made of who gives it to whom ---- */
 
@@ -31,7 +30,7 @@ static void element(const struct uneven *u, int from, int to, size_t i, char *ou
 
 /* All ranks draw the same. */
 static struct uneven draw(struct rng *rng, int n) {
-    struct uneven u = {.what = whats[rng_u32(rng) % 5],
+    struct uneven u = {.what = unevens[rng_u32(rng) % 5],
                        .how = {(enum element_type)(rng_u32(rng) % ELEMENT_TYPES), ELEMENT_SUM},
                        .n = n,
                        .root = (int)(rng_u32(rng) % (uint32_t)n)};
