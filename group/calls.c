@@ -139,8 +139,9 @@ static int finish(struct duet_work *w, int code) {
     return stream_sync(stream);
 }
 
-int group_call_run(duet_group *group, struct group_call *call, duet_tensor *output,
-                   const duet_tensor *input, int *source, duet_work **out) {
+/* Makes the call with the elements of these tensors, in host memory where they are a GPU's. */
+static int run_call(duet_group *group, struct group_call *call, duet_tensor *output,
+                    const duet_tensor *input, int *source, duet_work **out) {
     struct duet_work *w = calloc(1, sizeof *w);
     if (!w) return fail(ERR_MEMORY, "process group: no host memory: free some");
     tensor_written(output);
@@ -187,8 +188,9 @@ static const enum element_type element_types[] = {
     [DUET_F16] = ELEMENT_F16, [DUET_BF16] = ELEMENT_BF16, [DUET_I64] = ELEMENT_I64,
     [DUET_U8] = ELEMENT_U8};
 
-int group_call_begin(const char *name, const duet_group *group, const duet_tensor *tensor,
-                     duet_work **work, struct group_call *call) {
+/* Sets what every call has: its group, its handle, and the tensor that says type and count. */
+static int begin_call(const char *name, const duet_group *group, const duet_tensor *tensor,
+                      duet_work **work, struct group_call *call) {
     if (work) *work = NULL;
     CHECK(check_group(name, group));
     if (!tensor) return fail(ERR_USAGE, "%s: no tensor was given", name);
@@ -197,7 +199,7 @@ int group_call_begin(const char *name, const duet_group *group, const duet_tenso
     return OK;
 }
 
-int group_call_op(const char *name, enum duet_reduction op, struct group_call *call) {
+static int read_op(const char *name, enum duet_reduction op, struct group_call *call) {
     call->average = op == DUET_MEAN;
     switch (op) {
     case DUET_MEAN:
@@ -219,7 +221,7 @@ int duet_barrier(duet_group *group, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_BARRIER};
     if (work) *work = NULL;
     CHECK(check_group("barrier", group));
-    return group_call_run(group, &call, NULL, NULL, NULL, work);
+    return run_call(group, &call, NULL, NULL, NULL, work);
 }
 
 int duet_monitored_barrier(duet_group *group, double timeout_s, int all) {
@@ -230,24 +232,24 @@ int duet_monitored_barrier(duet_group *group, double timeout_s, int all) {
 
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_BROADCAST, .root = root};
-    CHECK(group_call_begin("broadcast", group, tensor, work, &call));
-    return group_call_run(group, &call, tensor, tensor, NULL, work);
+    CHECK(begin_call("broadcast", group, tensor, work, &call));
+    return run_call(group, &call, tensor, tensor, NULL, work);
 }
 
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
                 duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_REDUCE, .root = root};
-    CHECK(group_call_begin("reduce", group, tensor, work, &call));
-    CHECK(group_call_op("reduce", op, &call));
-    return group_call_run(group, &call, tensor, tensor, NULL, work);
+    CHECK(begin_call("reduce", group, tensor, work, &call));
+    CHECK(read_op("reduce", op, &call));
+    return run_call(group, &call, tensor, tensor, NULL, work);
 }
 
 int duet_all_reduce(duet_group *group, duet_tensor *tensor, enum duet_reduction op,
                     duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_ALL_REDUCE};
-    CHECK(group_call_begin("all_reduce", group, tensor, work, &call));
-    CHECK(group_call_op("all_reduce", op, &call));
-    return group_call_run(group, &call, tensor, tensor, NULL, work);
+    CHECK(begin_call("all_reduce", group, tensor, work, &call));
+    CHECK(read_op("all_reduce", op, &call));
+    return run_call(group, &call, tensor, tensor, NULL, work);
 }
 
 static int run_blocks(const char *name, duet_group *group, struct group_call *call,
@@ -255,41 +257,41 @@ static int run_blocks(const char *name, duet_group *group, struct group_call *ca
                       duet_work **work) {
     size_t lengths[MAX_DEVICES];
     CHECK(group_call_blocks(name, group, call, output, input, sizes, lengths));
-    return group_call_run(group, call, output, input, NULL, work);
+    return run_call(group, call, output, input, NULL, work);
 }
 
 int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
                 const int *output_split_sizes, int root, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_GATHER, .root = root};
-    CHECK(group_call_begin("gather", group, input, work, &call));
+    CHECK(begin_call("gather", group, input, work, &call));
     if (duet_group_rank(group) == root)
         return run_blocks("gather", group, &call, output, input, output_split_sizes, work);
     call.uneven = output_split_sizes != NULL;
-    return group_call_run(group, &call, NULL, input, NULL, work);
+    return run_call(group, &call, NULL, input, NULL, work);
 }
 
 int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     const int *output_split_sizes, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_ALL_GATHER};
-    CHECK(group_call_begin("all_gather", group, input, work, &call));
+    CHECK(begin_call("all_gather", group, input, work, &call));
     return run_blocks("all_gather", group, &call, output, input, output_split_sizes, work);
 }
 
 int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
                  const int *input_split_sizes, int root, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_SCATTER, .root = root};
-    CHECK(group_call_begin("scatter", group, output, work, &call));
+    CHECK(begin_call("scatter", group, output, work, &call));
     if (duet_group_rank(group) == root)
         return run_blocks("scatter", group, &call, output, input, input_split_sizes, work);
     call.uneven = input_split_sizes != NULL;
-    return group_call_run(group, &call, output, NULL, NULL, work);
+    return run_call(group, &call, output, NULL, NULL, work);
 }
 
 int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
                         const int *input_split_sizes, enum duet_reduction op, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_REDUCE_SCATTER};
-    CHECK(group_call_begin("reduce_scatter", group, output, work, &call));
-    CHECK(group_call_op("reduce_scatter", op, &call));
+    CHECK(begin_call("reduce_scatter", group, output, work, &call));
+    CHECK(read_op("reduce_scatter", op, &call));
     return run_blocks("reduce_scatter", group, &call, output, input, input_split_sizes, work);
 }
 
@@ -297,26 +299,26 @@ int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *i
                     const int *output_split_sizes, const int *input_split_sizes, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_ALL_TO_ALL};
     size_t out[MAX_DEVICES], in[MAX_DEVICES];
-    CHECK(group_call_begin("all_to_all", group, input, work, &call));
+    CHECK(begin_call("all_to_all", group, input, work, &call));
     CHECK(group_call_exchange(group, &call, output, input, output_split_sizes, input_split_sizes,
                               out, in));
-    return group_call_run(group, &call, output, input, NULL, work);
+    return run_call(group, &call, output, input, NULL, work);
 }
 
 int duet_send(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_SEND, .peer = to, .tag = tag};
-    CHECK(group_call_begin("send", group, tensor, work, &call));
+    CHECK(begin_call("send", group, tensor, work, &call));
     if (to < 0) return fail(ERR_USAGE, "send: to rank %d: give a rank of the group", to);
-    return group_call_run(group, &call, NULL, tensor, NULL, work);
+    return run_call(group, &call, NULL, tensor, NULL, work);
 }
 
 int duet_recv(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
               duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_SEND, .peer = from, .receive = 1, .tag = tag};
-    CHECK(group_call_begin("recv", group, tensor, work, &call));
+    CHECK(begin_call("recv", group, tensor, work, &call));
     if (source && work)
         return fail(ERR_USAGE,
                     "recv: with a handle the source is not known yet: give NULL, and ask "
                     "duet_work_source");
-    return group_call_run(group, &call, tensor, NULL, source, work);
+    return run_call(group, &call, tensor, NULL, source, work);
 }

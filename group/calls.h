@@ -9,12 +9,6 @@
 
 struct group *group_of(const duet_group *group);
 
-/* Sets what every call has: its group, its handle, and the tensor that says type and count. */
-int group_call_begin(const char *name, const duet_group *group, const duet_tensor *tensor,
-                     duet_work **work, struct group_call *call);
-
-int group_call_op(const char *name, enum duet_reduction op, struct group_call *call);
-
 /* gather, all_gather, scatter, reduce_scatter, where this rank has both tensors: checks them and,
  * if `sizes` are given, sets the lengths of the blocks, which are kept in lengths[n]. */
 int group_call_blocks(const char *name, const duet_group *group, struct group_call *call,
@@ -27,9 +21,5 @@ int group_call_exchange(const duet_group *group, struct group_call *call, const 
                         size_t *out, size_t *in);
 
 int group_call_on_gpu(const duet_tensor *t);
-
-/* Makes the call with the elements of these tensors, in host memory where they are a GPU's. */
-int group_call_run(duet_group *group, struct group_call *call, duet_tensor *output,
-                   const duet_tensor *input, int *source, duet_work **out);
 
 #endif

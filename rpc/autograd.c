@@ -49,8 +49,9 @@ static uint64_t number_of(const duet_autograd_context *c, const struct path *pat
     return hash;
 }
 
-int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
-             const struct path *path, duet_device *device, duet_params *params, int samples) {
+static int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
+                    const struct path *path, duet_device *device, duet_params *params,
+                    int samples) {
     if (params) device = (duet_device *)params->set.device;
     if (!device) return fail(ERR_USAGE, "autograd: pass: the worker has no device");
     struct autograd *p = calloc(1, sizeof *p);

@@ -110,8 +110,6 @@ void context_forget_pass(duet_autograd_context *c); /* one that a call has left 
 void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
 
 /* ---- autograd.c ---- */
-int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
-             const struct path *path, duet_device *device, duet_params *params, int samples);
 void pass_free(struct autograd *pass); /* by the thread that has its device */
 int pass_keep(struct autograd *pass, duet_tensor *tensor);
 /* A parameter of the pass, of one sample, as a var of the parameter's own shape. */

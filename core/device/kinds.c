@@ -11,7 +11,8 @@
 
 enum { DEFAULT_TIMEOUT_S = 300 };
 
-const struct device_ops *device_kind_ops(enum device_kind kind) {
+/* NULL: the kind is not built into this program. */
+static const struct device_ops *ops_of(enum device_kind kind) {
     switch (kind) {
     case DEVICE_HOST:
     case DEVICE_HOST_LATE:
@@ -42,7 +43,7 @@ static int check_config(const struct device_config *config) {
 }
 
 static int kind_ops(const struct device_ops **ops, enum device_kind kind) {
-    *ops = device_kind_ops(kind);
+    *ops = ops_of(kind);
     if (*ops) return OK;
     return fail(ERR_USAGE, "device %s: not built into this program: " ADVICE_CPU, name_of(kind));
 }
@@ -55,7 +56,7 @@ int device_probe(enum device_kind kind, int *count) {
 }
 
 void device_libraries(enum device_kind kind, char *text, size_t bytes) {
-    const struct device_ops *ops = device_kind_ops(kind);
+    const struct device_ops *ops = ops_of(kind);
     snprintf(text, bytes, "%s", "");
     if (ops && ops->libraries) ops->libraries(text, bytes);
 }

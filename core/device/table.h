@@ -127,9 +127,6 @@ static inline int device_interrupted(const struct device *device) {
     return c->interrupted ? c->interrupted(c->interrupt_context) : 0;
 }
 
-/* The table of a kind (kinds.c); NULL if the kind is not built into this program. */
-const struct device_ops *device_kind_ops(enum device_kind kind);
-
 /* DEVICE_HOST, DEVICE_HOST_LATE and DEVICE_DRY, in host/device.c. */
 extern const struct device_ops host_device_ops;
 /* DEVICE_CUDA, in cuda/device.c; NULL from cuda/absent.c. */

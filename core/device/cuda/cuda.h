@@ -225,8 +225,6 @@ void cuda_host_free(struct device *device, void *memory);
 int cuda_p2p_disabled(void);
 /* What a trial has found for the GPU with that UUID: 1, 0; -1: not tried yet. */
 int cuda_p2p_known(const struct cuda_device *device, const unsigned char uuid[16]);
-/* Closes the way to GPU number `gpu` for good. */
-void cuda_unreach(struct cuda_device *device, int gpu);
 
 /* Opens the way from `device`, which is current, to the memory of GPU number `gpu`, where the
  * machine allows it. 1: kernels and copies reach it (always so for the device's own GPU). 0:
@@ -323,8 +321,6 @@ int cuda_event_record(struct event *event, struct stream *stream);
 int cuda_event_wait(struct stream *stream, struct event *event);
 int cuda_event_sync(struct event *event);
 int cuda_event_done(struct event *event);
-/* Whoever waits for the event gets this error; an earlier one stays. */
-void cuda_event_set_error(struct event *event, int code, const char *text);
 
 #ifdef __cplusplus
 }

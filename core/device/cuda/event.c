@@ -52,7 +52,8 @@ static int event_error(struct cuda_event *e) {
     return code ? fail(code, "%s", e->text) : OK;
 }
 
-void cuda_event_set_error(struct event *event, int code, const char *text) {
+/* Whoever waits for the event gets this error; an earlier one stays. */
+static void set_error(struct event *event, int code, const char *text) {
     struct cuda_event *e = (struct cuda_event *)event;
     if (e->error) return;
     snprintf(e->text, sizeof e->text, "%s", text);
@@ -74,7 +75,7 @@ int cuda_event_record(struct event *event, struct stream *stream) {
     cudaError_t error = cudaSuccess;
     if (!s->error) error = cudaEventRecord(e->event, s->stream);
     if (error != cudaSuccess) cuda_stream_fail(s, error, "record of an event");
-    if (s->error) cuda_event_set_error(event, s->error, s->error_text);
+    if (s->error) set_error(event, s->error, s->error_text);
     return cuda_stream_error(s);
 }
 

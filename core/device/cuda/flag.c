@@ -62,12 +62,12 @@ static int enqueue(struct cuda_stream *s, void *address, const uint64_t *flag, u
     return OK;
 }
 
-int cuda_flag_post(struct cuda_stream *s, uint64_t *flag, uint64_t epoch) {
+static int post(struct cuda_stream *s, uint64_t *flag, uint64_t epoch) {
     const struct cuda_device *d = (const struct cuda_device *)s->head.device;
     return enqueue(s, d->post_flag, flag, epoch, CU_STREAM_WRITE_VALUE_DEFAULT, "post of a flag");
 }
 
-int cuda_flag_wait(struct cuda_stream *s, const uint64_t *flag, uint64_t epoch) {
+static int await(struct cuda_stream *s, const uint64_t *flag, uint64_t epoch) {
     const struct cuda_device *d = (const struct cuda_device *)s->head.device;
     return enqueue(s, d->wait_flag, flag, epoch, CU_STREAM_WAIT_VALUE_GEQ, "wait for a flag");
 }
@@ -97,8 +97,8 @@ int cuda_flags(struct cuda_stream *s, const struct cuda_flag_op *all, int count)
     batch_function *function;
     if (count < 2 || !d->batch_flags) {
         for (int i = 0; i < count; i++)
-            CHECK(all[i].wait ? cuda_flag_wait(s, all[i].flag, all[i].epoch)
-                              : cuda_flag_post(s, all[i].flag, all[i].epoch));
+            CHECK(all[i].wait ? await(s, all[i].flag, all[i].epoch)
+                              : post(s, all[i].flag, all[i].epoch));
         return OK;
     }
     for (int i = 0; i < count; i++)

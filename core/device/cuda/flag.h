@@ -23,12 +23,8 @@
  * others. ERR_FAILED: the driver or the GPU has no such operations. */
 int cuda_flag_open(struct cuda_device *device);
 
-/* Enqueue one operation. The stream's error. */
-int cuda_flag_post(struct cuda_stream *stream, uint64_t *flag, uint64_t epoch);
-int cuda_flag_wait(struct cuda_stream *stream, const uint64_t *flag, uint64_t epoch);
-
-/* Enqueues `count` of them, at most CUDA_FLAGS_AT_ONCE: in one call of the driver, which the stream
- * runs in the order of the array. */
+/* Enqueues `count` operations, at most CUDA_FLAGS_AT_ONCE: in one call of the driver, which the
+ * stream runs in the order of the array. */
 struct cuda_flag_op {
     uint64_t *flag;
     uint64_t epoch;

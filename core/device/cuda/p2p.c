@@ -52,7 +52,8 @@ int cuda_reach(struct cuda_device *d, int gpu) {
     return reached;
 }
 
-void cuda_unreach(struct cuda_device *d, int gpu) {
+/* Closes the way to GPU number `gpu` for good. */
+static void unreach(struct cuda_device *d, int gpu) {
     uint64_t bit = (uint64_t)1 << gpu;
     pthread_mutex_lock(&d->service_lock);
     if (d->peers & bit && cudaDeviceDisablePeerAccess(gpu)) cudaGetLastError();
@@ -259,6 +260,6 @@ int cuda_meet(struct device *device, struct device *peer) {
     if (works) return OK;
     cuda_p2p_blame(d, who);
     CHECK(cuda_use(device));
-    cuda_unreach(d, p->gpu);
+    unreach(d, p->gpu);
     return OK;
 }

@@ -53,7 +53,9 @@ static int make_room(struct grad_clip *c, const struct param_set *set) {
     return OK;
 }
 
-int grad_clip_prepare(struct grad_clip *c, const struct param_set *set) {
+/* Cuts the pieces, unless they are cut and the gradients are still where they were. Waits; not to
+ * be recorded. */
+static int prepare(struct grad_clip *c, const struct param_set *set) {
     if (!set->grad_count || (c->count && c->layout_version == set->layout_version)) return OK;
     CHECK(make_room(c, set));
     CHECK(upload(c, set));
@@ -97,7 +99,7 @@ static int clip_shards(struct grad_clip *c, const struct param_set *set, double 
 }
 
 int grad_clip(struct grad_clip *c, const struct param_set *set, double max_norm) {
-    CHECK(grad_clip_prepare(c, set));
+    CHECK(prepare(c, set));
     if (!set->grad_count) return OK;
     if (set->shard) return clip_shards(c, set, max_norm);
     const int all = (int)set->grad_count, pieces[2] = {c->count, 2};

@@ -19,9 +19,6 @@ struct grad_clip {
     uint64_t layout_version; /* of the gradients that the pieces are cut from */
 };
 
-/* Cuts the pieces, unless they are cut and the gradients are still where they were. Waits; not to
- * be recorded. */
-int grad_clip_prepare(struct grad_clip *clip, const struct param_set *set);
 /* The device must be idle. Zeroed is fine. */
 void grad_clip_free(struct grad_clip *clip);
 
