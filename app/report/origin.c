@@ -90,13 +90,6 @@ void origin_free(struct origin *o) {
     o->words = NULL, o->word_count = 0;
 }
 
-static void write_text(struct json_writer *w, const char *key, const char *text) {
-    if (*text)
-        json_string(w, key, text);
-    else
-        json_null(w, key);
-}
-
 /* "a, b" as ["a", "b"] */
 static void write_list(struct json_writer *w, const char *key, const char *text) {
     json_array(w, key);
@@ -119,16 +112,16 @@ void origin_write(const struct origin *o, struct json_writer *w, const char *com
     json_close(w);
     json_string(w, "date", o->date);
     json_object(w, "host");
-    write_text(w, "name", o->host);
-    write_text(w, "system", o->system);
-    write_text(w, "cpu", o->cpu);
+    json_string_or_null(w, "name", o->host);
+    json_string_or_null(w, "system", o->system);
+    json_string_or_null(w, "cpu", o->cpu);
     json_integer(w, "cores", o->cores);
     json_integer(w, "memory", o->memory);
     json_close(w);
     json_object(w, "versions");
     json_string(w, "duet", o->duet);
     json_string(w, "compiler", o->compiler);
-    write_text(w, "cuda", o->cuda);
+    json_string_or_null(w, "cuda", o->cuda);
     write_list(w, "cuda_libraries", o->libraries);
     json_close(w);
 }

@@ -5,13 +5,6 @@
 #include "trace/record.h"
 
 /* "" is null. */
-static void write_text(struct json_writer *w, const char *key, const char *text) {
-    if (*text)
-        json_string(w, key, text);
-    else
-        json_null(w, key);
-}
-
 static void write_numbers(struct json_writer *w, const char *key, const double *numbers,
                           int count) {
     json_array(w, key);
@@ -30,9 +23,9 @@ static void write_names(struct json_writer *w, const char *key, char *const *nam
 /* ---- what ran ---- */
 
 static void write_buckets(const struct run_record *r, struct json_writer *w) {
-    write_text(w, "allreduce", r->algorithm);
-    write_text(w, "allreduce_choice", r->choice);
-    write_text(w, "unreduced", r->unreduced);
+    json_string_or_null(w, "allreduce", r->algorithm);
+    json_string_or_null(w, "allreduce_choice", r->choice);
+    json_string_or_null(w, "unreduced", r->unreduced);
     write_names(w, "bucket_algorithms", r->bucket_algorithms, r->bucket_algorithm_count);
     json_array(w, "bucket_sizes");
     for (int b = 0; b < r->bucket_count; b++)
@@ -44,14 +37,14 @@ static void write_update(const struct run_record *r, struct json_writer *w) {
     json_integer(w, "batch_size", r->batch_size);
     json_integer(w, "no_sync_steps", r->passes);
     json_integer(w, "epochs", r->epochs);
-    write_text(w, "optimizer", r->optimizer);
+    json_string_or_null(w, "optimizer", r->optimizer);
     json_number(w, "lr", r->lr);
     json_number(w, "momentum", r->momentum);
     json_number(w, "weight_decay", r->weight_decay);
     json_natural(w, "seed", r->seed);
     json_boolean(w, "loss_in_forward", r->loss_in_forward);
     json_integer(w, "output_device", r->output_device);
-    write_text(w, "dp_reduce", r->dp_reduce);
+    json_string_or_null(w, "dp_reduce", r->dp_reduce);
 }
 
 static void write_model_and_data(const struct run_record *r, struct json_writer *w) {
@@ -62,7 +55,7 @@ static void write_model_and_data(const struct run_record *r, struct json_writer 
     json_integer(w, "height", r->height);
     json_integer(w, "width", r->width);
     json_integer(w, "classes", r->classes);
-    write_text(w, "loss", r->loss);
+    json_string_or_null(w, "loss", r->loss);
     json_integer(w, "parameter_count", (int64_t)r->parameter_count);
     json_integer(w, "trainable_count", (int64_t)r->trainable_count);
     write_names(w, "parameters", r->names, r->parameters);
@@ -71,14 +64,14 @@ static void write_model_and_data(const struct run_record *r, struct json_writer 
 
 static void write_run(const struct run_record *r, struct json_writer *w) {
     json_string(w, "mode", mode_name(r->mode));
-    write_text(w, "model", r->model);
-    write_text(w, "dataset", r->dataset);
-    write_text(w, "device_kind", r->kind);
+    json_string_or_null(w, "model", r->model);
+    json_string_or_null(w, "dataset", r->dataset);
+    json_string_or_null(w, "device_kind", r->kind);
     json_integer(w, "gpus", r->gpus);
     json_integer(w, "cores", r->cores);
     json_boolean(w, "phases_measured", r->timed);
     json_boolean(w, "computed", r->computed);
-    write_text(w, "modelled", r->modelled);
+    json_string_or_null(w, "modelled", r->modelled);
     json_number(w, "data_seconds", r->data_seconds);
     json_boolean(w, "pinned_memory", r->pinned);
     json_boolean(w, "blocking_copies", r->blocking_copies);
@@ -86,8 +79,8 @@ static void write_run(const struct run_record *r, struct json_writer *w) {
     json_integer(w, "devices", r->devices);
     json_integer(w, "virtual_devices", r->virtual_devices);
     json_boolean(w, "bits_promised", r->bits_promised);
-    write_text(w, "bits_not_promised_because", r->why_not);
-    write_text(w, "sum_order", r->sum_order);
+    json_string_or_null(w, "bits_not_promised_because", r->why_not);
+    json_string_or_null(w, "sum_order", r->sum_order);
     write_update(r, w);
     write_model_and_data(r, w);
     write_names(w, "machines", r->machines, r->machine_count);
@@ -121,10 +114,7 @@ static void write_outcome(const struct run_record *r, struct json_writer *w) {
     json_number(w, "final_accuracy", known(record_last_accuracy(r)));
     json_number(w, "final_valid_loss", record_last_valid_loss(r));
     json_integer(w, "losses_not_finite", not_finite);
-    if (since < 0)
-        json_null(w, "losses_not_finite_since_step");
-    else
-        json_integer(w, "losses_not_finite_since_step", since);
+    json_index_or_null(w, "losses_not_finite_since_step", since);
     write_numbers(w, "epoch_seconds", r->epoch_seconds, r->epoch_count);
     json_array(w, "accuracy");
     for (int i = 0; i < r->epoch_count; i++)

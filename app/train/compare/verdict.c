@@ -236,45 +236,30 @@ void verdict_print(FILE *file, int width, const struct verdict *v, const struct 
     }
 }
 
-static void write_text(struct json_writer *w, const char *key, const char *text) {
-    if (*text)
-        json_string(w, key, text);
-    else
-        json_null(w, key);
-}
-
-/* -1, no such step or device, is null. */
-static void write_step(struct json_writer *w, const char *key, int step) {
-    if (step < 0)
-        json_null(w, key);
-    else
-        json_integer(w, key, step);
-}
-
 void verdict_json(struct json_writer *w, const char *key, const struct verdict *v,
                   const struct run_record *b) {
     static const char *const kinds[] = {"identical", "different", "within bound", "beyond bound"};
     json_object(w, key);
     json_string(w, "verdict", kinds[v->kind]);
     json_integer(w, "steps", v->steps);
-    write_step(w, "not_finite_at_step", v->not_finite_at);
+    json_index_or_null(w, "not_finite_at_step", v->not_finite_at);
     int at_one = v->kind == VERDICT_DIFFERENT || v->kind == VERDICT_BEYOND;
-    write_step(w, "step", at_one ? v->step : -1);
+    json_index_or_null(w, "step", at_one ? v->step : -1);
     int of_hash = at_one && !v->result;
-    write_text(w, "parameter", of_hash ? verdict_name(b, v->parameter) : "");
-    write_step(w, "device", of_hash ? v->device : -1);
-    write_text(w, "what",
-               !at_one          ? ""
-               : v->result      ? v->result
-               : v->in_gradient ? "gradient"
-                                : "value");
+    json_string_or_null(w, "parameter", of_hash ? verdict_name(b, v->parameter) : "");
+    json_index_or_null(w, "device", of_hash ? v->device : -1);
+    json_string_or_null(w, "what",
+                        !at_one          ? ""
+                        : v->result      ? v->result
+                        : v->in_gradient ? "gradient"
+                                         : "value");
     json_boolean(w, "among_replicas", at_one && v->among_replicas);
     int in_lockstep = *v->why_not != 0;
-    write_text(w, "bits_not_promised_because", v->why_not);
+    json_string_or_null(w, "bits_not_promised_because", v->why_not);
     json_number(w, "lockstep_distance", in_lockstep ? v->worst : NAN);
     json_number(w, "lockstep_bound", in_lockstep ? v->bound : NAN);
-    write_step(w, "bits_apart_at_step", in_lockstep ? v->bits_apart_at : -1);
-    write_step(w, "losses_apart_at_step", in_lockstep ? v->loss_apart_at : -1);
+    json_index_or_null(w, "bits_apart_at_step", in_lockstep ? v->bits_apart_at : -1);
+    json_index_or_null(w, "losses_apart_at_step", in_lockstep ? v->loss_apart_at : -1);
     json_number(w, "final_loss_gap", in_lockstep ? v->final_loss_gap : NAN);
     json_close(w);
 }

@@ -42,6 +42,8 @@ void json_thousandths(struct json_writer *w, const char *key, int64_t value);
 void json_natural(struct json_writer *w, const char *key, uint64_t value);
 void json_boolean(struct json_writer *w, const char *key, int value);
 void json_null(struct json_writer *w, const char *key);
+void json_string_or_null(struct json_writer *w, const char *key, const char *text); /* "" is null */
+void json_index_or_null(struct json_writer *w, const char *key, int64_t index);     /* -1 is null */
 
 /* Ends the text with a newline and flushes the file. ERR_FAILED: the file could not be written,
  * or the levels were not opened and closed in pairs. `name` says in the error what was written. */

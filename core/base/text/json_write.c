@@ -134,6 +134,20 @@ void json_null(struct json_writer *w, const char *key) {
     fputs("null", w->file);
 }
 
+void json_string_or_null(struct json_writer *w, const char *key, const char *text) {
+    if (*text)
+        json_string(w, key, text);
+    else
+        json_null(w, key);
+}
+
+void json_index_or_null(struct json_writer *w, const char *key, int64_t index) {
+    if (index < 0)
+        json_null(w, key);
+    else
+        json_integer(w, key, index);
+}
+
 int json_finish(struct json_writer *w, const char *name) {
     if (w->depth || w->misused)
         return fail(ERR_FAILED, "%s: JSON not well formed: %d levels open: close each once", name,
