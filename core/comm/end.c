@@ -110,11 +110,13 @@ static int look_at_processes(struct job *job) {
         struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
         siginfo_t info = {0};
-        /* WNOWAIT: look at the status, but leave the zombie. It fails where somebody else has
-         * collected the status. */
-        if (waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT))
-            process->ended = process->exit_code = errno != EINTR;
-        else if (info.si_pid == process->pid)
+        /* WNOWAIT: look at the status, but leave the zombie. */
+        int error =
+            waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) ? errno : 0;
+        if (error && error != EINTR) { /* ECHILD: somebody else has collected its status */
+            if (error != ECHILD) kill(process->pid, SIGKILL);
+            process->ended = process->exit_code = 1;
+        } else if (info.si_pid == process->pid)
             rank_ended(job, r, &info);
         else if (ended_in_a_debugger(job, process))
             process->ended = 1, process->signal = SIGKILL;
