@@ -25,11 +25,6 @@ static const struct executor_kind *executors_of(enum device_kind kind, const str
     return NULL;
 }
 
-int allreduce_meet(struct comm *comm, struct device *device) {
-    const struct executor_kind *kind = executors_of(device_config(device)->kind, comm);
-    return kind && kind->meet && !comm_is_spread(comm) ? kind->meet(comm, device) : OK;
-}
-
 /* ---- the end ---- */
 
 /* After a failure of the job (a code from comm_check, a sync or a call): whatever waits for a peer

@@ -31,12 +31,6 @@ struct allreduce_config {
 };
 struct allreduce_config allreduce_config_default(void); /* AUTO, 0, plan_config_default() */
 
-/* Collective. On GPUs the ranks try whether bytes go from each other's memory as the driver says
- * they do, once for each pair; after it device_reaches knows, and device_p2p_fault has the words.
- * Comes before anything maps a peer's memory; allreduce_init does it too. ERR_FAILED: a trial never
- * ended. */
-int allreduce_meet(struct comm *comm, struct device *device);
-
 /* Collective. Allocates the slab and maps the peers'. comm NULL: a world of one rank. comm and
  * device stay the caller's and must outlive the object. config NULL: defaults. ERR_USAGE: the
  * ranks ask for different things; ERR_MEMORY. On failure *out is NULL. */

@@ -116,7 +116,10 @@ struct executor_kind {
      * zero when it returns. */
     int (*clear)(struct device *device, void *flags, size_t bytes);
 
-    /* As allreduce_meet. NULL: nothing to try. */
+    /* Collective. On GPUs the ranks try whether bytes go from each other's memory as the driver
+     * says they do, once for each pair; after it device_reaches knows, and device_p2p_fault has the
+     * words. Comes before anything maps a peer's memory. ERR_FAILED: a trial never ended. NULL:
+     * nothing to try. */
     int (*meet)(struct comm *comm, struct device *device);
 
     /* Collective. Sets *ops, and *link where the figures for emulated devices, which it holds, do

@@ -130,7 +130,7 @@ static size_t scratch_half(const struct allreduce *ar) {
 int take_slab(struct allreduce *ar) {
     struct executor_ranks *ranks = &ar->ranks;
     size_t flags = ar->kind->flags_bytes(ranks->n);
-    CHECK(allreduce_meet(ar->comm, ar->device));
+    if (ar->kind->meet && !comm_is_spread(ar->comm)) CHECK(ar->kind->meet(ar->comm, ar->device));
     ranks->half = scratch_half(ar);
     void *own;
     CHECK(device_alloc(ar->device, &own, flags + 2 * ranks->half * sizeof(float), MEM_COMM));

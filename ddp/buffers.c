@@ -5,15 +5,15 @@
 
 #include <stdlib.h>
 
-#include "allreduce/allreduce.h"
 #include "base/error.h"
+#include "ddp/setup.h"
 
 struct ddp_buffers {
     struct buffer_set *set;
     struct allreduce *collectives;
 };
 
-int ddp_buffers_check(struct comm *comm, const struct buffer_set *set) {
+static int check(struct comm *comm, const struct buffer_set *set) {
     const uint64_t mine[2] = {(uint64_t)set->count, set->bytes};
     uint64_t all[MAX_DEVICES][2];
     CHECK(comm_exchange(comm, mine, sizeof mine, -1, all, NULL));
@@ -27,31 +27,25 @@ int ddp_buffers_check(struct comm *comm, const struct buffer_set *set) {
     return OK;
 }
 
-/* A broadcast needs no scratch, and adds nothing. */
-static int init(struct ddp_buffers *b, struct comm *comm, struct announcer *group) {
-    struct allreduce_config config = allreduce_config_default();
-    config.algorithm = ALLREDUCE_DIRECT;
-    config.any_order = 1;
-    config.group = group;
-    CHECK(allreduce_init(&b->collectives, comm, b->set->device, &config));
-    return allreduce_register(b->collectives, b->set->arena, b->set->bytes / sizeof(float));
-}
-
 int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct announcer *group,
                      struct buffer_set *set) {
     *out = NULL;
+    CHECK(check(comm, set));
     if (!set->count) return OK;
     struct ddp_buffers *b = calloc(1, sizeof *b);
     if (!b) return fail(ERR_MEMORY, "ddp: buffers: the host is out of memory");
     b->set = set;
     *out = b; /* the caller frees it, also after a failure */
-    return init(b, comm, group);
+    return ddp_share(&b->collectives, comm, group, set->device, set->arena,
+                     set->bytes / sizeof(float));
 }
 
 int ddp_buffers_broadcast(struct ddp_buffers *b, int32_t step) {
     if (!b) return OK;
-    return broadcast_enqueue(b->collectives, device_compute(b->set->device), b->set->arena,
-                             b->set->bytes / sizeof(float), step);
+    struct stream *stream = device_compute(b->set->device);
+    stream_set_phase(stream, PHASE_REPLICATE, step);
+    return broadcast_enqueue(b->collectives, stream, b->set->arena, b->set->bytes / sizeof(float),
+                             step);
 }
 
 void ddp_buffers_free(struct ddp_buffers *b) {

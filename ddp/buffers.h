@@ -10,16 +10,13 @@
 
 struct ddp_buffers;
 
-/* Collective. ERR_FAILED: a rank has more or fewer buffers than this one, or
- * other bytes in all. */
-int ddp_buffers_check(struct comm *comm, const struct buffer_set *set);
-
 /* Collective. Shares the arena of `set` with all ranks. *out is NULL where the model has no
- * buffers. `group`: comm_call.group. All are borrowed and must outlive the object. */
+ * buffers. `group`: comm_call.group. All are borrowed and must outlive the object. ERR_FAILED: a
+ * rank has another number of buffers than this one, or another size of all. */
 int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct announcer *group,
                      struct buffer_set *set);
 
-/* Collective; on the compute stream, in the stream's phase. What is enqueued later reads rank 0's
+/* Collective; on the compute stream, in phase replicate. What is enqueued later reads rank 0's
  * buffers. NULL: nothing is done. */
 int ddp_buffers_broadcast(struct ddp_buffers *buffers, int32_t step);
 

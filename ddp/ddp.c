@@ -250,13 +250,8 @@ int ddp_leave(void *context) {
     return ddp_ended(ddp, hooks_finish(&ddp->hooks));
 }
 
-static int broadcast_buffers(struct duet_ddp *ddp, int32_t step) {
-    stream_set_phase(device_compute(ddp->device), PHASE_REPLICATE, step);
-    return ddp_buffers_broadcast(ddp->buffers, step);
-}
-
 int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step) {
-    return ddp_ended(ddp, broadcast_buffers(ddp, step));
+    return ddp_ended(ddp, ddp_buffers_broadcast(ddp->buffers, step));
 }
 
 /* ---- what is asked of it ---- */

@@ -21,13 +21,6 @@ static int make_counters(struct duet_ddp *ddp) {
     return OK;
 }
 
-/* Rank 0's buffers go to all before each forward. */
-static int share_buffers(struct duet_ddp *ddp, struct buffer_set *set) {
-    if (ddp->config.own_buffers) return OK;
-    CHECK(ddp_buffers_check(ddp->comm, set));
-    return ddp_buffers_init(&ddp->buffers, ddp->comm, group_order(ddp->group), set);
-}
-
 static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
     ddp->owner->in_use = 1;
     CHECK(ddp_check_shapes(ddp->comm, ddp->params));
@@ -43,7 +36,7 @@ static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
     if (ddp->params->layout_version) CHECK(param_set_relayout_grads(ddp->params, ddp->plan.order));
     if (ddp->config.order && !ddp->config.find_unused)
         CHECK(ddp_plan_in_order(ddp, ddp->config.order));
-    CHECK(ddp_broadcast_values(ddp->comm, ddp->params));
+    CHECK(ddp_broadcast_values(ddp->comm, group_order(ddp->group), ddp->params));
     CHECK(ddp_make_events(ddp));
     CHECK(event_create(ddp->device, &ddp->reduced));
     struct allreduce_config config = allreduce_config_default();
@@ -52,7 +45,8 @@ static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
     config.group = group_order(ddp->group);
     CHECK(allreduce_init(&ddp->allreduce, ddp->comm, ddp->device, &config));
     CHECK(allreduce_register(ddp->allreduce, ddp->params->grads, ddp->params->grad_count));
-    return share_buffers(ddp, buffers);
+    if (ddp->config.own_buffers) return OK;
+    return ddp_buffers_init(&ddp->buffers, ddp->comm, group_order(ddp->group), buffers);
 }
 
 int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet_group *group,

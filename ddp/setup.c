@@ -3,29 +3,16 @@
  * Shapes are compared first, because all later steps rely on them: values are copied as one arena,
  * and a bucket is a pointer and a count that must mean the same parameters on every rank. Then rank
  * 0's values go to all. Each rank has normally drawn the same numbers from the same seed; the
- * broadcast makes them equal even if a rank has read another file or got another seed.
- *
- * The receivers read rank 0's memory directly, as in all collectives of Duet:
- *
- *     rank 0                                   every other rank
- *     its values are final (sync)
- *     exports the value arena    --- fd --->   imports it
- *                                              copies it into its own arena, syncs
- *     barrier    <-------------------------->  releases the import; barrier
- *     may write its values again
- *
- * A rank whose GPU cannot reach rank 0's takes the values from host memory instead (by_host.h). */
+ * broadcast makes them equal even if a rank has read another file or got another seed. */
 #include "ddp/setup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "allreduce/allreduce.h"
 #include "base/error.h"
 #include "base/text/text.h"
-#include "ddp/by_host.h"
 
 /* ---- shapes ---- */
 
@@ -116,41 +103,26 @@ int ddp_broadcast_order(struct comm *comm, int *order, int count) {
     return broadcast_bytes(comm, order, (size_t)count * sizeof *order);
 }
 
-/* ---- rank 0's values to all ---- */
+/* ---- rank 0's arena to all ---- */
 
-/* Imports rank 0's arena and copies it on the receiver's compute stream. */
-static int receive(struct param_set *params, const struct memory_handle *handle, int fd) {
-    struct stream *stream = device_compute(params->device);
-    void *imported;
-    CHECK(device_import(params->device, handle, fd, &imported));
-    stream_set_phase(stream, PHASE_REPLICATE, -1);
-    int code = copy_imported(stream, params->values, imported, handle->device,
-                             params->arena_count * sizeof(float));
-    CHECK_KEEP(stream_sync(stream), code);
-    device_unimport(params->device, imported);
-    return code;
+int ddp_share(struct allreduce **out, struct comm *comm, struct announcer *group,
+              struct device *device, float *data, size_t count) {
+    struct allreduce_config config = allreduce_config_default();
+    config.algorithm = ALLREDUCE_DIRECT; /* a broadcast adds nothing, and needs no scratch */
+    config.any_order = 1;
+    config.group = group;
+    CHECK(allreduce_init(out, comm, device, &config));
+    return allreduce_register(*out, data, count);
 }
 
-int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
-    int rank = comm_rank(comm), world = comm_world_size(comm), fd = -1, fds[MAX_DEVICES];
-    int wants[MAX_DEVICES];
-    struct memory_handle mine, all[MAX_DEVICES];
-    memset(&mine, 0, sizeof mine);
-    memset(fds, -1, sizeof fds);
-    CHECK(allreduce_meet(comm, params->device));
-    /* whatever was enqueued for the values is done */
-    CHECK(stream_sync(device_compute(params->device)));
-    if (comm_is_spread(comm)) return ddp_values_by_host(comm, params, 1);
-    if (rank == 0) CHECK(device_export(params->device, params->values, &mine, &fd));
-    CHECK(comm_exchange(comm, &mine, sizeof mine, fd, all, fds));
-    int by_host = rank > 0 && !device_reaches(params->device, &all[0]), any_by_host = 0;
-    int code = comm_exchange(comm, &by_host, sizeof by_host, -1, wants, NULL);
-    for (int r = 0; !code && r < world; r++)
-        any_by_host |= wants[r];
-    if (!code && any_by_host) code = ddp_values_by_host(comm, params, by_host);
-    if (!code && rank > 0 && !by_host) code = receive(params, &all[0], fds[0]);
-    for (int r = 0; r < world; r++)
-        if (fds[r] >= 0) close(fds[r]);
-    CHECK(code);
-    return comm_barrier(comm, "broadcast of parameters");
+int ddp_broadcast_values(struct comm *comm, struct announcer *group, struct param_set *params) {
+    struct stream *stream = device_compute(params->device);
+    struct allreduce *copies = NULL;
+    int code = ddp_share(&copies, comm, group, params->device, params->values, params->arena_count);
+    stream_set_phase(stream, PHASE_REPLICATE, -1);
+    if (!code) code = broadcast_enqueue(copies, stream, params->values, params->arena_count, -1);
+    CHECK_KEEP(stream_sync(stream), code);
+    if (code) comm_abort(comm, code, error_message()); /* so that its end waits for nobody */
+    allreduce_free(copies);
+    return code;
 }

@@ -3,6 +3,7 @@
 #ifndef DDP_SETUP_H
 #define DDP_SETUP_H
 
+#include "allreduce/allreduce.h"
 #include "comm/comm.h"
 #include "nn/param.h"
 
@@ -12,7 +13,12 @@ int ddp_check_shapes(struct comm *comm, const struct param_set *params);
 
 /* The values of every rank become rank 0's, to the bit. Waits for it. Shapes must agree. The bytes
  * are counted as traffic from the device of rank 0. */
-int ddp_broadcast_values(struct comm *comm, struct param_set *params);
+int ddp_broadcast_values(struct comm *comm, struct announcer *group, struct param_set *params);
+
+/* Shares device memory with all ranks, for broadcasts on one stream. group: comm_call.group. The
+ * caller frees *out, also after a failure. */
+int ddp_share(struct allreduce **out, struct comm *comm, struct announcer *group,
+              struct device *device, float *data, size_t count);
 
 /* order[0 .. count) becomes rank 0's on every rank. */
 int ddp_broadcast_order(struct comm *comm, int *order, int count);

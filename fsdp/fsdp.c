@@ -310,7 +310,5 @@ int fsdp_finish(void *context) {
 }
 
 int fsdp_broadcast_buffers(struct fsdp *f, int32_t step) {
-    if (!f->buffers) return OK;
-    stream_set_phase(device_compute(f->device), PHASE_REPLICATE, step);
     return fsdp_ended(f, ddp_buffers_broadcast(f->buffers, step));
 }

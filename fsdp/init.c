@@ -61,12 +61,6 @@ static int make_counters(struct fsdp *f) {
     return f->unit && f->is_ready ? OK : fail(ERR_MEMORY, "fsdp: the host is out of memory");
 }
 
-static int share_buffers(struct fsdp *f) {
-    if (f->config.own_buffers) return OK;
-    CHECK(ddp_buffers_check(f->comm, &f->owner->buffers));
-    return ddp_buffers_init(&f->buffers, f->comm, group_order(f->group), &f->owner->buffers);
-}
-
 /* From here on the parameters refer to their shards. */
 static int take_over(struct fsdp *f, float *const *values) {
     struct param_set *set = f->params;
@@ -95,7 +89,8 @@ static int init(struct fsdp *f, float *const *values) {
     CHECK(fsdp_make_layout(f));
     if (f->config.segments && !f->group)
         CHECK(param_set_keep_segments(f->params, f->config.segments));
-    CHECK(share_buffers(f));
+    if (!f->config.own_buffers)
+        CHECK(ddp_buffers_init(&f->buffers, f->comm, group_order(f->group), &f->owner->buffers));
     return take_over(f, values);
 }
 

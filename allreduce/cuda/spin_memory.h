@@ -1,5 +1,5 @@
 /* What the spin kernel reads from device memory, brought there by the host: a rank's view of all
- * ranks, and plans. Used by spin_executor.c for one rank and by grid.c for all of them. */
+ * ranks, and plans. */
 #ifndef ALLREDUCE_CUDA_SPIN_MEMORY_H
 #define ALLREDUCE_CUDA_SPIN_MEMORY_H
 

@@ -198,7 +198,7 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
  * that holds `memory`, to be sent to the peer together with file descriptor *fd (-1 if the kind
  * needs none; the device owns it, do not close it). import maps that memory; the descriptor
  * received from the peer may be closed afterwards. unimport comes before the exporter frees.
- * Collectives and copy_imported alone may use imported memory. */
+ * Collectives alone may use imported memory. */
 struct memory_handle {
     unsigned char bytes[128]; /* the kind's own */
     uint64_t offset, size;    /* of the exported memory inside the arena or slab, in bytes */
@@ -225,14 +225,6 @@ const char *device_p2p_fault(const struct device *device);
 /* 1: such a trial hangs on the device's GPU. What would wait for the GPU must not be called: a
  * process leaves by _exit. */
 int device_is_stuck(const struct device *device);
-
-/* Copies `bytes` bytes of imported memory (from any address inside it) into memory of the stream's
- * device, which must have imported it. Charged to the link from source_device, which is the
- * exporter's number (memory_handle.device), to the stream's device. Nothing orders the copy with
- * the exporter's work: flags or messages between the two processes must say when the source is
- * written, and when it may be written again. */
-int copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
-                  size_t bytes);
 
 /* Enqueues a host function, which the stream runs in its turn. Executors of collectives
  * (scatter_gather, allreduce) use it for steps that touch the memory of several devices. `args` (at

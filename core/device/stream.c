@@ -203,22 +203,6 @@ int copy_peer(struct stream *stream, struct device *to, void *destination, struc
     return copy_between(stream, to, destination, from, source, bytes);
 }
 
-int copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
-                  size_t bytes) {
-    struct device *device = stream->device;
-    if (source_device < 0 || source_device >= MAX_DEVICES)
-        return fail(ERR_FAILED, "copy imported on %s: from device %d: there is no such device",
-                    device->name, source_device);
-    if (device->config.check_operands)
-        CHECK(check_own(device, "copy imported", "destination", -1, destination, bytes));
-    struct span_ends ends = ends_of(device, device);
-    ends.sources = (uint64_t)1 << source_device;
-    stream_set_ends(stream, &ends);
-    int code = device->ops->copy_imported(stream, destination, imported, source_device, bytes);
-    stream_set_ends(stream, NULL);
-    return code;
-}
-
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes) {
     struct device *device = stream->device;
     if (bytes > WRITE_LIMIT)

@@ -61,8 +61,6 @@ struct device_ops {
     int (*launch)(struct stream *stream, enum op op, const struct op_args *args);
     int (*copy)(struct stream *stream, struct device *to, void *destination, struct device *from,
                 const void *source, size_t bytes);
-    int (*copy_imported)(struct stream *stream, void *destination, const void *imported,
-                         int source_device, size_t bytes);
     int (*write)(struct stream *stream, void *destination, const void *value, size_t bytes);
     /* NULL: this kind runs no host functions */
     int (*call_host)(struct stream *stream, const char *span_name, uint64_t span_bytes,

@@ -308,8 +308,6 @@ int cuda_end(struct cuda_stream *stream);
 int cuda_sync(struct stream *stream);
 int cuda_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes);
-int cuda_copy_imported(struct stream *stream, void *destination, const void *imported,
-                       int source_device, size_t bytes);
 int cuda_write(struct stream *stream, void *destination, const void *value, size_t bytes);
 int cuda_launch(struct stream *stream, enum op op, const struct op_args *args);
 

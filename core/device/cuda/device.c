@@ -145,7 +145,6 @@ static const struct device_ops table = {
     .event_done = cuda_event_done,
     .launch = cuda_launch,
     .copy = cuda_copy,
-    .copy_imported = cuda_copy_imported,
     .write = cuda_write,
     .export_memory = cuda_export,
     .import_memory = cuda_import,

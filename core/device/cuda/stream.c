@@ -73,21 +73,6 @@ int cuda_copy(struct stream *stream, struct device *to, void *destination, struc
     return cuda_end(s);
 }
 
-/* If the exporter's GPU is another one, its memory can be reached since its slab was opened
- * (ipc.c). */
-int cuda_copy_imported(struct stream *stream, void *destination, const void *imported,
-                       int source_device, size_t bytes) {
-    struct cuda_stream *s = (struct cuda_stream *)stream;
-    int own = stream->device->config.index;
-    if (bytes == 0) return cuda_stream_error(s);
-    CHECK(cuda_begin(s, "copy imported", source_device != own ? bytes : 0, 0));
-    CUDA_STREAM_CHECK(
-        s, cudaMemcpyAsync(destination, imported, bytes, cudaMemcpyDeviceToDevice, s->stream),
-        "copy imported");
-    if (source_device != own) traffic_add(&stream->device->traffic, source_device, own, bytes);
-    return cuda_end(s);
-}
-
 int cuda_write(struct stream *stream, void *destination, const void *value, size_t bytes) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     if (bytes == 0) return cuda_stream_error(s);

@@ -126,12 +126,6 @@ int host_copy(struct stream *stream, struct device *to, void *destination, struc
                        destination, from ? from->config.index : LINK_HOST, source, bytes);
 }
 
-int host_copy_imported(struct stream *stream, void *destination, const void *imported,
-                       int source_device, size_t bytes) {
-    return submit_copy((struct host_stream *)stream, "copy imported", stream->device->config.index,
-                       destination, source_device, imported, bytes);
-}
-
 struct write_call {
     void *destination;
     struct device *device;

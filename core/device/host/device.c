@@ -131,7 +131,6 @@ const struct device_ops host_device_ops = {
     .event_done = host_event_done,
     .launch = host_launch,
     .copy = host_copy,
-    .copy_imported = host_copy_imported,
     .write = host_write,
     .call_host = host_call,
     .export_memory = host_export,

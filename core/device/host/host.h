@@ -134,8 +134,6 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args);
 void host_race_check(enum op op, const struct op_args *args);
 int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes);
-int host_copy_imported(struct stream *stream, void *destination, const void *imported,
-                       int source_device, size_t bytes);
 int host_write(struct stream *stream, void *destination, const void *value, size_t bytes);
 int host_call(struct stream *stream, const char *span_name, uint64_t span_bytes,
               host_function *function, const void *args, size_t args_bytes);

@@ -122,46 +122,6 @@ Test(ipc, ones_own_memory_may_be_imported_too, .timeout = 30) {
     device_close(a);
 }
 
-Test(ipc, a_copy_of_imported_memory_is_in_order_and_charged_to_its_link, .timeout = 30) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device *a = test_open(DEVICE_HOST, 3), *b = test_open(host_kinds[k], 1);
-        struct stream *s = device_comm(b);
-        float *x = test_floats(a, 1000), *y = test_floats(b, 1000), outside[4];
-        struct memory_handle handle;
-        void *seen;
-        int fd;
-        for (int i = 0; i < 1000; i++)
-            x[i] = (float)i;
-        MUST(device_export(a, x, &handle, &fd));
-        MUST(device_import(b, &handle, fd, &seen));
-        MUST(copy_imported(s, y, seen, handle.device, 999 * sizeof *y));
-        MUST(copy_imported(s, y + 1, (float *)seen + 500, handle.device, sizeof *y));
-        MUST(copy_imported(s, y, seen, handle.device, 0));
-        MUST(test_scale(s, y, 2, 2));
-        MUST(stream_sync(s));
-        cr_assert(y[0] == 0 && y[1] == 1000 && y[2] == 2 && y[998] == 998);
-        cr_assert(isnan(y[999]), "one more than was asked for");
-        cr_assert_eq(device_traffic(b)->bytes[3][1], 4000);
-        cr_assert_eq(traffic_into(device_traffic(b), 1), 4000);
-        cr_assert_eq(traffic_into(device_traffic(a), 3) + traffic_out_of(device_traffic(a), 3), 0);
-        cr_assert_str_eq(stream_spans(s)->spans[0].name, "copy imported");
-        cr_assert_eq(stream_spans(s)->spans[0].bytes, 3996);
-        MUST(copy_imported(s, y, seen, 1,
-                           4)); /* the device's own memory, imported: it crosses no link */
-        MUST(stream_sync(s));
-        cr_assert_eq(traffic_into(device_traffic(b), 1), 4000);
-        cr_assert_eq(copy_imported(s, outside, seen, 3, sizeof outside), ERR_FAILED);
-        MUST_SAY("destination");
-        cr_assert_eq(copy_imported(s, y, seen, -1, 4), ERR_FAILED);
-        cr_assert_eq(copy_imported(s, y, seen, MAX_DEVICES, 4), ERR_FAILED);
-        MUST_SAY("no such device");
-        MUST(stream_sync(s));
-        device_unimport(b, seen);
-        device_close(b);
-        device_close(a);
-    }
-}
-
 Test(ipc, nothing_in_a_handle_is_believed, .timeout = 30) {
     struct device *d = test_open(DEVICE_HOST, 0);
     float *x = test_floats(d, 10);
