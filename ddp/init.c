@@ -36,7 +36,7 @@ static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
     if (ddp->params->layout_version) CHECK(param_set_relayout_grads(ddp->params, ddp->plan.order));
     if (ddp->config.order && !ddp->config.find_unused)
         CHECK(ddp_plan_in_order(ddp, ddp->config.order));
-    CHECK(ddp_broadcast_values(ddp->comm, group_order(ddp->group), ddp->params));
+    CHECK(ddp_broadcast_values(ddp->comm, ddp->params));
     CHECK(ddp_make_events(ddp));
     CHECK(event_create(ddp->device, &ddp->reduced));
     struct allreduce_config config = allreduce_config_default();

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allreduce/allreduce.h"
 #include "base/error.h"
 #include "base/text/text.h"
 
@@ -115,14 +114,18 @@ int ddp_share(struct allreduce **out, struct comm *comm, struct announcer *group
     return allreduce_register(*out, data, count);
 }
 
-int ddp_broadcast_values(struct comm *comm, struct announcer *group, struct param_set *params) {
+int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
     struct stream *stream = device_compute(params->device);
     struct allreduce *copies = NULL;
-    int code = ddp_share(&copies, comm, group, params->device, params->values, params->arena_count);
+    struct failures first = {.code = OK};
+    failures_first(&first, ddp_share(&copies, comm, NULL, params->device, params->values,
+                                     params->arena_count));
     stream_set_phase(stream, PHASE_REPLICATE, -1);
-    if (!code) code = broadcast_enqueue(copies, stream, params->values, params->arena_count, -1);
-    CHECK_KEEP(stream_sync(stream), code);
-    if (code) comm_abort(comm, code, error_message()); /* so that its end waits for nobody */
+    if (!first.code)
+        failures_first(&first,
+                       broadcast_enqueue(copies, stream, params->values, params->arena_count, -1));
+    failures_first(&first, stream_sync(stream));
+    if (first.code) comm_abort(comm, first.code, first.text); /* its end waits for no peer */
     allreduce_free(copies);
-    return code;
+    return failures_end(&first);
 }

@@ -13,7 +13,7 @@ int ddp_check_shapes(struct comm *comm, const struct param_set *params);
 
 /* The values of every rank become rank 0's, to the bit. Waits for it. Shapes must agree. The bytes
  * are counted as traffic from the device of rank 0. */
-int ddp_broadcast_values(struct comm *comm, struct announcer *group, struct param_set *params);
+int ddp_broadcast_values(struct comm *comm, struct param_set *params);
 
 /* Shares device memory with all ranks, for broadcasts on one stream. group: comm_call.group. The
  * caller frees *out, also after a failure. */

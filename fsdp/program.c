@@ -24,12 +24,12 @@ static int check(const duet_group *group, const duet_params *params,
 }
 
 /* Copies rank 0's values to host memory, from which the shards are cut. */
-static int read_values(duet_params *params, struct group *group, float **values, float *block) {
+static int read_values(duet_params *params, struct comm *comm, float **values, float *block) {
     struct param_set *set = &params->set;
     if (!values || !block)
         return fail(ERR_MEMORY, "fsdp: no host memory for %zu numbers", set->total_count);
-    CHECK(ddp_check_shapes(group_comm(group), set));
-    CHECK(ddp_broadcast_values(group_comm(group), group_order(group), set));
+    CHECK(ddp_check_shapes(comm, set));
+    CHECK(ddp_broadcast_values(comm, set));
     for (int i = 0; i < set->count; block += set->param[i++].count) {
         values[i] = block;
         CHECK(param_read_value(set, i, block));
@@ -55,7 +55,7 @@ int duet_fsdp_wrap(duet_params *params, duet_group *group,
     float **values = calloc((size_t)params->set.count, sizeof *values),
           *block = malloc(params->set.total_count * sizeof *block);
     int code = group_announce((struct group *)group, "FSDP: setup");
-    if (!code) code = read_values(params, (struct group *)group, values, block);
+    if (!code) code = read_values(params, comm, values, block);
     if (code) comm_abort(comm, code, error_message());
     if (!code) code = fsdp_init(&f, comm, params, group, values, &config);
     free(values);
