@@ -81,15 +81,7 @@ static void write_call(struct call_trace *t, int track, const char *name, uint64
     struct json_writer *w = &t->json;
     int64_t end_ns = now_ns();
     pthread_mutex_lock(&t->lock);
-    fputc('\n', w->file); /* one event a line, for people and for grep */
-    json_object(w, NULL);
-    json_string(w, "ph", "X");
-    json_integer(w, "pid", t->rank);
-    json_integer(w, "tid", track);
-    json_string(w, "name", name);
-    json_thousandths(w, "ts", start_ns); /* microseconds */
-    json_thousandths(w, "dur", end_ns - start_ns);
-    json_object(w, "args");
+    json_slice(w, t->rank, track, name, NULL, start_ns, end_ns);
     json_natural(w, "number", number);
     json_natural(w, "bytes", bytes);
     json_close(w);

@@ -30,14 +30,6 @@ struct what_if what_if_none(void) {
     return (struct what_if){{1, 1, 1, 1, 1}};
 }
 
-static double greater(double a, double b) {
-    return a > b ? a : b;
-}
-
-static double lesser(double a, double b) {
-    return a < b ? a : b;
-}
-
 /* 1: autocast has the kernel read and write halves. */
 static int is_half(const struct clock_config *c, const struct scheduled *k) {
     return c->precision == CLOCK_AMP && !k->work.stays_float32 &&
@@ -67,7 +59,7 @@ static double rate_of(const struct clock_config *c, const struct work *w) {
                                              : REACHED_CONV_1X1;
     double plain = g->fp32 * reached;
     double tensor = tensor_of(c, w);
-    double dense = greater(plain, tensor);
+    double dense = fmax(plain, tensor);
     double grouped = (c->precision == CLOCK_AMP ? REACHED_BY_GROUP_CHANNEL_HALF
                       : tensor > plain          ? REACHED_BY_GROUP_CHANNEL_TF32
                                                 : REACHED_BY_GROUP_CHANNEL) *
@@ -97,8 +89,8 @@ static struct parts parts_of(const struct clock_config *c, const struct schedule
     if (is_half(c, k) && w->weight_bytes)
         p.launch_ns += KERNEL_US * 1e3 + 1.5 * w->weight_bytes / memory_of(c, WORK_POINTWISE);
     if (conv)
-        p.small_ns = lesser(SMALL_CONV_FLOPS / (c->gpu->fp32 * 1e3 * c->what_if.by[IF_COMPUTE]),
-                            SMALL_CONV_MOST * greater(p.flops_ns, p.memory_ns));
+        p.small_ns = fmin(SMALL_CONV_FLOPS / (c->gpu->fp32 * 1e3 * c->what_if.by[IF_COMPUTE]),
+                          SMALL_CONV_MOST * fmax(p.flops_ns, p.memory_ns));
     return p;
 }
 
@@ -116,13 +108,13 @@ int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) 
      * gradients of a product are two kernels */
     int product = k->work.of != WORK_POINTWISE && k->work.of != WORK_NORM;
     double launch = c->host == CLOCK_PYTORCH && !k->work.eager && !product ? 0 : p.launch_ns;
-    double ns = greater(p.flops_ns, p.memory_ns) + p.small_ns;
+    double ns = fmax(p.flops_ns, p.memory_ns) + p.small_ns;
     return (int64_t)ceil(ns * c->machine->scale * (c->given ? c->given : 1) + launch);
 }
 
 const char *cost_bound(const struct clock_config *c, const struct scheduled *k) {
     struct parts p = parts_of(c, k);
-    if (p.launch_ns + p.small_ns > greater(p.flops_ns, p.memory_ns)) return "launches";
+    if (p.launch_ns + p.small_ns > fmax(p.flops_ns, p.memory_ns)) return "launches";
     return p.flops_ns > p.memory_ns ? "flops" : "memory";
 }
 

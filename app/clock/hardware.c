@@ -265,13 +265,9 @@ static int check_machine(const struct machine *m) {
         for (int to = -1; to < m->gpus; to++)
             if (to != g && !net_way(&m->net, g, to, &way))
                 return fail(ERR_USAGE,
-                            "--machine: %s: gpu%d has no way to %s%.0d of at most 8 links: join "
-                            "them, or both to a switch",
-                            m->name, g,
-                            to < 0 ? "host"
-                            : to   ? "gpu"
-                                   : "gpu0",
-                            to < 0 ? 0 : to);
+                            "--machine: %s: gpu%d does not reach every other GPU and the host "
+                            "over at most 8 links: join it, or all to a switch",
+                            m->name, g);
     return OK;
 }
 

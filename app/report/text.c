@@ -17,6 +17,18 @@ char *signed_bytes(double bytes, char text[32]) {
     return strcmp(amount, "0 B") ? text : strcpy(text, "nothing");
 }
 
+char *time_words(double ns, char text[32]) {
+    if (ns < 999.5)
+        snprintf(text, 32, "%.3g ns", ns);
+    else if (ns < 0.9995e6) /* what rounds to 1000 us is 1 ms */
+        snprintf(text, 32, "%.3g us", ns * 1e-3);
+    else if (ns < 0.9995e9)
+        snprintf(text, 32, "%.3g ms", ns * 1e-6);
+    else
+        snprintf(text, 32, "%.2f s", ns * 1e-9);
+    return text;
+}
+
 char *share_words(int batch, int devices, int chunked, char text[32]) {
     int least = batch / devices;
     if (batch % devices == 0)

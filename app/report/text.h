@@ -8,6 +8,8 @@
 
 /* "1.5 MiB", for sums and means of bytes. Returns text. */
 char *bytes_words(double bytes, char text[32]);
+/* "840 us", "12.3 ms", "3.78 s". Returns text. */
+char *time_words(double ns, char text[32]);
 /* Each device's part of a global batch: "128"; where the parts differ "10 or 11" or, if the batch
  * is cut as torch.chunk does, "at most 11". Returns text. */
 char *share_words(int batch, int devices, int chunked, char text[32]);

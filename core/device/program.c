@@ -143,14 +143,7 @@ int duet_device_profile(duet_device *device, int on) {
 static void write_spans(struct json_writer *w, int d, const struct span_log *log) {
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
-        json_object(w, NULL);
-        json_string(w, "ph", "X");
-        json_integer(w, "pid", d);
-        json_integer(w, "tid", 0);
-        json_string(w, "name", s->name);
-        json_thousandths(w, "ts", s->start_ns); /* microseconds */
-        json_thousandths(w, "dur", s->end_ns - s->start_ns);
-        json_object(w, "args");
+        json_slice(w, d, 0, s->name, NULL, s->start_ns, s->end_ns);
         json_boolean(w, "waiting", s->waiting);
         json_close(w);
         json_close(w);

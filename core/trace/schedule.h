@@ -74,7 +74,6 @@ enum { SCHEDULED_HOST = -1 }; /* host memory as an end of a copy */
 
 struct scheduled {
     uint8_t kind, then;
-    uint8_t pageable;   /* COPY: the host memory is not pinned */
     uint8_t collective; /* GROUP: all ranks take part in this: key names the call, ranks how many */
     int16_t from, to, ranks;
     int parts;

@@ -196,16 +196,12 @@ static int keep_step(struct shown_steps *s, struct modelled *m, struct clock_con
     return OK;
 }
 
-static void no_results(const void *what, struct json_writer *w) {
-    (void)what, (void)w;
-}
-
 static int write_steps(struct shown_steps *s) {
     struct page page = {.count = s->count};
     if (!s->count) return OK;
     for (int i = 0; i < s->count; i++)
         page.run[i] = (struct page_run){.title = s->title[i], .run = s->run[i].record};
-    return run_files_write(&s->files, "estimate", no_results, NULL, &page);
+    return run_files_write(&s->files, "estimate", NULL, NULL, &page);
 }
 
 static int model_way(struct asked *a, struct clock_config *clock, int way, int devices,

@@ -12,13 +12,10 @@
 
 /* ---- one file ---- */
 
-#define SMALL "abcdefghijklmnopqrstuvwxyz"
-static const char of_calls[] = SMALL "_",
-                  of_groups[] = SMALL "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-
 /* Names are printed: no letters but those that Duet writes. */
-static int is_name(const char *text, const char *letters) {
-    return *text && !text[strspn(text, letters)];
+static int is_name(const char *text) {
+    return *text && !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "0123456789_-")];
 }
 
 static int is_wrong(const char *path, const char *what) {
@@ -69,7 +66,7 @@ static int read_call(const char *path, struct traced_call *c, const struct json 
         return is_wrong(path, "a call is torn");
     *c = (struct traced_call){.number = number->natural, .bytes = bytes->natural};
     if (event_times(event, &c->start_ns, &c->end_ns)) return is_wrong(path, "a call has no times");
-    if (!is_name(name, of_calls)) return is_wrong(path, "a call's name is none");
+    if (!is_name(name)) return is_wrong(path, "a call's name is none");
     snprintf(c->name, sizeof c->name, "%s", name);
     c->message = !strcmp(c->name, "send") || !strcmp(c->name, "recv");
     return OK;
@@ -94,8 +91,7 @@ static int read_rank(struct traced_job *job, const char *path, const struct json
         return is_wrong(path, "it holds no calls");
     if (ranks < 1 || ranks > MAX_DEVICES || rank < 0 || rank >= ranks)
         return is_wrong(path, "its rank is none");
-    if (!is_name(json_word(of, "group"), of_groups))
-        return is_wrong(path, "its group's name is none");
+    if (!is_name(json_word(of, "group"))) return is_wrong(path, "its group's name is none");
     struct traced_group *g = find_group(job, json_word(of, "group"));
     if (!g) return fail(ERR_MEMORY, "%s: no host memory", path);
     if (g->files++ && g->ranks != ranks)
@@ -152,16 +148,6 @@ static int most_calls_first(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
-/* PATH.*.* as a pattern for glob, in which the letters of `path` stand for themselves. */
-static int make_pattern(const char *path, char *pattern, size_t size) {
-    size_t used = 0;
-    for (; *path && used + 2 < size; path++) {
-        if (strchr("*?[]\\", *path)) pattern[used++] = '\\';
-        pattern[used++] = *path;
-    }
-    return *path || snprintf(pattern + used, size - used, ".*.*") >= (int)(size - used);
-}
-
 /* GROUP.RANK: other files may be beside, such as a timeline that was made of these. */
 static int is_group_and_rank(const char *end) {
     const char *rank = end + strcspn(end, ".") + 1;
@@ -173,11 +159,12 @@ int calls_read(struct traced_job *job, const char *path) {
     glob_t found;
     int code = OK;
     *job = (struct traced_job){.groups = 0};
-    if (make_pattern(path, pattern, sizeof pattern))
+    if (snprintf(pattern, sizeof pattern, "%s.*.*", path) >= (int)sizeof pattern)
         return fail(ERR_USAGE, "report: a path of more than %zu letters", sizeof pattern);
     int none = glob(pattern, GLOB_ERR, NULL, &found);
     for (size_t i = 0; !none && !code && i < found.gl_pathc; i++)
-        if (is_group_and_rank(found.gl_pathv[i] + strlen(path) + 1))
+        if (!strncmp(found.gl_pathv[i], path, strlen(path)) && /* no other, by a pattern in it */
+            is_group_and_rank(found.gl_pathv[i] + strlen(path) + 1))
             code = read_file(job, found.gl_pathv[i]);
     globfree(&found);
     if (code) return code;

@@ -109,33 +109,21 @@ int calls_judge(struct traced_group *g) {
 
 /* ---- what is said ---- */
 
-/* "1.5 ms", "3.78 s". Returns text. */
-static const char *seconds(int64_t ns, char text[24]) {
-    double s = (double)ns * 1e-9;
-    if (s < 0.9995e-3) /* what rounds to 1000 us is 1 ms */
-        snprintf(text, 24, "%.3g us", s * 1e6);
-    else if (s < 0.9995)
-        snprintf(text, 24, "%.3g ms", s * 1e3);
-    else
-        snprintf(text, 24, "%.2f s", s);
-    return text;
-}
-
 static void print_answer(FILE *file, int width, const struct traced_group *g) {
     struct text text = {.used = 0};
-    char time[24], bytes[32];
+    char time[32], bytes[32];
     int64_t took = g->last_ns - g->first_ns, waited = 0;
     for (int r = 0; r < g->ranks; r++)
         waited += g->rank[r].waited_ns / g->ranks;
     text_add(&text, "Group %s: %d rank%s, %zu collectives in %s.", g->name, g->ranks,
-             g->ranks > 1 ? "s" : "", g->meetings, seconds(took, time));
+             g->ranks > 1 ? "s" : "", g->meetings, time_words((double)took, time));
     if (g->blamed >= 0)
         text_add(&text,
                  " In the steps the others waited most for rank %d: it came last in %zu of %zu "
                  "calls of %s of %s, by %s in the median.",
                  g->blamed, g->last_in, g->calls_in, g->blamed_in->name,
                  bytes_words((double)g->blamed_in->bytes, bytes),
-                 seconds(g->rank[g->blamed].median_ns, time));
+                 time_words((double)g->rank[g->blamed].median_ns, time));
     if (waited > 0)
         text_add(&text, " A rank waited %.0f %% of the time on average.",
                  100 * (double)waited / (double)took);
@@ -146,7 +134,7 @@ static void print_answer(FILE *file, int width, const struct traced_group *g) {
 }
 
 static void print_ranks(FILE *file, const struct traced_group *g) {
-    char in[24], waited[24], median[24], bytes[32];
+    char in[32], waited[32], median[32], bytes[32];
     fprintf(file, "\n%4s %11s %8s %10s %10s %10s %9s %11s\n", "rank", "collectives", "messages",
             "bytes", "in calls", "waited", "came last", "median wait");
     for (int i = 0; i < g->ranks; i++) {
@@ -154,8 +142,8 @@ static void print_ranks(FILE *file, const struct traced_group *g) {
         if (!r->calls) continue;
         fprintf(file, "%4d %11zu %8zu %10s %10s %10s %9zu %11s\n", i, r->collectives,
                 r->count - r->collectives, bytes_words((double)r->bytes, bytes),
-                seconds(r->in_calls_ns, in), seconds(r->waited_ns, waited), r->came_last,
-                seconds(r->median_ns, median));
+                time_words((double)r->in_calls_ns, in), time_words((double)r->waited_ns, waited),
+                r->came_last, time_words((double)r->median_ns, median));
     }
 }
 

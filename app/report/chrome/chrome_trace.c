@@ -29,23 +29,11 @@ struct writer {
 
 /* ---- events, one after another ---- */
 
-static void open_event(struct writer *w, const char *kind, int track, const char *name) {
-    fputc('\n', w->json.file); /* one event per line, for people and for grep */
-    json_object(&w->json, NULL);
-    json_string(&w->json, "ph", kind);
-    json_integer(&w->json, "pid", w->process);
-    json_integer(&w->json, "tid", track);
-    json_string(&w->json, "name", name);
-}
-
 /* Writes a slice up to its args, to which the caller adds; close_event ends it. */
 static void open_slice(struct writer *w, int track, const char *name, const char *category,
                        int64_t start_ns, int64_t end_ns) {
-    open_event(w, "X", track, name);
-    json_string(&w->json, "cat", category);
-    json_thousandths(&w->json, "ts", start_ns - w->zero_ns);
-    json_thousandths(&w->json, "dur", end_ns - start_ns);
-    json_object(&w->json, "args");
+    json_slice(&w->json, w->process, track, name, category, start_ns - w->zero_ns,
+               end_ns - w->zero_ns);
 }
 
 static void close_event(struct writer *w) {
@@ -53,19 +41,30 @@ static void close_event(struct writer *w) {
     json_close(&w->json);
 }
 
-/* "process_name" and "thread_name", and their places: "process_sort_index", "thread_sort_index". */
-static void write_name(struct writer *w, const char *what, int track, const char *name) {
-    open_event(w, "M", track, what);
+/* An event "M": "process_name" or "thread_name", or without a name its place:
+ * "process_sort_index" or "thread_sort_index". */
+static void write_fact(struct writer *w, const char *what, int track, const char *name, int place) {
+    fputc('\n', w->json.file);
+    json_object(&w->json, NULL);
+    json_string(&w->json, "ph", "M");
+    json_integer(&w->json, "pid", w->process);
+    json_integer(&w->json, "tid", track);
+    json_string(&w->json, "name", what);
     json_object(&w->json, "args");
-    json_string(&w->json, "name", name);
+    if (name)
+        json_string(&w->json, "name", name);
+    else
+        json_integer(&w->json, "sort_index", place);
     close_event(w);
 }
 
-static void write_place(struct writer *w, const char *what, int track, int place) {
-    open_event(w, "M", track, what);
-    json_object(&w->json, "args");
-    json_integer(&w->json, "sort_index", place);
-    close_event(w);
+/* A process has no track. */
+static void write_name(struct writer *w, const char *of, int track, int place, const char *name) {
+    char what[32];
+    snprintf(what, sizeof what, "%s_name", of);
+    write_fact(w, what, track, name, 0);
+    snprintf(what, sizeof what, "%s_sort_index", of);
+    write_fact(w, what, track, NULL, place);
 }
 
 /* ---- a span ---- */
@@ -139,21 +138,18 @@ static void write_device(struct writer *w, const struct span *const *spans, size
     char name[256];
     int lane = -1;
     snprintf(name, sizeof name, "%s: %s(%d)", w->run->title, w->run->run->kind, spans[0]->device);
-    write_name(w, "process_name", 0, name);
-    write_place(w, "process_sort_index", 0, w->process);
+    write_name(w, "process", 0, w->process, name);
     for (size_t i = 0; i < count; i++) {
         if (spans[i]->lane == LANE_COMPUTE && lane < 0) {
             size_t n = 1;
             while (i + n < count && spans[i + n]->lane == LANE_COMPUTE)
                 n++;
-            write_name(w, "thread_name", TRACK_STEPS, "steps and phases");
-            write_place(w, "thread_sort_index", TRACK_STEPS, TRACK_STEPS);
+            write_name(w, "thread", TRACK_STEPS, TRACK_STEPS, "steps and phases");
             write_steps(w, spans + i, n);
         }
         if (spans[i]->lane != lane) {
             lane = spans[i]->lane;
-            write_name(w, "thread_name", TRACK_LANES + lane, lane_titles[lane]);
-            write_place(w, "thread_sort_index", TRACK_LANES + lane, TRACK_LANES + lane);
+            write_name(w, "thread", TRACK_LANES + lane, TRACK_LANES + lane, lane_titles[lane]);
         }
         write_span(w, spans[i]);
     }

@@ -5,6 +5,7 @@
 
 #include "report/pictures/runs.h"
 #include "report/pictures/picture.h"
+#include "report/text.h"
 
 /* index: of page->run, for pictures of one run; others ignore it. */
 typedef int draw_function(struct picture *p, const struct page *page, int index);

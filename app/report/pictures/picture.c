@@ -288,15 +288,3 @@ double picture_scale_step(double most, int marks, int binary) {
            : 5 * step >= least ? 5 * step
                                : 10 * step;
 }
-
-char *time_words(double ns, char text[32]) {
-    if (ns >= 1e9)
-        snprintf(text, 32, "%.3g s", ns * 1e-9);
-    else if (ns >= 1e6)
-        snprintf(text, 32, "%.3g ms", ns * 1e-6);
-    else if (ns >= 1e3)
-        snprintf(text, 32, "%.3g \xc2\xb5s", ns * 1e-3);
-    else
-        snprintf(text, 32, "%.0f ns", ns);
-    return text;
-}

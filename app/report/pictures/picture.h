@@ -76,11 +76,6 @@ double picture_key(struct picture *p, double y, const struct key_item *items, in
  * times a power of ten. binary 1: for bytes, 1, 2 or 4 ... times a power of two. */
 double picture_scale_step(double most, int marks, int binary);
 
-/* ---- words for numbers ---- */
-
-/* "12.3 ms", "840 us": three significant digits. Returns text. */
-char *time_words(double ns, char text[32]);
-
 /* Writes text with <, >, &, and quotes escaped; bytes that are not UTF-8 become U+FFFD. */
 void html_text(FILE *file, const char *text);
 

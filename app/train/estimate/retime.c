@@ -66,24 +66,20 @@ int retime_check(const struct run_config *config) {
 
 /* ---- the times of a device ---- */
 
-static int64_t times(int64_t ns, int steps) {
-    return ns * steps;
-}
-
 /* The times of all steps of the run, from those of one step in *one. */
 static void set_times(struct device_record *to, const struct device_record *one, int steps,
                       int64_t step_ns) {
     for (int p = 0; p < PHASE_COUNT; p++) {
-        to->phase_ns[p] = times(one->phase_ns[p], steps);
+        to->phase_ns[p] = one->phase_ns[p] * steps;
         to->phase_median_ns[p] = one->phase_ns[p];
         to->phase_spread_ns[p] = 0;
     }
     to->step_median_ns = step_ns;
-    to->busy_ns = times(one->busy_ns, steps);
-    to->comm_ns = times(one->comm_ns, steps);
-    to->exposed_ns = times(one->exposed_ns, steps);
-    to->copy_ns = times(one->copy_ns, steps);
-    to->wait_ns = times(one->wait_ns, steps);
+    to->busy_ns = one->busy_ns * steps;
+    to->comm_ns = one->comm_ns * steps;
+    to->exposed_ns = one->exposed_ns * steps;
+    to->copy_ns = one->copy_ns * steps;
+    to->wait_ns = one->wait_ns * steps;
     to->step_spread_ns = to->no_core_ns = to->host_ns = to->pinned_ns = to->clock_error_ns = 0;
 }
 

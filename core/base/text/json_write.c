@@ -148,6 +148,20 @@ void json_index_or_null(struct json_writer *w, const char *key, int64_t index) {
         json_integer(w, key, index);
 }
 
+void json_slice(struct json_writer *w, int process, int track, const char *name,
+                const char *category, int64_t start_ns, int64_t end_ns) {
+    fputc('\n', w->file);
+    json_object(w, NULL);
+    json_string(w, "ph", "X");
+    json_integer(w, "pid", process);
+    json_integer(w, "tid", track);
+    json_string(w, "name", name);
+    if (category) json_string(w, "cat", category);
+    json_thousandths(w, "ts", start_ns); /* in microseconds */
+    json_thousandths(w, "dur", end_ns - start_ns);
+    json_object(w, "args");
+}
+
 int json_finish(struct json_writer *w, const char *name) {
     if (w->depth || w->misused)
         return fail(ERR_FAILED, "%s: JSON not well formed: %d levels open: close each once", name,

@@ -168,7 +168,7 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
     expect_refused("estimate --gpu v100 --machine ./negative", "negative:1: fp32");
     write_file("nothing", "machine m gpus 2\njoin gpu0 hub pcie3\njoin hub host memory\n");
-    expect_refused("estimate --gpu v100 --machine ./nothing", "gpu0 has no way to gpu1");
+    expect_refused("estimate --gpu v100 --machine ./nothing", "gpu0 does not reach every");
     write_file("part", "machine m gpus 2.5\n");
     expect_refused("estimate --gpu v100 --machine ./part", "part:1: '2.5': give an integer");
     write_file("typo", "machine m gpus 2\njoin gpu0x hub pcie3\n");
