@@ -8,7 +8,7 @@
 #      qemu-user; so do the tests that are named
 #   3. single, DP in all its ways and DDP end with the bits that this machine's own build has. This
 #      stands for dp/test_ways, which takes minutes under qemu
-#   4. `duet estimate --gpu` prints what it prints here
+#   4. `duet estimate --gpu` and `duet train --gpu` have the modelled times that they have here
 #
 # qemu shows instructions, layouts and the arithmetic of the 128-bit kernels. It does not show Arm's
 # weaker order of memory, since it runs on this machine's. Ranks are started by exec, so the kernel
@@ -118,11 +118,16 @@ check "single, DP and DDP end with this machine's bits" same_bits
 
 # ---- 4: the same modelled times ----
 
+times() { # COMMAND...
+    "$@" estimate --gpu v100 --machine dgx1 --model resnet34 --dataset random \
+        --batch-per-device 16 --devices 1,4 --modes single,dp,ddp,fsdp &&
+        "$@" train --gpu v100 --machine dgx1 --mode dp --devices 2 --model lenet --dataset random \
+            --samples 96 --batch-size 32 --steps 3 --quiet --json /dev/stdout |
+        grep -o '"training_seconds": [0-9.]*'
+}
 same_times() {
-    local words=(estimate --gpu v100 --machine dgx1 --model resnet34
-        --dataset random --batch-per-device 16 --devices 1,4 --modes single,dp,ddp,fsdp)
-    "$build/duet" "${words[@]}" >"$log/times" && "$qemu" "$arm/duet" "${words[@]}" |
-        diff "$log/times" - && grep -q "4 FSDP" "$log/times"
+    times "$build/duet" >"$log/times" && times in_namespace "$arm/duet" | diff "$log/times" - &&
+        grep -q "4 FSDP" "$log/times"
 }
 check "modelled times are this machine's" same_times
 finish
