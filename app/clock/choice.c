@@ -14,9 +14,9 @@
 
 /* ---- hardware ---- */
 
-/* The parts of a list; `each` reads one. */
-static int read_list(struct clock_choice *c, const char *text,
-                     int (*each)(struct clock_choice *c, const char *one)) {
+/* What a list names: GPUs or machines. */
+static int read_list(struct clock_choice *c, const char *text, int gpus) {
+    const char *what = gpus ? "--gpu" : "--machine";
     for (const char *at = text;; at++) {
         char one[HARDWARE_NAME];
         size_t length = strcspn(at, ",");
@@ -24,21 +24,13 @@ static int read_list(struct clock_choice *c, const char *text,
             return fail(ERR_USAGE, "'%.60s': a name has at most %d letters", at, HARDWARE_NAME - 1);
         memcpy(one, at, length);
         one[length] = 0;
-        CHECK(each(c, one));
+        int i = gpus ? c->gpus++ : c->machines++;
+        if (i == CHOICE_MOST) return fail(ERR_USAGE, "%s: at most %d at once", what, CHOICE_MOST);
+        CHECK(gpus ? hardware_find_gpu(c->hardware, what, one, &c->gpu[i])
+                   : hardware_find_machine(c->hardware, what, one, &c->machine[i]));
         at += length;
         if (!*at) return OK;
     }
-}
-
-static int add_gpu(struct clock_choice *c, const char *name) {
-    if (c->gpus == CHOICE_MOST) return fail(ERR_USAGE, "--gpu: at most %d at once", CHOICE_MOST);
-    return hardware_find_gpu(c->hardware, "--gpu", name, &c->gpu[c->gpus++]);
-}
-
-static int add_machine(struct clock_choice *c, const char *name) {
-    if (c->machines == CHOICE_MOST)
-        return fail(ERR_USAGE, "--machine: at most %d at once", CHOICE_MOST);
-    return hardware_find_machine(c->hardware, "--machine", name, &c->machine[c->machines++]);
 }
 
 /* A file of the user's own adds to the table; its last machine is taken. */
@@ -46,7 +38,7 @@ static int read_machines(struct clock_choice *c, const struct clock_words *w) {
     const char *text = *w->machine ? w->machine : "pc-pcie4";
     int is_file = strchr(text, '/') || strchr(text, '.') || !access(text, R_OK);
     CHECK(hardware_open(&c->hardware, is_file ? text : NULL));
-    if (!is_file) return read_list(c, text, add_machine);
+    if (!is_file) return read_list(c, text, 0);
     c->machine[0] = hardware_last(c->hardware);
     if (!c->machine[0])
         return fail(ERR_USAGE, "--machine: %s: the file has no machine: add a line of one", text);
@@ -87,7 +79,7 @@ int clock_choose(struct clock_choice *c, const struct clock_words *w) {
         return fail(ERR_USAGE, "--gpu: it is missing: times of links, machines and hosts are those "
                                "of a GPU: give a name that duet devices --gpus lists");
     CHECK(read_machines(c, w));
-    CHECK(read_list(c, w->gpu, add_gpu));
+    CHECK(read_list(c, w->gpu, 1));
     return *w->what_if ? read_what_if(&c->what_if, w->what_if) : OK;
 }
 

@@ -62,11 +62,11 @@ static int read_call(const char *path, struct traced_call *c, const struct json 
     const struct json *args = json_find(event, "args"), *number = json_find(args, "number"),
                       *bytes = json_find(args, "bytes");
     const char *name = json_word(event, "name");
-    if (!number || !number->natural || !bytes || bytes->kind != JSON_NUMBER)
+    if (!number || !number->natural || !bytes || bytes->kind != JSON_NUMBER || !is_name(name) ||
+        event_times(event, &c->start_ns, &c->end_ns))
         return is_wrong(path, "a call is torn");
-    *c = (struct traced_call){.number = number->natural, .bytes = bytes->natural};
-    if (event_times(event, &c->start_ns, &c->end_ns)) return is_wrong(path, "a call has no times");
-    if (!is_name(name)) return is_wrong(path, "a call's name is none");
+    c->number = number->natural;
+    c->bytes = bytes->natural;
     snprintf(c->name, sizeof c->name, "%s", name);
     c->message = !strcmp(c->name, "send") || !strcmp(c->name, "recv");
     return OK;
@@ -87,11 +87,10 @@ static struct traced_group *find_group(struct traced_job *job, const char *name)
 static int read_rank(struct traced_job *job, const char *path, const struct json *root) {
     const struct json *events = json_find(root, "traceEvents"), *of = json_find(root, "otherData");
     int64_t ranks = json_whole(of, "ranks", 0), rank = json_whole(of, "rank", -1);
-    if (json_whole(of, "duet_calls", 0) != 1 || !events || events->kind != JSON_ARRAY)
-        return is_wrong(path, "it holds no calls");
-    if (ranks < 1 || ranks > MAX_DEVICES || rank < 0 || rank >= ranks)
-        return is_wrong(path, "its rank is none");
-    if (!is_name(json_word(of, "group"))) return is_wrong(path, "its group's name is none");
+    if (json_whole(of, "duet_calls", 0) != 1 || !events || events->kind != JSON_ARRAY ||
+        ranks < 1 || ranks > MAX_DEVICES || rank < 0 || rank >= ranks ||
+        !is_name(json_word(of, "group")))
+        return is_wrong(path, "it holds no calls of a rank");
     struct traced_group *g = find_group(job, json_word(of, "group"));
     if (!g) return fail(ERR_MEMORY, "%s: no host memory", path);
     if (g->files++ && g->ranks != ranks)

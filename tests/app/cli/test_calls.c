@@ -174,14 +174,14 @@ CliTest(cli_calls, buckets_are_a_group_of_their_own, 60) {
 CliTest(cli_calls, wrong_files_are_refused, 60) {
     static const char *const wrong[][2] = {
         {"{\"schema\": 1}", "it holds no calls"},
-        {OF("g", "3", "3") "]}", "its rank is none"},
+        {OF("g", "3", "3") "]}", "it holds no calls of a rank"},
         {OF("g", "1", "3") "]}", "its rank has another file"},
         {OF("g", "0", "2") "]}", "more or fewer ranks"},
         {OF("h", "0", "1") "{\"ph\": \"X\"}]}", "a call is torn"},
-        {OF("h", "0", "1") CALL("barrier", "9", "-1"), "a call has no times"},
-        {OF("h", "0", "1") CALL("barrier", "1e300", "1"), "a call has no times"},
-        {OF("h", "0", "1") CALL("\\u001b[2J", "8", "9"), "a call's name is none"},
-        {OF("\\u0007", "0", "1") "]}", "its group's name is none"},
+        {OF("h", "0", "1") CALL("barrier", "9", "-1"), "a call is torn"},
+        {OF("h", "0", "1") CALL("barrier", "1e300", "1"), "a call is torn"},
+        {OF("h", "0", "1") CALL("\\u001b[2J", "8", "9"), "a call is torn"},
+        {OF("\\u0007", "0", "1") "]}", "it holds no calls of a rank"},
         {"{\"duet_calls\"", "c.x.0"}};
     put_ranks();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
