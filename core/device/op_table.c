@@ -228,7 +228,7 @@ const struct op_row op_table[OP_COUNT] = {
     /* y[o][k][i] = x[o][index[o][k][i]][i], where J is I; or, where J is 1, of one place for all i.
      * ADD_ALONG is its gradient: dx[o][c][i] is the sum of those dy[o][k][i] whose index is c, in
      * the order of k, and 0 where there are none. Places are integers in float; of what is no
-     * place of C y is 0, and nothing is added. */
+     * place of C y is NaN, and nothing is added. */
     [OP_TAKE_ALONG] = {ALONG, .in = {{"x", "f", "OCI"}, {"index", "f", "OKJ"}},
         .out = {{"y", "f", "OKI"}}, .rule = rule_along},
     [OP_ADD_ALONG] = {ALONG, .in = {{"dy", "f", "OKI"}, {"index", "f", "OKJ"}},

@@ -10,7 +10,7 @@
  *                  none
  *     take_along_dim                     torch.take_along_dim, and gather: of dimension dim, not 0,
  *                  what is at the places that index says, integers as argsort gives them;
- *                  of what is no place 0. x and index have one rank and are broadcast but in dim
+ *                  of what is no place NaN. x and index have one rank and are broadcast but in dim
  *     scatter_add  its gradient, torch.zeros(..).scatter_add(dim, index, src), of `size` places:
  *                  what goes to one place is added in the order of src; what is no place, not
  *     argsort      torch.argsort(x, dim, descending, stable=True): the places of x in its order,

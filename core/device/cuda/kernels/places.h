@@ -51,7 +51,7 @@ DUET_HD void k_take_along(const struct along *t, struct place at) {
                                k = divide(t->by_inner, in_column, &i);
         int32_t c = place_at(t, o, k, i);
         int known = c >= 0 && (uint32_t)c < t->count;
-        t->to[e] = known ? t->from[((size_t)o * t->count + (uint32_t)c) * t->inner + i] : 0;
+        t->to[e] = known ? t->from[((size_t)o * t->count + (uint32_t)c) * t->inner + i] : NAN;
     }
 }
 

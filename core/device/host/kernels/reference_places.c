@@ -35,13 +35,14 @@ void reference_take_along(const struct op_args *p) {
         if (!each) {
             int place = place_of(*index++, count);
             if (place < 0)
-                memset(to, 0, inner * sizeof *to);
+                for (size_t i = 0; i < inner; i++)
+                    to[i] = NAN;
             else
                 memcpy(to, from + (size_t)place * inner, inner * sizeof *to);
         }
         for (size_t i = 0; each && i < inner; i++) {
             int place = place_of(*index++, count);
-            to[i] = place < 0 ? 0 : from[(size_t)place * inner + i];
+            to[i] = place < 0 ? NAN : from[(size_t)place * inner + i];
         }
     }
 }
