@@ -32,7 +32,7 @@ from export import SAMPLES, read_tensors  # noqa: E402
 
 NETS = ("resnet50", "mobilenet_v2", "vit_b_16", "densenet121", "convnext_tiny", "efficientnet_b0", "vgg16_bn",
         "shufflenet_v2", "transformer", "gpt2", "bert", "lstm", "frames", "space_and_time",
-        "video", "points", "masked_patches")
+        "points", "masked_patches")
 SUMS, DIGITS = 4, 10
 
 

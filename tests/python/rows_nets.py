@@ -217,23 +217,7 @@ class Experts(nn.Module):
         return self.head(F.group_norm(mixed, 2, self.norm.weight.exp()).mean(2))
 
 
-class Video(nn.Module):
-    """A residual block of volumes, as R(2+1)D's, and pools."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem, self.norm = nn.Conv3d(2, 4, 3, (1, 2, 2), 1, bias=False), nn.BatchNorm3d(4)
-        self.flat = nn.Conv3d(4, 6, (1, 3, 3), padding=(0, 1, 1), groups=2)
-        self.over, self.head = nn.Conv3d(6, 4, (3, 1, 1), padding=(1, 0, 0)), nn.Linear(4, 10)
-
-    def forward(self, x):
-        x = self.norm(self.stem(x)).relu()
-        x = x + self.over(self.flat(x).relu())
-        return self.head(F.adaptive_avg_pool3d(F.max_pool3d(x, 2), 1).flatten(1))
-
-
 NETS = {"last_words": (LastWords, (12,)), "experts": (Experts, (12,)),
-        "video": (Video, (2, 5, 8, 8)),
         "frames": (Frames, (3, 2, 12, 12)), "pairs": (Pairs, (2, 8, 8)),
         "repeats": (Repeats, (4, 5)), "space_and_time": (SpaceAndTime, (3, 4, 8)),
         "computed_weights": (ComputedWeights, (3, 8, 8)),

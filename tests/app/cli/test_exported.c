@@ -20,10 +20,12 @@ static const double STEP_LENGTH = 65536;
 
 #define RUN "--dataset random --samples 8 --batch-size 8"
 
-static const char *const names[] = {
-    "resnet50", "mobilenet_v2",   "vit_b_16",    "densenet121", "convnext_tiny",  "efficientnet_b0",
-    "vgg16_bn", "shufflenet_v2",  "transformer", "gpt2",        "bert",           "lstm",
-    "frames",   "space_and_time", "video",       "points",      "masked_patches", "weight_norms"};
+static const char *const names[] = {"resnet50",       "mobilenet_v2",   "vit_b_16",
+                                    "densenet121",    "convnext_tiny",  "efficientnet_b0",
+                                    "vgg16_bn",       "shufflenet_v2",  "transformer",
+                                    "gpt2",           "bert",           "lstm",
+                                    "frames",         "space_and_time", "points",
+                                    "masked_patches", "weight_norms"};
 enum { NETS = sizeof names / sizeof *names };
 
 /* Where tests are short: most, but not the values of parameters. */

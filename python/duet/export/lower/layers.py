@@ -1,5 +1,5 @@
-"""Convolutions, of volumes too, norms, pools and recurrent layers. Their weights are parameters, or
-values computed from them."""
+"""Convolutions, norms, pools and recurrent layers. Their weights are parameters, or values computed
+from them."""
 
 import math
 
@@ -7,8 +7,8 @@ import torch
 
 from ..text import Const, N, require
 from . import lower
-from .reductions import largest, reduce
-from .shapes import cat, narrow, padded
+from .reductions import reduce
+from .shapes import narrow, padded
 
 aten = torch.ops.aten
 
@@ -66,41 +66,6 @@ def _(w, a, shape):
     return of_samples(w, "conv_transpose", x, [w.parameter(a.weight, "weight"),
                                                w.parameter(a.get("bias"), "bias")], shape,
                       **settings, groups=groups)
-
-
-# ---- volumes, (N, C, T, H, W): a window over T becomes channels of pictures
-
-def _windows(w, x, dim, to, taps, step, gap=1, border=0):
-    """Beside each of `to` places of a dimension, `step` apart, the others of its window."""
-    need = (taps - 1) * gap + to * step
-    behind = need - border - int(x.shape[dim])
-    if border or behind > 0:
-        x = padded(w, x, [0, 0] * (x.rank - 1 - dim) + [border, max(behind, 0)])
-    parts, shape = [], [*x.shape[:dim], to, 1, *x.shape[dim + 1:]]
-    for i in range(taps):
-        part = narrow(w, x, dim, i * gap, to * step)
-        part = w.view(part, [*shape[:dim + 1], step, *shape[dim + 2:]])
-        parts.append(narrow(w, part, dim + 1, 0, 1))
-    return cat(w, parts, dim + 1, [*shape[:dim + 1], taps, *shape[dim + 2:]])
-
-
-@lower(aten.conv3d)
-def _(w, a, shape):
-    x, kernel = w.value(a.input), list(map(int, a.weight.shape[2:]))
-    how = {"stride": a.get("stride", 1), "padding": a.get("padding", 0),
-           "dilation": a.get("dilation", 1)}
-    require(not isinstance(how["padding"], str), "padding=same of volumes")
-    (step, *stride), (border, *padding), (gap, *dilation) = (pair(v, 3) for v in how.values())
-    to, taps = int(shape[2]), kernel[0]
-    x = _windows(w, x, 2, to, taps, step, gap, border)
-    x = w.view(w.permuted(x, 0, 2, 1, 3, 4, 5), [N(int(x.shape[0]) * to), int(x.shape[1]) * taps,
-                                              *x.shape[4:]])
-    settings = sides({"stride": stride, "padding": padding, "dilation": dilation}, 2, "stride",
-                     "padding", "dilation")
-    y = of_samples(w, "conv", x, [w.parameter(a.weight, "weight"), w.parameter(
-        a.get("bias"), "bias")], [x.shape[0], *shape[1:2], *shape[3:]], **settings,
-        groups=a.get("groups", 1))
-    return w.permuted(w.view(y, [shape[0], to, shape[1], *shape[3:]]), 0, 2, 1, 3, 4)
 
 
 # ---- norms
@@ -166,7 +131,7 @@ def _(w, a, shape):
                       groups=int(shape[1]) if instance else a.num_groups, eps=a.get("eps", 1e-5))
 
 
-# ---- pools of pictures, sequences and volumes
+# ---- pools of pictures and sequences
 
 @lower(aten.max_pool2d_with_indices)
 def _(w, a, shape):
@@ -216,22 +181,6 @@ def _(w, a, shape):
     require(all(int(n) == s * k for n, s, k in zip(x.shape[2:], size, to)),
             f"{to[0]}x{to[1]} windows of unequal sizes")
     return [of_samples(w, "max_pool2d", x, [], shape[0], size=size, stride=size), None]
-
-
-@lower(aten.max_pool3d_with_indices)
-def _(w, a, shape):
-    """Each picture by itself first, as PyTorch looks for the first of equal maxima."""
-    size, padding = pair(a.kernel_size, 3), pair(a.get("padding", 0), 3)
-    stride, x, shape = pair(a.get("stride") or size, 3), w.value(a.self), shape[0]
-    require(set(pair(a.get("dilation", 1), 3)) == {1} and not any(padding),
-            "of volumes with padding or dilation")
-    pictures = w.view(w.permuted(x, 0, 2, 1, 3, 4),
-                      [N(int(x.shape[0]) * int(x.shape[2])), x.shape[1], *x.shape[3:]])
-    how = sides({"size": size[1:], "stride": stride[1:]}, 2, "size", "stride")
-    y = of_samples(w, "max_pool2d", pictures, [], [pictures.shape[0], shape[1], *shape[3:]], **how)
-    y = w.view(y, [shape[0], x.shape[2], shape[1], *shape[3:]])
-    y = largest(w, _windows(w, y, 1, int(shape[2]), size[0], stride[0]), [2]).squeezed([2])
-    return [w.permuted(y, 0, 2, 1, 3, 4), None]
 
 
 # ---- nn.LSTM, nn.GRU and nn.RNN, a line for each layer and direction
