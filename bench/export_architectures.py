@@ -176,11 +176,11 @@ def own(parts, *inputs):
     return lambda forward: row(f"own/{forward.__name__}", lambda: Net(forward), *inputs)
 
 
-@own(lambda: dict(code=nn.Linear(48, 8), spread=nn.Linear(48, 8), back=nn.Linear(8, 48)),
+@own(lambda: dict(mean=nn.Linear(48, 8), spread=nn.Linear(48, 8), back=nn.Linear(8, 48)),
      picture(4))
 def vae(m, x):  # decodes the mean: a drawn code could not be compared
     x = x.flatten(1)
-    return torch.sigmoid(m.back(m.code(x) * torch.exp(0.5 * m.spread(x))))
+    return torch.sigmoid(m.back(m.mean(x) * torch.exp(0.5 * m.spread(x))))
 
 
 @own(lambda: dict(words=nn.Embedding(64, 16), head=nn.Linear(16, 64),

@@ -76,14 +76,14 @@ class NormedRows(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.code, self.head = nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Linear(6, 10)
+        self.first, self.norm, self.head = nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Linear(6, 10)
         self.biases = nn.Parameter(torch.randn(2, 9))
         self.register_buffer("index", (torch.arange(7)[:, None] * 3 + torch.arange(7)) % 9)
 
     def forward(self, x):
         n, length, _ = x.shape
         x = self.first(x)
-        x = self.code(x.flatten(0, 1)).reshape_as(x)
+        x = self.norm(x.flatten(0, 1)).reshape_as(x)
         q = x.view(n, length, 2, 3).transpose(1, 2)
         scores = q @ q.transpose(-2, -1) + F.dropout(self.biases, 0.3)[:, self.index]
         return self.head((scores.softmax(-1) @ q).transpose(1, 2).reshape(n, length, 6).mean(1))

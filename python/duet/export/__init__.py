@@ -96,7 +96,6 @@ def _used(run, result):
 
 
 def _text_of(torch, run, result, saves):
-    from .trace import MARK
     lines, tensors = ["duet 1"], {}
     for value, node in run.inputs:
         kind = f"f32{text_of(value.shape)}"
@@ -121,8 +120,7 @@ def _text_of(torch, run, result, saves):
         if name in words:
             lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
             tensors[name] = tensor
-    return ("\n".join([*lines, *saves, *body, ""]).replace(MARK, ""),
-            {name.replace(MARK, ""): x for name, x in tensors.items()}, ops)
+    return "\n".join([*lines, *saves, *body, ""]), tensors, ops
 
 
 def _result_of(output):
@@ -156,7 +154,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         model = model.module
     from .lower import Interpreter
-    from .trace import MARK, decompose, in_float32, trace, without_torchs_log
+    from .trace import decompose, in_float32, trace, without_torchs_log
     from .verify import verify as verified
     model, example_inputs = in_float32(model, example_inputs)
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
@@ -179,7 +177,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     run = Interpreter(traced, program, tensors)
     result = run.run()
     if run.refusals:
-        told = "\n".join(dict.fromkeys(run.refusals)).replace(MARK, "")
+        told = "\n".join(dict.fromkeys(run.refusals))
         raise ExportError(f"duet.export: {told}{_otherwise(model, example_inputs)}")
     _progress(quiet, "duet.export: computing it once, for what PyTorch saves ...")
     text, stored, ops = _text_of(torch, run, result, _saves(torch, model, example_inputs))

@@ -1,12 +1,11 @@
 """Finds out about the program before a line is written: which nodes the result needs, which of them
 depend on no input and no parameter, and how large integers are."""
 
-import itertools
 import math
 
 import torch
 
-from .text import Const, N, Refused, require
+from .text import Const, N, require
 
 _EXACT = 1 << 24  # up to which float32 has every integer
 
@@ -172,116 +171,68 @@ def _follow(node, rows, part, found, table):
             _follow(x, rows, part or name in _PARTS, found, table)
 
 
-# An op of one element is largest and least at the ends of what it is given, or at 0.
-_ELEMENTS = {"add", "sub", "mul", "neg", "abs", "sign", "relu", "pow", "floor_divide", "div",
-             "maximum", "minimum", "clamp", "clamp_min", "clamp_max"}
-_SMALLER = {"neg", "abs", "sign", "relu", "maximum", "minimum", "clamp", "clamp_min", "clamp_max"}
+_PLACES = {"topk", "sort", "max", "min"}  # whose second result are places
+
+
+def counts_from_0(node):
+    """Are these integers those of an input, or of an op that says places, or made of such?"""
+    name = name_of(node)
+    if name in ("add", "mul", "floor_divide", "div"):
+        return all(counts_from_0(x) if isinstance(x, torch.fx.Node) else x >= 0 for x in node.args)
+    return node.op == "placeholder" or name in ("argmax", "argmin", "remainder", "iota") or \
+        name == "getitem" and name_of(node.args[0]) in _PLACES or \
+        name in _MOVES and all(map(counts_from_0, node.all_input_nodes))
+
+
 _SUMS = {"sum", "cumsum", "prod"}
-_OF_ALL = _MOVES | {"amax", "amin", "max", "min", "topk", "sort", "scatter", "index_put",
-                    "full_like"}
-_DATA = "self", "tensors", "src", "other", "value", "values", "fill_value"  # of _OF_ALL
+_ARITHMETIC = _SUMS | {"add", "sub", "mul", "pow", "remainder", "fmod", "floor_divide", "div"}
+_AS_LARGE = _MOVES | {"neg", "abs", "sign", "relu", "maximum", "minimum", "amax", "amin", "max",
+                      "min", "clamp_min", "clamp_max", "topk", "sort", "scatter", "index_put"}
 
 
-def ranges(program, wanted, constants, inputs):
-    """{node: (least, largest)} of integers, as far as they are known; Refused where float32
-    does not have them."""
-    out = {node: (0, most - 1) for node, (_, most) in inputs.items()}
+def refuse_rounded_integers(program, wanted, constants, inputs):
+    """Notes at an op of integers why it is refused, where they may be larger than float32 has them.
+    Of some it is not known how large they are: verify.py looks at those of the example."""
+    most = {node: below - 1 for node, (_, below) in inputs.items()}
 
-    def ends(x):
+    def of(x):
         if not isinstance(x, torch.fx.Node):
-            return (int(x), int(x)) if isinstance(x, (bool, int)) else None
-        val = x.meta.get("val")
-        if isinstance(val, torch.Tensor) and val.dtype is torch.bool:
-            return 0, 1
-        if x in constants and constants[x].tensor.numel():
-            t = constants[x].tensor
-            return None if t.is_floating_point() else (int(t.min()), int(t.max()))
-        return out.get(x)
+            return abs(x) if isinstance(x, (bool, int)) else 0
+        if getattr(x.meta.get("val"), "dtype", None) is torch.bool:
+            return 1
+        t = constants[x].tensor if x in constants else None
+        return most.get(x, 0) if t is None or not t.numel() or t.is_floating_point() else \
+            int(t.abs().max())
     for node in program.graph.nodes:
-        val = node.meta.get("val")
-        first = val[0] if isinstance(val, (list, tuple)) and val else val
-        if node.op != "call_function" or node not in wanted or node in constants or \
-                not isinstance(first, torch.Tensor) or first.is_floating_point() and first is val:
+        val, name = node.meta.get("val"), name_of(node)
+        if node.op != "call_function" or node not in wanted or node in constants or isinstance(
+                val, torch.Tensor) and val.is_floating_point():
             continue
-        try:
-            found = _range(node, ends, constants)
-        except Refused as why:
-            node.meta["refused"] = str(why)
-            continue
-        if found:
-            out[node] = min(found), max(found)
-    return out
+        given = [*map(of, node.args[:1] if name in _SUMS else node.args[:2] if name in _ARITHMETIC
+                      else node.args[1:] if name == "where" else node.all_input_nodes), 0]
+        most[node] = _largest(node, name, given)
+        if name in _ARITHMETIC and max(most[node], *given) > _EXACT:
+            node.meta["refused"] = ("its integers may pass 2^24, which float32 rounds: clamp says "
+                                    "how large they are")
 
 
-def _range(node, ends, constants):
-    name, args = name_of(node), node.args
-    if name == "getitem":
-        source = args[0]
-        if name_of(source) in ("topk", "sort", "max", "min") and args[1] == 1:
-            a = arguments_of(source)
-            return 0, int(a["self"].meta["val"].shape[a.get("dim", -1)]) - 1
-        return ends(source)
-    if name in ("argmax", "argmin"):
-        return 0, int(args[0].meta["val"].shape[args[1]]) - 1
-    if name == "one_hot":
-        return 0, 1
-    a = arguments_of(node)
-    if name == "clamp" and isinstance(a.get("min"), int) and isinstance(a.get("max"), int) and \
-            ends(a["self"]) is None:
-        return a["min"], a["max"]
-    if name in _OF_ALL:
-        if name in ("max", "min") and "other" in a:
-            return _checked(_at_corners(node, ends), [], True)
-        if name == "constant_pad_nd":
-            a.setdefault("value", 0)
-        data = [x for key in _DATA if key in a and (key, name) != ("self", "full_like")
-                for x in torch.utils._pytree.tree_leaves(a[key])]
-        given = [ends(int(x) if isinstance(x, float) else x) for x in data]
-        return None if None in given else [end for pair in given for end in pair]
-    if name == "add" and any(x in constants and constants[x].is_place(1) for x in args):
-        return next(ends(x) for x in args if x not in constants)
-    given = [ends(x) for x in [*node.all_input_nodes, *args] if isinstance(x, (torch.fx.Node, int))]
-    if None in given:
-        return None
-    given = [end for pair in given for end in pair]
-    if name in _ELEMENTS:
-        return _checked(_at_corners(node, ends), given, name in _SMALLER)
-    if name in _SUMS:
-        shape, own = args[0].meta["val"].shape, node.meta["val"].shape
-        count = int(shape[a["dim"]]) if name == "cumsum" else math.prod(
-            n for n in shape if isinstance(n, int)) // math.prod(
-            n for n in own if isinstance(n, int))
-        most = max(map(abs, given))
-        return _checked([-most ** count if given[0] < 0 else 0, most ** count] if name == "prod"
-                        else [end * times for end in given for times in (1, count)], given)
+def _largest(node, name, given):
+    first, second = given[:2]
+    if name in ("add", "sub"):
+        return first + second
+    if name == "mul":
+        return first * second
+    if name == "pow":
+        return first ** min(second, 64)
     if name in ("remainder", "fmod"):
-        number = (ends(a["other"]) or [0])[0]
-        most, negative = abs(number) - 1, given[0] < 0 if name == "fmod" else number < 0
-        positive = given[1] > 0 if name == "fmod" else number > 0
-        return _checked([-most * negative, most * positive], [*given, number])
-    return given if name == "_to_copy" else None
-
-
-def arguments_of(node):
-    return dict(zip((x.name for x in node.target._schema.arguments), node.args)) | node.kwargs
-
-
-def _at_corners(node, ends):
-    nodes = node.all_input_nodes
-    values = [{*ends(x), *([0] if ends(x)[0] < 0 < ends(x)[1] else [])} for x in nodes]
-    found = []
-    for chosen in itertools.product(*values):
-        at = {x: torch.tensor(float(y)).double() for x, y in zip(nodes, chosen)}
-        args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), at.get)
-        found.append(node.target(*args, **kwargs).item())
-    require(all(map(math.isfinite, found)), "by what is no number other than 0")
-    return list(map(int, found))
-
-
-def _checked(found, given, smaller=False):
-    """What is larger than float32 has is refused, unless the op makes nothing larger."""
-    require(smaller or all(abs(end) <= _EXACT for end in given),
-            "of integers that may pass 2^24, which float32 rounds: clamp says how large they are")
-    require(smaller or all(abs(end) <= _EXACT for end in found),
-            "its integers pass 2^24, which float32 rounds")
-    return found
+        return second
+    if name in ("sum", "prod", "cumsum"):
+        shape, own = node.args[0].meta["val"].shape, node.meta["val"].shape
+        count = int(shape[node.args[1]]) if name == "cumsum" else math.prod(
+            n for n in shape if isinstance(n, int)) // math.prod(
+                n for n in own if isinstance(n, int))
+        return first ** min(count, 64) if name == "prod" else first * count
+    if name == "clamp" and all(isinstance(x, int) for x in node.args[1:3]) and node.args[2:]:
+        bound = max(map(abs, node.args[1:3]))
+        return min(first, bound) if first else bound
+    return max(given) if name in _AS_LARGE | {"clamp", "floor_divide", "div", "where"} else 0

@@ -3,7 +3,6 @@
 import contextlib
 import inspect
 import io
-import itertools
 import logging
 import operator
 import sys
@@ -15,7 +14,6 @@ from .lower import LOWERINGS
 from .text import ExportError
 from .verify import copied
 
-MARK = "_of_the_model"  # behind a name that only the trace has
 _TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a constant
 _SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # numbers of samples for which guards hold
 
@@ -52,23 +50,6 @@ def in_float32(model, inputs):
         x.float() if isinstance(x, torch.Tensor) and x.dtype in halves else x for x in inputs)
 
 
-def _of_three_dimensions(module, given, result):
-    """torch.export of PyTorch 2.11 says that the last states of nn.LSTM are (layers, 1, N, width),
-    which they are nowhere else (pytorch/pytorch#151200)."""
-    y, states = result
-    return y, tuple(s.squeeze(1) if s.dim() == 4 else s for s in states)
-
-
-def _renamed(model):
-    """torch.fx has its own attributes, as code, which its modules may not be named by."""
-    own = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
-    parts = dict(model._modules)
-    taken = {name: name + MARK for name in parts if hasattr(own, name)}
-    model._modules.clear()
-    model._modules.update({taken.get(name, name): part for name, part in parts.items()})
-    vars(model).update({name: parts[name] for name in taken})
-
-
 def _for_a_trace(model):
     """What a trace needs of a copy of the model: training mode; of transformers no cache beside the
     result, and experts as matrices that are looked up, as which they are the same numbers."""
@@ -82,9 +63,10 @@ def _for_a_trace(model):
         if getattr(module, "momentum", 0) is None and \
                 isinstance(module, torch.nn.modules.batchnorm._NormBase):
             module.momentum = -1.0
-        if isinstance(module, torch.nn.LSTM) and type(module).forward is torch.nn.LSTM.forward:
-            module.register_forward_hook(_of_three_dimensions, prepend=True)
-    _renamed(model)
+    own = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+    for name, _ in model.named_children():
+        if hasattr(own, name):
+            raise ExportError(f"{name} is a name that torch.fx keeps for itself: rename that module")
     if not model.training:  # else its layers stay as they are: what is frozen is seen
         model.train()
 
@@ -139,30 +121,21 @@ def refuse_hooks(model):
                               "what forward computes")
 
 
-def _span(tensor):
-    first = tensor.storage_offset() * tensor.element_size()
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1
-    return tensor.untyped_storage().data_ptr(), first, first + last * tensor.element_size()
-
-
 def refuse_shared_memory(model, program):
     """A tie is one Parameter at two places. Two tensors over one memory would each be another's
     constant, or two parameters that go apart."""
-    named = {}
+    found = {}
     for spec in program.graph_signature.input_specs:
-        name = (spec.target or "").replace(MARK, "")
+        name, x = spec.target or "", None
         with contextlib.suppress(AttributeError):  # what the trace alone has
             x = operator.attrgetter(name)(model)
-            named.setdefault(id(x), (x, name))
-    spans = sorted(((*_span(x), name, x.requires_grad) for x, name in named.values()
-                    if isinstance(x, torch.Tensor) and x.layout is torch.strided and x.numel() and
-                    x.device.type != "meta"),
-                   key=lambda span: span[:3])
-    for (memory, _, end, name, trained), (place, first, _, other, too) in itertools.pairwise(spans):
-        if memory == place and first < end and (trained or too):
-            raise ExportError(f"{name} and {other} lie in one memory and are two tensors, which "
-                              "Duet would train apart: tie them as one Parameter (a.weight = "
-                              "b.weight), or give one a clone()")
+        if isinstance(x, torch.Tensor) and x.layout is torch.strided and x.numel() and \
+                x.device.type != "meta":
+            other, before = found.setdefault(x.data_ptr(), (name, x))
+            if before is not x and (before.requires_grad or x.requires_grad):
+                raise ExportError(f"{other} and {name} lie in one memory and are two tensors, "
+                                  "which Duet would train apart: tie them as one Parameter "
+                                  "(a.weight = b.weight), or give one a clone()")
 
 
 def _refuse_guards(program):

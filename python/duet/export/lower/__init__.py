@@ -9,7 +9,8 @@ from operator import getitem
 
 import torch
 
-from ..passes import Sizes, bounds, folded, mutations, name_of, needed, ranges, result_of
+from ..passes import (Sizes, bounds, folded, mutations, needed, refuse_rounded_integers,
+                      result_of)
 from ..text import Const, N, Refused, Value, Writer, require, text_of
 
 LOWERINGS = {}
@@ -31,7 +32,14 @@ class Arguments(dict):
 
 _NAME = re.compile(r"[^\s,:=()\[\]#%][^\s,:=()\[\]#]*")
 _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
+_INSTEAD = {"asinh": "torch.log(x + torch.sqrt(x * x + 1))",
+            "atanh": "0.5 * torch.log((1 + x) / (1 - x))", "erfc": "1 - torch.erf(x)"}
 _TYPES = torch.float32, torch.int64, torch.int32, torch.bool
+
+
+def _unknown(op):
+    instead = _INSTEAD.get(op.split("::")[1])
+    return "Duet has no such op" + (f": write {instead}" if instead else "")
 
 
 class Interpreter(Writer):
@@ -42,7 +50,7 @@ class Interpreter(Writer):
         self.env, self.refusals, self.inputs, self.buffers = {}, [], [], set()
         self.updates, self.written, self.drawn = [], {}, {}
         self.shown = {}  # lines that have an op's value: its node, at, front, and what it is
-        self.ranges, self.below = {}, {}
+        self.below = {}
         self.measure = Sizes(program)
         self.op, self.asked, self.given = "", set(), {}
         self.examples = dict(zip((n for n in program.graph.nodes if n.op == "placeholder" and
@@ -57,35 +65,6 @@ class Interpreter(Writer):
 
     def sizes(self, dims):
         return [self.measure.of(d) for d in dims]
-
-    def places(self, argument, count, what, of):
-        """That the integers of an argument are from 0 to count - 1."""
-        self.check(self.given[argument], count, what, of)
-
-    def check(self, node, count, what, of):
-        found = self.ranges.get(node)
-        if isinstance(node, torch.fx.Node) and node.meta["val"].dtype is torch.bool:
-            found = 0, 1
-        if isinstance(self.env.get(node), Const):
-            t = self.env[node].tensor
-            found = (int(t.min()), int(t.max())) if t.numel() else (0, 0)
-        require(found, node.meta.get("refused") or f"its {what} are of any size: clamp(0, "
-                                                   f"{count - 1}) says how large they are")
-        low, high = found
-        if node in self.examples:  # of an input the command looks after it
-            return
-        parts = self._of_parts(node)
-        require(low >= 0 and (high < count or parts),
-                f"its {what} are {low} to {high}, of {count} {of}")
-
-    def _of_parts(self, node):
-        """Of an input whose columns have their own tables, the largest of them says what there
-        may be; a number that its own table has not makes the loss NaN."""
-        while isinstance(node, torch.fx.Node) and node.op == "call_function" and name_of(node) in (
-                "select", "slice", "unsqueeze", "squeeze", "view", "clone", "_to_copy", "getitem",
-                "split_with_sizes", "alias", "permute"):
-            node = node.args[0]
-        return node in self.below and self.below[node][0] < self.below[node][1]
 
     # ---- tensors that are there from the start
 
@@ -166,7 +145,7 @@ class Interpreter(Writer):
         if val is None:  # asserts
             return None
         self.op = target._schema.name
-        require(self.op in LOWERINGS, "Duet has no such op")
+        require(self.op in LOWERINGS, _unknown(self.op))
         self._check_type(val)
         whole = isinstance(val, torch.Tensor) and val.dtype in (torch.int64, torch.int32)
         require(not whole or "refused" not in node.meta, node.meta.get("refused"))
@@ -196,7 +175,7 @@ class Interpreter(Writer):
         whole = {n: x for n, x in self.examples.items() if not x.is_floating_point()}
         self.below = bounds(self.program, wanted, whole)
         constants = folded(self.program, self.measure, wanted, self._tensors())
-        self.ranges = ranges(self.program, wanted, constants, self.below)
+        refuse_rounded_integers(self.program, wanted, constants, self.below)
         for node in self.program.graph.nodes:
             if node.op == "output" or node not in wanted and node not in self.examples:
                 continue
@@ -216,7 +195,7 @@ class Interpreter(Writer):
                         self.shown.setdefault(y.name, (node, y.at, y.front, self._told(node)))
                 elif isinstance(node.target, torch._ops.OpOverload) and \
                         node.target._schema.name not in LOWERINGS:
-                    self._refuse(node, "Duet has no such op")
+                    self._refuse(node, _unknown(node.target._schema.name))
             except Refused as why:
                 self._refuse(node, why)
             except Exception as error:  # of an op given what its function does not expect

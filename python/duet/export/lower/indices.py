@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from ..passes import name_of
+from ..passes import counts_from_0, name_of
 from ..text import Const, N, Value, require
 from . import lower
 from .elements import compare
@@ -54,7 +54,6 @@ def rows_of(w, table, index, padding=-1):
 def _(w, a, shape):
     require(not a.get("scale_grad_by_freq") and not a.get("sparse"),
             "scale_grad_by_freq or sparse")
-    w.places("indices", int(a.weight.shape[0]), "tokens", "rows")
     w.parameter(a.weight, "weight")
     return rows_of(w, a.weight, a.indices, a.get("padding_idx", -1))
 
@@ -62,7 +61,6 @@ def _(w, a, shape):
 @lower(aten.one_hot)
 def _(w, a, shape):
     require(a.num_classes > 0, "without the number of classes")
-    w.places("self", a.num_classes, "numbers", "classes")
     return compare(w, "equal", w.value(a.self).unsqueezed(-1),
                    w.constant(torch.arange(a.num_classes)))
 
@@ -87,7 +85,6 @@ def _(w, a, shape):
     if isinstance(a.self, Const) and a.self.number is not None:
         return Const(a.self.of, shape) if a.self.rank == 0 else w.value(a.self).but(
             shape=shape, repeats=range(len(shape)))
-    w.places("index", int(a.self.shape[dim]), "indices", "places")
     if len(shape) == 1 and isinstance(shape[0], N) and not isinstance(a.self.shape[0], N):
         return rows_of(w, w.value(a.self), a.index)
     return at_places(w, a.self, dim, a.index, shape)
@@ -163,11 +160,9 @@ def _flat(sizes, places, w=None):
 
 def _from_the_end(w, index, node, count):
     """An index below 0 counts from the end, as PyTorch's operator [] has it."""
-    low, high = w.ranges.get(node) or (0, 0)
-    if isinstance(index, Value) and -count <= low < 0 and high < count:
-        return w.line("remainder", index, number=count)
-    w.check(node, count, "indices", "rows")
-    return index
+    if not isinstance(index, Value) or counts_from_0(node):
+        return index
+    return w.add(index, w.times(compare(w, "above", index, 0, swap=True), count))
 
 
 def _of_each_sample(w, x, indices, shape, nodes=None):
@@ -239,7 +234,6 @@ def _sums(w, index, src, dim, shape):
 def _(w, a, shape):
     dim = a.dim % len(shape)
     require(not isinstance(shape[dim], N), "it adds to other samples")
-    w.places("index", int(shape[dim]), "indices", "places")
     sums = _sums(w, a.index, a.src, dim, shape)
     zero = isinstance(a.self, Const) and a.self.number == 0
     return sums if zero else w.add(a.self, sums)
@@ -251,7 +245,6 @@ def _(w, a, shape):
     dim, value = a.dim % len(shape), a.get("value", a.get("src"))
     require(not isinstance(shape[dim], N), "it puts samples in other places")
     require(not a.get("reduce"), "with a reduce")
-    w.places("index", int(shape[dim]), "indices", "places")
     index = w.value(a.index)
     number = value.number if isinstance(value, Const) else w.number(value)
     node = w.given["index"]
