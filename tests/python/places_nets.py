@@ -130,10 +130,8 @@ class Gates(nn.Module):
         share = share.masked_fill(share.cumsum(-1) - share > 0.6, 0.0)
         kept = torch.zeros_like(y).scatter(-1, order, share)
         z = (gates + kept) * (y @ self.score).softmax(1).unsqueeze(2)
-        z[:, ::2] = z[:, 1::2] * 0.5
-        z[:, :, [0, 7, -3]] = y[:, :, :3] * 0.1
-        z = z.index_copy(2, torch.tensor([4, 1]), y[:, :, 3:5])
-        z = z.index_fill(1, torch.tensor([5]), 0.3)
+        z[:, 1:3] = z[:, 1::2][:, :2] * 0.5
+        z[z > 2] = 0.3
         pairs = torch.bmm(y, y.transpose(1, 2))[:, self.places[0], self.places[1]]
         return self.head(torch.cat((z.mean(1), 0.1 * pairs), 1))
 

@@ -328,8 +328,10 @@ class Refusals(unittest.TestCase):
         self.refused(Net(lambda net, x, y: x[:, None].expand(-1, 2, -1).scatter(
             2, y[:, None], 1.0).sum(1)), "part of other dimensions", *whole)
         self.refused(Net(lambda net, x, y: torch.take_along_dim(x, y, 1)), "and gather", *whole)
-        self.refused(Net(lambda net, x: x.index_copy(1, torch.tensor([1, 1]), x[:, :2])), "for one")
-        self.refused(Net(lambda net, x: x.index_fill(0, torch.tensor([0]), 2)), "of the samples")
+        for tried in (lambda net, x: x.index_copy(1, torch.tensor([1, 3]), x[:, :2]),
+                      lambda net, x: x.index_fill(1, torch.tensor([0]), 2),
+                      lambda net, x: torch.slice_scatter(x, x[:, :2], 1, 0, 4, 2)):
+            self.refused(Net(tried), "write torch.where")
         self.refused(Net(lambda net, x: x + x.sort(0)[0]),
                      r"sort.default of the model \(Net\), .*refusals.py:\d+: it mixes samples")
         self.refused(Net(lambda net, x, y: x.scatter_add(0, y, x)), "other samples", *whole)

@@ -132,19 +132,8 @@ def _indexed(w, x, indices, shape):
     else:
         index = _from_the_end(w, indices[0], w.given["indices"][0] if "indices" in w.given else
                               w.given["index"], sizes[0])
-    if x.rank == 1 or w.is_parameter(x):
-        return w.view(rows_of(w, x, index), shape)
-    return _rows_of_computed(w, x, index, shape)
-
-
-def _rows_of_computed(w, x, index, shape):
-    """Of a table that is computed each sample has its copy."""
-    index = w.value(index)
-    flat = w.view(x, [int(x.shape[0]), math.prod(map(int, x.shape[1:]))])
-    count = math.prod(int(n) for n in index.shape if not isinstance(n, N))
-    index = w.view(index, [*(n for n in index.shape if isinstance(n, N)), count, 1])
-    to = [*index.shape[:-1], flat.shape[1]]
-    return w.view(at_places(w, flat.of_rank(len(to)), len(to) - 2, index, to), shape)
+    require(x.rank == 1 or w.is_parameter(x), "of a table that is computed: write one_hot @ table")
+    return w.view(rows_of(w, x, index), shape)
 
 
 def _flat(sizes, places, w=None):
@@ -187,37 +176,14 @@ def _of_each_sample(w, x, indices, shape, nodes=None):
 
 # ---- what is put at places
 
-def put(w, x, dim, places, value, shape):
-    """x with a value at the places of dimension dim that a constant names."""
-    count = int(shape[dim])
-    places = places.flatten() % count
-    require(not isinstance(shape[dim], N), "it writes into some of the samples")
-    require(len(places.unique()) == len(places), "of several values for one place")
-    there = torch.zeros(count, dtype=torch.bool).index_fill(0, places, True)
-    there = w.constant(there.reshape([-1 if d == dim else 1 for d in range(len(shape))]))
-    if w.number(value) is None:
-        where = torch.zeros(count, dtype=torch.int64)
-        where[places] = torch.arange(len(places))
-        part = [len(places) if d == dim else n for d, n in enumerate(shape)]
-        value = taken(w, w.value(value).of_rank(len(part)).but(shape=part), dim, where)
-    return w.where(there, value, x)
-
-
 @lower(aten.index_put)
 def _(w, a, shape):
-    """At places of a dimension that a constant names; or, of a mask, a number where it is true."""
-    given = [d for d, i in enumerate(a.indices) if i is not None]
-    mask = a.indices[given[0]]
-    require(not a.get("accumulate") and len(given) == 1, "at places that are computed")
-    value = a["values"]
-    if isinstance(value, Const) and value.number is not None:
-        value = value.number
-    if isinstance(mask, Const) and mask.dtype is not torch.bool and mask.rank == 1:
-        return put(w, a.self, given[0], mask.alike(), value, shape)
-    require(given == [0] and mask.dtype is torch.bool, "at places that are computed")
-    require(w.number(value) is not None, "its values are no number")
-    mask = w.value(mask)
-    return w.where(mask.with_ones(mask.shape + [1] * (len(shape) - mask.rank)), value, a.self)
+    """A number where a mask is true."""
+    mask, value = w.value(a.indices[0] or 0.0), a["values"]
+    number = value.number if isinstance(value, Const) else w.number(value)
+    require(len(a.indices) == 1 and mask.dtype is torch.bool and number is not None and
+            not a.get("accumulate"), "other than a number at a mask: write torch.where")
+    return w.where(mask.with_ones(mask.shape + [1] * (len(shape) - mask.rank)), number, a.self)
 
 
 def _sums(w, index, src, dim, shape):

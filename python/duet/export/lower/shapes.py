@@ -160,9 +160,7 @@ def _(w, a, shape):
         return a.src
     start, stop, step = slice(start, stop, a.get("step", 1)).indices(int(size))
     x, y, parts = w.value(a.self), w.value(a.src), []
-    if step > 1:
-        from .indices import put
-        return put(w, x, dim, torch.arange(start, stop, step), y, shape)
+    require(step == 1, "into places that are apart: write torch.where")
     for part, first, length in ((x, 0, start), (y, 0, stop - start), (x, stop, int(size) - stop)):
         if length:
             parts.append(narrow(w, part, dim, first, length))
