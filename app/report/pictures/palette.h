@@ -3,10 +3,10 @@
  * A colour means one thing in all pictures of time, memory and traffic. Hues are those of Okabe and
  * Ito, which people with any kind of colour blindness can tell apart; related things have one hue
  * in several strengths. Data that move because of DP are orange and red, work on the model is blue,
- * allreduce is pink. In a collective drawn hop by hop each rank has its own hue. Memory has
- * the colour of the phase that it comes from or goes into: gradients that of backward, gathered
- * outputs that of gather. Runs are grey, and errors are bright red. No picture says anything by
- * colour alone: wide shapes have their names inside, and a table is below. */
+ * allreduce is pink. In a collective drawn hop by hop each rank has its own hue. Memory has the
+ * colour of the phase that it comes from or goes into: gradients that of backward, gathered outputs
+ * that of gather. Runs are grey, and errors are bright red. No picture relies on colour only: wide
+ * shapes have their names inside, and a table is below. */
 #ifndef REPORT_PICTURES_PALETTE_H
 #define REPORT_PICTURES_PALETTE_H
 

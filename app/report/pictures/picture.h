@@ -1,9 +1,9 @@
 /* Pictures as SVG: rectangles, lines and text, in units of a CSS pixel.
  *
- * A picture is drawn three times from one function: wide and narrow inside the page, which shows
- * the one that fits the screen, and as its own file for slides. Inside the page a shape has a
- * class, so that it follows the theme; in a file its colour is written out, since not every program
- * that shows SVG knows CSS. */
+ * One function draws a picture three times: wide and narrow inside the page, which shows the one
+ * that fits the screen, and as a separate file for slides. Inside the page a shape has a class, so
+ * that it follows the theme; in a file its colour is written out, since not every program that
+ * shows SVG knows CSS. */
 #ifndef REPORT_PICTURES_PICTURE_H
 #define REPORT_PICTURES_PICTURE_H
 

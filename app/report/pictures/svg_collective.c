@@ -69,19 +69,35 @@ static int is_written(const struct hops *h, int hop, int rank, int chunk) {
     return 0;
 }
 
-/* Who sends what to whom in this hop: from row to row, in the middle of the chunks that move. */
+/* Where the arrow of a move is in the columns of its chunks, -0.5 to 0.5. Moves of a chunk that
+ * share a rank are on one line: all that come to a rank, or all that leave it. Others are side by
+ * side. */
+static double aside(const struct hops *h, const struct hop_move *m, int chunk) {
+    int to_one = 0, others = 0, first, last;
+    for (int i = 0; i < h->move_count; i++) {
+        const struct hop_move *o = &h->moves[i];
+        if (o == m || o->hop != m->hop || o->from == o->to ||
+            !hops_chunks_of(h, o, &first, &last) || chunk < first || chunk > last)
+            continue;
+        to_one |= o->to == m->to;
+        others |= o->to != m->to && o->from != m->from;
+    }
+    return others ? ((to_one ? m->to : m->from) + 0.5) / h->n - 0.5 : 0;
+}
+
+/* Who sends what to whom in this hop: from row to row, in the middle of the chunks that move. A dot
+ * marks the sender, since several may share a line. */
 static void draw_moves_of(struct picture *p, const struct strip *s, int hop, double x, double y) {
     for (int i = 0; i < s->hops->move_count; i++) {
         const struct hop_move *m = &s->hops->moves[i];
         int first, last;
         if (m->hop != hop || m->from == m->to || !hops_chunks_of(s->hops, m, &first, &last))
             continue;
-        double aside = (m->from + m->to + 0.5) / (2 * s->hops->n - 1) -
-                       0.5; /* or arrows of one chunk hide each other */
-        double at = x + (0.5 * (first + last + 1) + 0.5 * aside) * s->cell - 1,
-               down = m->to > m->from ? 1 : -1;
-        picture_arrow(p, at, y + (m->from + 0.5 - 0.15 * down) * s->row, at,
-                      y + (m->to + 0.5 - 0.15 * down) * s->row, 0.12, SHADE_TEXT, 1.2, NULL);
+        double at = x + (0.5 * (first + last + 1) + 0.5 * aside(s->hops, m, first)) * s->cell - 1,
+               down = m->to > m->from ? 1 : -1, from = y + (m->from + 0.5) * s->row;
+        picture_circle(p, at, from, 2.4, SHADE_TEXT);
+        picture_arrow(p, at, from, at, y + (m->to + 0.5 - 0.15 * down) * s->row, 0, SHADE_TEXT, 1.2,
+                      NULL);
     }
 }
 
@@ -162,7 +178,7 @@ static int draw_strip(struct picture *p, const char *title, const struct hops *h
                  "What the data of each rank holds before the collective and after each hop.");
     strip_key(p, 0, h->n, 1);
     picture_text(p, 0, key + 0.9 * f, ANCHOR_START, SHADE_QUIET,
-                 "row: rank; column: chunk; arrow: who sends a chunk to whom");
+                 "row: rank; column: chunk; dot: sender");
     int code = OK;
     for (int hop = 0; !code && hop <= h->hops; hop++) {
         char head[32];

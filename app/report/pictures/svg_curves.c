@@ -1,5 +1,5 @@
-/* Loss and accuracy of all runs in one picture. Runs that agree are on each other, so each is drawn
- * thinner than the one before: all of them can be seen. */
+/* Loss and accuracy of all runs in one picture. Curves of equal runs overlap, so each is drawn
+ * thinner than the one before, and all of them can be seen. */
 #include <math.h>
 
 #include "base/error.h"

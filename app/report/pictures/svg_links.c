@@ -91,7 +91,7 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     /* nearer to the end that stands outside, where the arrows are further apart */
     double t = from == l->centre ? 0.62 : to == l->centre ? 0.38 : 0.5, bow = 2 * t * (1 - t);
     int flat = fabs(ux) > 0.9, under = !flat && ux < -0.7; /* below a slanted arrow */
-    double off = (under ? 2.0 : 1.2) * p->font;
+    double off = (under ? 2.3 : 1.5) * p->font;
     double mx = a->x + t * dx + bow * bend * dy + uy * off,
            my = a->y + t * dy - bow * bend * dx - ux * off;
     if (flat) my += oy; /* else the text would be on its arrow */

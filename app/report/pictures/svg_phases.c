@@ -1,5 +1,5 @@
 /* Time by phase: a bar for each device, as long as a step, on average over all steps. Devices that
- * share cores spend most of a step waiting for them, so then the bars show busy time alone. */
+ * share cores spend most of a step waiting for them, so then the bars show busy time only. */
 #include <string.h>
 
 #include "base/error.h"
@@ -32,7 +32,7 @@ static double time_part(const struct run_record *run, int device, int key) {
 
 static const char *time_name(int key) {
     return key == TIME_WAIT      ? "waiting"
-           : key == TIME_NO_CORE ? "waiting for a core"
+           : key == TIME_NO_CORE ? "waiting for a CPU core"
            : key == TIME_IDLE    ? "idle"
                                  : phase_name((enum phase)key);
 }
