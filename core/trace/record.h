@@ -151,11 +151,12 @@ void record_delete(struct run_record *record);
 /* Frees what the record owns and zeroes it. NULL, zeroed and half-read records are fine. */
 void record_free(struct run_record *record);
 
-/* 1 if gradients of this device are hashed: DP reduces them to device 0 alone. */
+/* 1 if gradients of this device are hashed: DP reduces them to device 0 only. */
 int record_has_grads(const struct run_record *record, int device);
 
-/* Seconds of training per epoch. Where the run ended with an epoch it is the mean of its epochs;
- * otherwise it is extrapolated from the samples trained on, and record_extrapolated returns 1. */
+/* Seconds of training per epoch, and samples per second: by the median step if steps were timed, so
+ * that a step which other work disturbed does not count; else by the whole time. If the run ended
+ * within an epoch, the seconds are extrapolated, and record_extrapolated returns 1. */
 double record_seconds_per_epoch(const struct run_record *record);
 int record_extrapolated(const struct run_record *record);
 /* A total over the run's steps as a mean per step; 0 for a run without steps. */

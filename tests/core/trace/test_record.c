@@ -172,6 +172,9 @@ Test(record, sums, .timeout = 30) {
     r.steps_per_epoch = 3; /* --drop-last: an epoch has 78 pictures */
     cr_assert_float_eq(record_seconds_per_epoch(&r), 4.5, 1e-12, "two steps of three in 3 s");
     cr_assert_float_eq(record_images_per_second(&r), 52 / 3.0, 1e-12);
+    r.device[0].step_median_ns = 500000000; /* and where steps were timed, their median counts */
+    cr_assert_float_eq(record_images_per_second(&r), 52, 1e-12);
+    cr_assert_float_eq(record_seconds_per_epoch(&r), 1.5, 1e-12);
     cr_assert(seconds_digits(131) == 0 && seconds_digits(9.996) == 1 && seconds_digits(.2) == 3);
     cr_assert(rate_digits(21808) == 0 && rate_digits(9.4) == 1 && rate_digits(0.36) == 2);
     cr_assert_eq(record_last_accuracy(&r), -1);
