@@ -71,7 +71,7 @@ static int unknown_command(const char *word) {
 /* A shell may start this program with one of descriptors 0, 1 and 2 closed (`>&-`). The first file
  * that is opened would get that number, and what is printed would be written into the file. So
  * whatever is closed is opened on /dev/null. Results that are printed are lost then, and that is
- * an error: so standard output is opened for reading alone, and flushed() sees that writes fail. */
+ * an error: so standard output is opened for reading only, and flushed() sees that writes fail. */
 static int open_closed_streams(void) {
     for (int fd = 0; fd <= STDERR_FILENO; fd++) { /* open() returns the lowest free number */
         int how = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;

@@ -10,7 +10,6 @@
 #include "cli/lesson.h"
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
-#include "models/model_file.h"
 #include "report/compare_table.h"
 #include "report/machine.h"
 #include "train/compare/compare.h"
@@ -145,23 +144,17 @@ static int in_short(const struct comparison *c, const double held[2]) {
     return costs_of_demo(&c->config);
 }
 
-/* The last words of the demo: two or three commands as they work from this folder. own: the model
- * of the run, a program's or that of a file; NULL: one of Duet's. */
-static void next_commands(const struct duet_model *own) {
-    const struct model_file *file = model_file_of(own);
-    const char *option = own && !file ? "" : " --model ", *name = own ? "" : "resnet18";
-    const char *duet = program_invocation_name; /* which works again from this folder */
-    printf("\nNext, each a matter of seconds:\n");
-    if (!own)
-        printf("  the ring, drawn for slides\n"
-               "    %s collective --ranks 4 --pictures pictures\n",
-               duet);
-    if (file) name = file->path;
-    printf("  what each device would hold and move, computed without a run\n"
-           "    %s estimate --devices 4%s%s\n"
+/* Three commands as they work again from this folder. */
+static void next_commands(void) {
+    const char *duet = program_invocation_name;
+    printf("\nNext, each a matter of seconds:\n"
+           "  the ring, drawn for slides\n"
+           "    %s collective --ranks 4 --pictures pictures\n"
+           "  what each device would hold and move, computed without a run\n"
+           "    %s estimate --devices 4 --model resnet18\n"
            "  where the time goes, as a page for the browser\n"
-           "    %s profile --steps 20%s%s --report page.html\n",
-           duet, option, name, duet, file ? option : "", file ? name : "");
+           "    %s profile --steps 20 --report page.html\n",
+           duet, duet, duet);
 }
 
 static int run(struct run_config *config, int chapter) {
@@ -193,7 +186,7 @@ static int run(struct run_config *config, int chapter) {
     if (chapter && !code) failures_add(&all, lesson_run(config, held, &result));
     failures_add(&all, write_files(&files, comparison, command, NULL)); /* also if models differ */
     code = failures_end(&all);
-    if (chapter && !code) next_commands(config->model.options.own);
+    if (chapter && !code && !config->model.options.own) next_commands();
     if (chapter && !code) code = in_short(comparison, held);
 done:
     run_files_abandon(&files);

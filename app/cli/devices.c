@@ -57,8 +57,7 @@ static void list_gpu(int gpu) {
     }
     say_line(COLUMN, "GPU %d: %s, compute capability %d.%d, %s%s", gpu, facts.name, facts.major,
              facts.minor, format_bytes(facts.memory, memory, sizeof memory),
-             facts.exclusive ? "; takes one process at a time: ranks share it under MPS alone"
-                             : "");
+             facts.exclusive ? "; takes one process at a time: ranks share it only under MPS" : "");
 }
 
 static void list_gpus(void) {

@@ -99,12 +99,6 @@ static int read_run(int argc, char **argv, struct options *o, struct run_config 
     return run_options_parse(o, argc, argv, run);
 }
 
-static int check_run(const struct run_config *run) {
-    if (run->mode == MODE_SINGLE)
-        return fail(ERR_USAGE, "--mode: single has one device: give dp or ddp");
-    return OK;
-}
-
 static int read_counts(const struct words *w, struct scale_config *c) {
     int64_t counts[SCALE_MOST];
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4,8", 1, MAX_DEVICES, counts,
@@ -137,7 +131,8 @@ static int read_words(int argc, char **argv, struct options *o, struct scale_con
     struct words *w = o->part[0].target;
     CHECK(read_run(argc, argv, o, &c->run));
     if (o->help) return OK;
-    CHECK(check_run(&c->run));
+    if (c->run.mode == MODE_SINGLE)
+        return fail(ERR_USAGE, "--mode: single has one device: give dp or ddp");
     CHECK(read_counts(w, c));
     CHECK(read_rates(w, c));
     return OK;

@@ -7,9 +7,9 @@
  *          where there is none); of mixed precision on one GPU: half of what the clock says of
  *          float32
  *
- * Rows for fitting and rows held out are counted apart. The held-out rows also give the error to
- * expect of a time (clock/trust.h), without and with the time of one GPU given; each row is checked
- * against the error that the others give. */
+ * Rows for fitting and rows held out are counted apart. The held-out rows also determine the error
+ * to expect of a time (clock/trust.h), with and without a given time of one GPU. Each row is
+ * checked against the error that the other rows give. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,11 +187,10 @@ static void show_score(const char *what, const struct score *s) {
            s->rows == 1 ? "" : "s", s->within[0], s->rows ? s->sum[0] / s->rows : 0);
     for (int i = 1; i < 3; i++)
         if (s->with[i])
-            printf(
-                "  N%d has a say on %d of them: %d within 10 %%, mean error %.1f %%; the clock on "
-                "these: %d, %.1f %%; skill %.2f\n",
-                i - 1, s->with[i], s->within[i], s->sum[i] / s->with[i], s->clock_within[i],
-                s->clock_sum[i] / s->with[i], 1 - s->clock_sum[i] / s->sum[i]);
+            printf("  N%d applies to %d of them: %d within 10 %%, mean error %.1f %%; the clock on "
+                   "these: %d, %.1f %%; skill %.2f\n",
+                   i - 1, s->with[i], s->within[i], s->sum[i] / s->with[i], s->clock_within[i],
+                   s->clock_sum[i] / s->with[i], 1 - s->clock_sum[i] / s->sum[i]);
 }
 
 static int same_cell(const struct held_out *a, const struct held_out *b) {
@@ -244,8 +243,8 @@ static void show_trust(const struct held_outs *all) {
         within += all->row[i].error <= widths[i];
     }
     trust_quantile(widths, all->count); /* sorts them */
-    printf("%d of %d times of rows held out (%.0f %%) are within what the others state; the\n"
-           "median of what they state is +-%.0f %%\n",
+    printf("%d of %d held-out times (%.0f %%) are within the error that the other rows give;\n"
+           "the median of these errors is +-%.0f %%\n",
            within, all->count, 100.0 * within / (all->count ? all->count : 1),
            all->count ? widths[all->count / 2] : 0);
 }
@@ -256,7 +255,7 @@ static int show_all(const struct hardware *h, int commands) {
     int code = all ? OK : fail(ERR_MEMORY, "validate: no host memory");
     const struct series *s;
     printf("modelled times beside published ones: ms a step; f fit, t held out, h the ten\n"
-           "headlines of these, g given, b held back until the model stood; errors in %%\n"
+           "headlines of these, g given, b held back until the model was fixed; errors in %%\n"
            "%-3s %-16s %-15s %3s %2s %9s %9s %6s %6s %6s\n",
            "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");
     for (int i = 0; !code && (s = series_at(i)); i++)
@@ -266,8 +265,8 @@ static int show_all(const struct hardware *h, int commands) {
     show_score("fitted", &scores[FITTED]);
     show_score("held out", &scores[HELD_OUT]);
     show_score("the ten headline rows of these", &scores[HEADLINE]);
-    show_score("held out, mixed precision alone", &scores[MIXED]);
-    show_score("held back until the model stood", &scores[BLIND]);
+    show_score("held out, only mixed precision", &scores[MIXED]);
+    show_score("held back until the model was fixed", &scores[BLIND]);
     if (!code) show_trust(all);
     free(all);
     return code;

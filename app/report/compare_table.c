@@ -67,7 +67,7 @@ static void ms_row(struct table *t, enum row_kind kind, const char *name,
             strcpy(text, "-");
         else if (run[i]->devices < 2)
             snprintf(text, TABLE_CELL, "%.2f", first);
-        /* In DP waiting is measured on device 0 alone; that of the others is part of their idle
+        /* In DP waiting is measured on device 0 only; that of the others is part of their idle
          * time. */
         else if (value == VALUE_WAIT && run[i]->mode == MODE_DP)
             snprintf(text, TABLE_CELL, "%.2f | -", first);

@@ -217,15 +217,6 @@ static void ddp_does_not_save(struct list *list, const struct run_record *dp,
     done(list);
 }
 
-/* ---- how busy the GPUs are ---- */
-
-static void modelled_load(struct list *list, const struct run_record *dp,
-                          const struct run_record *ddp) {
-    struct text *text = next(list);
-    add_load(text, dp, ddp);
-    done(list);
-}
-
 /* ---- which is faster ---- */
 
 /* Device 0's work while the other devices sleep. */
@@ -289,7 +280,7 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
     if (fabs(gain) > spread && modelled) text_add(text, ".");
     if (fabs(gain) > spread && !modelled) text_add(text, " (spread %.2f ms).", spread * 1e-6);
     int shared = record_shared(dp), is_shared = shared && dp->devices > shared;
-    if (list->details || !is_shared) why(text, dp, ddp);
+    if (list->details || (!is_shared && !modelled)) why(text, dp, ddp); /* else add_load says it */
     done(list);
     text = next(list);
     if (add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp) || text->used) {
@@ -306,6 +297,12 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
     done(list);
 }
 
+/* How busy modelled GPUs are. */
+static void load(struct list *list, const struct run_record *dp, const struct run_record *ddp) {
+    add_load(next(list), dp, ddp);
+    done(list);
+}
+
 static void beside(struct list *list, const struct beside_pytorch *run) {
     beside_pytorch_sentence(next(list), run, list->details);
     done(list);
@@ -314,7 +311,7 @@ static void beside(struct list *list, const struct beside_pytorch *run) {
 static void in_brief(struct list *list, const struct profiled *runs) {
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
     if (dp && ddp) which_is_faster(list, dp, ddp);
-    modelled_load(list, dp, ddp);
+    load(list, dp, ddp);
     if (dp) memory_excess(list, dp);
     if (dp) beside(list, &runs->dp_beside);
     if (dp && ddp) ddp_saves(list, dp, ddp);
@@ -330,7 +327,7 @@ static void in_detail(struct list *list, const struct profiled *runs) {
     if (ddp) ddp_does_not_save(list, dp, ddp);
     if (ddp) beside(list, &runs->ddp_beside);
     if (dp && ddp) which_is_faster(list, dp, ddp);
-    modelled_load(list, dp, ddp);
+    load(list, dp, ddp);
 }
 
 int profile_findings(const struct profiled *runs, struct text sentences[FINDINGS]) {

@@ -1,7 +1,7 @@
-/* The meaning of a profile in sentences: how much of device 0's excess in DP is outputs, optimizer,
- * batch and reduction; how much the loss in forward and DDP save; how much PyTorch's defaults would
- * add; which mode is faster and why. Every number is measured, by spans and ledgers, unless the
- * sentence or the head says that it is computed. */
+/* The meaning of a profile in sentences. They say how much of device 0's excess in DP is outputs,
+ * optimizer, batch and reduction, how much the loss in forward and DDP save, how much PyTorch's
+ * defaults would add, and which mode is faster and why. Every number is measured, by spans and
+ * ledgers, unless the sentence or the head says that it is computed. */
 #ifndef REPORT_FINDINGS_H
 #define REPORT_FINDINGS_H
 

@@ -123,7 +123,7 @@ static void byte_rows(const struct profile *t) {
             row(t, 2, phase_name(p), VALUE_MOVED, p, print_bytes);
 }
 
-/* A device's waiting for DP is measured on device 0 alone; that of the others is in their idle
+/* A device's waiting for DP is measured on device 0 only; that of the others is in their idle
  * time. */
 static void time_rows(const struct profile *t) {
     const struct run_record *r = t->run;
@@ -133,11 +133,11 @@ static void time_rows(const struct profile *t) {
             row(t, 2, phase_name(p), VALUE_PHASE, p, print_ms);
     if (any_value(r, VALUE_PHASE, PHASE_LOADER))
         row(t, 2, "(loader)", VALUE_PHASE, PHASE_LOADER, print_ms);
-    if (any_value(r, VALUE_WAIT, 0)) row(t, 2, "(waiting for others)", VALUE_WAIT, 0, print_ms);
+    if (any_value(r, VALUE_WAIT, 0)) row(t, 2, "(waiting for the others)", VALUE_WAIT, 0, print_ms);
     if (any_value(r, VALUE_NO_CORE, 0))
-        row(t, 2, "(waiting for a core)", VALUE_NO_CORE, 0, print_ms);
+        row(t, 2, "(waiting for a CPU core)", VALUE_NO_CORE, 0, print_ms);
     row(t, 2, "(idle)", VALUE_IDLE, 0, print_ms);
-    if (any_value(r, VALUE_COPY, 0)) row(t, 2, "(copy, meanwhile)", VALUE_COPY, 0, print_ms);
+    if (any_value(r, VALUE_COPY, 0)) row(t, 2, "(copy of the next batch)", VALUE_COPY, 0, print_ms);
     if (any_value(r, VALUE_HIDDEN, 0)) row(t, 2, "(allreduce, hidden)", VALUE_HIDDEN, 0, print_ms);
     if (any_value(r, VALUE_EXPOSED, 0))
         row(t, 2, "(allreduce, exposed)", VALUE_EXPOSED, 0, print_ms);

@@ -21,7 +21,7 @@ enum value {
      * it may wait for the sum. */
     VALUE_HIDDEN,
     VALUE_EXPOSED,
-    VALUE_WAIT,    /* for the others; in DP it is measured on device 0 alone */
+    VALUE_WAIT,    /* for the others; in DP it is measured on device 0 only */
     VALUE_NO_CORE, /* emulated devices that share cores: its kernel had none */
     VALUE_IDLE     /* the rest of a step's wall time */
 };

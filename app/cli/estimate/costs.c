@@ -1,7 +1,7 @@
 /* `duet lesson`, and the end of `duet demo`. The emulated devices share the memory of one machine,
- * where DP's star through device 0 costs next to nothing. On GPUs the star costs much: DP slows a
- * small model down and speeds a large one up; a model with many parameters and few samples gains
- * from DDP alone. docs/pictures/speed_up.py draws what `duet lesson` prints. */
+ * where DP's star through device 0 costs next to nothing. On GPUs the star is expensive. DP slows a
+ * small model down and speeds a large one up. A model with many parameters and few samples gains
+ * only from DDP. docs/pictures/speed_up.py draws what `duet lesson` prints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

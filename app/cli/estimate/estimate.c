@@ -1,4 +1,4 @@
-/* duet estimate: the memory and the bytes of duet profile by arithmetic, without devices and data.
+/* duet estimate: computes the memory and the bytes of duet profile, without devices and data.
  * train/estimate/estimate.h says how. */
 #include <stdio.h>
 #include <string.h>

@@ -16,8 +16,8 @@ static const struct {
                 {"DP", "dp", MODE_DP, 0, 0},
                 {"DP, loss in forward", "dp_loss_in_forward", MODE_DP, 1, 0},
                 {"DDP", "ddp", MODE_DDP, 0, 0},
-                {"FSDP, the optimizer's state alone (ZeRO 1)", "fsdp_optimizer", MODE_FSDP, 0, 0},
-                {"FSDP, and gradients (ZeRO 2)", "fsdp_gradients", MODE_FSDP, 0, 1},
+                {"FSDP, only the optimizer's state (ZeRO 1)", "fsdp_optimizer", MODE_FSDP, 0, 0},
+                {"FSDP, also gradients (ZeRO 2)", "fsdp_gradients", MODE_FSDP, 0, 1},
                 {"FSDP", "fsdp", MODE_FSDP, 0, 2}};
 
 const char *way_name(int way) {

@@ -45,7 +45,7 @@ static int check_command(const struct option *option, const struct asked *asked)
                 option->name, asked->command,
                 trains ? why_not(bit, (all & BY_COMPARE) != 0)
                 : all & BY_COMPARE
-                    ? "it trains in the ways that it is for"
+                    ? "it always trains in its own modes"
                     : "it trains with the given settings, and computes nothing beforehand",
                 trains             ? "train"
                 : all & BY_COMPARE ? "compare"
@@ -153,8 +153,8 @@ static const struct {
 } texts[] = {
     {ON_SEVERAL_DEVICES, "in mode ", mode_word, "it trains on one device", "--mode dp or ddp"},
     {ADDS_AS_DDP, "in mode ", mode_word,
-     "it belongs to DDP, whose sums other modes follow where they are those of ring or tree over 3 "
-     "or more --devices, which --virtual-devices fits",
+     "it belongs to DDP; single and dp follow only ring and tree, over 3 or more --devices that "
+     "divide --virtual-devices",
      "--mode ddp"},
     {ON_GPUS, "on device ", kind_name, "it belongs to GPUs", "--device cuda"},
     {WITH_MLP, "with model ", model_name, "it belongs to mlp", "--model mlp"},

@@ -1,6 +1,7 @@
-/* Which rank waited for which in the process group calls of a job, from the files of
- * DUET_TRACE=FILE (group/call_trace.h): FILE.GROUP.RANK, one for each rank of each group, all from
- * one machine. Each is a Chrome trace, in which a call has its number and its bytes.
+/* Finds out which rank waited for which in the process group calls of a job, from the files of
+ * DUET_TRACE=FILE (group/call_trace.h). There is one file FILE.GROUP.RANK for each rank of each
+ * group, all from one machine. Each is a Chrome trace, in which a call has its number and its
+ * bytes.
  *
  * Collectives with the same number belong together. A rank that begins one early waits for the rank
  * that comes last:

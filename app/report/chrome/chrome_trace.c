@@ -1,6 +1,6 @@
 /* Chrome trace events: see chrome_trace.h. A slice is an "X" event with a start and a duration; the
- * names of processes and tracks are "M" events. On one track slices must be beside or inside each
- * other, which is why steps and phases have their own track. */
+ * names of processes and tracks are "M" events. On one track slices must be disjoint or nested, so
+ * steps and phases have their own track. */
 #include "report/chrome/chrome_trace.h"
 
 #include <inttypes.h>

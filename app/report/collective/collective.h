@@ -1,6 +1,6 @@
-/* A drawing of a collective: the chunks that move between ranks in each hop, the chunks that are
- * complete after it, the flags that the ranks await and post, and the bytes that each rank moves,
- * counted from the plan and by formula. `duet collective` prints and writes it.
+/* A drawing of a collective: the chunks that move between ranks in each hop and those that are
+ * complete after it, the flags that the ranks await and post, and the bytes that each rank moves.
+ * The bytes are counted from the plan and by formula. `duet collective` prints and writes it.
  *
  *     hop 1 of 6
  *       rank 0 --chunk 0--> rank 1 +        rank 2 --chunk 2--> rank 3 +

@@ -114,7 +114,7 @@ CliTest(cli_batch_norm, what_is_refused, 120) {
         {1,
          "Caught ValueError in replica 0 on device 0. Expected more than 1 value per channel when "
          "training, got input size torch.Size([1, 512, 1, 1]): a device's batch has one sample: "
-         "use a larger batch, or drop the last one of an epoch where it is the smaller",
+         "use a larger batch, or drop the last batch of an epoch if it is smaller",
          "train --mode dp --devices 2 " DATA " --shape 1x8x8 --batch-size 2"},
         /* the last batch of an epoch has one sample, on rank 1; what is said by single too */
         {1, "torch.Size([1, 512, 1, 1]): the batch of all devices has one sample",

@@ -85,7 +85,7 @@ CliTest(cli_profile, three_tables, 120) {
         cr_expect(json_int(device(root, i, 0), "wait_ns") > 0 &&
                       json_int(device(root, i, 1), "wait_ns") == 0 &&
                       matches(table[i], "^ +device 0 +devices 1-2$") &&
-                      matches(table[i], "^  .waiting for others. +[0-9.]+ +-$"),
+                      matches(table[i], "^  .waiting for the others. +[0-9.]+ +-$"),
                   "%s", table[i]);
     /* Only plain DP gathers outputs: 60 rows of 10 numbers, and as many of their gradient. */
     cr_expect(strstr(table[0], "gathered output") && !strstr(table[1], "gathered output") &&

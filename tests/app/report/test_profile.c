@@ -40,8 +40,8 @@ Test(profile, table, .timeout = 30) {
     has(text, "^bytes out per step +9 MiB +512 KiB +512 KiB$");
     has(text, "^busy ms per step +6.000 +4.100 +4.200$");
     has(text, "^  optimizer +2.000 +- +-$");
-    has(text, "^  \\(waiting for others\\) +0.500 +- +-$");
-    has(text, "^  \\(waiting for a core\\) +0.200 +0.300 +0.400$");
+    has(text, "^  \\(waiting for the others\\) +0.500 +- +-$");
+    has(text, "^  \\(waiting for a CPU core\\) +0.200 +0.300 +0.400$");
     /* the rest of 200 ms */
     has(text, "^  \\(idle\\) +192.600 +195.600 +195.400$");
     has(text, "^busy share of a step +3 % +2 % +2 %$");
@@ -223,7 +223,7 @@ Test(profile, findings, .timeout = 30) {
     first->step_spread_ns = ddp.device[0].step_spread_ns = 0;
     for (runs.details = 0; runs.details < 2; runs.details++) {
         text = one_line(text_of(findings, NULL));
-        has(text, "is faster: its modelled step takes 8.00 ms, that of D?P 8.40 ms\\. ");
+        has(text, "is faster: its modelled step takes 8.00 ms, that of D?P 8.40 ms\\.");
         has(text, "^In DP, GPU 0 is busy for [34] % of a step, the others for 2 %; GPU 0 waits .* "
                   "to be launched; GPU 0 works longer by optimizer 2.0 ms, "
                   "gather 1.0 ms; in DDP, the GPUs are busy for 2 %\\.$");

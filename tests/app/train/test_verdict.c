@@ -136,7 +136,7 @@ Test(verdict, not_promised, .timeout = 30) {
     struct run_record single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
     struct verdict v;
     ddp.bits_promised = 0;
-    snprintf(ddp.why_not, sizeof ddp.why_not, "nccl over 4 devices adds in an order of its own");
+    snprintf(ddp.why_not, sizeof ddp.why_not, "nccl over 4 devices adds in its own order");
     cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
     cr_assert(v.bits_apart_at == -1 && v.loss_apart_at == -1 && v.final_loss_gap == 0);
     for (int d = 0; d < DEVICES; d++)
