@@ -39,11 +39,11 @@
  *     }
  *
  * For several processes there are process groups, with the calls of torch.distributed. Both
- * finished strategies are here too: duet_ddp is DistributedDataParallel around your parameters,
- * and duet_data_parallel is DataParallel around your forward function (examples/ddp_train.c and
- * dp_train.c). Last, you may describe a model once: duet_command then gives your program the
- * whole command `duet` with this model (examples/my_model.c), and duet_params_create_model gives
- * its parameters to a training loop of your own. The parts of this header have all of it.
+ * finished strategies are here too: duet_ddp is DistributedDataParallel around your parameters, and
+ * duet_data_parallel is DataParallel around your forward function (examples/ddp_train.c and
+ * dp_train.c). Last, you may describe a model once: duet_command then gives your program the whole
+ * command `duet` with this model (examples/my_model.c), and duet_params_create_model gives its
+ * parameters to your own training loop. The parts of this header have all of it.
  *
  * Errors. A function that returns int returns DUET_OK (0) or a code of enum duet_code, and then
  * duet_error() has one line of text that says what failed. The few that return a number instead
@@ -63,7 +63,7 @@
  * may use different devices at once; a copy between two devices uses both. A device works
  * asynchronously where it can, but you need not care: a function that reads a result waits for it.
  * The library's threads block all signals, so your own threads get them. After fork() the child has
- * none of the library's threads. It may open devices of its own, but must not use or close those of
+ * none of the library's threads. It may open its own devices, but must not use or close those of
  * its parent. */
 #ifndef DUET_H
 #define DUET_H

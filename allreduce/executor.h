@@ -50,7 +50,7 @@ struct executor_call {
     enum collective what;    /* for executors without plans */
     size_t block;            /* of an all-gather or a reduce-scatter, elements */
 
-    /* Of process groups alone, run by the host's executor; zero: the sum of floats, in place. data
+    /* Of process groups only, run by the host's executor; zero: the sum of floats, in place. data
      * and scratch then hold elements of this type. */
     struct arithmetic how;
     const void *input; /* the plan's INPUT and OUTPUT: host memory of this rank */

@@ -15,7 +15,7 @@
 
 _Static_assert((int)HOP_OUTPUT == (int)PLAN_OUTPUT && (int)HOP_SUM == (int)PLAN_BUFFERS,
                "the buffers of a plan come first");
-enum { BUFFERS = PLAN_BUFFERS }; /* SUM is of one step alone */
+enum { BUFFERS = PLAN_BUFFERS }; /* SUM is of one step only */
 
 /* The hops in which a stretch of memory was last touched; 0: never, or before the call. */
 struct touched {

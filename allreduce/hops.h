@@ -11,10 +11,10 @@
  *
  * The hop of a move is logical time: 1 + the hop of the latest move that it depends on. It depends
  * on the step whose flag its own step awaits, on moves that wrote what it reads, and on moves that
- * read or wrote what it overwrites. The order of a rank's steps is no dependency, so the slices of
- * a pipelined chunk are moves of one hop, and they are joined into one move. So moves of one hop
- * could all be under way at the same time; the number of hops is the length of the longest chain of
- * moves over links.
+ * read or wrote what it overwrites. The order of a rank's steps does not count as a dependency. So
+ * the slices of a pipelined chunk have the same hop, and they are joined into one move. So moves of
+ * one hop could all be under way at the same time; the number of hops is the length of the longest
+ * chain of moves over links.
  *
  * A move within one rank (from == to) crosses no link. It has the hop of the latest move that it
  * depends on, and comes after the moves over links of that hop. Moves of hop 0 come first of all.

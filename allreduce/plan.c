@@ -99,7 +99,7 @@ int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int
     if (rank < 0 || rank >= n)
         return fail(ERR_USAGE, "allreduce: rank %d of %d: give 0 to %d", rank, n, n - 1);
     if (!allreduce_has_plan(algorithm))
-        return fail(ERR_USAGE, "allreduce plan: %s: has no plan of its own: choose an algorithm",
+        return fail(ERR_USAGE, "allreduce plan: %s: has no plan: choose an algorithm",
                     allreduce_algorithm_name(algorithm));
     if (config->align < 1 || config->slice < 1 || config->slices < 1 || config->scratch < (size_t)n)
         return fail(ERR_USAGE,

@@ -70,7 +70,7 @@ static int check_range(const struct plan *plan, int i, int buffer, uint64_t offs
     if (offset <= end && length <= end - offset) return OK;
     return fail(
         ERR_FAILED,
-        "%s plan of rank %d, step %d: range %llu + %llu lies outside of %llu elements of %s: a bug "
+        "%s plan of rank %d, step %d: range %llu + %llu is outside of %llu elements of %s: a bug "
         "in the planner",
         plan_name(plan), plan->rank, i, (unsigned long long)offset, (unsigned long long)length,
         (unsigned long long)end, names[buffer]);
@@ -97,7 +97,7 @@ static int check_step(const struct plan *plan, int i, size_t scratch) {
     if (s->op == PLAN_NONE) {
         sane = sane && s->length == 0 && (s->wait_ranks || s->post_ranks);
     } else {
-        /* INPUT is read by its own rank alone and never written; OUTPUT is written by it alone */
+        /* INPUT is read by its own rank alone and never written; OUTPUT is written by it only */
         sane =
             sane && s->source_buffer < PLAN_OUTPUT && s->dest_buffer < PLAN_BUFFERS &&
             s->dest_buffer != PLAN_INPUT &&

@@ -1,9 +1,10 @@
 /* Which algorithm is the quickest: formulas for the cost of a call, evaluated with a few figures
  * of the link between the ranks.
  *
- * The time of a call is flags + bytes: how many times somebody waits for a flag, one wait after
- * another, and how long the busiest rank takes to move its bytes, or all ranks together where
- * they share one memory bus. For n ranks and S bytes of data, every load and store counted:
+ * The time of a call is flags + bytes. The first term is the number of waits for a flag, one after
+ * another. The second is the time in which the busiest rank moves its bytes, or in which all ranks
+ * together do, if they share one memory bus. For n ranks and S bytes of data, every load and store
+ * counted:
  *
  *     algorithm   flags           bytes moved by the busiest rank    by all ranks
  *     naive       2               7 (n-1) S                          the same
@@ -56,7 +57,7 @@ double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
                       const struct allreduce_link *link);
 
 /* The cheapest algorithm; over 3 or more ranks only among those that add in fold order, unless
- * any_order. n = 1: direct, whose plan is then the scaling alone. text (NULL: not wanted) gets the
+ * any_order. n = 1: direct, whose plan is then the scaling only. text (NULL: not wanted) gets the
  * choice and its reason in one line. */
 enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
                                           const struct allreduce_link *link, char *text,

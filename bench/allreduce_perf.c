@@ -241,8 +241,7 @@ static int print_head(const struct options *o) {
     int emulated = o->kind == DEVICE_HOST;
     CHECK(print_machine(o));
     printf("# %d calls, %d warm-up, in place; busbw by the formula of nccl-tests%s\n",
-           (int)o->calls, (int)o->warmup,
-           emulated ? ": here ranks have no links of their own" : "");
+           (int)o->calls, (int)o->warmup, emulated ? ": here ranks share their links" : "");
     printf("# copy: 2 n size bytes, the least to be moved, at the speed of %s in this run%s\n",
            emulated ? "memcpy" : "a copy inside a GPU",
            emulated && o->ranks > core_count() ? "; more ranks than cores: they take turns" : "");

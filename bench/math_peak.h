@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-/* The time of this thread alone: what others do on the core meanwhile does not count. */
+/* The time of this thread only: what others do on the core meanwhile does not count. */
 static inline int64_t busy_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

@@ -35,7 +35,7 @@ int ddp_count_active(struct duet_ddp *ddp, int mine, int *active) {
 }
 
 /* A parameter that any rank used is updated on all, from the sum in which the others' parts are
- * zero; one that none used is left alone. What a rank used is known on its host alone. */
+ * zero; one that none used is left alone. What a rank used is known on its host only. */
 int ddp_agree_on_used(struct duet_ddp *ddp) {
     size_t count = (size_t)ddp->params->count;
     if (!ddp->config.find_unused) return OK;

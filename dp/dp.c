@@ -18,10 +18,10 @@
  *     reduce        0 <-- gradients, summed as they are read r
  *     optimizer     on device 0 alone                        (asleep)
  *
- * Device 0 does everything that the others do. Besides, it holds the whole batch, all outputs and
- * their gradient, carries every byte that moves, and computes loss and update while the others
- * sleep. That is why DDP exists (ddp/). Two settings take some of the work from device 0 without
- * changing the bits: with --output-device D device D does gather, loss and scatter_grad, and with
+ * Device 0 does everything that the others do. It also holds the whole batch, all outputs and their
+ * gradient, carries every byte that moves, and computes loss and update while the others sleep.
+ * That is why DDP exists (ddp/). Two settings take some of the work from device 0 without changing
+ * the bits: with --output-device D device D does gather, loss and scatter_grad, and with
  * --dp-reduce sharded every other device adds up a part (scatter_gather/shards.h):
  *
  *     ============================== all threads start =========================================
@@ -33,7 +33,7 @@
  * *) With --loss-in-forward labels are scattered too; each device computes its own loss at the end
  * of forward and goes straight on into backward. Gather then fetches S loss sums in place of all
  * outputs, and scatter_grad and the second start are left out. The bits are the same, because the
- * loss and the gradient of a row depend on that row and on 1/B alone. A single device runs in this
+ * loss and the gradient of a row depend only on that row and on 1/B. A single device runs in this
  * way too: there is nothing to gather.
  *
  * Who waits for whom. Threads wait at the bars: dp/worker.h. Streams wait for events
@@ -60,7 +60,7 @@ int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const
     struct dp_rows rows[MOST_INPUTS + 1];
     CHECK(data_parallel_begin(m, x, inputs, y, outputs, pass, rows)); /* which rows go where */
     CHECK(dp_scatter(&m->dp, PHASE_SCATTER, rows, inputs + (y != NULL)));
-    CHECK(dp_replicate(&m->dp, PHASE_REPLICATE)); /* the last update has reached device 0 alone */
+    CHECK(dp_replicate(&m->dp, PHASE_REPLICATE)); /* the last update has reached device 0 only */
     return dp_on_all_devices(&m->dp, PHASE_FORWARD, data_parallel_forward_on);
 }
 

@@ -157,7 +157,7 @@ int data_parallel_take(struct duet_data_parallel *m, const duet_tensor *const *x
 void data_parallel_lend(struct pieces *p, int r, void *memory, size_t bytes);
 
 /* The shape of an output as it is gathered, without memory. ERR_USAGE: it is a loss in some
- * replicas alone. */
+ * replicas only. */
 int data_parallel_shape(struct duet_data_parallel *m, struct output *o, struct tensor *whole);
 
 /* The rows of the replicas' outputs into `whole`, which is of that shape. */

@@ -106,7 +106,7 @@ int data_parallel_check_params(const duet_tape *t, const struct duet_params *par
         if (t->use[i].total)
             return fail(ERR_USAGE,
                         "DataParallel: the tape uses parameter %d (%s) outside of the replicas, "
-                        "too: give those layers parameters of their own",
+                        "too: give those layers other parameters",
                         i, params->set.param[i].spec->name);
     return OK;
 }

@@ -14,8 +14,8 @@ static int check_devices(duet_device *const *devices, int n) {
         if (!devices[r]) return fail(ERR_USAGE, "DataParallel: device %d is NULL: open it", r);
         for (int i = 0; i < r; i++)
             if (devices[i] == devices[r])
-                return fail(ERR_USAGE, "DataParallel: devices %d and %d are one: give each once", i,
-                            r);
+                return fail(ERR_USAGE,
+                            "DataParallel: devices %d and %d are the same: give each once", i, r);
         if (device_config(device_of(devices[r]))->kind !=
             device_config(device_of(devices[0]))->kind)
             return fail(ERR_USAGE, "DataParallel: %s and %s: give devices of one kind",

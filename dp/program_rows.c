@@ -181,7 +181,7 @@ int data_parallel_shape(struct duet_data_parallel *m, struct output *o, struct t
     for (int r = 1; r < m->used; r++)
         if (o->is_loss[r] != o->is_loss[0])
             return fail(ERR_USAGE,
-                        "DataParallel: output %d is a loss in replica %d alone: give "
+                        "DataParallel: output %d is a loss only in replica %d: give "
                         "the same in all",
                         (int)(o - m->output), o->is_loss[r] ? r : 0);
     if (are_scalars(m, o)) warn_of_scalars(m);

@@ -73,8 +73,8 @@ extern "C" {
 
 typedef struct duet_autograd_context duet_autograd_context;
 
-/* A var as an argument of duet_autograd_sync and its like, or as a result of a function: a float
- * var of the tape that is given there, at most 16 in a message. */
+/* A var as an argument of duet_autograd_sync and its like, or as a result of a function. It is a
+ * float var of the tape that is given there; a message has at most 16. */
 static inline struct duet_rpc_value duet_rpc_var(duet_var *var) {
     struct duet_rpc_value v = {DUET_RPC_VAR, 0, 0, {0}};
     return v.var = var, v;
@@ -127,9 +127,10 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
 int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
                          const struct duet_rpc_value *args, int count, double timeout_s);
 
-/* duet_rref_to_here with a way back for the gradient: of a parameter into the context at its owner,
- * of a result of duet_autograd_remote, made on this tape, through that call. Each may be brought
- * any number of times. Float tensors of other references become vars without a gradient. */
+/* duet_rref_to_here with a way back for the gradient. The gradient of a parameter goes into the
+ * context at its owner; that of a result of duet_autograd_remote on this tape goes through that
+ * call. Each may be brought any number of times. Float tensors of other references become vars
+ * without a gradient. */
 int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
                           struct duet_rpc_value *value);
 

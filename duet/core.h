@@ -1,4 +1,4 @@
-/* duet/core.h: devices with memory of their own, tensors on them, the tape that records a forward
+/* duet/core.h: devices with their own memory, tensors on them, and the tape that records a forward
  * pass and runs it backward.
  *
  * The gradient of a sum of squares, 2 4 6 8, on a device that has nothing else:
@@ -94,7 +94,7 @@ double duet_time(void);
  * memory_bytes is the memory of each device; 0 takes a default that suits the machine. n is 1 to
  * DUET_MAX_DEVICES. After a failure none of the devices is open and all are NULL. DUET_USAGE: a
  * launcher has started this process as one of several ranks, but the program does not act as a rank
- * (no process group, not in duet_spawn, no MPI library), so each rank would do all of the work. */
+ * (no process group, not in duet_spawn, no MPI library). Each rank would do all of the work. */
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes);
 /* Sets each to NULL. Free everything on a device first: a warning on stderr lists what is left. */
 void duet_devices_close(duet_device **devices, int n);
@@ -102,7 +102,7 @@ void duet_devices_close(duet_device **devices, int n);
 /* Opens one device by its number, 0 to DUET_MAX_DEVICES - 1, as a rank of a process group does with
  * its local rank. With a number that no GPU has, "cuda" takes GPU `index` modulo their number.
  * Processes that share a GPU or the memory of the host must each give memory_bytes: the default
- * assumes a process alone. Close it with duet_devices_close(&device, 1). */
+ * assumes a single process. Close it with duet_devices_close(&device, 1). */
 int duet_device_open(duet_device **out, const char *kind, int index, uint64_t memory_bytes);
 
 /* torch.cuda.device_count(): the number of GPUs, for "cuda", else DUET_MAX_DEVICES.

@@ -67,9 +67,9 @@ enum { DUET_ANY_SOURCE = -1 };
  * group is open (else DUET_USAGE), and while no other thread runs. If SIGCHLD is ignored, it is
  * reset to its default meanwhile, also in the ranks, so that the parent learns how they end.
  *
- * Where `duet run`, torchrun or mpirun has started this process as a rank, no process is started:
- * work is called here, with the rank of this process, and n does not count. So the same program can
- * be started in either way. */
+ * If `duet run`, torchrun or mpirun has started this process as a rank, no process is started: work
+ * is called here, with the rank of this process, and n is ignored. So the same program can be
+ * started in either way. */
 int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
 
 /* init_process_group: waits until all ranks have come. timeout_s: after how many seconds a wait
@@ -113,8 +113,8 @@ int duet_group_local_rank(const duet_group *group);
  * a view of rows.
  *
  * Split sizes NULL: parts are of one length. An output must then not overlap its input, but some
- * calls work in place: the output may be the input itself; the input of all_gather and gather may
- * be this rank's part of the output; the output of reduce_scatter and scatter may be this rank's
+ * calls work in place. The output may be the input itself. The input of all_gather and gather may
+ * be this rank's part of the output. The output of reduce_scatter and scatter may be this rank's
  * part of the input.
  *
  * Split sizes are for parts of different lengths: how many rows of dimension 0 the output or the
@@ -196,7 +196,7 @@ struct duet_ddp_options {
  *
  * From then on rank 0's buffers go to all ranks before each forward that follows one whose
  * gradients were averaged, be it in training or in evaluation. So with buffers all ranks must
- * evaluate, as in PyTorch; a rank that evaluates alone waits until the timeout, unless it uses
+ * evaluate, as in PyTorch. A single rank that evaluates waits until the timeout, unless it uses
  * DUET_EVALUATE_MODULE. */
 int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options);
@@ -216,13 +216,13 @@ struct duet_fsdp_options {
     int accumulate; /* 1: duet_tape_accumulate will be used: each rank has whole gradients then */
 };
 
-/* Collective. The parameters become those of rank 0, cut over the ranks of `group`, which is that
- * of all ranks and outlives them. It comes before an optimizer is made and before the first
- * training pass; options NULL: zeros. From then on gradients are averages over the ranks, as with a
- * duet_ddp, and duet_params_value and duet_params_grad are NULL: no rank has them whole. These are
- * then collective: all passes, also of evaluation; duet_params_save and duet_checkpoint_save, in
- * which rank 0 writes a whole file; duet_clip_grad_norm; and duet_params_free, unless the job has
- * failed. duet_params_load reads a whole file on each rank. */
+/* Collective. The parameters become those of rank 0, cut over the ranks of `group`, which has all
+ * ranks and must outlive them. It comes before an optimizer is made and before the first training
+ * pass; options NULL: zeros. From then on gradients are averages over the ranks, as with a
+ * duet_ddp, and duet_params_value and duet_params_grad are NULL: no rank has them whole. These
+ * calls are then collective: all passes, also of evaluation; duet_params_save and
+ * duet_checkpoint_save, in which rank 0 writes a whole file; duet_clip_grad_norm; and
+ * duet_params_free, unless the job has failed. duet_params_load reads a whole file on each rank. */
 int duet_fsdp_wrap(duet_params *params, duet_group *group, const struct duet_fsdp_options *options);
 
 /* Uneven inputs, as PyTorch's `with model.join()`. With options.join each rank calls it after its

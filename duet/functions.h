@@ -76,7 +76,7 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *                  embedding_of: index is a var of integers, as samples of a data set or a
  *                  constant are. Row padding_idx gets no gradient; -1: all do
  * Window settings are for rows and then for columns. If the second is 0, it equals the first: {2}
- * is PyTorch's 2, for both; {1, DUET_NO_PADDING} pads rows alone. Here and below 0, or NULL for
+ * is PyTorch's 2, for both; {1, DUET_NO_PADDING} pads rows only. Here and below 0, or NULL for
  * all, means PyTorch's default: stride 1, for pools the size, padding 0, dilation 1, groups 1. None
  * is above 2^20. duet_conv and duet_pool begin alike. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1, DUET_NO_PADDING = -1 };
@@ -189,10 +189,9 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and
  * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of
  * matmul is used where it is. In a model's forward (struct duet_model) the samples of a batch may
- * lie on several devices. So these are refused there: sum and mean of all elements or over
- * dimension 0, moving that dimension, operands of different rank, and matmul with a var of samples
- * that is a matrix or a vector as b. Constants and parameters are no vars of samples and are
- * allowed. */
+ * be on several devices. So these are refused there: sum and mean of all elements or over dimension
+ * 0, moving that dimension, operands of different rank, and matmul with a var of samples that is a
+ * matrix or a vector as b. Constants and parameters are no vars of samples and are allowed. */
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
@@ -241,9 +240,9 @@ duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
  *                  of cross_entropy alone
  * With weights or ignored labels DUET_MEAN is PyTorch's: the sum of the losses of this pass over
  * the sum of the weights of its labels, which is NaN, with gradients of 0, where all are ignored;
- * and duet_loss_read gives this mean times the samples. A rank of DDP knows its own labels alone,
- * so the ranks' means are averaged, as PyTorch's are. To divide by the labels of all ranks, use
- * DUET_SUM and scale its gradient. */
+ * and duet_loss_read gives this mean times the samples. A rank of DDP knows only its own labels, so
+ * the ranks' means are averaged, as in PyTorch. To divide by the labels of all ranks, use DUET_SUM
+ * and scale its gradient. */
 enum duet_reduction {
     DUET_MEAN,
     DUET_SUM,

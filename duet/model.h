@@ -49,9 +49,9 @@ struct duet_model {
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
     enum duet_loss loss;
     void *context; /* passed on to these functions; may be NULL */
-    /* Data of the program's own (struct duet_data), on which the command trains unless --dataset
-     * names another; test may be NULL. All processes of a job run main and get the data set, but
-     * only the first reads samples; the others share its memory. */
+    /* The program's own data (struct duet_data), on which the command trains unless --dataset names
+     * another; test may be NULL. All processes of a job run main and get the data set, but only the
+     * first reads samples; the others share its memory. */
     const struct duet_data *train, *test;
 };
 
@@ -108,8 +108,8 @@ int64_t duet_tape_training(const duet_tape *tape);
  * to this call, with other arguments in argv. */
 int duet_command(int argc, char **argv, const struct duet_model *model);
 
-/* The same model in a program with a training loop of its own: makes its parameters and buffers on
- * the device, for samples of model->sample and `classes` classes, with the initial values of
+/* The same model in a program with its own training loop: makes its parameters and buffers on the
+ * device, for samples of model->sample and `classes` classes, with the initial values of
  * torch.manual_seed(seed). Use them like those of duet_params_create, also in a duet_ddp or a
  * duet_data_parallel. In a pass with them model->forward, or any other forward function, may call
  * duet_layer. Nothing of `model` is used after the call.

@@ -1,9 +1,9 @@
 /* duet/parallel.h: DataParallel, for one process with several devices; a model in parts.
  *
- * One process, several devices: each forward cuts the samples among the devices, copies the
- * parameters to all of them, runs your forward function on each in its own thread, and gathers
- * the outputs; each backward sums the gradients on the first device. In PyTorch:
- * nn.DataParallel(model, device_ids, output_device).
+ * One process, several devices. Each forward cuts the samples among the devices, copies the
+ * parameters to all of them, runs your forward function on each in its own thread, and gathers the
+ * outputs. Each backward sums the gradients on the first device. In PyTorch: nn.DataParallel(model,
+ * device_ids, output_device).
  *
  *     static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
  *         (void)context;
@@ -67,8 +67,8 @@ struct duet_data_parallel_options {
      * of its outputs: a float var, or a loss with DUET_MEAN or DUET_SUM. */
     void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
                           void *context);
-    /* Is given PyTorch's warnings, and one where the driver advertises P2P between the GPUs that
-     * moves no bytes; a line each. NULL: they go to stderr. */
+    /* Receives PyTorch's warnings, one line each, and a warning if the driver advertises P2P
+     * between the GPUs that moves no bytes. NULL: they go to stderr. */
     void (*warn)(const char *text, void *context);
 };
 
@@ -109,7 +109,7 @@ duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const
  *     duet_data_parallel_backward(dp, grads, 2);           // grads[0] NULL: the loss alone
  *
  * inputs[0 .. input_count): 1 to 16 tensors on devices[0], which must live until backward is done
- * and are only read; with `forward` x alone, float (N, ...), where N may be 0. Each input is cut by
+ * and are only read; with `forward` x only, float (N, ...), where N may be 0. Each input is cut by
  * its own rows, whatever its type. Input 0 has the samples; an input with another number of rows
  * enters the tape as by duet_leaf. If one makes fewer chunks, fewer replicas run, and the last
  * chunks of the others are not used, with a warning, as in PyTorch. Data that are the same for all
@@ -135,9 +135,9 @@ int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **g
 /* ---- model parallelism ---- */
 
 /* x.to(device), for a model in parts on several devices: the value of x, a var of the tape `from`,
- * on the tape `to`. Each part has a tape and parameters of its own; all passes are begun, alike,
- * before the first value moves. One duet_backward then goes back through all parts, whatever way
- * the values took, and each device's parameters get their gradients. The loss stays on its device.
+ * on the tape `to`. Each part has its own tape and parameters; all passes are begun, alike, before
+ * the first value moves. One duet_backward then goes back through all parts, whatever way the
+ * values took, and each device's parameters get their gradients. The loss stays on its device.
  *
  *     h = duet_var_to(t1, t0, duet_relu(t0, duet_linear(t0, duet_input(t0, X), W0, B0)));
  *     duet_var *scores = duet_linear(t1, h, W1, B1);

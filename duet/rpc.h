@@ -120,8 +120,8 @@ void duet_rpc_value_free(struct duet_rpc_value *value);
 
 /* A function that others may call by its name. It runs on a thread of the worker's pool. With a
  * device, received tensors are there, and the function has the device to itself: see "Threads"
- * below. A name "Class.method" is a method of the class, and a function named as the class
- * constructs: it returns an object by duet_rpc_return_object. */
+ * below. A name "Class.method" is a method of the class. The function with the name of the class is
+ * its constructor, which returns an object by duet_rpc_return_object. */
 struct duet_rpc_function {
     const char *name; /* of letters, digits, "_", ".", at most 127 bytes; not "duet." in front */
     int (*run)(duet_rpc_call *call, void *context); /* a code, with its text in duet_error() */
@@ -148,11 +148,11 @@ struct duet_rpc_options {
  * "tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and MASTER_PORT, and each
  * other one at its own port, until all have come.
  *
- * Nobody else gets in: the kernel must confirm that a peer is of the same user, and the peer must
- * prove that it knows the job's secret before its messages are read; the secret itself is never
- * sent. It is DUET_RPC_SECRET, or what the environment says of the job; over TCP it must be given,
- * unless duet_spawn or duet run has done so. TCP alone is not encrypted: use it within your own
- * network, and a tunnel (ssh, stunnel, WireGuard) beyond. */
+ * Nobody else gets in. The kernel must confirm that a peer belongs to the same user, and the peer
+ * must prove that it knows the job's secret before its messages are read. The secret itself is
+ * never sent. It is DUET_RPC_SECRET, or what the environment says of the job; over TCP it must be
+ * given, unless duet_spawn or duet run has done so. TCP itself is not encrypted: use it within your
+ * own network, and a tunnel (ssh, stunnel, WireGuard) beyond. */
 int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
                   const struct duet_rpc_options *options);
 

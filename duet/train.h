@@ -60,11 +60,11 @@ int duet_params_has_grad(const duet_params *params, int i);
 
 /* requires_grad_(False): freezes the parameter of this name and all whose names begin with it and a
  * dot, as "backbone" does "backbone.0.weight". From then on backward makes no gradients for them
- * and goes back no farther than it must, optimizers do not change them, and a duet_ddp puts them
- * into no bucket. Files still hold them, and rank 0 or device 0 still sends them to the others.
- * Call it before the first training pass, and before an optimizer, a duet_ddp or a
- * duet_data_parallel is made of the parameters. Tensors from duet_params_value stay valid.
- * DUET_USAGE: the call is later than that, or no parameter has the name. */
+ * and goes back only as far as needed, optimizers do not change them, and a duet_ddp puts them into
+ * no bucket. Files still hold them, and rank 0 or device 0 still sends them to the others. Call it
+ * before the first training pass, and before an optimizer, a duet_ddp or a duet_data_parallel is
+ * made of the parameters. Tensors from duet_params_value stay valid. DUET_USAGE: the call is later
+ * than that, or no parameter has the name. */
 int duet_params_freeze(duet_params *params, const char *name);
 
 /* One step of stochastic gradient descent on every parameter:
@@ -161,7 +161,7 @@ int duet_optimizer_create(duet_optimizer **out, duet_params *params,
                           const struct duet_optimizer_options *options);
 void duet_optimizer_free(duet_optimizer *optimizer);
 
-/* add_param_group: parameters with a learning rate or a weight decay of their own, as in PyTorch's
+/* add_param_group: parameters with their own learning rate or weight decay, as in PyTorch's
  * optim.SGD([{"params": head, "lr": 0.1}, {"params": rest}], lr=0.01).
  *
  *     duet_optimizer_add_group(optimizer, &(struct duet_param_group){"head", 0.1, -1});
@@ -184,8 +184,8 @@ int duet_optimizer_add_group(duet_optimizer *optimizer, const struct duet_param_
  * one. The gradient then reads as zeros; once the program writes to it, it is a gradient again. */
 int duet_optimizer_step(duet_optimizer *optimizer);
 
-/* param_groups[group]["lr"] = lr: the learning rate of the next steps, at least 0. Group 0 is for
- * all parameters whose group has no rate of its own. */
+/* param_groups[group]["lr"] = lr: the learning rate of the next steps, at least 0. Group 0 sets the
+ * rate of all parameters whose group has no separate rate. */
 int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
 
 /* ---- data ----
@@ -256,10 +256,10 @@ struct duet_dataset_info duet_dataset_info(const duet_dataset *set);
  * epoch is padded with its first samples until it divides by the ranks. The last batch of an epoch
  * may be smaller.
  *
- * A loader warns of two traps, in one line each. At the start rank 0 says how many samples are
- * served twice in every epoch, if their number is no multiple of the ranks. And the first time that
- * the same epoch begins twice in a row, a line says that the order of samples is the same again:
- * the program forgot set_epoch. */
+ * A loader warns of two traps, in one line each. If the number of samples is no multiple of the
+ * ranks, rank 0 says at the start how many samples are served twice in every epoch. And the first
+ * time that the same epoch begins twice in a row, a line says that the order of samples is the same
+ * again: the program forgot set_epoch. */
 enum duet_shuffle {
     DUET_IN_ORDER,
     DUET_SHUFFLE, /* DistributedSampler's order for this seed and epoch */
@@ -273,10 +273,11 @@ struct duet_loader_options {
     int drop_last;        /* 1: the order is cut, and so is a last batch that is not full */
     int workers;          /* threads that prepare batches ahead; 0: duet_loader_next does */
     int rank, world_size; /* world_size 0: 1 */
-    /* NULL: batches stay in host memory. Else they are brought to this device, which has room for
-     * three and outlives the loader; the thread that uses it calls the loader's functions. */
+    /* NULL: batches stay in host memory. Else they are copied to this device, which must have
+     * memory for three batches and outlive the loader; the thread that uses it calls the loader's
+     * functions. */
     duet_device *device;
-    /* Bytes enter as (byte / 255 - mean) / std, as by torchvision's Normalize: [0] alone for all
+    /* Bytes enter as (byte / 255 - mean) / std, as by torchvision's Normalize: only [0] for all
      * channels, or three for three. std[0] = 0: they stay 0 to 1. */
     double mean[3], std[3];
     void (*warn)(const char *text, void *context); /* is given the warnings; NULL: stderr */

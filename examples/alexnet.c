@@ -25,7 +25,7 @@
 
 enum { N = 2, SIDE = 224, CLASSES = 1000, STEPS = 2, LAYERS = 8 };
 
-/* Of one half. `in` counts the maps that a layer reads: 0: those of its own half alone. */
+/* Of one half. `in` counts the maps that a layer reads: 0: those of its own half only. */
 struct layer {
     const char *name;
     int out, in, kernel, stride, padding, pool; /* kernel 0: fully connected */

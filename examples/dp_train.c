@@ -48,7 +48,7 @@ static int run(duet_data_parallel *model, duet_tape *tape, duet_params *params,
         if (!b.n) break;
         TRY(duet_tape_begin(tape, params, b.n, pass));
         duet_var *scores = duet_data_parallel_call(tape, model, b.samples); /* model(X) */
-        /* the loss is computed on device 0 alone */
+        /* the loss is computed on device 0 only */
         duet_var *loss = duet_cross_entropy(tape, scores, b.answers, DUET_MEAN, NULL);
         if (optimizer) TRY(duet_backward(tape, loss, NULL)); /* loss.backward() */
         if (optimizer) TRY(duet_optimizer_step(optimizer));  /* optimizer.step() */

@@ -1,5 +1,5 @@
-/* A data set of one file a sample, read by the workers of a loader, as PyTorch's Dataset whose
- * __getitem__ opens a file, under DataLoader(num_workers=N):
+/* A data set with one file per sample, read by the workers of a loader. In PyTorch it is a Dataset
+ * whose __getitem__ opens a file, under DataLoader(num_workers=N):
  *
  *     ./files FOLDER 0 1 2 4       makes the files where there are none, then one epoch for each N
  *

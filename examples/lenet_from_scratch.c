@@ -11,7 +11,7 @@
  * caught: the exit status is 3. --sharded is exercise 3 of the chapter: different parameters are
  * added up on different devices.
  *
- * The program uses the library alone: cc lenet_from_scratch.c $(pkg-config --cflags --libs duet) */
+ * The program uses only the library: cc lenet_from_scratch.c $(pkg-config --cflags --libs duet) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,7 +238,7 @@ static int check_replicas(const struct replica *replicas, int n) {
 
 /* ---- training ---- */
 
-/* Evaluates on device 0 alone, as the chapter does. */
+/* Evaluates on device 0 only, as the chapter does. */
 static int evaluate_accuracy(struct replica *r, duet_loader *test_iter, double *accuracy) {
     int64_t all = 0, right = 0, hits;
     struct duet_batch batch;

@@ -1,6 +1,6 @@
-/* The number of ranks that a program needs. duet_spawn starts as many; a launcher starts as many as
- * it was told, and a program whose ranks have their own parts refuses another number.
- * TRY returns the code of a call that failed. */
+/* The number of ranks that a program needs. duet_spawn starts as many. A launcher may start another
+ * number, which a program refuses if each rank has its own part. TRY returns the code of a call
+ * that failed. */
 #ifndef EXAMPLES_RANKS_H
 #define EXAMPLES_RANKS_H
 

@@ -2,12 +2,13 @@
  *
  *     rpc_ddp [--trainers 2] [--steps 10] [--local]
  *
- * Worker "ps" has an embedding table, too large for each trainer in earnest. Each trainer has the
- * dense layer behind it, which a duet_ddp keeps alike, and samples of its own. The master makes the
- * table and hands a reference to it to the trainers. A step of a trainer is one backward: the dense
- * gradients are averaged over the trainers, those of the table go back to "ps" by the call that
- * looked it up. The optimizers update the table one trainer after the other, so that each run has
- * the same bits; --local has them too, in one process without either. */
+ * Worker "ps" has an embedding table, which in a real program is too large for each trainer. Each
+ * trainer has its own samples and the dense layer behind the table, which a duet_ddp keeps equal on
+ * all trainers. The master makes the table and hands a reference to it to the trainers. A step of a
+ * trainer is one backward: the dense gradients are averaged over the trainers, those of the table
+ * go back to "ps" by the call that looked it up. The optimizers update the table one trainer after
+ * the other, so that each run has the same bits. --local computes the same bits in one process,
+ * without DDP or remote calls. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  * has the same bits. A function that waits gives its device away first; its thread is one of the
  * pool's 16. With --async each gradient is an update at once, whatever weights it was made from.
  *
- * At the end each trainer tells the loss of the weights that it got last on its own samples. */
+ * At the end each trainer prints the loss of its last weights on its own samples. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,10 +8,10 @@
  * two owners. --local computes the same with one tape in one process: every loss has the same bits.
  *
  * As in the text, a "batch" of 5 is the length of the sequence, and 3 indices make the batch.
- * Duet's tensors have the batch first, so shapes are turned: (3,5) where the text has (5,3). The
- * text's targets (5,10) against its output (5,3,10) make cross entropy choose among the 3 columns
- * of the batch, of which the network cannot know any: the loss stays at ln 3. That is kept; --mend
- * has targets (5,3) among the 10 tokens instead. What is not kept: data that the text leaves
+ * Duet's tensors have the batch first, so dimensions are exchanged: (3,5) where the text has (5,3).
+ * The text compares targets (5,10) with an output (5,3,10). So cross entropy chooses among the 3
+ * columns of the batch, which the network cannot learn: the loss stays at ln 3. That is kept;
+ * --mend has targets (5,3) among the 10 tokens instead. What is not kept: data that the text leaves
  * uninitialised are drawn here, and two constructors that race for one generator run one after the
  * other. */
 #include <stdio.h>
@@ -166,7 +166,7 @@ static int next_batch(struct trainer *tr) {
                               chosen);
 }
 
-/* Detached: the next step begins with the values alone. */
+/* Detached: the next step begins with the values only. */
 static int keep_state(struct trainer *tr, duet_tape *t) {
     struct state *s = &tr->state;
     for (int l = 0; l < LAYERS; l++) {

@@ -1,4 +1,4 @@
-/* A tensor of 4 rows on rank 0, of which each of four ranks gets one.
+/* Rank 0 has a tensor of 4 rows, and each of four ranks gets one row.
  *
  * In PyTorch, after init_process_group in each of four processes:
  *

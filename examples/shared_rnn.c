@@ -1,6 +1,6 @@
 /* A recurrent network under DataParallel: one matrix is used at every step of a sequence, and x and
- * the hidden state have their samples in dimension 1. Beside it stands `rows`, the same arithmetic
- * without the chain: all steps at once. docs/lessons/recurrent.md says what to see.
+ * the hidden state have their samples in dimension 1. `rows` does the same arithmetic without the
+ * chain: all steps at once. docs/lessons/recurrent.md says what to see.
  *
  *     ./shared_rnn                           its losses on 1, 2 and 4 devices
  *     ./shared_rnn COMMAND ...               the network as the model of a command of duet

@@ -4,13 +4,14 @@
  *     column parallel   y = [x A0, x A1]      each device has some of the outputs: nothing to sum
  *     row parallel      z = y0 B0 + y1 B1     each device has some of the inputs: one sum
  *
- * So a pair of layers moves x to all devices forward (broadcast), whose backward is the sum of the
- * parts of dL/dx (all_reduce), and sums z over the devices (all_reduce), whose backward gives dL/dz
- * to all. gather_output puts the columns together (all_gather), whose backward cuts dL/dy. All of
- * these are duet_var_to with duet_add or duet_cat behind it, so backward needs no line of its own.
+ * So a pair of layers has two collectives forward. It moves x to all devices (broadcast); the
+ * backward of that sums the parts of dL/dx (all_reduce). It sums z over the devices (all_reduce);
+ * the backward of that gives dL/dz to all. gather_output joins the columns (all_gather); its
+ * backward cuts dL/dy. All of these are duet_var_to with duet_add or duet_cat behind it, so
+ * backward needs no extra line.
  *
- * A sum in two parts is rounded in another place than the whole one. So the program compares with
- * bounds for z and to the bit for the columns, which are dot products like any others. */
+ * A sum in two parts is rounded differently from the whole sum. So the program compares with bounds
+ * for z and to the bit for the columns, which are dot products like any others. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The same job three ways: four workers with samples of their own train one model on all of them.
+/* The same job three ways: four workers with their own samples train one model on all of them.
  *
  *     three_ways send | rpc | ddp
  *

@@ -53,7 +53,7 @@ enum { FSDP_MOST_PREFETCH = 4 };
 
 struct fsdp_config {
     enum fsdp_shard shard;
-    const char *units; /* units.h; read by init alone */
+    const char *units; /* units.h; read by init only */
     int prefetch;      /* how many units are gathered ahead: 0 to FSDP_MOST_PREFETCH */
     int keep;          /* 1: gathered units stay from forward to the end of their backward */
     int own_buffers;   /* 1: rank 0's buffers are not broadcast before each pass */

@@ -1,4 +1,4 @@
-/* Process groups: the blocks of a call, of one length or each of its own. One tensor, `many`, has
+/* Process groups: the blocks of a call, of equal or different lengths. One tensor, `many`, has
  * those of all ranks, and the other, `one`, is this rank's. */
 #include "group/calls.h"
 

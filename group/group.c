@@ -128,7 +128,7 @@ static int open_group(struct group *g, const struct agreement *a) {
     return runner_open(&g->collectives, g, RUNS_COLLECTIVES);
 }
 
-/* A rank that is no member takes part in the making alone. */
+/* A rank that is no member takes part in the making only. */
 static int make_group(struct group **out, struct membership *job, const struct agreement *a) {
     struct group *g = new_group(job, a);
     if (!g) return fail(ERR_MEMORY, "process group: no host memory: free some");

@@ -22,9 +22,8 @@
  * rank to one other arrive in the order in which they were sent; messages and collectives do not
  * wait for each other.
  *
- * Threads: one thread at a time uses a group (ERR_USAGE says where two do), different threads may
- * use different groups. Errors are those of comm/comm.h; after any but ERR_USAGE the job has
- * failed. */
+ * Threads: one thread at a time uses a group (ERR_USAGE if two do); different threads may use
+ * different groups. Errors are those of comm/comm.h; after any but ERR_USAGE the job has failed. */
 #ifndef GROUP_GROUP_H
 #define GROUP_GROUP_H
 
@@ -93,7 +92,7 @@ struct group_call {
     enum collective what;
     size_t count; /* elements of a block: windows.h */
     struct arithmetic how;
-    int average; /* 1: each term is multiplied by 1/n before it is added: floats alone */
+    int average; /* 1: each term is multiplied by 1/n before it is added: floats only */
     int root;    /* where there is one */
     int peer;    /* COLLECTIVE_SEND: the other rank; ANY_SOURCE */
     int receive; /* COLLECTIVE_SEND: 1: this rank receives */

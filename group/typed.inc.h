@@ -1,7 +1,7 @@
 /* The loops of typed.c for one type NAME: T is the type in memory, C the type of the computation.
  * LOAD makes a C of a T and STORE a T of a C; ROUND is a C after a STORE and a LOAD; ADD and MUL
- * combine two C; SCALE multiplies one; IS_NAN asks. UNSIGNED: the type is an unsigned integer; it
- * is never scaled, and it wraps around instead of overflowing. Blocks stay in the nearest cache,
+ * combine two C; SCALE multiplies one; IS_NAN tests one. UNSIGNED: the type is an unsigned integer;
+ * it is never scaled, and it wraps around instead of overflowing. Blocks stay in the nearest cache,
  * and each loop is one that compilers turn into vectors. */
 #define PASTE(a, b) a##_##b
 #define WITH_NAME(a, b) PASTE(a, b)

@@ -1,6 +1,6 @@
-/* A model described by numbers alone: how many parameters and buffers it has, and how many bytes a
+/* A model described only by numbers: how many parameters and buffers it has, and how many bytes a
  * sample leaves on the device for the backward pass. It computes nothing, so it is only for dry
- * runs (device_is_dry), which tell what such a model would hold and move.
+ * runs (device_is_dry), which count what such a model would hold and move.
  *
  *     (N, input) -> activations: N times so many bytes -> (N, outputs); cross entropy or mse
  *

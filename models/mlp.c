@@ -2,8 +2,8 @@
  * likes (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication costs.
  *
  * Wide, the model of the lessons, is the same with two hidden layers of 512 and, on random data,
- * 2000 classes. It shows what LeNet is too small to show: large outputs and a long loss on device
- * 0, several buckets, and a backward that hides some of them.
+ * 2000 classes. Unlike the small LeNet it has large outputs and a long loss on device 0, several
+ * buckets, and a backward that hides some of them.
  *
  *     (N,1,28,28) flatten 784 -> fc1 relu -> fc2 relu -> ... -> 10 scores; cross entropy
  *

@@ -1,4 +1,4 @@
-/* A model for a program with a training loop of its own: its parameters, buffers and layers as a
+/* A model for a program with its own training loop: its parameters, buffers and layers as a
  * duet_params. The command calls the same code to describe the model and to draw its values, so
  * both have the same names and numbers. */
 #include <stdlib.h>

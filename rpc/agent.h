@@ -1,4 +1,4 @@
-/* The inside of a worker, for the files of rpc/ alone. The contracts are in duet/rpc.h.
+/* The inside of a worker, for the files of rpc/ only. The contracts are in duet/rpc.h.
  *
  *     links.c         how messages travel, and time     message.h  messages, checked
  *     wire.h          values as bytes                   values.c   values from and to bytes

@@ -170,7 +170,7 @@ int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *p
                                "duet_autograd_pass in a context of this worker");
     if (params && (duet_device *)params->set.device != call->device)
         return fail(ERR_USAGE,
-                    "autograd: pass: the parameters lie on %s, which is not the device "
+                    "autograd: pass: the parameters are on %s, which is not the device "
                     "of this function: give it with the function",
                     duet_device_name((duet_device *)params->set.device));
     const struct message *m = call->said;

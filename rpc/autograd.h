@@ -1,4 +1,4 @@
-/* Distributed autograd from the inside, for the files of rpc/ alone. The contracts are in
+/* Distributed autograd from the inside, for the files of rpc/ only. The contracts are in
  * duet/autograd.h.
  *
  *     context.c      contexts: they begin, spread with calls, and end everywhere
@@ -17,9 +17,9 @@
  *     P   ..  receive: notes the gradient; fire: calls "duet.backward" of Q; send: waits for it
  *     Q       one backward from the returned vars; its answer has the gradients of the arguments
  *
- * send, fire and receive are nodes of P's tape, so the walk back visits them in the reverse order
- * of the forward pass and calls nobody for a node that it does not reach. So no dependencies are
- * counted over workers, and nobody waits for a gradient that never comes.
+ * send, fire and receive are nodes of P's tape. So the walk back visits them in the reverse order
+ * of the forward pass, and it makes no call for a node that it does not reach. So no dependencies
+ * are counted over workers, and nobody waits for a gradient that never comes.
  *
  * The worker's lock guards all lists; a tape, like its device, belongs to one thread at a time. */
 #ifndef RPC_AUTOGRAD_H

@@ -86,9 +86,8 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
         pthread_cond_broadcast(&rpc->changed);
         break;
     case MESSAGE_GIVEN_UP:
-        peer_ends(
-            rpc, peer, PEER_GONE,
-            "it has given this worker up, which had said nothing for too long: was it stopped?");
+        peer_ends(rpc, peer, PEER_GONE,
+                  "it has given this worker up after too long a silence: was it stopped?");
         break;
     case MESSAGE_LEAVE:
         rpc->came |= (uint64_t)1 << peer->rank;

@@ -12,7 +12,7 @@ struct local {
     duet_params *params;
     char *chosen; /* [parameter] 1: it was given */
     duet_optimizer *optimizer;
-    struct duet_params place; /* their device alone: `params` may be gone at the end */
+    struct duet_params place; /* their device only: `params` may be gone at the end */
     struct local *next;
 };
 
@@ -62,7 +62,7 @@ static int choose_arg(duet_rpc_call *call, int i, struct local **locals,
     if (!call->device) device_take(call->rpc, call->device = at->device);
     if (at->device != call->device)
         return fail(ERR_USAGE,
-                    "optimizer: the parameters of worker '%s' lie on two devices: make an "
+                    "optimizer: the parameters of worker '%s' are on two devices: make an "
                     "optimizer for each",
                     call->rpc->name);
     return choose(locals, at->params, at->param, options);

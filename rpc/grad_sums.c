@@ -1,4 +1,4 @@
-/* The gradients of a context at one worker. Each walk over a pass leaves a part; The parts arrive
+/* The gradients of a context at one worker. Each walk over a pass leaves a part. The parts arrive
  * in any order, and are added in the order of their paths once somebody asks. So the bits of a sum
  * do not depend on time. */
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* How long an object of a reference lives: as long as anybody anywhere has a reference to it, and
- * no longer. This is the protocol alone, a state machine without threads or time, so that a test
+ * no longer. This is the protocol only, a state machine without threads or time, so that a test
  * can walk through all orders of its messages (tests/rpc/test_lifetime.c).
  *
  * The *owner* has the object. It counts the references that each worker has to it, and frees it

@@ -1,6 +1,6 @@
-/* Between the two halves of a reduce-add: reduce_add.c has the part that is the same for every kind
- * of device, and the executor does the additions, in a function on the stream or in a kernel of the
- * root. Private to this folder.
+/* The contract between the two halves of a reduce-add. reduce_add.c has the part that is the same
+ * for every kind of device. The executor does the additions, in a function on the stream or in a
+ * kernel of the root. Private to this folder.
  *
  * A build with CUDA links cuda/reduce.c, one without it cuda/absent.c. */
 #ifndef SCATTER_GATHER_REDUCE_EXECUTOR_H

@@ -15,7 +15,7 @@
  *     additions on device 0: (n-1) S / 4         none
  *
  * So the link into device 0 carries S bytes for any n, and the additions run side by side. Device 0
- * adds nothing itself: a share w of its own would bring S + w (n-2) S bytes into it. Only with two
+ * adds nothing itself: if it added a share w, S + w (n-2) S bytes would come into it. Only with two
  * devices does that cost nothing; there both add up one half.
  *
  * The shards are cut by bytes, not by parameters, because one parameter may hold most of a model:

@@ -4,9 +4,8 @@
     python3 scripts/make_nets.py [NAME...]
 
 Needs torch and torchvision. Nothing is computed: the nets are traced on tensors without memory. The
-texts are those of duet.export, but of no one size: C stands for the classes, D, H and W for the
-three sizes of a sample, and ? for a size that the op knows.
-"""
+texts are those of duet.export, but they have no fixed size: C stands for the classes, D, H and W
+for the three sizes of a sample, and ? for a size that the op knows. """
 import math
 import pathlib
 import sys

@@ -1,9 +1,9 @@
 /* SyncBatchNorm: one normalisation for the whole global batch.
  *
- * Plain BatchNorm normalises each rank's samples by their own mean and variance, which is another
- * model for every number of ranks, and a poor one if a rank has few samples. SyncBatchNorm takes
- * mean and variance over the samples of all ranks. A forward and a backward of one layer, on every
- * rank alike:
+ * Plain BatchNorm normalises each rank's samples by their own mean and variance. That is a
+ * different model for every number of ranks, and a poor one if a rank has few samples.
+ * SyncBatchNorm takes mean and variance over the samples of all ranks. A forward and a backward of
+ * one layer, on every rank alike:
  *
  *     forward    moments: mean, M2 and count of each own segment           OP_BATCH_NORM_MOMENTS
  *                all-gather                                                here
@@ -42,7 +42,7 @@ struct syncbn {
     double *parts; /* (segments, MOST_ROWS, channels), owned device memory that all ranks share */
 };
 
-/* Peers read the memory during a gather alone, which ends when all have; so every layer may use
+/* Peers read the memory during a gather only, which ends when all have; so every layer may use
  * it. */
 static int take_parts(void *context, int rows, int channels, struct tensor *parts) {
     struct syncbn *s = context;

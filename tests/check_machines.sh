@@ -265,7 +265,7 @@ test_cuda() {
             END { if (NR != 4) print NR - 1, "losses" }')"
     done
     on "$pairs" 4 env "$gpus" train --mode ddp $steps
-    verdict "GPUs without NCCL" "$(says 'NCCL alone goes there')"
+    verdict "GPUs without NCCL" "$(says 'only NCCL can do that')"
 }
 
 for name in "${@:-calls faults train strikes}"; do

@@ -1,6 +1,6 @@
-/* Which peer's flag a call waits for, found from the host: this rank's own flags are read from
- * device memory and compared with the waits of the call's plan. For the executors whose flags lie
- * as step.h says. */
+/* Finds out on the host which peer's flag a call waits for. It reads this rank's own flags from
+ * device memory and compares them with the waits of the call's plan. For the executors whose flags
+ * lie as step.h says. */
 #ifndef ALLREDUCE_CUDA_AWAITED_H
 #define ALLREDUCE_CUDA_AWAITED_H
 

@@ -87,10 +87,11 @@ static void disable_p2p_of_nccl(void) {
 static int choose_over_machines(const struct executor_question *q, const struct executor_ops **ops,
                                 struct allreduce_link *link) {
     if (q->n > 2 && q->algorithm != ALLREDUCE_NCCL && !q->any_order)
-        return fail(ERR_USAGE,
-                    "allreduce over GPUs of several machines: NCCL alone goes there, and adds in "
-                    "an order of its own, so that no bits are promised: give --allreduce nccl, "
-                    "or " ADVICE_CPU);
+        return fail(
+            ERR_USAGE,
+            "allreduce over GPUs of several machines: only NCCL can do that, and it adds in "
+            "its own order, so that no bits are promised: give --allreduce nccl, "
+            "or " ADVICE_CPU);
     *link = allreduce_link_gpus();
     *ops = &cuda_nccl_ops;
     return cuda_nccl_check(q->device, -1, -1);

@@ -1,10 +1,10 @@
 /* Flags inside kernels: how a GPU's thread loads, stores and polls one, and how it reads the GPU's
- * clock. Each function holds the GPU's own instruction, and beside it what does the same where the
- * kernel's text is compiled for the host.
+ * clock. Each function has the GPU's own instruction, and the equivalent code for kernels that are
+ * compiled for the host.
  *
- * All of them act at the width of the system: a flag may be in another GPU's memory or in the
- * host's. Flags are 64 bits wide. The 32-bit functions are for a kernel's own state: the stop
- * word, the failure of a rank, the channels that are done. */
+ * All of them act at system scope: a flag may be in another GPU's memory or in the host's. Flags
+ * are 64 bits wide. The 32-bit functions are for a kernel's own state: the stop word, the failure
+ * of a rank, the channels that are done. */
 #ifndef ALLREDUCE_CUDA_FLAG_H
 #define ALLREDUCE_CUDA_FLAG_H
 

@@ -6,16 +6,16 @@
  *               ncclReduceScatter or ncclBroadcast
  *     end       ncclCommFinalize, ncclCommDestroy; after a failure of the job ncclCommAbort
  *
- * The scale is a kernel of Duet's in front and not NCCL's PreMulSum: each product has to be rounded
- * before it is added (allreduce.h), and NCCL's kernels may fuse the two. It costs one read and one
- * write of the data. So over 2 ranks the bits are those of every other algorithm, as a + b equals
- * b + a; over more ranks NCCL chooses the order, and no bits are promised.
+ * One of Duet's kernels scales before the call, instead of NCCL's PreMulSum: each product must be
+ * rounded before it is added (allreduce.h), and NCCL's kernels may fuse the two. It costs one read
+ * and one write of the data. So over 2 ranks the bits are those of every other algorithm, because a
+ * + b equals b + a. Over more ranks NCCL chooses the order, and no bits are promised.
  *
  * No call here waits without a deadline. The communicator is non-blocking: what takes time returns
  * ncclInProgress, and ncclCommGetAsyncError is asked again and again, with a look at the job in
  * between. Each wait of the device asks for errors that come later. NCCL's documentation says that
- * abort ends kernels that wait for a peer, but not how long it takes itself: it has a thread of its
- * own. */
+ * abort ends kernels that wait for a peer, but not how long abort itself takes, so it runs in its
+ * own thread. */
 #include "allreduce/cuda/nccl.h"
 
 #include <pthread.h>

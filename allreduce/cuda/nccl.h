@@ -1,6 +1,6 @@
 /* NCCL as one more way to run collectives (cuda_nccl_ops of executor.h). It is asked for by name
- * ("nccl"). `auto` takes it only where GPUs cannot reach each other, as those of several machines,
- * and its order of adding is allowed: with 2 ranks, or where no bits are promised (executor.c).
+ * ("nccl"). `auto` uses it only if GPUs cannot reach each other, for example on several machines,
+ * and if its order of adding is allowed: with 2 ranks, or if no bits are promised (executor.c).
  *
  * nccl_absent.c is linked where nccl.h was not found when this was built; it refuses. */
 #ifndef ALLREDUCE_CUDA_NCCL_H

@@ -1,5 +1,5 @@
 /* Host memory that all ranks map: each rank brings one piece, and has its own piece pinned, so that
- * its GPU copies to and from it at full speed. Peers' pieces are touched by the host alone. */
+ * its GPU copies to and from it at full speed. Peers' pieces are touched by the host only. */
 #ifndef ALLREDUCE_CUDA_REGION_H
 #define ALLREDUCE_CUDA_REGION_H
 

@@ -2,10 +2,10 @@
  * kernel. This file is the kernel's text, compiled for GPUs (spin_kernel.cu) and for the host
  * (tests).
  *
- * Channels. A block of the grid is a channel, and each channel runs the plan as if it were alone:
- * of every step's range, channel b of every rank moves the granules b, b + channels, b + 2 channels
- * and so on, and it has its own flags. So channel b exchanges flags with the peers' channels b
- * only, and no element of DATA or SCRATCH is touched by two channels in one call
+ * Channels. A block of the grid is a channel, and each channel runs the whole plan independently,
+ * with its own flags. In every step's range, channel b of every rank moves the granules b, b +
+ * channels, b + 2 channels and so on. So channel b exchanges flags only with the peers' channels b,
+ * and no two channels touch the same element of DATA or SCRATCH in one call
  * (tests/allreduce/test_channels.c checks it for every plan). What plan.h says of a plan holds for
  * each channel by itself. Blocks need nothing from each other: there is no barrier over the grid,
  * and the GPU may run the blocks in any order.
@@ -24,9 +24,9 @@
  *     reader   thread w: ld.relaxed.sys until the epoch is there, then ld.acquire.sys once
  *                                          | barrier | all threads load
  *
- * Release and acquire at the width of the system, with the barriers between, order the loads behind
- * the stores (PTX memory model, causality order). The acquire also empties this multiprocessor's
- * L1, so plain loads find the new data.
+ * Release and acquire at system scope, with the barriers between them, order the loads after the
+ * stores (PTX memory model, causality order). The acquire also empties this multiprocessor's L1, so
+ * plain loads find the new data.
  *
  * Epochs grow over all calls. The base of the next call is in device memory (spin_state) and is
  * advanced by the kernel itself. A launch holds no epoch, so a graph can replay it.

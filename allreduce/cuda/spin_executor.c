@@ -1,6 +1,6 @@
 /* A GPU for each rank: one launch of the spin kernel (spin.h) runs this rank's plan and waits for
- * the peers inside the kernel. A call takes a few microseconds, where operations on a stream would
- * cost some at every step.
+ * the peers inside the kernel. A call takes a few microseconds; operations on a stream would cost
+ * that much at every step.
  *
  * Everything a launch needs is made beforehand: the kernel is loaded, and plans are in device
  * memory, brought there beside the stream when a count comes for the first time. Nothing is

@@ -1,4 +1,4 @@
-/* The spin kernel on the GPU and its launch, for a rank on a GPU of its own (spin_executor.c). */
+/* The spin kernel on the GPU and its launch, for a rank with its own GPU (spin_executor.c). */
 #ifndef ALLREDUCE_CUDA_SPIN_KERNEL_H
 #define ALLREDUCE_CUDA_SPIN_KERNEL_H
 

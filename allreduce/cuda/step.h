@@ -1,4 +1,4 @@
-/* What stepwise and spin make of a plan: where a flag lies, and a step as a sum
+/* What stepwise and spin make of a plan: the place of a flag, and a step as a sum
  * (device/cuda/kernels/sum.h). The text is compiled for the host and for GPUs;
  * tests/allreduce/test_channels.c runs it on the host with every plan.
  *
@@ -11,11 +11,11 @@
 #include "allreduce/plan.h"
 #include "device/cuda/kernels/sum.h"
 
-/* The most blocks that run a plan side by side (spin.h). Stepwise uses channel 0 alone. */
+/* The most blocks that run a plan side by side (spin.h). Stepwise uses channel 0 only. */
 enum { CUDA_CHANNELS = 32 };
 
 struct cuda_flag {
-    uint64_t epoch; /* written by one rank alone; only grows */
+    uint64_t epoch; /* written by one rank only; only grows */
     uint64_t pad[15];
 };
 

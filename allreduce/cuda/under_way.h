@@ -2,9 +2,9 @@
  * one such ring.
  *
  * How far ahead the host may be. A launch into a stream whose queue is full blocks inside the
- * driver, where no deadline is, and the queue does not empty while the stream waits for a rank
- * that never comes. So the host stays a few steps ahead at most: before it enqueues more it waits
- * here, where it can be interrupted.
+ * driver, which has no deadline. The queue does not empty while the stream waits for a rank that
+ * never comes. So the host stays a few steps ahead at most: before it enqueues more it waits here,
+ * where it can be interrupted.
  *
  * Who is waited for. A stream that waits does not say why, and CUDA knows nothing of peers. So
  * while the host waits for its device, it looks at the oldest call now and then: whether the stream

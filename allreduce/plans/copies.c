@@ -1,14 +1,14 @@
-/* The two collectives that only copy: all-gather and broadcast. SyncBatchNorm gathers the
- * statistics of all ranks by the first; DDP sends rank 0's buffers to all by the second. Nothing is
- * added, so elements arrive bit for bit, whatever they mean: two of them may be a double.
+/* The two collectives that only copy: all-gather and broadcast. SyncBatchNorm uses the first to
+ * gather the statistics of all ranks; DDP uses the second to send rank 0's buffers to all. Nothing
+ * is added, so elements arrive bit for bit, whatever they mean: two of them may be a double.
  *
  *     all-gather, 2 ranks, 4 blocks             broadcast
  *     rank 0   [0][ ][2][ ]                     rank 0 [a b c] ---> rank 1, rank 2
  *     rank 1   [ ][1][ ][3]   all: [0][1][2][3]
  *
  * Block b of an all-gather belongs to rank b mod n. Rank r holds the virtual devices r, r + n, ...,
- * so the blocks end up in the order of the virtual devices. Each rank reads the others' blocks
- * where they lie; no scratch is used.
+ * so the blocks end up in the order of the virtual devices. Each rank reads the others' blocks in
+ * place; no scratch is used.
  *
  * Flags               written by        read by           meaning
  *   ready, epoch 1    a rank that is    each other rank   my blocks are in my data: read them
@@ -16,8 +16,8 @@
  *   done,  epoch 1    each reader       the rank it read  I have read your blocks
  *
  * Early overwriting. A rank leaves when all readers of its data are done, and each rank writes to
- * its own data alone. Broadcast does not keep rule 3 of plan.h, since its result depends on rank 0
- * alone; it uses no scratch, and it is not counted among the calls by which halves alternate. */
+ * its own data only. Broadcast does not keep rule 3 of plan.h, because its result depends only on
+ * rank 0. It uses no scratch, and it is not one of the calls by which the halves alternate. */
 #include <string.h>
 
 #include "allreduce/plans/steps.h"

@@ -9,8 +9,8 @@
  *                  ^         ^         ^
  *               rank 0    rank 1    rank 2
  *
- * In place and without scratch: column r is touched by rank r alone, which reads each element n
- * times before it writes it n times.
+ * In place and without scratch: only rank r touches column r, and it reads each element n times
+ * before it writes it n times.
  *
  * Flags               written by   read by      meaning
  *   ready, epoch 1    each rank    each other   my data holds my input: your column of it is yours

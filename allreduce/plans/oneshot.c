@@ -8,8 +8,8 @@
  *     data 2 -> scratch 2 ---------/ \--------- scratch 0 + scratch 1 + scratch 2 -> data 2
  *
  * In place, a rank that stores its sum would overwrite the input that others still read. So each
- * input is first copied to scratch and read from there; a rank's data is touched by that rank
- * alone. All ranks add in fold order: the same operations in the same order give the same bits.
+ * input is first copied to scratch and read from there; only the rank itself touches its data. All
+ * ranks add in fold order: the same operations in the same order give the same bits.
  *
  * Data longer than a slice takes several rounds. A call's half of scratch then has two quarters,
  * and round j uses quarter j mod 2.

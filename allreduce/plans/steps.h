@@ -1,5 +1,5 @@
 /* The verbs in which the algorithms write their plans: make a step, say which flags it awaits
- * and which it posts, append it. For the files of this folder alone.
+ * and which it posts, append it. For the files of this folder only.
  *
  *     struct plan_step step = reduce_from(left, slice, rank_bit(me));
  *     await(&step, rank_bit(left), PLAN_SLICE, 1);

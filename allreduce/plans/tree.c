@@ -13,10 +13,10 @@
  *       / \ / \                                   / \ / \
  *      1  3 5  7                                 6  4 2  0
  *
- * The shape of tree A follows from the bits of the rank. A rank whose lowest set bit is b stands
- * at the height of b. Its parent has bit b cleared and the next higher bit set, or, where no such
- * rank exists, bit b cleared only. Tree B is the mirror image of A for even n. For odd n a mirror
- * would map the middle rank onto itself, so there every rank takes the role of its left neighbour.
+ * The shape of tree A follows from the bits of the rank. A rank whose lowest set bit is b is at the
+ * height of b. Its parent has bit b cleared and the next higher bit set; if no such rank exists,
+ * only bit b is cleared. Tree B is the mirror image of A for even n. For odd n a mirror would map
+ * the middle rank onto itself, so there every rank takes the role of its left neighbour.
  *
  * Up, slice by slice: a parent reads its children's sums where they are, in the children's data,
  * and adds them to its own. Down, slice by slice: a parent writes the result into its children's
@@ -30,9 +30,9 @@
  * Epochs: 1 .. m, for the m slices of a half.
  *
  * Early overwriting. Only its parent writes a child's slice, after it has read that slice. The
- * child does not touch the slice between up and down. A rank leaves when it has seen down for every
- * slice, so its parent is finished with it, and when it has written to its children, which never
- * touch its data.
+ * child does not touch the slice between up and down. A rank leaves when it has seen `down` for
+ * every slice, so its parent has finished with it, and when it has written to its children.
+ * Children never touch its data.
  *
  * Order within a rank: slice k of A and of B go up, then slice k - lag of A and of B come down,
  * for k = 0, 1, ... So earlier slices descend while later ones climb. There is no deadlock: put

@@ -1,9 +1,9 @@
 /* Links: a machine as a graph of GPUs, switches and the host, and transfers that share it.
  *
  * A link carries its rate in each direction, and the two directions do not disturb each other. A
- * transfer takes the shortest way. Transfers that cross one link share it max-min fairly: the rates
- * of all transfers grow together until some links are full; the transfers across those keep their
- * rates, and the others continue to grow. (The idea is SimGrid's; the filling is the
+ * transfer takes the shortest way. Transfers that cross one link share it max-min fairly. The rates
+ * of all transfers grow together until some links are full. The transfers across those links keep
+ * their rates, and the others continue to grow. (The idea is SimGrid's; the filling is the
  * textbook's.) */
 #ifndef CLOCK_NET_H
 #define CLOCK_NET_H

@@ -1,14 +1,13 @@
 /* Published measurements of training steps on GPUs, against which the modelled clock is judged.
  *
  * Each series is one row of a published table: one model on one machine with one software, for
- * several numbers of GPUs. Beside each number stands its role, which was fixed before anything was
- * fitted:
+ * several numbers of GPUs. Each number has a role, which was decided before anything was fitted:
  *
  *     f  fit        parameters of clock/hardware.c may be fitted to it
  *     t  test       held out: it is only ever compared
  *     h  headline   the same, one of ten that were named before, each of another kind
  *     g  given      the time of one GPU from which the others of the series are predicted
- *     b  blind      held back until the model stood, compared once, and never fitted since
+ *     b  blind      held back until the model was fixed, compared once, and never fitted since
  *
  * Numbers that their source calls disturbed are left out. */
 #ifndef CLOCK_VALIDATION_H
@@ -22,7 +21,7 @@ enum series_way {
     SERIES_SINGLE,     /* one GPU, data already there, no wrapper; no optimizer */
     SERIES_TRAIN,      /* the same, whole steps */
     SERIES_DP,         /* nn.DataParallel, forward, loss and backward; no optimizer */
-    SERIES_DP_FORWARD, /* nn.DataParallel, forward alone */
+    SERIES_DP_FORWARD, /* nn.DataParallel, forward only */
     SERIES_DP_TRAIN,   /* nn.DataParallel, whole steps */
     SERIES_DDP,        /* DistributedDataParallel, whole steps */
     SERIES_DDP_AFTER,  /* the same, with all sums after backward */

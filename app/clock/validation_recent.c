@@ -11,7 +11,7 @@
     }
 
 // clang-format off
-/* Convolutions alone, in TF32 where the GPU has it. */
+/* Convolutions only, in TF32 where the GPU has it. */
 static const struct series convolutions[] = {
     /* J: as in validation.c, in the same two CSV files of pytorch/ as they were at 0551cb70;
      * batches from pytorch-train-bs-fp32.csv at 08d77c41, that of the A10 from the configuration
@@ -121,7 +121,7 @@ static const struct series mixed[] = {
     /* Z: "Efficient Training of Large Language Models", the README of a minGPT on Lightning Lite:
      * FSDP by block on four V100 of an AWS p3.8xlarge, texts of 128 tokens, means of 100
      * iterations. Its vocabulary is one of letters, 5 % fewer parameters than GPT-2 XL has. It
-     * gathers nothing ahead: backward_prefetch is in its last table alone. Left out are batch
+     * gathers nothing ahead: backward_prefetch is in its last table only. Left out are batch
      * 8, where cudaMalloc is tried again, and activation checkpoints, which Duet has not. */
     {"Z", "p3-8xlarge", "gpt2-xl 128", SERIES_FSDP,
       {{4, 1, 823, 't'}, {4, 2, 754, 't'}, {4, 4, 744, 't'}, {4, 7, 748, 't'}}},

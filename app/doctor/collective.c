@@ -37,7 +37,7 @@ struct rank_finding {
     char text[200]; /* what was measured, or what was wrong */
 };
 
-/* In memory that the check shares with its ranks. Each rank writes its own entries alone. */
+/* In memory that the check shares with its ranks. Each rank writes its own entries only. */
 struct rank_task {
     struct doctor_config config;
     enum device_kind kind;

@@ -229,7 +229,7 @@ static int compare_with_reference(struct testbed *bed) {
 }
 
 static void compare_bits(struct testbed *bed) {
-    static const char bound[] = "equal: both at once, and each alone, folded";
+    static const char bound[] = "equal: both segments at once, and each by itself, folded";
     char name[CHECK_NAME_BYTES];
     size_t wrong = 0, first = 0;
     snprintf(name, sizeof name, "%s: %s in two segments", doctor_kind_name(bed->d),

@@ -1,4 +1,4 @@
-/* Progress of a run, printed on standard error by rank 0 alone: standard output is for results. On
+/* Progress of a run, printed on standard error by rank 0 only: standard output is for results. On
  * a terminal one line is rewritten in place, and each epoch leaves a line behind. Elsewhere there
  * are only the lines of the epochs. */
 #ifndef TRAIN_PROGRESS_H

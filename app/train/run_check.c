@@ -1,5 +1,4 @@
-/* Refuses a configuration before anything is opened: options that are valid alone but not
- * together. */
+/* Refuses options that are valid by themselves but not together, before anything is opened. */
 #include <string.h>
 
 #include "base/error.h"

@@ -26,7 +26,7 @@ struct strategy {
     int (*evaluate)(struct session *s, const struct step_block *step, const struct batch *batch);
     /* hashes the values of every device as they are now */
     int (*hash_values)(struct session *s, const struct step_block *step);
-    /* at the end: adds to the record what concerns this mode alone; NULL: nothing */
+    /* at the end: adds to the record what concerns this mode only; NULL: nothing */
     void (*describe)(struct session *s);
     /* returns 1; 0: a thread is lost and may go on using the session at any time */
     int (*close)(struct session *s);

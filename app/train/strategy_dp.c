@@ -198,7 +198,7 @@ static int dp_strategy_step(struct session *s, const struct step_block *step,
     CHECK(begin(d, step, batch, 1));
     if (d->own_loss) {
         CHECK(losses_in_forward(d));
-        CHECK(data_parallel_backward(d->model, NULL, 0, NULL)); /* the reduce alone */
+        CHECK(data_parallel_backward(d->model, NULL, 0, NULL)); /* the reduce only */
     } else {
         CHECK(forward_and_loss(d, &loss));
         CHECK(duet_backward(d->tape, loss, NULL));

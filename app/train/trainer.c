@@ -8,9 +8,9 @@
  *             now and then the host reads losses and hashes
  *         all devices evaluate the test set
  *
- * The number of steps alone decides when the logs are read, so all ranks do it together: after
- * steps 1, 2, 4, ... of an epoch, which shows early that training works, and when the rows are
- * full. */
+ * Only the number of steps decides when the logs are read, so all ranks do it together. They are
+ * read after steps 1, 2, 4, ... of an epoch, which shows early that training works, and when the
+ * rows are full. */
 #include "train/trainer.h"
 
 #include <stdio.h>

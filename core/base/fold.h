@@ -1,19 +1,19 @@
 /* The fold: the one order in which Duet sums over devices, docs/design.md section 2 rule 1.
  *
- * Float sums depend on their order. DP, DDP and a single device train the same bits because all
- * of them add the terms of n devices in FOLD ORDER: term r takes in term r + ceil(n/2), and the
- * lower half, which then holds the whole sum, is folded again until one term is left.
+ * Float sums depend on their order. DP, DDP and a single device train the same bits because all of
+ * them add the terms of n devices in FOLD ORDER. Term r takes in term r + ceil(n/2). The lower
+ * half, which then holds the whole sum, is folded again until one term is left.
  *
  *     n = 5    term    0     1     2     3     4
  *              h = 3   0+3   1+4   2                     term 0 takes in 3, term 1 takes in 4
  *              h = 2   +2    .                           term 0 takes in 2
  *              h = 1   +1                                term 0 takes in 1: ((0+3)+2)+(1+4)
  *
- * The n terms may be spread over W devices, term v on device v mod W. Where each device holds 2^k
- * of them, the first k halvings pair terms of one device: folding on each device first and over
- * the devices afterwards gives the very same sums.
+ * The n terms may be spread over W devices, term v on device v mod W. If each device holds 2^k of
+ * them, the first k halvings pair terms of one device. So folding first on each device and then
+ * over the devices gives exactly the same sums.
  *
- * The order is here alone. Code that adds the terms one pair at a time walks fold_next or
+ * Only this file defines the order. Code that adds the terms one pair at a time walks fold_next or
  * fold_schedule. The vector and GPU forms unroll it for speed; they are named fold_... too, and
  * tests compare them with this code. */
 #ifndef BASE_FOLD_H

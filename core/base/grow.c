@@ -1,4 +1,4 @@
-/* Lists that grow: each time to a little more than twice their room. */
+/* Lists that grow, each time to a little more than twice their capacity. */
 #include "base/grow.h"
 
 #include <stdlib.h>

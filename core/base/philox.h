@@ -4,7 +4,7 @@
  *
  * Duet draws dropout masks this way. Backward computes the mask again instead of storing it, and
  * one, two or four devices, host or CUDA, drop the same elements. The code is plain C, C++ and
- * CUDA and uses integers alone, so that every machine agrees. Source: Salmon et al., "Parallel
+ * CUDA and uses integers only, so that every machine agrees. Source: Salmon et al., "Parallel
  * random numbers: as easy as 1, 2, 3" (SC11).
  *
  * A mask is a function of exactly these names, in this layout, which must never change:

@@ -6,10 +6,10 @@
  *     worker_wait         until it has ENDED    <- ENDED     its code and its error's text are kept
  *     task_end            fails with both
  *
- * A task is in memory of the thread that gives it. That thread touches the task and its data
- * again only when the task has ended. One lock guards the queue and the states of the tasks. So the
+ * A task is in memory of the thread that gives it. That thread touches the task and its data again
+ * only when the task has ended. One lock guards the queue and the states of the tasks. So the
  * worker sees all writes before the task was given, and the waiter sees all writes of the task:
- * data handed over in this way need no lock of their own.
+ * data handed over in this way need no lock.
  *
  * A thread without a task sleeps without a deadline, since it waits for no result; a wait for a
  * task has one. A worker that has no thread yet runs a task in the thread that waits for it. Any

@@ -100,7 +100,7 @@ static const char *advice(const struct announced_call *mine, const struct announ
     static const char uneven[] = ", uneven";
     struct announced_call sized = *theirs;
     if (is_end(mine) || is_end(theirs))
-        return "one has ended, by an error of its own or with fewer batches: see its output, and "
+        return "one has ended, by its own error or with fewer batches: see its output, and "
                "give all ranks as many batches, or use duet_ddp_join";
     sized.count = mine->count, sized.offset = mine->offset;
     if (!memcmp(&sized, mine, sizeof sized))

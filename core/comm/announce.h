@@ -1,7 +1,7 @@
 /* Sequences of calls that several ranks make in the same order and show each other, for announce.c
  * to compare. The job has one such sequence (comm_announce); each process group has its own, in
- * memory that its ranks share. A call of the job that belongs to a group, such as DDP's, is in
- * both. */
+ * memory that its ranks share. A call of the job that belongs to a group, such as DDP's, is in both
+ * sequences. */
 #ifndef COMM_ANNOUNCE_H
 #define COMM_ANNOUNCE_H
 

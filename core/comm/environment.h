@@ -1,6 +1,6 @@
 /* What the environment says about this process's place in its job. torchrun and the launcher of
  * Duet set RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; Open MPI's and MPICH's mpirun have
- * names of their own for the same numbers. */
+ * other names for the same numbers. */
 #ifndef COMM_ENVIRONMENT_H
 #define COMM_ENVIRONMENT_H
 

@@ -19,7 +19,7 @@
  * No wake-up is lost. W1, W2, R1 and R2 are sequentially consistent, so all processors agree on one
  * order of them. If R2 did not see W1, then R2 comes before W1 in that order, hence R1 before W2,
  * so the writer sees the sleeper and wakes it. The waiter is then either asleep and wakes, or not
- * yet asleep, and R3 finds the low 32 bits changed. (With release and acquire alone, writer and
+ * yet asleep, and R3 finds the low 32 bits changed. (With release and acquire only, writer and
  * waiter could both read the old value, because the store buffer of a processor may delay W1 and
  * R1.) The low 32 bits equal `seen` again only after exactly 2^32 epochs; the waiter then sleeps
  * one slice of wait.c too long.

@@ -69,7 +69,7 @@ static int compare(const struct comm *comm, const struct hello *all) {
                 (strcmp(a->boot, b->boot) || a->memory != b->memory))
                 return fail(ERR_USAGE,
                             "ranks %d and %d are on two machines, which are both called %s: give "
-                            "each a name of its own",
+                            "each a different name",
                             (int)(a - all), r, a->machine);
     }
     return OK;

@@ -144,7 +144,7 @@ static int listen_at(struct comm *comm, const struct spot *spot, int *listener) 
         if (now_ns() >= deadline)
             return fail(ERR_USAGE,
                         "rank 0: rendezvous at %s:%s: another process is rank 0 there: give "
-                        "each rank a RANK of its own, and each job a MASTER_PORT of its own",
+                        "each rank its own RANK, and each job its own MASTER_PORT",
                         spot->address, spot->port);
         nanosleep(&(struct timespec){.tv_nsec = 10 * 1000000}, NULL);
     }
@@ -175,12 +175,12 @@ static void receive_rank(struct job *job, const struct spot *spot, int socket, c
     if (world != (uint32_t)job->world)
         snprintf(text, sizeof text,
                  "rendezvous at %s:%s: WORLD_SIZE is %u here and %d on rank 0: give all ranks the "
-                 "same, and each job a MASTER_PORT of its own",
+                 "same, and each job its own MASTER_PORT",
                  spot->address, spot->port, world, job->world);
     else if (!process || header.rank == 0 || process->socket >= 0)
         snprintf(text, sizeof text,
                  "rendezvous at %s:%s: rank %u has come already: give each rank another RANK, and "
-                 "each job a MASTER_PORT of its own",
+                 "each job its own MASTER_PORT",
                  spot->address, spot->port, header.rank);
     else {
         struct wire_header reply = {WIRE_MAGIC, 0, 0, 0, 1};

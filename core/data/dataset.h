@@ -91,7 +91,7 @@ struct dataset_config {
     /* Some numbers of a sample are whole: all its parts in their order. A file's must be such. */
     const struct sample_part *parts;
     int part_count; /* 0: all of randn */
-    int outline;    /* 1: for dataset_outline alone, so of any size */
+    int outline;    /* 1: for dataset_outline only, so of any size */
     int of_program; /* 1: errors speak of duet_dataset_open, not of the command's options */
     uint64_t seed;  /* of the draws; synthetic pictures have their own */
 };

@@ -3,8 +3,8 @@
  *     [struct header][images][labels][numbers][answers]    each at a multiple of 64 bytes
  *
  * The same program writes and reads it, so the header is shared as bytes; each process that maps it
- * sets its own pointers. It is filled by write and not through a mapping: if memory runs out, write
- * returns an error, but a mapping would end the process by SIGBUS. */
+ * sets its own pointers. The memory is filled by write(), not through a mapping. If memory runs
+ * out, write() returns an error, but a mapping would end the process by SIGBUS. */
 #include "data/shared_dataset.h"
 
 #include <errno.h>

@@ -16,7 +16,7 @@
  * close; -1 after a failure. ERR_MEMORY, ERR_FAILED: the system refuses. */
 int dataset_share(struct dataset *set, int *fd);
 
-/* Maps a set that dataset_share of the same program has written, for reading alone. The descriptor
+/* Maps a set that dataset_share of the same program has written, for reading only. The descriptor
  * may be closed afterwards. */
 int dataset_map(struct dataset *set, int fd);
 

@@ -9,7 +9,7 @@
  *
  * Two events of each place keep the streams in order: the compute stream waits for `loaded`, behind
  * the copy, before the program gets the batch; the next copy into the place waits for `used`, which
- * is recorded when the program asks for the batch after it. The host waits for copies alone. */
+ * is recorded when the program asks for the batch after it. The host waits for copies only. */
 #ifndef DATA_UPLOADS_H
 #define DATA_UPLOADS_H
 

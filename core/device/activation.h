@@ -61,7 +61,7 @@ enum activation {
     ACTIVATION_REMAINDER,
     ACTIVATION_FMOD,
     ACTIVATION_FLOOR_DIVIDE,
-    ACTIVATION_EXP, /* from here on in plain layout alone: see activation_is_plain */
+    ACTIVATION_EXP, /* from here on in plain layout only: see activation_is_plain */
     ACTIVATION_LOG,
     ACTIVATION_SQRT,
     ACTIVATION_RECIPROCAL,

@@ -54,7 +54,7 @@ struct device_config {
     int check_operands;    /* 1: operands must be in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */
     int async;             /* host: 1: the compute stream has its own thread, as the others */
-    int reference_math;    /* host: 1: the plain reference kernels alone, nothing in N16 */
+    int reference_math;    /* host: 1: the plain reference kernels only, nothing in N16 */
     int allow_tf32;        /* cuda: 1: products and convolutions may round their inputs to tf32 */
     enum device_math math; /* cuda: DEVICE_MATH_LIBRARY where cuBLAS is not found is ERR_USAGE */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
@@ -135,7 +135,7 @@ struct stream *device_compute(struct device *device);
 struct stream *device_comm(struct device *device);
 struct stream *device_copy(struct device *device);
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
-/* The phase alone, for work of another phase than what lies around it. Returns the one before. */
+/* The phase only, for work of another phase than what lies around it. Returns the one before. */
 enum phase stream_swap_phase(struct stream *stream, enum phase phase);
 enum phase stream_phase(const struct stream *stream);
 /* Between what and what the next work of the stream moves data, for its span; NULL: it moves none,

@@ -1,4 +1,4 @@
-/* Names and costs of operations, below their table. Flops are counted from the shapes alone, a
+/* Names and costs of operations, below their table. Flops are counted from the shapes only, a
  * multiply-add as two, so that every kernel of every kind of device is measured against the same
  * number. */
 #include "device/op_table.h"

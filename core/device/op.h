@@ -2,7 +2,7 @@
  * kind of device.
  *
  * An op is launched on a stream with launch() of device/device.h. The arguments are copied at the
- * call, so the caller's struct may go at once; the memory behind the tensors is read and written
+ * call, so the caller may reuse its struct at once. The memory of the tensors is read and written
  * only when the stream gets there. Values that change from step to step (1/B, the learning rate,
  * the number of the step) are in the step block in device memory, so a step's launches have the
  * same arguments as those of the step before.
@@ -235,7 +235,7 @@ struct recurrent_args {
  * segment. Matrix b has mask b / mask_shared % G: so heads, or samples, may share masks. */
 struct attention_args {
     double scale;
-    int causal; /* 1: query i meets the keys up to i alone */
+    int causal; /* 1: query i meets the keys up to i only */
     int mask_shared;
     struct dropout_args dropout;
 };
@@ -287,7 +287,7 @@ typedef void host_kernel(const struct op_args *args);
 /* The host's two tables of kernels (device/host/kernels).
  *
  * The reference of every op is plain C in the order of the formula; it judges all other kernels.
- * Its elementwise kernels take either layout, the others PLAIN alone. The fast table serves both
+ * Its elementwise kernels take either layout, the others PLAIN only. The fast table serves both
  * layouts; NULL: there is no fast kernel, the reference serves. `isa` is "avx512", "avx2",
  * "generic", or NULL for the best that this CPU has; NULL comes back for every op where the CPU
  * lacks the named one. The bits are the same whichever is chosen. */

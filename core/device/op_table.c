@@ -63,7 +63,7 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_WHERE] = {POINTWISE, .in = {{"c", "f", "."}, {"a", "f?", "."}, {"b", "f?", "."}},
         .out = {{"y", "f", "."}}, .flops = "1 ."},
 
-    /* One of the functions of activation.h, of which some take PLAIN alone, and some have y in
+    /* One of the functions of activation.h, of which some take PLAIN only, and some have y in
      * place of x in backward. */
     [OP_ACTIVATION_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .rule = rule_activation, .cost = cost_activation},
@@ -262,7 +262,7 @@ const struct op_row op_table[OP_COUNT] = {
      *     GRU    the three gates, (h W^T + b) of the new gate, h before it    G = 3H, T = 5H
      *     TANH, RELU   nothing: backward takes y for it                       G = H,  T = H
      *
-     * last: c behind the last step, of an LSTM alone. dgates is the gradient of gates. That of
+     * last: c behind the last step, of an LSTM only. dgates is the gradient of gates. That of
      * h W^T + b is the same but for a GRU, where it is dhidden. */
     [OP_RECURRENT_FORWARD] = {RECURRENT,
         .in = {{"gates", "f", "NLG"}, {"w", "f", "GH"}, {"b", "f?", "G"}, {"first", "f?", "NSH"}},

@@ -29,7 +29,7 @@ static inline int want_layout(enum op op, const char *name, const struct tensor 
                               const struct tensor *other) {
     if (t->layout == other->layout && t->groups == other->groups) return OK;
     return fail(ERR_FAILED,
-                "%s: operand %s: layout %s, %d groups: must lie as the other operands do",
+                "%s: operand %s: layout %s, %d groups: must be those of the other operands",
                 op_name(op), name, t->layout == LAYOUT_N16 ? "N16" : "plain", t->groups);
 }
 

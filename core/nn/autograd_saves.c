@@ -108,7 +108,7 @@ struct autograd_rule autograd_rule_of(const struct node *n) {
     /* One mean of the whole plane is taken by mean(), which reads nothing in backward. */
     if (n->op == OP_ADAPTIVE_AVG_POOL_FORWARD && y[2] * y[3] == 1) rule.saves = SAVES_NOTHING;
     if (!rule.saves) rule.saves = n->op ? SPARES_ALL & ~n->spares : SAVES_NOTHING;
-    /* The weight of a linear layer is read for the gradient of x alone, and x for that of the
+    /* The weight of a linear layer is read for the gradient of x only, and x for that of the
      * weight. */
     rule.saves_weight = n->w && n->op && n->op != OP_GATHER_ROWS;
     if (n->op == OP_LINEAR_FORWARD && !n->x->needs_grad) rule.saves_weight = 0;

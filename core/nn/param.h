@@ -12,7 +12,7 @@
  * in elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS.
  *
  * A set may be sharded (fsdp/); then it has no arenas. Each process keeps a shard of the values: a
- * set of its own that has a range of each parameter. The whole value is in device memory only while
+ * separate set that has a range of each parameter. The whole value is in device memory only while
  * it is used. */
 #ifndef NN_PARAM_H
 #define NN_PARAM_H

@@ -86,7 +86,7 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
                     (int)pass);
     if (params && params->set.device != t->device)
         return fail(ERR_USAGE,
-                    "tape: the parameters lie on %s, the tape on %s: each device has its own",
+                    "tape: the parameters are on %s, the tape on %s: each device has its own",
                     device_name(params->set.device), device_name(t->device));
     return OK;
 }
@@ -324,7 +324,7 @@ int pass_check_roots(const duet_tape *t, duet_var *const *roots, const duet_tens
         if (!roots[i]) return fail(ERR_USAGE, "backward: var %d is NULL", i);
         for (int k = 0; k < i; k++)
             if (roots[k] == roots[i])
-                return fail(ERR_USAGE, "backward: vars %d and %d are one: give it once", k, i);
+                return fail(ERR_USAGE, "backward: vars %d and %d are the same: give it once", k, i);
         CHECK(check_start(t, roots[i], grads[i]));
     }
     return OK;

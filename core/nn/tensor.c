@@ -96,7 +96,7 @@ int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type
     CHECK(tensor_check_shape("tensor from host", rank, shape));
     if (device_config(device_of(device))->kind != DEVICE_HOST)
         return fail(ERR_USAGE,
-                    "tensor from host: %s has memory of its own: copy with duet_tensor_create",
+                    "tensor from host: %s has separate memory: copy with duet_tensor_create",
                     device_name(device_of(device)));
     if ((uintptr_t)host % dtype_bytes(dtypes[type]))
         return fail(ERR_USAGE, "tensor from host: %p is not aligned to elements of %zu bytes", host,

@@ -1,9 +1,9 @@
 /* How the time of a phase varies from step to step. A mean alone cannot tell whether device 0 works
  * longer than another one or was only disturbed in a few steps; the spread over the steps can.
  *
- * The spread is half the range in which the middle 68 % of the steps lie. For normally distributed
- * times it is the standard deviation. Unlike that, it does not grow with the first step, which
- * touches new memory, or with a single disturbed step. */
+ * The spread is half the range of the middle 68 % of the steps. For normally distributed times it
+ * is the standard deviation. Unlike that, it does not grow with the first step, which touches new
+ * memory, or with a single disturbed step. */
 #ifndef TRACE_STEP_TIMES_H
 #define TRACE_STEP_TIMES_H
 

@@ -35,7 +35,7 @@ struct network {
     int initialized;       /* 1: this job has initialised MPI and must finalise it */
     MPI_Comm job, control; /* for the job's own collectives; for heartbeats */
     struct beats beats;
-    struct task aside; /* a call that MPI has in its blocking form alone */
+    struct task aside; /* a call that MPI has in its blocking form only */
 };
 
 /* Turns the result of an MPI call into an error; OK if it succeeded. */

@@ -101,7 +101,7 @@ static int begin(void *context) {
                          "MPI_Init"));
     net->initialized = !initialized;
     if (threads < MPI_THREAD_MULTIPLE)
-        return fail(ERR_USAGE, "MPI: this one does not serve several threads "
+        return fail(ERR_USAGE, "MPI: this library does not support several threads "
                                "(MPI_THREAD_MULTIPLE): install Open MPI 4 or 5");
     mpi->Comm_set_errhandler(mpi->world, mpi->returns);
     mpi->Comm_rank(mpi->world, &comm->rank);

@@ -12,7 +12,7 @@
  *
  * A rank copies its own block from INPUT to OUTPUT, unless the block is a term of a sum. There are
  * two ways for a block: through windows (windows.c) and, if it is short, through slots (slots.c).
- * Each way has its own show; the other verbs are here. For the files of this folder alone. */
+ * Each way has its own show; the other verbs are here. For the files of this folder only. */
 #ifndef GROUP_PLANS_PATTERN_H
 #define GROUP_PLANS_PATTERN_H
 

@@ -10,14 +10,15 @@
  *   ready, epoch j + 1     who shows     who takes     piece j is in my window
  *   done,  epoch j + 1     who takes     who showed    I have taken piece j
  *
- * Epochs: 1 .. m, for m pieces. Where blocks differ in length, m counts the pieces of the longest
- * one, and the flags between two ranks count the pieces that go from one to the other.
+ * Epochs: 1 .. m, for m pieces. If blocks differ in length, m counts the pieces of the longest one,
+ * and the flags between two ranks count the pieces that go from one to the other.
  *
- * Early overwriting. A rank writes to its own window alone. It shows piece j when all takers are
- * done with piece j - 2, which lay in the same half, and leaves when they are done with all. So
- * nobody touches a window before its rank is in the call, or after that rank has left it (plan.h,
- * rules 1 and 2). The result of some of these calls does not depend on all ranks, but no SCRATCH is
- * used, so rule 3 is not needed; they are not counted among the calls by which halves alternate.
+ * Early overwriting. A rank writes to its own window only. It shows piece j when all takers are
+ * done with piece j - 2, which was in the same half, and leaves when they are done with all pieces.
+ * So nobody touches a window before its rank is in the call, or after that rank has left it
+ * (plan.h, rules 1 and 2). The result of some of these calls does not depend on all ranks, but no
+ * SCRATCH is used, so rule 3 is not needed; they are not counted among the calls by which halves
+ * alternate.
  *
  * There is no deadlock: order the steps of all ranks by piece, show before take. A show of piece j
  * awaits takes of piece j - 2 and a take of piece j shows of piece j, so each step awaits only

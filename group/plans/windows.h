@@ -25,8 +25,8 @@
  *     ALL_TO_ALL        n blocks                n blocks: block r is rank r's block `rank`
  *     SEND              root: count             rank `peer`: root's; the others take no part
  *
- * "Sum" stands for the call's operation, in fold order (base/fold.h) whatever the algorithm is, but
- * for ring and tree. */
+ * "Sum" stands for the call's operation, in fold order (base/fold.h) for all algorithms except ring
+ * and tree. */
 #ifndef GROUP_PLANS_WINDOWS_H
 #define GROUP_PLANS_WINDOWS_H
 

@@ -124,7 +124,7 @@ static int run_node(struct graph_run *r, const struct graph_node *n) {
     if (shape_is(r, n)) return OK;
     const struct tensor seen =
         tensor_plain(NULL, DTYPE_F32, y->value.rank - n->in_rows, y->value.dims + n->in_rows);
-    tape_fail(r->tape, fail(ERR_USAGE, "%s gives %s for N = %d, not the shape that stands here",
+    tape_fail(r->tape, fail(ERR_USAGE, "%s gives %s for N = %d, not the shape that this line says",
                             n->op->name, SHAPE(&seen), r->samples));
     name_line(r->tape, r->graph, n);
     return r->tape->error;

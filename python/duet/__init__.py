@@ -7,10 +7,8 @@
 
 compare, profile, estimate and train are the command's subcommands, with its options as keyword
 arguments: --batch-size 64 is batch_size=64, and --sync-bn is sync_bn=True. `import duet.torch`
-gives PyTorch the backend "duet"; duet.export writes a PyTorch model for --model, and
-duet.convert what torch.save wrote as safetensors.
-docs/python.md tells all of it.
-"""
+gives PyTorch the backend "duet"; duet.export writes a PyTorch model for --model, and duet.convert
+what torch.save wrote as safetensors. docs/python.md explains all of it. """
 
 from ._files import save_dataset
 from ._library import DuetError

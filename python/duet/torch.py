@@ -39,8 +39,8 @@ _MOST_TENSORS = 4096  # handles that a group keeps
 
 
 class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
-    """The ranks of one group. Each group is a job of its own (duet_group_join), so that its ranks
-    alone have to come, and its failure leaves the other groups as they are."""
+    """The ranks of one group. Each group is a separate job (duet_group_join), so only its ranks
+    need to come, and its failure does not affect other groups."""
 
     def __init__(self, store, rank, size, timeout, backend="duet"):
         """backend: with this name its spans in PyTorch's profiler begin."""

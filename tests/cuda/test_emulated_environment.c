@@ -99,7 +99,7 @@ CliTest(emulated_environment, one_process_at_a_time, 120) {
               "train %s --mode ddp --devices 2 --quiet", TINY);
     cli_run(&c, "devices");
     char *all = unbroken(c.out);
-    cr_expect(strstr(all, "takes one process at a time: ranks share it under MPS alone"), "%s",
+    cr_expect(strstr(all, "takes one process at a time: ranks share it only under MPS"), "%s",
               c.out);
     free(all);
     cli_free(&c);

@@ -265,7 +265,7 @@ Test(api_multi, a_failure_names_its_replica, .timeout = 60) {
     } ways[] = {{BAD_LAYER, "Caught RuntimeError in replica 2 on device 2. "},
                 {NOTHING, "Caught RuntimeError in replica 2 on device 2. "},
                 {LOSS_OF_NONE, "DUET_NONE"},
-                {LOSS_SOMETIMES, "output 3 is a loss in replica 0 alone"}};
+                {LOSS_SOMETIMES, "output 3 is a loss only in replica 0"}};
     struct world w;
     open_world(&w, "cpu", DEVICES);
     for (size_t i = 0; i < COUNT(ways); i++) {
@@ -320,7 +320,7 @@ Test(api_multi, backward_from_several_vars, .timeout = 60) {
     grads[2] = NULL;
     MUST_FAIL(duet_backward_all(w.tape, roots, grads, 3), DUET_USAGE, "scalar outputs");
     roots[1] = sum;
-    MUST_FAIL(duet_backward_all(w.tape, roots, grads, 2), DUET_USAGE, "are one");
+    MUST_FAIL(duet_backward_all(w.tape, roots, grads, 2), DUET_USAGE, "are the same");
     roots[1] = NULL;
     MUST_FAIL(duet_backward_all(w.tape, roots, grads, 2), DUET_USAGE, "is NULL");
     close_world(&w);

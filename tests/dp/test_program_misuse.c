@@ -93,7 +93,7 @@ Test(api_data_parallel_misuse, wrong_arguments_are_refused, .timeout = 60) {
     MUST_FAIL(create(&w, turned, w.params), DUET_USAGE,
               "module must have its parameters and buffers on device cpu(1) (device_ids[0]) but "
               "found one of them on device: cpu(0)");
-    MUST_FAIL(create(&w, twice, w.params), DUET_USAGE, "are one");
+    MUST_FAIL(create(&w, twice, w.params), DUET_USAGE, "are the same");
     MUST(duet_data_parallel_create(&w.dp, w.devices, 2, w.params, forward, &w.wrong, NULL));
     duet_tensor *x = samples(&w, 0, 4), *y = labels(&w, 0, 0, 3), *far, *out, *none_left;
     MUST(duet_tensor_to(&far, x, w.devices[1]));

@@ -37,7 +37,7 @@ Test(api_words, a_label_out_of_bounds_is_an_error, .timeout = 30) {
         MUST(duet_devices_open(&device, 1, kinds[i / 3], API_MEMORY));
         cr_expect_eq(loss_of(device, nll, label, &sum), told ? DUET_USAGE : DUET_OK, "%d", i);
         snprintf(says, sizeof says,
-                 "%s: Target %d is out of bounds: give labels 0 to 4, or say it by ignore_index",
+                 "%s: Target %d is out of bounds: give labels 0 to 4, or set ignore_index",
                  nll ? "nll loss" : "cross entropy", label);
         if (told) SAYS(says);
         if (!told) cr_expect(isnan(sum), "%d", i);

@@ -175,7 +175,7 @@ static const struct {
     {ATTENTION("m, is_causal=1"), "line 7: scaled_dot_product_attention: explicit attn_mask"},
     {ATTENTION("m, dropout_p=2"), "line 7: dropout probability has to be between 0 and 1"},
     {HEAD "parameter w: f32[1]\n%1: f32[N, 31] = flatten(%x)\nreturn %1\n",
-     "line 4: flatten gives (2, 32) for N = 2, not the shape that stands here"},
+     "line 4: flatten gives (2, 32) for N = 2, not the shape that this line says"},
     {HEAD "parameter w: f32[5, 31]\n%1: f32[N, 32] = flatten(%x)\n"
           "%2: f32[N, 5] = linear(%1, w, none)\nreturn %2\n",
      "line 5: linear"},
@@ -192,7 +192,7 @@ static const struct {
      "line 4: transpose"},
     {HEAD "parameter w: f32[4]\n%1: f32[3] = relu(w)\n%2: f32[N, 2, 4, 4] = multiply(%x, %1)\n"
           "return %2\n",
-     "line 4: relu gives (4) for N = 2, not the shape that stands here"},
+     "line 4: relu gives (4) for N = 2, not the shape that this line says"},
     {HEAD "%1: f32[N, 32] = flatten(%x)\nreturn %1\n", "it has no parameters"},
     {HEAD "parameter w: f32[4, 32] frozen\n%1: f32[N, 32] = flatten(%x)\n"
           "%2: f32[N, 4] = linear(%1, w, none)\nreturn %2\n",

@@ -143,7 +143,7 @@ Test(module, mistakes_of_describe_are_named, .timeout = 30) {
     static const char *const says[] = {
         "model own: a.weight: dimension 0 is 0",
         "model own: it has no name",
-        "model own: two have the name 'a.bias'",
+        "model own: two are named 'a.bias'",
         "model own: a: rank 9",
         "initial values of kind 9",
         "stride 0, padding 0",

@@ -236,7 +236,8 @@ static void refused(struct worker *w) {
     }
     FAILS(DUET_USAGE, duet_autograd_backward(c, y, 1, 0), "only for scalar outputs");
     FAILS(DUET_USAGE, duet_autograd_backward(c, (duet_var *[]){root[0], y[1]}, 2, 0), "scalar");
-    FAILS(DUET_USAGE, duet_autograd_backward(c, (duet_var *[]){root[0], root[0]}, 2, 0), "are one");
+    FAILS(DUET_USAGE, duet_autograd_backward(c, (duet_var *[]){root[0], root[0]}, 2, 0),
+          "are the same");
     GOOD(duet_autograd_backward(c, root + 1, 1, 0));
     GOOD(read_gradient(t[0], "w1", once));
     FAILS(DUET_USAGE, duet_autograd_backward(c, root, 2, 0), "a second time");

@@ -1,6 +1,6 @@
-/* The promise is broken by a batch that is not cut by virtual devices, by segments that cannot be
- * folded on each device first, by an allreduce that adds in its own order, and by weights
- * that depend on the ranks. */
+/* Four things break the promise: a batch that is not cut by virtual devices, segments that cannot
+ * be folded on each device first, an allreduce that adds in its own order, and weights that depend
+ * on the ranks. */
 #include "train/compare/bits.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ int bits_promised(const struct run_config *config, char *why_not, size_t bytes) 
              (algorithm == ALLREDUCE_NCCL
                   ? mode_has_ranks(config->mode)
                   : config->mode == MODE_DDP && !allreduce_has_plan(algorithm)))
-        snprintf(why_not, bytes, "%s over %d devices adds in an order of its own",
+        snprintf(why_not, bytes, "%s over %d devices adds in its own order",
                  allreduce_algorithm_name(algorithm), w);
     return !*why_not;
 }

@@ -138,7 +138,7 @@ static void known_shards(const struct count *c, const struct part *p) {
     }
 }
 
-/* By the number of bytes alone: all of it is there until all gradients are. */
+/* By the number of bytes only: all of it is there until all gradients are. */
 static int known_pass(const struct count *c, const struct part *p) {
     uint64_t saved = *p->saved = (uint64_t)(c->known * p->samples) + (uint64_t)c->known_once, dy;
     enum mem_cause cause;

@@ -41,8 +41,9 @@ int estimate_prepare(struct run_config *c) {
         return fail(ERR_USAGE, "--allreduce: nccl: what it moves is not known: leave it out, or "
                                "give an algorithm of Duet");
     if (c->data.join)
-        return fail(ERR_USAGE, "--join: a rank without samples cannot be counted alone: leave it "
-                               "out");
+        return fail(ERR_USAGE,
+                    "--join: a rank without samples cannot be counted by itself: leave it "
+                    "out");
     return c->model.options.params ? describe_samples(c) : OK;
 }
 

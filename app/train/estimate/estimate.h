@@ -1,14 +1,14 @@
 /* Estimates: the memory of each device and the bytes over each link of a run, without the run. No
- * device is opened and no data is read. The very code that trains runs, on devices that only count
- * (device_is_dry) and on the outline of a data set (dataset_outline), so there is no second set of
+ * device is opened and no data is read. The code that trains runs on devices that only count
+ * (device_is_dry) and on the outline of a data set (dataset_outline). So there is no second set of
  * formulas that could differ from it. For DDP the ranks run one after another, each with imagined
  * peers (comm_imagine).
  *
- * Everything that follows from the sizes alone is therefore the same to the byte as in a run on
- * emulated devices: memory by cause, at its peak and at the end, and bytes by device and by phase.
- * A run may hold less where a worker thread is late with the second batch, whose copy then begins
- * later. Options that depend on values, on time or on a GPU are not estimated: estimate_prepare
- * refuses them by name. */
+ * Everything that follows only from the sizes is therefore exactly the same as in a run on emulated
+ * devices: memory by cause, at its peak and at the end, and bytes by device and by phase. A run may
+ * hold less if a worker thread is late with the second batch, because its copy then begins later.
+ * Options that depend on values, on time or on a GPU are not estimated: estimate_prepare refuses
+ * them by name. */
 #ifndef TRAIN_ESTIMATE_ESTIMATE_H
 #define TRAIN_ESTIMATE_ESTIMATE_H
 

@@ -1,6 +1,6 @@
-/* A run against the modelled clock: the very code that trains runs on dry devices, which write down
- * all that it issues (train/estimate/estimate.h, clock/schedule.h); the clock then gives the time
- * on named hardware. */
+/* A run against the modelled clock. The code that trains runs on dry devices, which write down all
+ * that it issues (train/estimate/estimate.h, trace/schedule.h). The clock then gives the time on
+ * named hardware. */
 #ifndef TRAIN_ESTIMATE_MODELLED_H
 #define TRAIN_ESTIMATE_MODELLED_H
 

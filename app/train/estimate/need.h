@@ -1,5 +1,5 @@
-/* The memory that a run would need that did not fit into its devices: computed from its shapes by
- * an estimate whose devices never run out of memory. */
+/* The memory that a run would have needed if it did not fit: an estimate on devices that never run
+ * out of memory computes it from the shapes. */
 #ifndef TRAIN_ESTIMATE_NEED_H
 #define TRAIN_ESTIMATE_NEED_H
 

@@ -1,8 +1,8 @@
 /* --gpu on a command that trains: the emulated devices compute as usual, and the modelled clock's
  * times replace those of the run's record. The schedule of some steps is run against modelled time
- * (train/estimate/modelled.h), and its spans are in the record in place of the measured ones: the
- * same spans, in the same order on each lane. So every report shows modelled times, and
- * record.modelled says so. */
+ * (train/estimate/modelled.h). Its spans replace the measured ones in the record: the same spans,
+ * in the same order on each lane. So every report shows modelled times, and record.modelled says
+ * so. */
 #ifndef TRAIN_ESTIMATE_RETIME_H
 #define TRAIN_ESTIMATE_RETIME_H
 

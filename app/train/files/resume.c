@@ -20,7 +20,7 @@ static int check_version(const struct safetensors *file) {
     if (!version)
         return fail(ERR_FAILED,
                     "--resume: %s: it is no checkpoint: give a file of --checkpoint, or "
-                    "--init-from for weights alone",
+                    "--init-from for weights only",
                     file->path);
     if (strcmp(version, CHECKPOINT_VERSION))
         return fail(

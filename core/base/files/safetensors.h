@@ -8,7 +8,7 @@
  *     data      the bytes of all tensors, row-major, little-endian. Offsets count from the start
  *               of the data and leave neither holes nor overlaps.
  *
- * Like all of Duet, this works on little-endian machines alone. Source: the public description of
+ * Like all of Duet, this works on little-endian machines only. Source: the public description of
  * the format. */
 #ifndef DATA_SAFETENSORS_H
 #define DATA_SAFETENSORS_H

@@ -174,7 +174,7 @@ static int check_keys_differ(struct cursor *c, const struct json *object) {
     qsort(item, (size_t)n, sizeof *item, by_key);
     for (int i = 1; i < n && !code; i++)
         if (!strcmp(item[i - 1]->key, item[i]->key))
-            code = fail(ERR_FAILED, "%s: JSON: key '%.100s' stands twice in one object", c->name,
+            code = fail(ERR_FAILED, "%s: JSON: key '%.100s' occurs twice in one object", c->name,
                         item[i]->key);
     free(item);
     return code;

@@ -1,7 +1,7 @@
 /* Numbers in files have a decimal point. printf and strtod follow the locale instead, and a program
  * that uses the library may have set one with a comma (setlocale(LC_ALL, "") in German). So the
  * functions of duet.h read and write files, and error texts, between these two calls, which change
- * the locale of this thread alone. Code that only duet_command runs (cli/, train/, report/) does
+ * the locale of this thread only. Code that only duet_command runs (cli/, train/, report/) does
  * not need them, since duet_command changes the locale of the whole process. */
 #ifndef BASE_TEXT_NUMBER_H
 #define BASE_TEXT_NUMBER_H

@@ -11,9 +11,9 @@ enum { TEXT_NARROWEST = 20, TEXT_USUAL = 80, TEXT_WIDEST = 100 };
  * file, a pipe or a terminal that does not say, TEXT_USUAL. */
 int text_width(FILE *file);
 
-/* Prints text as a paragraph of at most `width` columns, and a newline. It is broken at spaces; a
- * word that is too long keeps its own line. The first line begins after `indent` spaces, the
- * others after `hanging`. */
+/* Prints text as a paragraph of at most `width` columns, and a newline. Lines break at spaces; a
+ * word that is too long gets its own line. The first line begins after `indent` spaces, the others
+ * after `hanging`. */
 void text_wrap(FILE *file, int width, int indent, int hanging, const char *text);
 
 /* Puts more behind the string in `text`, which has room for `bytes`; what does not fit is cut. */

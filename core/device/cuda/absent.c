@@ -1,4 +1,4 @@
-/* Linked where CUDA is not built in: the kind of device exists, this program has no table for it,
+/* Linked if CUDA is not built in. The kind of device exists, but this program has no table for it,
  * and device_open says so. mk/cuda.mk takes either this file or all others of this folder. */
 #include "device/table.h"
 

@@ -5,12 +5,12 @@
  *     cuda_sync_fail     a fault that an event's waiter sees before the stream does
  *
  * A kernel that faults is reported by some later call, and from then on by every call of the
- * process on that GPU. So the message names what was enqueued last and in which step: the fault
- * lies there or before. All three call cudaGetLastError, which clears the runtime's own memory of
- * the error: else the next launch, which asks with that function, would find it again.
+ * process on that GPU. So the message names the last operation that was enqueued, and its step: the
+ * fault is there or before. All three call cudaGetLastError, which clears the runtime's own memory
+ * of the error: else the next launch, which asks with that function, would find it again.
  *
- * Three other places add advice of their own to a CUDA error: probe (device.c), a full GPU
- * (memory.c) and an import that is refused (ipc.c). */
+ * Three other places add their own advice to a CUDA error: probe (device.c), a full GPU (memory.c)
+ * and an import that is refused (ipc.c). */
 #include <stdio.h>
 
 #include "device/cuda/cuda.h"
@@ -54,7 +54,7 @@ int cuda_sync_fail(const struct device *device, cudaError_t error, const struct 
     char text[WORK_TEXT];
     cudaGetLastError();
     return fail(code_of(error),
-                "event sync on %s: %s: %s: up to %s; CUDA_LAUNCH_BLOCKING=1 names the very one",
+                "event sync on %s: %s: %s: up to %s; CUDA_LAUNCH_BLOCKING=1 names the exact one",
                 device->name, cudaGetErrorName(error), cudaGetErrorString(error),
                 work_text(behind, text));
 }

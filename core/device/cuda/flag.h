@@ -9,8 +9,8 @@
  *     wait   ends when (int64)(flag - epoch) >= 0. The comparison is cyclic, so a flag of all ones
  *            does NOT satisfy it; CUDA_FLAG_RELEASED does, whatever the epoch.
  *
- * A wait has no deadline: a flag that nobody posts holds its stream for ever. The caller keeps a
- * deadline of its own, and releases its streams by writing CUDA_FLAG_RELEASED from another one. */
+ * A wait has no deadline: a flag that nobody posts holds its stream for ever. The caller keeps its
+ * own deadline, and releases its streams by writing CUDA_FLAG_RELEASED from another stream. */
 #ifndef DEVICE_CUDA_FLAG_H
 #define DEVICE_CUDA_FLAG_H
 

@@ -7,8 +7,8 @@
  * build without a library's header links the file *_absent.c instead.
  *
  * The same bits (docs/design.md section 2). Duet's own kernels give a sample the same bits
- * whichever samples share its launch. A library chooses its algorithm by the whole shape, by where
- * the operands lie, and by how much workspace it has. Therefore
+ * whichever samples share its launch. A library chooses its algorithm by the whole shape, by the
+ * addresses of the operands, and by how much workspace it has. Therefore
  *     - a call is one segment, forward and backward (device_whole_batch), which is the same in
  *       single, dp and ddp;
  *     - every operand is at a multiple of 256 bytes, as an allocation does; one that does not is
@@ -73,7 +73,7 @@ struct cuda_math {
 int cuda_library_takes(const struct cuda_stream *stream, enum op op);
 int cuda_library_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
-/* cuBLAS alone, for a product without its bias: aligned operands, no empty segment. open: ERR_USAGE
+/* cuBLAS only, for a product without its bias: aligned operands, no empty segment. open: ERR_USAGE
  * where it is not found. */
 int cuda_blas_open(struct cuda_blas **out, struct cuda_stream *stream);
 void cuda_blas_close(struct cuda_blas *blas); /* NULL is fine, also for a half-open one */

@@ -51,7 +51,7 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     return host_submit(s, &c, sizeof *call);
 }
 
-/* A GPU reads and writes pinned host memory alone. Its driver takes a copy from or to any other by
+/* A GPU reads and writes pinned host memory only. Its driver takes a copy from or to any other by
  * way of a pinned buffer, piece by piece, and so does the emulated GPU. The buffer stays in the
  * innermost cache. Copies of at most 8 KiB gcc makes without a call, where no sanitizer sees them:
  * a piece may be larger. */

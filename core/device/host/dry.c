@@ -1,6 +1,6 @@
-/* The addresses of dry devices. Bit 55 is set in all of them: on x86-64 no process has such an
- * address (it is not canonical, or, with five levels of page tables, above all addresses that the
- * kernel gives by default), and on aarch64 it belongs to the kernel. So nothing is reserved, and a
+/* The addresses of dry devices. Bit 55 is set in all of them. On x86-64 no process has such an
+ * address: it is not canonical, or, with five levels of page tables, above all addresses that the
+ * kernel gives by default. On aarch64 it belongs to the kernel. So nothing is reserved, and a
  * device may be larger than the machine. */
 #include <stdint.h>
 

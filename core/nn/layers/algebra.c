@@ -1,5 +1,6 @@
-/* Sums and means, the order of dimensions, and broadcasting, whose gradient is a sum. All of them
- * work in plain layout, except that sums over the pixels of pictures and broadcasting keep N16.
+/* Sums and means, permutations of dimensions, and broadcasting, whose gradient is a sum. All of
+ * them work in plain layout, except that sums over the pixels of pictures and broadcasting keep
+ * N16.
  *
  * A sum is over the middle of (outer, length, inner). The ops know no other shapes, and the views
  * cost nothing. */

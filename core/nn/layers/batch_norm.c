@@ -233,8 +233,8 @@ static int check_count(const duet_tape *t, const duet_var *x, const struct norm_
         snprintf(size, sizeof size, "1, %d, %d, %d", d[1], d[2], d[3]);
     return fail(ERR_FAILED,
                 "Expected more than 1 value per channel when training, got input size "
-                "torch.Size([%s]): %s has one sample: use a larger batch, or drop the last one "
-                "of an epoch where it is the smaller",
+                "torch.Size([%s]): %s has one sample: use a larger batch, or drop the last batch "
+                "of an epoch if it is smaller",
                 size, config->synchronised ? "the batch of all devices" : "a device's batch");
 }
 

@@ -1,7 +1,7 @@
 /* F.conv2d and F.conv1d with all their options: groups, as in depthwise convolutions, dilation, and
  * windows that are not square. A sequence (N,C,H) is a picture (N,C,H,1). Filters of volumes,
- * (O,C,T,K,L), are filters of pictures with CT channels. Picture filters without any of the options
- * have faster kernels of their own. */
+ * (O,C,T,K,L), are filters of pictures with CT channels. Picture filters without any of these
+ * options have separate, faster kernels. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 

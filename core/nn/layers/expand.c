@@ -33,7 +33,7 @@ static int check_shape(const duet_tape *t, const struct tensor *value, int rank,
         count *= (size_t)dims[i];
     if (rank < 1 || rank > MAX_RANK || !tape_rows_fit(t, dims[0]) || count != tensor_count(value))
         return fail(ERR_USAGE,
-                    "expand: %zu numbers to %d dimensions that have %zu for each of %d samples",
+                    "expand: %zu numbers for %d dimensions that need %zu for each of %d samples",
                     tensor_count(value), rank, count, rank < 1 ? 0 : dims[0]);
     if (count * (size_t)dims[0] <= INT32_MAX) return OK;
     return fail(ERR_USAGE,

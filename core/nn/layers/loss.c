@@ -69,7 +69,7 @@ static int loss_backward(duet_tape *t, struct node *n, enum op op) {
     if (args.p.loss.reduction == REDUCE_NONE && !args.in[2].data)
         return fail(
             ERR_USAGE,
-            "loss: reduction none leaves a loss a sample: give backward a gradient for each");
+            "loss: with reduction none each sample has a loss: give backward a gradient for each");
     CHECK(launch_as_loss(t, op, &args));
     return grad_done(t, n->x, &dx);
 }
@@ -92,7 +92,7 @@ static int check_labels(const duet_tape *t, enum op op, const struct tensor *lab
     for (int i = 0; i < labels->dims[0]; i++)
         if ((label[i] < 0 || label[i] >= classes) && !(p->ignores && label[i] == p->ignore_index))
             return fail(ERR_USAGE,
-                        "%s: Target %d is out of bounds: give labels 0 to %d, or say it by "
+                        "%s: Target %d is out of bounds: give labels 0 to %d, or set "
                         "ignore_index",
                         p->log_probabilities ? "nll loss" : "cross entropy", label[i], classes - 1);
     return OK;
@@ -170,7 +170,7 @@ static int check_loss(const duet_tape *t, const char *op, const duet_var *x,
 static int check_options(const duet_tape *t, const char *op, const struct tensor *x,
                          const struct duet_loss_options *o, int log_probabilities) {
     if (log_probabilities && o->label_smoothing != 0)
-        return fail(ERR_USAGE, "%s: label_smoothing %g: cross_entropy alone has it: give 0", op,
+        return fail(ERR_USAGE, "%s: label_smoothing %g: only cross_entropy has it: give 0", op,
                     o->label_smoothing);
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         return fail(ERR_USAGE, "%s: label_smoothing must be between 0.0 and 1.0. Got: %g", op,

@@ -1,7 +1,7 @@
 /* Windows over pictures without weights: means and maxima, adaptive means, and the margins around a
- * picture. A pool has no padding of its own: it pools a copy padded with zeros for means and with
- * -infinity for maxima. A maximum never comes from the margin, unless all pixels of the window are
- * -infinity; then its gradient may be lost in the margin. */
+ * picture. A pool itself has no padding: it works on a copy that is padded with zeros for means and
+ * with -infinity for maxima. A maximum never comes from the margin, unless all pixels of the window
+ * are -infinity; then its gradient may be lost in the margin. */
 #include <math.h>
 
 #include "base/error.h"

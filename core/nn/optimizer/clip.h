@@ -4,8 +4,8 @@
  *     square sums    of each piece of the gradients: the sum of its squares
  *     clip           norm = the root of all sums; gradients *= min(1, max_norm / (norm + 1e-6))
  *
- * The pieces are cut from the parameters in the order of registration, wherever the gradients lie.
- * So the norm has the same bits in every mode and on any number of devices. */
+ * The pieces are cut from the parameters in the order of registration, wherever their gradients
+ * are. So the norm has the same bits in every mode and on any number of devices. */
 #ifndef NN_CLIP_H
 #define NN_CLIP_H
 

@@ -17,7 +17,7 @@
  *
  * t counts the updates from 1; the divisions by 1 - b^t make up for means that begin at 0. The
  * state takes once (momentum) or twice (Adadelta, Adam, AdamW) the memory of the parameters: under
- * DP on device 0 alone, under DDP on every device. */
+ * DP on device 0 only, under DDP on every device. */
 #ifndef NN_OPTIMIZER_H
 #define NN_OPTIMIZER_H
 

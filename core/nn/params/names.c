@@ -42,8 +42,7 @@ int names_check_differ(const char *what, const struct param_spec *params, int pa
     int code = OK;
     for (int i = 1; i < count && !code; i++)
         if (!strcmp(sorted[i - 1], sorted[i]))
-            code = fail(ERR_USAGE, "%s: two have the name '%.100s': give each its own", what,
-                        sorted[i]);
+            code = fail(ERR_USAGE, "%s: two are named '%.100s': rename one", what, sorted[i]);
     free(sorted);
     return code;
 }

@@ -70,7 +70,7 @@ struct duet_params {
     /* [count] 0: PyTorch's grad None. The parameter had no part in the last update's loss, or
      * duet_zero_grad came since, and the program has not written to its gradient, which is zero. */
     char *has_grad;
-    int in_use;      /* 1: none can be frozen any more: somebody knows where the gradients lie */
+    int in_use;      /* 1: none can be frozen any more: somebody knows where the gradients are */
     unsigned zeroed; /* calls of duet_zero_grad so far */
     const struct grad_reducer *reducer; /* NULL: gradients are those of this process */
     struct buffer_set buffers;          /* zeroed: there are none */

@@ -1,4 +1,4 @@
-/* Values of parameters: values computed from parameters, buffers and constants alone, such as a
+/* Values of parameters: values computed from parameters, buffers and constants only, such as a
  * weight divided by its norm.
  *
  * Such a value is the same for all samples, but its gradient is a sum over them, and sums go by

@@ -1,4 +1,4 @@
-/* Values of parameters: values computed from parameters alone, as rows.c explains. Also a tape's
+/* Values of parameters: values computed from parameters only, as rows.c explains. Also a tape's
  * record of a parameter. */
 #ifndef NN_TAPE_ROWS_H
 #define NN_TAPE_ROWS_H

@@ -13,8 +13,8 @@
  *
  * Work that is enqueued may still use a piece that went back: the order of the stream protects it,
  * so all work on pieces must be on the device's compute stream, or be ordered before the stream's
- * next work. Where operands are checked and no spans are recorded (device_config) a piece is filled
- * with NaN as the stream reaches the place where it went back. */
+ * next work. If operands are checked and no spans are recorded (device_config), a piece is filled
+ * with NaN when the stream reaches the place where it went back. */
 #ifndef NN_STEP_ARENA_H
 #define NN_STEP_ARENA_H
 

@@ -100,7 +100,7 @@ struct duet_tape {
     struct buffer_set *buffers; /* NULL: none */
     double dropout;             /* the probability of all dropout layers; < 0: their own */
     int sync_bn;                /* 1: every batch_norm is synchronised */
-    const struct model *model;  /* whose forward runs; NULL: none does. For models/ alone */
+    const struct model *model;  /* whose forward runs; NULL: none does. For models/ only */
     int inside_model;           /* 1: the same: a replica begins and ends the pass */
     int inside_forward;         /* 1: a function of a duet_data_parallel runs */
     struct autograd *remote;    /* the pass of rpc/ that this is the tape of; NULL: none */
@@ -206,7 +206,7 @@ int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args);
 duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad);
 /* The second half: for a node that keeps more in its args than what was launched. */
 duet_var *tape_append_launched(duet_tape *t, enum op op, struct node *node, int needs_grad);
-/* Its last step alone: y becomes the value of the node's var, which is returned. */
+/* Its last step only: y becomes the value of the node's var, which is returned. */
 duet_var *tape_append(duet_tape *t, struct node *node, struct tensor y, int needs_grad);
 
 /* Launches the op that computes dx from the operands in `args`. in_place 1: dx may take dy's

@@ -1,5 +1,5 @@
-"""Finds out about the program before a line is written: which nodes the result needs, which of them
-depend on no input and no parameter, and how large integers are."""
+"""Analyses the program before a line is written: which nodes the result needs, which of them depend
+on no input and no parameter, and how large integers are."""
 
 import math
 

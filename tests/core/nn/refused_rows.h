@@ -122,7 +122,7 @@ REFUSED("must be (5, 5)", recurrent(t, steps, DUET_LSTM, W_HH, x2, x2))
 /* ---- losses; index is -1 ---- */
 
 REFUSED("labels of (4) for scores of (5, ", CROSS_ENTROPY(x2, few, NULL))
-REFUSED("Target -1 is out of bounds: give labels 0 to 5, or say it by ignore_index",
+REFUSED("Target -1 is out of bounds: give labels 0 to 5, or set ignore_index",
         CROSS_ENTROPY(x2, index, NULL))
 REFUSED("Target -1 is out of bounds",
         CROSS_ENTROPY(x2, index, OPTIONS(.ignores = 1, .ignore_index = 2)))

@@ -2,17 +2,17 @@
  * embedding's table.
  *
  * A product of matrices is a product of product.h, batch after batch: tile.h multiplies; this file
- * only says where each batch lies. Its depth is never split, so an element of y is one chain of
+ * only gives the place of each batch. Its depth is never split, so an element of y is one chain of
  * fmaf in the order of k, whatever the tile.
  *
- * A sum: x is (outer, length, inner). A block takes `columns` neighbours of one row of y, 32 where
- * they lie side by side and 1 where they do not, and its threads share the length among them:
+ * A sum: x is (outer, length, inner). A block takes `columns` neighbours of one row of y, 32 if
+ * they are contiguous and 1 if they are not, and its threads share the length among them:
  *
  *     inner > 1    thread t: column t % 32, elements t / 32, t / 32 + 8, ...   so a warp reads 128
  *     inner = 1    thread t: elements t, t + 256, ...                          bytes in a row
  *
  * Each thread adds in double, then the block adds its threads in halves. So the order follows from
- * the shape alone. */
+ * the shape only. */
 #ifndef DEVICE_CUDA_KERNELS_ALGEBRA_H
 #define DEVICE_CUDA_KERNELS_ALGEBRA_H
 

@@ -1,5 +1,5 @@
-/* Kernels that treat each element alone: activations, sums, dropout, fill, scale,
- * clipping and the optimizers.
+/* Kernels that treat each element by itself: activations, sums, dropout, fill, scale, clipping and
+ * the optimizers.
  *
  * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses where all
  * operands are aligned, one by one at the tail or where they are not. Then it moves on by the

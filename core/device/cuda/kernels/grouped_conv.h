@@ -4,7 +4,7 @@
  *
  * A weight's gradient is a sum over all samples and pixels. A block owns one weight, or one bias:
  * each thread adds every 256th product, and the block adds its threads in halves. So the order
- * follows from the shape alone. */
+ * follows only from the shape. */
 #ifndef DEVICE_CUDA_KERNELS_GROUPED_CONV_H
 #define DEVICE_CUDA_KERNELS_GROUPED_CONV_H
 

@@ -1,5 +1,5 @@
-/* What all CUDA kernels of the ops share. A kernel here is an ordinary function that is told which
- * thread it is:
+/* What all CUDA kernels of the ops share. A kernel here is an ordinary function that gets the
+ * number of its thread:
  *
  *     DUET_HD void k_relu_forward(const struct elementwise *e, struct place at);
  *
@@ -9,13 +9,13 @@
  * are tested on machines without a GPU.
  *
  * Where the threads of a block work together through shared memory, the kernel is cut into phases
- * with a barrier behind each; on the host a phase is a loop over all threads. A thread that reads
- * in the very phase in which another writes is a race: tests/cuda/test_races.c looks for those,
- * under ThreadSanitizer, where each of the kernel's threads has its own stack.
+ * with a barrier behind each; on the host a phase is a loop over all threads. A read in the same
+ * phase in which another thread writes is a race. tests/cuda/test_races.c looks for races under
+ * ThreadSanitizer, where each of the kernel's threads has its own stack.
  *
- * The text is compiled by gcc as C and by nvcc as CUDA C++, with the same bits for everything
- * except exp and log: IEEE operations, no contraction (nvcc fuses a*b+c unless told otherwise, so
- * products that must be rounded say mul_f32 or mul_f64), and fmaf only where it is written. */
+ * gcc compiles the text as C and nvcc as CUDA C++, with the same bits for everything except exp and
+ * log. All operations are IEEE's, nothing is contracted, and fmaf is used only where it is written.
+ * (nvcc fuses a*b+c by default, so products that must be rounded say mul_f32 or mul_f64.) */
 #ifndef DEVICE_CUDA_KERNELS_KERNEL_H
 #define DEVICE_CUDA_KERNELS_KERNEL_H
 

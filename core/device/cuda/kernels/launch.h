@@ -69,7 +69,7 @@ FAMILY_OF(PRODUCT, grouped_conv)
 const void *bias_kernel(int i);
 
 /* For products by a library (library_math.c): y (N, C, ...) += b (C); and of an
- * OP_..._BACKWARD_WEIGHT the bias's gradient alone. */
+ * OP_..._BACKWARD_WEIGHT the bias's gradient only. */
 int enqueue_add_bias(struct cuda_stream *stream, const struct tensor *y, const struct tensor *b);
 int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args);
 

@@ -2,7 +2,7 @@
  *
  * Forward and the gradient of x take 32 threads a row: lane l has the elements l, l + 32, ..., and
  * the lanes' parts are added in halves (loss.h has the same pattern). A row's bits depend on its
- * length alone.
+ * length only.
  *
  * The gradients of w and b are sums over rows. A block takes `columns` weights, 32 where each
  * element has its own weight and 1 where neighbours share one, and its threads share the terms

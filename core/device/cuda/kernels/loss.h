@@ -15,7 +15,7 @@
  * has loss 0 and no gradient.
  *
  * Lane l of the 32 lanes takes the columns l, l + 32, ...; then the lanes' parts are added in
- * fold order (base/fold.h). That order depends on the number of classes alone, so a row has the
+ * fold order (base/fold.h). That order depends only on the number of classes, so a row has the
  * same bits among any number of rows. A label outside the row gives a NaN loss and NaN
  * gradients, rather than a read past the row. */
 #ifndef DEVICE_CUDA_KERNELS_LOSS_H

@@ -4,7 +4,7 @@
  *     loss of a row   = sum over j of distance(x[j], target[j]) / M
  *     d loss / d x[j] = slope(x[j], target[j]) / M
  *
- * The order of the sum depends on the number of columns alone. In struct row_op the targets stand
+ * The order of the sum depends only on the number of columns. In struct row_op the targets stand
  * in dy. */
 #ifndef DEVICE_CUDA_KERNELS_MSE_H
 #define DEVICE_CUDA_KERNELS_MSE_H

@@ -1,14 +1,13 @@
 /* Batch normalisation: the steps of device/host/kernels/reference_norm.c, as kernels.
  *
  * Moments and sums: a channel's values, the pixels of all samples, are cut into parts of NORM_PART,
- * with a block for each. Its threads each have a sum in double of their own, which are folded in
- * shared memory. If there are several parts, each block writes its part to the workspace, as ranks
- * do for SyncBatchNorm, and the same kernel merges them. The order is fixed by the shape alone.
- * Double precision costs nothing that counts here: the kernels read memory far more slowly than
- * they add.
+ * with a block for each. Each of its threads has a sum in double; these are folded in shared
+ * memory. If there are several parts, each block writes its part to the workspace, as ranks do for
+ * SyncBatchNorm, and the same kernel merges them. The order is fixed only by the shape. Double
+ * precision costs nothing that counts here: the kernels read memory far more slowly than they add.
  *
- * A block per channel alone would leave a GPU idle: the moments of 64 channels of 131,072 values
- * took 313 us on an H200, as long as the convolution in front of them.
+ * With only one block per channel a GPU would be mostly idle: the moments of 64 channels of 131,072
+ * values took 313 us on an H200, as long as the convolution in front of them.
  *
  * What works on C numbers is one thread per channel; forward and dx are elementwise. */
 #ifndef DEVICE_CUDA_KERNELS_NORM_H

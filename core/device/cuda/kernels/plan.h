@@ -1,7 +1,7 @@
 /* How a product (product.h) is laid over a GPU: which tile, how many blocks, and into how many
  * splits its depth is cut. All of it follows from the shape and from constants, never from the GPU
  * at hand or from a timing, so the same shape is always computed in the same way. Only the splits
- * have a part in the bits: they cut the chain of a sum.
+ * affect the bits: they cut the chain of a sum.
  *
  * The model: the blocks of one wave run at once, with MULTIPROCESSORS blocks to a wave, and a
  * block's time is its area divided by how near its tile comes to the arithmetic peak. The large

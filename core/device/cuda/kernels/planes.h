@@ -17,7 +17,7 @@
  * weights, and their pixels are side by side, in different banks.
  *
  * Where columns are counted (sample, row, column), a warp's pixels come from many rows of a
- * picture. In the gradient of a convolution without padding many taps then lie outside of dy for
+ * picture. In the gradient of a convolution without padding many taps are then outside of dy for
  * some of them: of LeNet's second convolution 20 of the 65 rows of taps that the 13 rows of a
  * picture have. Such a gradient counts its columns (row, sample, column) instead. A warp then has
  * pixels of one row, seldom of two, and leaves out the rows of taps that are outside for all:
@@ -26,9 +26,9 @@
  *     rows of taps  1   2   3   4     5      4   3   2   1     45 in all
  *
  * An element of c is the same chain of fmaf, in the same order of d = (channel, ky, kx), as from
- * any tile, with the zeros of the padding or without them. A product with 0 changes a sum only
- * where that is -0, which store_c does not keep. So the bits are those of tile.h, and which of the
- * two is taken changes the time alone; weights that are infinite or NaN are the exception. */
+ * any tile, with the zeros of the padding or without them. A product with 0 changes a sum only if
+ * the sum is -0, which store_c does not keep. So the bits are those of tile.h, and the choice
+ * between the two changes only the time; weights that are infinite or NaN are the exception. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_H
 #define DEVICE_CUDA_KERNELS_PLANES_H
 

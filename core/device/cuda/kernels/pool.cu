@@ -1,5 +1,5 @@
-/* The kernels of pool.h and pad.h on the GPU, and their launches: one thread an element of the
- * output, or in a gradient of a pool one for each window. */
+/* The kernels of pool.h and pad.h on the GPU, and their launches: one thread per element of the
+ * output, or, in the gradient of a pool, one per window. */
 #include "device/cuda/kernels/pool.h"
 #include "device/cuda/kernels/pad.h"
 #include "device/cuda/kernels/launch.h"

@@ -10,14 +10,14 @@
  *
  * x in the padding is 0, and so is dy where there is none. The loaders of product_load.h compute a
  * and b from x, dy and w on the fly ("implicit GEMM": the matrix of im2col is never written). The
- * bias gradient is the weight gradient of an input that is always 1: one more column, and no kernel
- * of its own. tile.h multiplies. All of it is compared with the references,
+ * bias gradient is the weight gradient of an input that is always 1: one more column, and no
+ * separate kernel. tile.h multiplies. All of it is compared with the references,
  * device/host/kernels/reference_conv.c and reference_linear.c.
  *
  * The same bits: an element of c is one chain of fmaf in the order of d, whatever the tile, the
  * grid or the number of samples in the call, so forward and backward data may take a whole batch.
  * The depth of a weight gradient runs over samples and is long: it is cut into `splits` chains,
- * which a second kernel adds in order. Their number follows from the shape alone, and the op takes
+ * which a second kernel adds in order. Their number follows only from the shape, and the op takes
  * one segment a launch. No library is called: in cuBLAS the bits of a sample depend on how many
  * share the call, and on the alignment of a segment. */
 #ifndef DEVICE_CUDA_KERNELS_PRODUCT_H

@@ -2,7 +2,7 @@
 #include "device/cuda/kernels/recurrent.h"
 #include "device/cuda/kernels/launch.h"
 
-/* Its threads work together through global memory alone: a block's barrier orders that too. */
+/* Its threads work together only through global memory: a block's barrier orders that too. */
 #define RECURRENT_KERNEL(name)                                  \
     static __global__ void __launch_bounds__(RECURRENT_THREADS) \
         name(const __grid_constant__ struct recurrence r) {     \

@@ -1,7 +1,7 @@
 /* Recurrent layers, by the formulas of host/kernels/reference_recurrent.c. A block takes a sample
  * and goes through its steps, with a barrier behind each; thread j has the units j, j + threads,
  * and so on. A unit's sums add the units of the previous step one by one, in float, and its
- * functions are in double. So a sample's bits depend on the sample alone.
+ * functions are in double. So a sample's bits depend only on the sample.
  *
  * A thread keeps its unit's value from step to step, c or a part of a gradient, at the place of its
  * final value: in `last`, and in dfirst. */

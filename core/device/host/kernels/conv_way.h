@@ -1,5 +1,5 @@
 /* Which algorithm a convolution of square windows uses in N16 on the host, and how much memory it
- * takes beside the operands. The choice follows from the shape alone, so that the bits do too. */
+ * takes beside the operands. The choice follows only from the shape, so that the bits do too. */
 #ifndef DEVICE_HOST_KERNELS_CONV_WAY_H
 #define DEVICE_HOST_KERNELS_CONV_WAY_H
 

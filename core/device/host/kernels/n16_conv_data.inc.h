@@ -7,7 +7,7 @@
  * reach. T pixels of dy reach T + K - 1 pixels of dx; the last K - 1 are passed to the next tile
  * through memory. All other shapes use gather_tile.
  *
- * The order in which a pixel's terms are added depends on the shape alone, so a sample gets the
+ * The order in which a pixel's terms are added depends only on the shape, so a sample gets the
  * same bits whichever samples share its batch. */
 
 #if ACCUMULATORS >= 28

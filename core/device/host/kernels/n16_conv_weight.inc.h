@@ -114,7 +114,7 @@ static const struct weight_shape {
 };
 
 /* The shape that computes the fewest sums, counting those past the last tap. It depends on the
- * sizes alone. */
+ * sizes only. */
 static const struct weight_shape *weight_shape_of(int outputs, int taps) {
     const struct weight_shape *best = NULL,
                               *end = weight_shapes + sizeof weight_shapes / sizeof *weight_shapes;
@@ -148,7 +148,7 @@ static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, i
         }
 }
 
-/* db alone. */
+/* db only. */
 static void bias_gradient(const struct conv *s, const float *dy, float *db) {
     size_t dy_plane = plane(s->out_height, s->out_width);
     for (int o = 0; o < s->outputs; o++) {

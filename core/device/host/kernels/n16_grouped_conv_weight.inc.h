@@ -118,7 +118,7 @@ INLINE void add_taps(vec *sums, const struct meeting *m, const struct column *at
     }
 }
 
-/* What it gives to one tap, over `count` outputs; x NULL: the sum of dy alone. */
+/* What it gives to one tap, over `count` outputs; x NULL: the sum of dy only. */
 INLINE vec row_sum(const float *dy, const float *x, int count, size_t step) {
     vec chain[4] = {splat(0), splat(0), splat(0), splat(0)};
     for (int q = 0; q < count; q += 4, dy += 4 * GROUP) {

@@ -4,7 +4,7 @@
  *
  * is a product of matrices, (outputs x samples and pixels) by (samples and pixels x channels). In
  * N16 the samples are innermost, but the sum runs over them. So x is transposed until its channels
- * lie innermost: a vector holds the sums of several channels, and a number of dy is broadcast. No
+ * are innermost: a vector holds the sums of several channels, and a number of dy is broadcast. No
  * lanes have to be added up at the end.
  *
  * The names are those of the products at any number of `places`, which are the taps here, and the

@@ -1,7 +1,7 @@
-/* Kernels that work on one element at a time: activations, sums, products,
- * dropout, fill, clipping, the optimizers, the hash, and the change of layout. The place of an
- * element does not matter to most of them, so they take PLAIN and N16 alike. Dropout alone has to
- * know the element's place in the plain segment, because its mask depends on it. */
+/* Kernels that work on one element at a time: activations, sums, products, dropout, fill, clipping,
+ * the optimizers, the hash, and the change of layout. The place of an element does not matter to
+ * most of them, so they take PLAIN and N16 alike. Only dropout must know the element's place in the
+ * plain segment, because its mask depends on it. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
