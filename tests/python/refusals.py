@@ -339,9 +339,10 @@ class Refusals(unittest.TestCase):
 
         self.refused(Net(lambda net, x: x + x.round(decimals=2)), "to decimals")
         self.refused(Net(lambda net, x: torch.fft.fft(x).real), "fft_fft.* no such op")
-        for name, says in (("asinh", "such op: write torch.log"), ("atan", "such op$"),
-                           ("erfc", r"write 1 - torch.erf\(x\)")):
-            self.refused(Net(lambda net, x: getattr(torch, name)(x)), f"(?m)aten.{name} of .* {says}")
+        for function, says in ((torch.asinh, "asinh of .* op: write torch.log"),
+                               (torch.atan, "(?m)atan of .* op$"),
+                               (torch.erfc, r"erfc of .* op: write 1 - torch.erf\(x\)")):
+            self.refused(Net(lambda net, x: function(x)), says)
         self.refused(Net(lambda net, x: x.abs() ** x), r"write torch.exp\(y \* torch.log\(x\)\)")
         self.refused(Net(lambda net, x: x + x % (x * x + 1)), "no number other than 0")
         self.refused(Net(lambda net, x, y: x + y // (y + 1)), "no number other than 0", *whole)
@@ -378,6 +379,7 @@ class Refusals(unittest.TestCase):
         self.assertEqual(printed.getvalue(), "")
 
     def test_names_that_the_text_cannot_have(self):
+        self.refused(Net(lambda net, x: net.code(x), code=nn.ReLU()), "rename the module code")
         for name in ("a b", "none", "a=b", "%a"):
             net = Net(lambda net, x: x * getattr(net, name))
             setattr(net, name, nn.Parameter(torch.ones(4)))

@@ -66,7 +66,7 @@ def _for_a_trace(model):
     own = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
     for name, _ in model.named_children():
         if hasattr(own, name):
-            raise ExportError(f"{name} is a name that torch.fx keeps for itself: rename that module")
+            raise ExportError(f"torch.fx has a {name} of its own: rename the module {name}")
     if not model.training:  # else its layers stay as they are: what is frozen is seen
         model.train()
 
