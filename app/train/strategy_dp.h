@@ -1,0 +1,37 @@
+/* The inside of DataParallel as a strategy, for its two files: strategy_dp.c has the step,
+ * strategy_dp_open.c its beginning and its end. */
+#ifndef TRAIN_STRATEGY_DP_H
+#define TRAIN_STRATEGY_DP_H
+
+#include "dp/dp.h"
+#include "train/session.h"
+
+struct dp_strategy {
+    int segments; /* S */
+    int own_loss; /* 1: each device computes its own loss, at the end of forward */
+    int output;   /* the device where outputs are gathered */
+    struct replica replica[MAX_DEVICES];
+    struct duet_data_parallel *model;
+    struct dp_shares shares;
+    duet_tape *tape; /* of the loss, on the output device; NULL with own_loss */
+    void *labels;    /* of the whole batch there, if it is not device 0; owned; else NULL */
+
+    /* The step under way. Thread 0 writes it while the others sleep. */
+    const struct step_block *step;
+    int training;
+    const struct segments *all; /* those of the whole batch */
+    struct segments share[MAX_DEVICES];
+};
+
+/* ---- strategy_dp.c: what the model's threads call; context: the strategy ---- */
+
+int dp_strategy_begin_on(void *strategy, int r);
+duet_var *dp_strategy_forward(duet_tape *t, duet_var *x, void *strategy);
+duet_var *dp_strategy_loss(duet_tape *t, duet_var *y, const duet_tensor *labels, void *strategy);
+
+/* ---- strategy_dp_open.c: of struct strategy ---- */
+
+int dp_strategy_open(struct session *s);
+int dp_strategy_close(struct session *s);
+
+#endif
