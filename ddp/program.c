@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/program_name.h"
+#include "ddp/setup.h"
 #include "ddp/state.h"
 #include "group/group.h"
 
@@ -33,38 +34,14 @@ static int config_of(const struct duet_ddp_options *options, struct ddp_config *
                               : OK;
 }
 
-enum { AGREED = 4 };
-
-/* The options that all ranks must give alike; allreduce/ compares the algorithm. */
+/* allreduce/ compares the algorithm. */
 static int agree(struct group *group, struct comm *comm, const struct ddp_config *config) {
-    static const char *const names[AGREED] = {"bucket_cap_mb", "join", "find_unused_parameters",
-                                              "no_broadcast_buffers"};
-    const double mine[AGREED] = {config->bucket_cap_mb > 0 ? config->bucket_cap_mb : 0,
-                                 config->join, !!config->find_unused, !!config->own_buffers};
-    double all[MAX_DEVICES][AGREED];
+    static const char *const names[] = {"bucket_cap_mb", "join", "find_unused_parameters",
+                                        "no_broadcast_buffers"};
+    const double mine[] = {config->bucket_cap_mb > 0 ? config->bucket_cap_mb : 0, config->join,
+                           !!config->find_unused, !!config->own_buffers};
     CHECK(group_announce(group, "DDP: setup"));
-    CHECK(comm_exchange(comm, mine, sizeof mine, -1, all, NULL));
-    for (int r = 0; r < comm_world_size(comm); r++)
-        for (int i = 0; i < AGREED; i++)
-            if (all[r][i] != mine[i])
-                return fail(ERR_FAILED,
-                            "ddp: %s is %g on rank %d and %g on rank %d: give all ranks the same",
-                            names[i], mine[i], comm_rank(comm), all[r][i], r);
-    return OK;
-}
-
-static int check(const duet_group *group, const duet_params *params) {
-    if (!group || !params)
-        return fail(ERR_USAGE, "ddp: no %s given", group ? "parameters were" : "group was");
-    if (params->reducer)
-        return fail(ERR_USAGE, "ddp: the parameters have one already: free it first");
-    if (!group_comm((const struct group *)group))
-        return fail(
-            ERR_USAGE,
-            "ddp: a group of %d ranks of the job, or in another order: give the group of all "
-            "ranks",
-            group_size((const struct group *)group));
-    return OK;
+    return ddp_check_options(comm, "ddp", names, mine, sizeof mine / sizeof *mine);
 }
 
 /* Rank 0's buffers come now, as in PyTorch. */
@@ -79,7 +56,9 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options) {
     struct ddp_config config;
     CHECK_OUT(out);
-    CHECK(check(group, params));
+    CHECK(ddp_check_group("ddp", group, params));
+    if (params->reducer)
+        return fail(ERR_USAGE, "ddp: the parameters have one already: free it first");
     CHECK(config_of(options, &config));
     struct comm *comm = group_comm((struct group *)group);
     int code = agree((struct group *)group, comm, &config);

@@ -12,6 +12,33 @@
 
 #include "base/error.h"
 #include "base/text/text.h"
+#include "group/group.h"
+
+/* ---- options ---- */
+
+int ddp_check_options(struct comm *comm, const char *who, const char *const *names,
+                      const double *mine, int count) {
+    double own[DDP_MOST_OPTIONS] = {0}, all[MAX_DEVICES][DDP_MOST_OPTIONS];
+    memcpy(own, mine, (size_t)count * sizeof *own);
+    CHECK(comm_exchange(comm, own, sizeof own, -1, all, NULL));
+    for (int r = 0; r < comm_world_size(comm); r++)
+        for (int i = 0; i < count; i++)
+            if (all[r][i] != mine[i])
+                return fail(ERR_USAGE,
+                            "%s: %s is %g on rank %d and %g on rank %d: give all ranks the same",
+                            who, names[i], mine[i], comm_rank(comm), all[r][i], r);
+    return OK;
+}
+
+int ddp_check_group(const char *who, const duet_group *group, const duet_params *params) {
+    if (!group || !params)
+        return fail(ERR_USAGE, "%s: no %s given", who, group ? "parameters were" : "group was");
+    if (group_comm((const struct group *)group)) return OK;
+    return fail(ERR_USAGE,
+                "%s: a group of %d ranks of the job, or in another order: give the group of all "
+                "ranks",
+                who, group_size((const struct group *)group));
+}
 
 /* ---- shapes ---- */
 

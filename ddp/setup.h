@@ -5,11 +5,19 @@
 
 #include "allreduce/allreduce.h"
 #include "comm/comm.h"
-#include "nn/param.h"
+#include "nn/params/params.h"
 
 /* Checks that all ranks have the same number of parameters, with the shapes of rank 0. ERR_FAILED
  * with PyTorch's words: another number fails on every rank, another shape on the one with it. */
 int ddp_check_shapes(struct comm *comm, const struct param_set *params);
+
+/* Options that all ranks must give alike, as numbers, with their names. ERR_USAGE: one differs. */
+enum { DDP_MOST_OPTIONS = 4 };
+int ddp_check_options(struct comm *comm, const char *who, const char *const *names,
+                      const double *mine, int count);
+
+/* The parameters are of the group of all ranks. ERR_USAGE: one is missing, or the group is not. */
+int ddp_check_group(const char *who, const duet_group *group, const duet_params *params);
 
 /* The values of every rank become rank 0's, to the bit. Waits for it. Shapes must agree. The bytes
  * are counted as traffic from the device of rank 0. */

@@ -29,22 +29,12 @@ static int compare_units(const struct fsdp *f, const int *all) {
     return OK;
 }
 
-enum { AGREED = 4 };
-
 static int agree(struct fsdp *f) {
-    static const char *const names[AGREED] = {"shard", "prefetch", "no_reshard_after_forward",
-                                              "accumulate"};
+    static const char *const names[] = {"shard", "prefetch", "no_reshard_after_forward",
+                                        "accumulate"};
     const struct fsdp_config *c = &f->config;
-    const int mine[AGREED] = {c->shard, c->prefetch, !!c->keep, c->segments > 0};
-    int all[MAX_DEVICES][AGREED];
-    CHECK(comm_exchange(f->comm, mine, sizeof mine, -1, all, NULL));
-    for (int r = 0; r < f->ranks; r++)
-        for (int i = 0; i < AGREED; i++)
-            if (all[r][i] != mine[i])
-                return fail(ERR_USAGE,
-                            "fsdp: %s differs on rank %d and rank %d: give all ranks "
-                            "the same",
-                            names[i], f->rank, r);
+    const double mine[] = {c->shard, c->prefetch, !!c->keep, c->segments > 0};
+    CHECK(ddp_check_options(f->comm, "fsdp", names, mine, sizeof mine / sizeof *mine));
     size_t bytes = (size_t)f->params->count * sizeof *f->units.of;
     int *units = malloc(bytes * (size_t)f->ranks);
     int code = units ? OK : fail(ERR_MEMORY, "fsdp: the host is out of memory");

@@ -7,16 +7,10 @@
 
 static int check(const duet_group *group, const duet_params *params,
                  const struct duet_fsdp_options *o) {
-    if (!group || !params)
-        return fail(ERR_USAGE, "fsdp: no %s given", group ? "parameters were" : "group was");
+    CHECK(ddp_check_group("fsdp", group, params));
     if (params->in_use)
         return fail(ERR_USAGE, "fsdp: too late: wrap the parameters before an optimizer or a "
                                "duet_ddp is made of them, and before the first training pass");
-    if (!group_comm((const struct group *)group))
-        return fail(ERR_USAGE,
-                    "fsdp: a group of %d ranks of the job, or in another order: give "
-                    "the group of all ranks",
-                    group_size((const struct group *)group));
     if (o->shard > DUET_SHARD_OPTIMIZER || o->prefetch < -1 || o->prefetch > FSDP_MOST_PREFETCH)
         return fail(ERR_USAGE, "fsdp: shard %d, prefetch %d: see struct duet_fsdp_options",
                     (int)o->shard, o->prefetch);

@@ -205,7 +205,7 @@ Test(api_ddp, misuse_is_one_line, .timeout = 120) {
                                  "no_broadcast_buffers is "};
     MUST(duet_spawn(2, misuse, NULL));
     for (int i = 0; i < 4; i++) {
-        cr_assert_eq(duet_spawn(2, disagrees, (void *)odd[i]), DUET_FAILED);
+        cr_assert_eq(duet_spawn(2, disagrees, (void *)odd[i]), DUET_USAGE);
         MUST_SAY(names[i]);
     }
     cr_assert_neq(duet_spawn(2, calls_another, NULL), DUET_OK);

@@ -202,13 +202,12 @@ Test(api_fsdp, ranks_must_agree, .timeout = 60) {
     static const struct {
         const char *words;
         struct duet_fsdp_options options[2];
-    } odd[] = {
-        {"shard differs on rank ", {{.units = ""}, {.shard = DUET_SHARD_GRADIENTS}}},
-        {"prefetch differs on rank ", {{.units = ""}, {.prefetch = 2}}},
-        {"no_reshard_after_forward differs", {{.units = ""}, {.no_reshard_after_forward = 1}}},
-        {"accumulate differs on rank ", {{.units = ""}, {.accumulate = 1}}},
-        {"fc1.weight is in unit ", {{.units = "fc1,fc2"}, {.units = "fc2,fc1"}}},
-        {"give names of modules", {{.units = "fc1"}, {.units = "fc3"}}}};
+    } odd[] = {{"shard is ", {{.units = ""}, {.shard = DUET_SHARD_GRADIENTS}}},
+               {"prefetch is ", {{.units = ""}, {.prefetch = 2}}},
+               {"no_reshard_after_forward is ", {{.units = ""}, {.no_reshard_after_forward = 1}}},
+               {"accumulate is ", {{.units = ""}, {.accumulate = 1}}},
+               {"fc1.weight is in unit ", {{.units = "fc1,fc2"}, {.units = "fc2,fc1"}}},
+               {"give names of modules", {{.units = "fc1"}, {.units = "fc3"}}}};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         cr_assert_eq(duet_spawn(2, disagrees, (void *)odd[i].options), DUET_USAGE, "%s: %s",
                      odd[i].words, duet_error());
