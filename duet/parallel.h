@@ -127,9 +127,9 @@ int duet_data_parallel_forward(duet_data_parallel *dp, duet_tensor *const *input
  * nothing depends on that output. */
 int duet_data_parallel_backward(duet_data_parallel *dp, duet_tensor *const *grads, int count);
 
-/* With input_grad, between a backward and the next forward: the gradient of that backward with
- * respect to inputs[i], a float one (x is input 0), a new tensor of its shape on devices[0]. Unused
- * rows have zeros: they are in no output. */
+/* Gives the gradient of the last backward with respect to inputs[i], which must be float (x is
+ * input 0), as a new tensor of its shape on devices[0]. It needs input_grad, and no forward since
+ * that backward. Unused rows have zeros: they are in no output. */
 int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **grad);
 
 /* ---- model parallelism ---- */

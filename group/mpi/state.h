@@ -1,5 +1,5 @@
-/* The inside of group/mpi/: what a job holds of MPI, and a line: a communicator of ranks, with sums
- * in fold order:
+/* The inside of group/mpi/: a job's MPI state, and a line, which is a communicator of ranks with
+ * sums in fold order:
  *
  *     rank 0   a0 a1 a2           a0 b0 c0 --fold--> s0           s0 s1 s2
  *     rank 1   b0 b1 b2   ---->   a1 b1 c1 --fold--> s1   ---->   s0 s1 s2

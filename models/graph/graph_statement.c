@@ -139,7 +139,7 @@ static int operands_left(struct graph_reader *r, const struct graph_node *n) {
     char letter = letter_of(n->op->operands, n->operand_count, &optional);
     int repeats = strchr(n->op->operands, '*') && n->operand_count;
     return letter && !repeats
-               ? graph_wrong(r, "%s has %d operands: one is missing: give none for one left out",
+               ? graph_wrong(r, "%s has %d operands: one is missing: write none for one left out",
                              n->op->name, n->operand_count)
                : OK;
 }

@@ -124,7 +124,7 @@ static const struct {
           "%3: f32[N, 2, 4, 4] = multiply(%x, %2)\nupdate b = %1\nreturn %3\n",
      "line 3: a buffer with an update: no op whose result has N may read it"},
     {HEAD "%1: f32[N, 2, 4, 4] = scaled_dot_product_attention(%x, %x, %x)\n",
-     "scaled_dot_product_attention has 3 operands: one is missing: give none"},
+     "scaled_dot_product_attention has 3 operands: one is missing: write none"},
     {HEAD "parameter w: f32[2, 4, 4]\n"
           "%1: f32[N, 2, 4, 4] = scaled_dot_product_attention(%x, w, %x, none)\n",
      "w: operand 2 of scaled_dot_product_attention must be a value with N: expand it first"},
