@@ -28,8 +28,8 @@
  * than there are slots, and it waits for this only once per half. `left` starts at half the slots,
  * as if there had been a turn before the first one.
  *
- * There is no deadlock: a show awaits nothing, a take the shows of the same call, and a turn what
- * was posted at the turn before. */
+ * There is no deadlock: a show awaits nothing, a take awaits the shows of the same call, and a turn
+ * awaits what was posted at the turn before. */
 #include "group/plans/pattern.h"
 
 /* An allreduce. */

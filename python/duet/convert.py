@@ -1,7 +1,7 @@
 """duet.convert: turns a file of torch.save into safetensors, the only format that Duet reads.
 
 The file is read by torch.load with weights_only=True, so nothing in it is run. Names lose the
-prefixes of wrappers, "module." and "_orig_mod."; numbers that are not float32 become it."""
+prefixes of wrappers, "module." and "_orig_mod."; numbers of other types become float32."""
 
 import collections.abc
 import pathlib

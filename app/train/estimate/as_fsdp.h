@@ -1,6 +1,6 @@
-/* What PyTorch's sharded data parallel adds to the memory of a rank (as_pytorch.h): fully_shard of
- * FSDP2, around modules that hold the parameters of Duet's units (fsdp/units.h), and DDP with a
- * ZeroRedundancyOptimizer in place of --shard optimizer.
+/* What PyTorch's sharded data parallel adds to the memory of a rank (as_pytorch.h). It is
+ * fully_shard of FSDP2 around modules that hold the parameters of Duet's units (fsdp/units.h). For
+ * --shard optimizer it is DDP with a ZeroRedundancyOptimizer.
  *
  * fully_shard cuts each parameter by its rows and pads the last shards, so a whole unit is W times
  * a rank's share of it. On the way back (torch/distributed/fsdp/_fully_shard of PyTorch 2.15):
