@@ -48,13 +48,14 @@ static double casts(const struct scheduled *e) {
     return round((double)(cost_issue_ns(&half, e) - cost_issue_ns(&plain, e)) * 1e-3);
 }
 
-/* A model that estimates know, or an exported one of tests/golden/exported. */
-static void open_model(struct modelled *m, const char *name, int virtual_devices) {
+/* A model that estimates know, or an exported one of tests/golden/exported, whose file the caller
+ * frees after m; else NULL. */
+static struct model_file *open_model(struct modelled *m, const char *name, int virtual_devices) {
     struct run_config c;
+    struct model_file *file = NULL;
     run_config_default(&c);
     if (!strncmp(name, "hf-", 3)) {
         char path[96];
-        struct model_file *file; /* lives as long as this process */
         snprintf(path, sizeof path, "tests/golden/exported/%s.duet", name);
         cr_assert_eq(model_file_open(&file, path), 0, "%s", error_message());
         run_config_own(&c, file->model);
@@ -74,6 +75,7 @@ static void open_model(struct modelled *m, const char *name, int virtual_devices
     snprintf(c.data.name, sizeof c.data.name, "random");
     cr_assert_eq(run_config_check(&c), 0, "%s: %s", name, error_message());
     cr_assert_eq(modelled_open(m, &c), 0, "%s: %s", name, error_message());
+    return file;
 }
 
 static void expect_near(const char *name, const char *what, double got, int want) {
@@ -90,10 +92,11 @@ static int compare(double of(const struct scheduled *), int of_casts) {
         struct modelled m;
         int words = sscanf(line, "%63s %d %d %7s", name, &forward, &backward, mark);
         if (words != 3 + of_casts) continue;
-        open_model(&m, name, 1);
+        struct model_file *file = open_model(&m, name, 1);
         expect_near(name, "forward", sum_of(&m, PHASE_FORWARD, of), forward);
         expect_near(name, "backward", sum_of(&m, PHASE_BACKWARD, of), backward);
         modelled_close(&m);
+        model_file_free(file);
         models++;
     }
     fclose(f);
