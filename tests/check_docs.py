@@ -189,7 +189,7 @@ def shown(pages):
 def mentions(text):
     """The commands in the text that are in no fenced block."""
     prose, fenced = [], False
-    for line in text.split("\n"):
+    for line in re.sub(r"\\\n\s*", "", text).split("\n"):
         if line.startswith("```"):
             fenced = not fenced
         elif not fenced and line.startswith(("    duet ", "    build/duet ")):

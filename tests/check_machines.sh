@@ -148,13 +148,17 @@ test_faults() {
     echo "$on_m1 \"\$@\"; exec $build/duet \"\$@\" --dataset synthetic" >"$work/two"
     on "$two" 2 bash "$work/two" train --mode ddp --steps 1
     verdict "other data" "$(says 'rank 1 on m1 reads other training data')"
-    local wrong="$build/duet train --mode ddp --dataset synthetic --steps 1"
+    local lines wrong="$build/duet train --mode ddp --dataset synthetic --steps 1"
     echo "(( OMPI_COMM_WORLD_RANK == 1 )) && exec $wrong --no-such; exec $wrong" >"$work/two"
     on "$pairs" 4 bash "$work/two"
     verdict "an error of one rank" "$(says 'unknown option: --no-such')"
-    on "$pairs" 4 "$wrong" --no-such
-    verdict "an error of all, once a machine" "$(
-        [[ $(grep -c 'unknown option: --no-such' "$work/out") == [12] ]] || echo "not so")"
+    # mpirun has 2 s to end the later ranks of a machine: a busy computer may need another try
+    for _ in 1 2 3; do
+        on "$pairs" 4 "$wrong" --no-such
+        lines=$(grep -c 'unknown option: --no-such' "$work/out")
+        [[ $lines == [12] ]] && break
+    done
+    verdict "an error of all, once a machine" "$([[ $lines == [12] ]] || echo "$lines times")"
 }
 
 small="--model lenet --dataset synthetic --batch-size 64 --virtual-devices 4"
