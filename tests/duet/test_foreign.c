@@ -53,8 +53,7 @@ Test(foreign, a_tensor_over_the_callers_memory_is_that_memory) {
               "aligned");
     MUST_FAIL(duet_tensor_from_host(&t, device, DUET_F32, 9, shape, x), DUET_USAGE, "rank 9");
     MUST(duet_device_open(&late, "cpu-late", 1, API_MEMORY));
-    MUST_FAIL(duet_tensor_from_host(&t, late, DUET_F32, 2, shape, x), DUET_USAGE,
-              "separate memory");
+    MUST_FAIL(duet_tensor_from_host(&t, late, DUET_F32, 2, shape, x), DUET_USAGE, "separate");
     duet_devices_close(&late, 1);
     duet_devices_close(&device, 1);
 }

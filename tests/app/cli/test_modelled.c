@@ -4,7 +4,6 @@
 
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/run.h"
-
 #include "tests/app/cli/trace.h"
 
 static void expect_refused(const char *words, const char *says) {
@@ -160,8 +159,7 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     expect_refused("estimate --gpu v100 --host tensorflow", "--host");
     expect_refused("estimate --gpu v100 --measured 2:9ms", "such as 1:118ms");
     expect_refused("estimate --gpu v100 --measured 1:9ms,1x0:9ms", "such as 1:118ms");
-    expect_refused("estimate --gpu v100 --model bert-base --batch-per-device 32 --measured "
-                   "1:267.6ms,1x48:200ms",
+    expect_refused("estimate --gpu v100 --model bert-base --measured 1x32:267.6ms,1x48:200ms",
                    "by the clock the two times are ");
     expect_refused("estimate --gpu v100 --until backwards", "did you mean backward?");
     expect_refused("train --model resnet50", "it works only with estimate");

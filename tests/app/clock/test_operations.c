@@ -48,8 +48,7 @@ static double casts(const struct scheduled *e) {
     return round((double)(cost_issue_ns(&half, e) - cost_issue_ns(&plain, e)) * 1e-3);
 }
 
-/* A model that estimates know, or an exported one of tests/golden/exported, whose file the caller
- * frees after m; else NULL. */
+/* A model that estimates know; or one of tests/golden/exported, whose file is freed after m. */
 static struct model_file *open_model(struct modelled *m, const char *name, int virtual_devices) {
     struct run_config c;
     struct model_file *file = NULL;

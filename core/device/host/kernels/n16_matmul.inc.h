@@ -19,11 +19,10 @@ struct matmul {
     const float *a, *b;
     float *y; /* (rows, columns) */
     int rows, columns, depth;
-    size_t a_i, a_k; /* a(i,k) = a[i * a_i + k * a_k] */
-    size_t y_i,
-        b_i;    /* from one row of y, or of b as stored, to the next; 0: one behind the other */
-    int turned; /* 1: b is stored as (columns, depth), not (depth, columns) */
-    int adds;   /* 1: the products are added to what y holds */
+    size_t a_i, a_k;     /* a(i,k) = a[i * a_i + k * a_k] */
+    size_t y_i, b_i;     /* from one row of y, or of b as stored, to the next; 0: they are dense */
+    int turned;          /* 1: b is stored as (columns, depth), not (depth, columns) */
+    int adds;            /* 1: the products are added to what y holds */
     const float *panels; /* of b, as matmul_panels makes them; NULL: they are made on the stack */
 };
 
