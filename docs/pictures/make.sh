@@ -26,6 +26,9 @@ pictures() { # FOLDER NAMES -- COMMAND...: keeps these of the pictures
 pictures wide timeline traffic-dp traffic-ddp collective -- \
     compare --model wide --devices 4 --steps 40 --allreduce ring --quiet
 pictures wide_head memory phases -- profile --optimizer adam --steps 12
+pictures sharded memory traffic-fsdp -- \
+    compare --model mlp --mlp-hidden 512,512,512,512,512,512,512,512 --units 0.5 --dataset random \
+    --modes ddp,fsdp --devices 4 --steps 6 --optimizer adam --quiet
 pictures batch_norm loss -- \
     compare --model resnet18 --dataset synthetic --shape 1x12x12 --samples 320 --batch-size 32 \
     --devices 4 --epochs 1 --lr 0.05 --sync-bn --quiet

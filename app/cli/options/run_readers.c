@@ -119,7 +119,7 @@ int read_modes(const struct option *option, const char *text, void *target) {
         modes |= 1U << m;
     }
     if (!(modes & (modes - 1)))
-        return fail(ERR_USAGE, "%s: %s: only one mode: give two or more, or use duet train",
+        return fail(ERR_USAGE, "%s: %s: only one mode: give two or more, such as single,fsdp",
                     option->name, text);
     config->modes = modes;
     return OK;

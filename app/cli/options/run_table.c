@@ -36,8 +36,8 @@ const struct option run_options[] = {
      read_text, AT(device), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--devices", "N",
-     "the number of devices of dp and ddp (default 2); single uses one. If there are fewer GPUs, "
-     "the devices share them",
+     "the number of devices of dp, ddp and fsdp (default 2); single uses one. If there are fewer "
+     "GPUs, the devices share them",
      read_int, AT(devices), 1, MAX_DEVICES,
      OFTEN | BY_ALL, IN_ANY_MODE, ON_SEVERAL_DEVICES},
     {"--virtual-devices", "V|off",
@@ -95,8 +95,7 @@ const struct option run_options[] = {
      read_choice, AT(model.options.init_d2l), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, WITH_RESNET | WITHOUT_INIT_FROM | WITHOUT_RESUME},
     {"--sync-bn", NULL,
-     "replace every BatchNorm by SyncBatchNorm, which normalises over the global batch (single and "
-     "ddp)",
+     "replace every BatchNorm by SyncBatchNorm, which normalises over the global batch (not dp)",
      read_on, AT(model.options.sync_bn), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, WITH_NORMS},
     {"--init-from", "FILE",

@@ -34,7 +34,7 @@ static int check_version(const struct safetensors *file) {
 /* A rank that does not lead need not look: rank 0 has the same settings. */
 static int check_settings(const struct session *s, const struct safetensors *file) {
     struct setting settings[SETTINGS_MOST];
-    char why_not[160];
+    char why_not[160] = "bits were not promised when it was written";
     const char *promised = safetensors_text(file, "bits_promised");
     int any_way =
         promised && !strcmp(promised, "1") && bits_promised(s->config, why_not, sizeof why_not);
@@ -45,10 +45,11 @@ static int check_settings(const struct session *s, const struct safetensors *fil
         if (settings[i].of_way && any_way) continue;
         if (theirs && !strcmp(theirs, settings[i].text)) continue;
         return fail(ERR_USAGE,
-                    "%s: %s: the checkpoint %s was written with %.200s: give that, or start anew "
-                    "from its weights with --init-from",
-                    settings[i].name, settings[i].text, file->path,
-                    theirs ? theirs : "another one");
+                    "%s: %s: the checkpoint %s was written with %.200s%s%s: give that, or start "
+                    "anew from its weights with --init-from",
+                    settings[i].name, settings[i].text, file->path, theirs ? theirs : "another one",
+                    settings[i].of_way ? ", and the bits would differ: " : "",
+                    settings[i].of_way ? why_not : "");
     }
     return OK;
 }

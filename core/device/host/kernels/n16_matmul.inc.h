@@ -5,8 +5,7 @@
  * element of a is a number broadcast, as in the weight gradient of a linear layer. Every element of
  * y adds its products in the order of k, one by one, so the bits do not depend on the tiles.
  *
- * Many rows are cut into equal blocks of about MATMUL_BLOCK, so that what two panels of b meet, a
- * block's part of a and of y, stays in the caches. */
+ * Many rows are cut into equal blocks, whose parts of a and y stay in the caches. */
 
 enum { MATMUL_DEPTH = 256, MATMUL_WIDTH = 2 * PANEL_COLUMNS, MATMUL_BLOCK = 480 };
 #if ACCUMULATORS >= 28

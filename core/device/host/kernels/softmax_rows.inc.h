@@ -144,7 +144,6 @@ static void row_cross_entropy_forward(const struct op_args *a) {
     }
 }
 
-/* The gradient of one row of log-probabilities. */
 static inline void nll_backward(const struct op_args *a, int row, int label, int classes,
                                 float *dlogp) {
     int known = label >= 0 && label < classes, ignored = is_ignored(a, label);
