@@ -182,9 +182,10 @@ static void end_left_over(void) {
         int count = process_children(children, 256);
         running = 0;
         for (int i = 0; i < count; i++) {
-            if (getpgid(children[i]) == getpgrp() || waitpid(children[i], NULL, WNOHANG)) continue;
-            if (now_ns() - start >= KILL_AFTER_NS) kill(children[i], SIGKILL);
-            running = 1;
+            if (getpgid(children[i]) == getpgrp()) continue;
+            running = 1; /* who has just ended may leave children of its own: look once more */
+            if (!waitpid(children[i], NULL, WNOHANG) && now_ns() - start >= KILL_AFTER_NS)
+                kill(children[i], SIGKILL);
         }
         if (running) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
