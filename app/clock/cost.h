@@ -58,7 +58,8 @@ struct clock_config {
     enum clock_kind kind;
     enum clock_way way;
     double given;       /* a factor on all kernels, that one GPU takes a given time; 0: none */
-    double given_error; /* of two such times: how far each is from what it makes, in per cent */
+    double given_error; /* of two such times: how far each is from what it makes, in per cent; -1:
+                         * one time, of another batch, whose error is that of any other time */
     struct what_if what_if;
 };
 

@@ -114,13 +114,13 @@ int trust_is_calibrated(const struct clock_config *c) {
 }
 
 double trust_error(const struct clock_config *c, int *rows) {
-    int calibrated = trust_is_calibrated(c);
+    int calibrated = trust_is_calibrated(c), single = c->way == CLOCK_SINGLE;
     *rows = 1;
     if (c->machine->error > 0) return c->machine->error;
-    if (c->given > 0 && c->way == CLOCK_SINGLE) return c->given_error;
+    if (c->given > 0 && single && c->given_error >= 0) return c->given_error;
     for (int i = 0; i < (int)(sizeof cells / sizeof *cells); i++)
         if (cells[i].kind == c->kind && cells[i].way == c->way &&
-            cells[i].calibrated == calibrated && cells[i].given == (c->given > 0)) {
+            cells[i].calibrated == calibrated && cells[i].given == (c->given > 0 && !single)) {
             *rows = cells[i].rows;
             return cells[i].percent;
         }

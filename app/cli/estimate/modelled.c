@@ -297,7 +297,7 @@ static void print_head(const struct asked *a, int width) {
  * geometric mean of theirs, unless they are further apart than the clock is from a time. */
 static int give(const struct asked *a, struct clock_config *clock) {
     double factor[MOST_TIMES] = {1, 1};
-    int rows;
+    int rows, first = a->measured[0].batch;
     for (int i = 0; i < a->times; i++) {
         struct run_config c = config_of(a, WAY_SINGLE, 1);
         struct modelled m = {.record = NULL};
@@ -309,6 +309,7 @@ static int give(const struct asked *a, struct clock_config *clock) {
         if (code) return code;
         factor[i] = clock->given;
     }
+    clock->given_error = first && first != config_of(a, WAY_SINGLE, 1).batch_size ? -1 : 0;
     if (a->times < MOST_TIMES) return OK;
     clock->given = 0;
     double apart = 100 * fabs(log(factor[1] / factor[0])), error = trust_error(clock, &rows);

@@ -23,9 +23,8 @@ static void write_file(const char *name, const char *text) {
 }
 
 CliTest(modelled, times_are_marked_and_equal, 60) {
-    static const char words[] = "estimate --gpu v100 --machine dgx1 --model resnet50 --dataset "
-                                "random --shape 3x224x224 --batch-per-device 32 --devices 1,8 "
-                                "--modes single,dp,ddp,fsdp";
+    static const char words[] = "estimate --gpu v100 --machine dgx1 --model resnet50 "
+                                "--batch-per-device 32 --devices 1,8 --modes all";
     struct cli a, b;
     cli_run(&a, words);
     cli_run(&b, words);
