@@ -4,7 +4,6 @@
 
 #include "trace/record.h"
 
-/* "" is null. */
 static void write_numbers(struct json_writer *w, const char *key, const double *numbers,
                           int count) {
     json_array(w, key);
