@@ -42,7 +42,7 @@ void end_job(struct job *job, int rank, int code, const char *text) {
  * may still need the others. A stopped rank handles a signal only once it continues. */
 void pass_on_signal(struct job *job, int signal) {
     if (job->ending_since) return;
-    job->ending_since = job->clock + (now_ns() - job->last_look); /* the clock is at the look */
+    job->ending_since = job->clock + (now_ns() - job->last_look); /* the clock of the last look */
     job->passed_on = 1;
     job->ending = ENDING_TERM;
     signal_all(job, signal);
