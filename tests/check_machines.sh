@@ -54,13 +54,13 @@ exec ip netns exec "$net-\${host#m}" unshare --uts --ipc --mount bash -c "
 END
 chmod +x "$work/shell"
 
-# on HOSTS RANKS COMMAND...: mpirun on m0. keepalive: mpirun notices within seconds that a machine
-# is gone.
+# on HOSTS RANKS COMMAND...: mpirun on m0. bind-to: else the first ranks of all these machines share
+# core 0. keepalive: mpirun notices within seconds that a machine is gone.
 on() {
     local hosts=$1 ranks=$2
     shift 2
     timeout "${LIMIT:-120}" "$work/shell" m0 "cd $PWD; mpirun --allow-run-as-root --oversubscribe \
-        --mca plm_rsh_agent $work/shell --mca oob_tcp_keepalive_time 2 \
+        --bind-to none --mca plm_rsh_agent $work/shell --mca oob_tcp_keepalive_time 2 \
         --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 2 \
         -np $ranks --host $hosts $*" >"$work/out" 2>&1
 }
