@@ -211,8 +211,8 @@ struct plan {
 const char *plan_name(const struct plan *plan);
 
 /* Builds the list of `rank` among n ranks (1 .. MAX_DEVICES) for `count` elements; a count of 0
- * gives no steps. plan_free releases it. ERR_USAGE: n, rank, config or algorithm (AUTO, NCCL) is
- * wrong; ERR_MEMORY. After a failure *plan is as plan_free leaves it. */
+ * gives no steps. plan_free releases it. ERR_USAGE: n, rank, config or algorithm (AUTO, NCCL, MPI)
+ * is wrong; ERR_MEMORY. After a failure *plan is as plan_free leaves it. */
 int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
                const struct plan_config *config);
 void plan_free(struct plan *plan); /* NULL and zeroed are fine */

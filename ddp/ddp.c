@@ -1,4 +1,4 @@
-/* DistributedDataParallel in one file; ddp.h has the drawing of a step. At its heart is counting:
+/* The step of DistributedDataParallel; ddp.h has the drawing of a step. At its heart is counting:
  *
  *     pending[b]   parameters of bucket b whose gradient is not ready in this backward
  *     next         the bucket that is launched next; all before it have been

@@ -81,8 +81,8 @@ struct duet_data_parallel {
     int dim;        /* along which inputs are cut and outputs gathered */
     struct passes passes;
 
-    /* The step under way. The caller writes it while the threads sleep; thread r writes root[r] and
-     * losses[r]. */
+    /* The step under way. The caller writes it while the threads sleep; thread r writes
+     * element r of each output. */
     enum duet_pass pass;
     int used; /* devices 0 .. used-1 take part */
     int inputs, outputs;

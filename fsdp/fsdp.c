@@ -1,4 +1,4 @@
-/* Sharded data parallel in one file; fsdp.h has the drawing of a step. Before each op the tape
+/* The step of sharded data parallel; fsdp.h has the drawing of a step. Before each op the tape
  * reports the parameters that it uses, and later each complete gradient:
  *
  *     use(w, b):     the units of w and b come to their slots, unless they are there

@@ -178,8 +178,8 @@ static int add_weight_and_bias(struct model *model, const char *name, int rank, 
 
 static int check_window(const struct model *model, const char *name, int stride, int padding) {
     if (stride >= 1 && stride <= MOST_WINDOW && padding >= 0 && padding <= MOST_WINDOW) return OK;
-    return fail(ERR_USAGE, "model %s: %.100s: stride %d, padding %d: give at least 1 and 0",
-                model->name, name ? name : "", stride, padding);
+    return fail(ERR_USAGE, "model %s: %.100s: stride %d, padding %d: give 1 and 0 to %d",
+                model->name, name ? name : "", stride, padding, MOST_WINDOW);
 }
 
 int duet_module_conv2d(duet_module *module, const char *name, int in, int out, int kernel,

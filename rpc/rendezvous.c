@@ -100,8 +100,8 @@ static void keep_hint(struct meeting *m, int code) {
     if (code != ERR_PEER || !m->hint[0]) snprintf(m->hint, sizeof m->hint, "%s", error_message());
 }
 
-/* What cannot be said is seen where the answer does not come. Who is turned away has heard by whom:
- * it may have the same name. */
+/* A failed send shows when no answer comes. The listener answers even a peer that it will refuse,
+ * so that the peer learns who refused it: it may have the same name. */
 static int exchange(const struct meeting *m, int fd, enum proof_role role, int64_t deadline,
                     struct hello *theirs) {
     const enum proof_role other_role = role == ROLE_DIALS ? ROLE_LISTENS : ROLE_DIALS;

@@ -66,10 +66,10 @@ static int user_function(duet_rpc_call *call) {
     return OK;
 }
 
-/* ---- the functions of this library that other workers call: no program does so by name, and each
- * first checks that its call has what it needs ---- */
+/* ---- the functions of this library that other workers call: no program does so by name;
+ * own_function checks what each needs ---- */
 
-/* In a context a parameter becomes a var of a pass here, and so may its gradient come back. What a
+/* In a context a parameter becomes a var of a pass here, so that its gradient can come back. What a
  * call of the same context has left here has its pass already, and the caller knows it: argument 0
  * then asks for the numbers of its vars. */
 static int run_to_here(duet_rpc_call *call, void *context) {

@@ -7,7 +7,7 @@
  *
  * The plan is the one that every other executor runs, and the host's moves keep its order of
  * adding, so the bits are the same. The pieces take the place of DATA and SCRATCH: element i of a
- * registered buffer is element i of each rank's piece. The three facts of plan.h hold as they do
+ * registered buffer is element i of each rank's piece. The three rules of plan.h hold as they do
  * for emulated devices: when a rank leaves a call, nobody touches its piece in this call any more,
  * so neither its copy back nor the next call's copy in meets a peer.
  *

@@ -13,7 +13,7 @@
  * Order. A stream posts a flag after all its earlier work, so a peer that sees the flag also sees
  * the data (device/cuda/flag.h). A kernel starts after the stream's waits, so it reads no data from
  * before them. The next call's operations are behind this call's on the same stream, so the three
- * facts of plan.h hold as they do for a thread of the host. */
+ * rules of plan.h hold as they do for a thread of the host. */
 #include "allreduce/cuda/executor.h"
 
 #include <stdlib.h>

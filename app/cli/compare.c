@@ -82,7 +82,7 @@ static void show_need(const struct comparison *c, enum run_mode mode) {
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 
-/* Prints the results of the three runs, whatever the verdict is: the answer first, then the table,
+/* Prints the results of the runs, whatever the verdict is: the answer first, then the table,
  * then how it was come by. */
 static void show(const struct comparison *c) {
     const struct run_record *first = &c->run[c->reference];
@@ -158,7 +158,7 @@ static void next_commands(void) {
 }
 
 static int run(struct run_config *config, int chapter) {
-    struct comparison *comparison = NULL; /* three records: too large for a small stack */
+    struct comparison *comparison = NULL; /* MODE_COUNT records: too large for a small stack */
     struct run_files files = {.made = 0};
     const char *command = chapter ? "demo" : "compare";
     struct job_result result = {.exit_status = 0};

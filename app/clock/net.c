@@ -86,7 +86,7 @@ void net_share(const struct net *net, const struct net_way *const *way, int coun
 double net_ring_gbs(const struct net *net, int count, double *us) {
     struct net_way way[MAX_DEVICES];
     const struct net_way *ways[MAX_DEVICES] = {NULL};
-    double rate[MAX_DEVICES], least = 1e9;
+    double rate[MAX_DEVICES], least = UNBOUND;
     *us = 0;
     for (int g = 0; g < count; g++) {
         ways[g] = &way[g];

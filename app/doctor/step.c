@@ -77,8 +77,8 @@ static void sample_free(struct sample *s) {
 
 /* ---- the step ---- */
 
-/* Any float kernels keep this bound on the relative error of one step's loss. Duet's own sum in
- * double and are much closer. */
+/* Every correct float kernel stays within this relative error of one step's loss. Duet's own
+ * kernels sum in double and come much closer. */
 static const double LOSS_BOUND = 2e-6;
 /* tf32 rounds every factor to 2^-11, about 5e-4 of each product, in 4 layers forward and backward.
  * So many values then take the other branch of a ReLU or max-pool that correct gradients were up to

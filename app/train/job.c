@@ -132,7 +132,7 @@ int job_run(const struct run_config *config, struct run_record *record, struct j
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
     CHECK_GOTO(shared_data_open(&stamped), code, done);
-    if (config->spread && spread_runs(config->mode)) {
+    if (config->spread && mode_has_ranks(config->mode)) {
         code = run_spread(&stamped, record, result);
         goto done;
     }

@@ -28,10 +28,6 @@ int spread_begin(struct run_config *config) {
     return OK;
 }
 
-int spread_runs(enum run_mode mode) {
-    return mode == MODE_DDP || mode == MODE_FSDP;
-}
-
 /* The ranks end with the one run over several machines. */
 static int check_compare(const struct run_config *config) {
     struct run_config one = *config;
@@ -56,7 +52,7 @@ int spread_check(struct run_config *config, enum spread_command command) {
                     "--devices: %d, and mpirun has started %d ranks, each with a device: leave it "
                     "out",
                     config->devices, place.world);
-    if (command == SPREAD_TRAIN && !spread_runs(config->mode))
+    if (command == SPREAD_TRAIN && !mode_has_ranks(config->mode))
         return fail(ERR_USAGE,
                     "--mode %s: it is one process, and mpirun has started %d: on several machines "
                     "give --mode ddp or fsdp",

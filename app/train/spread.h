@@ -12,9 +12,6 @@
 /* Before the options are read: config->spread, and as many devices as ranks. */
 int spread_begin(struct run_config *config);
 
-/* 1: it has a process per device, so they may be on several machines. */
-int spread_runs(enum run_mode mode);
-
 /* Behind the options and before any file is opened: ERR_USAGE says what does not go over several
  * machines. Ranks but 0 say nothing. */
 enum spread_command { SPREAD_TRAIN, SPREAD_PROFILE, SPREAD_COMPARE };

@@ -38,8 +38,8 @@ const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]) {
     return text;
 }
 
-/* Forward, backward. A sigmoid is exp, add, divide. All but three count as the dearest: two
- * products, and erfc as 3. */
+/* Forward, backward. A sigmoid is exp, add and divide. Those that read x in backward count as gelu,
+ * the dearest: two products, and erfc as 3. */
 double cost_activation(const struct op_args *a) {
     static const int of[][2] = {{1, 1}, {1, 3}, {3, 3}, {5, 12}};
     enum activation kind = a->p.activation.kind;

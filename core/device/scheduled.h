@@ -1,4 +1,4 @@
-/* What the calls of device.h write into a schedule (clock/schedule.h), on devices that keep one:
+/* What the calls of device.h write into a schedule (trace/schedule.h), on devices that keep one:
  * device_config.schedule. Without a schedule all functions do nothing. */
 #ifndef DEVICE_SCHEDULED_H
 #define DEVICE_SCHEDULED_H
@@ -8,7 +8,7 @@
 
 /* A pass tells which of its kernels an eager program would launch as operations of its own: the
  * next kernel stands for one operation, or for `more` besides those of which it has been told, or
- * for additions (clock/schedule.h). A kernel of a pass that is told of none belongs to the
+ * for additions (trace/schedule.h). A kernel of a pass that is told of none belongs to the
  * operation before it. */
 void scheduled_operation(struct stream *stream);
 void scheduled_more_operations(struct stream *stream, int more);

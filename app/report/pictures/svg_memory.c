@@ -111,10 +111,10 @@ int draw_memory(struct picture *p, const struct page *page, int index) {
             picture_text(p, gutter - 0.5 * f, y + (small ? row : 1.1 * f), ANCHOR_END, SHADE_QUIET,
                          "%s", text);
             if (small) continue;
-            double end = gutter + (double)m->total_peak / most * width;
+            double edge = gutter + (double)m->total_peak / most * width;
             /* behind the limit where it would be on it */
-            if (in_sight && end < mark && end + 5.6 * f > mark) end = mark;
-            picture_text(p, end + 0.4 * f, y + 1.1 * f, ANCHOR_START, SHADE_TEXT, "%s",
+            if (in_sight && edge < mark && edge + 5.6 * f > mark) edge = mark;
+            picture_text(p, edge + 0.4 * f, y + 1.1 * f, ANCHOR_START, SHADE_TEXT, "%s",
                          format_bytes(m->total_peak, text, sizeof text));
         }
     }

@@ -10,9 +10,11 @@
  *                  none
  *     take_along_dim                     torch.take_along_dim, and gather: of dimension dim, not 0,
  *                  what is at the places that index says, integers as argsort gives them;
- *                  of what is no place NaN. x and index have one rank and are broadcast but in dim
+ *                  NaN for an index out of range. x and index have one rank, and are broadcast
+ *                  but in dim
  *     scatter_add  its gradient, torch.zeros(..).scatter_add(dim, index, src), of `size` places:
- *                  what goes to one place is added in the order of src; what is no place, not
+ *                  what goes to one place is added in the order of src; an index out of range is
+ *                  ignored
  *     argsort      torch.argsort(x, dim, descending, stable=True): the places of x in its order,
  *                  those of equal numbers as they stand; NaN is larger than all others. It has no
  *                  gradient; take_along_dim at these places is the sorted x, which has one */

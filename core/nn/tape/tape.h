@@ -76,12 +76,12 @@ struct duet_var {
     /* What nn/autograd_memory.h goes by. */
     int place; /* among the vars of the pass */
     /* What decides when value goes back to the arena. */
-    int saved;     /* 1: a backward reads it */
-    int put_off;   /* relus of it that have no memory yet */
-    int forgotten; /* 1: forward has read it for the last time */
-    int gone;      /* 1: it went back */
-    int names;     /* of models/graph/graph_model.c: values of the graph that are this var */
-    int outside;   /* 1: its memory is not of this pass: a leaf, or a parameter */
+    int saved;               /* 1: a backward reads it */
+    int put_off;             /* relus of it that have no memory yet */
+    int forgotten;           /* 1: forward has read it for the last time */
+    int gone;                /* 1: it went back */
+    int names;               /* how many values of a model's graph are this var */
+    int outside;             /* 1: its memory is not of this pass: a leaf, or a parameter */
     const duet_var *same_as; /* in PyTorch it has the memory of this var; NULL: its own */
 };
 

@@ -1,7 +1,6 @@
 /* ResNet-18 by the command against PyTorch's float64: initial weights; loss, gradients and running
- * statistics of one step; and the losses of two steps of single. cli/test_batch_norm.c shows that
- * DDP has the bits of DP. tests/golden/make_resnet18.py says who made the facts, and how a few sums
- * tell the gradients. */
+ * statistics of one step; the losses of two steps of single. app/cli/test_batch_norm.c compares DDP
+ * with DP. tests/golden/make_resnet18.py made the facts; a few sums stand for the gradients. */
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "models/model.h"

@@ -110,6 +110,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     int place = 0;
     memset(&a, 0, sizeof a);
     a.step = a_step;
+    cr_assert(good_operands[op], "%s: it has no row in op_args.h", op_name(op));
     for (const char *text = good_operands[op]; *text; text += strspn(text, " ")) {
         struct tensor *to = place < 20 ? &a.in[place] : &a.out[place - 20];
         if (*text == '>')
