@@ -68,7 +68,8 @@
 #ifndef DUET_H
 #define DUET_H
 
-#include "duet/core.h"        /* devices, tensors, the tape and its functions */
+#include "duet/core.h"        /* devices, tensors, the tape */
+#include "duet/functions.h"   /* the layers, functions and losses of a forward pass */
 #include "duet/train.h"       /* parameters, optimizers, data, checkpoints, random numbers */
 #include "duet/distributed.h" /* process groups, DistributedDataParallel, SyncBatchNorm */
 #include "duet/parallel.h"    /* DataParallel */

@@ -281,6 +281,4 @@ int duet_var_grad(duet_tensor **out, duet_tape *tape, duet_var *leaf);
 }
 #endif
 
-#include "functions.h"
-
 #endif

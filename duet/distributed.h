@@ -25,7 +25,7 @@
 #ifndef DUET_DISTRIBUTED_H
 #define DUET_DISTRIBUTED_H
 
-#include "core.h"
+#include "functions.h"
 #include "train.h"
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* duet/functions.h: the parts of a forward pass on a tape (duet/core.h, which includes this):
+/* duet/functions.h: the parts of a forward pass on a tape (duet/core.h):
  * parameters and constants as values, layers, functions, arithmetic and losses. Names, defaults and
  * shapes are PyTorch's; N is the number of samples.
  *
