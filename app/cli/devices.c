@@ -123,8 +123,11 @@ static int list_hardware(void) {
     for (int i = 0; hardware_machine(h, i); i++) {
         const struct machine *m = hardware_machine(h, i);
         printf("  %-16s %d GPU%s%s%s%s%s%s\n", m->name, m->gpus, m->gpus > 1 ? "s" : "",
-               machine_words(m->name), *m->gpu ? ", calibrated for " : "", m->gpu,
-               *m->network.name ? "; network " : "", m->network.name);
+               machine_words(m->name),
+               m->fitted ? ", calibrated for "
+               : *m->gpu ? ", published times of "
+                         : "",
+               m->gpu, *m->network.name ? "; network " : "", m->network.name);
     }
     hardware_free(h);
     return OK;

@@ -24,9 +24,8 @@ enum { FITTED, HELD_OUT, HEADLINE, MIXED, BLIND, SCORES, MOST_ROWS = 512 };
 
 /* A row that was held out, and the cell of the table of stated errors that it is in. */
 struct held_out {
-    enum clock_kind kind;
-    enum clock_way way;
-    int calibrated, given;
+    const struct series *series;
+    struct trust_cell cell;
     double error; /* in per cent, without its sign */
 };
 struct held_outs {
@@ -115,28 +114,47 @@ static int fit_given(const struct series *s, struct clock_config *clock) {
     return code;
 }
 
-static void hold_out(struct held_outs *all, const struct clock_config *c, int given, double error) {
+static void hold_out(struct held_outs *all, const struct series *s, const struct clock_config *c,
+                     const struct clock_result *result, const struct series_point *p) {
+    double error = percent((double)result->step_ns * 1e-6, p->ms);
     if (all->count == MOST_ROWS) return;
-    all->row[all->count++] =
-        (struct held_out){c->kind, c->way, trust_is_calibrated(c), given, fabs(error)};
+    all->row[all->count++] = (struct held_out){s, trust_cell_of(c), fabs(error)};
 }
 
-/* A row of several GPUs once more, from the time of one, as a user's --measured has it. */
-static int hold_out_given(const struct series *s, const struct series_point *p,
+/* 1: an earlier series of the table has the same time of one GPU. */
+static int is_repeated(const struct series *s) {
+    const struct series *before;
+    for (int i = 0; (before = series_at(i)) != s; i++)
+        if (!strcmp(before->table, s->table) && !strcmp(before->model, s->model) &&
+            before->point[0].ms == s->point[0].ms)
+            return 1;
+    return 0;
+}
+
+/* A row once more. Where a series gives the time of one GPU, without it, but for convolutions under
+ * autocast: they may not have been in channels_last. Else, of several GPUs, from the time of one,
+ * as --measured has it. */
+static int hold_out_again(const struct series *s, const struct series_point *p,
                           struct clock_config clock, struct clock_result *result,
                           struct held_outs *all) {
     double half;
-    if (s->point[0].role == 'g' || s->point[0].gpus > 1 || p->gpus == 1) return OK;
-    if (all->series != s) {
-        int code = fit_given(s, &clock);
-        if (code && code != ERR_USAGE) return code;
-        all->series = s;
-        all->given = code ? 0 : clock.given;
+    if (s->point[0].role == 'g') {
+        if (p->role == 'f' || (p->role == 'g' && is_repeated(s))) return OK;
+        if (clock.precision == CLOCK_AMP && clock.kind != CLOCK_TRANSFORMER) return OK;
+        clock.given = 0;
+    } else {
+        if (p->role == 'f' || s->point[0].gpus > 1 || p->gpus == 1) return OK;
+        if (all->series != s) {
+            int code = fit_given(s, &clock);
+            if (code && code != ERR_USAGE) return code;
+            all->series = s;
+            all->given = code ? 0 : clock.given;
+        }
+        clock.given = all->given;
+        if (clock.given <= 0) return OK;
     }
-    clock.given = all->given;
-    if (clock.given <= 0) return OK;
     CHECK(model_point(s, p, &clock, result, &half));
-    hold_out(all, &clock, 1, percent((double)result->step_ns * 1e-6, p->ms));
+    hold_out(all, s, &clock, result, p);
     return OK;
 }
 
@@ -152,7 +170,7 @@ static int show_point(const struct hardware *h, const struct series *s,
                       struct held_outs *all) {
     struct clock_config clock = {.given = 0};
     struct clock_result result = {.step = 0};
-    int given = s->point[0].role == 'g', held_out = strchr("thb", p->role) != NULL;
+    int given = s->point[0].role == 'g';
     double half;
     CHECK(hardware_find_machine(h, "--validate", s->machine, &clock.machine));
     CHECK(hardware_find_gpu(h, "--validate", clock.machine->gpu, &clock.gpu));
@@ -162,7 +180,8 @@ static int show_point(const struct hardware *h, const struct series *s,
     const struct series_point *alone = at_gpus(s, 1);
     /* the batch of a GPU may shrink */
     double one = alone ? alone->ms * p->batch / s->point[0].batch : 0;
-    if (held_out) CHECK(hold_out_given(s, p, clock, &result, all));
+    if (strchr("thb", p->role)) hold_out(all, s, &clock, &result, p);
+    CHECK(hold_out_again(s, p, clock, &result, all));
     double error[3] = {percent(ms, p->ms), percent(one, p->ms), percent(near, p->ms)};
     int has[3] = {1, alone && p->gpus > 1, near > 0 && (p->gpus > 1 || half > 0)};
     char null[2][16] = {"-", "-"};
@@ -178,7 +197,6 @@ static int show_point(const struct hardware *h, const struct series *s,
     if (p->role == 'h') count(&scores[HEADLINE], error, has);
     if (strchr("th", p->role) && clock.precision == CLOCK_AMP) count(&scores[MIXED], error, has);
     if (p->role == 'b') count(&scores[BLIND], error, has);
-    if (held_out) hold_out(all, &clock, given, error[0]);
     return OK;
 }
 
@@ -193,60 +211,91 @@ static void show_score(const char *what, const struct score *s) {
                    s->clock_sum[i] / s->with[i], 1 - s->clock_sum[i] / s->sum[i]);
 }
 
-static int same_cell(const struct held_out *a, const struct held_out *b) {
-    return a->kind == b->kind && a->way == b->way && a->calibrated == b->calibrated &&
-           a->given == b->given;
+/* What is left out when a row is tried: it, all of its model on its machine, all of its machine. */
+enum leave { LEAVE_ROW, LEAVE_SERIES, LEAVE_MACHINE, LEAVES };
+
+static int is_left_out(const struct held_out *row, const struct held_out *tried, enum leave leave) {
+    if (!tried || leave == LEAVE_ROW) return row == tried;
+    const struct series *a = row->series, *b = tried->series;
+    return !strcmp(a->machine, b->machine) &&
+           (leave == LEAVE_MACHINE || (!strcmp(a->table, b->table) && !strcmp(a->model, b->model)));
 }
 
-/* What the rows of a cell state, but for row `without`; -1: none is left out. A few rows say
- * little: those of the other cells of the kind speak with them, but not those of sharded data
- * parallel, whose transfers are others. */
-static double stated(const struct held_outs *all, const struct held_out *cell, int without,
-                     int *rows) {
-    enum { FEW = 5 };
-    double own[MOST_ROWS], kind[MOST_ROWS];
-    int of_kind = *rows = 0;
+/* What the rows of a cell state. Many GPUs are apart from few where both have some rows. A few rows
+ * say little: those of the other modes speak with them, but not those of sharded data parallel,
+ * whose transfers are others. Who knows more never states more. */
+static double stated(const struct held_outs *all, const struct trust_cell *cell,
+                     const struct held_out *tried, enum leave leave, int *rows) {
+    enum { FEW = 5, SOME = 8 };
+    double own[MOST_ROWS], same[MOST_ROWS], kind[MOST_ROWS], percent, largest;
+    struct trust_cell less = *cell, any = *cell;
+    int of_own = 0, of_same = 0, of_kind = 0, of_less = 0;
+    less.informed = 0, any.many = TRUST_ANY;
     for (int i = 0; i < all->count; i++) {
         const struct held_out *row = &all->row[i];
-        if (i == without || row->kind != cell->kind || row->given != cell->given) continue;
-        if ((row->way == CLOCK_FSDP) != (cell->way == CLOCK_FSDP)) continue;
+        const struct trust_cell *c = &row->cell;
+        if (c->kind != cell->kind || c->mixed != cell->mixed || is_left_out(row, tried, leave))
+            continue;
+        if ((c->way == CLOCK_FSDP) != (cell->way == CLOCK_FSDP)) continue;
         kind[of_kind++] = row->error;
-        if (same_cell(row, cell)) own[(*rows)++] = row->error;
+        if (trust_same(c, &any)) same[of_same++] = row->error;
+        if (c->many == cell->many && trust_same(c, cell)) own[of_own++] = row->error;
     }
-    if (!*rows) return TRUST_UNMEASURED;
-    return *rows < FEW ? trust_quantile(kind, of_kind) : trust_quantile(own, *rows);
+    double below = cell->informed ? stated(all, &less, tried, leave, &of_less) : TRUST_UNMEASURED;
+    *rows = of_same;
+    if (!of_same) return below;
+    largest = same[0];
+    for (int i = 1; i < of_same; i++)
+        largest = fmax(largest, same[i]);
+    if (of_own >= SOME && of_same - of_own >= SOME)
+        percent = trust_quantile(own, *rows = of_own);
+    else
+        percent = of_same < FEW ? fmax(largest, trust_quantile(kind, of_kind))
+                                : trust_quantile(same, of_same);
+    return of_less ? fmin(percent, below) : percent;
 }
 
-static void show_cell(const struct held_outs *all, const struct held_out *cell) {
-    int rows;
-    double percent = stated(all, cell, -1, &rows);
-    if (rows)
-        printf("  %-20s  %-6s  %-3s  %-5s  %4d  %5.1f %%\n", trust_kind_name(cell->kind),
-               trust_way_name(cell->way), cell->calibrated ? "yes" : "no",
-               cell->given ? "yes" : "no", rows, percent);
+static void show_cell(const struct held_outs *all, struct trust_cell cell) {
+    static const char *const gpus[] = {"2-", "2-4", "5-"};
+    double percent[2];
+    int rows[2];
+    for (cell.many = 0; cell.many < 2; cell.many++)
+        percent[cell.many] = stated(all, &cell, NULL, LEAVE_ROW, &rows[cell.many]);
+    int one = percent[0] == percent[1] && rows[0] == rows[1];
+    for (int i = 0; i < 2 - one && rows[i]; i++)
+        printf("  %-22s  %-4s  %-6s  %-4s  %-3s  %4d  %5.1f %%\n", trust_kind_name(cell.kind),
+               cell.mixed ? "amp" : "-", trust_way_name(cell.way),
+               cell.way == CLOCK_SINGLE ? "1" : gpus[one ? 0 : i + 1], cell.informed ? "yes" : "no",
+               rows[i], percent[i]);
 }
 
 /* The table of clock/trust.c, and how it does: each row by all others. */
 static void show_trust(const struct held_outs *all) {
+    static const char *const left[LEAVES] = {"that the other rows give", "without its model there",
+                                             "without its machine"};
     double widths[MOST_ROWS];
-    int within = 0, rows;
-    printf("\nerror to expect, by rows held out: nine of ten are below it\n"
-           "  %-20s  %-6s  %-3s  %-5s  %4s\n",
-           "model", "mode", "fit", "given", "rows");
-    for (int kind = 0; kind < CLOCK_KINDS; kind++)
-        for (int way = 0; way < CLOCK_WAYS; way++)
-            for (int i = 0; i < 4; i++)
-                show_cell(all, &(struct held_out){(enum clock_kind)kind, (enum clock_way)way,
-                                                  !(i & 1), i / 2, 0});
-    for (int i = 0; i < all->count; i++) {
-        widths[i] = stated(all, &all->row[i], i, &rows);
-        within += all->row[i].error <= widths[i];
+    printf("\nerror to expect, by rows held out: nine of ten are below it. known: the machine is\n"
+           "calibrated, or the time of one GPU is given\n"
+           "  %-22s  %-4s  %-6s  %-4s  %-3s  %4s\n",
+           "model", "amp", "mode", "GPUs", "known", "rows");
+    for (int i = 0; i < CLOCK_KINDS * 2 * CLOCK_WAYS * 2; i++)
+        show_cell(all, (struct trust_cell){.kind = (enum clock_kind)(i / 4 / CLOCK_WAYS),
+                                           .mixed = i / 2 / CLOCK_WAYS % 2,
+                                           .way = (enum clock_way)(i / 2 % CLOCK_WAYS),
+                                           .informed = !(i % 2)});
+    printf("of %d held-out times are within the error", all->count);
+    for (enum leave leave = 0; leave < LEAVES; leave++) {
+        int within = 0, rows;
+        for (int i = all->count - 1; i >= 0; i--) {
+            widths[i] = stated(all, &all->row[i].cell, &all->row[i], leave, &rows);
+            within += all->row[i].error <= widths[i];
+        }
+        trust_quantile(widths, all->count); /* sorts them */
+        printf("%s\n  %-24s %d (%.0f %%), its median +-%.0f %%", leave ? ";" : "", left[leave],
+               within, 100.0 * within / (all->count ? all->count : 1),
+               all->count ? widths[all->count / 2] : 0);
     }
-    trust_quantile(widths, all->count); /* sorts them */
-    printf("%d of %d held-out times (%.0f %%) are within the error that the other rows give;\n"
-           "the median of these errors is +-%.0f %%\n",
-           within, all->count, 100.0 * within / (all->count ? all->count : 1),
-           all->count ? widths[all->count / 2] : 0);
+    printf("\n");
 }
 
 static int show_all(const struct hardware *h, int commands) {

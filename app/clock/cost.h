@@ -24,9 +24,9 @@ enum clock_kind {
     CLOCK_OTHER,
     CLOCK_DENSE,
     CLOCK_GROUPED,
+    CLOCK_DEPTHWISE,
     CLOCK_CONCATENATION,
     CLOCK_TRANSFORMER,
-    CLOCK_MIXED, /* mixed precision, of whatever model */
     CLOCK_KINDS
 };
 enum clock_way { CLOCK_SINGLE, CLOCK_DP, CLOCK_DDP, CLOCK_FSDP, CLOCK_WAYS };

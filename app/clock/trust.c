@@ -9,8 +9,8 @@
 
 const char *trust_kind_name(enum clock_kind kind) {
     static const char *const names[CLOCK_KINDS] = {
-        "other",         "dense convolutions", "grouped convolutions",
-        "concatenation", "transformer",        "mixed precision"};
+        "other",         "dense convolutions", "grouped convolutions", "depthwise convolutions",
+        "concatenation", "transformer"};
     return names[kind];
 }
 
@@ -20,7 +20,7 @@ const char *trust_way_name(enum clock_way way) {
 }
 
 struct seen {
-    int operations, convs, grouped, cats, attention;
+    int operations, convs, grouped, depthwise, cats, attention;
     double flops, conv_flops;
 };
 
@@ -30,6 +30,7 @@ static void see(struct seen *s, const struct scheduled *e) {
     s->operations += w->eager;
     s->convs += conv;
     s->grouped += w->of == WORK_CONV_GROUPED;
+    s->depthwise += w->of == WORK_CONV_GROUPED && w->group_width == 1;
     s->cats += w->concatenates;
     s->attention += !strncmp(e->facts.name, "attention", strlen("attention")) ||
                     !strcmp(e->facts.name, "softmax forward"); /* of scores */
@@ -51,6 +52,7 @@ enum clock_kind trust_kind(const struct program *programs, int count, int sample
             if (e->facts.step == step) see(&s, e);
         }
     if (s.attention) return CLOCK_TRANSFORMER;
+    if (s.convs && s.depthwise * PART >= s.convs) return CLOCK_DEPTHWISE;
     if (s.convs && s.grouped * PART >= s.convs) return CLOCK_GROUPED;
     if (s.cats && s.cats * PART >= s.operations) return CLOCK_CONCATENATION;
     return 2 * s.conv_flops >= s.flops && s.conv_flops >= LEAST_FLOPS * samples ? CLOCK_DENSE
@@ -67,63 +69,91 @@ static int by_size(const void *a, const void *b) {
 double trust_quantile(double *errors, int rows) {
     if (!rows) return 0;
     qsort(errors, (size_t)rows, sizeof *errors, by_size);
-    int at = (int)ceil(0.9 * (rows + 1)) - 1;
+    int at = (int)ceil(0.92 * (rows + 1)) - 1;
     return errors[at < rows ? at : rows - 1];
 }
 
 /* `duet estimate --validate` makes this table of the rows held out; tests/app/clock/test_trust.c
- * compares the two. given: the time of one GPU was. */
-static const struct cell {
-    enum clock_kind kind;
-    enum clock_way way;
-    int calibrated, given, rows;
+ * compares the two. */
+static const struct {
+    struct trust_cell cell; /* kind, way, mixed, informed, many */
+    int rows;
     double percent;
 } cells[] = {
-    {CLOCK_DENSE, CLOCK_SINGLE, 1, 0, 27, 8.6},
-    {CLOCK_DENSE, CLOCK_SINGLE, 0, 0, 27, 32.4},
-    {CLOCK_DENSE, CLOCK_DP, 1, 0, 53, 10.1},
-    {CLOCK_DENSE, CLOCK_DP, 1, 1, 57, 12.6},
-    {CLOCK_DENSE, CLOCK_DDP, 1, 0, 21, 8.7},
-    {CLOCK_DENSE, CLOCK_DDP, 0, 0, 27, 11.8},
-    {CLOCK_DENSE, CLOCK_DDP, 1, 1, 25, 13.2},
-    {CLOCK_DENSE, CLOCK_DDP, 0, 1, 27, 5.2},
-    {CLOCK_GROUPED, CLOCK_SINGLE, 1, 0, 1, 74.4},
-    {CLOCK_GROUPED, CLOCK_SINGLE, 0, 0, 2, 74.4},
-    {CLOCK_GROUPED, CLOCK_DP, 1, 0, 3, 74.4},
-    {CLOCK_GROUPED, CLOCK_DP, 1, 1, 3, 8.3},
-    {CLOCK_GROUPED, CLOCK_DDP, 1, 0, 8, 5.8},
-    {CLOCK_GROUPED, CLOCK_DDP, 0, 0, 2, 74.4},
-    {CLOCK_GROUPED, CLOCK_DDP, 1, 1, 8, 6.1},
-    {CLOCK_GROUPED, CLOCK_DDP, 0, 1, 2, 8.3},
-    {CLOCK_CONCATENATION, CLOCK_SINGLE, 1, 0, 1, 18.1},
-    {CLOCK_CONCATENATION, CLOCK_SINGLE, 0, 0, 1, 18.1},
-    {CLOCK_CONCATENATION, CLOCK_DP, 1, 0, 6, 18.1},
-    {CLOCK_TRANSFORMER, CLOCK_SINGLE, 0, 0, 21, 14.3},
-    {CLOCK_TRANSFORMER, CLOCK_DP, 1, 1, 5, 3.3},
-    {CLOCK_TRANSFORMER, CLOCK_DDP, 1, 1, 19, 4.3},
-    {CLOCK_MIXED, CLOCK_SINGLE, 1, 0, 9, 12.8},
-    {CLOCK_MIXED, CLOCK_SINGLE, 0, 0, 26, 23.6},
-    {CLOCK_MIXED, CLOCK_DDP, 0, 0, 4, 20.7},
-    {CLOCK_MIXED, CLOCK_DDP, 1, 1, 8, 10.9},
-    {CLOCK_MIXED, CLOCK_DDP, 0, 1, 25, 13.1},
-    {CLOCK_MIXED, CLOCK_FSDP, 0, 0, 4, 42.3},
+    {{CLOCK_DENSE, CLOCK_SINGLE, 0, 1, TRUST_ANY}, 32, 9.7},
+    {{CLOCK_DENSE, CLOCK_SINGLE, 0, 0, TRUST_ANY}, 27, 32.4},
+    {{CLOCK_DENSE, CLOCK_DP, 0, 1, TRUST_ANY}, 119, 13.0},
+    {{CLOCK_DENSE, CLOCK_DDP, 0, 1, 0}, 36, 7.4},
+    {{CLOCK_DENSE, CLOCK_DDP, 0, 1, 1}, 41, 12.7},
+    {{CLOCK_DENSE, CLOCK_DDP, 0, 0, 0}, 18, 10.9},
+    {{CLOCK_DENSE, CLOCK_DDP, 0, 0, 1}, 9, 12.7},
+    {{CLOCK_DENSE, CLOCK_SINGLE, 1, 1, TRUST_ANY}, 7, 9.6},
+    {{CLOCK_DENSE, CLOCK_SINGLE, 1, 0, TRUST_ANY}, 3, 13.1},
+    {{CLOCK_DENSE, CLOCK_DDP, 1, 1, 0}, 15, 6.6},
+    {{CLOCK_DENSE, CLOCK_DDP, 1, 1, 1}, 12, 15.7},
+    {{CLOCK_DENSE, CLOCK_DDP, 1, 0, TRUST_ANY}, 2, 17.5},
+    {{CLOCK_GROUPED, CLOCK_SINGLE, 0, 1, TRUST_ANY}, 1, 72.8},
+    {{CLOCK_GROUPED, CLOCK_SINGLE, 0, 0, TRUST_ANY}, 2, 74.4},
+    {{CLOCK_GROUPED, CLOCK_DP, 0, 1, TRUST_ANY}, 6, 8.3},
+    {{CLOCK_GROUPED, CLOCK_DDP, 0, 1, 0}, 8, 3.8},
+    {{CLOCK_GROUPED, CLOCK_DDP, 0, 1, 1}, 10, 6.1},
+    {{CLOCK_GROUPED, CLOCK_DDP, 0, 0, TRUST_ANY}, 2, 72.8},
+    {{CLOCK_GROUPED, CLOCK_SINGLE, 1, 1, TRUST_ANY}, 1, 21.2},
+    {{CLOCK_GROUPED, CLOCK_SINGLE, 1, 0, TRUST_ANY}, 2, 21.2},
+    {{CLOCK_GROUPED, CLOCK_DDP, 1, 1, TRUST_ANY}, 2, 21.2},
+    {{CLOCK_GROUPED, CLOCK_DDP, 1, 0, TRUST_ANY}, 2, 21.2},
+    {{CLOCK_CONCATENATION, CLOCK_SINGLE, 0, 1, TRUST_ANY}, 1, 18.1},
+    {{CLOCK_CONCATENATION, CLOCK_SINGLE, 0, 0, TRUST_ANY}, 1, 18.1},
+    {{CLOCK_CONCATENATION, CLOCK_DP, 0, 1, TRUST_ANY}, 6, 18.1},
+    {{CLOCK_CONCATENATION, CLOCK_SINGLE, 1, 1, TRUST_ANY}, 1, 12.8},
+    {{CLOCK_TRANSFORMER, CLOCK_SINGLE, 0, 0, TRUST_ANY}, 31, 37.3},
+    {{CLOCK_TRANSFORMER, CLOCK_DP, 0, 1, TRUST_ANY}, 5, 3.3},
+    {{CLOCK_TRANSFORMER, CLOCK_DP, 0, 0, TRUST_ANY}, 5, 34.2},
+    {{CLOCK_TRANSFORMER, CLOCK_DDP, 0, 1, TRUST_ANY}, 19, 7.6},
+    {{CLOCK_TRANSFORMER, CLOCK_DDP, 0, 0, TRUST_ANY}, 19, 40.7},
+    {{CLOCK_TRANSFORMER, CLOCK_SINGLE, 1, 0, TRUST_ANY}, 23, 26.9},
+    {{CLOCK_TRANSFORMER, CLOCK_DDP, 1, 1, TRUST_ANY}, 4, 25.1},
+    {{CLOCK_TRANSFORMER, CLOCK_DDP, 1, 0, TRUST_ANY}, 4, 25.1},
+    {{CLOCK_TRANSFORMER, CLOCK_FSDP, 1, 0, TRUST_ANY}, 4, 42.3},
 };
 
 int trust_is_calibrated(const struct clock_config *c) {
     return c->machine->fitted && !strcmp(c->machine->gpu, c->gpu->name);
 }
 
+static int is_informed(const struct clock_config *c) {
+    int given = c->given > 0, words = c->kind == CLOCK_TRANSFORMER,
+        calibrated = trust_is_calibrated(c);
+    if (c->way == CLOCK_SINGLE) return calibrated && !words;
+    if (c->way == CLOCK_DP) return calibrated && (given || !words);
+    return given || (calibrated && !words);
+}
+
+struct trust_cell trust_cell_of(const struct clock_config *c) {
+    return (struct trust_cell){.kind = c->kind,
+                               .way = c->way,
+                               .mixed = c->precision == CLOCK_AMP,
+                               .informed = is_informed(c),
+                               .many = c->devices * fmax(c->nodes, 1) > TRUST_FEW_GPUS};
+}
+
+int trust_same(const struct trust_cell *a, const struct trust_cell *b) {
+    return a->kind == b->kind && a->way == b->way && a->mixed == b->mixed &&
+           a->informed == b->informed &&
+           (a->many == b->many || a->many == TRUST_ANY || b->many == TRUST_ANY);
+}
+
 double trust_error(const struct clock_config *c, int *rows) {
-    int calibrated = trust_is_calibrated(c), single = c->way == CLOCK_SINGLE;
+    struct trust_cell cell = trust_cell_of(c);
     *rows = 1;
     if (c->machine->error > 0) return c->machine->error;
-    if (c->given > 0 && single && c->given_error >= 0) return c->given_error;
-    for (int i = 0; i < (int)(sizeof cells / sizeof *cells); i++)
-        if (cells[i].kind == c->kind && cells[i].way == c->way &&
-            cells[i].calibrated == calibrated && cells[i].given == (c->given > 0 && !single)) {
-            *rows = cells[i].rows;
-            return cells[i].percent;
-        }
+    if (c->given > 0 && c->way == CLOCK_SINGLE && c->given_error >= 0) return c->given_error;
+    for (; cell.informed >= 0; cell.informed--) /* what holds of less holds of more */
+        for (int i = 0; i < (int)(sizeof cells / sizeof *cells); i++)
+            if (trust_same(&cells[i].cell, &cell)) {
+                *rows = cells[i].rows;
+                return cells[i].percent;
+            }
     *rows = 0;
     return TRUST_UNMEASURED;
 }

@@ -5,17 +5,32 @@
 
 #include "clock/cost.h"
 
-/* The kind of model that a schedule is of, by the operations of its forward pass: at least a
- * twentieth of its convolutions have groups, or of its operations concatenate; it has attention;
- * or dense convolutions do most of its work, at least 0.1 GFLOP a sample. Any other, and one too
- * small for that: nobody has published times of its like. Mixed precision is its own kind
- * (train/estimate/modelled.c). */
+/* The kind of model that a schedule is of, by the operations of its forward pass: it has attention;
+ * or at least a twentieth of its convolutions are depthwise, or have groups, or as many of its
+ * operations concatenate; or dense convolutions do most of its work, at least 0.1 GFLOP a sample.
+ * Any other, and one too small for that: nobody has published times of its like. */
 enum clock_kind trust_kind(const struct program *programs, int count, int samples);
 const char *trust_kind_name(enum clock_kind kind);
 const char *trust_way_name(enum clock_way way);
 
-/* The error that nine of ten rows of errors[rows] stay below, sorted here; 0: there are none. A few
- * rows say little, so it is the largest of up to nine. */
+/* Times that are alike share one error: of one kind of model in one mode, under autocast or not, on
+ * as many GPUs. `informed`: the clock knows something of this machine. Either the time of one GPU
+ * was given; or the machine is calibrated, which says nothing of transformers, since only
+ * convolutions were fitted. DataParallel's time is that of the host, so it takes a calibrated
+ * machine, and of transformers both. */
+struct trust_cell {
+    enum clock_kind kind;
+    enum clock_way way;
+    int mixed, informed, many; /* many: more than TRUST_FEW_GPUS */
+};
+enum { TRUST_FEW_GPUS = 4, TRUST_ANY = -1 /* many: the number shows no difference */ };
+struct trust_cell trust_cell_of(const struct clock_config *clock);
+/* 1: they are one, where neither has TRUST_ANY or either has. */
+int trust_same(const struct trust_cell *a, const struct trust_cell *b);
+
+/* The error that nine of ten rows of errors[rows] stay below, sorted here; 0: there are none. Rows
+ * of one series are alike, so it takes 92 of a hundred for nine of ten of a series to come. A few
+ * rows say little, so it is the largest of up to 23. */
 double trust_quantile(double *errors, int rows);
 
 /* The error to expect, in per cent; *rows: so many rows have shown it; 0: none has, and

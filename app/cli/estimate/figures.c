@@ -70,8 +70,13 @@ void figures_show_phases(const struct run_config *c, const struct modelled *m,
     text_add(&text, "%d %s, ms on GPU 0:", gpus_of(m, clock), way_name(way));
     for (int p = 1; p < PHASE_COUNT; p++) {
         if (r->phase_ns[0][p] < 1000) continue;
-        text_add(&text, " %s %.2f (%s),", phase_name((enum phase)p),
-                 (double)r->phase_ns[0][p] * 1e-6, modelled_bound(m, clock, r, (enum phase)p));
+        double operations;
+        const char *bound = modelled_bound(m, clock, r, (enum phase)p, &operations);
+        text_add(&text, " %s %.2f (%s", phase_name((enum phase)p), (double)r->phase_ns[0][p] * 1e-6,
+                 bound);
+        if (c->details && operations > 0)
+            text_add(&text, ", %.0f operation%s", operations, operations == 1 ? "" : "s");
+        text_add(&text, "),");
     }
     if (r->comm_ns[0])
         text_add(&text, " %s %.2f, %.2f of it not hidden,",

@@ -3,7 +3,6 @@
  * modelled. */
 #include "cli/estimate/modelled.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "clock/trust.h"
 #include "cli/commands.h"
 #include "cli/estimate/figures.h"
+#include "cli/estimate/measured.h"
 #include "cli/estimate/ways.h"
 #include "cli/estimate/what_if.h"
 #include "cli/options/help.h"
@@ -26,7 +26,7 @@
 #include "train/estimate/modelled.h"
 #include "train/estimate/retime.h"
 
-enum { MOST_COUNTS = 8, MOST_TIMES = 2 };
+enum { MOST_COUNTS = 8 };
 
 struct words {
     const char *devices, *measured, *until; /* NULL: not given */
@@ -72,11 +72,7 @@ struct asked {
     struct clock_choice choice;
     int counts, devices[MOST_COUNTS];
     struct run_config run; /* without the words of the clock */
-    struct measured {
-        int batch; /* 0: that of the table */
-        double ms;
-    } measured[MOST_TIMES];
-    int times;       /* that are given, of one GPU */
+    struct measured measured;
     enum phase last; /* of the step; PHASE_NONE: it is a whole one */
     int unmeasured;  /* 1: the table has a row that nobody has measured the like of */
     int full;        /* 1: the table has a row that does not fit the GPU's memory */
@@ -86,7 +82,7 @@ struct asked {
 };
 
 int modelled_is_asked(int argc, char **argv) {
-    static const char *const names[] = {"--gpu", "--validate"};
+    static const char *const names[] = {"--gpu", "--validate", "--measured", "--until"};
     for (int i = 0; i < argc; i++)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
             size_t length = strlen(names[k]);
@@ -94,29 +90,6 @@ int modelled_is_asked(int argc, char **argv) {
                 return 1;
         }
     return 0;
-}
-
-/* 1:118ms or 1:0.118s, and 1x64:230ms of another batch; one, or two with a comma. */
-static int read_measured(struct asked *a, const char *text) {
-    int several = a->choice.gpus * a->choice.machines > 1;
-    for (const char *at = text; at && (at == text || at[-1]); a->times++) {
-        struct measured one = {.batch = 0};
-        char gpus[16], unit[8];
-        int end = 0;
-        if (a->times == MOST_TIMES || several ||
-            sscanf(at, "%15[1x0-9]:%lf%7[ms]%n", gpus, &one.ms, unit, &end) != 3 ||
-            (strcmp(gpus, "1") && (sscanf(gpus, "1x%d", &one.batch) != 1 || one.batch < 1)) ||
-            (at[end] && at[end] != ',') || (strcmp(unit, "ms") && strcmp(unit, "s")) ||
-            !(one.ms > 0 && one.ms < 1e6))
-            return fail(ERR_USAGE,
-                        "--measured: %s: give the time of a step on one GPU, such as 1:118ms, or "
-                        "of two batches, such as 1:118ms,1x64:230ms, for one --gpu and --machine",
-                        text);
-        if (*unit == 's') one.ms *= 1e3;
-        a->measured[a->times] = one;
-        at += end + 1;
-    }
-    return OK;
 }
 
 static int read_until(struct asked *a, const char *text) {
@@ -153,7 +126,7 @@ static struct run_config config_of(const struct asked *a, int way, int devices) 
 static int read_asked(struct asked *a, const struct words *w) {
     int64_t counts[MOST_COUNTS];
     CHECK(clock_choose(&a->choice, &a->run.clock));
-    CHECK(read_measured(a, w->measured));
+    CHECK(measured_read(&a->measured, w->measured, a->choice.gpus * a->choice.machines > 1));
     CHECK(read_until(a, w->until));
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4", 1, MAX_DEVICES, counts,
@@ -161,6 +134,7 @@ static int read_asked(struct asked *a, const struct words *w) {
     for (int i = 0; i < a->counts; i++) {
         a->devices[i] = (int)counts[i];
         const struct run_config c = config_of(a, WAY_DDP, a->devices[i]);
+        CHECK(run_config_check(&c));
         for (int k = 0; k < a->choice.machines; k++)
             CHECK(retime_fits(&c, a->choice.machine[k]));
     }
@@ -261,11 +235,13 @@ static void print_head(const struct asked *a, int width) {
     struct text text = {.used = 0};
     const struct run_config *c = &a->run;
     char each[48], changes[CLOCK_MARK] = "";
+    const char *slow = NULL; /* a GPU without tensor cores */
     int all = 1;
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
             all &= trust_is_calibrated(&clock);
+            if (clock.gpu->half == 0) slow = clock.gpu->name;
         }
     snprintf(each, sizeof each, c->batch_per_device ? "%d samples per GPU" : "global batch %d",
              c->batch_per_device ? c->batch_per_device : c->batch_size);
@@ -280,6 +256,8 @@ static void print_head(const struct asked *a, int width) {
     if (c->clock.precision)
         text_add(&text, "; precision %s", clock_precision_name(c->clock.precision));
     if (c->clock.precision == CLOCK_AMP) text_add(&text, ", while runs of Duet compute in float32");
+    if (c->clock.precision == CLOCK_AMP && slow)
+        text_add(&text, "; %s has no tensor cores, so only its memory gains by amp", slow);
     if (c->model.options.params)
         text_add(&text, "; transfers and the update only: the other kernels of a model given by "
                         "numbers are unknown");
@@ -293,50 +271,23 @@ static void print_head(const struct asked *a, int width) {
     text_wrap(stdout, width, 0, 2, text.words);
 }
 
-/* --measured: the factor on kernels with which one GPU takes that time. Of two times it is the
- * geometric mean of theirs, unless they are further apart than the clock is from a time. */
-static int give(const struct asked *a, struct clock_config *clock) {
-    double factor[MOST_TIMES] = {1, 1};
-    int rows, first = a->measured[0].batch;
-    for (int i = 0; i < a->times; i++) {
-        struct run_config c = config_of(a, WAY_SINGLE, 1);
-        struct modelled m = {.record = NULL};
-        if (a->measured[i].batch) c.batch_size = a->measured[i].batch;
-        int code = run_config_check(&c);
-        if (!code) code = modelled_open(&m, &c);
-        if (!code) code = modelled_give(&m, clock, a->measured[i].ms);
-        modelled_close(&m);
-        if (code) return code;
-        factor[i] = clock->given;
-    }
-    clock->given_error = first && first != config_of(a, WAY_SINGLE, 1).batch_size ? -1 : 0;
-    if (a->times < MOST_TIMES) return OK;
-    clock->given = 0;
-    double apart = 100 * fabs(log(factor[1] / factor[0])), error = trust_error(clock, &rows);
-    if (apart > error)
-        return fail(ERR_USAGE,
-                    "--measured: by the clock the two times are %.0f %% apart, and its error is "
-                    "+-%.0f %%: check them, their batches and --machine",
-                    apart, error);
-    clock->given = sqrt(factor[0] * factor[1]);
-    clock->given_error = apart / 2;
-    return OK;
-}
-
 /* One table; the phases of a step below it, where it has one kind of hardware. */
 static int show(struct asked *a) {
     int width = text_width(stdout), several = a->choice.machines * a->choice.gpus > 1;
     struct run_config last = config_of(a, WAY_DDP, a->devices[a->counts - 1]);
+    struct run_config one = config_of(a, WAY_SINGLE, 1);
     struct clock_config first = clock_chosen(&a->choice, 0, 0);
     first.last_phase = a->last;
+    CHECK(measured_give(&a->measured, &one, &first));
     print_head(a, width);
+    if (*a->measured.doubt) text_wrap(stdout, width, 0, 2, a->measured.doubt);
     if (!several) CHECK(what_if_show(&last, &first, width));
     figures_head();
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
             clock.last_phase = a->last;
-            CHECK(give(a, &clock));
+            clock.given = first.given, clock.given_error = first.given_error;
             if (several) {
                 printf("%s, %s\n", clock.gpu->name, clock.machine->name);
                 CHECK(what_if_show(&last, &clock, width));
@@ -345,9 +296,10 @@ static int show(struct asked *a) {
             if (!several) CHECK(model_all(a, &clock, 1));
         }
     if (a->unmeasured)
-        text_wrap(stdout, width, 0, 2,
-                  "+-50 %: no measurement of this kind of model, in this mode, on such a machine: "
-                  "expect a factor of 1.5");
+        text_wrap(
+            stdout, width, 0, 2,
+            "+-50 %: no measurement of this kind of model, in this mode and precision, on such "
+            "a machine and host: expect a factor of 1.5");
     if (a->full) text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory");
     CHECK(write_steps(&a->steps));
     if (!a->json.file) return OK;
@@ -373,7 +325,10 @@ int command_modelled(int argc, char **argv, const struct duet_model *own) {
         command_usage(&options, own);
         modelled_help();
     } else if (w.validate) {
-        code = modelled_validate(a->run.details);
+        code = *a->run.clock.gpu
+                   ? fail(ERR_USAGE, "--validate: it compares all published rows, each on its own "
+                                     "GPU: leave --gpu out")
+                   : modelled_validate(a->run.details);
     } else {
         CHECK_GOTO(read_asked(a, &w), code, done);
         code = show(a);

@@ -52,6 +52,7 @@ option_reader read_count;        /* int64_t, as 25.6M */
 option_reader read_text;         /* char[]: at most its bytes - 1, not empty */
 option_reader read_word;         /* const char *: the word itself, not empty */
 option_reader read_choice;       /* an enum or int: the index of the word in option->value */
+option_reader read_precision;    /* the same; of the names that PyTorch has */
 option_reader read_nothing;      /* no member: any value will do */
 
 /* The member of *target that the option sets. */

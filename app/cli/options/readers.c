@@ -95,3 +95,10 @@ int read_choice(const struct option *option, const char *text, void *target) {
         words[count++] = word;
     return option_choose(option, text, words, count, option_member(option, target));
 }
+
+int read_precision(const struct option *option, const char *text, void *target) {
+    if (!strcmp(text, "bf16") || !strcmp(text, "fp16"))
+        return fail(ERR_USAGE, "--precision: %s: give amp: autocast to it, with float32 weights",
+                    text);
+    return read_choice(option, text, target);
+}

@@ -255,7 +255,7 @@ const struct option run_options[] = {
      "with --gpu: predict for fp32, for TF32 in convolutions and matrix products, or for autocast "
      "with channels_last (default: TF32 in convolutions only, as in PyTorch). Runs compute in "
      "float32",
-     read_choice, AT(clock.precision), NO_LIMITS,
+     read_precision, AT(clock.precision), NO_LIMITS,
      BY_ESTIMATE, IN_ANY_MODE, BESIDE_GPU},
     {"--what-if", "KEY=X,...",
      "with --gpu: change link, launch, compute or memory by a factor, such as link=2x,launch=0, or "

@@ -44,11 +44,11 @@ void modelled_close(struct modelled *m) {
 static void describe(const struct modelled *m, const struct program *programs, int count,
                      struct clock_config *clock) {
     const struct run_record *r = m->record;
+    int unpublished = clock->host == CLOCK_DUET ||
+                      (clock->precision == CLOCK_FP32 && clock->gpu->tensor > 0) ||
+                      (clock->precision == CLOCK_AMP && clock->gpu->half == 0);
     clock->kind =
-        clock->precision == CLOCK_AMP ? CLOCK_MIXED
-        : clock->precision == CLOCK_FP32 && clock->gpu->tensor /* nobody's are published */
-            ? CLOCK_OTHER
-            : trust_kind(programs, count, r->batch_size / r->devices);
+        unpublished ? CLOCK_OTHER : trust_kind(programs, count, r->batch_size / r->devices);
     clock->way = r->devices == 1 && clock->nodes <= 1 ? CLOCK_SINGLE
                  : r->mode == MODE_DP                 ? CLOCK_DP
                  : r->mode == MODE_FSDP               ? CLOCK_FSDP
@@ -93,12 +93,14 @@ int modelled_give(const struct modelled *m, struct clock_config *clock, double m
 }
 
 const char *modelled_bound(const struct modelled *m, const struct clock_config *clock,
-                           const struct clock_result *result, enum phase phase) {
+                           const struct clock_result *result, enum phase phase,
+                           double *operations) {
     static const char *const names[] = {"flops", "memory", "launches", "link"};
     enum { LINK = 3 };
     double ns[] = {0, 0, 0, (double)result->phase_ns[0][phase]};
     const struct program *programs;
     int count, most = LINK;
+    *operations = 0;
     if (schedule_programs(m->schedule, &programs, &count)) return names[LINK];
     for (int p = 0; p < count; p++)
         for (int i = 0; i < programs[p].count; i++) {
@@ -106,6 +108,7 @@ const char *modelled_bound(const struct modelled *m, const struct clock_config *
             if (e->kind != SCHEDULED_KERNEL || e->facts.phase != phase) continue;
             if (e->facts.device || e->facts.step != result->step) continue;
             const char *by = cost_bound(clock, e);
+            *operations += e->work.eager + e->work.additions;
             double one = (double)cost_kernel_ns(clock, e);
             ns[*by == 'f' ? 0 : *by == 'm' ? 1 : 2] += one;
             ns[LINK] -= one;

@@ -34,8 +34,9 @@ int modelled_time(const struct modelled *m, struct clock_config *clock, struct c
                   struct span_log *spans);
 
 /* What bounds most of a phase's time on device 0 in the step of *result: "flops", "memory",
- * "launches", or what no kernel takes: "link". Static storage. */
+ * "launches", or what no kernel takes: "link". Static storage. *operations: how many PyTorch would
+ * launch. */
 const char *modelled_bound(const struct modelled *m, const struct clock_config *clock,
-                           const struct clock_result *result, enum phase phase);
+                           const struct clock_result *result, enum phase phase, double *operations);
 
 #endif

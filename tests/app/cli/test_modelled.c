@@ -45,7 +45,7 @@ Test(modelled, precisions, .init = cli_folder_make, .fini = cli_folder_remove, .
         {"default --model resnet50 --shape 3x224x224", "host pytorch: times"},
         {"amp --model resnet50 --shape 3x224x224", "allreduce moves are float32: 97.5 MiB"},
         {"default --model bert-base", "bert-base of 128 tokens, 64 samples per GPU"},
-        {"tf32 --model bert-base", "no measurement of this kind of model"},
+        {"tf32 --model bert-base", "host pytorch: times"},
         {"amp --model bert-base", "; precision amp, while runs of Duet"}};
     enum { ASKED = sizeof asked / sizeof *asked };
     double ms[ASKED], gib[ASKED];
@@ -75,6 +75,53 @@ Test(modelled, precisions, .init = cli_folder_make, .fini = cli_folder_remove, .
     cr_expect(ms[0] > ms[1] && ms[1] > ms[2] && ms[3] > ms[4] && ms[4] > ms[5]);
     cr_expect(gib[0] == gib[1] && gib[2] < 0.7 * gib[1] && gib[5] < 0.8 * gib[4], "%g %g %g",
               gib[2], gib[4], gib[5]);
+}
+
+/* The per cent beside the row; the output has what `says` has, or has it not behind a '!'. */
+static int stated(const char *words, const char *row, const char *says) {
+    struct cli c;
+    int error = -1, absent = *says == '!';
+    cli_run(&c, "estimate --dataset random --devices 1,2 %s", words);
+    cr_assert_eq(c.status, 0, "%s: %s", words, c.err);
+    const char *at = strstr(c.out, row);
+    cr_assert(at && sscanf(at + strlen(row), "%*f +-%d", &error) == 1, "%s: %s", words, c.out);
+    cr_expect((strstr(c.out, says + absent) == NULL) == absent, "%s: %s: %s", words, says, c.out);
+    cli_free(&c);
+    return error;
+}
+
+/* A measured step never widens the error; one that contradicts the clock is said to. Kinds, hosts
+ * and precisions that nobody has measured have no error to state. */
+CliTest(modelled, the_error_says_how_little_is_known, 120) {
+    static const char v100[] = "--gpu v100 --machine v100-edr --model bert-base "
+                               "--batch-per-device 32 ",
+                      none[] = "no measurement of this kind";
+    char words[256];
+    int without = stated(v100, "2 DDP ", "modelled: v100");
+    snprintf(words, sizeof words, "%s --measured 1:267.6ms", v100);
+    cr_expect_lt(stated(words, "2 DDP ", "!--measured:"), without);
+    snprintf(words, sizeof words, "%s --measured 1:450ms", v100);
+    cr_expect_lt(stated(words, "2 DDP ", "--measured: 450 ms is +"), without);
+    cr_expect_eq(stated("--gpu v100 --model resnet50 --host duet", "2 DDP ", none), 50);
+    cr_expect_eq(stated("--gpu v100 --model mlp --precision amp", "2 DDP ", none), 50);
+    cr_expect_eq(stated("--gpu gtx1080ti --model resnet50 --shape 3x224x224 --precision amp",
+                        "2 DDP ", "no tensor cores"),
+                 50);
+}
+
+/* PyTorch's profiler counts 228 operations of ResNet-50 forward, loss included, and 353 backward
+ * (tests/golden/operations.txt). */
+CliTest(modelled, details_count_the_launches, 60) {
+    struct cli c;
+    int forward = 0, backward = 0;
+    cli_run(&c, "estimate --gpu v100 --model resnet50 --dataset random --devices 1 --details");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    char *text = unbroken(c.out);
+    const char *f = strstr(text, " forward "), *b = strstr(text, " backward ");
+    cr_assert(f && sscanf(f, " forward %*f (%*[a-z], %d operations)", &forward) == 1, "%s", text);
+    cr_assert(b && sscanf(b, " backward %*f (%*[a-z], %d operations)", &backward) == 1, "%s", text);
+    cr_expect(abs(forward - 228) < 12 && abs(backward - 353) < 18, "%d, %d", forward, backward);
+    free(text), cli_free(&c);
 }
 
 /* `duet lesson`: LeNet loses by DP, ResNet-50 gains by both and by DDP more, and BERT on two GPUs
@@ -160,6 +207,13 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     expect_refused("estimate --gpu v100 --measured 1:9ms,1x0:9ms", "such as 1:118ms");
     expect_refused("estimate --gpu v100 --model bert-base --measured 1x32:267.6ms,1x48:200ms",
                    "by the clock the two times are ");
+    expect_refused("estimate --gpu v100 --measured 1:118000ms", "times the clock's ");
+    expect_refused("estimate --gpu v100 --measured 1:0.001ms", "times the clock's ");
+    expect_refused("estimate --measured 1:9ms", "--gpu: it is missing");
+    expect_refused("estimate --until forward", "--gpu: it is missing");
+    expect_refused("estimate --validate --gpu v10", "leave --gpu out");
+    expect_refused("estimate --gpu v100 --precision bf16", "give amp");
+    expect_refused("estimate --gpu v100 --batch-size 2 --devices 4", "below 4 devices");
     expect_refused("estimate --gpu v100 --until backwards", "did you mean backward?");
     expect_refused("train --model resnet50", "it works only with estimate");
     write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
