@@ -18,9 +18,9 @@ struct measured {
  * several: there are several kinds of hardware, of which none can have it. */
 int measured_read(struct measured *measured, const char *text, int several);
 
-/* Sets clock->given, the factor on kernels with which one GPU, which runs `single`, takes that time.
- * Of two times it is the geometric mean of theirs. ERR_USAGE: a time is absurd, or two are further
- * apart than the clock is from a time. */
+/* Sets clock->given, the factor on kernels with which one GPU, which runs `single`, takes that
+ * time. Of two times it is the geometric mean of theirs. ERR_USAGE: a time is absurd, or two are
+ * further apart than the clock is from a time. */
 int measured_give(struct measured *measured, const struct run_config *single,
                   struct clock_config *clock);
 
