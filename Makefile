@@ -102,6 +102,8 @@ $(CUDA_OBJ): $(B)/cuda_flags
 
 # The assembler reads these, which the compiler cannot know.
 $(H)/app/report/page/html.o: app/report/page/page.css
+$(H)/app/clock/hardware.o: app/clock/hardware.txt
+$(H)/app/clock/validation.o: app/clock/published.txt
 $(H)/models/nets.o: $(wildcard models/nets/*.duet)
 
 $(addprefix $(H)/,app/cli/command.o app/cli/manual.o app/report/origin.o \

@@ -1,4 +1,4 @@
-/* Fits the numbers of a machine of clock/hardware_table.c to its rows with role f, and to no other:
+/* Fits the numbers of a machine of clock/hardware.txt to its rows with role f, and to no other:
  *
  *     build/bench/clock_fit MACHINE [KEY...]
  *
@@ -25,6 +25,7 @@ struct row {
 };
 
 struct fit {
+    struct series *all; /* for the whole program */
     struct row row[MOST_ROWS];
     int rows;
     struct machine machine;
@@ -78,11 +79,11 @@ static int find_given(struct row *r, const struct series *s) {
 static int load(struct fit *f, const char *name, const struct hardware *h) {
     const struct machine *m = NULL;
     const struct gpu_spec *gpu = NULL;
-    const struct series *s;
+    CHECK(series_read(&f->all));
     CHECK(hardware_find_machine(h, "clock_fit", name, &m));
     CHECK(hardware_find_gpu(h, "clock_fit", m->gpu, &gpu));
     f->machine = *m;
-    for (int i = 0; (s = series_at(i)); i++)
+    for (const struct series *s = f->all; *s->table; s++)
         for (int k = 0; k < SERIES_POINTS && s->point[k].ms > 0; k++) {
             const struct series_point *p = &s->point[k];
             if (strcmp(s->machine, name) || p->role != 'f') continue;

@@ -29,6 +29,7 @@ struct held_out {
     double error; /* in per cent, without its sign */
 };
 struct held_outs {
+    struct series *all; /* the published ones */
     struct held_out row[MOST_ROWS];
     int count;
     const struct series *series; /* the last whose time on one GPU was given */
@@ -53,16 +54,16 @@ static const struct series_point *at_gpus(const struct series *s, int gpus) {
 }
 
 /* What N1 says; 0: no fitted model has a number at so many GPUs. */
-static double nearest_says(const struct series *s, const struct series_point *p) {
+static double nearest_says(const struct series *all, const struct series *s,
+                           const struct series_point *p) {
     const struct series_point *own = at_gpus(s, 1), *one, *many;
     double best = INFINITY, says = 0;
     /* another batch, another slow-down */
     if (!own || p->batch != s->point[0].batch) return 0;
     enum { FAMILY = 3 }; /* letters: "res", "vgg" */
-    const struct series *other;
-    for (int i = 0; (other = series_at(i)); i++) {
+    for (const struct series *other = all; *other->table; other++) {
         if (strcmp(other->table, s->table) || strcmp(other->machine, s->machine) ||
-            other->way != s->way || other == s || series_precision(other) != series_precision(s))
+            other->way != s->way || other == s || other->precision != s->precision)
             continue;
         one = at_gpus(other, 1), many = at_gpus(other, p->gpus);
         if (!one || !many || one->role == 't' || many->role != 'f') continue;
@@ -122,9 +123,8 @@ static void hold_out(struct held_outs *all, const struct series *s, const struct
 }
 
 /* 1: an earlier series of the table has the same time of one GPU. */
-static int is_repeated(const struct series *s) {
-    const struct series *before;
-    for (int i = 0; (before = series_at(i)) != s; i++)
+static int is_repeated(const struct series *all, const struct series *s) {
+    for (const struct series *before = all; before != s; before++)
         if (!strcmp(before->table, s->table) && !strcmp(before->model, s->model) &&
             before->point[0].ms == s->point[0].ms)
             return 1;
@@ -139,7 +139,7 @@ static int hold_out_again(const struct series *s, const struct series_point *p,
                           struct held_outs *all) {
     double half;
     if (s->point[0].role == 'g') {
-        if (p->role == 'f' || (p->role == 'g' && is_repeated(s))) return OK;
+        if (p->role == 'f' || (p->role == 'g' && is_repeated(all->all, s))) return OK;
         if (clock.precision == CLOCK_AMP && clock.kind != CLOCK_TRANSFORMER) return OK;
         clock.given = 0;
     } else {
@@ -176,7 +176,8 @@ static int show_point(const struct hardware *h, const struct series *s,
     CHECK(hardware_find_gpu(h, "--validate", clock.machine->gpu, &clock.gpu));
     if (given) CHECK(fit_given(s, &clock));
     CHECK(model_point(s, p, &clock, &result, &half));
-    double ms = (double)result.step_ns * 1e-6, near = half > 0 ? half : nearest_says(s, p);
+    double ms = (double)result.step_ns * 1e-6,
+           near = half > 0 ? half : nearest_says(all->all, s, p);
     const struct series_point *alone = at_gpus(s, 1);
     /* the batch of a GPU may shrink */
     double one = alone ? alone->ms * p->batch / s->point[0].batch : 0;
@@ -301,13 +302,12 @@ static void show_trust(const struct held_outs *all) {
 static int show_all(const struct hardware *h, int commands) {
     struct score scores[SCORES] = {{.rows = 0}};
     struct held_outs *all = calloc(1, sizeof *all);
-    int code = all ? OK : fail(ERR_MEMORY, "validate: no host memory");
-    const struct series *s;
+    int code = all ? series_read(&all->all) : fail(ERR_MEMORY, "validate: no host memory");
     printf("modelled times beside published ones: ms a step; f fit, t held out, h the ten\n"
            "headlines of these, g given, b held back until the model was fixed; errors in %%\n"
            "%-3s %-16s %-15s %3s %2s %9s %9s %6s %6s %6s\n",
            "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");
-    for (int i = 0; !code && (s = series_at(i)); i++)
+    for (const struct series *s = code ? NULL : all->all; !code && *s->table; s++)
         for (int k = 0; !code && k < SERIES_POINTS && s->point[k].ms > 0; k++)
             code = show_point(h, s, &s->point[k], commands, scores, all);
     printf("\n");
@@ -317,6 +317,7 @@ static int show_all(const struct hardware *h, int commands) {
     show_score("held out, only mixed precision", &scores[MIXED]);
     show_score("held back until the model was fixed", &scores[BLIND]);
     if (!code) show_trust(all);
+    if (all) free(all->all);
     free(all);
     return code;
 }

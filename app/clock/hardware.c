@@ -22,9 +22,21 @@ struct hardware {
     int nodes;
 };
 
+/* The table, a text that ends with a zero byte: the assembler copies it into the program. */
+extern const char hardware_text[];
+__asm__(".pushsection .rodata\n"
+        ".type hardware_text, %object\n"
+        ".hidden hardware_text\n"
+        ".globl hardware_text\n"
+        "hardware_text:\n"
+        ".incbin \"app/clock/hardware.txt\"\n"
+        ".byte 0\n"
+        ".size hardware_text, . - hardware_text\n"
+        ".popsection\n");
+
 /* A line that is read. */
 struct line {
-    const char *file; /* NULL: the table */
+    const char *file;
     int number, words;
     char text[LINE_BYTES], *word[MOST_WORDS];
 };
@@ -33,8 +45,7 @@ enum { WHERE = 320 };
 
 /* What an error begins with: the option, the file and the line. */
 static const char *where(const struct line *l, const char *key, char text[WHERE]) {
-    snprintf(text, WHERE, "--machine: %.200s:%d%s%s", l->file ? l->file : "the table", l->number,
-             *key ? ": " : "", key);
+    snprintf(text, WHERE, "--machine: %.200s:%d%s%s", l->file, l->number, *key ? ": " : "", key);
     return text;
 }
 
@@ -271,26 +282,15 @@ static int check_machine(const struct machine *m) {
     return OK;
 }
 
-static int read_table(struct hardware *h) {
-    struct line l = {.file = NULL};
-    struct machine *machine = NULL;
-    for (const char *text; (text = hardware_line(l.number)); l.number++) {
-        snprintf(l.text, sizeof l.text, "%s", text);
-        CHECK(read_line(h, &l, &machine));
-    }
-    return OK;
-}
-
-static int read_file(struct hardware *h, const char *path) {
-    struct line l = {.file = path};
+static int read_lines(struct hardware *h, const char *name, FILE *file) {
+    struct line l = {.file = name};
     struct machine *machine = NULL;
     int code = OK;
-    FILE *file = fopen(path, "r");
     if (!file)
         return fail(ERR_USAGE,
                     "--machine: %.300s: cannot be read: give a name that duet "
                     "devices --gpus lists, or a file",
-                    path);
+                    name);
     while (!code && fgets(l.text, sizeof l.text, file)) {
         l.number++;
         if (!strchr(l.text, '\n') && strlen(l.text) + 1 == sizeof l.text)
@@ -306,8 +306,10 @@ static int read_file(struct hardware *h, const char *path) {
 int hardware_open(struct hardware **out, const char *file) {
     struct hardware *h = *out = calloc(1, sizeof *h);
     if (!h) return fail(ERR_MEMORY, "table of hardware: no host memory");
-    int code = read_table(h);
-    if (!code && file) code = read_file(h, file);
+    FILE *table = fmemopen((char *)hardware_text, strlen(hardware_text), "r");
+    int code = read_lines(h, "the table", table);
+    h->last = NULL;
+    if (!code && file) code = read_lines(h, file, fopen(file, "r"));
     for (int i = 0; !code && i < h->machines; i++)
         code = check_machine(&h->machine[i]);
     if (!code) return OK;

@@ -1,4 +1,4 @@
-/* Hardware by name: GPUs, links, machines. The table is clock/hardware_table.c, one text. A user's
+/* Hardware by name: GPUs, links, machines. The table is the text clock/hardware.txt. A user's
  * file (--machine FILE) may hold the same lines:
  *
  *     gpu NAME fp32 T tensor T gbs X gib X       TFLOP/s, GB/s, GiB
@@ -76,8 +76,5 @@ int hardware_find_gpu(const struct hardware *h, const char *what, const char *na
                       const struct gpu_spec **out);
 int hardware_find_machine(const struct hardware *h, const char *what, const char *name,
                           const struct machine **out);
-
-/* The built-in text, line by line; NULL beyond the last. */
-const char *hardware_line(int i);
 
 #endif

@@ -71,7 +71,7 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
     clock->nodes = (double)p->gpus / c.devices; /* alike */
     clock->last_phase = last_phase(s->way);
     clock->host = CLOCK_PYTORCH;
-    clock->precision = series_precision(s);
+    clock->precision = s->precision;
     clock->what_if = what_if_none();
     CHECK(run_config_check(&c));
     return modelled_open(m, &c);
@@ -80,7 +80,6 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
 void validation_command(const struct series *s, const struct series_point *p,
                         const struct machine *m, struct text *text) {
     struct run_config c;
-    enum clock_precision precision = series_precision(s);
     set_run(&c, s, p, m);
     const struct model_options *o = &c.model.options;
     text_add(text, "duet estimate --gpu %s --machine %s --model %s --dataset random", m->gpu,
@@ -96,7 +95,7 @@ void validation_command(const struct series *s, const struct series_point *p,
     if (last_phase(s->way))
         text_add(text, " --until %s", s->way == SERIES_DP_FORWARD ? "forward" : "backward");
     if (c.data.no_pin_memory) text_add(text, " --no-pin-memory --blocking-copies");
-    if (precision) text_add(text, " --precision %s", clock_precision_name(precision));
+    if (s->precision) text_add(text, " --precision %s", clock_precision_name(s->precision));
     if (s->point[0].role == 'g') text_add(text, " --measured 1:%gms", s->point[0].ms);
     text_add(text, " | grep '^ *%d %s '", p->gpus, mode_title(c.mode));
 }
