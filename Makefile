@@ -54,6 +54,8 @@ OPT := -O2
 VECTORS := -O3 -fno-math-errno -fno-trapping-math
 OPT_core/device/host/kernels := $(VECTORS)
 OPT_core/base := $(VECTORS)
+# Of the kernels only their lines: more debug information takes a third of the compiler's time.
+LINES_core/device/host/kernels := $(if $(filter -g,$(CFLAGS)),-g1)
 # The largest frame of a function: the command runs with a stack of 256 KiB (app/cli/command.c).
 COMMAND_FRAME = -Wframe-larger-than=81920
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(H)/bench/%,$@),,$(COMMAND_FRAME))
@@ -61,7 +63,7 @@ FRAME = $(if $(SAN)$(filter $(B)/tests/% $(H)/bench/%,$@),,$(COMMAND_FRAME))
 # programs anyway, and without interposition a call inside the library stays direct and may be
 # inlined.
 PIC := -fPIC -fno-semantic-interposition
-COMPILE = $(CC) $(FLAGS) $(FRAME) $(or $(OPT_$(*D)),$(OPT)) $(CFLAGS)
+COMPILE = $(CC) $(FLAGS) $(FRAME) $(or $(OPT_$(*D)),$(OPT)) $(CFLAGS) $(LINES_$(*D))
 LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
 LINK_SO = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) -shared
 

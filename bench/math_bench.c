@@ -50,9 +50,7 @@ static struct tensor make(enum dtype dtype, int rank, int d0, int d1, int d2, in
 }
 
 static struct tensor in_n16(const struct tensor *plain) {
-    struct tensor t = *plain;
-    t.layout = LAYOUT_N16;
-    t.groups = (plain->dims[0] + GROUP - 1) / GROUP;
+    struct tensor t = tensor_in_n16(plain, NULL);
     t.data = must(aligned_alloc(64, tensor_bytes(&t) + 64));
     struct op_args a = {.in = {*plain}, .out = {t}};
     host_reference_kernels[OP_TO_N16](&a);

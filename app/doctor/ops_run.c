@@ -15,9 +15,7 @@ static int out_of_memory(void) {
 /* ---- the device's layout of activations: docs/design.md section 6 ---- */
 
 static struct tensor n16_of(struct op_cases *c, const struct tensor *plain) {
-    struct tensor t = *plain;
-    t.layout = LAYOUT_N16;
-    t.groups = (plain->dims[0] + GROUP - 1) / GROUP;
+    struct tensor t = tensor_in_n16(plain, NULL);
     t = case_like(c, &t);
     if (t.data) host_reference_kernels[OP_TO_N16](&(struct op_args){.in = {*plain}, .out = {t}});
     return t;
@@ -77,14 +75,14 @@ done:
     return code;
 }
 
-/* In N16 a last group of fewer than 16 samples has unused lanes. In a gradient they must be exactly
+/* In N16 a last group of few samples has unused lanes. In a gradient they must be exactly
  * zero, because sums over samples include them. */
 static void check_pads(struct op_testbed *bed, enum op op, const struct tensor *n16) {
     int gradient = strcmp(op_table[op].out[0].name, "dx") == 0;
-    size_t count = tensor_sample_count(n16);
-    for (size_t n = (size_t)n16->dims[0]; gradient && n < (size_t)n16->groups * GROUP; n++)
+    size_t count = tensor_sample_count(n16), lanes = (size_t)n16->lanes;
+    for (size_t n = (size_t)n16->dims[0]; gradient && n < (size_t)n16->groups * lanes; n++)
         for (size_t i = 0; i < count; i++)
-            if (tensor_f32(n16)[(n / GROUP * count + i) * GROUP + n % GROUP] != 0 &&
+            if (tensor_f32(n16)[(n / lanes * count + i) * lanes + n % lanes] != 0 &&
                 bed->tally.wrong++ == 0)
                 snprintf(bed->tally.first, sizeof bed->tally.first,
                          "a lane past the last of %d samples is not 0", n16->dims[0]);

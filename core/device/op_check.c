@@ -52,11 +52,13 @@ static int check_strides(enum op op, const struct operand *o, const struct tenso
 
 static int check_layout(enum op op, const struct operand *o, const struct tensor *t, int segment) {
     if (t->layout == LAYOUT_PLAIN)
-        return t->groups ? wrong(op, o, t, "a plain tensor has no groups")
-                         : check_strides(op, o, t);
-    int least = (t->dims[0] + GROUP - 1) / GROUP;
+        return t->groups || t->lanes ? wrong(op, o, t, "a plain tensor has no groups")
+                                     : check_strides(op, o, t);
     if (t->layout != LAYOUT_N16 || !operand_may_be_n16(o))
         return wrong(op, o, t, "must be in plain layout");
+    if (t->lanes != 4 && t->lanes != 8 && t->lanes != MOST_LANES)
+        return wrong(op, o, t, "groups of N16 have 4, 8 or 16 lanes");
+    int least = (t->dims[0] + t->lanes - 1) / t->lanes;
     if (t->groups < least || t->groups > t->dims[0])
         return wrong(op, o, t, "the number of N16 groups does not fit the samples");
     if (segment && t->groups != least)

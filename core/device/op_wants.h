@@ -27,7 +27,8 @@ static inline int want(enum op op, const char *name, const struct tensor *t, int
 
 static inline int want_layout(enum op op, const char *name, const struct tensor *t,
                               const struct tensor *other) {
-    if (t->layout == other->layout && t->groups == other->groups) return OK;
+    if (t->layout == other->layout && t->groups == other->groups && t->lanes == other->lanes)
+        return OK;
     return fail(ERR_FAILED,
                 "%s: operand %s: layout %s, %d groups: must be those of the other operands",
                 op_name(op), name, t->layout == LAYOUT_N16 ? "N16" : "plain", t->groups);

@@ -29,7 +29,7 @@ size_t tensor_count(const struct tensor *t) {
 }
 
 size_t tensor_stored_count(const struct tensor *t) {
-    if (t->layout == LAYOUT_N16) return (size_t)t->groups * GROUP * tensor_sample_count(t);
+    if (t->layout == LAYOUT_N16) return (size_t)(t->groups * t->lanes) * tensor_sample_count(t);
     if (!t->strided || !tensor_count(t)) return tensor_count(t);
     size_t last = 0;
     for (int d = 0; d < t->rank; d++)
@@ -103,8 +103,8 @@ struct sample_order tensor_sample_order(const struct tensor *t) {
     return o;
 }
 
-static int groups_of(int samples) {
-    return (samples + GROUP - 1) / GROUP;
+static int groups_of(int samples, int lanes) {
+    return lanes ? (samples + lanes - 1) / lanes : 0;
 }
 
 /* How many of the rows each sample has. Where there are no samples or no rows, 1. */
@@ -112,11 +112,17 @@ static int rows_of_each(const struct segments *segments, int rows) {
     return segments->n && rows ? rows / segments->n : 1;
 }
 
-int segments_groups(const struct segments *segments, int rows) {
-    int groups = 0, each = rows_of_each(segments, rows);
-    for (int i = 0; i < segments->count; i++)
-        groups += groups_of(each * segments->seg[i].n);
-    return groups;
+struct tensor tensor_in_n16(const struct tensor *t, const struct segments *segments) {
+    const struct segments one = {1, t->dims[0], {{0, t->dims[0]}}}, *s = segments ? segments : &one;
+    struct tensor n16 = *t;
+    int most = 0, each = rows_of_each(s, t->dims[0]);
+    for (int i = 0; i < s->count; i++)
+        if (each * s->seg[i].n > most) most = each * s->seg[i].n;
+    n16.layout = LAYOUT_N16;
+    n16.lanes = most > 8 ? MOST_LANES : most > 4 ? 8 : 4;
+    for (int i = 0; i < s->count; i++)
+        n16.groups += groups_of(each * s->seg[i].n, n16.lanes);
+    return n16;
 }
 
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i) {
@@ -125,12 +131,12 @@ struct tensor tensor_segment(const struct tensor *t, const struct segments *segm
     int each = rows_of_each(segments, t->dims[0]);
     for (int j = 0; j < i; j++) {
         rows += (size_t)each * (size_t)segments->seg[j].n;
-        groups += (size_t)groups_of(each * segments->seg[j].n);
+        groups += (size_t)groups_of(each * segments->seg[j].n, t->lanes);
     }
-    size_t skipped = t->layout == LAYOUT_N16 ? groups * GROUP : rows;
+    size_t skipped = t->layout == LAYOUT_N16 ? groups * (size_t)t->lanes : rows;
     size_t sample = t->strided ? (size_t)t->stride[0] : tensor_sample_count(t);
     if (t->data) view.data = (char *)t->data + skipped * sample * dtype_bytes(t->dtype);
     view.dims[0] = each * segments->seg[i].n;
-    view.groups = t->layout == LAYOUT_N16 ? groups_of(view.dims[0]) : 0;
+    view.groups = groups_of(view.dims[0], t->lanes);
     return view;
 }

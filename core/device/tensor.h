@@ -5,10 +5,11 @@
  * dimensions, is a strided tensor in the same memory. An op takes one only if op_table.c says so.
  *
  * N16 is the host's fast layout, used inside a tape only. The samples of a segment are divided into
- * groups of 16 (the last one is padded), and the 16 samples of a group are innermost:
+ * groups of 16 (the last one is padded), and the 16 samples of a group are innermost. Where no
+ * segment has more than 8 or 4 samples, groups are of 8 or 4, so that few places are empty:
  *
  *     PLAIN  [n][c][h][w]                     one sample after another
- *     N16    [group][c][h][w][16]             one vector = one pixel of 16 samples
+ *     N16    [group][c][h][w][lanes]          one vector = one pixel of 16 samples
  *
  * A vector instruction then works on 16 samples at once, whatever the width of the picture, and
  * a weight is one number broadcast to all lanes. No group holds samples of two segments, so a sum
@@ -26,7 +27,7 @@
 extern "C" {
 #endif
 
-enum { MAX_RANK = 8, GROUP = 16 };
+enum { MAX_RANK = 8, MOST_LANES = 16 };
 
 enum layout { LAYOUT_PLAIN, LAYOUT_N16 };
 enum dtype {
@@ -47,7 +48,7 @@ struct tensor {
     enum layout layout;
     int rank;
     int dims[MAX_RANK]; /* of activations dims[0] counts the samples, or their rows, also in N16 */
-    int groups;         /* N16: number of groups of 16 samples, padding included; PLAIN: 0 */
+    int groups, lanes;  /* N16: number of groups; samples of each, padding included; PLAIN: 0 */
     int strided;        /* 1: PLAIN, but its elements lie apart, as `stride` says */
     int stride[MAX_RANK]; /* from one place of a dimension to the next, in elements, at least 0 */
 };
@@ -92,9 +93,8 @@ struct sample_order tensor_sample_order(const struct tensor *t);
  * for each sample, or several, as many for each. */
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i);
 
-/* Groups of 16 rows that the segments take in N16, the sum of ceil(n / 16), where their samples
- * have this many rows together. */
-int segments_groups(const struct segments *segments, int rows);
+/* t, which is PLAIN, in N16 over other memory, which the caller sets; `segments` NULL: one. */
+struct tensor tensor_in_n16(const struct tensor *t, const struct segments *segments);
 
 #ifdef __cplusplus
 }

@@ -131,9 +131,7 @@ Test(cuda_ops, division_by_multiplication, .timeout = 60) {
 static struct tensor made_up(uintptr_t number, enum layout layout, int n) {
     const int dims[4] = {n, 3, 8, 8};
     struct tensor t = tensor_plain((void *)(number << 40), DTYPE_F32, 4, dims);
-    t.layout = layout;
-    t.groups = layout == LAYOUT_N16 ? (n + GROUP - 1) / GROUP : 0;
-    return t;
+    return layout == LAYOUT_N16 ? tensor_in_n16(&t, NULL) : t;
 }
 
 Test(cuda_ops, refused_by_name, .timeout = 30) {

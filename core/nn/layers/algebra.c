@@ -50,10 +50,10 @@ static int sum_backward(duet_tape *t, struct node *n) {
 }
 
 /* The dimensions of x as (before, first .. last, behind). In N16 a group is one place of dimension
- * 0, which is before the others, and its 16 samples are a last dimension. */
+ * 0, which is before the others, and its samples are a last dimension. */
 static void cut_at(const struct tensor *x, int first, int last, int cut[3]) {
     const int n16 = x->layout == LAYOUT_N16;
-    cut[0] = cut[1] = 1, cut[2] = n16 ? GROUP : 1;
+    cut[0] = cut[1] = 1, cut[2] = n16 ? x->lanes : 1;
     for (int i = 0; i < x->rank; i++)
         cut[i < first ? 0 : i <= last ? 1 : 2] *= n16 && !i ? x->groups : x->dims[i];
 }

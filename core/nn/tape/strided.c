@@ -218,7 +218,7 @@ duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const 
 
 struct tensor tape_in_groups(const struct tensor *x) {
     struct tensor seen = tensor_plain(x->data, DTYPE_F32, x->rank + 1, x->dims);
-    seen.dims[0] = x->groups, seen.dims[x->rank] = GROUP;
+    seen.dims[0] = x->groups, seen.dims[x->rank] = x->lanes;
     return seen;
 }
 

@@ -130,8 +130,7 @@ void *tape_alloc(duet_tape *t, size_t bytes) {
 struct tensor tape_tensor(duet_tape *t, enum dtype dtype, enum layout layout, int rank,
                           const int *dims) {
     struct tensor x = tensor_plain(NULL, dtype, rank, dims);
-    x.layout = layout;
-    x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments, x.dims[0]) : 0;
+    if (layout == LAYOUT_N16) x = tensor_in_n16(&x, &t->segments);
     x.data = tape_alloc(t, tensor_bytes(&x));
     return x;
 }

@@ -108,33 +108,36 @@ static inline struct tensor tensor_copy(struct heap *heap, const struct tensor *
 }
 
 static inline struct tensor n16_new(struct heap *heap, const struct tensor *plain) {
-    struct tensor t = *plain;
-    t.layout = LAYOUT_N16;
-    t.groups = (plain->dims[0] + GROUP - 1) / GROUP;
+    struct tensor t = tensor_in_n16(plain, NULL);
     t.data = heap_take(heap, tensor_bytes(&t));
     return t;
 }
 
 /* Element i of sample n of a tensor in N16. */
 static inline float *n16_at(const struct tensor *t, size_t n, size_t i) {
-    return tensor_f32(t) + (n / GROUP * tensor_sample_count(t) + i) * GROUP + n % GROUP;
+    size_t lanes = (size_t)t->lanes;
+    return tensor_f32(t) + (n / lanes * tensor_sample_count(t) + i) * lanes + n % lanes;
 }
 
-/* `plain` in N16, with `pad` in the lanes past the last sample: finite junk in activations, 0 in
- * gradients. */
+/* Copies `plain` to t, in N16, with `pad` in the lanes past the last sample: finite junk in
+ * activations, 0 in gradients. */
+static inline void n16_fill(struct tensor *t, const struct tensor *plain, float pad) {
+    size_t count = tensor_sample_count(plain), samples = (size_t)plain->dims[0];
+    for (size_t n = 0; n < (size_t)(t->groups * t->lanes); n++)
+        for (size_t i = 0; i < count; i++)
+            *n16_at(t, n, i) = n < samples ? tensor_f32(plain)[n * count + i] : pad;
+}
+
 static inline struct tensor n16_of(struct heap *heap, const struct tensor *plain, float pad) {
     struct tensor t = n16_new(heap, plain);
-    size_t count = tensor_sample_count(plain), samples = (size_t)plain->dims[0];
-    for (size_t n = 0; n < (size_t)t.groups * GROUP; n++)
-        for (size_t i = 0; i < count; i++)
-            *n16_at(&t, n, i) = n < samples ? tensor_f32(plain)[n * count + i] : pad;
+    n16_fill(&t, plain, pad);
     return t;
 }
 
 static inline struct tensor plain_of(struct heap *heap, const struct tensor *n16) {
     struct tensor t = *n16;
     t.layout = LAYOUT_PLAIN;
-    t.groups = 0;
+    t.groups = t.lanes = 0;
     t.data = heap_take(heap, tensor_bytes(&t));
     size_t count = tensor_sample_count(&t);
     for (size_t n = 0; n < (size_t)t.dims[0]; n++)
@@ -144,7 +147,7 @@ static inline struct tensor plain_of(struct heap *heap, const struct tensor *n16
 }
 
 static inline int pads_are_zero(const struct tensor *n16) {
-    for (size_t n = (size_t)n16->dims[0]; n < (size_t)n16->groups * GROUP; n++)
+    for (size_t n = (size_t)n16->dims[0]; n < (size_t)(n16->groups * n16->lanes); n++)
         for (size_t i = 0; i < tensor_sample_count(n16); i++)
             if (*n16_at(n16, n, i) != 0) return 0;
     return 1;

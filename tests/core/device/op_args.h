@@ -8,9 +8,7 @@ static inline struct tensor at(int place, enum dtype dtype, enum layout layout, 
                                int d1, int d2, int d3) {
     const int dims[] = {d0, d1, d2, d3};
     struct tensor t = tensor_plain((void *)((uintptr_t)(place + 1) << 32), dtype, rank, dims);
-    t.layout = layout;
-    if (layout == LAYOUT_N16) t.groups = (d0 + GROUP - 1) / GROUP;
-    return t;
+    return layout == LAYOUT_N16 ? tensor_in_n16(&t, NULL) : t;
 }
 
 #define F(place, ...) at(place, DTYPE_F32, LAYOUT_PLAIN, __VA_ARGS__)

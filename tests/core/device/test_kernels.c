@@ -1,5 +1,6 @@
-/* Every case of doctor/cases.h by the host's fast kernels: in both layouts, in place where the op
- * allows it, on every instruction set. Each must be within the reference's bound
+/* Every case of doctor/cases.h by the host's fast kernels: in both layouts, in N16 in groups of as
+ * few lanes as its samples need and of 16, in place where the op allows it, on every instruction
+ * set. Each must be within the reference's bound
  * (doctor/ops_judge.c) and have the bits of the others. What each op means: test_kernels_*.c
  * beside this file. */
 #include "base/error.h"
@@ -10,7 +11,7 @@
 /* A case as it is tried: `in_place` is the input that out[0] overwrites, -1 for none. */
 struct turn {
     enum op op;
-    int n16, in_place;
+    int n16, in_place, lanes; /* lanes 16: in groups of 16 where fewer would do; 0: they do */
     size_t terms;
     const struct op_args *args;
     const struct tensor *want, *size;
@@ -25,8 +26,12 @@ static float pad_of(const struct operand *operand) {
 static struct tensor laid(struct heap *heap, const struct turn *t, const struct operand *operand,
                           const struct tensor *plain) {
     if (!plain->data) return *plain;
-    if (t->n16 && operand_may_be_n16(operand)) return n16_of(heap, plain, pad_of(operand));
-    return tensor_copy(heap, plain);
+    if (!t->n16 || !operand_may_be_n16(operand)) return tensor_copy(heap, plain);
+    struct tensor n16 = tensor_in_n16(plain, NULL);
+    if (t->lanes && n16.groups) n16.groups = (plain->dims[0] + 15) / 16, n16.lanes = t->lanes;
+    n16.data = heap_take(heap, tensor_bytes(&n16));
+    n16_fill(&n16, plain, pad_of(operand));
+    return n16;
 }
 
 static struct op_args args_of(struct heap *heap, const struct turn *t) {
@@ -70,11 +75,12 @@ static int equal_bits(struct heap *heap, const struct tensor *a, const struct te
 static void on_every_isa(struct turn *t) {
     struct op_args first = {.step = NULL};
     struct heap heap = {0};
-    for (int i = 0; i < ISAS; i++) {
-        host_kernel *kernel = kernel_of(t->op, all_isas[i]);
-        if (!kernel) continue;
-        snprintf(t->name, sizeof t->name, "%s%s%s, %s", op_name(t->op), t->n16 ? ", N16" : "",
-                 t->in_place >= 0 ? ", in place" : "", all_isas[i]);
+    for (int i = 0; i < 2 * ISAS; i++) {
+        host_kernel *kernel = kernel_of(t->op, all_isas[i / 2]);
+        t->lanes = i % 2 * 16;
+        if (!kernel || (t->lanes && !t->n16)) continue;
+        snprintf(t->name, sizeof t->name, "%s%s%s%s, %s", op_name(t->op), t->n16 ? ", N16" : "",
+                 t->lanes ? " of 16" : "", t->in_place >= 0 ? ", in place" : "", all_isas[i / 2]);
         struct op_args a = args_of(&heap, t);
         kernel(&a);
         judge(&heap, t, &a);

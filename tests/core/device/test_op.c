@@ -72,8 +72,7 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
             a = good, operand(&a, t)->groups += 100;
             must_refuse(op, &a, "the groups do not fit");
             if (operand(&a, t)->layout == LAYOUT_PLAIN && !lies_alone(op, t)) {
-                a = good, operand(&a, t)->layout = LAYOUT_N16,
-                operand(&a, t)->groups = (operand(&a, t)->dims[0] + 15) / 16;
+                a = good, *operand(&a, t) = tensor_in_n16(operand(&a, t), NULL);
                 must_refuse(op, &a, "one operand alone lies in N16");
             }
             refused += 5;

@@ -93,8 +93,7 @@ Test(operands, reference_math_knows_no_n16, .timeout = 30) {
     MUST(device_open(&d, &config));
     memset(&a, 0, sizeof a);
     a.out[0] = test_vector(test_floats(d, 64), 4);
-    a.out[0].layout = LAYOUT_N16;
-    a.out[0].groups = 1;
+    a.out[0] = tensor_in_n16(&a.out[0], NULL);
     cr_assert_eq(launch(device_compute(d), OP_FILL, &a), ERR_FAILED);
     MUST_SAY("N16");
     device_close(d);
@@ -109,7 +108,7 @@ Test(tensor, sizes_count_pads_where_they_lie_in_memory, .timeout = 30) {
     cr_assert_eq(tensor_bytes(&t), 16800);
     t.dtype = DTYPE_F32;
     t.layout = LAYOUT_N16;
-    t.groups = 3;
+    t.groups = 3, t.lanes = 16;
     cr_assert_eq(tensor_count(&t), 2100);
     cr_assert_eq(tensor_stored_count(&t), 48 * 105);
     cr_assert_eq(tensor_bytes(&t), 48 * 105 * 4);
@@ -127,10 +126,8 @@ Test(tensor, a_segment_is_a_view_of_its_share, .timeout = 30) {
     const int dims[] = {40, 3}, samples[] = {0, 17, 17, 33}, groups[] = {0, 2, 2, 3},
               taken[] = {2, 0, 1, 1};
     static float data[4 * 16 * 3];
-    struct tensor plain = tensor_plain(data, DTYPE_F32, 2, dims), n16 = plain;
-    n16.layout = LAYOUT_N16;
-    n16.groups = segments_groups(&cut, cut.n);
-    cr_assert_eq(n16.groups, 4);
+    struct tensor plain = tensor_plain(data, DTYPE_F32, 2, dims), n16 = tensor_in_n16(&plain, &cut);
+    cr_assert(n16.groups == 4 && n16.lanes == 16);
     for (int i = 0; i < 4; i++) {
         struct tensor view = tensor_segment(&plain, &cut, i);
         cr_assert_eq((float *)view.data - data, samples[i] * 3);

@@ -191,14 +191,15 @@ static duet_var *parts_of_pictures(duet_tape *t, duet_var *x, int solid) {
 /* The halves of a picture's channels, which in one group are where they were; and so are their
  * gradients. */
 static duet_var *whole, *half[2];
-enum { HALF = EACH / 2 * GROUP };
 
 static duet_var *halves(duet_tape *t, duet_var *x, int solid) {
     x = part(t, pictures(t, x, solid), 1);
     const int one = !solid && x->value.groups == 1;
     for (int i = 0; i < 2; i++) {
         half[i] = narrow(t, x, 1, 3 * i, 3, solid);
-        if (one) cr_expect_eq(tensor_f32(&half[i]->value), tensor_f32(&x->value) + i * HALF);
+        if (one)
+            cr_expect_eq(tensor_f32(&half[i]->value),
+                         tensor_f32(&x->value) + i * EACH / 2 * x->value.lanes);
     }
     for (int i = 0; one && i < 2; i++)
         half[i]->keeps_grad = 1;
@@ -318,7 +319,8 @@ static void run(int net, int solid, const struct segments *segments, int first, 
     for (int i = 0; i < 3; placed[i++] = NULL)
         if (placed[i]) cr_expect(placed[i]->in_place, "the gradient of part %d is copied", i);
     for (int i = 0; whole && i < 2; i++)
-        cr_expect_eq(tensor_f32(&half[i]->grad), tensor_f32(&whole->grad) + i * HALF);
+        cr_expect_eq(tensor_f32(&half[i]->grad),
+                     tensor_f32(&whole->grad) + i * EACH / 2 * whole->grad.lanes);
     whole = NULL;
     struct stream *stream = device_compute(device);
     MUST(copy_to_host(stream, r->y, y->value.data, tensor_bytes(&y->value)));

@@ -49,16 +49,16 @@ static inline enum conv_way conv_way(enum op op, const struct op_args *a) {
 /* Floats of a row of channels: whole groups of 16, which are lines of a cache, and an odd number of
  * them. Rows of an even number would fall into few of its sets. */
 static inline size_t turned_width(int channels) {
-    size_t lines = ((size_t)channels + GROUP - 1) / GROUP;
-    return (lines + (lines % 2 == 0)) * GROUP;
+    size_t lines = ((size_t)channels + 15) / 16;
+    return (lines + (lines % 2 == 0)) * 16;
 }
 
 /* Floats at `places` places: the filters of a pass or their gradients, the tiles or pixels under
  * way of 16 samples, and what keeps places apart. */
 static inline size_t conv_scratch_floats(const struct conv_shape *s, size_t places) {
     size_t channels = turned_width(s->x[1]), outputs = turned_width(s->y[1]);
-    return places * (channels * outputs + (size_t)MOST_TILES * GROUP * (channels + outputs) +
-                     (size_t)3 * GROUP);
+    return places * (channels * outputs + (size_t)MOST_TILES * MOST_LANES * (channels + outputs) +
+                     (size_t)3 * MOST_LANES);
 }
 
 #endif

@@ -7,8 +7,13 @@
 #else
 #pragma GCC target("avx2,fma")
 #endif
-#define LANES 8
+#define WIDE 8
+#ifndef GROUP
+#define GROUP 16
 #define KERNELS n16_avx2_kernels
+#define KERNELS_OF_8 n8_avx2_kernels
+#define KERNELS_OF_4 n4_avx2_kernels
+#endif
 #include "device/host/kernels/n16.inc.h"
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -8,8 +8,13 @@
 #else
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")
 #endif
-#define LANES 16
+#define WIDE 16
+#ifndef GROUP
+#define GROUP 16
 #define KERNELS n16_avx512_kernels
+#define KERNELS_OF_8 n8_avx512_kernels
+#define KERNELS_OF_4 n4_avx512_kernels
+#endif
 #include "device/host/kernels/n16.inc.h"
 #if defined(__clang__)
 #pragma clang attribute pop

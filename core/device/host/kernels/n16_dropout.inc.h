@@ -43,7 +43,7 @@ static void n16_dropout(const struct op_args *a) {
     const size_t count = tensor_sample_count(y), draws = d.planes ? (size_t)y->dims[1] : count,
                  pixels = count / draws;
     const uint64_t threshold = philox_threshold(1.0 - (double)d.p);
-    if (y->layout == LAYOUT_PLAIN || threshold >> 32 || (size_t)y->dims[0] * draws >> 32) {
+    if (threshold >> 32 || (size_t)y->dims[0] * draws >> 32) {
         reference_dropout(a);
         return;
     }

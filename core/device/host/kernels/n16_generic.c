@@ -2,6 +2,11 @@
  * multiply-add each lane calls fmaf, which is slow and gives the same bits. */
 #include "device/host/kernels/fast.h"
 
-#define LANES 4
+#define WIDE 4
+#ifndef GROUP
+#define GROUP 16
 #define KERNELS n16_generic_kernels
+#define KERNELS_OF_8 n8_generic_kernels
+#define KERNELS_OF_4 n4_generic_kernels
+#endif
 #include "device/host/kernels/n16.inc.h"

@@ -11,7 +11,7 @@
  * one.
  *
  * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. B is transposed
- * into plain rows in a panel on the stack, 32 columns wide. A vector then is LANES neighbours of
+ * into plain rows in a panel on the stack, 32 columns wide. A vector then is WIDE neighbours of
  * dw, an element of A is a number broadcast, and lanes are never added to each other. Each sum
  * adds the samples in order. */
 
@@ -90,15 +90,8 @@ static void product_run(const struct product *m) {
     }
 }
 
-/* Plain operands: n16_linear_plain.inc.h. */
-static host_kernel plain_linear_forward, plain_linear_backward_data, plain_linear_backward_weight;
-
 static void n16_linear_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
-    if (y->layout == LAYOUT_PLAIN) {
-        plain_linear_forward(a);
-        return;
-    }
     int inputs = (int)tensor_sample_count(x), outputs = (int)tensor_sample_count(y);
     int turned = a->p.linear.weight_is_in_out;
     product_run(&(struct product){tensor_f32(&a->in[1]), tensor_f32(&a->in[2]), tensor_f32(x),
@@ -109,10 +102,6 @@ static void n16_linear_forward(const struct op_args *a) {
 
 static void n16_linear_backward_data(const struct op_args *a) {
     const struct tensor *dy = &a->in[0], *dx = &a->out[0];
-    if (dx->layout == LAYOUT_PLAIN) {
-        plain_linear_backward_data(a);
-        return;
-    }
     int inputs = (int)tensor_sample_count(dx), outputs = (int)tensor_sample_count(dy);
     int turned = a->p.linear.weight_is_in_out;
     product_run(&(struct product){tensor_f32(&a->in[1]), NULL, tensor_f32(dy), tensor_f32(dx),
@@ -159,11 +148,11 @@ static void fill_panel(const struct gradient *d, int g0, int g1, int first, floa
  * PANEL_VECTORS vectors from `column` on. */
 static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int column,
                           const float *panel) {
-    vec acc[GRADIENT_ROWS][PANEL_VECTORS];
-    float edge[GRADIENT_ROWS][PANEL_VECTORS * LANES]; /* in place of dw where dw is narrower */
+    wide acc[GRADIENT_ROWS][PANEL_VECTORS];
+    float edge[GRADIENT_ROWS][PANEL_VECTORS * WIDE]; /* in place of dw where dw is narrower */
     const float *a[GRADIENT_ROWS];
     float *dw[GRADIENT_ROWS];
-    int width = d->columns - column, narrow = width < PANEL_VECTORS * LANES;
+    int width = d->columns - column, narrow = width < PANEL_VECTORS * WIDE;
     UNROLL for (int i = 0; i < GRADIENT_ROWS; i++) {
         int row = r + i < d->rows ? r + i : d->rows - 1;
         a[i] = d->a + ((size_t)g0 * d->rows + row) * GROUP;
@@ -173,25 +162,25 @@ static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int c
             if (g0) memcpy(edge[i], dw[i], width * sizeof(float));
         }
         UNROLL for (int j = 0; j < PANEL_VECTORS; j++) {
-            acc[i][j] = g0 ? load((narrow ? edge[i] : dw[i]) + j * LANES) : splat(0);
+            acc[i][j] = g0 ? load_wide((narrow ? edge[i] : dw[i]) + j * WIDE) : splat_wide(0);
         }
     }
     size_t a_group = (size_t)d->rows * GROUP;
     for (int g = g0; g < g1; g++) {
         for (int lane = 0; lane < GROUP; lane++, panel += PANEL_COLUMNS) {
-            vec b[PANEL_VECTORS];
-            UNROLL for (int j = 0; j < PANEL_VECTORS; j++) b[j] = load(panel + j * LANES);
+            wide b[PANEL_VECTORS];
+            UNROLL for (int j = 0; j < PANEL_VECTORS; j++) b[j] = load_wide(panel + j * WIDE);
             UNROLL for (int i = 0; i < GRADIENT_ROWS; i++) {
-                vec sample = splat(a[i][lane]);
+                wide sample = splat_wide(a[i][lane]);
                 UNROLL for (int j = 0; j < PANEL_VECTORS; j++) acc[i][j] =
-                    fused(sample, b[j], acc[i][j]);
+                    fused_wide(sample, b[j], acc[i][j]);
             }
         }
         UNROLL for (int i = 0; i < GRADIENT_ROWS; i++) a[i] += a_group;
     }
     UNROLL for (int i = 0; i < GRADIENT_ROWS; i++) {
         UNROLL for (int j = 0; j < PANEL_VECTORS; j++)
-            store((narrow ? edge[i] : dw[i]) + j * LANES, acc[i][j]);
+            store_wide((narrow ? edge[i] : dw[i]) + j * WIDE, acc[i][j]);
         if (narrow) memcpy(dw[i], edge[i], width * sizeof(float));
     }
 }
@@ -205,17 +194,13 @@ static void gradient_run(const struct gradient *d) {
             fill_panel(d, g0, g1, first, panel);
             for (int r = 0; r < d->rows; r += GRADIENT_ROWS)
                 for (int j = 0; j < PANEL_COLUMNS && first + j < d->columns;
-                     j += PANEL_VECTORS * LANES)
+                     j += PANEL_VECTORS * WIDE)
                     gradient_tile(d, g0, g1, r, first + j, panel + j);
         }
 }
 
 static void n16_linear_backward_weight(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *dy = &a->in[1];
-    if (x->layout == LAYOUT_PLAIN) {
-        plain_linear_backward_weight(a);
-        return;
-    }
     int inputs = (int)tensor_sample_count(x), outputs = (int)tensor_sample_count(dy),
         groups = dy->groups;
     const float *xs = tensor_f32(x), *dys = tensor_f32(dy);

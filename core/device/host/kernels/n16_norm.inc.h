@@ -29,11 +29,13 @@ INLINE dvec widen(half x) {
 }
 
 /* a * b + c, rounded once. */
-INLINE dvec fused_wide(dvec a, dvec b, dvec c) {
+INLINE dvec fused_double(dvec a, dvec b, dvec c) {
 #if LANES == 16
     return (dvec)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 #elif LANES == 8
     return (dvec)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif WIDE > 4
+    return (dvec)_mm_fmadd_pd((__m128d)a, (__m128d)b, (__m128d)c);
 #else
     UNROLL for (int i = 0; i < HALF; i++) c[i] = __builtin_fma(a[i], b[i], c[i]);
     return c;
@@ -42,11 +44,11 @@ INLINE dvec fused_wide(dvec a, dvec b, dvec c) {
 
 /* a + b. Many processors convert in the units that add and have others that multiply. These sums
  * stand beside conversions, so the others make them: a * 1 + b has the same bits. */
-INLINE dvec add_wide(dvec a, dvec b) {
-#if LANES > 4
+INLINE dvec add_double(dvec a, dvec b) {
+#if WIDE > 4
     dvec one = 1.0 - (dvec){0};
-    __asm__("" : "+x"(one)); /* or else the compiler would see through it */
-    return fused_wide(a, one, b);
+    KEEP_IN_REGISTER(one); /* or else the compiler would see through it */
+    return fused_double(a, one, b);
 #else
     return a + b;
 #endif
@@ -96,8 +98,8 @@ INLINE void norm_add_pixel(struct norm_sums *sums, int turn, const float *x, con
         }
         dvec xmu = widen(value) - centre;
         dvec d = dy ? widen(*(const half_in_memory *)(dy + h * HALF)) : xmu;
-        sums->plain[turn][h] = add_wide(d, sums->plain[turn][h]);
-        sums->weighted[turn][h] = fused_wide(d, xmu, sums->weighted[turn][h]);
+        sums->plain[turn][h] = add_double(d, sums->plain[turn][h]);
+        sums->weighted[turn][h] = fused_double(d, xmu, sums->weighted[turn][h]);
     }
 }
 

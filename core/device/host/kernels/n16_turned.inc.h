@@ -17,7 +17,7 @@ enum { WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, WEIGHT_VECTORS = 4 }; /* of 
 
 struct turned {
     int places, outputs, terms;     /* terms: samples and pixels of this block */
-    size_t columns;                 /* channels, rounded up to whole groups of 16 */
+    size_t columns;                 /* channels, rounded up to whole vectors */
     size_t width;                   /* of a row: at least as many (turned_width) */
     size_t v_step, e_step, du_step; /* floats from place to place: never whole pages, which would
                                      * put all places into the same few lines of the cache */
@@ -30,10 +30,10 @@ struct turned {
 static struct turned turned_of(const struct conv *conv, int places, int gradients, float *scratch) {
     struct turned s = {.places = places, .outputs = conv->outputs};
     s.width = turned_width(conv->channels);
-    s.columns = (size_t)tiles_of(conv->channels, GROUP) * GROUP;
-    s.v_step = (size_t)TURNED_PIXELS * GROUP * s.width + GROUP;
-    s.e_step = gradients > 1 ? (size_t)TURNED_PIXELS * GROUP * s.outputs + GROUP : 0;
-    s.du_step = s.outputs * s.width + GROUP;
+    s.columns = (size_t)tiles_of(conv->channels, WIDE) * WIDE;
+    s.v_step = (size_t)TURNED_PIXELS * GROUP * s.width + MOST_LANES;
+    s.e_step = gradients > 1 ? (size_t)TURNED_PIXELS * GROUP * s.outputs + MOST_LANES : 0;
+    s.du_step = s.outputs * s.width + MOST_LANES;
     s.du = scratch;
     s.v = s.du + places * s.du_step;
     s.e = s.v + places * s.v_step;
@@ -46,20 +46,20 @@ INLINE void turned_tile(const struct turned *s, int place, size_t c0, const int 
     int outputs = s->outputs, terms = s->terms;
     const float *v = s->v + place * s->v_step + c0;
     for (int o = 0; o < outputs; o += WEIGHT_OUTPUTS) {
-        vec acc[WEIGHT_OUTPUTS][WEIGHT_VECTORS];
+        wide acc[WEIGHT_OUTPUTS][WEIGHT_VECTORS];
         const float *e[WEIGHT_OUTPUTS], *row = v;
         UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
             int output = o + i < outputs ? o + i : outputs - 1;
             e[i] = s->e + place * s->e_step + (size_t)output * terms;
-            UNROLL for (int j = 0; j < VECTORS; j++) acc[i][j] = splat(0);
+            UNROLL for (int j = 0; j < VECTORS; j++) acc[i][j] = splat_wide(0);
         }
         for (int k = 0; k < terms; k++, row += s->width) {
-            vec channels[WEIGHT_VECTORS];
-            UNROLL for (int j = 0; j < VECTORS; j++) channels[j] = load_once(row + j * LANES);
+            wide channels[WEIGHT_VECTORS];
+            UNROLL for (int j = 0; j < VECTORS; j++) channels[j] = load_wide_once(row + j * WIDE);
             UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
-                vec gradient = splat(e[i][k]);
+                wide gradient = splat_wide(e[i][k]);
                 UNROLL for (int j = 0; j < VECTORS; j++) {
-                    acc[i][j] = fused(gradient, channels[j], acc[i][j]);
+                    acc[i][j] = fused_wide(gradient, channels[j], acc[i][j]);
                 }
             }
         }
@@ -67,15 +67,15 @@ INLINE void turned_tile(const struct turned *s, int place, size_t c0, const int 
             if (o + i >= outputs) break;
             float *du = s->du + place * s->du_step + (size_t)(o + i) * s->width + c0;
             UNROLL for (int j = 0; j < VECTORS; j++)
-                store(du + j * LANES, load(du + j * LANES) + acc[i][j]);
+                store_wide(du + j * WIDE, load_wide(du + j * WIDE) + acc[i][j]);
         }
     }
 }
 
 static void turned_products(const struct turned *s) {
     for (int place = 0; place < s->places; place++)
-        for (size_t c = 0; c < s->columns; c += WEIGHT_VECTORS * LANES) {
-            size_t left = (s->columns - c) / LANES;
+        for (size_t c = 0; c < s->columns; c += WEIGHT_VECTORS * WIDE) {
+            size_t left = (s->columns - c) / WIDE;
             if (left >= 4)
                 turned_tile(s, place, c, 4);
             else if (left == 3)

@@ -17,17 +17,18 @@
  * vectors, 16 samples at once, as always in N16; only u has halves in it. So integers stay exact,
  * and the error on others is about that of the direct sum.
  *
- * Tiles are taken TILES at a time: their v and m stay in the second-level cache while u streams by
+ * Tiles are taken some vectors at a time: their v and m stay in the second-level cache while u streams by
  * once. The order of a sum is channel by channel, whatever the tile, the group and the lane. */
 
-/* Sums of a register tile: outputs by tiles. */
+/* Sums of a register tile: outputs by vectors of tiles. */
 #if ACCUMULATORS >= 28
 #define WINOGRAD_OUTPUTS_OF(T) ((T) > 5 ? 4 : (T) == 5 ? 5 : 6)
-enum { WINOGRAD_TILES = MOST_TILES, WINOGRAD_OUTPUTS = 6, PLACES = 16 };
+enum { WINOGRAD_VECTORS = MOST_TILES, WINOGRAD_OUTPUTS = 6, PLACES = 16 };
 #else
 #define WINOGRAD_OUTPUTS_OF(T) ((T) > 4 ? 2 : 3)
-enum { WINOGRAD_TILES = 6, WINOGRAD_OUTPUTS = 3, PLACES = 16 };
+enum { WINOGRAD_VECTORS = 6, WINOGRAD_OUTPUTS = 3, PLACES = 16 };
 #endif
+enum { SIDE_BY_SIDE = WIDE / LANES }; /* tiles, or pixels, of a wide vector */
 
 /* One pass: y = the sum over x's channels. */
 struct winograd {
@@ -35,7 +36,7 @@ struct winograd {
     float *y;
     int channels, height, width, outputs, out_height, out_width, padding;
     const float *u;     /* [PLACES][outputs][channels] */
-    float *v, *m;       /* [PLACES][channels or outputs][tiles][LANES] */
+    float *v, *m;       /* [PLACES][channels or outputs][vectors][WIDE] */
     int tiles_x, tiles; /* of a row, of the picture */
 };
 
@@ -45,14 +46,13 @@ struct winograd {
  * the last one again. A filter is read as 16 floats, which past `end` would not be the tensor's. */
 INLINE void winograd_load_filters(const float *w, size_t step, int count, const float *end,
                                   vec element[9]) {
-    float lines[LANES * GROUP], turned[GROUP * LANES];
-    int whole = count >= LANES && w + (LANES - 1) * step + GROUP <= end;
+    float lines[LANES * 16], turned[16 * LANES];
+    int whole = count >= LANES && w + (LANES - 1) * step + 16 <= end;
     for (int lane = 0; lane < LANES && !whole; lane++)
-        memcpy(lines + lane * GROUP, w + (size_t)(lane < count ? lane : count - 1) * step,
+        memcpy(lines + lane * 16, w + (size_t)(lane < count ? lane : count - 1) * step,
                9 * sizeof(float));
     for (int column = 0; column < 9; column += LANES)
-        transpose((whole ? w : lines) + column, whole ? step : GROUP, turned + column * LANES,
-                  LANES);
+        transpose((whole ? w : lines) + column, whole ? step : 16, turned + column * LANES, LANES);
     UNROLL for (int i = 0; i < 9; i++) element[i] = load(turned + i * LANES);
 }
 
@@ -155,16 +155,17 @@ INLINE void winograd_v(vec d[4][4], float *v, size_t step) {
     }
 }
 
-/* Floats from one place of v or m to the next: one vector more than its tiles take, since steps of
+/* Floats from one place of v or m to the next: one vector more than they take, since steps of
  * whole pages would put all 16 places into the same few lines of the first-level cache. */
-INLINE size_t winograd_step(int channels, int tiles) {
-    return ((size_t)channels * tiles + 1) * LANES;
+INLINE size_t winograd_step(int channels, int vectors) {
+    return ((size_t)channels * vectors + 1) * WIDE;
 }
 
 /* Channel by channel, since the tiles of a block are side by side in each. */
 static void winograd_inputs(const struct winograd *s, int first, int count) {
-    size_t step = winograd_step(s->channels, count);
-    struct winograd_place places[WINOGRAD_TILES];
+    int vectors = tiles_of(count, SIDE_BY_SIDE);
+    size_t step = winograd_step(s->channels, vectors);
+    struct winograd_place places[WINOGRAD_VECTORS * SIDE_BY_SIDE];
     for (int t = 0; t < count; t++)
         places[t] = winograd_place(s->height, s->width, 2 * ((first + t) / s->tiles_x) - s->padding,
                                    2 * ((first + t) % s->tiles_x) - s->padding);
@@ -173,38 +174,38 @@ static void winograd_inputs(const struct winograd *s, int first, int count) {
         for (int t = 0; t < count; t++) {
             vec d[4][4];
             winograd_patch(pixels, s->width, &places[t], d);
-            winograd_v(d, s->v + ((size_t)c * count + t) * LANES, step);
+            winograd_v(d, s->v + (size_t)c * vectors * WIDE + t * LANES, step);
         }
     }
 }
 
-/* m of T tiles at one place: OUTPUTS x T sums at a time. */
+/* m of T vectors of tiles at one place: OUTPUTS x T sums at a time. */
 INLINE void winograd_product(const struct winograd *s, int place, const int OUTPUTS, const int T) {
     const float *u = s->u + (size_t)place * s->outputs * s->channels,
                 *v = s->v + (size_t)place * winograd_step(s->channels, T);
     float *m = s->m + (size_t)place * winograd_step(s->outputs, T);
     for (int o = 0; o < s->outputs; o += OUTPUTS) {
-        vec acc[WINOGRAD_OUTPUTS][WINOGRAD_TILES];
+        wide acc[WINOGRAD_OUTPUTS][WINOGRAD_VECTORS];
         const float *row[WINOGRAD_OUTPUTS], *pixels = v;
         UNROLL for (int i = 0; i < OUTPUTS; i++) {
             int output = o + i < s->outputs ? o + i : s->outputs - 1;
             row[i] = u + (size_t)output * s->channels;
-            UNROLL for (int j = 0; j < T; j++) acc[i][j] = splat(0);
+            UNROLL for (int j = 0; j < T; j++) acc[i][j] = splat_wide(0);
         }
-        for (int c = 0; c < s->channels; c++, pixels += T * LANES) {
-            vec w[WINOGRAD_OUTPUTS];
-            UNROLL for (int i = 0; i < OUTPUTS; i++) w[i] = splat(row[i][c]);
+        for (int c = 0; c < s->channels; c++, pixels += T * WIDE) {
+            wide w[WINOGRAD_OUTPUTS];
+            UNROLL for (int i = 0; i < OUTPUTS; i++) w[i] = splat_wide(row[i][c]);
             UNROLL for (int j = 0; j < T; j++) {
-                vec pixel = load_once(pixels + j * LANES);
+                wide pixel = load_wide_once(pixels + j * WIDE);
                 UNROLL for (int i = 0; i < OUTPUTS; i++) {
-                    acc[i][j] = fused(w[i], pixel, acc[i][j]);
+                    acc[i][j] = fused_wide(w[i], pixel, acc[i][j]);
                 }
             }
         }
         UNROLL for (int i = 0; i < OUTPUTS; i++) {
             if (o + i >= s->outputs) break;
             UNROLL for (int j = 0; j < T; j++) {
-                store(m + ((size_t)(o + i) * T + j) * LANES, acc[i][j]);
+                store_wide(m + ((size_t)(o + i) * T + j) * WIDE, acc[i][j]);
             }
         }
     }
@@ -226,7 +227,7 @@ WINOGRAD_PRODUCTS(6)
 WINOGRAD_PRODUCTS(7)
 #endif
 
-static winograd_products *const winograd_all_products[WINOGRAD_TILES + 1] = {
+static winograd_products *const winograd_all_products[WINOGRAD_VECTORS + 1] = {
     NULL,
     winograd_products_1,
     winograd_products_2,
@@ -241,10 +242,11 @@ static winograd_products *const winograd_all_products[WINOGRAD_TILES + 1] = {
 
 /* y = AT m A + bias of the tiles; what hangs over the picture's edge is left out. */
 static void winograd_outputs(const struct winograd *s, int first, int count) {
-    size_t step = winograd_step(s->outputs, count);
+    int vectors = tiles_of(count, SIDE_BY_SIDE);
+    size_t step = winograd_step(s->outputs, vectors);
     for (int o = 0; o < s->outputs; o++)
         for (int t = 0; t < count; t++) {
-            const float *m = s->m + ((size_t)o * count + t) * LANES;
+            const float *m = s->m + (size_t)o * vectors * WIDE + t * LANES;
             int p = (first + t) / s->tiles_x * 2, q = (first + t) % s->tiles_x * 2;
             float *y = s->y + o * plane(s->out_height, s->out_width) +
                        ((size_t)p * s->out_width + q) * GROUP;
@@ -269,19 +271,20 @@ static void winograd_outputs(const struct winograd *s, int first, int count) {
 static void winograd_run(struct winograd s, int groups, const struct tensor *x,
                          const struct tensor *y, float *scratch) {
     s.v = scratch;
-    s.m = s.v + (size_t)PLACES * winograd_step(s.channels, WINOGRAD_TILES);
+    s.m = s.v + (size_t)PLACES * winograd_step(s.channels, WINOGRAD_VECTORS);
     s.tiles_x = (s.out_width + 1) / 2;
     s.tiles = s.tiles_x * ((s.out_height + 1) / 2);
-    int blocks = tiles_of(s.tiles, WINOGRAD_TILES);
+    int vectors = tiles_of(s.tiles, SIDE_BY_SIDE), blocks = tiles_of(vectors, WINOGRAD_VECTORS);
     for (int g = 0; g < groups; g++)
         for (int part = 0; part < PARTS; part++) {
             s.x = tensor_f32(x) + g * s.channels * plane(s.height, s.width) + part * LANES;
             s.y = tensor_f32(y) + g * s.outputs * plane(s.out_height, s.out_width) + part * LANES;
             for (int b = 0; b < blocks; b++) {
-                int first = tile_begin(b, blocks, s.tiles),
-                    count = tile_begin(b + 1, blocks, s.tiles) - first;
+                int from = tile_begin(b, blocks, vectors), to = tile_begin(b + 1, blocks, vectors),
+                    first = from * SIDE_BY_SIDE, end = to * SIDE_BY_SIDE,
+                    count = (end < s.tiles ? end : s.tiles) - first;
                 winograd_inputs(&s, first, count);
-                winograd_all_products[count](&s);
+                winograd_all_products[to - from](&s);
                 winograd_outputs(&s, first, count);
             }
         }

@@ -6,6 +6,8 @@
  *
  * At each of the 16 places du is a product of matrices (n16_turned.inc.h). */
 
+enum { CHANNELS = 16 };
+
 struct winograd_weight {
     const struct conv *conv;
     int tiles_x, tiles; /* of a row, of the picture */
@@ -17,22 +19,23 @@ struct winograd_weight {
     } tile[TURNED_PIXELS];   /* of this block */
 };
 
-/* v of tile `t` of the block, of 16 channels from c0 on, with channels innermost. */
+/* v of tile `t` of the block, of CHANNELS channels from c0 on, with channels innermost.
+ */
 static void winograd_turned(const struct winograd_weight *s, int t, int c0) {
     const struct conv *conv = s->conv;
-    float samples[PLACES][GROUP][GROUP]; /* [place][channel][sample] */
-    for (int i = 0; i < GROUP; i++) {
+    float samples[PLACES][CHANNELS][GROUP]; /* [place][channel][sample] */
+    for (int i = 0; i < CHANNELS; i++) {
         int c = c0 + i < conv->channels ? c0 + i : conv->channels - 1;
         const float *pixels = s->tile[t].x + c * plane(conv->height, conv->width);
         for (int lane = 0; lane < GROUP; lane += LANES) {
             vec d[4][4];
             winograd_patch(pixels + lane, conv->width, &s->tile[t].place, d);
-            winograd_v(d, &samples[0][i][lane], GROUP * GROUP);
+            winograd_v(d, &samples[0][i][lane], CHANNELS * GROUP);
         }
     }
     for (int place = 0; place < PLACES; place++) {
         float *to = s->sums.v + place * s->sums.v_step + (size_t)t * GROUP * s->sums.width + c0;
-        for (int i = 0; i < GROUP; i += LANES)
+        for (int i = 0; i < CHANNELS; i += LANES)
             for (int lane = 0; lane < GROUP; lane += LANES)
                 transpose(&samples[place][i][lane], GROUP, to + lane * s->sums.width + i,
                           s->sums.width);
@@ -112,7 +115,7 @@ static void winograd_backward_weight(const struct op_args *a, const struct conv 
         s.sums.terms = count * GROUP;
         for (int t = 0; t < count; t++)
             winograd_find(&s, a, t, first + t);
-        for (int c = 0; c < conv->channels; c += GROUP)
+        for (int c = 0; c < conv->channels; c += CHANNELS)
             for (int t = 0; t < count; t++)
                 winograd_turned(&s, t, c);
         for (int o = 0; o < conv->outputs; o++)

@@ -20,29 +20,31 @@ static size_t place_of(const struct tensor *t, const int *stride, size_t n, size
     return place;
 }
 
-/* plain [n][i] <-> N16 [n / 16][i][n % 16]; the lanes past n are zero. */
+/* plain [n][i] <-> N16 [n / lanes][i][n % lanes]; the lanes past n are zero. */
 void reference_to_n16(const struct op_args *a) {
     const struct tensor *x = &a->in[0];
+    size_t lanes = (size_t)a->out[0].lanes;
     float *y = tensor_f32(&a->out[0]);
     size_t samples = (size_t)x->dims[0], count = tensor_sample_count(x);
     int stride[MAX_RANK];
     tensor_strides(x, stride);
-    for (size_t n = 0; n < (size_t)a->out[0].groups * GROUP; n++)
+    for (size_t n = 0; n < (size_t)a->out[0].groups * lanes; n++)
         for (size_t i = 0; i < count; i++)
-            y[(n / GROUP * count + i) * GROUP + n % GROUP] =
+            y[(n / lanes * count + i) * lanes + n % lanes] =
                 n < samples ? tensor_f32(x)[place_of(x, stride, n, i)] : 0;
 }
 
 void reference_to_plain(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     const struct tensor *y = &a->out[0];
-    size_t samples = (size_t)y->dims[0], count = tensor_sample_count(y);
+    size_t samples = (size_t)y->dims[0], count = tensor_sample_count(y),
+           lanes = (size_t)a->in[0].lanes;
     int stride[MAX_RANK];
     tensor_strides(y, stride);
     for (size_t n = 0; n < samples; n++)
         for (size_t i = 0; i < count; i++)
             tensor_f32(y)[place_of(y, stride, n, i)] =
-                x[(n / GROUP * count + i) * GROUP + n % GROUP];
+                x[(n / lanes * count + i) * lanes + n % lanes];
 }
 
 /* out[0] = EXPRESSION of x = in[0], or of a = in[0] and b = in[1], element by element. */
@@ -89,12 +91,12 @@ void reference_dropout(const struct op_args *a) {
     struct dropout_args d = a->p.dropout;
     uint64_t threshold = philox_threshold(1.0 - (double)d.p);
     float scale = 1.0f / (1.0f - d.p);
-    int n16 = a->out[0].layout == LAYOUT_N16;
+    size_t side = a->out[0].layout == LAYOUT_N16 ? (size_t)a->out[0].lanes : 1;
     size_t count = tensor_sample_count(&a->out[0]),
            draws = d.planes ? (size_t)a->out[0].dims[1] : count;
     for (size_t i = 0, stored = tensor_stored_count(&a->out[0]); i < stored; i++) {
-        size_t sample = n16 ? i / (GROUP * count) * GROUP + i % GROUP : i / count;
-        size_t draw = (n16 ? i / GROUP % count : i % count) / (count / draws);
+        size_t sample = i / (side * count) * side + i % side;
+        size_t draw = i / side % count / (count / draws);
         int kept = philox_keep(a->step->seed, (uint32_t)d.v, (uint32_t)a->step->step,
                                (uint32_t)d.layer, sample * draws + draw, threshold);
         y[i] = x[i] * (kept ? scale : 0.0f);

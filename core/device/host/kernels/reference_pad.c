@@ -18,7 +18,7 @@ void reference_pad(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     const struct pad_args p = a->p.pad;
     int n16 = x->layout == LAYOUT_N16, left = p.left > 0 ? p.left : 0, from = left - p.left;
-    size_t pixel = n16 ? GROUP : 1,
+    size_t pixel = n16 ? (size_t)x->lanes : 1,
            planes = (size_t)(n16 ? x->groups : x->dims[0]) * (size_t)x->dims[1];
     int both = least(x->dims[3] - from, y->dims[3] - left); /* pixels of a row that x and y share */
     float *row = tensor_f32(y);
@@ -42,8 +42,8 @@ void reference_pad(const struct op_args *a) {
 void reference_cat(const struct op_args *args) {
     const struct tensor *a = &args->in[0], *b = &args->in[1];
     int n16 = a->layout == LAYOUT_N16;
-    size_t of_k = (size_t)a->dims[3] * (n16 ? GROUP : 1), of_a = (size_t)a->dims[2] * of_k,
-           of_b = (size_t)b->dims[2] * of_k,
+    size_t of_k = (size_t)a->dims[3] * (n16 ? (size_t)a->lanes : 1),
+           of_a = (size_t)a->dims[2] * of_k, of_b = (size_t)b->dims[2] * of_k,
            parts = (size_t)(n16 ? a->groups : a->dims[0]) * (size_t)a->dims[1];
     float *y = tensor_f32(&args->out[0]);
     for (size_t i = 0; i < parts; i++, y += of_a + of_b) {

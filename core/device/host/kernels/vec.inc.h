@@ -1,15 +1,23 @@
-/* The vector type of the fast path, in three widths. Included by n16_<isa>.c, which has chosen the
- * instruction set and defined LANES, the floats in one vector register.
+/* The vector types of the fast path. Included by n16_<isa>.c, which has chosen the instruction set
+ * and defined WIDE, the floats in one vector register, and GROUP, the samples of a group.
  *
  * A group of N16 is 16 samples: one register of AVX-512, two of AVX2, four of the generic kind.
- * `vec` is one register. A kernel treats the PARTS of a group one after another, each as if it
- * were alone. So every lane sees the same operations in the same order whatever the width, and
- * all three give the same bits. That also needs a multiply-add that rounds once everywhere: under
- * -ffp-contract=off the compiler never fuses one by itself, so fused() asks for it by name. */
-#if LANES == 16
+ * `vec` is one register, or as much of it as a smaller group fills. A kernel treats the PARTS of a
+ * group one after another, each as if it were alone. So every lane sees the same operations in the
+ * same order whatever the width, and all give the same bits. That also needs a multiply-add that
+ * rounds once everywhere: under -ffp-contract=off the compiler never fuses one by itself, so
+ * fused() asks for it by name.
+ *
+ * `wide` is always a whole register: neighbouring pixels or tiles of a small group, or channels. */
+#if WIDE == 16
 #define ACCUMULATORS 28 /* of 32 registers; the rest hold operands */
 #else
 #define ACCUMULATORS 13 /* of 16 */
+#endif
+#if GROUP < WIDE
+#define LANES GROUP
+#else
+#define LANES WIDE
 #endif
 enum { PARTS = GROUP / LANES };
 
@@ -28,6 +36,14 @@ typedef float vec_in_memory __attribute__((vector_size(LANES * 4), aligned(4), m
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
+#if WIDE == 16
+#define KEEP_IN_REGISTER(v) __asm__("" : "+v"(v))
+#elif defined(__x86_64__)
+#define KEEP_IN_REGISTER(v) __asm__("" : "+x"(v))
+#else
+#define KEEP_IN_REGISTER(v) (void)(v)
+#endif
+
 INLINE vec load(const float *p) {
     return *(const vec_in_memory *)p;
 }
@@ -36,11 +52,7 @@ INLINE vec load(const float *p) {
  * would otherwise load it again as an operand of each, and the loop would wait for these loads. */
 INLINE vec load_once(const float *p) {
     vec v = load(p);
-#if LANES == 16
-    __asm__("" : "+v"(v));
-#elif defined(__x86_64__)
-    __asm__("" : "+x"(v));
-#endif
+    KEEP_IN_REGISTER(v);
     return v;
 }
 
@@ -58,11 +70,52 @@ INLINE vec fused(vec a, vec b, vec c) {
     return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif LANES == 8
     return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif WIDE > 4
+    return (vec)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
 #else
     UNROLL for (int i = 0; i < LANES; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
     return c;
 #endif
 }
+
+/* The same of `wide`. */
+#if LANES == WIDE
+typedef vec wide;
+#define load_wide load
+#define load_wide_once load_once
+#define store_wide store
+#define splat_wide splat
+#define fused_wide fused
+#else
+typedef float wide __attribute__((vector_size(WIDE * 4)));
+typedef float wide_in_memory __attribute__((vector_size(WIDE * 4), aligned(4), may_alias));
+
+INLINE wide load_wide(const float *p) {
+    return *(const wide_in_memory *)p;
+}
+
+INLINE wide load_wide_once(const float *p) {
+    wide v = load_wide(p);
+    KEEP_IN_REGISTER(v);
+    return v;
+}
+
+INLINE void store_wide(float *p, wide v) {
+    *(wide_in_memory *)p = v;
+}
+
+INLINE wide splat_wide(float s) {
+    return s - (wide){0};
+}
+
+INLINE wide fused_wide(wide a, wide b, wide c) {
+#if WIDE == 16
+    return (wide)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#else
+    return (wide)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#endif
+}
+#endif
 
 /* Square roots, correctly rounded everywhere. */
 INLINE vec roots(vec x) {

@@ -1,0 +1,53 @@
+/* The fast path of one instruction set: its table. A kernel of N16 is that of the operands' size of
+ * groups; the others do not know groups. */
+#include "device/host/kernels/n16_matmul.inc.h"
+#include "device/host/kernels/n16_attention.inc.h"
+#include "device/host/kernels/n16_linear_plain.inc.h"
+#include "device/host/kernels/n16_recurrent.inc.h"
+#include "device/host/kernels/n16_layer_norm.inc.h"
+#include "device/host/kernels/n16_elementwise.inc.h"
+#include "device/host/kernels/softmax_rows.inc.h"
+
+extern host_kernel *const KERNELS_OF_8[OP_COUNT], *const KERNELS_OF_4[OP_COUNT];
+
+#define OF_ANY_GROUP(NAME, name, plain)                \
+    static void fast_##name(const struct op_args *a) { \
+        switch (a->in[0].lanes | a->out[0].lanes) {    \
+        case 16: n16_##name(a); break;                 \
+        case 8: KERNELS_OF_8[OP_##NAME](a); break;     \
+        case 4: KERNELS_OF_4[OP_##NAME](a); break;     \
+        default: plain##_##name(a); /* not in N16 */   \
+        }                                              \
+    }
+EACH_OF_N16(OF_ANY_GROUP)
+
+#define ROW_OF_ANY_GROUP(NAME, name, plain) [OP_##NAME] = fast_##name,
+host_kernel *const KERNELS[OP_COUNT] = {
+    [OP_ADD_FORWARD] = fast_add_forward,
+    [OP_SUBTRACT_FORWARD] = fast_subtract_forward,
+    [OP_MULTIPLY_FORWARD] = fast_multiply_forward,
+    [OP_WHERE] = fast_where,
+    [OP_ACTIVATION_FORWARD] = fast_activation_forward,
+    [OP_ACTIVATION_BACKWARD] = fast_activation_backward,
+    [OP_SOFTMAX_FORWARD] = row_softmax_forward,
+    [OP_SOFTMAX_BACKWARD] = row_softmax_backward,
+    [OP_CROSS_ENTROPY_FORWARD] = row_cross_entropy_forward,
+    [OP_CROSS_ENTROPY_BACKWARD] = row_cross_entropy_backward,
+    [OP_FILL] = fast_fill,
+    [OP_SQUARE_SUMS] = fast_square_sums,
+    [OP_CLIP] = fast_clip,
+    [OP_SGD] = fast_sgd,
+    [OP_ADADELTA] = fast_adadelta,
+    [OP_ADAM] = fast_adam,
+    [OP_HASH] = fast_hash,
+    [OP_MATMUL] = fast_matmul,
+    [OP_LAYER_NORM_FORWARD] = fast_layer_norm_forward,
+    [OP_LAYER_NORM_BACKWARD_DATA] = fast_layer_norm_backward_data,
+    [OP_RECURRENT_FORWARD] = fast_recurrent_forward,
+    [OP_RECURRENT_BACKWARD] = fast_recurrent_backward,
+    [OP_ATTENTION_FORWARD] = fast_attention_forward,
+    [OP_ATTENTION_BACKWARD] = fast_attention_backward,
+    // clang-format off
+    EACH_OF_N16(ROW_OF_ANY_GROUP)
+    // clang-format on
+};
