@@ -11,7 +11,6 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
-#include "cli/results/png.h"
 #include "report/collective/collective.h"
 #include "report/pictures/collective.h"
 #include "report/text.h"
@@ -42,8 +41,7 @@ static const struct option collective_options[] = {
      read_int, AT(view.rank), 0, MAX_DEVICES - 1, ALWAYS},
     {"--full", NULL, "all tables and steps, however many", read_on, AT(view.full), NO_LIMITS,
      ALWAYS},
-    {"--pictures", "DIR", "write its picture as SVG, and as PNG where rsvg-convert is installed",
-     read_word, AT(pictures), NO_LIMITS, ALWAYS},
+    {"--pictures", "DIR", "write its picture as SVG", read_word, AT(pictures), NO_LIMITS, ALWAYS},
     OPTION_END};
 
 static int help(void) {
@@ -122,9 +120,6 @@ static int write_picture(const char *folder, const struct drawing *c) {
     int code = draw_picture(&p, c);
     if (!code) code = atomic_commit(&file);
     atomic_abandon(&file);
-    int is_missing = 0;
-    if (!code) code = png_beside(path, &is_missing);
-    if (is_missing) fprintf(stderr, "duet: %s: " PNG_MISSING "\n", path);
     return code;
 }
 
