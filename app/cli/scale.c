@@ -5,31 +5,20 @@
  * of rates it does exercises 1 and 2 of d2l's chapter 13.5. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/cores.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/text/parse.h"
-#include "base/text/plain.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
+#include "cli/results/scale_table.h"
 #include "data/dataset.h"
-#include "report/scale_table.h"
-#include "report/table.h"
-#include "report/text.h"
-#include "train/compare/scale.h"
 
-/* The text's training, and the seconds that it gives for one epoch on its own machine. */
-enum { TEXT_BATCH = 128, TEXT_COUNTS = 4 };
+/* The rate of the text's training. */
 static const double TEXT_RATE = 0.5;
-static const struct {
-    int devices;
-    double seconds;
-} text_runs[TEXT_COUNTS] = {{1, 30}, {2, 20}, {4, 15}, {8, 18}};
 
 struct words {
     const struct duet_model *own;
@@ -140,136 +129,33 @@ static int read_words(int argc, char **argv, struct options *o, struct scale_con
 
 /* ---- output ---- */
 
-/* The text's seconds are beside a run that does what the text's does. */
-static double published(const struct scale *s, const struct run_record *r) {
-    const struct run_config *c = &s->config.run;
-    if (strcmp(r->model, "convnet") || r->mode != MODE_DDP || r->batch_size != TEXT_BATCH ||
-        r->epochs != 1 || c->steps || c->update.optimizer != OPTIMIZER_ADADELTA ||
-        r->train_samples != 60000)
-        return 0;
-    for (int i = 0; i < TEXT_COUNTS; i++)
-        if (text_runs[i].devices == r->devices) return text_runs[i].seconds;
-    return 0;
-}
-
-/* 1 if other rows do the same work as this one, and so are compared with it. */
-static int is_compared_with(const struct scale *s, int row) {
-    for (int i = row + 1; i < s->count; i++)
-        if (s->rows[i].first == row) return 1;
-    return 0;
-}
-
-static struct scale_line line_of(const struct scale *s, int row) {
-    static const char *const bits[] = {"first", "equal", "DIFFER", "-"};
-    const struct scale_row *r = &s->rows[row];
-    int alone = r->bits == SCALE_BITS_FIRST && !is_compared_with(s, row);
-    return (struct scale_line){&r->run, r->speed_up, alone ? "-" : bits[r->bits],
-                               published(s, &r->run)};
-}
-
 static void show_row(void *context, const struct scale *s, int row) {
-    const struct run_record *r = &s->rows[row].run;
-    struct scale_line line = line_of(s, row);
-    char title[48];
-    int *with_text = context;
-    if (row == 0) {
-        *with_text = line.published > 0;
-        printf("%s on %s, %s, ", PLAIN(r->model), PLAIN(r->dataset), r->optimizer);
-        if (s->config.run.steps)
-            printf("at most %d steps", s->config.run.steps);
-        else
-            printf("%d epoch%s", r->epochs, r->epochs > 1 ? "s" : "");
-        printf(", %s, %s devices\n%s%s%s\n", mode_title(r->mode), r->kind,
-               *r->modelled ? "times modelled: " : "", r->modelled, *r->modelled ? "\n" : "");
-        scale_table_head(stdout, *with_text);
-    }
-    scale_table_line(stdout, &line, *with_text);
-    fflush(stdout);
-    snprintf(title, sizeof title, "%d device%s, lr %g", r->devices, r->devices == 1 ? "" : "s",
-             r->lr);
-    warn_of_run(title, r);
+    (void)context;
+    scale_table_row(s, row);
+    warn_of_run(s->rows[row].title, &s->rows[row].run);
 }
 
-/* Why a row has no word about bits; NULL: it has one. */
-static const char *why_no_bits(const struct scale *s, int row) {
-    const struct scale_row *r = &s->rows[row];
-    if (r->bits == SCALE_BITS_FIRST && !is_compared_with(s, row))
-        return "no other run has the same batch and learning rate";
-    if (r->bits != SCALE_BITS_NOT_PROMISED) return NULL;
-    return r->verdict.not_finite_at >= 0 ? "losses that are not finite prove nothing"
-                                         : r->verdict.why_not;
-}
-
-/* Each reason once, with the first row that it belongs to. */
-static void show_why_no_bits(const struct scale *s) {
-    for (int i = 0; i < s->count; i++) {
-        const char *why = why_no_bits(s, i), *before = NULL;
-        struct text text = {.used = 0};
-        for (int k = 0; why && k < i; k++)
-            if ((before = why_no_bits(s, k)) && !strcmp(before, why)) why = NULL;
-        if (!why) continue;
-        text_add(&text, "bits of %d device%s, lr %g: -: %s", s->rows[i].run.devices,
-                 s->rows[i].run.devices > 1 ? "s" : "", s->rows[i].run.lr, why);
-        text_wrap(stdout, text_width(stdout), 0, 2, text.words);
-    }
-}
-
-/* What the table cannot say. */
-static void show_notes(const struct scale *s, const struct scale_line *lines, int with_text) {
-    int equal = 0, compared = 0;
-    for (int i = 0; i < s->count; i++) {
-        equal += s->rows[i].bits == SCALE_BITS_EQUAL;
-        compared += s->rows[i].first != i;
-    }
-    printf("\n");
-    if (equal)
-        printf("%d run%s equal to the first with the same batch and rate to the bit, at\n"
-               "every step on every device\n",
-               equal, equal > 1 ? "s are" : " is");
-    if (compared)
-        show_why_no_bits(s);
-    else
-        printf("bits: no two runs have the same batch and learning rate\n");
-    scale_sharing(stdout, lines, s->count, usable_cores());
-    if (with_text)
-        printf("text: seconds on the machine of the text that this model comes from\n"
-               "(28 to 30 with 1 process)\n");
-    scale_best_rates(stdout, lines, s->count);
-    fflush(stdout);
-}
-
-static void write_row(struct json_writer *w, const struct scale_line *line) {
-    const struct run_record *r = line->run;
-    char name[SCALE_NAME], title[64];
-    scale_run_name(name, r->devices, r->lr);
-    snprintf(title, sizeof title, "%d device%s, lr %g", r->devices, r->devices > 1 ? "s" : "",
-             r->lr);
-    results_run(w, name, title, NULL, r);
-    json_number(w, "batch_per_device", (double)r->batch_size / r->devices);
-    json_number(w, "speed_up", line->speed_up);
-    json_string(w, "bits", line->bits);
-    json_number(w, "published_seconds", line->published ? line->published : NAN);
+static void write_row(struct json_writer *w, const struct scale *s, int i) {
+    const struct scale_row *row = &s->rows[i];
+    double seconds = text_seconds(s, i);
+    results_run(w, row->name, row->title, NULL, &row->run);
+    json_number(w, "batch_per_device", (double)row->run.batch_size / row->run.devices);
+    json_number(w, "speed_up", row->speed_up);
+    json_string(w, "bits", scale_bits_word(row));
+    json_number(w, "published_seconds", seconds > 0 ? seconds : NAN);
     json_close(w);
 }
 
-static int write_json(struct atomic_file *file, const struct scale *s,
-                      const struct scale_line *lines) {
+static int finish(const struct scale *s, struct atomic_file *json) {
     struct json_writer w;
-    if (!file->file) return OK;
-    CHECK(results_start(&w, file->file, "scale"));
+    scale_table_notes(s);
+    if (!json->file) return OK;
+    CHECK(results_start(&w, json->file, "scale"));
     json_array(&w, "runs");
     for (int i = 0; i < s->count; i++)
-        write_row(&w, &lines[i]);
+        write_row(&w, s, i);
     json_close(&w);
-    return results_end(&w, file);
-}
-
-static int finish(const struct scale *s, int with_text, struct atomic_file *json) {
-    struct scale_line lines[SCALE_ROWS];
-    for (int i = 0; i < s->count; i++)
-        lines[i] = line_of(s, i);
-    show_notes(s, lines, with_text);
-    return write_json(json, s, lines);
+    return results_end(&w, json);
 }
 
 int command_scale(int argc, char **argv, const struct duet_model *own) {
@@ -279,17 +165,17 @@ int command_scale(int argc, char **argv, const struct duet_model *own) {
     struct scale scale = {.count = 0};
     struct atomic_file json = {0};
     struct job_result result = {.exit_status = 0};
-    int with_text = 0, code;
+    int code;
     CHECK_GOTO(read_words(argc, argv, &options, &config), code, done);
     if (options.help) return help(&options, own);
     CHECK_GOTO(scale_plan(&scale, &config), code, done);
     if (*config.run.files.json) CHECK_GOTO(atomic_open(&json, config.run.files.json), code, done);
-    code = scale_run(&scale, show_row, &with_text, &result);
+    code = scale_run(&scale, show_row, NULL, &result);
     if (code && code != ERR_CHECK) goto done;
     /* The table is whole also where bits differ, which stays the error to report. */
     struct failures all = {0};
     failures_add(&all, code);
-    failures_add(&all, finish(&scale, with_text, &json));
+    failures_add(&all, finish(&scale, &json));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);

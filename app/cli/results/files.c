@@ -177,8 +177,9 @@ static void say_written(const struct run_files *o) {
         if (*names[i]) text_add(&text, "%s %s", count++ ? "," : "written:", names[i]);
     }
     if (o->pictures)
-        text_add(&text, "%s %s/*.svg (%d picture%s)", count++ ? "," : "written:",
-                 o->config->files.pictures, o->pictures, o->pictures > 1 ? "s" : "");
+        text_add(&text, "%s %s/*.svg (%d picture%s)",
+                 count++ ? "," : "written:", o->config->files.pictures, o->pictures,
+                 o->pictures > 1 ? "s" : "");
     if (count) text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 

@@ -25,13 +25,7 @@ static int global_batch(const struct scale_config *c, int devices) {
     return c->batch_per_device ? c->batch_per_device * devices : c->run.batch_size;
 }
 
-void scale_run_name(char name[SCALE_NAME], int devices, double lr) {
-    snprintf(name, SCALE_NAME, "%d_devices_lr_%g", devices, lr);
-}
-
-static int row_config(const struct scale_config *c, int devices, double lr,
-                      struct run_config *out) {
-    char name[SCALE_NAME];
+static int plan_row(struct scale_row *row, const struct scale_config *c, int devices, double lr) {
     struct run_config one = c->run;
     one.devices = devices;
     one.batch_size = global_batch(c, devices);
@@ -39,9 +33,11 @@ static int row_config(const struct scale_config *c, int devices, double lr,
     if (!c->batch_per_device && one.virtual_devices == VIRTUAL_DEFAULT)
         one.virtual_devices = common_virtual_devices(c);
     one.hashes = one.quiet = 1;
-    scale_run_name(name, one.devices, one.update.lr);
-    CHECK(run_config_of_several(&one, &c->run, name));
-    *out = one;
+    snprintf(row->name, sizeof row->name, "%d_devices_lr_%g", devices, lr);
+    snprintf(row->title, sizeof row->title, "%d device%s, lr %g", devices, devices > 1 ? "s" : "",
+             lr);
+    CHECK(run_config_of_several(&one, &c->run, row->name));
+    row->config = one;
     return OK;
 }
 
@@ -66,8 +62,10 @@ int scale_plan(struct scale *s, const struct scale_config *c) {
     for (int i = 0; i < c->device_counts; i++)
         for (int j = 0; j < c->rates; j++) {
             struct scale_row *row = &s->rows[s->count];
-            CHECK(row_config(c, c->devices[i], c->lr[j], &row->config));
+            CHECK(plan_row(row, c, c->devices[i], c->lr[j]));
             row->first = first_like(s, s->count++);
+            row->bits = SCALE_BITS_ALONE;
+            if (row != &s->rows[row->first]) s->rows[row->first].bits = SCALE_BITS_FIRST;
             CHECK(run_config_check(&row->config));
         }
     return OK;
@@ -81,9 +79,7 @@ static void judge(struct scale *s, int i) {
     int decided = verdict_judge(&first->run, &row->run, &row->verdict);
     if (decided && row->verdict.kind == VERDICT_DIFFERENT)
         row->bits = SCALE_BITS_DIFFERENT;
-    else if (row->first == i)
-        row->bits = SCALE_BITS_FIRST;
-    else
+    else if (row->first != i)
         row->bits =
             decided && row->verdict.not_finite_at < 0 ? SCALE_BITS_EQUAL : SCALE_BITS_NOT_PROMISED;
     /* row i % rates is the run of the first device count with the same rate of the list */
@@ -112,15 +108,12 @@ int scale_run(struct scale *s, void (*done)(void *context, const struct scale *s
     memset(result, 0, sizeof *result);
     for (int i = 0; i < s->count; i++) {
         struct scale_row *row = &s->rows[i];
-        char title[48];
         /* The device that `auto` found is used for all rows: another kind gives other bits. */
         if (i)
             snprintf(row->config.device, sizeof row->config.device, "%s", s->rows[0].run.kind);
         else
             CHECK(job_try_nccl(&row->config, result));
-        snprintf(title, sizeof title, "%d device%s, lr %g", row->config.devices,
-                 row->config.devices > 1 ? "s" : "", row->config.update.lr);
-        CHECK(job_run_titled(title, &row->config, &row->run, result));
+        CHECK(job_run_titled(row->title, &row->config, &row->run, result));
         judge(s, i);
         done(context, s, i);
     }

@@ -13,10 +13,6 @@
 /* Runs of one scale: device counts, learning rates, and both together. */
 enum { SCALE_MOST = 16, SCALE_ROWS = SCALE_MOST * SCALE_MOST };
 
-/* The name of a run, for files: "4_devices_lr_0.5". */
-enum { SCALE_NAME = 64 };
-void scale_run_name(char name[SCALE_NAME], int devices, double lr);
-
 struct scale_config {
     struct run_config run; /* what all runs share; its batch_size counts where batch_per_device is
                             * 0 */
@@ -30,10 +26,12 @@ enum scale_bits {
     SCALE_BITS_FIRST,       /* others are compared with this run */
     SCALE_BITS_EQUAL,       /* at every step, on every device */
     SCALE_BITS_DIFFERENT,   /* where equal bits are promised */
+    SCALE_BITS_ALONE,       /* no other run has the same batch and learning rate */
     SCALE_BITS_NOT_PROMISED /* or the loss is not finite, which proves nothing */
 };
 
 struct scale_row {
+    char name[48], title[48]; /* "4_devices_lr_0.5" and "4 devices, lr 0.5" */
     struct run_config config;
     struct run_record run;
     int first; /* the first row with the same global batch and learning rate */

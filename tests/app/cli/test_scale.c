@@ -1,9 +1,47 @@
 /* duet scale: the table, what --json holds, the growth of batch and learning rate, and
  * what is refused. */
+#include "cli/results/scale_table.h"
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
 
 enum { PICTURES = 130 };
+
+/* The text's training, of which each epoch would take minutes: its seconds have a column. Devices
+ * that share GPUs are named, and of several rates the best. */
+CliTest(cli_scale, the_columns_of_long_runs, 60) {
+    static double losses[] = {0.0512345678}, accuracy[4][1], valid[4][1];
+    struct scale_row rows[4] = {{.bits = SCALE_BITS_FIRST}};
+    struct scale s = {.rows = rows, .count = 4, .config.rates = 1};
+    s.config.run.update.optimizer = OPTIMIZER_ADADELTA;
+    for (int i = 0; i < 4; i++) {
+        struct run_record *r = &rows[i].run;
+        *r = (struct run_record){.devices = 1 << i, .mode = MODE_DDP, .epochs = 1, .lr = 0.000125};
+        strcpy(r->model, "convnet");
+        r->batch_size = TEXT_BATCH, r->train_samples = 60000, r->training_seconds = 12.345678;
+        r->steps = 1, r->losses = losses, r->epoch_count = 1, r->gpus = i < 2 ? 1 << i : 4;
+        r->accuracy = accuracy[i], accuracy[i][0] = 0.9 + 0.01 * i;
+        r->valid_loss = valid[i], valid[i][0] = i < 2 ? 0.25 : 34.56789;
+        rows[i].bits = i ? SCALE_BITS_EQUAL : SCALE_BITS_FIRST, rows[i].speed_up = 1.5 * i + 1;
+    }
+    cr_assert_not_null(freopen("table", "w", stdout));
+    for (int i = 0; i < 4; i++)
+        scale_table_row(&s, i);
+    scale_table_notes(&s);
+    s.config.rates = 2; /* two device counts then */
+    accuracy[3][0] = accuracy[2][0];
+    scale_table_notes(&s);
+    char *text = cli_read("table", NULL);
+    cr_expect(strstr(text, "\n      1   128    128 0.000125   12.35  1.00 0.05123 0.25000 0.9000  "
+                           "first  30 s\n"));
+    cr_expect(strstr(text, "  34.568 0.9300  equal  18 s\n"));
+    cr_expect(strstr(text, "\n8 devices on 4 GPUs: "));
+    cr_expect(strstr(text, "\n2 devices: best test accuracy 0.9100 at learning rate 0.000125\n"
+                           "4 devices: best test accuracy 0.9200 at learning rate 0.000125, as at "
+                           "1 other\n"));
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        cr_expect_leq(strcspn(line, "\n"), 80, "%.90s", line);
+    free(text);
+}
 
 /* The same global batch on 1, 2 and 4 devices: equal bits, as the JSON's losses say too. */
 CliTest(cli_scale, the_global_batch_stays, 120) {

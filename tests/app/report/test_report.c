@@ -162,3 +162,11 @@ Test(report, lines, .timeout = 30) {
     for (int i = 0; i < 3; i++)
         record_free(&run[i]);
 }
+
+Test(report, shares_of_a_batch, .timeout = 30) {
+    char text[32];
+    cr_expect_str_eq(share_words(256, 2, 0, text), "128");
+    cr_expect_str_eq(share_words(32, 3, 0, text), "10 or 11");
+    cr_expect_str_eq(share_words(10, 4, 1, text), "at most 3"); /* 3 3 3 1 */
+    cr_expect_str_eq(share_words(8, 4, 1, text), "2");
+}
