@@ -1,65 +1,6 @@
-/* Optimizers at the owners of the parameters: their steps are those of one here. */
+/* Optimizers at the owners of the parameters: their steps are those of one here, also where they
+ * have some of the parameters, and where some have no gradient. */
 #include "tests/rpc/matrix.h"
-
-/* Momentum and a schedule, at two owners, against the same steps here. */
-static void steps(struct worker *w) {
-    duet_distributed_optimizer *o;
-    struct duet_rpc_value r[2], got;
-    struct duet_optimizer_options options;
-    duet_params *params;
-    duet_optimizer *here;
-    float want[OUT * IN], is[OUT * IN];
-    if (w->rank) return;
-    GOOD(duet_optimizer_defaults(&options, "sgd"));
-    options.lr = 0.1, options.momentum = 0.9;
-    for (int i = 0; i < 2; i++)
-        GOOD(duet_rpc_sync(w->rpc, i ? "w1" : "w0", "parameter", DUET_NO_ARGS, 0, &r[i]));
-    GOOD(duet_distributed_optimizer_create(&o, w->rpc, (duet_rref *[]){r[0].rref, r[1].rref}, 2,
-                                           &options));
-    GOOD(duet_params_create(&params, w->device, &one_param, 1));
-    GOOD(duet_optimizer_create(&here, params, &options));
-    for (int step = 0; step < 4; step++) {
-        const struct pass p = begin_pass(w, X);
-        duet_autograd_context *c = p.context;
-        duet_tape *t = p.tape;
-        struct duet_rpc_value y;
-        GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_tensor(p.x)), 0, &y));
-        duet_var *loss = mean_of_squares(t, y.var);
-        GOOD(duet_autograd_backward(c, &loss, 1, 0));
-        GOOD(duet_distributed_optimizer_step(o, c));
-        GOOD(read_gradient(t, "w1", is));
-        GOOD(duet_tensor_write(duet_params_grad(params, 0), is));
-        GOOD(duet_optimizer_step(here));
-        duet_autograd_context_free(c);
-    }
-    GOOD(duet_rref_to_here(r[1].rref, 0, &got));
-    GOOD(duet_tensor_read(got.tensor, is));
-    GOOD(duet_tensor_read(duet_params_value(params, 0), want));
-    MUST(!memcmp(is, want, sizeof is) && is[0] != weight[0][0]);
-    duet_rpc_value_free(&got);
-    GOOD(duet_rref_to_here(r[0].rref, 0, &got)); /* without a gradient: as it was */
-    GOOD(duet_tensor_read(got.tensor, is));
-    MUST(!memcmp(is, weight, sizeof is));
-    duet_rpc_value_free(&got);
-    duet_optimizer_free(here);
-    duet_params_free(params);
-    duet_distributed_optimizer_free(o);
-    duet_rpc_value_free(&r[0]), duet_rpc_value_free(&r[1]);
-    FAILS(DUET_USAGE, duet_distributed_optimizer_create(&o, w->rpc, NULL, 0, &options), "give a");
-    options.name = "none"; /* its owners cannot make it */
-    GOOD(duet_rpc_sync(w->rpc, "w1", "parameter", DUET_NO_ARGS, 0, &r[0]));
-    FAILS(DUET_USAGE, duet_distributed_optimizer_create(&o, w->rpc, &r[0].rref, 1, &options),
-          "none");
-    duet_rpc_value_free(&r[0]);
-    none_left(w);
-    all_bye(w);
-}
-
-Test(optimizer, distributed_ones_step_at_the_owners, .timeout = 60) {
-    WORKERS(2, steps, functions);
-}
-
-/* ---- several parameters: a subset of them, and gradients that are missing ---- */
 
 static float bias[OUT] = {0.5f, -0.25f}, factor[OUT] = {2, -3};
 static const struct duet_param three_params[] = {
@@ -126,7 +67,7 @@ static void step_here(struct worker *w, duet_tape *t, duet_params *params, duet_
 
 static void subset(struct worker *w) {
     static const int with_bias[] = {1, 0, 0, 1, 1};
-    struct duet_rpc_value r[3], got;
+    struct duet_rpc_value r[4], got;
     struct duet_optimizer_options options;
     duet_distributed_optimizer *o;
     duet_params *params;
@@ -136,35 +77,40 @@ static void subset(struct worker *w) {
     if (w->rank) return;
     for (int i = 0; i < 3; i++)
         GOOD(duet_rpc_sync(w->rpc, "w1", "param", DUET_ARGS(duet_rpc_int(i)), 0, &r[i]));
+    GOOD(duet_rpc_sync(w->rpc, "w0", "param", DUET_ARGS(duet_rpc_int(0)), 0, &r[3]));
+    duet_rref *some[] = {r[1].rref, r[3].rref, r[0].rref};
     GOOD(duet_optimizer_defaults(&options, "adam"));
-    options.lr = 0.05;
-    GOOD(duet_distributed_optimizer_create(&o, w->rpc, (duet_rref *[]){r[1].rref, r[0].rref}, 2,
-                                           &options));
+    options.name = "none"; /* its owners cannot make it */
+    FAILS(DUET_USAGE, duet_distributed_optimizer_create(&o, w->rpc, some, 3, &options), "none");
+    options.name = "adam", options.lr = 0.05;
+    FAILS(DUET_USAGE, duet_distributed_optimizer_create(&o, w->rpc, NULL, 0, &options), "give a");
+    GOOD(duet_distributed_optimizer_create(&o, w->rpc, some, 3, &options));
     GOOD(duet_params_create(&params, w->device, three_params, 2));
     GOOD(duet_optimizer_create(&here, params, &options));
     GOOD(duet_tape_create(&t, w->device));
     for (int i = 0; i < 5; i++) {
         step_there(w, o, with_bias[i]);
         step_here(w, t, params, here, with_bias[i]);
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 4; k++) { /* the one at w0 has no gradient */
+            const float *as = k < 2 ? want : k == 2 ? factor : &weight[0][0];
             GOOD(duet_rref_to_here(r[k].rref, 0, &got));
             GOOD(duet_tensor_read(got.tensor, is));
             if (k < 2) GOOD(duet_tensor_read(duet_params_value(params, k), want));
-            MUST(!memcmp(is, k < 2 ? want : factor, (k ? OUT : OUT * IN) * sizeof *is),
-                 "step %d, parameter %d", i, k);
+            MUST(!memcmp(is, as, (k % 3 ? OUT : OUT * IN) * sizeof *is), "step %d, parameter %d", i,
+                 k);
             duet_rpc_value_free(&got);
         }
     }
     duet_tape_free(t);
     duet_optimizer_free(here);
     duet_params_free(params);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         duet_rpc_value_free(&r[i]);
     duet_distributed_optimizer_free(o);
     none_left(w);
-    GOOD(duet_rpc_sync(w->rpc, "w1", "bye", DUET_NO_ARGS, 0, NULL));
+    all_bye(w);
 }
 
-Test(optimizer, adam_steps_a_subset_and_leaves_what_has_no_gradient, .timeout = 60) {
+Test(optimizer, distributed_ones_step_at_the_owners, .timeout = 60) {
     WORKERS(2, subset, of_three);
 }

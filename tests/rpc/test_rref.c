@@ -107,6 +107,15 @@ static void objects(struct worker *w) {
           "no function of this name: Thing.sub");
     FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w1", "Thing", DUET_ARGS(duet_rpc_int(1)), 0, &got),
           "rpc: worker 'w1': Thing: it returns an object: call it by duet_remote");
+    /* In lists, twice, and round by way of a worker that is not the owner. */
+    struct duet_rpc_value both[] = {duet_rpc_rref(c), duet_rpc_rref(c)}, inner;
+    GOOD(duet_rpc_sync(w->rpc, "w2", "echo", DUET_ARGS(duet_rpc_list(both, 2)), 0, &got));
+    for (int i = 0; i < 2; i++) {
+        GOOD(duet_rref_sync(got.items[0].items[i].rref, "add", DUET_ARGS(duet_rpc_int(i)), 0,
+                            &inner));
+        MUST(inner.integer == 38 + i);
+    }
+    duet_rpc_value_free(&got);
     GOOD(duet_rpc_sync(w->rpc, "w2", "keep", DUET_ARGS(duet_rpc_rref(c)), 0, &got));
     MUST(got.type == DUET_RPC_RREF && duet_rref_owner(got.rref) == 1);
     duet_rref_free(c);

@@ -1,43 +1,12 @@
 /* What PyTorch's own tests of torch.distributed.rpc ask for and no other file here shows
- * (docs/rpc_tests.md): futures, references in references, and
- * workers that begin again, or that are ranks of a process group as well. */
-#include "tests/rpc/inside.h"
+ * (docs/rpc_tests.md): futures, and workers that begin again, or that are ranks of a process group as
+ * well. */
+#include "rpc/agent.h"
 #include "tests/rpc/functions.h"
 
 static const char *next_of(duet_rpc *rpc) {
     return duet_rpc_name(rpc, (duet_rpc_rank(rpc, NULL) + 1) % rpc->world);
 }
-
-/* forward(reference, hops): passes the reference on to the next worker so often, and reads it. */
-FUNCTION(forward) {
-    duet_rpc *rpc = duet_rpc_of_call(call);
-    duet_rref *r = duet_rpc_arg_rref(call, 0);
-    int64_t hops = duet_rpc_arg_int(call, 1);
-    struct duet_rpc_value got;
-    int code = hops ? duet_rpc_sync(rpc, next_of(rpc), "forward",
-                                    DUET_ARGS(duet_rpc_rref(r), duet_rpc_int(hops - 1)), 0, &got)
-                    : duet_rref_to_here(r, 0, &got);
-    if (code) return code;
-    code = duet_rpc_return(call, got);
-    duet_rpc_value_free(&got);
-    return code;
-}
-
-/* A list of two references: to a number here, and to one at the next worker. */
-FUNCTION(two) {
-    duet_rpc *rpc = duet_rpc_of_call(call);
-    duet_rref *r[2];
-    GOOD(duet_rref_create(&r[0], rpc, duet_rpc_int(35)));
-    GOOD(duet_remote(&r[1], rpc, next_of(rpc), "add", DUET_ARGS(duet_rpc_int(3), duet_rpc_int(4)),
-                     0));
-    const struct duet_rpc_value both[] = {duet_rpc_rref(r[0]), duet_rpc_rref(r[1])};
-    int code = duet_rpc_return(call, duet_rpc_list(both, 2));
-    duet_rref_free(r[0]), duet_rref_free(r[1]);
-    return code;
-}
-
-static const struct duet_rpc_function functions[] = {{"forward", forward, NULL, NULL},
-                                                     {"two", two, NULL, NULL}};
 
 /* ---- futures ---- */
 
@@ -70,44 +39,6 @@ static void futures(struct worker *w) {
 
 Test(suite, futures_are_waited_for_twice_and_late, .timeout = 30) {
     COMMON_WORKERS(2, futures);
-}
-
-/* ---- references ---- */
-
-static void nested(struct worker *w) {
-    struct duet_rpc_value got, inner;
-    struct rpc_info info;
-    duet_rref *r;
-    GOOD(duet_rref_create(&r, w->rpc, duet_rpc_int(w->rank)));
-    for (int hops = 0; hops < 7; hops++) { /* round and round, also by way of its owner */
-        GOOD(duet_rpc_sync(w->rpc, next_of(w->rpc), "forward",
-                           DUET_ARGS(duet_rpc_rref(r), duet_rpc_int(hops)), 0, &got));
-        MUST(got.integer == w->rank);
-    }
-    duet_rref_free(r);
-    GOOD(duet_remote(&r, w->rpc, next_of(w->rpc), "two", DUET_NO_ARGS, 0));
-    GOOD(duet_rref_to_here(r, 0, &got));
-    MUST(got.type == DUET_RPC_LIST && got.count == 2);
-    duet_rref_free(r); /* what it held lives on in the copies */
-    MUST(duet_rref_owner(got.items[0].rref) == (w->rank + 1) % 3);
-    MUST(duet_rref_owner(got.items[1].rref) == (w->rank + 2) % 3);
-    for (int i = 0; i < 2; i++) {
-        GOOD(duet_rref_to_here(got.items[i].rref, 0, &inner));
-        MUST(inner.integer == (i ? 7 : 35));
-    }
-    duet_rpc_value_free(&got);
-    duet_rpc_give_device(w->rpc, w->device); /* which the others' calls need */
-    rpc_info(w->rpc, &info);
-    for (int i = 0; i < 2000 && (info.owned || info.kept); i++) {
-        usleep(10000);
-        rpc_info(w->rpc, &info);
-    }
-    GOOD(duet_rpc_take_device(w->rpc, w->device));
-    MUST(!info.owned && !info.kept, "%d objects, %d references", info.owned, info.kept);
-}
-
-Test(suite, references_go_round_and_lie_in_values, .timeout = 60) {
-    WORKERS(3, nested, functions);
 }
 
 /* ---- workers that begin again; process groups beside them ---- */
