@@ -1,4 +1,5 @@
-/* duet_command: finds the subcommand, whose status is the exit status. Each process of a job is
+/* duet_command: finds the subcommand, whose status is the exit status, and has their names and what
+ * --help says of them. Each process of a job is
  * this program, started anew with the word `job`: its main calls duet_command again, which finds
  * the program's own model in the same place. */
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "data/program_dataset.h"
@@ -17,6 +17,7 @@
 #include "base/text/nearest.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
+#include "cli/options/run_options.h"
 #include "comm/comm.h"
 #include "comm/environment.h"
 #include "group/group.h"
@@ -24,14 +25,30 @@
 #include "train/job.h"
 
 static const struct {
-    const char *name;
+    const char *name, *help;
     subcommand *run;
 } commands[] = {
-#define SUBCOMMAND_ROW(name, help) {#name, command_##name},
+#define SUBCOMMAND_ROW(name, help) {#name, help, command_##name},
     SUBCOMMANDS(SUBCOMMAND_ROW)
 #undef SUBCOMMAND_ROW
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+const char *command_name(int i) {
+    return i < COMMAND_COUNT ? commands[i].name : NULL;
+}
+
+const char *command_help(int i) {
+    return i < COMMAND_COUNT ? commands[i].help : NULL;
+}
+
+void command_usage(const struct options *options, const struct duet_model *own) {
+    int i = 0;
+    while (strcmp(commands[i].name, options->command))
+        i++;
+    printf("usage: %s %s [options]\n\n%s\n\n", program_name(), commands[i].name, commands[i].help);
+    run_options_help(options, own);
+}
 
 static int help(const struct duet_model *own) {
     if (own)
@@ -41,7 +58,7 @@ static int help(const struct duet_model *own) {
     printf("DataParallel and DistributedDataParallel\n\nusage: %s COMMAND [options]\n\n",
            program_name());
     for (int i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-10s %s\n", command_name(i), command_help(i));
+        printf("  %-10s %s\n", commands[i].name, commands[i].help);
     printf("\n");
     say(stdout, "duet COMMAND --help shows the most used options of a command, and\n"
                 "duet COMMAND --help --details all of them; duet manual man is all in one page.\n");
@@ -87,16 +104,6 @@ static int open_closed_streams(void) {
 static void set_signals(void) {
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGCHLD, SIG_DFL);
-}
-
-/* Every thread's stack is as large as this limit too, and a stack that is too small ends a program
- * with signal 11, without a word. The kernels keep panels of up to 70 KiB on it. */
-static int check_stack(void) {
-    enum { LEAST_KIB = 256 };
-    struct rlimit stack;
-    if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= (rlim_t)LEAST_KIB << 10) return OK;
-    return fail(ERR_FAILED, "stack: limited to %lu KiB: raise the limit to %d or more (ulimit -s)",
-                (unsigned long)(stack.rlim_cur >> 10), LEAST_KIB);
 }
 
 /* --model FILE: the file is read once, here, since it may be a pipe; its model then is where
@@ -166,7 +173,6 @@ static int command(int argc, char **argv, const struct duet_model *own) {
     const char *command = argc > 1 ? argv[1] : "--help";
     struct model_file *file = NULL;
     int code = open_closed_streams();
-    if (!code) code = check_stack();
     if (!code) code = check_own(own);
     if (code) return report_error(code);
     set_signals();

@@ -87,7 +87,7 @@ static void man_page(void) {
  * words. Returns 1 where it was. */
 static int print_choices(const struct option *option) {
     const char *value = option->value;
-    if (!strchr(value, '|') || strpbrk(value, "[]")) return 0;
+    if (!strchr(value, '|')) return 0;
     printf("    %s) words=\"", option->name);
     for (; *value; value++) {
         if (strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")) { /* V, a number: no word */
@@ -129,7 +129,7 @@ static void bash_completion(void) {
         if (!option->name || !option->value) continue;
         if (strstr(option->value, "FILE") || strstr(option->value, "DIR"))
             printf("    %s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", option->name);
-        else if (!print_choices(option) && *option->value != '[')
+        else if (!print_choices(option))
             printf("    %s) return ;;\n", option->name);
     }
     printf("    *) words=\"--help ");

@@ -45,12 +45,11 @@ static int report(const char *path) {
 
 int command_report(int argc, char **argv, const struct duet_model *own) {
     (void)own;
-    struct options options = {
-        .command = "report", .part = {{no_options, NULL}}, .form = OPTIONS_AND_WORDS};
-    int code = options_read(&options, argc, argv);
+    struct options options = {.command = "report", .part = {{no_options, NULL}}, .then_words = 1};
+    int code = options_read(&options, argc, argv), files = argc - options.read;
     if (!code && options.help) return help();
-    if (!code && options.words != 1)
-        code = fail(ERR_USAGE, "report: %d files: give one, which DUET_TRACE named", options.words);
-    if (!code) code = report(options.word[0]);
+    if (!code && files != 1)
+        code = fail(ERR_USAGE, "report: %d files: give one, which DUET_TRACE named", files);
+    if (!code) code = report(argv[options.read]);
     return report_error(code);
 }

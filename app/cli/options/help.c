@@ -67,7 +67,7 @@ static void print_wrapped(const char *text, int column) {
 
 void option_print(const struct option *option, const char *help) {
     const char *value = option->value ? option->value : "";
-    int column = printf("  %s%s%s", option->name, *value && *value != '[' ? " " : "", value);
+    int column = printf("  %s%s%s", option->name, *value ? " " : "", value);
     if (column >= HELP_COLUMN) column = printf("\n") - 1;
     print_wrapped(help, column);
 }

@@ -18,8 +18,8 @@ typedef int option_reader(const struct option *option, const char *text, void *t
 
 struct option {
     const char *name; /* "--devices"; NULL: no option, `help` is the heading of those below it */
-    /* How --help shows the value; NULL: the option takes none. "[=X]": it may stand alone, and a
-     * value must follow behind '='. "a|b|c": one of these words, for read_choice. */
+    /* How --help shows the value; NULL: the option takes none. "a|b|c": one of these words, for
+     * read_choice. */
     const char *value;
     const char *help; /* "": accepted, and not listed */
     option_reader *read;

@@ -62,7 +62,7 @@ static int read_option(struct options *o, int argc, char **argv, int *i) {
                     equals + 1);
     if (equals)
         text = equals + 1;
-    else if (row->value && *row->value != '[')
+    else if (row->value)
         text = *i + 1 < argc ? argv[++*i] : NULL;
     if (!text) return fail(ERR_USAGE, "%s: no value: give %s", row->name, row->value);
     CHECK(row->read(row, text, o->part[part].target));
@@ -72,7 +72,7 @@ static int read_option(struct options *o, int argc, char **argv, int *i) {
 
 int options_read(struct options *o, int argc, char **argv) {
     int i = 0;
-    o->help = o->all = o->words = 0;
+    o->help = o->all = 0;
     memset(o->given, 0, sizeof o->given);
     for (; i < argc; i++) {
         if (is_help(argv[i])) {
@@ -81,16 +81,12 @@ int options_read(struct options *o, int argc, char **argv) {
                 o->all |= !strcmp(argv[k], "--details");
             return OK;
         }
-        int plain = *argv[i] != '-' || !argv[i][1];
-        if (o->form == OPTIONS_THEN_WORDS && plain) break;
-        if (o->form == OPTIONS_THEN_WORDS && !strcmp(argv[i], "--")) {
+        if (o->then_words && (*argv[i] != '-' || !argv[i][1])) break;
+        if (o->then_words && !strcmp(argv[i], "--")) {
             i++;
             break;
         }
-        if (o->form != OPTIONS_AND_WORDS || !plain)
-            CHECK(read_option(o, argc, argv, &i));
-        else if (o->words < MOST_WORDS)
-            o->word[o->words++] = argv[i];
+        CHECK(read_option(o, argc, argv, &i));
     }
     o->read = i;
     return OK;

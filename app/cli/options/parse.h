@@ -8,7 +8,7 @@
 
 #include "cli/options/option.h"
 
-enum { MOST_OPTIONS = 160, MOST_WORDS = 3 }; /* rows of a table, with its headings */
+enum { MOST_OPTIONS = 160 }; /* rows of a table, with its headings */
 
 /* What other programs call an option, for suggestions; the last has no word. */
 struct option_synonym {
@@ -22,18 +22,12 @@ struct options {
         void *target;
     } part[2];                             /* rows NULL: there is no second */
     const struct option_synonym *synonyms; /* NULL: none */
-    enum {
-        OPTIONS_ALONE,     /* a word that is no option is refused */
-        OPTIONS_AND_WORDS, /* it is kept in `word` */
-        OPTIONS_THEN_WORDS /* it, or "--", ends the reading */
-    } form;
+    int then_words; /* 1: a word that is no option, or "--", ends the reading; 0: it is refused */
 
     /* ---- set by options_read ---- */
-    int help;                     /* --help or -h was given, which ends the reading */
-    int all;                      /* --details was given beside it */
-    int read;                     /* words of argv that were read */
-    const char *word[MOST_WORDS]; /* words that are no options; of more the last stays away */
-    int words;
+    int help;                    /* --help or -h was given, which ends the reading */
+    int all;                     /* --details was given beside it */
+    int read;                    /* words of argv that were read */
     char given[2][MOST_OPTIONS]; /* row i of a table was given */
 };
 

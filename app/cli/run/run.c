@@ -47,9 +47,8 @@ static int is_here(const char *address) {
 
 /* torchrun's way to several machines is the same line on each; this is MPI's. */
 static int check_machines(const struct words *w) {
-    char hosts[512], command[1024] = "";
-    int here = is_here(w->address), nodes = (int)w->nodes, ranks = (int)w->ranks;
-    if (nodes == 1 && !here)
+    int nodes = (int)w->nodes, all = nodes * (int)w->ranks;
+    if (nodes == 1 && !is_here(w->address))
         return fail(ERR_USAGE,
                     "--master-addr: %s: is another machine: leave it out, or give --nnodes",
                     w->address);
@@ -57,16 +56,10 @@ static int check_machines(const struct words *w) {
         return w->node
                    ? fail(ERR_USAGE, "--node-rank: %d: there is one machine: give 0", (int)w->node)
                    : OK;
-    int used = snprintf(hosts, sizeof hosts, "%s:%d", here ? "MACHINE0" : w->address, ranks);
-    for (int m = 1; m < nodes && used < (int)sizeof hosts; m++)
-        used += snprintf(hosts + used, sizeof hosts - (size_t)used, ",MACHINE%d:%d", m, ranks);
-    used = 0;
-    for (char **word = w->program; *word && used < (int)sizeof command; word++)
-        used += snprintf(command + used, sizeof command - (size_t)used, " %s", PLAIN(*word));
     return fail(ERR_USAGE,
                 "--nnodes: %d: mpirun starts the ranks of several machines, once for all: mpirun "
-                "-np %d --host %s%s",
-                nodes, nodes * ranks, hosts, command);
+                "-np %d --host MACHINE0:%d,MACHINE1:%d,... %s",
+                nodes, all, (int)w->ranks, (int)w->ranks, PLAIN(w->program[0]));
 }
 
 #define AT(member) OPTION_AT(struct words, member)
@@ -214,10 +207,8 @@ static int run(struct words *w, struct launch_result *result) {
 int command_run(int argc, char **argv, const struct duet_model *own) {
     struct words w = {.ranks = 1, .nodes = 1, .grace_s = 30}; /* torchrun's */
     struct launch_result result = {.exit_status = 0};
-    struct options o = {.command = "run",
-                        .part = {{launch_options, &w}},
-                        .synonyms = synonyms,
-                        .form = OPTIONS_THEN_WORDS};
+    struct options o = {
+        .command = "run", .part = {{launch_options, &w}}, .synonyms = synonyms, .then_words = 1};
     (void)own;
     int code = options_read(&o, argc, argv);
     if (!code && o.help) return help();

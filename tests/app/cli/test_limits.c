@@ -14,12 +14,12 @@ enum { NOT_POSSIBLE = 125, NO_LIMIT = -1 };
 /* What a command is started under. */
 struct spoilt {
     /* soft and hard limits; NO_LIMIT: as they are */
-    long file_bytes, open_files, memory, processes, stack;
+    long file_bytes, open_files, memory, processes;
     int ignore_children; /* SIGCHLD is ignored */
     int user;            /* the command runs as this user; 0: as who runs the test */
     int closed;          /* bit s: descriptor s is closed */
 };
-static const struct spoilt WHOLE = {NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, 0, 0, 0};
+static const struct spoilt WHOLE = {NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, 0, 0, 0};
 
 static int set_limit(int resource, long most) {
     struct rlimit limits;
@@ -44,8 +44,8 @@ static void become(const struct spoilt *s, const char *line, int err) {
         if (s->closed >> fd & 1) close(fd);
     if (s->ignore_children) signal(SIGCHLD, SIG_IGN);
     if (!set_limit(RLIMIT_FSIZE, s->file_bytes) || !set_limit(RLIMIT_NOFILE, s->open_files) ||
-        !set_limit(RLIMIT_NPROC, s->processes) || !set_limit(RLIMIT_STACK, s->stack) ||
-        (s->user && setuid((uid_t)s->user)) || !set_limit(RLIMIT_AS, s->memory))
+        !set_limit(RLIMIT_NPROC, s->processes) || (s->user && setuid((uid_t)s->user)) ||
+        !set_limit(RLIMIT_AS, s->memory))
         _exit(NOT_POSSIBLE);
     execv(cli_program, argv);
     _exit(NOT_POSSIBLE);
@@ -152,27 +152,6 @@ CliTest(cli_limits, memory, 300) {
 }
 CliTest(cli_limits, processes, 300) {
     sweep(PROCESSES);
-}
-
-/* With the smallest stack that is allowed all goes well, and a smaller one is refused: a program
- * whose stack is too small for it ends by signal 11, without a word. */
-CliTest(cli_limits, stack, 100) {
-    static const char *const lines[] = {
-        "train --mode ddp" SMALL " --steps 2",
-        "compare --device cpu --device-memory 64M --data-dir d --batch-size 30 --steps 2"};
-    enum { LEAST_KIB = 256 };
-    char err[1024];
-    struct spoilt s = WHOLE;
-    skip_under_sanitizers();
-    put_data(100, 20);
-    for (int l = 0; l < 2; l++) {
-        s.stack = LEAST_KIB << 10;
-        int status = run_spoilt(&s, lines[l], err, sizeof err);
-        cr_expect_eq(status, 0, "%s: status %d: %s", lines[l], status, err);
-        s.stack = (LEAST_KIB - 4) << 10;
-        cr_expect_eq(run_spoilt(&s, lines[l], err, sizeof err), 1, "%s", lines[l]);
-        is_one_line(lines[l], err, "(ulimit -s)");
-    }
 }
 
 /* `duet train >&-`: a file or memory file that the command opens must not get the number of a
