@@ -62,15 +62,6 @@ static void find_host(struct origin *o) {
     o->memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-/* "CUDA 13.0; beside it the build found cublas 13.1, nccl 2.28" in two parts. */
-static void find_cuda(struct origin *o, const char *build) {
-    static const char FOUND[] = "the build found ";
-    const char *found = strstr(build, FOUND);
-    if (sscanf(build, "CUDA %15[0-9.]", o->cuda) != 1 || !found) return;
-    found += sizeof FOUND - 1;
-    if (strcmp(found, "nothing")) snprintf(o->libraries, sizeof o->libraries, "%s", found);
-}
-
 int origin_find(struct origin *o, const char *cuda_build) {
     time_t now = time(NULL);
     struct tm utc;
@@ -79,7 +70,7 @@ int origin_find(struct origin *o, const char *cuda_build) {
     snprintf(o->duet, sizeof o->duet, "%s", DUET_VERSION);
     snprintf(o->compiler, sizeof o->compiler, "%s", COMPILER);
     find_host(o);
-    find_cuda(o, cuda_build);
+    snprintf(o->cuda, sizeof o->cuda, "%s", cuda_build);
     return find_words(o);
 }
 
@@ -88,19 +79,6 @@ void origin_free(struct origin *o) {
         free(o->words[i]);
     free(o->words);
     o->words = NULL, o->word_count = 0;
-}
-
-/* "a, b" as ["a", "b"] */
-static void write_list(struct json_writer *w, const char *key, const char *text) {
-    json_array(w, key);
-    for (const char *next; *text; text = next) {
-        char item[64];
-        size_t length = strcspn(text, ",");
-        snprintf(item, sizeof item, "%.*s", (int)length, text);
-        json_string(w, NULL, item);
-        next = text + length + strspn(text + length, ", ");
-    }
-    json_close(w);
 }
 
 void origin_write(const struct origin *o, struct json_writer *w, const char *command) {
@@ -121,7 +99,6 @@ void origin_write(const struct origin *o, struct json_writer *w, const char *com
     json_object(w, "versions");
     json_string(w, "duet", o->duet);
     json_string(w, "compiler", o->compiler);
-    json_string_or_null(w, "cuda", o->cuda);
-    write_list(w, "cuda_libraries", o->libraries);
+    json_string(w, "cuda", o->cuda);
     json_close(w);
 }

@@ -10,7 +10,7 @@
 
 /* The number of the fields in docs/json.md. It grows when a field goes or changes its meaning; new
  * fields alone do not change it. */
-enum { JSON_SCHEMA = 3 };
+enum { JSON_SCHEMA = 4 };
 
 struct origin {
     char **words; /* [word_count] the command line, owned; 0 words: /proc does not tell */
@@ -23,12 +23,10 @@ struct origin {
     int64_t memory;   /* bytes of the host */
     char duet[16];    /* the version of Duet: "0.1.0" */
     char compiler[80];
-    char cuda[16];      /* "13.0", of the build; "": built without CUDA */
-    char libraries[64]; /* that the build found beside it: "cublas 13.1, nccl 2.28"; or "" */
+    char cuda[160]; /* as gpu_build of doctor/cuda/gpu.h says it */
 };
 
-/* Fills in *o, to be freed by origin_free, also after a failure. cuda_build: what gpu_build of
- * doctor/cuda/gpu.h says. ERR_MEMORY. */
+/* Fills in *o, to be freed by origin_free, also after a failure. ERR_MEMORY. */
 int origin_find(struct origin *o, const char *cuda_build);
 void origin_free(struct origin *o);
 

@@ -2,7 +2,7 @@
  * list of runs as JSON, and says what the page shows (report/page/page.h). The JSON has the same
  * form for every subcommand; docs/json.md names each field:
  *
- *     {"schema": 3, "command": "compare", "command_line": [...], "date": ..., "host": {...},
+ *     {"schema": 4, "command": "compare", "command_line": [...], "date": ..., "host": {...},
  *      "versions": {...},
  *      "runs": [{"name": "single", ...}, {"name": "dp", ...}, {"name": "ddp", ...}]}
  *

@@ -81,9 +81,7 @@ void about_table(FILE *file, const struct page *page) {
     for (int i = 0; i < page->count; i++)
         if (page->run[i].run && *page->run[i].run->choice && !*first->modelled)
             fact(file, "allreduce", "%s", page->run[i].run->choice);
-    fact(file, "Duet", "%s, built by %s%s%s", o->duet, o->compiler, *o->cuda ? ", with CUDA " : "",
-         o->cuda);
-    fact(file, "libraries", "%s", o->libraries);
+    fact(file, "Duet", "%s, built by %s, with %s", o->duet, o->compiler, o->cuda);
     fact(file, "host", "%s", o->host);
     fact(file, "system", "%s", o->system);
     fact(file, "processor", "%s%s%d core%s", o->cpu, *o->cpu ? ", " : "", o->cores,
