@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/text/text.h"
@@ -41,9 +40,8 @@ static void close_event(struct writer *w) {
     json_close(&w->json);
 }
 
-/* An event "M": "process_name" or "thread_name", or without a name its place:
- * "process_sort_index" or "thread_sort_index". */
-static void write_fact(struct writer *w, const char *what, int track, const char *name, int place) {
+/* An event "M": the name of a process, which has no track, or of a thread. */
+static void write_name(struct writer *w, const char *what, int track, const char *name) {
     fputc('\n', w->json.file);
     json_object(&w->json, NULL);
     json_string(&w->json, "ph", "M");
@@ -51,20 +49,8 @@ static void write_fact(struct writer *w, const char *what, int track, const char
     json_integer(&w->json, "tid", track);
     json_string(&w->json, "name", what);
     json_object(&w->json, "args");
-    if (name)
-        json_string(&w->json, "name", name);
-    else
-        json_integer(&w->json, "sort_index", place);
+    json_string(&w->json, "name", name);
     close_event(w);
-}
-
-/* A process has no track. */
-static void write_name(struct writer *w, const char *of, int track, int place, const char *name) {
-    char what[32];
-    snprintf(what, sizeof what, "%s_name", of);
-    write_fact(w, what, track, name, 0);
-    snprintf(what, sizeof what, "%s_sort_index", of);
-    write_fact(w, what, track, NULL, place);
 }
 
 /* ---- a span ---- */
@@ -138,18 +124,18 @@ static void write_device(struct writer *w, const struct span *const *spans, size
     char name[256];
     int lane = -1;
     snprintf(name, sizeof name, "%s: %s(%d)", w->run->title, w->run->run->kind, spans[0]->device);
-    write_name(w, "process", 0, w->process, name);
+    write_name(w, "process_name", 0, name);
     for (size_t i = 0; i < count; i++) {
         if (spans[i]->lane == LANE_COMPUTE && lane < 0) {
             size_t n = 1;
             while (i + n < count && spans[i + n]->lane == LANE_COMPUTE)
                 n++;
-            write_name(w, "thread", TRACK_STEPS, TRACK_STEPS, "steps and phases");
+            write_name(w, "thread_name", TRACK_STEPS, "steps and phases");
             write_steps(w, spans + i, n);
         }
         if (spans[i]->lane != lane) {
             lane = spans[i]->lane;
-            write_name(w, "thread", TRACK_LANES + lane, TRACK_LANES + lane, lane_titles[lane]);
+            write_name(w, "thread_name", TRACK_LANES + lane, lane_titles[lane]);
         }
         write_span(w, spans[i]);
     }
@@ -189,28 +175,6 @@ static int write_run(struct writer *w) {
     return OK;
 }
 
-/* How exact times are, of one device against another's. */
-static void write_clock(struct json_writer *w, const char *title, const struct run_record *r) {
-    struct timespec step;
-    char key[256], text[256];
-    int64_t error = 0;
-    for (int d = 0; d < r->devices; d++)
-        if (r->device[d].clock_error_ns > error) error = r->device[d].clock_error_ns;
-    clock_getres(CLOCK_MONOTONIC, &step);
-    int used = snprintf(text, sizeof text,
-                        "CLOCK_MONOTONIC of the host, one clock for all processes, in steps of %ld "
-                        "ns",
-                        step.tv_sec ? 1000000000L : step.tv_nsec);
-    if (error)
-        snprintf(text + used, sizeof text - (size_t)used,
-                 "; times of GPUs are set on it within %" PRId64 " ns", error);
-    if (*r->modelled)
-        snprintf(text, sizeof text, "modelled: %s (docs/clock.md); measured on no GPU",
-                 r->modelled);
-    snprintf(key, sizeof key, "%s, clock", title);
-    json_string(w, key, text);
-}
-
 /* Says what the runs were, for those who find the file later. Perfetto shows it under "Info and
  * stats". */
 static void write_facts(struct json_writer *w, const struct trace_run *runs, int count) {
@@ -226,7 +190,6 @@ static void write_facts(struct json_writer *w, const struct trace_run *runs, int
                  r->model, r->dataset, r->optimizer, r->kind, r->devices, r->batch_size, kept,
                  r->steps, lost);
         json_string(w, runs[i].title, text);
-        write_clock(w, runs[i].title, r);
     }
     json_close(w);
 }

@@ -13,8 +13,7 @@
  * digits of the nanoseconds. They are wall times, so that slices are beside each other. An event's
  * args hold its step, its phase, its CPU time on an emulated device (which the tables add up), and
  * its bytes or flops if it has any. Those of a copy or collective also name the devices that it
- * reads and writes (source, destination). "otherData" says how exactly the clocks of different
- * devices agree. */
+ * reads and writes (source, destination). */
 #ifndef REPORT_CHROME_CHROME_TRACE_H
 #define REPORT_CHROME_CHROME_TRACE_H
 

@@ -130,18 +130,16 @@ Test(report_trace, several_runs, .timeout = 30) {
 }
 
 /* Of a copy or collective the args name the devices that were read and written. */
-Test(report_trace, ends_of_copies_and_exact_clocks, .timeout = 30) {
+Test(report_trace, ends_of_copies, .timeout = 30) {
     struct run_record *r = make(1);
     add(r, 1, LANE_COMM, PHASE_ALLREDUCE, 0, 1000, 3000, "b");
     span_set_ends(&r->kept.spans[0], &(struct span_ends){3, 2, SPAN_COLLECTIVE});
     add(r, 0, LANE_COMPUTE, PHASE_INPUT, 0, 5000, 5100, "from the host");
     span_set_ends(&r->kept.spans[1], &(struct span_ends){0, 1, SPAN_FROM_HOST});
-    r->device[1].clock_error_ns = 2500;
     const struct trace_run run = {.title = "DDP", .run = r};
     char *text = written(&run, 1);
     cr_expect(strstr(text, "\"source\": \"cpu(0), cpu(1)\", \"destination\": \"cpu(1)\""));
     cr_expect(strstr(text, "\"source\": \"host\", \"destination\": \"cpu(0)\""));
-    cr_expect(strstr(text, "times of GPUs are set on it within 2500 ns"));
     free(text);
     drop(r);
 }
