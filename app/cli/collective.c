@@ -23,7 +23,7 @@ struct words {
     const char *pictures; /* NULL: not asked for */
     int64_t ranks, count; /* count -1: not given */
     uint64_t bytes;       /* NO_BYTES: not given */
-    struct collective_view view;
+    int full;
 };
 #define NO_BYTES UINT64_MAX
 
@@ -37,10 +37,8 @@ static const struct option collective_options[] = {
      AT(bytes), 0, MOST_BYTES, ALWAYS},
     {"--count", "N", "the same as a number of floats", read_int, AT(count), 0, MOST_BYTES / 4,
      ALWAYS},
-    {"--rank", "R", "also what each rank holds after each hop, and the steps of this rank",
-     read_int, AT(view.rank), 0, MAX_DEVICES - 1, ALWAYS},
-    {"--full", NULL, "all tables and steps, however many", read_on, AT(view.full), NO_LIMITS,
-     ALWAYS},
+    {"--full", NULL, "all hops, and what each rank holds after each of them", read_on, AT(full),
+     NO_LIMITS, ALWAYS},
     {"--pictures", "DIR", "write its picture as SVG", read_word, AT(pictures), NO_LIMITS, ALWAYS},
     OPTION_END};
 
@@ -49,8 +47,8 @@ static int help(void) {
     char word[COLLECTIVE_WORD];
     say_text("usage: duet collective [options]\n\n"
              "Draws a collective, hop by hop, from the plan that Duet executes: which rank sends "
-             "which chunk to which rank, what each rank has completed, which flags it awaits and "
-             "posts, and its bytes beside the textbook formula.\n\n");
+             "which chunk to which rank, what each rank has completed, and its bytes beside the "
+             "textbook formula.\n\n");
     options_print(collective_options);
     text_add(&words, "--algorithm: ");
     for (int i = 0; collective_word(i, word); i++)
@@ -124,7 +122,7 @@ static int write_picture(const char *folder, const struct drawing *c) {
 }
 
 static int draw(const struct words *w, const struct drawing *c) {
-    CHECK(collective_print(stdout, c, &w->view));
+    CHECK(collective_print(stdout, c, w->full));
     if (w->pictures) CHECK(write_picture(w->pictures, c));
     if (collective_is_equal(c)) return OK;
     return fail(ERR_CHECK,
@@ -138,9 +136,6 @@ static int make_and_draw(struct words *w) {
     const char *word;
     size_t count = 0;
     CHECK(count_of(w, &count));
-    if (w->view.rank >= w->ranks)
-        return fail(ERR_USAGE, "--rank: %d: of %d ranks: give 0 to %d", w->view.rank, (int)w->ranks,
-                    (int)w->ranks - 1);
     CHECK(algorithm_of(w, count, &word));
     CHECK(collective_make(&c, word, (int)w->ranks, count));
     int code = draw(w, &c);
@@ -150,11 +145,7 @@ static int make_and_draw(struct words *w) {
 
 int command_collective(int argc, char **argv, const struct duet_model *own) {
     (void)own;
-    struct words w = {.algorithm = "ring",
-                      .ranks = USUAL_RANKS,
-                      .count = -1,
-                      .bytes = NO_BYTES,
-                      .view = {.rank = -1}};
+    struct words w = {.algorithm = "ring", .ranks = USUAL_RANKS, .count = -1, .bytes = NO_BYTES};
     struct options options = {.command = "collective", .part = {{collective_options, &w}}};
     int code = options_read(&options, argc, argv);
     if (!code && options.help) return help();

@@ -1,6 +1,5 @@
 /* A drawing of a collective: the chunks that move between ranks in each hop and those that are
- * complete after it, the flags that the ranks await and post, and the bytes that each rank moves.
- * The bytes are counted from the plan and by formula. `duet collective` prints and writes it.
+ * complete after it, and the bytes that each rank moves. The bytes are counted from the plan and by formula. `duet collective` prints and writes it.
  *
  *     hop 1 of 6
  *       rank 0 --chunk 0--> rank 1 +        rank 2 --chunk 2--> rank 3 +
@@ -48,18 +47,12 @@ uint64_t collective_out(const struct drawing *c, int rank);
 /* 1 if every rank moves exactly the bytes of its formula; also where there is no formula. */
 int collective_is_equal(const struct drawing *c);
 
-/* How much of the text is printed. With neither of the two: who sends what to whom, and the bytes,
- * on one screen. */
-struct collective_view {
-    int rank; /* whose steps are listed, and what each rank holds after each hop; -1: no one's */
-    int full; /* 1: that of all ranks, and nothing is left out, however long it gets */
-};
+/* Prints the drawing on 80 columns: who sends what to whom, and the bytes, on one screen. full 1:
+ * also what each rank holds after each hop, and nothing is left out, however long it gets.
+ * ERR_FAILED: the replay finds a mistake; ERR_MEMORY. */
+int collective_print(FILE *file, const struct drawing *c, int full);
 
-/* Prints the drawing on 80 columns. ERR_FAILED: the replay finds a mistake; ERR_MEMORY. */
-int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view);
-
-/* Its parts: the steps of a rank (-1: of all) with their flags; the bytes. */
-void collective_print_steps(FILE *file, const struct drawing *c, int rank);
+/* Its last part: the bytes. */
 void collective_print_bytes(FILE *file, const struct drawing *c);
 
 #endif

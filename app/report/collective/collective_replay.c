@@ -78,17 +78,3 @@ int replay_is_complete(const struct replay *r, int rank, int chunk) {
     size_t cell = (size_t)rank * (size_t)r->of->chunk_count + (size_t)chunk;
     return r->counts[cell] && hops_state_terms(r->state, rank, chunk) == r->final[cell];
 }
-
-void set_words(uint64_t ranks, char *text, size_t bytes) {
-    size_t used = 0;
-    if (bytes) text[0] = 0;
-    for (int r = 0, end; r < MAX_DEVICES && used < bytes; r = end + 1) {
-        for (end = r; end < MAX_DEVICES && ranks >> end & 1;)
-            end++;
-        if (end == r) continue;
-        const char *comma = used ? "," : "";
-        int n = end - r == 1 ? snprintf(text + used, bytes - used, "%s%d", comma, r)
-                             : snprintf(text + used, bytes - used, "%s%d-%d", comma, r, end - 1);
-        used += (size_t)n;
-    }
-}

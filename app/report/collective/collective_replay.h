@@ -4,9 +4,6 @@
 
 #include "report/collective/collective.h"
 
-/* "0", "1-3,7": a set of ranks; what does not fit is cut. */
-void set_words(uint64_t ranks, char *text, size_t bytes);
-
 /* The chunks of DATA that a move fills, or, where it writes elsewhere, those that it takes; 0: it
  * touches no DATA. */
 int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, int *last);

@@ -103,12 +103,7 @@ static void print_state(FILE *file, const struct replay *r) {
 
 /* ---- all hops ---- */
 
-static int is_detailed(const struct collective_view *view) {
-    return view->full || view->rank >= 0;
-}
-
-static int print_hop(FILE *file, struct replay *r, int hop, int first, int end,
-                     const struct collective_view *view) {
+static int print_hop(FILE *file, struct replay *r, int hop, int first, int end, int full) {
     const struct hops *h = r->of;
     int links = first; /* what a rank copies or adds within itself comes behind them */
     while (links < end && h->moves[links].from != h->moves[links].to)
@@ -118,20 +113,20 @@ static int print_hop(FILE *file, struct replay *r, int hop, int first, int end,
         fprintf(file, "\nhop %d of %d\n", hop, h->hops);
     else
         fprintf(file, "\nbefore hop 1\n");
-    print_moves(file, h, first, links, view->full);
-    if (is_detailed(view)) print_state(file, r);
+    print_moves(file, h, first, links, full);
+    if (full) print_state(file, r);
     return OK;
 }
 
-static int print_hops(FILE *file, const struct hops *h, const struct collective_view *view) {
+static int print_hops(FILE *file, const struct hops *h, int full) {
     struct replay r;
-    int code = replay_init(&r, h), folded = !is_detailed(view) && h->hops > BRIEF_HOPS, out = 0;
+    int code = replay_init(&r, h), folded = !full && h->hops > BRIEF_HOPS, out = 0;
     for (int i = 0, end; !code && i < h->move_count; i = end) {
         int hop = h->moves[i].hop;
         for (end = i; end < h->move_count && h->moves[end].hop == hop;)
             end++;
         if (!folded || hop <= 1 || hop == h->hops)
-            code = print_hop(file, &r, hop, i, end, view);
+            code = print_hop(file, &r, hop, i, end, full);
         else if (!out++)
             fprintf(file, "\n... hops 2 to %d: --full shows them\n", h->hops - 1);
     }
@@ -139,7 +134,7 @@ static int print_hops(FILE *file, const struct hops *h, const struct collective_
     return code;
 }
 
-static void print_head(FILE *file, const struct drawing *c, int detailed) {
+static void print_head(FILE *file, const struct drawing *c, int full) {
     const struct hops *h = &c->hops;
     struct text head = {.used = 0};
     char size[32];
@@ -153,7 +148,7 @@ static void print_head(FILE *file, const struct drawing *c, int detailed) {
     text_wrap(file, TEXT_USUAL, 0, 0, head.words);
     if (!h->move_count)
         fprintf(file, "nothing moves\n");
-    else if (!detailed || c->n > MOST_CELLS || h->chunk_count > MOST_CELLS)
+    else if (!full || c->n > MOST_CELLS || h->chunk_count > MOST_CELLS)
         fprintf(file, "+ adds to the chunk there, = replaces it\n");
     else
         fprintf(file,
@@ -161,13 +156,11 @@ static void print_head(FILE *file, const struct drawing *c, int detailed) {
                 "whose terms the chunk holds; sum: all ranks; *: part of the result\n");
 }
 
-int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view) {
-    int detailed = is_detailed(view);
-    print_head(file, c, detailed);
-    CHECK(print_hops(file, &c->hops, view));
-    if (detailed) collective_print_steps(file, c, view->rank);
+int collective_print(FILE *file, const struct drawing *c, int full) {
+    print_head(file, c, full);
+    CHECK(print_hops(file, &c->hops, full));
     collective_print_bytes(file, c);
-    if (!detailed && c->hops.move_count)
-        fprintf(file, "\nwhat each rank holds after each hop, and each rank's steps: --full\n");
+    if (!full && c->hops.move_count)
+        fprintf(file, "\nwhat each rank holds after each hop: --full\n");
     return OK;
 }

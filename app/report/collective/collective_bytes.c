@@ -1,87 +1,27 @@
-/* The plan itself as a list of steps, with the flags that each awaits and posts; and the bytes that
- * all steps move, beside the formula. */
+/* The bytes that all steps of the plans move, beside the formula. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "report/collective/collective.h"
-#include "report/collective/collective_replay.h"
 #include "report/text.h"
 
-enum { AWAITS = 22, MOVES = 31, RANKS = 9, SET_LINE = 76 }; /* columns */
+enum { RANKS = 9, SET_LINE = 76 }; /* columns */
 
-/* ---- steps ---- */
-
-static void flag_words(int kind, uint32_t epoch, uint64_t ranks, const char *of, char text[64]) {
-    char set[32];
-    set_words(ranks, set, sizeof set);
-    text[0] = 0;
-    if (ranks)
-        snprintf(text, 64, "%s %u %s %s", plan_flag_name((enum plan_flag)kind), epoch, of, set);
-}
-
-static void range_words(int buffer, uint64_t offset, uint64_t length, char text[64]) {
-    snprintf(text, 64, "%s%s%" PRIu64 "+%" PRIu64,
-             buffer == PLAN_DATA ? "" : hop_buffer_name((enum hop_buffer)buffer),
-             buffer == PLAN_DATA ? "" : " ", offset, length);
-}
-
-static void step_words(const struct plan_step *s, int rank, char text[160]) {
-    char from[64], to[64], others[32] = "", rest[64] = "", of[16] = "";
-    uint64_t given = s->dest_ranks & ~rank_bit(rank);
-    range_words(s->source_buffer, s->source_offset, s->length, from);
-    range_words(s->dest_buffer, s->dest_offset, s->length, to);
-    set_words(given, others, sizeof others);
-    if (given) snprintf(rest, sizeof rest, "%s to %s", s->op == PLAN_COPY ? "" : ",", others);
-    text[0] = 0;
-    if (s->op == PLAN_NONE || !s->length) return;
-    if (s->source_rank != rank) snprintf(of, sizeof of, " of %d", s->source_rank);
-    if (s->op == PLAN_SUM)
-        snprintf(text, 160, "sum %s of all%s", from, rest);
-    else if (s->op != PLAN_COPY)
-        snprintf(text, 160, "add %s%s%s", from, of, rest);
-    else if (!given && !*of && !strcmp(from, to))
-        snprintf(text, 160, "scale %s", from);
-    else
-        snprintf(text, 160, "copy %s%s%s", from, of, rest);
-    if (strcmp(from, to)) {
-        size_t used = strlen(text);
-        snprintf(text + used, 160 - used, " -> %s", to);
+/* "0", "1-3,7": a set of ranks; what does not fit is cut. */
+static void set_words(uint64_t ranks, char *text, size_t bytes) {
+    size_t used = 0;
+    if (bytes) text[0] = 0;
+    for (int r = 0, end; r < MAX_DEVICES && used < bytes; r = end + 1) {
+        for (end = r; end < MAX_DEVICES && ranks >> end & 1;)
+            end++;
+        if (end == r) continue;
+        const char *comma = used ? "," : "";
+        int n = end - r == 1 ? snprintf(text + used, bytes - used, "%s%d", comma, r)
+                             : snprintf(text + used, bytes - used, "%s%d-%d", comma, r, end - 1);
+        used += (size_t)n;
     }
 }
-
-static void print_step(FILE *file, const struct plan *plan, int i) {
-    const struct plan_step *s = &plan->steps[i];
-    char waits[64], moves[160], posts[64];
-    flag_words(s->wait_kind, s->wait_epoch, s->wait_ranks, "of", waits);
-    flag_words(s->post_kind, s->post_epoch, s->post_ranks, "to", posts);
-    step_words(s, plan->rank, moves);
-    int room = TEXT_USUAL - (AWAITS + MOVES + 10), length = (int)strlen(posts);
-    if (*posts && (strlen(moves) > MOVES || length > room)) /* its own line */
-        fprintf(file, "%6d  %-*s %s\n%*s%s\n", i, AWAITS, waits, moves,
-                TEXT_USUAL - (length > room ? length : room), "", posts);
-    else if (*posts)
-        fprintf(file, "%6d  %-*s %-*s %s\n", i, AWAITS, waits, MOVES, moves, posts);
-    else if (*moves)
-        fprintf(file, "%6d  %-*s %s\n", i, AWAITS, waits, moves);
-    else
-        fprintf(file, "%6d  %s\n", i, waits);
-}
-
-static void print_plan(FILE *file, const struct plan *plan) {
-    fprintf(file, "\nsteps of rank %d\n%6s  %-*s %-*s %s\n", plan->rank, "", AWAITS, "awaits flag",
-            MOVES, "moves floats first+number", "posts flag");
-    for (int i = 0; i < plan->step_count; i++)
-        print_step(file, plan, i);
-    if (!plan->step_count) fprintf(file, "        none\n");
-}
-
-void collective_print_steps(FILE *file, const struct drawing *c, int rank) {
-    for (int r = 0; r < c->n; r++)
-        if (rank < 0 || r == rank) print_plan(file, &c->plans[r]);
-}
-
-/* ---- bytes ---- */
 
 static int same_bytes(const struct drawing *c, int a, int b) {
     const struct formula *f = &c->formula[a], *g = &c->formula[b];
