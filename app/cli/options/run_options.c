@@ -45,38 +45,30 @@ static int file_of(const char *path, char real[PATH_MAX]) {
  * So would an output that goes to an input. But weights may be saved to the file that they came
  * from, and a checkpoint replaces the one from which the run goes on. */
 static int refuse_one_file(const struct run_config *config) {
-    enum {
-        INIT_FROM,
-        RESUME,
-        MODEL,
-        DATASET,
-        SAVE,
-        CHECKPOINT,
-        LOG_LOSS,
-        JSON,
-        TRACE,
-        REPORT,
-        FILES
-    };
+    const struct run_paths *f = &config->files;
     const struct model_file *model = model_file_of(config->model.options.own);
-    const char *const names[] = {"--init-from",  "--resume",   "--model", "--dataset", "--save",
-                                 "--checkpoint", "--log-loss", "--json",  "--trace",   "--report"};
-    const char *const paths[] = {
-        config->model.init_from,  config->files.resume,
-        model ? model->path : "", dataset_is_file(config->data.name) ? config->data.name : "",
-        config->files.save,       config->files.checkpoint,
-        config->files.log_loss,   config->files.json,
-        config->files.trace,      config->files.report};
-    static const char source[FILES] = {[SAVE] = INIT_FROM, [CHECKPOINT] = RESUME};
+    const struct {
+        const char *name, *path;
+        int is_input;
+        const char *becomes; /* the input that this output may replace */
+    } files[] = {{"--init-from", config->model.init_from, 1, ""},
+                 {"--resume", f->resume, 1, ""},
+                 {"--model", model ? model->path : "", 1, ""},
+                 {"--dataset", dataset_is_file(config->data.name) ? config->data.name : "", 1, ""},
+                 {"--save", f->save, 0, "--init-from"},
+                 {"--checkpoint", f->checkpoint, 0, "--resume"},
+                 {"--log-loss", f->log_loss, 0, ""},
+                 {"--json", f->json, 0, ""},
+                 {"--trace", f->trace, 0, ""},
+                 {"--report", f->report, 0, ""}};
+    enum { FILES = sizeof files / sizeof *files };
     char real[FILES][PATH_MAX];
     for (int i = 0; i < FILES; i++) {
-        if (!*paths[i] || !file_of(paths[i], real[i])) *real[i] = 0;
-        for (int j = INIT_FROM; i > DATASET && j < i; j++) {
-            int replaces = (i == SAVE || i == CHECKPOINT) && j == source[i];
-            if (*real[i] && !replaces && !strcmp(real[i], real[j]))
+        if (!*files[i].path || !file_of(files[i].path, real[i])) *real[i] = 0;
+        for (int j = 0; !files[i].is_input && *real[i] && j < i; j++)
+            if (!strcmp(real[i], real[j]) && strcmp(files[i].becomes, files[j].name))
                 return fail(ERR_USAGE, "%s and %s: %s and %s are the same file: name two files",
-                            names[j], names[i], paths[j], paths[i]);
-        }
+                            files[j].name, files[i].name, files[j].path, files[i].path);
     }
     return OK;
 }
