@@ -47,8 +47,9 @@ static int is_here(const char *address) {
 
 /* torchrun's way to several machines is the same line on each; this is MPI's. */
 static int check_machines(const struct words *w) {
-    int nodes = (int)w->nodes, all = nodes * (int)w->ranks;
-    if (nodes == 1 && !is_here(w->address))
+    char hosts[512], command[1024] = "";
+    int here = is_here(w->address), nodes = (int)w->nodes, ranks = (int)w->ranks;
+    if (nodes == 1 && !here)
         return fail(ERR_USAGE,
                     "--master-addr: %s: is another machine: leave it out, or give --nnodes",
                     w->address);
@@ -56,10 +57,16 @@ static int check_machines(const struct words *w) {
         return w->node
                    ? fail(ERR_USAGE, "--node-rank: %d: there is one machine: give 0", (int)w->node)
                    : OK;
+    int used = snprintf(hosts, sizeof hosts, "%s:%d", here ? "MACHINE0" : w->address, ranks);
+    for (int m = 1; m < nodes && used < (int)sizeof hosts; m++)
+        used += snprintf(hosts + used, sizeof hosts - (size_t)used, ",MACHINE%d:%d", m, ranks);
+    used = 0;
+    for (char **word = w->program; *word && used < (int)sizeof command; word++)
+        used += snprintf(command + used, sizeof command - (size_t)used, " %s", PLAIN(*word));
     return fail(ERR_USAGE,
                 "--nnodes: %d: mpirun starts the ranks of several machines, once for all: mpirun "
-                "-np %d --host MACHINE0:%d,MACHINE1:%d,... %s",
-                nodes, all, (int)w->ranks, (int)w->ranks, PLAIN(w->program[0]));
+                "-np %d --host %s%s",
+                nodes, nodes * ranks, hosts, command);
 }
 
 #define AT(member) OPTION_AT(struct words, member)
