@@ -38,6 +38,7 @@ libc6-dev-arm64-cross|the C library for Arm|nothing is tried for Arm
 qemu-user-static|runs programs for Arm|what is compiled for Arm is not run
 libclang-rt-dev|libFuzzer and the sanitizers of clang|nothing is fuzzed
 iproute2|makes the machines of tests/check_machines.sh|no job of several machines is tried
+librsvg2-bin|turns the picture of duet collective into PNG|its tests see SVG alone
 cmark-gfm|makes the worksheet of the lesson|make docs leaves out the worksheet
 python3-nbclient|runs the notebooks of examples/notebooks|the notebooks are not tested
 python3-ipykernel|the Python in which notebooks run|the notebooks are not tested"

@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
+#include "cli/results/png.h"
 #include "report/collective/collective.h"
 #include "report/pictures/collective.h"
 #include "report/text.h"
@@ -39,7 +40,8 @@ static const struct option collective_options[] = {
      ALWAYS},
     {"--full", NULL, "all hops, and what each rank holds after each of them", read_on, AT(full),
      NO_LIMITS, ALWAYS},
-    {"--pictures", "DIR", "write its picture as SVG", read_word, AT(pictures), NO_LIMITS, ALWAYS},
+    {"--pictures", "DIR", "write its picture as SVG, and as PNG where rsvg-convert is installed",
+     read_word, AT(pictures), NO_LIMITS, ALWAYS},
     OPTION_END};
 
 static int help(void) {
@@ -118,6 +120,9 @@ static int write_picture(const char *folder, const struct drawing *c) {
     int code = draw_picture(&p, c);
     if (!code) code = atomic_commit(&file);
     atomic_abandon(&file);
+    int is_missing = 0;
+    if (!code) code = png_beside(path, &is_missing);
+    if (is_missing) fprintf(stderr, "duet: %s: " PNG_MISSING "\n", path);
     return code;
 }
 

@@ -304,8 +304,9 @@ const struct option run_options[] = {
      "write the results as a page for a browser: one file that needs nothing else", read_text,
      AT(files.report), NO_LIMITS,
      OFTEN | BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
-    {"--pictures", "DIR", "write the report's pictures for slides, as SVG", read_text,
-     AT(files.pictures), NO_LIMITS,
+    {"--pictures", "DIR",
+     "write the report's pictures for slides, as SVG and, where rsvg-convert is installed, PNG",
+     read_text, AT(files.pictures), NO_LIMITS,
      BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
     {"--as", "duet|pytorch",
      "pytorch: also show the memory that PyTorch's DataParallel and DDP would hold on each device "

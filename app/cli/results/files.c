@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cli/results/png.h"
 #include "doctor/cuda/gpu.h"
 #include "report/chrome/chrome_trace.h"
 #include "report/text.h"
@@ -63,7 +64,7 @@ static int write_json(struct atomic_file *file, const char *command, results_bod
 struct pictures {
     const char *folder;
     struct atomic_file file;
-    int count; /* that were written */
+    int count, no_png; /* that were written; 1: without PNG */
 };
 
 static int open_picture(void *context, const char *name, FILE **file) {
@@ -78,10 +79,12 @@ static int open_picture(void *context, const char *name, FILE **file) {
 
 static int close_picture(void *context) {
     struct pictures *p = context;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", p->file.name);
     int code = atomic_commit(&p->file);
     atomic_abandon(&p->file);
     p->count += !code;
-    return code;
+    return code || p->no_png ? code : png_beside(path, &p->no_png);
 }
 
 /* A folder may take no file at all. */
@@ -112,6 +115,7 @@ static int write_pictures(struct run_files *o, const struct page *page) {
     int code = page_pictures(page, &files);
     atomic_abandon(&pictures.file);
     o->pictures = pictures.count;
+    o->no_png = pictures.no_png;
     return code;
 }
 
@@ -177,9 +181,9 @@ static void say_written(const struct run_files *o) {
         if (*names[i]) text_add(&text, "%s %s", count++ ? "," : "written:", names[i]);
     }
     if (o->pictures)
-        text_add(&text, "%s %s/*.svg (%d picture%s)",
+        text_add(&text, "%s %s/*.svg (%d picture%s)%s",
                  count++ ? "," : "written:", o->config->files.pictures, o->pictures,
-                 o->pictures > 1 ? "s" : "");
+                 o->pictures > 1 ? "s" : "", o->no_png ? "; " PNG_MISSING : ", and as *.png");
     if (count) text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 

@@ -32,8 +32,8 @@ typedef void results_body(const void *what, struct json_writer *w);
 /* Zeroed: none is open. */
 struct run_files {
     struct atomic_file json, trace, page;
-    int made;     /* 1: the folder of the pictures was made here */
-    int pictures; /* how many were written */
+    int made;             /* 1: the folder of the pictures was made here */
+    int pictures, no_png; /* how many were written; 1: as SVG only */
     const struct run_config *config;
 };
 

@@ -88,9 +88,15 @@ CliTest(cli_collective, long_ones_are_folded, 60) {
     has_not("--ranks 16 --full --count 256", "...");
 }
 
-/* The picture names what it shows and has an arrow for each move. */
+/* The picture names what it shows and has an arrow for each move. A PNG stands beside it where
+ * rsvg-convert is installed, and else a line says that it does not. */
 CliTest(cli_collective, picture, 60) {
-    cli_well("collective --ranks 3 --count 48 --pictures slides");
+    struct cli c;
+    cli_run(&c, "collective --ranks 3 --count 48 --pictures slides");
+    cr_expect_eq(c.status, 0);
+    cr_expect(*c.err ? strstr(c.err, "no PNG beside it") != NULL
+                     : !access("slides/ring-3.png", R_OK),
+              "%s", c.err);
     size_t bytes;
     char *svg = cli_read("slides/ring-3.svg", &bytes);
     cr_assert_not_null(svg);
@@ -100,6 +106,7 @@ CliTest(cli_collective, picture, 60) {
         arrows++; /* an arrow is a curve */
     cr_expect_eq(arrows, 3 * 4, "%d arrows", arrows);
     free(svg);
+    cli_free(&c);
     cli_fails(1, "none/x", "collective --pictures none/x");
 }
 
