@@ -112,9 +112,7 @@ struct request {
     const char *name; /* of its span */
 };
 
-/* Where all ranks meet before each call, none may wait for what is on another's stream. */
-static int announce_call(struct allreduce *ar, struct stream *stream, size_t offset,
-                         const struct request *q) {
+static int announce_call(struct allreduce *ar, size_t offset, const struct request *q) {
     if (ar->ranks.n == 1) return OK;
     int sum = q->what == COLLECTIVE_ALL_REDUCE;
     enum allreduce_algorithm algorithm = allreduce_algorithm_for(ar, q->count, NULL, 0);
@@ -129,7 +127,6 @@ static int announce_call(struct allreduce *ar, struct stream *stream, size_t off
                              .offset = offset,
                              .what = sum ? allreduce_algorithm_name(algorithm) : NULL,
                              .group = ar->config.group};
-    if (comm_debug(ar->comm)) CHECK(stream_sync(stream));
     return comm_announce(ar->comm, &call);
 }
 
@@ -145,7 +142,7 @@ static int enqueue(struct allreduce *ar, struct stream *stream, float *data,
                     q->name, q->count, (void *)data);
     struct kept_plan *kept;
     CHECK(find_plan(ar, q->what, q->count, q->block, &kept));
-    CHECK(announce_call(ar, stream, offset, q));
+    CHECK(announce_call(ar, offset, q));
     struct executor_call call = {
         .plan = ar->ops->runs_plans ? &kept->plan : NULL,
         .kept = kept->kept,

@@ -10,10 +10,7 @@
  * a different count would give wrong sums.
  *
  * A rank keeps its last ANNOUNCED calls. A peer that is further ahead has overwritten the call, and
- * then there is nothing to compare.
- *
- * With comm_options.debug all ranks also meet at a barrier before each collective, so a wrong one
- * is found before it begins. */
+ * then there is nothing to compare. */
 #include <stdio.h>
 #include <string.h>
 
@@ -199,22 +196,7 @@ int announcer_look_back(struct announcer *a, uint64_t number) {
     return OK;
 }
 
-/* Compares the last call once more, with those of all peers that have announced it since. */
-static int announcer_compare(struct announcer *a) {
-    union words mine;
-    read_one(place(a, a->me, a->number), a->number, &mine);
-    return compare(a, a->number, &mine);
-}
-
 int announce(struct comm *comm, const struct comm_call *call) {
     CHECK(announcer_announce(&comm->announcer, call));
     return call->group ? announcer_announce(call->group, call) : OK;
-}
-
-int announced_by_all(struct comm *comm) {
-    return comm->debug ? announcer_compare(&comm->announcer) : OK;
-}
-
-int comm_debug(const struct comm *comm) {
-    return comm->debug;
 }

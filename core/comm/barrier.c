@@ -43,16 +43,12 @@ int comm_barrier(struct comm *comm, const char *what) {
     struct comm_call call = {.collective = "BARRIER", .bucket = -1, .step = -1, .what = what};
     if (comm_is_imagined(comm)) return OK;
     CHECK(announce(comm, &call));
-    CHECK(barrier(comm, "barrier", what));
-    return announced_by_all(comm);
+    return barrier(comm, "barrier", what);
 }
 
 int comm_announce(struct comm *comm, const struct comm_call *call) {
     if (comm->world == 1 || comm_is_imagined(comm)) return OK;
-    CHECK(announce(comm, call));
-    if (!comm->debug) return OK;
-    CHECK(barrier(comm, "barrier before", call->collective));
-    return announced_by_all(comm);
+    return announce(comm, call);
 }
 
 /* One piece of a gather of `bytes` a rank. Row r of `all` begins r * bytes behind it. */
@@ -63,7 +59,6 @@ static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_
     if (piece) memcpy(board_box(board, comm->rank, parity), mine, piece);
     board->cards[comm->rank].gather_bytes[parity] = bytes;
     CHECK(barrier(comm, "gather", NULL));
-    CHECK(announced_by_all(comm));
     for (int r = 0; r < comm->world; r++) {
         uint64_t theirs = board->cards[r].gather_bytes[parity];
         if (theirs != bytes)

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,12 +25,6 @@ enum { MOST_FDS = 1 << 20 };                 /* a descriptor's number is below t
 static const char BY_TRAIN[] = "ranks are started by `duet train --mode ddp`";
 static const char BY_RUN[] = "start the ranks by duet_spawn, `duet run`, torchrun or "
                              "mpirun, or set it";
-
-/* PyTorch's way to ask for comm_options.debug. */
-static int wants_detail(void) {
-    const char *level = getenv("TORCH_DISTRIBUTED_DEBUG");
-    return level && !strcasecmp(level, "DETAIL");
-}
 
 static int is_packet_socket(int fd) {
     int type = 0;
@@ -119,7 +112,6 @@ int comm_open(struct comm **out, const struct comm_options *options) {
     struct comm *comm = calloc(1, sizeof *comm);
     if (!comm) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
     comm->timeout_ns = (int64_t)(timeout * 1e9);
-    comm->debug = (options && options->debug) || wants_detail();
     comm->socket = comm->watch.stop_fd = -1;
     for (int r = 0; r < MAX_DEVICES; r++)
         comm->watch.pidfds[r] = -1;

@@ -31,10 +31,6 @@ struct network_ops; /* comm/network.h */
 
 struct comm_options {
     double timeout_s; /* deadline of every single wait; 0: 300 s */
-    /* 1: all ranks meet before each collective and compare what they are about to call, as with
-     * TORCH_DISTRIBUTED_DEBUG=DETAIL, which sets it too. It costs a barrier a call, and streams no
-     * longer overlap. */
-    int debug;
     /* 1: where no launcher of Duet started this process, the ranks find each other by RANK,
      * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/rendezvous.h); behind a program under `duet
      * run` that has closed the inherited descriptors, too. */
@@ -123,8 +119,7 @@ void comm_keep_signals(int how);
 
 /* Every collective is announced to the peers before it begins: those above by themselves, those of
  * other folders by comm_announce. Without waiting, so as a rule the rank that comes later finds
- * that a peer has announced another call. With comm_options.debug all ranks meet here first; then
- * whatever a peer needs of this rank's streams must be done. A world of one rank announces nothing.
+ * that a peer has announced another call. A world of one rank announces nothing.
  * ERR_FAILED: "Detected mismatch between collectives on ranks. Rank 1 is running collective: ..."
  * with both calls, which also becomes the failure of the job. */
 struct comm_call {
@@ -138,7 +133,6 @@ struct comm_call {
 int comm_announce(struct comm *comm, const struct comm_call *call);
 /* What `bucket` counts, in texts: "bucket" or "unit". NULL: a collective without a name. */
 const char *comm_part(const char *collective);
-int comm_debug(const struct comm *comm); /* 1: with comm_options.debug */
 
 /* ---- flags: small and fast, what the allreduce executors are made of ---- */
 

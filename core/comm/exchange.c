@@ -115,7 +115,6 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
     }
     CHECK_GOTO(send_mine(comm, &wait, &header, mine, fd), code, out);
     CHECK_GOTO(receive_all(comm, &wait, bytes, blob, all, fds), code, out);
-    code = announced_by_all(comm);
 out:
     comm_distant_end(&wait);
     for (int r = 0; code && fds && r < comm->world; r++) {

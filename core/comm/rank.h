@@ -36,7 +36,6 @@ struct comm {
     const char *exchanges_for;             /* see comm_name_exchanges */
     uint64_t looks;                        /* calls of comm_look_for_stop */
     struct announcer announcer;            /* of the collectives of all kinds */
-    int debug;                             /* 1: all ranks meet before each collective */
     struct sharing sharing;
     struct watch watch;
     struct network *network;        /* ranks on several machines: network.h; else NULL */
@@ -53,8 +52,6 @@ void watch_stop(struct comm *comm); /* also after a watch_start that failed half
 /* announce.c: this rank is about to begin the collective that `call` names. ERR_FAILED: a peer
  * has announced another one. */
 int announce(struct comm *comm, const struct comm_call *call);
-/* With comm->debug, once all ranks have announced the call: the same, of all of them. */
-int announced_by_all(struct comm *comm);
 /* imagine.c: what every rank of an imagined world brings to a gather. */
 void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *all);
 

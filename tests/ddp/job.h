@@ -39,7 +39,6 @@ struct job {
     int comm_first;   /* 1: the communication stream is the first to be waited for after a step */
     int one_looks;    /* 1: rank 0 alone waits for the end of each step */
     double timeout_s; /* of comm; 0: 10 */
-    int debug;        /* of comm */
     uint64_t memory;  /* 0: 64 MiB */
     void (*change_model)(struct model *model, int rank);                       /* NULL: none */
     int (*before_ddp)(const struct job *job, struct device *device, int rank); /* NULL: none */
@@ -152,8 +151,7 @@ static inline int worker_model(struct worker *w, const struct job *job, int rank
 }
 
 static inline int worker_open(struct worker *w, const struct job *job) {
-    struct comm_options options = {.timeout_s = job->timeout_s ? job->timeout_s : 10,
-                                   .debug = job->debug};
+    struct comm_options options = {.timeout_s = job->timeout_s ? job->timeout_s : 10};
     memset(w, 0, sizeof *w);
     CHECK(comm_open(&w->comm, &options));
     int rank = comm_rank(w->comm), code = worker_model(w, job, rank);

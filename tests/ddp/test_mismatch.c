@@ -32,39 +32,14 @@ static int run_with_other_buckets(void *context) {
 
 /* The rebuilt buckets of rank 1 are others: it sums all 3 layers at once, its peers one. */
 Test(ddp_mismatch, another_count, .timeout = 60) {
-    for (int debug = 0; debug < 2; debug++) {
-        struct job job = job_default();
-        job.world = 3;
-        job.debug = debug;
-        run_badly(&job, run_with_other_buckets, 20);
-        expect_both(error_message(),
-                    "Rank 1 is running collective: ALLREDUCE bucket 0 step 1, 52736 elements from "
-                    "element 0, ",
-                    "running collective: ALLREDUCE bucket 0 step 1, 384 elements from element 0, ");
-        for (int r = 0; debug && r < 3; r++)
-            cr_assert(strstr(job.out[r].text, WORDS) ||
-                          strstr(job.out[r].text, ", whose error says why"),
-                      "rank %d: %s", r, job.out[r].text);
-        job_end(&job);
-    }
-}
-
-/* A right job gives the same bits where all ranks meet before each collective. */
-Test(ddp_mismatch, debugging_changes_no_bit, .timeout = 60) {
-    static uint64_t hashes[STEPS_MOST][2 * PARAMS_MOST];
-    for (int debug = 0; debug < 2; debug++)
-        for (int late = 0; late < 2; late++) {
-            struct job job = job_default();
-            struct launch_result result;
-            job.world = 3;
-            job.debug = debug;
-            job.kind = late ? DEVICE_HOST_LATE : DEVICE_HOST;
-            cr_assert_eq(job_run(&job, run_rank, &result), OK, "%s", error_message());
-            if (!debug && !late) memcpy(hashes, job.out[0].hashes, sizeof hashes);
-            for (int r = 0; r < job.world; r++)
-                cr_assert(!memcmp(hashes, job.out[r].hashes, sizeof hashes), "rank %d", r);
-            job_end(&job);
-        }
+    struct job job = job_default();
+    job.world = 3;
+    run_badly(&job, run_with_other_buckets, 20);
+    expect_both(error_message(),
+                "Rank 1 is running collective: ALLREDUCE bucket 0 step 1, 52736 elements from "
+                "element 0, ",
+                "running collective: ALLREDUCE bucket 0 step 1, 384 elements from element 0, ");
+    job_end(&job);
 }
 
 /* ---- bare calls ---- */
@@ -117,7 +92,7 @@ static int make_calls(const struct bare *b, struct comm *comm, struct device *de
 
 static int run_bare(void *context) {
     const struct bare *b = context;
-    struct comm_options options = {.timeout_s = DEADLINE_S, .debug = b->job.debug};
+    struct comm_options options = {.timeout_s = DEADLINE_S};
     struct device_config config = {.memory_bytes = 16 << 20, .timeout_s = 20};
     struct comm *comm = NULL;
     struct device *device = NULL;
@@ -143,17 +118,17 @@ static int run_bare(void *context) {
     return error_exit_status(code);
 }
 
-static void misbehave(enum mischief mischief, int debug, const char *one, const char *other) {
-    struct bare bare = {.job = {.world = 3, .debug = debug}, .mischief = mischief};
+static void misbehave(enum mischief mischief, const char *one, const char *other) {
+    struct bare bare = {.job = {.world = 3}, .mischief = mischief};
     struct launch_result result;
     bare.job.out = share(WORLD_MOST * sizeof *bare.job.out);
     int64_t start = now_ns();
     int code = launch_all(3, run_bare, &bare, &result);
     double took = (double)(now_ns() - start) * 1e-9;
-    cr_assert_neq(code, OK, "mischief %d, debug %d: the job ended well", mischief, debug);
-    cr_assert_lt(took, 20.0, "mischief %d, debug %d took %.1f s", mischief, debug, took);
-    cr_assert(strstr(error_message(), one) && strstr(error_message(), other),
-              "mischief %d, debug %d: %s", mischief, debug, error_message());
+    cr_assert_neq(code, OK, "mischief %d: the job ended well", mischief);
+    cr_assert_lt(took, 20.0, "mischief %d took %.1f s", mischief, took);
+    cr_assert(strstr(error_message(), one) && strstr(error_message(), other), "mischief %d: %s",
+              mischief, error_message());
     job_end(&bare.job);
 }
 
@@ -161,44 +136,15 @@ static void misbehave(enum mischief mischief, int debug, const char *one, const 
 #define ODD "Rank 1 is running collective: "
 
 Test(ddp_mismatch, every_mischief_ends_with_the_names_of_both, .timeout = 120) {
-    for (int debug = 0; debug < 2; debug++) {
-        misbehave(SKIPS, debug, ODD "ALLREDUCE step 3, 4096 elements from element 0, ", RIGHT);
-        misbehave(COUNTS_ONE_MORE, debug, ODD "ALLREDUCE step 2, 4097 elements from element 0, ",
-                  RIGHT);
-        misbehave(STARTS_ELSEWHERE, debug, ODD "ALLREDUCE step 2, 4096 elements from element 64, ",
-                  RIGHT);
-        misbehave(MEETS, debug, ODD "BARRIER (a meeting)", RIGHT);
-        misbehave(GATHERS, debug, ODD "ALLGATHER", RIGHT);
-    }
+    misbehave(SKIPS, ODD "ALLREDUCE step 3, 4096 elements from element 0, ", RIGHT);
+    misbehave(COUNTS_ONE_MORE, ODD "ALLREDUCE step 2, 4097 elements from element 0, ", RIGHT);
+    misbehave(STARTS_ELSEWHERE, ODD "ALLREDUCE step 2, 4096 elements from element 64, ", RIGHT);
+    misbehave(MEETS, ODD "BARRIER (a meeting)", RIGHT);
+    misbehave(GATHERS, ODD "ALLGATHER", RIGHT);
 }
 
 /* A rank that makes no call is named at the deadline, and one that leaves at once. */
 Test(ddp_mismatch, a_rank_that_makes_no_call, .timeout = 60) {
-    misbehave(HANGS, 0, "allreduce step 2", "no word from rank 1 after 2 s");
-    misbehave(HANGS, 1, "barrier before (ALLREDUCE)", "no word from rank 1 after 2 s");
-    misbehave(LEAVES, 0, "allreduce step 2", "rank 1 has left");
-    misbehave(LEAVES, 1, "barrier before (ALLREDUCE)", "rank 1 has left");
-}
-
-/* ---- PyTorch's variable ---- */
-
-static int say_whether_debugging(void *context) {
-    struct rank_out *out = &((struct job *)context)->out[atoi(getenv("RANK"))];
-    struct comm *comm;
-    int code = comm_open(&comm, NULL);
-    if (!code) out->code = comm_debug(comm);
-    comm_close(comm);
-    return error_exit_status(code);
-}
-
-Test(ddp_mismatch, pytorchs_variable_asks_for_it, .timeout = 60) {
-    static const char *const levels[] = {"OFF", "INFO", "DETAIL", "detail"};
-    for (int i = 0; i < 4; i++) {
-        struct job job = job_default();
-        struct launch_result result;
-        setenv("TORCH_DISTRIBUTED_DEBUG", levels[i], 1);
-        cr_assert_eq(job_run(&job, say_whether_debugging, &result), OK, "%s", error_message());
-        cr_assert_eq(job.out[1].code, i >= 2, "%s", levels[i]);
-        job_end(&job);
-    }
+    misbehave(HANGS, "allreduce step 2", "no word from rank 1 after 2 s");
+    misbehave(LEAVES, "allreduce step 2", "rank 1 has left");
 }
