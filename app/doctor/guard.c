@@ -14,7 +14,6 @@
 #include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/process.h"
 #include "base/system_error.h"
 
 static const struct timespec PAUSE = {.tv_nsec = 5000000};
@@ -33,8 +32,7 @@ static void run_in_child(struct doctor *d, doctor_check *check, int first, pid_t
 
 /* Waits for the child and kills it when one step takes longer than the timeout: each step has a
  * deadline of its own. Returns the status of waitpid. *late: the child was killed. A child that
- * even SIGKILL does not end hangs in a driver, and one that a debugger holds is not reported:
- * neither is waited for. */
+ * even SIGKILL does not end hangs in a driver, and is not waited for. */
 static int wait_for(struct doctor *d, pid_t pid, int *late, void (*idle)(void *), void *context) {
     int status = 0, step = -1;
     int64_t deadline = 0;
@@ -42,10 +40,7 @@ static int wait_for(struct doctor *d, pid_t pid, int *late, void (*idle)(void *)
     for (;;) {
         pid_t ended = waitpid(pid, &status, WNOHANG);
         if (ended == pid || (ended < 0 && errno != EINTR)) return status;
-        if (*late && (process_is_dead(pid) || now_ns() > deadline)) {
-            waitpid(pid, NULL, WNOHANG); /* it may have ended since */
-            return SIGKILL;
-        }
+        if (*late && now_ns() > deadline) return SIGKILL;
         int now = __atomic_load_n(&d->progress->step, __ATOMIC_ACQUIRE);
         if (now != step) {
             step = now;

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/process.h"
 #include "comm/job.h"
 
 /* When SIGTERM and SIGKILL are sent, on the job's clock and counted from the failure: the job ends
@@ -96,13 +95,6 @@ static void judge_progress(struct job *job) {
     if (stuck >= 0) end_job(job, stuck, ERR_TIMEOUT, text);
 }
 
-/* Has this rank been killed, and has it ended, though waitid() does not say so? The end of a
- * process that a debugger holds is told to the debugger first, and to its parent only once the
- * debugger has let it go. The launcher does not wait for that. */
-static int ended_in_a_debugger(const struct job *job, const struct process *process) {
-    return job->ending == ENDING_KILL && process_is_dead(process->pid);
-}
-
 /* Looks at every rank that was running; returns how many still are. */
 static int look_at_processes(struct job *job) {
     int running = 0;
@@ -118,8 +110,6 @@ static int look_at_processes(struct job *job) {
             process->ended = process->exit_code = 1;
         } else if (info.si_pid == process->pid)
             rank_ended(job, r, &info);
-        else if (ended_in_a_debugger(job, process))
-            process->ended = 1, process->signal = SIGKILL;
         running += !process->ended;
     }
     return running;

@@ -14,7 +14,6 @@
 #include <time.h>
 
 #include "base/advice.h"
-#include "base/process.h"
 #include "comm/job.h"
 
 static const int64_t LEAST_CPU_NS = 1000000; /* less than the work of any step */
@@ -48,7 +47,6 @@ static const char *why_stuck(pid_t pid) {
     siginfo_t info = {0};
     if (!waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) && info.si_pid == pid)
         return "it was stopped: continue it in time (kill -CONT)";
-    if (process_is_traced(pid)) return "a debugger holds it: let it go on";
     return "it waits for a file, a pipe or a device: see its output";
 }
 

@@ -1,6 +1,5 @@
 /* The guard and what it shares with the checks: a check that crashes, hangs, fails or finds nothing
  * is a row of the table and the others go on; findings. */
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,35 +55,6 @@ Test(doctor_guard, a_hang_is_stopped_in_time, .timeout = 200) {
     cr_expect(strstr(row_of(f, "cpu: hash")->measured, "no end within"));
     cr_expect_lt((double)(now_ns() - start) * 1e-9, OP_COUNT * config.timeout / 2);
     cr_expect_lt(waitpid(-1, NULL, WNOHANG), 0, "a process is left");
-    findings_free(f);
-}
-
-/* A debugger that nobody looks at holds the check: even when the check is killed, the debugger
- * alone is told, and it does not ask. */
-static int held(struct doctor *d, int first) {
-    static const int MOST_S = 20;
-    pid_t check = getpid();
-    if (first) return note(d, FINDING_OK, "cpu: after the hold", "", "it went on"), OK;
-    if (fork() == 0) {
-        int refused =
-            ptrace(PTRACE_SEIZE, check, NULL, NULL) || ptrace(PTRACE_INTERRUPT, check, NULL, NULL);
-        if (refused) kill(check, SIGUSR1);
-        sleep((unsigned)MOST_S);
-        _exit(0);
-    }
-    for (;;)
-        pause();
-}
-
-Test(doctor_guard, a_check_that_a_debugger_holds_is_given_up, .timeout = 60) {
-    struct doctor_config config = faulty_config();
-    config.timeout = 1;
-    int64_t start = now_ns();
-    struct findings *f = examine(held, &config);
-    if (strstr(f->row[0].measured, "signal 10")) cr_skip_test("ptrace is refused to a test");
-    cr_expect(strstr(f->row[0].measured, "no end within 1 s"), "%s", f->row[0].measured);
-    cr_expect_eq(f->count, 2, "the check did not go on");
-    cr_expect_lt((double)(now_ns() - start) * 1e-9, 10.0, "waited for the debugger");
     findings_free(f);
 }
 

@@ -1,9 +1,6 @@
 /* comm/ and processes that stand still: ranks that are stopped or blocked end by the launcher's
  * deadline; ranks that compute or poll do not, however long they take; time in which the launcher
  * itself could not run does not count. */
-#include <dirent.h>
-#include <sys/ptrace.h>
-
 #include "tests/core/comm/shared.h"
 
 static const double STALL_S = 1;
@@ -124,73 +121,6 @@ Test(comm_stall, without_a_limit_a_program_may_sleep, .timeout = 60) {
     struct launch launch = {.world_size = 2, .argv = argv, .program = "sleep"};
     struct launch_result result;
     cr_assert_eq(launch_ranks(&launch, &result), OK, "%s", error_message());
-}
-
-/* ---- ranks that a debugger holds ---- */
-
-/* Attaches to all threads of a process and stops them. Returns 0 if the system refuses that. */
-static int hold(pid_t pid) {
-    char folder[40];
-    int held = 0;
-    snprintf(folder, sizeof folder, "/proc/%d/task", (int)pid);
-    DIR *tasks = opendir(folder);
-    for (struct dirent *entry; tasks && (entry = readdir(tasks));) {
-        int thread = atoi(entry->d_name);
-        if (thread && !ptrace(PTRACE_SEIZE, thread, NULL, NULL))
-            held += !ptrace(PTRACE_INTERRUPT, thread, NULL, NULL);
-    }
-    if (tasks) closedir(tasks);
-    return held;
-}
-
-/* Starts a process that holds the first `count` ranks as a debugger does that nobody looks at: it
- * does not collect what it is told about them, so they stay zombies when they are killed. */
-static pid_t start_debugger(struct page *page, int world, int count, int *refused) {
-    pid_t debugger = fork();
-    if (debugger) return debugger;
-    int held = 1;
-    wait_until_ready(page, world);
-    for (int r = 0; held && r < count; r++)
-        held = hold(page->pids[r]);
-    __atomic_store_n(refused, !held, __ATOMIC_SEQ_CST);
-    for (;;)
-        pause();
-}
-
-/* Waits in a barrier that rank 0 enters only after much work. */
-static int held_entry(void *context) {
-    const struct job_case *test = context;
-    struct comm_options options = {.timeout_s = STALL_S};
-    struct comm *comm;
-    if (comm_open(&comm, &options)) return 1;
-    test->page->pids[comm_rank(comm)] = (int)getpid();
-    __atomic_fetch_add(&test->page->ready, 1, __ATOMIC_SEQ_CST);
-    if (comm_rank(comm) == 0) compute(60000);
-    RANK_OK(comm, test->page, comm_barrier(comm, "after the work"));
-    return end_rank(comm, OK);
-}
-
-Test(comm_stall, ranks_that_a_debugger_holds_end, .timeout = 120) {
-    int *refused = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (int all = 0; all < 2; all++) {
-        struct job_case test = {.page = new_page()};
-        struct launch launch = {
-            .world_size = WORLD, .entry = held_entry, .context = &test, .stall_timeout_s = STALL_S};
-        struct launch_result result;
-        pid_t debugger = start_debugger(test.page, WORLD, all ? WORLD : 1, refused);
-        int64_t start = now_ns();
-        int code = launch_ranks(&launch, &result);
-        double seconds = (double)(now_ns() - start) * 1e-9;
-        kill(debugger, SIGKILL);
-        waitpid(debugger, NULL, 0);
-        if (*refused) cr_skip_test("this system refuses ptrace to a test");
-        cr_assert_eq(code, ERR_TIMEOUT, "%d: %s", code, error_message());
-        cr_assert(strstr(error_message(), all ? "a debugger holds it" : "no word from rank"), "%s",
-                  error_message());
-        cr_assert_lt(seconds, STALL_S + SECONDS_TO_END, "%d: %g s", all, seconds);
-        for (int r = 0; r < WORLD; r++) /* let go by the debugger, collected by nobody */
-            waitpid(test.page->pids[r], NULL, 0);
-    }
 }
 
 /* ---- when the launcher stands still too ---- */
