@@ -53,10 +53,10 @@ struct launch {
      * A rank makes progress while it computes (it uses CPU time: at least a thousandth of one core)
      * and while it polls in a wait of comm.h, which has its own deadline, or calls comm_check.
      * So a job that is merely slow is not ended, however long a step, an evaluation or the
-     * compilation of a kernel takes. What is ended: ranks that are all stopped (SIGSTOP),
-     * or all blocked, in a lock, a driver, a file or a pipe that nobody reads. Ranks
-     * that wait for a single rank that does not move end by their own deadline. A rank that
-     * computes for ever is not ended: nothing tells it from a slow one.
+     * compilation of a kernel takes. What is ended: ranks that are all stopped (SIGSTOP), or all
+     * blocked, in a lock, a driver, a file or a pipe that nobody reads. Ranks that wait for a
+     * single rank that does not move end by their own deadline. A rank that computes for ever is
+     * not ended: nothing tells it from a slow one.
      *
      * Time in which the launcher itself could not run (Ctrl-Z, a machine that stands still) does
      * not count; the same holds for start_timeout_s and for the time that ranks have to leave. */

@@ -2,10 +2,7 @@
 #include "device/gpu_handle.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 
@@ -34,47 +31,6 @@ int gpu_handle_unpack(const struct memory_handle *handle, struct gpu_handle *gpu
                     (unsigned long long)handle->size, (unsigned long long)handle->offset,
                     (unsigned long long)gpu->slab_bytes, handle->device, handle->pid);
     return OK;
-}
-
-static uint64_t number_of(const char *path) {
-    struct stat s;
-    return stat(path, &s) ? 0 : (uint64_t)s.st_ino;
-}
-
-uint64_t gpu_pid_namespace(void) {
-    return number_of("/proc/self/ns/pid");
-}
-
-void gpu_handle_sign(struct gpu_handle *gpu) {
-    gpu->pid_namespace = gpu_pid_namespace();
-    gpu->ipc_namespace = number_of("/proc/self/ns/ipc");
-    gpu->user = (uint32_t)geteuid();
-}
-
-void gpu_handle_apart(const struct gpu_handle *gpu, char *text, size_t bytes) {
-    struct gpu_handle own;
-    gpu_handle_sign(&own);
-    if (gpu->user != own.user)
-        snprintf(text, bytes,
-                 "it belongs to user %u, this process to user %u: start all ranks as "
-                 "one user",
-                 gpu->user, own.user);
-    else if (gpu->ipc_namespace != own.ipc_namespace)
-        snprintf(text, bytes,
-                 "the two are in different IPC namespaces: start containers with "
-                 "--ipc=host, or all ranks in one container");
-    else if (gpu->pid_namespace != own.pid_namespace)
-        snprintf(text, bytes,
-                 "the two are in different PID namespaces: start containers with "
-                 "--pid=host, or all ranks in one container");
-    else
-        snprintf(text, bytes,
-                 "ranks must be one user's, in one container or with a common IPC "
-                 "namespace, on GPUs that reach each other");
-}
-
-int gpu_handle_is_own(const struct memory_handle *handle, const struct gpu_handle *gpu) {
-    return handle->pid == (int32_t)getpid() && gpu->pid_namespace == gpu_pid_namespace();
 }
 
 int gpu_handles_share(const struct memory_handle *a, const struct memory_handle *b) {

@@ -1,8 +1,5 @@
 /* What lies around a program that uses CUDA, on the emulated runtime: variables that other programs
- * leave in a shell, GPUs that take one process at a time, instances of a GPU, processes of
- * different users and containers. */
-#include <sched.h>
-
+ * leave in a shell, GPUs that take one process at a time, instances of a GPU. */
 #include "device/device.h"
 #include "tests/allreduce/cuda.h"
 #include "tests/allreduce/lose.h"
@@ -151,64 +148,4 @@ CliTest(emulated_environment, a_driver_that_does_not_start, 60) {
               "train %s --mode single", TINY);
 }
 
-/* ---- users and containers ---- */
-
-static const struct device_config config = {
-    .kind = DEVICE_CUDA, .devices = 1, .memory_bytes = 80 << 20, .timeout_s = 20};
-
-/* A process of another container or user opens memory of this one: the error's text. */
-static void refused(int namespaces, uid_t user, const char *words) {
-    int handles[2], texts[2], status;
-    char text[600] = "";
-    cr_assert(pipe(handles) == 0 && pipe(texts) == 0);
-    pid_t other = fork();
-    cr_assert(other >= 0);
-    if (other == 0) {
-        struct memory_handle handle;
-        struct device *device;
-        void *memory;
-        if (namespaces && unshare(namespaces)) _exit(77);
-        if (user && seteuid(user)) _exit(77);
-        pid_t inner = fork(); /* a new PID namespace begins with the child */
-        if (inner) {
-            close(texts[1]);
-            waitpid(inner, &status, 0);
-            _exit(WEXITSTATUS(status));
-        }
-        if (read(handles[0], &handle, sizeof handle) != sizeof handle ||
-            device_open(&device, &config))
-            _exit(78);
-        if (!device_import(device, &handle, -1, &memory)) _exit(79);
-        (void)!write(texts[1], error_message(), strlen(error_message()));
-        _exit(0);
-    }
-    close(texts[1]);
-    struct memory_handle handle;
-    struct device *device;
-    void *memory;
-    int fd;
-    cr_assert_eq(device_open(&device, &config), OK, "%s", error_message());
-    cr_assert_eq(device_alloc(device, &memory, 4096, MEM_COMM), OK);
-    cr_assert_eq(device_export(device, memory, &handle, &fd), OK);
-    cr_assert_eq(write(handles[1], &handle, sizeof handle), (ssize_t)sizeof handle);
-    (void)!read(texts[0], text, sizeof text - 1);
-    cr_assert_eq(waitpid(other, &status, 0), other);
-    device_free(device, memory);
-    device_close(device);
-    if (WEXITSTATUS(status) == 77) cr_skip_test("this user may not make namespaces");
-    cr_assert_eq(status, 0, "status %d", WEXITSTATUS(status));
-    cr_assert(strstr(text, words), "%s", text);
-}
-
-Test(emulated_environment, containers_without_a_common_ipc_namespace, .timeout = 60) {
-    refused(CLONE_NEWIPC, 0, "different IPC namespaces: start containers with --ipc=host");
-}
-
-Test(emulated_environment, containers_with_pid_namespaces_of_their_own, .timeout = 60) {
-    refused(CLONE_NEWPID, 0, "different PID namespaces: start containers with --pid=host");
-}
-
-Test(emulated_environment, another_user, .timeout = 60) {
-    refused(0, 65534, "to user 65534: start all ranks as one user");
-}
 #endif

@@ -49,7 +49,6 @@ int cuda_export(struct device *device, const void *memory, size_t bytes,
     struct cuda_device *d = (struct cuda_device *)device;
     struct gpu_handle gpu = {.slab = (uint64_t)(uintptr_t)d->slab, .slab_bytes = d->arena.bytes};
     cudaIpcMemHandle_t ipc;
-    gpu_handle_sign(&gpu);
     _Static_assert(sizeof ipc == GPU_IPC_BYTES, "the driver's handle fits its place");
     CHECK(cuda_use(device));
     CUDA_CHECK(cudaIpcGetMemHandle(&ipc, d->slab), "export of memory by CUDA IPC", device->name);
@@ -78,14 +77,14 @@ static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
     cudaError_t error =
         cudaIpcOpenMemHandle((void **)&m->base, m->ipc, cudaIpcMemLazyEnablePeerAccess);
     if (error != cudaSuccess) {
-        char why[200];
         cudaGetLastError();
         free(m);
         if (error == cudaErrorPeerAccessUnsupported) cuda_p2p_learn(d, gpu->uuid, 0);
-        gpu_handle_apart(gpu, why, sizeof why);
-        return fail(ERR_FAILED, "import of memory of device %d, process %d, on %s: %s: %s: %s",
+        return fail(ERR_FAILED,
+                    "import of memory of device %d, process %d, on %s: %s: %s: ranks must be one "
+                    "user's, in one container, on GPUs that reach each other",
                     handle->device, handle->pid, d->head.name, cudaGetErrorName(error),
-                    cudaGetErrorString(error), why);
+                    cudaGetErrorString(error));
     }
     m->next = d->imports;
     d->imports = m;
@@ -114,7 +113,7 @@ int cuda_import(struct device *device, const struct memory_handle *handle, int f
     (void)fd; /* this kind of device sends no file descriptor */
     CHECK(gpu_handle_unpack(handle, &gpu));
     CHECK(cuda_use(device));
-    if (gpu_handle_is_own(handle, &gpu)) return import_own(d, handle, &gpu, out);
+    if (handle->pid == (int32_t)getpid()) return import_own(d, handle, &gpu, out);
     pthread_mutex_lock(&d->service_lock);
     int code = open_slab(d, handle, &gpu, &m);
     if (!code) {

@@ -95,8 +95,7 @@ Test(event_clock, an_anchor_grows_old_after_a_second, .timeout = 10) {
 /* ---- handles ---- */
 
 static struct memory_handle some_handle(unsigned char uuid) {
-    struct gpu_handle gpu = {
-        .slab = 0x7f0000200000u, .slab_bytes = 4 << 20, .pid_namespace = gpu_pid_namespace()};
+    struct gpu_handle gpu = {.slab = 0x7f0000200000u, .slab_bytes = 4 << 20};
     struct memory_handle handle = {
         .offset = 512, .size = 1024, .pid = (int32_t)getpid(), .device = 3};
     for (int i = 0; i < GPU_IPC_BYTES; i++)
@@ -116,8 +115,6 @@ Test(gpu_handle, everything_arrives, .timeout = 10) {
         cr_assert_eq(gpu.uuid[i], 9);
     cr_assert_eq(gpu.slab, 0x7f0000200000u);
     cr_assert_eq(gpu.slab_bytes, 4u << 20);
-    cr_assert_eq(gpu.pid_namespace, gpu_pid_namespace());
-    cr_assert_neq(gpu.pid_namespace, 0);
 }
 
 Test(gpu_handle, nothing_in_it_is_believed, .timeout = 10) {
@@ -148,26 +145,6 @@ Test(gpu_handle, an_emulated_device_refuses_it_and_the_other_way_round, .timeout
     cr_assert_eq(gpu_handle_unpack(&handle, &gpu), ERR_FAILED);
     cr_assert(!gpu_handles_share(&handle, &handle), "emulated devices are no shared GPU");
     device_close(d);
-}
-
-Test(gpu_handle, own_is_pid_and_namespace, .timeout = 10) {
-    struct memory_handle handle = some_handle(9);
-    struct gpu_handle gpu;
-    MUST(gpu_handle_unpack(&handle, &gpu));
-    cr_assert(gpu_handle_is_own(&handle, &gpu));
-    gpu.pid_namespace++;
-    cr_assert(!gpu_handle_is_own(&handle, &gpu), "another container's process of the same number");
-    gpu.pid_namespace--;
-    handle.pid++;
-    cr_assert(!gpu_handle_is_own(&handle, &gpu));
-    pid_t child = fork();
-    if (child == 0) { /* a child sees the parent's handle as foreign */
-        handle = some_handle(9), handle.pid = (int32_t)getppid();
-        _exit(gpu_handle_is_own(&handle, &gpu));
-    }
-    int status = -1;
-    waitpid(child, &status, 0);
-    cr_assert_eq(status, 0);
 }
 
 Test(gpu_handle, equal_uuids_are_one_gpu, .timeout = 10) {

@@ -12,24 +12,10 @@
 
 struct handle {
     uint64_t magic, inode, bytes, mapped;
-    int32_t pid, fd, gpu, user;
-    uint32_t pid_namespace, ipc_namespace;
+    int32_t pid, fd, gpu;
 };
 _Static_assert(sizeof(struct handle) <= sizeof(cudaIpcMemHandle_t), "it travels as CUDA's handle");
 static const uint64_t HANDLE_MAGIC = 0x6d656d6f69706364;
-
-static uint32_t namespace_of(const char *name) {
-    char path[32];
-    struct stat stat_;
-    snprintf(path, sizeof path, "/proc/self/ns/%s", name);
-    return stat(path, &stat_) ? 0 : (uint32_t)stat_.st_ino;
-}
-
-/* Memory is shared among the processes of one user, inside one container. */
-static int is_apart(const struct handle *h) {
-    return h->user != (int32_t)geteuid() || h->pid_namespace != namespace_of("pid") ||
-           h->ipc_namespace != namespace_of("ipc");
-}
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *memory) {
     struct emulated_allocation a;
@@ -39,10 +25,8 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *memory) {
         return give(cudaErrorInvalidValue);
     if (fault_now("export")) return give(cudaErrorNotSupported);
     if (fstat(a.fd, &stat)) return give(cudaErrorMapBufferObjectFailed);
-    struct handle h = {HANDLE_MAGIC,       (uint64_t)stat.st_ino, a.bytes,
-                       a.mapped,           (int32_t)getpid(),     a.fd,
-                       a.gpu->number,      (int32_t)geteuid(),    namespace_of("pid"),
-                       namespace_of("ipc")};
+    struct handle h = {HANDLE_MAGIC, (uint64_t)stat.st_ino, a.bytes, a.mapped, (int32_t)getpid(),
+                       a.fd,         a.gpu->number};
     memset(out, 0, sizeof *out);
     memcpy(out, &h, sizeof h);
     return cudaSuccess;
@@ -69,7 +53,7 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
     memcpy(&h, &handle, sizeof h);
     if (!out || flags != cudaIpcMemLazyEnablePeerAccess) return give(cudaErrorInvalidValue);
     if (h.magic != HANDLE_MAGIC) return give(cudaErrorInvalidValue);
-    if (fault_now("ipc") || is_apart(&h)) return give(cudaErrorMapBufferObjectFailed);
+    if (fault_now("ipc")) return give(cudaErrorMapBufferObjectFailed);
     if (h.pid == (int32_t)getpid()) return give(cudaErrorDeviceUninitialized);
     struct gpu *gpu = current_gpu();
     if (h.gpu != gpu->number && !emulated_reaches(gpu->number, h.gpu))
