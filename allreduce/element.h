@@ -34,12 +34,6 @@ int element_is_float(enum element_type type);
 const char *element_type_name(enum element_type type);
 const char *element_op_name(enum element_op op);
 
-/* One element by itself, the plainest way: what judges all faster code. to = a combined with b;
- * to = from * scale, rounded (of floats of any width; integers are copied). The ranges are single
- * elements and may be the same. */
-void element_combine(struct arithmetic how, void *to, const void *a, const void *b);
-void element_scale(enum element_type type, void *to, const void *from, double scale);
-
 /* ---- 16-bit floats: IEEE's half, and the upper half of a float; to nearest even ---- */
 
 static inline float float_of_bits(uint32_t bits) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "allreduce/cuts.h"
-#include "allreduce/reference.h"
+#include "allreduce/walk.h"
 #include "base/error.h"
 #include "base/grow.h"
 

@@ -73,8 +73,8 @@ struct hops {
 };
 
 /* The hops of the call whose plans are plans[0 .. n). hops_free releases them. ERR_FAILED: the
- * plans do not fit together (plan_check in reference.h says where), or a rank waits in vain;
- * ERR_USAGE: more than HOPS_MOST_MOVES moves; ERR_MEMORY. After a failure *hops is zeroed. */
+ * plans do not fit together, or a rank waits in vain; ERR_USAGE: more than HOPS_MOST_MOVES moves;
+ * ERR_MEMORY. After a failure *hops is zeroed. */
 enum { HOPS_MOST_MOVES = 1 << 20 };
 int hops_of_plans(struct hops *hops, const struct plan *plans, int n);
 

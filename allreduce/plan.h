@@ -5,10 +5,10 @@
  *
  *     step  =  await flags  ->  move or add one range of elements  ->  post flags
  *
- * Executors run such lists. The reference executor runs all ranks in one thread and judges the
- * others (reference.h); the host executor runs a process for each rank over shared memory
- * (host/executor.h); allreduce/cuda runs them on GPUs. A test explores every order in which the
- * steps of all ranks can interleave.
+ * Executors run such lists: the host executor a process for each rank over shared memory
+ * (host/executor.h); allreduce/cuda on GPUs. The tests' own runs all ranks in one thread and judges
+ * the others (tests/allreduce/reference.h), and a test explores every order in which the steps of
+ * all ranks can interleave.
  *
  * Memory. Each rank has DATA (`count` elements, input and output in place) and SCRATCH. Offsets
  * count elements from the start of the call's DATA, or from the start of the call's half of

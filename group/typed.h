@@ -1,6 +1,6 @@
 /* The moves of allreduce/host/executor.h for elements of any type and for any operation: as fast as
  * plain loops are. Sums of floats have faster loops of their own (allreduce/host/move.c). The bits
- * are those of element_combine and element_scale. */
+ * are those of element_combine and element_scale (tests/allreduce/reference.h). */
 #ifndef GROUP_TYPED_H
 #define GROUP_TYPED_H
 

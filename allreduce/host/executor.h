@@ -55,7 +55,7 @@ size_t host_flags_bytes(int n);
  * leaves the buffers half done. */
 int host_execute(const struct host_ranks *ranks, const struct executor_call *call);
 
-/* The three moves, element by element the same bits as reference_step:
+/* The three moves, element by element the same bits as the tests' reference_step:
  *
  *     copy     every dest = source * scale
  *     reduce   every dest = own * own_scale + source * source_scale

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "allreduce/reference.h"
+#include "tests/allreduce/reference.h"
 #include "base/error.h"
 #include "tests/allreduce/explored.h"
 

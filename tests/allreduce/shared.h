@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "allreduce/allreduce.h"
-#include "allreduce/reference.h"
+#include "tests/allreduce/reference.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "tests/harness/ranks.h"

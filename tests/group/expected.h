@@ -5,11 +5,9 @@
 
 #include <string.h>
 
-#include "allreduce/element.h"
+#include "tests/allreduce/reference.h"
 #include "group/plans/windows.h"
 #include "base/fold.h"
-
-enum { WIDEST = 8 }; /* bytes of an element */
 
 struct expected {
     enum collective what;

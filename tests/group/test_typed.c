@@ -5,7 +5,7 @@
 
 #include "allreduce/host/executor.h"
 #include "group/typed.h"
-#include "allreduce/reference.h"
+#include "tests/allreduce/reference.h"
 #include "base/error.h"
 #include "tests/harness/harness.h"
 

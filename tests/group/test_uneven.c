@@ -2,6 +2,7 @@
  * lengths, types, operations and roots, waited for and begun; and what is told where one rank gives
  * another length than its peer expects. */
 #include "base/random.h"
+#include "tests/allreduce/reference.h"
 #include "tests/group/shared.h"
 
 enum { LONGEST = 3000, MOST = 8, ROUNDS = 40 };

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "allreduce/reference.h"
+#include "tests/allreduce/reference.h"
 #include "base/error.h"
 #include "tests/allreduce/kinds.h"
 #include "tests/group/expected.h"
