@@ -41,10 +41,6 @@
 
 #include "base/fold.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Every algorithm that has a plan: its name, the word for it, whether it adds in fold order
  * (base/fold.h), and whether it uses SCRATCH. Names, words, declarations of builders and messages
  * are made of this list. plan_WORD in plans/WORD.c builds the plan, and select.c has its cost.
@@ -259,7 +255,4 @@ struct tree_node {
 };
 struct tree_node plan_tree_node(int which, int n, int rank);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -24,10 +24,6 @@
 
 #include "base/limits.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Terms that are left of n after one halving: ceil(n/2). */
 static inline int fold_half(int n) {
     return (n + 1) / 2;
@@ -124,7 +120,4 @@ struct fold_step {
  * 1..MAX_DEVICES. */
 int fold_schedule(int n, struct fold_step *steps /* [2 * MAX_DEVICES] */, int *buffers);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -8,10 +8,6 @@
 
 #include "trace/ledger.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct allocation {
     char *address;
     size_t bytes; /* that it occupies: a multiple of 256 */
@@ -37,7 +33,4 @@ const struct allocation *allocations_find(const struct allocations *all, const v
 /* Frees the table, not the allocations in it; zeroed is fine. */
 void allocations_free(struct allocations *all);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

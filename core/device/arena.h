@@ -7,10 +7,6 @@
 
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct free_range {
     size_t offset, bytes;
 };
@@ -33,7 +29,4 @@ void *arena_alloc(struct arena *arena, size_t bytes);
 void arena_free(struct arena *arena, void *memory, size_t bytes);
 size_t arena_largest(const struct arena *arena);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

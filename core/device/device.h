@@ -30,10 +30,6 @@
 #include "trace/ledger.h"
 #include "trace/span.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct device;
 struct stream;
 struct event;
@@ -241,7 +237,4 @@ static inline struct device *device_of(const struct duet_device *device) {
     return (struct device *)device;
 }
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct event_clock {
     int64_t anchor_ns; /* host time of the anchor event */
     int64_t taken_ns;  /* when the anchor was last compared with the host's clock */
@@ -39,7 +35,4 @@ void event_clock_move(struct event_clock *clock, float ms);
  * millionths, so a second after it was taken an anchor is too old. */
 int event_clock_is_old(const struct event_clock *clock, int64_t now);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -23,10 +23,6 @@
 #include "device/allocations.h"
 #include "device/device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct device_ops {
     const char *name;    /* "cpu": device_name says "cpu(0)" */
     size_t device_bytes; /* of the kind's own struct of a device; zeroed before start */
@@ -130,7 +126,4 @@ extern const struct device_ops host_device_ops;
 /* DEVICE_CUDA, in cuda/device.c; NULL from cuda/absent.c. */
 extern const struct device_ops *const cuda_device_ops;
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -10,10 +10,6 @@
 
 #include "base/limits.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* What a piece of device memory is used for. */
 enum mem_cause {
     MEM_PARAMS,
@@ -64,7 +60,4 @@ uint64_t traffic_out_of(const struct traffic *traffic, int device);
 /* "1.5 KiB", "3.46 MiB": at most three significant digits and a binary unit. Returns text. */
 char *format_bytes(uint64_t bytes, char *text, size_t text_bytes);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -10,10 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The phases of a step (docs/design.md section 2), in the order in which reports list them. */
 enum phase {
     PHASE_NONE,
@@ -97,7 +93,4 @@ void span_log_free(struct span_log *log); /* NULL and zeroed are fine */
  * span is counted in `dropped`: a measurement must not end a run. One writer at a time. */
 void span_add(struct span_log *log, const struct span *span);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
