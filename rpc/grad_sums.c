@@ -6,15 +6,12 @@
 
 #include "rpc/autograd.h"
 
-static int path_compare(const struct path *a, const struct path *b) {
-    for (uint32_t i = 0; i < a->depth && i < b->depth; i++)
-        if (a->step[i] != b->step[i]) return a->step[i] < b->step[i] ? -1 : 1;
-    return (a->depth > b->depth) - (a->depth < b->depth);
-}
-
 static int comes_before(const struct grad_part *a, const struct grad_part *b) {
+    const struct path *p = &a->path, *q = &b->path;
     if (a->turn != b->turn) return a->turn < b->turn;
-    return path_compare(&a->path, &b->path) < 0;
+    for (uint32_t i = 0; i < p->depth && i < q->depth; i++)
+        if (p->step[i] != q->step[i]) return p->step[i] < q->step[i];
+    return p->depth < q->depth;
 }
 
 static void part_free(struct grad_part *part) {

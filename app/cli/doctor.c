@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/text/parse.h"
 #include "base/text/text.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
@@ -26,11 +25,6 @@ struct words {
 static const char *const target_names[] = {"auto", "cpu", "cuda"};
 
 #define AT(member) OPTION_AT(struct words, member)
-/* An integer, as it is printed. */
-static int read_whole(const struct option *option, const char *text, void *target) {
-    return parse_int(option->name, text, 0, INT64_MAX, option_member(option, target));
-}
-
 static const struct option doctor_options[] = {
     {"--device", "auto|cpu|cuda",
      "auto: emulated devices, and GPUs where there are any (default); cpu: emulated devices only; "
@@ -43,7 +37,7 @@ static const struct option doctor_options[] = {
      AT(config.tf32), NO_LIMITS, ALWAYS},
     {"--timeout", "SECONDS", "the deadline of each step of a check (default 60)", read_number,
      AT(config.timeout), 0.01, 1e6, ALWAYS},
-    {"--seed", "S", "the seed of all data (default: a new one, which is printed)", read_whole,
+    {"--seed", "S", "the seed of all data (default: a new one, which is printed)", read_seed,
      AT(config.seed), NO_LIMITS, ALWAYS},
     {"--details", NULL, "print every finding with its bound and the reason for the bound", read_on,
      AT(details), NO_LIMITS, ALWAYS},

@@ -25,8 +25,7 @@ struct doctor_config doctor_config_default(void) {
     struct doctor_config config = {.target = DOCTOR_AUTO, .timeout = 60};
     if (getrandom(&config.seed, sizeof config.seed, GRND_NONBLOCK) != sizeof config.seed)
         config.seed = (uint64_t)now_ns();
-    config.seed &=
-        INT64_MAX; /* --seed takes a signed number, and must be able to repeat this one */
+    config.seed &= INT64_MAX; /* so that every reader of JSON has its digits */
     return config;
 }
 

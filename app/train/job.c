@@ -223,17 +223,6 @@ static int write_record(int fd, const struct run_record *record, const struct fa
     return OK;
 }
 
-static int write_spans(int fd, const struct span_log *log) {
-    return write_all(fd, log->spans, log->count * sizeof *log->spans);
-}
-
-/* Ends the process after trainer_run has left something in use. Output is flushed, but the exit
- * handlers of libraries do not run: a driver may wait there for its GPU without a deadline. */
-static _Noreturn void job_leave(int status) {
-    fflush(NULL);
-    _exit(status);
-}
-
 /* The model of the file whose path and text are at `at`; nothing where there are none. */
 static int read_file_model(struct model_file **file, const char *at, size_t bytes) {
     size_t path = strnlen(at, bytes) + 1;
@@ -269,7 +258,8 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     CHECK_GOTO(record_new(&record), code, done);
     CHECK_GOTO(trainer_run(&config, comm, record, &unwritten, in_use), code, done);
     if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, record, &unwritten), code, done);
-    CHECK_GOTO(write_spans(spans_fd, &record->kept), code, done);
+    const struct span_log *kept = &record->kept;
+    CHECK_GOTO(write_all(spans_fd, kept->spans, kept->count * sizeof *kept->spans), code, done);
 done:
     if (comm) comm_abort(comm, code, error_message());
     if (!*in_use) comm_close(comm);
@@ -285,6 +275,9 @@ int job_main(int argc, char **argv, const struct duet_model *own) {
                                 : run_rank(atoi(argv[JOB_CONFIG]), atoi(argv[JOB_RECORD]),
                                            atoi(argv[JOB_SPANS]), own, &told, &in_use);
     if (code && !told) fprintf(stderr, "%s: %s\n", program_name(), error_with_options());
-    if (in_use) job_leave(error_exit_status(code));
-    return error_exit_status(code);
+    if (!in_use) return error_exit_status(code);
+    /* Output is flushed, but the exit handlers of libraries do not run: a driver may wait there for
+     * its GPU without a deadline. */
+    fflush(NULL);
+    _exit(error_exit_status(code));
 }

@@ -30,10 +30,6 @@ static void set_model(struct run_config *c, const struct series *s) {
     o->classes = own || is_transformer ? 10 : 1000;
 }
 
-static int is_ddp(const struct series *s) {
-    return s->way == SERIES_DDP || s->way == SERIES_DDP_AFTER;
-}
-
 /* 1: several GPUs share the batch of one. */
 static int is_split(const struct series *s, const struct series_point *p) {
     return s->point[0].gpus == 1 && p->batch != s->point[0].batch;
@@ -43,7 +39,8 @@ static int is_split(const struct series *s, const struct series_point *p) {
 static void set_run(struct run_config *c, const struct series *s, const struct series_point *p,
                     const struct machine *machine) {
     int alone = s->way == SERIES_DP_FORWARD || s->way == SERIES_DP,
-        dp = alone || s->way == SERIES_DP_TRAIN;
+        dp = alone || s->way == SERIES_DP_TRAIN,
+        ddp = s->way == SERIES_DDP || s->way == SERIES_DDP_AFTER;
     run_config_default(c);
     c->dry = 1;
     set_model(c, s);
@@ -53,10 +50,10 @@ static void set_run(struct run_config *c, const struct series *s, const struct s
     /* a batch that one GPU had alone is cut: the last GPU may have less */
     c->batch_size = is_split(s, p) ? s->point[0].batch : p->batch * c->devices;
     /* a time that is given is that of a program for one GPU */
-    c->mode = s->way == SERIES_FSDP                            ? MODE_FSDP
-              : p->gpus == 1 && (!is_ddp(s) || p->role == 'g') ? MODE_SINGLE
-              : dp                                             ? MODE_DP
-                                                               : MODE_DDP;
+    c->mode = s->way == SERIES_FSDP                      ? MODE_FSDP
+              : p->gpus == 1 && (!ddp || p->role == 'g') ? MODE_SINGLE
+              : dp                                       ? MODE_DP
+                                                         : MODE_DDP;
     c->ddp.no_overlap = s->way == SERIES_DDP_AFTER;
     if (c->mode == MODE_FSDP) c->fsdp.prefetch = 0; /* as in PyTorch before 2.0 */
     c->data.no_pin_memory = c->data.blocking_copies =

@@ -127,20 +127,13 @@ static int holds(const struct asked *asked, unsigned condition) {
     }
 }
 
-static const char *kind_name(const struct run_config *c) {
-    return c->device;
-}
-static const char *model_name(const struct run_config *c) {
-    return c->model.name;
-}
-static const char *data_name(const struct run_config *c) {
-    return c->data.name;
-}
-static const char *optimizer_word(const struct run_config *c) {
-    return optimizer_name(c->update.optimizer);
-}
-static const char *mode_word(const struct run_config *c) {
-    return mode_name(c->mode);
+/* What a refusal quotes of the run. */
+enum quoted { NOTHING, MODE, DEVICE, MODEL, DATA, OPTIMIZER };
+static const char *quote(const struct run_config *c, enum quoted quoted) {
+    const char *const words[] = {"",           mode_name(c->mode),
+                                 c->device,    c->model.name,
+                                 c->data.name, optimizer_name(c->update.optimizer)};
+    return words[quoted];
 }
 
 /* What is said of a condition that does not hold: no effect WHERE VALUE: WHY: give GIVE, or leave
@@ -148,29 +141,28 @@ static const char *mode_word(const struct run_config *c) {
 static const struct {
     unsigned condition;
     const char *where;
-    const char *(*value)(const struct run_config *config); /* NULL: `where` says all */
-    const char *why, *give;                                /* give NULL: leave one out */
+    enum quoted value;
+    const char *why, *give; /* give NULL: leave one out */
 } texts[] = {
-    {ON_SEVERAL_DEVICES, "in mode ", mode_word, "it trains on one device", "--mode dp or ddp"},
-    {ADDS_AS_DDP, "in mode ", mode_word,
+    {ON_SEVERAL_DEVICES, "in mode ", MODE, "it trains on one device", "--mode dp or ddp"},
+    {ADDS_AS_DDP, "in mode ", MODE,
      "it belongs to DDP; single and dp follow only ring and tree, over 3 or more --devices that "
      "divide --virtual-devices",
      "--mode ddp"},
-    {ON_GPUS, "on device ", kind_name, "it belongs to GPUs", "--device cuda"},
-    {WITH_MLP, "with model ", model_name, "it belongs to mlp", "--model mlp"},
-    {WITH_NORMS, "with model ", model_name, "it has no BatchNorm", "--model resnet18"},
-    {WITH_RESNET, "with model ", model_name, "it has one way to begin", "--model resnet18"},
-    {OF_MADE_DATA, "with data set ", data_name, "its files say that",
-     "--dataset synthetic or random"},
-    {OF_FILES, "with data set ", data_name, "it needs no files",
-     "--dataset fashion-mnist or mnist"},
-    {BY_SGD, "with optimizer ", optimizer_word, "it belongs to sgd", "--optimizer sgd"},
-    {BESIDE_PARAMS, "without --params", NULL, "Duet's own models know their sizes", "--params N"},
-    {BESIDE_CHECKPOINT, "without --checkpoint", NULL, "it says when that is written",
+    {ON_GPUS, "on device ", DEVICE, "it belongs to GPUs", "--device cuda"},
+    {WITH_MLP, "with model ", MODEL, "it belongs to mlp", "--model mlp"},
+    {WITH_NORMS, "with model ", MODEL, "it has no BatchNorm", "--model resnet18"},
+    {WITH_RESNET, "with model ", MODEL, "it has one way to begin", "--model resnet18"},
+    {OF_MADE_DATA, "with data set ", DATA, "its files say that", "--dataset synthetic or random"},
+    {OF_FILES, "with data set ", DATA, "it needs no files", "--dataset fashion-mnist or mnist"},
+    {BY_SGD, "with optimizer ", OPTIMIZER, "it belongs to sgd", "--optimizer sgd"},
+    {BESIDE_PARAMS, "without --params", NOTHING, "Duet's own models know their sizes",
+     "--params N"},
+    {BESIDE_CHECKPOINT, "without --checkpoint", NOTHING, "it says when that is written",
      "--checkpoint FILE"},
-    {WITHOUT_INIT_FROM, "with --init-from", NULL, "the weights come from its file", NULL},
-    {WITHOUT_RESUME, "with --resume", NULL, "the weights come from its file", NULL},
-    {BESIDE_GPU, "without --gpu", NULL, "it belongs to the modelled clock", "--gpu NAME"}};
+    {WITHOUT_INIT_FROM, "with --init-from", NOTHING, "the weights come from its file", NULL},
+    {WITHOUT_RESUME, "with --resume", NOTHING, "the weights come from its file", NULL},
+    {BESIDE_GPU, "without --gpu", NOTHING, "it belongs to the modelled clock", "--gpu NAME"}};
 
 static int check_conditions(const struct option *option, const struct asked *asked) {
     const unsigned of_model = WITH_MLP | WITH_NORMS;
@@ -183,7 +175,7 @@ static int check_conditions(const struct option *option, const struct asked *ask
         else
             is_so = holds(asked, condition);
         if (is_so) continue;
-        const char *value = texts[i].value ? texts[i].value(asked->config) : "";
+        const char *value = quote(asked->config, texts[i].value);
         if (!texts[i].give)
             return fail(ERR_USAGE, "%s: no effect %s%s: %s: leave one out", option->name,
                         texts[i].where, value, texts[i].why);

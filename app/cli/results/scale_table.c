@@ -100,17 +100,13 @@ static void print_why_no_bits(const struct scale *s) {
     }
 }
 
-/* Rows come device count by device count: 1 where row i is the first of its count. */
-static int is_new_count(const struct scale *s, int i) {
-    return i % s->config.rates == 0;
-}
-
+/* Rows come device count by device count, and one row speaks for its count. */
 static void print_sharing(const struct scale *s) {
     int shared = 0, cores = usable_cores();
-    for (int i = 0; i < s->count; i++) {
+    for (int i = 0; i < s->count; i += s->config.rates) {
         const struct run_record *r = &s->rows[i].run;
         int of = r->gpus ? r->gpus : cores;
-        if (*r->modelled || r->devices <= of || !is_new_count(s, i)) continue;
+        if (*r->modelled || r->devices <= of) continue;
         printf("%s%d devices on %d %s%s", shared++ ? ", " : "", r->devices, of,
                r->gpus ? "GPU" : "core", of > 1 ? "s" : "");
     }

@@ -1,5 +1,6 @@
 /* A drawing of a collective: the chunks that move between ranks in each hop and those that are
- * complete after it, and the bytes that each rank moves. The bytes are counted from the plan and by formula. `duet collective` prints and writes it.
+ * complete after it, and the bytes that each rank moves. The bytes are counted from the plan and by
+ * formula. `duet collective` prints and writes it.
  *
  *     hop 1 of 6
  *       rank 0 --chunk 0--> rank 1 +        rank 2 --chunk 2--> rank 3 +

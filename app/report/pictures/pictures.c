@@ -4,8 +4,6 @@
 #include "base/error.h"
 #include "report/pictures/draw.h"
 
-/* ---- which there are ---- */
-
 static const struct {
     const char *name;
     draw_function *draw;
@@ -13,20 +11,6 @@ static const struct {
                 {"phases.svg", draw_phases},     {"loss.svg", draw_loss},
                 {"accuracy.svg", draw_accuracy}, {"collective.svg", draw_collective}};
 enum { PICTURES = sizeof pictures / sizeof *pictures };
-
-/* The links of each run on several devices. */
-static const char *const modes[] = {"dp", "dp-loss-in-forward", "ddp"};
-enum { MODES = sizeof modes / sizeof *modes };
-
-static void name_traffic(char name[PICTURE_NAME], const char *mode) {
-    snprintf(name, PICTURE_NAME, "traffic-%s.svg", mode);
-}
-
-static const char *mode_of(const struct run_record *run) {
-    return run->loss_in_forward ? modes[1] : mode_name(run->mode);
-}
-
-/* ---- writing them ---- */
 
 static int write_picture(const struct page *page, const struct picture_files *files,
                          const char *name, draw_function *draw, int index) {
@@ -45,7 +29,8 @@ int page_pictures(const struct page *page, const struct picture_files *files) {
         const struct run_record *run = page->run[i].run;
         char name[PICTURE_NAME];
         if (!run || run->devices < 2 || !has_traffic(page, i)) continue;
-        name_traffic(name, mode_of(run));
+        snprintf(name, sizeof name, "traffic-%s.svg",
+                 run->loss_in_forward ? "dp-loss-in-forward" : mode_name(run->mode));
         CHECK(write_picture(page, files, name, draw_links, i));
     }
     return OK;

@@ -86,11 +86,6 @@ static void draw_bar(struct picture *p, const struct run_record *r, int d, int k
     }
 }
 
-static double step_of(const struct run_record *r) {
-    return r->device[0].step_median_ns ? (double)r->device[0].step_median_ns
-                                       : record_per_step(r, r->training_seconds * 1e9);
-}
-
 int draw_phases(struct picture *p, const struct page *page, int index) {
     struct key_item items[PHASE_COUNT + TIME_PARTS];
     int count = key_of(page, items), small = most_devices(page) > 16, keys = keys_of(page);
@@ -119,12 +114,14 @@ int draw_phases(struct picture *p, const struct page *page, int index) {
         const struct run_record *r = page->run[i].run;
         if (!r || !r->timed || !r->steps) continue;
         char text[32];
+        double median = (double)r->device[0].step_median_ns,
+               step = median > 0 ? median : record_per_step(r, r->training_seconds * 1e9);
         picture_head(p, 0, top + 1.4 * f, "%s", page->run[i].title);
         picture_text(p, p->width - 2, top + 1.4 * f, ANCHOR_END, SHADE_QUIET, "%s%s%s",
-                     *r->modelled                  ? "modelled step "
-                     : r->device[0].step_median_ns ? "median step "
-                                                   : "mean step ",
-                     time_words(step_of(r), text), keys < TIME_KEYS ? "; drawn: busy time" : "");
+                     *r->modelled ? "modelled step "
+                     : median > 0 ? "median step "
+                                  : "mean step ",
+                     time_words(step, text), keys < TIME_KEYS ? "; drawn: busy time" : "");
         for (top += 2 * f; n < r->devices; n++, top += row + gap) {
             draw_bar(p, r, n, keys, gutter, top, row, width / most, !small);
             if (n % label_every(r->devices)) continue;

@@ -10,10 +10,6 @@ struct layout {
     const struct window *windows;
 };
 
-static int many(const struct page *page) {
-    return most_devices(page) > 16;
-}
-
 static double device_height(const struct layout *l, const struct window *w) {
     double height = l->row[ROW_COMPUTE] + l->gap;
     for (int row = ROW_COMM; row < ROW_COUNT; row++)
@@ -23,7 +19,7 @@ static double device_height(const struct layout *l, const struct window *w) {
 
 static struct layout lay_out(const struct picture *p, const struct page *page,
                              const struct window *windows) {
-    int small = many(page), narrow = p->form == PICTURE_NARROW;
+    int small = most_devices(page) > 16, narrow = p->form == PICTURE_NARROW;
     struct layout l = {.gutter = narrow ? 2 * p->font : 5.8 * p->font, .windows = windows};
     l.width = p->width - l.gutter - 2;
     l.row[ROW_COMPUTE] = small ? 0.5 * p->font : 1.5 * p->font;

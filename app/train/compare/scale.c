@@ -21,14 +21,10 @@ static int common_virtual_devices(const struct scale_config *c) {
     return largest;
 }
 
-static int global_batch(const struct scale_config *c, int devices) {
-    return c->batch_per_device ? c->batch_per_device * devices : c->run.batch_size;
-}
-
 static int plan_row(struct scale_row *row, const struct scale_config *c, int devices, double lr) {
     struct run_config one = c->run;
     one.devices = devices;
-    one.batch_size = global_batch(c, devices);
+    if (c->batch_per_device) one.batch_size = c->batch_per_device * devices;
     one.update.lr = lr;
     if (!c->batch_per_device && one.virtual_devices == VIRTUAL_DEFAULT)
         one.virtual_devices = common_virtual_devices(c);

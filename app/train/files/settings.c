@@ -69,12 +69,6 @@ static uint64_t fingerprint(const struct dataset *set) {
                        : mix(hash, set->answers, answers * sizeof(float));
 }
 
-static void add_data(struct list *l, const struct session *s) {
-    const struct dataset *set = &s->train_set;
-    put(l, "--dataset", "%s: %d samples, fingerprint %016" PRIx64, set->name, set->count,
-        fingerprint(set));
-}
-
 /* A file may be moved, but must say the same. */
 static void add_model_name(struct list *l, const struct model *m, const struct model_file *file) {
     if (file && !strcmp(file->model->name, m->name))
@@ -107,7 +101,8 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
     add_model_name(&l, &s->model, model_file_of(c->model.options.own));
     add_model(&l, &s->model);
     put(&l, "--seed", "%" PRIu64, c->seed); /* before the data, which may be drawn from it */
-    add_data(&l, s);
+    put(&l, "--dataset", "%s: %d samples, fingerprint %016" PRIx64, s->train_set.name,
+        s->train_set.count, fingerprint(&s->train_set));
     add_count(&l, "--virtual-devices", s->virtual_devices);
     put(&l, "--batch-size", "%d", c->batch_size);
     put(&l, "--no-sync-steps", "%d", c->update.passes);
