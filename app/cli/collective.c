@@ -16,7 +16,7 @@
 #include "report/pictures/collective.h"
 #include "report/text.h"
 
-/* The most that is drawn: a plan grows with its data, and no drawing gets clearer by that. */
+/* The largest data that is drawn: a plan grows with its data, and its drawing gets no clearer. */
 enum { MOST_BYTES = 256 << 20, USUAL_COUNT = 1 << 18, USUAL_RANKS = 4 };
 
 struct words {
@@ -77,7 +77,7 @@ static int count_of(const struct words *w, size_t *count) {
     return OK;
 }
 
-/* "auto" is no plan: it chooses one, and says why. */
+/* "auto" is not a plan: it chooses one, and says why. */
 static int algorithm_of(const struct words *w, size_t count, const char **word) {
     char reason[256];
     struct allreduce_link link = allreduce_link_host((int)w->ranks);

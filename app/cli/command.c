@@ -67,7 +67,7 @@ static int help(const struct duet_model *own) {
     return 0;
 }
 
-/* Passes the status on if all that was printed has reached its reader; else the run was in vain. */
+/* Passes the status on if everything printed has reached its reader: else the run was in vain. */
 static int flushed(int status) {
     if (!fflush(stdout) && !ferror(stdout)) return status;
     return status ? status
@@ -86,9 +86,9 @@ static int unknown_command(const char *word) {
 }
 
 /* A shell may start this program with one of descriptors 0, 1 and 2 closed (`>&-`). The first file
- * that is opened would get that number, and what is printed would be written into the file. So
- * whatever is closed is opened on /dev/null. Results that are printed are lost then, and that is
- * an error: so standard output is opened for reading only, and flushed() sees that writes fail. */
+ * that is opened would get that number, and printed text would end up in the file. So closed
+ * descriptors are opened on /dev/null. Printed results are then lost, which is an error. So
+ * standard output is opened for reading only, and flushed() sees that writes fail. */
 static int open_closed_streams(void) {
     for (int fd = 0; fd <= STDERR_FILENO; fd++) { /* open() returns the lowest free number */
         int how = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
@@ -98,9 +98,9 @@ static int open_closed_streams(void) {
     return OK;
 }
 
-/* A write beyond a limit of file sizes (ulimit -f) then fails with EFBIG, and whoever writes can
- * say so, instead of ending this program. And the launcher needs the exit status of its ranks,
- * which the kernel drops where SIGCHLD is ignored. Ranks inherit both. */
+/* A write beyond a limit of file sizes (ulimit -f) then fails with EFBIG, and the writer can report
+ * it, instead of ending this program. The launcher also needs the exit status of its ranks, which
+ * the kernel drops if SIGCHLD is ignored. Ranks inherit both. */
 static void set_signals(void) {
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGCHLD, SIG_DFL);
@@ -118,9 +118,9 @@ static const char *find_model_file(int argc, char **argv, const struct duet_mode
     return strpbrk(path, "/.") || !access(path, F_OK) ? path : NULL;
 }
 
-/* A model of which nothing can be made is a mistake of the program, and no option could mend it. */
+/* A model that cannot be used is a mistake in the program, and no option could fix it. */
 static int check_own(const struct duet_model *own) {
-    enum { NAME_BYTES = 64 }; /* as long as names are in results */
+    enum { NAME_BYTES = 64 }; /* the length that names have in results */
     if (!own) return OK;
     if (!own->name || !*own->name || strlen(own->name) >= NAME_BYTES)
         return fail(ERR_USAGE, "struct duet_model: name: give it 1 to %d characters",
@@ -143,8 +143,8 @@ static int check_own(const struct duet_model *own) {
     return own->test ? dataset_of_program(own->test, &set) : OK;
 }
 
-/* What trains starts its ranks itself. As ranks of mpirun, n copies would train n times side by
- * side, and nothing would say so. */
+/* Commands that train start their ranks themselves. As ranks of mpirun, n copies would train n
+ * times side by side, and nothing would say so. */
 static int check_not_a_rank(const char *command) {
     static const char *const training[] = {"demo", "train", "compare", "profile", "scale"};
     struct place place;
@@ -188,9 +188,9 @@ static int command(int argc, char **argv, const struct duet_model *own) {
     return status;
 }
 
-/* Every number that is printed, written to a file or read has a decimal point, also where the
- * program has set a locale with a comma: setlocale(LC_ALL, "") in German. Here the locale changes
- * for all threads, since any of them may print; it is put back for a program that goes on. */
+/* Every number that is printed, written to a file or read has a decimal point, even if the program
+ * has set a locale with a comma: setlocale(LC_ALL, "") in German. Here the locale changes for all
+ * threads, since any of them may print; it is restored for a program that continues. */
 int duet_command(int argc, char **argv, const struct duet_model *own) {
     const char *set = setlocale(LC_NUMERIC, NULL);
     char *before = set ? strdup(set) : NULL;

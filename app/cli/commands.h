@@ -6,7 +6,7 @@
 #include "duet.h"
 #include "trace/record.h"
 
-/* Their names and what --help says of them, in its order. */
+/* Their names and what --help says about them, in the order of --help. */
 // clang-format off
 #define SUBCOMMANDS(COMMAND) \
     COMMAND(demo, "train LeNet as single, DP and DDP side by side, and compare") \
@@ -31,29 +31,28 @@ typedef int subcommand(int argc, char **argv, const struct duet_model *own);
 SUBCOMMANDS(SUBCOMMAND)
 #undef SUBCOMMAND
 
-/* Prints what --help says of a command whose options are those of runs: its usage, what it does and
- * its options (run_options_help). */
+/* Prints the --help of a command that has the options of runs: its usage, what it does and its
+ * options (run_options_help). */
 struct options;
 void command_usage(const struct options *options, const struct duet_model *own);
 
-/* The subcommands in that order: NULL behind the last. */
+/* The subcommands in that order; NULL after the last. */
 const char *command_name(int i);
 const char *command_help(int i);
 
 /* The end of `duet demo`: prints the speed-up of its model, ResNet-50 and BERT-base on 4 V100s by
- * the modelled clock. Nothing runs. The demo's model is left out where it cannot be estimated, or
- * where the batch has fewer samples than GPUs. NULL: all of `duet lesson`, on 1, 2 and 4. */
+ * the modelled clock. Nothing runs. The demo's model is left out if it cannot be estimated, or if
+ * the batch has fewer samples than GPUs. NULL: all of `duet lesson`, on 1, 2 and 4. */
 struct run_config;
 int costs_of_demo(const struct run_config *demo);
 
-/* Prints the name of the program, ": " and the error text on stderr and returns the exit status
- * for `code`. Prints nothing for OK, and for ERR_READER, where the reader of the output has
- * gone. */
+/* Prints the name of the program, ": " and the error text on stderr and returns the exit status for
+ * `code`. Prints nothing for OK, nor for ERR_READER, when the reader of the output has gone. */
 int report_error(int code);
 
-/* What a run that did not fail has to say all the same, a line on stderr each: since which step its
- * losses are not finite; which parameters the last step of DDP left without a gradient. title:
- * which of several runs it is; NULL: there is only one. */
+/* Warnings of a run that did not fail, each a line on stderr: since which step its losses are not
+ * finite; which parameters the last step of DDP left without a gradient. title: which of several
+ * runs it is; NULL: there is only one. */
 void warn_of_run(const char *title, const struct run_record *run);
 
 #endif

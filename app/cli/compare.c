@@ -15,11 +15,11 @@
 #include "train/compare/compare.h"
 #include "train/spread.h"
 
-/* The epochs of the chapter's program, and of the demo, which takes less than 3 minutes on 2
+/* The epochs of the chapter's program, and those of the demo, which takes less than 3 minutes on 2
  * cores. */
 enum { CHAPTER_EPOCHS = 10, DEMO_EPOCHS = 3 };
 
-/* The runs in the order of the modes; those of DP and DDP with the verdict on them. */
+/* The runs in the order of the modes; DP and DDP come with their verdicts. */
 static void write_runs(const void *what, struct json_writer *w) {
     const struct comparison *c = what;
     json_array(w, "runs");
@@ -52,8 +52,8 @@ static void judge_page(struct page_run *page, const struct comparison *c, enum r
     page->judged = judged[c->verdict[mode].kind];
 }
 
-/* stopped: what ended the comparison early; NULL: nothing did. What was measured until then is
- * written, without verdicts on runs that were not judged. */
+/* stopped: what ended the comparison early; NULL: nothing did. The measurements up to then are
+ * written; runs that were not judged have no verdict. */
 static int write_files(struct run_files *files, const struct comparison *c, const char *command,
                        const char *stopped) {
     struct page page = {.stopped = stopped};
@@ -122,8 +122,8 @@ static int is_complete(const struct comparison *c, int code) {
            (code == ERR_MEMORY && c->reference < MODE_COUNT && c->run[c->reference].devices);
 }
 
-/* A comparison that ended in the middle: the files have the runs up to there, if one made a step.
- * The failure stays what it was. */
+/* A comparison that ended early: the files have the runs up to then, if one made a step. The
+ * failure is still reported. */
 static int keep_what_there_is(struct run_files *files, const struct comparison *c,
                               const char *command, int failure) {
     struct failures all = failures_of(failure);
@@ -144,7 +144,7 @@ static int in_short(const struct comparison *c, const double held[2]) {
     return costs_of_demo(&c->config);
 }
 
-/* Three commands as they work again from this folder. */
+/* Three commands that work from this folder. */
 static void next_commands(void) {
     const char *duet = program_invocation_name;
     printf("\nNext, each a matter of seconds:\n"
@@ -207,7 +207,7 @@ int command_compare(int argc, char **argv, const struct duet_model *own) {
     return options.help ? command_usage(&options, own), 0 : run(&config, 0);
 }
 
-/* Says what the demo trains, and where it trains for less than the chapter does. */
+/* Says what the demo trains, and in what it trains less than the chapter does. */
 static void announce(const struct run_config *config) {
     const char *chapter = config->model.options.own ? "" : "d2l's multi-GPU chapter, three ways: ";
     struct text text = {.used = 0};

@@ -18,10 +18,10 @@
 
 enum {
     MOST_LISTED = 8, /* devices whose default memory is listed */
-    COLUMN = 8       /* where all text begins */
+    COLUMN = 8       /* the column where all text begins */
 };
 
-/* A paragraph that is in COLUMN, but for what `indent` leaves room for. */
+/* A paragraph that begins at column `indent` and continues at COLUMN. */
 __attribute__((format(printf, 2, 3))) static void say_line(int indent, const char *format, ...) {
     char line[2048];
     va_list list;
@@ -85,7 +85,7 @@ static void list_gpus(void) {
     say_line(COLUMN, "for --allreduce nccl: %s", libraries);
 }
 
-/* What joins the GPUs of a machine as one buys it; "": the table of links says it. */
+/* What joins the GPUs of a machine that is for sale; "": the table of links shows it. */
 static const char *machine_words(const char *name) {
     static const char *const words[][2] = {
         {"pc-pcie3", " on PCIe 3: a PC or a simple server"},

@@ -16,7 +16,7 @@ struct words {
     struct doctor_config config;
     const char *json; /* path of the JSON file; NULL: not asked for */
     int details;
-    /* Checks of one subject that are ok, one after another, and are one line: "cpu: 96 checks". */
+    /* Consecutive checks of one subject that are ok share one line: "cpu: 96 checks". */
     char subject[CHECK_NAME_BYTES];
     int ok;
 };
@@ -55,7 +55,8 @@ static int help(void) {
     return 0;
 }
 
-/* "cpu" of "cpu: relu forward", "cpu(0)" of "cpu(0) -> cpu(1)"; "" of what the machine has. */
+/* "cpu" from "cpu: relu forward", "cpu(0)" from "cpu(0) -> cpu(1)"; "" from facts of the
+ * machine. */
 static void subject_of(const struct finding *finding, char subject[CHECK_NAME_BYTES]) {
     size_t length = strcspn(finding->check, ": ");
     int is_check = finding->check[length] == ':' || !strncmp(finding->check + length, " ->", 3);
@@ -67,7 +68,7 @@ static void show_subject(struct words *w) {
     w->ok = 0;
 }
 
-/* What the machine has, and what is off, are rows as they come. */
+/* Facts about the machine, and failed checks, get their own rows at once. */
 static void show(void *context, const struct finding *finding) {
     struct words *w = context;
     char subject[CHECK_NAME_BYTES];
@@ -109,7 +110,7 @@ static int examine(struct words *w, struct findings *findings) {
                findings_count(findings, FINDING_NOT_HERE), (unsigned long long)w->config.seed,
                seconds);
         fflush(stdout); /* before the line on stderr */
-        /* If the file cannot be written either, what is off is the error to report. */
+        /* If the file cannot be written either, the failed check is the error to report. */
         struct failures first = {0};
         failures_add(&first, code);
         int written = write_json(&json, w, findings, seconds);

@@ -12,8 +12,8 @@
 #include "cli/options/help.h"
 #include "comm/environment.h"
 
-/* On a terminal a line of progress that was to be rewritten may be where the error goes: a job
- * that was killed cannot end it. */
+/* On a terminal the error may begin in an unfinished line of progress, which a killed job could not
+ * end. */
 static void clear_line(void) {
     struct winsize size;
     if (!isatty(STDERR_FILENO) || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || size.ws_col < 2)
@@ -22,8 +22,8 @@ static void clear_line(void) {
 }
 
 int report_error(int code) {
-    /* All ranks of mpirun read one command line. The first of a machine says what is wrong with it,
-     * and mpirun then ends the others: who is still there has its own error. */
+    /* All ranks of mpirun read one command line. The first on each machine says what is wrong with
+     * it, and mpirun then ends the others. A rank that is still there has its own error. */
     if (code == ERR_USAGE && environment_is_of_a_later_rank()) sleep(2);
     if (code && code != ERR_READER) {
         clear_line();

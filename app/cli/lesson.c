@@ -92,7 +92,7 @@ int lesson_run(const struct run_config *demo, double held[2], struct job_result 
     struct run_config config;
     struct text text = {.used = 0};
     settings(&config, demo);
-    if (config.devices < 2) return OK;               /* DP hurts nobody there */
+    if (config.devices < 2) return OK;               /* DP costs nothing there */
     struct run_record *two = calloc(2, sizeof *two); /* DP, DDP: too large for a small stack */
     if (!two) return fail(ERR_MEMORY, "demo: no host memory");
     text_add(&text,

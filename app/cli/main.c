@@ -1,4 +1,4 @@
-/* duet: the command with the models that come with it, and none of its own. */
+/* duet: the command with the built-in models only. */
 #include "duet.h"
 
 int main(int argc, char **argv) {

@@ -83,14 +83,14 @@ static void man_page(void) {
 
 /* ---- completion ---- */
 
-/* Prints the words of a value such as "single|dp|ddp"; nothing where a value is not one of some
- * words. Returns 1 where it was. */
+/* Prints the words of a value such as "single|dp|ddp" and returns 1. Prints nothing and returns 0
+ * if the value is not one of a few words. */
 static int print_choices(const struct option *option) {
     const char *value = option->value;
     if (!strchr(value, '|')) return 0;
     printf("    %s) words=\"", option->name);
     for (; *value; value++) {
-        if (strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")) { /* V, a number: no word */
+        if (strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")) { /* V, a number: not a word */
             value += strcspn(value, "|");
             if (!*value) break;
         }
@@ -100,7 +100,7 @@ static int print_choices(const struct option *option) {
     return 1;
 }
 
-/* Behind `run` come its own options; what is no option is a program, or a word for it. */
+/* After `run` come its own options; anything else is a program, or an argument for it. */
 static void complete_run(void) {
     printf("    case $before in\n    ");
     for (const struct option *option = launch_options; option->name; option++)

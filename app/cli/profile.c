@@ -29,8 +29,8 @@ static void write_runs(const void *what, struct json_writer *w) {
     ways_write(p->ways, p->config, w);
 }
 
-/* The profile has ended with `code`. The files have the ways that ran until then; of a profile that
- * ended before its first step old files are worth more. */
+/* The profile has ended with `code`. The files get the modes that ran until then; if no step was
+ * made, the old files are worth more and stay. */
 static int write_files(struct run_files *files, const struct run_config *config,
                        const struct ways *ways, int code) {
     struct failures all = failures_of(code);
@@ -50,7 +50,7 @@ static int write_files(struct run_files *files, const struct run_config *config,
     return failures_end(&all);
 }
 
-/* The answer, then a table for each way; DP with the loss in forward only with --details. */
+/* The answer, then a table for each mode; DP with the loss in forward only with --details. */
 static void show(const struct ways *p, const struct run_config *config,
                  const struct run_config *base, int width) {
     const struct run_record *first = NULL;
@@ -76,7 +76,7 @@ static void show(const struct ways *p, const struct run_config *config,
 }
 
 /* Runs DP, DP with the loss in forward and DDP with the settings of `config`. ERR_MEMORY: one of
- * them did not fit; the others ran all the same. */
+ * them did not fit; the others still ran. */
 static int profile_ways(const struct run_config *config, struct ways *p, int width,
                         struct job_result *result) {
     struct run_config base = *config;
@@ -97,12 +97,12 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
         }
         if (code && !p->run[i].steps) record_free(&p->run[i]); /* there is nothing in it */
         CHECK(code);
-        /* for all the same; only now, since a job looks for GPUs and the launcher does not */
+        /* the same for all; known only now, since a job looks for GPUs and the launcher does not */
         snprintf(base.device, sizeof base.device, "%s", p->run[i].kind);
         warn_of_run(way_name(i), &p->run[i]);
     }
     int counted = ways_count_as_pytorch(p, config);
-    if (config->as_pytorch) CHECK(counted); /* else the findings do without */
+    if (config->as_pytorch) CHECK(counted); /* otherwise the findings leave it out */
     show(p, config, &base, width);
     if (full < 0) return OK;
     ways_show_what_fits(p, config, width);

@@ -63,8 +63,8 @@ static int has_mnist(void) {
     return found;
 }
 
-/* The defaults depend on the model, so the options are read twice: to learn the model, and then
- * over its defaults. */
+/* The defaults depend on the model, so the options are read twice: first to find the model, then on
+ * top of its defaults. */
 static int read_run(int argc, char **argv, struct options *o, struct run_config *run) {
     struct run_config first;
     const struct words *w = o->part[0].target;
@@ -172,7 +172,7 @@ int command_scale(int argc, char **argv, const struct duet_model *own) {
     if (*config.run.files.json) CHECK_GOTO(atomic_open(&json, config.run.files.json), code, done);
     code = scale_run(&scale, show_row, NULL, &result);
     if (code && code != ERR_CHECK) goto done;
-    /* The table is whole also where bits differ, which stays the error to report. */
+    /* The table is complete even if bits differ, which is then the error to report. */
     struct failures all = {0};
     failures_add(&all, code);
     failures_add(&all, finish(&scale, &json));

@@ -29,8 +29,8 @@ static void describe(const struct run_config *config) {
     fflush(stdout);
 }
 
-/* The result: the last losses and accuracy, how long the whole command took, as a user waits for
- * it, and the part of it that was training. */
+/* The result: the last losses and accuracy, how long the user waited for the whole command, and how
+ * much of that was training. */
 static void say_result(const struct run_config *config, const struct run_record *record) {
     double accuracy = record_last_accuracy(record);
     if (config->quiet) return;
@@ -88,10 +88,10 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     describe(&config);
     code = job_run(&config, record, &result);
     if (code && !result.unwritten && !result.stopped) goto done;
-    failures_add(&all, code); /* one file that cannot be written must not cost the other */
+    failures_add(&all, code); /* a failure of one file must not prevent the other */
     warn_of_run(NULL, record);
     say_result(&config, record);
-    /* of a run that was stopped before its first step the old files are worth more */
+    /* if a run stops before its first step, the old files are worth more */
     if (record->steps || !result.stopped)
         failures_add(&all, write_files(&files, record, result.stopped ? all.text : NULL));
     code = failures_end(&all);

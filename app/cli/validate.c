@@ -2,13 +2,12 @@
  * two simple rules:
  *
  *     N0   perfect scaling: the measured time of one GPU
- *     N1   the measured time of one GPU, times the slow-down at as many GPUs of the model of the
- *          same family and machine that was fitted and is nearest in time (of another family,
- *          where there is none); of mixed precision on one GPU: half of what the clock says of
- *          float32
+ *     N1   the measured time of one GPU, times the slow-down at as many GPUs of the fitted model
+ *          of the same family and machine that is nearest in time (of another family if there is
+ *          none); for mixed precision on one GPU: half of the clock's time for float32
  *
- * Rows for fitting and rows held out are counted apart. The held-out rows also determine the error
- * to expect of a time (clock/trust.h), with and without a given time of one GPU. Each row is
+ * Rows for fitting and held-out rows are counted separately. The held-out rows also determine the
+ * error to expect of a time (clock/trust.h), with and without a given time of one GPU. Each row is
  * checked against the error that the other rows give. */
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +21,7 @@
 
 enum { FITTED, HELD_OUT, HEADLINE, MIXED, BLIND, SCORES, MOST_ROWS = 512 };
 
-/* A row that was held out, and the cell of the table of stated errors that it is in. */
+/* A held-out row, and its cell in the table of stated errors. */
 struct held_out {
     const struct series *series;
     struct trust_cell cell;
@@ -32,13 +31,13 @@ struct held_outs {
     struct series *all; /* the published ones */
     struct held_out row[MOST_ROWS];
     int count;
-    const struct series *series; /* the last whose time on one GPU was given */
-    double given;                /* what that makes of clock_config's; 0: the host alone takes it */
+    const struct series *series; /* the last series whose time on one GPU was given */
+    double given;                /* its factor in clock_config; 0: the host alone takes it */
 };
 
 struct score {
     int rows, within[3];         /* of the clock, N0, N1 */
-    double sum[3], clock_sum[3]; /* clock_sum, clock_within: of the clock on the rows of each */
+    double sum[3], clock_sum[3]; /* clock_sum, clock_within: the clock's, on the rows of each */
     int with[3], clock_within[3];
 };
 
@@ -46,7 +45,7 @@ static double percent(double modelled, double measured) {
     return 100 * (modelled - measured) / measured;
 }
 
-/* The point at so many GPUs; NULL: there is none. */
+/* The point with that many GPUs; NULL: there is none. */
 static const struct series_point *at_gpus(const struct series *s, int gpus) {
     for (int i = 0; i < SERIES_POINTS && s->point[i].ms > 0; i++)
         if (s->point[i].gpus == gpus) return &s->point[i];
@@ -58,7 +57,7 @@ static double nearest_says(const struct series *all, const struct series *s,
                            const struct series_point *p) {
     const struct series_point *own = at_gpus(s, 1), *one, *many;
     double best = INFINITY, says = 0;
-    /* another batch, another slow-down */
+    /* another batch has another slow-down */
     if (!own || p->batch != s->point[0].batch) return 0;
     enum { FAMILY = 3 }; /* letters: "res", "vgg" */
     for (const struct series *other = all; *other->table; other++) {
@@ -88,7 +87,7 @@ static void count(struct score *score, const double *error, const int *has) {
     }
 }
 
-/* *half: of mixed precision what N1 says; 0: it is not. */
+/* *half: N1's prediction for mixed precision; 0: it is not mixed precision. */
 static int model_point(const struct series *s, const struct series_point *p,
                        struct clock_config *clock, struct clock_result *result, double *half) {
     struct modelled m;
@@ -105,7 +104,7 @@ static int model_point(const struct series *s, const struct series_point *p,
     return code;
 }
 
-/* The factor on kernels with which the series' time on one GPU comes out. */
+/* The factor on kernels that gives the series' time on one GPU. */
 static int fit_given(const struct series *s, struct clock_config *clock) {
     const struct series_point *one = &s->point[0];
     struct modelled m;
@@ -270,7 +269,7 @@ static void show_cell(const struct held_outs *all, struct trust_cell cell) {
                rows[i], percent[i]);
 }
 
-/* The table of clock/trust.c, and how it does: each row by all others. */
+/* The table of clock/trust.c, and how good it is: each row judged by all others. */
 static void show_trust(const struct held_outs *all) {
     static const char *const left[LEAVES] = {"that the other rows give", "without its model there",
                                              "without its machine"};

@@ -33,14 +33,14 @@ void clock_choice_free(struct clock_choice *choice); /* zeroed is fine */
 /* One GPU in one machine, for the event loop. */
 struct clock_config clock_chosen(const struct clock_choice *choice, int gpu, int machine);
 
-/* The mark that is beside every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %", and
- * behind it what --what-if changes: ", if link=2". */
+/* The mark beside every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %", followed by what
+ * --what-if changes: ", if link=2". */
 enum { CLOCK_MARK = 112 };
 void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]);
 
 /* "default", "fp32", "tf32", "amp". Static storage. */
 const char *clock_precision_name(enum clock_precision precision);
-/* Appends what --what-if changes, as the mark has it; nothing where nothing is changed. */
+/* Appends what --what-if changes, as in the mark; nothing if nothing is changed. */
 void clock_add_what_if(const struct what_if *what_if, char *text, size_t bytes);
 
 #endif

@@ -15,12 +15,12 @@
  * the GPU takes as long as this many flops more. */
 static const double REACHED_CONV = 1.26, REACHED_CONV_1X1 = 0.95, REACHED_PRODUCT = 0.69;
 /* Of tensor cores: TF32 in convolutions and in products; float16, which is added up in float32. A
- * GeForce does so at half of its rate, and its products reach all of that half. */
+ * GeForce adds in float32 at half of its rate, and its products reach all of that half. */
 static const double REACHED_TF32_CONV = 0.30, REACHED_TF32_PRODUCT = 0.56, REACHED_HALF = 0.6,
                     REACHED_HALF_RATE = 1;
 static const double NORM_OVER_POINTWISE = 0.83 / 0.76;
 static const double SMALL_CONV_FLOPS = 1.23e9, SMALL_CONV_MOST = 2;
-/* A convolution of groups reaches less of plain fp32, the fewer channels an output sees; as TF32
+/* The fewer channels an output sees, the less of plain fp32 a grouped convolution reaches; in TF32
  * (cuDNN 8.0) still less. */
 static const double REACHED_BY_GROUP_CHANNEL = 0.0107, REACHED_BY_GROUP_CHANNEL_TF32 = 0.0035,
                     REACHED_BY_GROUP_CHANNEL_HALF = 0.04;
@@ -30,13 +30,13 @@ struct what_if what_if_none(void) {
     return (struct what_if){{1, 1, 1, 1, 1}};
 }
 
-/* 1: autocast has the kernel read and write halves. */
+/* 1: under autocast the kernel reads and writes halves. */
 static int is_half(const struct clock_config *c, const struct scheduled *k) {
     return c->precision == CLOCK_AMP && !k->work.stays_float32 &&
            (k->facts.phase == PHASE_FORWARD || k->facts.phase == PHASE_BACKWARD);
 }
 
-/* 1: its tensor cores are no faster in TF32 than the others in float32. */
+/* 1: its tensor cores are no faster in TF32 than its other cores in float32. */
 static int is_half_rate(const struct gpu_spec *g) {
     return g->tensor > 0 && g->tensor < 1.5 * g->fp32;
 }
@@ -76,8 +76,8 @@ struct parts {
     double flops_ns, memory_ns, small_ns, launch_ns;
 };
 
-/* Autocast copies each weight to a half, and the gradient of each to float32, in a kernel of its
- * own: four bytes on one side and two on the other. */
+/* Autocast copies each weight to half precision, and its gradient to float32, in separate kernels:
+ * four bytes on one side and two on the other. */
 static struct parts parts_of(const struct clock_config *c, const struct scheduled *k) {
     const struct work *w = &k->work;
     struct parts p = {0, 0, 0, KERNEL_US * 1e3};
@@ -104,7 +104,7 @@ int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) 
     if (cost_leaves_out(c, k)) return 0;
     if (c->host == CLOCK_PYTORCH && !k->work.eager && !k->work.bytes) return 0;
     struct parts p = parts_of(c, k);
-    /* what an eager program does in one kernel is not paid for again in each of Duet's; the two
+    /* if an eager program needs one kernel where Duet has several, it is paid for once; the two
      * gradients of a product are two kernels */
     int product = k->work.of != WORK_POINTWISE && k->work.of != WORK_NORM;
     double launch = c->host == CLOCK_PYTORCH && !k->work.eager && !product ? 0 : p.launch_ns;
@@ -125,10 +125,10 @@ const char *cost_bound(const struct clock_config *c, const struct scheduled *k) 
  * runs in C++ threads; replicate makes a tensor for each parameter and device; DDP's hook copies
  * each gradient. */
 static const double LAUNCH_US = 3;
-static const double ADDITION = 0.1; /* of an operation: autograd's own, which no formula leads to */
+static const double ADDITION = 0.1; /* of an operation: autograd's, which no formula gives */
 static const double START_US = 5;   /* from the call to the GPU's first instruction */
 
-/* The part of all parameters that an entry moves, in tensors. */
+/* The share of all parameters that an entry moves, in tensors. */
 static double tensors_of(const struct clock_config *c, const struct scheduled *e) {
     return c->parameter_bytes ? c->tensors * (double)e->bytes / (double)c->parameter_bytes : 0;
 }

@@ -19,7 +19,7 @@ enum clock_precision {
     CLOCK_AMP   /* autocast: bfloat16 or float16, beside weights and gradients of float32 */
 };
 
-/* What the error of a time is stated by (clock/trust.h). */
+/* What the stated error of a time depends on (clock/trust.h). */
 enum clock_kind {
     CLOCK_OTHER,
     CLOCK_DENSE,
@@ -57,8 +57,8 @@ struct clock_config {
     enum phase last_phase;    /* the measured step ends with it; PHASE_NONE: it is a whole one */
     enum clock_kind kind;
     enum clock_way way;
-    double given;       /* a factor on all kernels, that one GPU takes a given time; 0: none */
-    double given_error; /* of two such times: how far each is from what it makes, in per cent; -1:
+    double given;       /* a factor on all kernels, from one GPU's given time; 0: none */
+    double given_error; /* with two given times: their distance from the prediction, in percent; -1:
                          * one time, of another batch, whose error is that of any other time */
     struct what_if what_if;
 };
@@ -66,9 +66,9 @@ struct clock_config {
 /* No change. */
 struct what_if what_if_none(void);
 
-/* 1: the entry lies behind last_phase, and takes no time. */
+/* 1: the entry comes after last_phase, and takes no time. */
 int cost_leaves_out(const struct clock_config *c, const struct scheduled *entry);
-/* How long a kernel runs on a GPU that does nothing else. */
+/* How long a kernel runs on an otherwise idle GPU. */
 int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *kernel);
 /* What bounds it: "flops", "memory" or "launches". */
 const char *cost_bound(const struct clock_config *c, const struct scheduled *kernel);
@@ -83,8 +83,8 @@ int cost_holds_lock(const struct clock_config *c, const struct scheduled *entry)
 /* Bytes of a copy or of a part of a group that cross each link. */
 double cost_moved_bytes(const struct clock_config *c, const struct scheduled *entry);
 
-/* A call that the ranks of a node make together, and those of c->nodes nodes with them, as NCCL
- * would: from when the last one comes, and how. bytes: as of schedule_collective. */
+/* A call that the ranks of all c->nodes nodes make together, as NCCL would: how long it takes from
+ * the moment when the last one comes, and how it is done. bytes: as of schedule_collective. */
 struct sum_cost {
     int64_t ns;
     const char *how; /* "ring, LL128": algorithm and protocol; static storage */

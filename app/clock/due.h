@@ -12,7 +12,7 @@ struct due {
     uint64_t order; /* set by due_push */
     enum due_kind kind;
     int of;                   /* the thread or the stream */
-    uint32_t change;          /* END, TRANSFERS: no longer true if it has changed since */
+    uint32_t change;          /* END, TRANSFERS: outdated if it has changed since */
     struct transfer transfer; /* BEGIN */
 };
 
@@ -21,7 +21,7 @@ struct due_heap {
     struct due *list; /* [count] */
     int count, room;
     uint64_t order;
-    int failed; /* 1: no host memory for one that was put in */
+    int failed; /* 1: no host memory for an event */
 };
 
 void due_push(struct due_heap *heap, struct due due);

@@ -104,7 +104,7 @@ static int read_keys(const struct line *l, const struct key *keys, int count, ch
 
 static const double LEAST = 1e-6, MOST = 1e6;
 
-/* The place of an entry: that of the entry with its name, which it replaces, or a new one. */
+/* The slot for an entry: that of an entry with the same name, which it replaces, or a new one. */
 static int place(const struct line *l, void *list, size_t each, int *count, int most,
                  const void *entry, void **out) {
     int i = 0;
@@ -140,7 +140,7 @@ static int read_link(struct hardware *h, const struct line *l) {
     return place(l, h->link, sizeof s, &h->links, MOST_LINKS, &s, &unused);
 }
 
-/* All entries begin with their name. */
+/* Every entry begins with its name. */
 static int find(const char *what, const char *name, const void *list, size_t each, int count,
                 const void **out) {
     const char *words[MOST_MACHINES]; /* the longest list */
@@ -156,7 +156,7 @@ static int find_link(const struct hardware *h, const char *what, const char *nam
     return find(what, name, h->link, sizeof *h->link, h->links, (const void **)out);
 }
 
-/* like NAME: what is not said is as of that machine, its links too. */
+/* like NAME: everything that is not given is taken from that machine, links included. */
 static int copy_like(const struct hardware *h, const struct line *l, struct machine *m) {
     const struct machine *from = NULL;
     char what[WHERE];
@@ -220,7 +220,7 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
 static int read_nodes(struct hardware *h, const struct machine *m, const struct line *l,
                       const char *word, int *first, int *last) {
     int one = 0, range = 0, n = sscanf(word, "gpu%d%n-%d%n", first, &one, last, &range);
-    if (n >= 1) { /* all of the word is read: "gpu0x" is no GPU */
+    if (n >= 1) { /* the whole word is read: "gpu0x" is not a GPU */
         if (n == 1) *last = *first;
         int all = (size_t)(n == 1 ? one : range) == strlen(word);
         if (all && *first >= 0 && *first <= *last && *last < m->gpus) return OK;

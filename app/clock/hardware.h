@@ -26,7 +26,7 @@ struct gpu_spec {
     double half;    /* of float16 added up in float32, dense; not given: twice TF32 */
     double gbs;     /* GB/s of its memory */
     double gib;     /* GiB of memory */
-    double reached; /* the part of gbs that kernels bound by memory reach */
+    double reached; /* the fraction of gbs that kernels bound by memory reach */
 };
 
 struct link_spec {
@@ -34,11 +34,11 @@ struct link_spec {
     double gbs, us;
 };
 
-enum { PAGEABLE_GBS = 6 }; /* where a machine says nothing */
+enum { PAGEABLE_GBS = 6 }; /* if a machine gives nothing */
 
 struct machine {
     char name[HARDWARE_NAME];
-    char gpu[HARDWARE_NAME];  /* the GPU that its numbers were fitted with; "": any */
+    char gpu[HARDWARE_NAME];  /* the GPU for which its numbers were fitted; "": any */
     int gpus;                 /* of a node */
     struct net net;           /* of a node */
     struct link_spec network; /* between nodes, each card; "": there is one node */
@@ -46,15 +46,15 @@ struct machine {
 
     /* Fitted or measured numbers; docs/clock.md names their defaults and sources. */
     double sum_gbs;                 /* bus bandwidth of an allreduce; 0: from the links */
-    double exposed;                 /* the part of a sum's time by which it delays backward */
+    double exposed;                 /* the fraction of a sum's time by which it delays backward */
     double links;                   /* a factor on the rates of its links */
     double pageable_gbs;            /* from host memory that is not pinned */
-    double forward_us, backward_us; /* of an eager operation on the host */
+    double forward_us, backward_us; /* host time of an eager operation */
     double replicate_us;            /* of each parameter tensor and device */
     double hook_us;                 /* of DDP for each parameter tensor */
     double scale;                   /* of the time of every kernel */
-    int fitted;                     /* 1: to published rows of this machine */
-    double error;                   /* per cent, as a file says; 0: it says nothing */
+    int fitted;                     /* 1: fitted to published rows of this machine */
+    double error;                   /* percent, if the file gives it; else 0 */
 };
 
 struct hardware;

@@ -10,7 +10,7 @@ static int node_of(int device) {
     return device < 0 ? NET_HOST : device;
 }
 
-/* How far each node is from `from`, in links. A GPU passes on nothing that is not its own. */
+/* How far each node is from `from`, in links. A GPU does not forward other GPUs' data. */
 static void measure(const struct net *net, int from, int *distance) {
     for (int n = 0; n < NET_NODES; n++)
         distance[n] = NOWHERE;
@@ -49,8 +49,8 @@ int net_way(const struct net *net, int from, int to, struct net_way *way) {
     return 1;
 }
 
-/* In each round the links that give their transfers least are found; these are settled, and what
- * they take is gone from all links that they cross. */
+/* Each round finds the links that give their transfers least. These transfers keep that rate, and
+ * it is subtracted from all links that they cross. */
 void net_share(const struct net *net, const struct net_way *const *way, int count, double *rate) {
     double left[2 * NET_LINKS];
     int users[2 * NET_LINKS], full[2 * NET_LINKS], open = count;

@@ -30,8 +30,8 @@ struct net_way {
     double us; /* of all its links */
 };
 
-/* The way with the fewest links, of equals the one with the fastest slowest link; SCHEDULED_HOST
- * stands for the host. Returns 0 where there is none. */
+/* The way with the fewest links; among equals, the one whose slowest link is fastest;
+ * SCHEDULED_HOST stands for the host. Returns 0 where there is none. */
 int net_way(const struct net *net, int from, int to, struct net_way *way);
 
 /* The rate of each of `count` transfers in bytes per nanosecond. */

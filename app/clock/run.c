@@ -24,9 +24,9 @@ struct queued {
 };
 
 struct lane_state {
-    struct queued *queue; /* [count] owned, with room for all that is ever issued */
+    struct queued *queue; /* [count] owned, enough for everything that is ever issued */
     int first, count, room;
-    int asked; /* entries below this one have asked for a look when they may begin */
+    int asked; /* entries below this one have an event at the time when they may begin */
     int running;
     int64_t start_ns, waiting_ns; /* of the entry that runs; since when one waits, or -1 */
     double left, rate;            /* KERNEL: nanoseconds left at since_ns, and how fast they go */
@@ -58,7 +58,7 @@ struct sim {
     struct rendezvous meeting[64];
     struct transfers transfers;
     uint32_t transfers_change;
-    int sharing; /* rates are to be shared anew at this time */
+    int sharing; /* rates must be recomputed at this time */
 };
 
 static void push_at(struct sim *s, int64_t ns, enum due_kind kind, int of, uint32_t change) {
@@ -162,7 +162,7 @@ static void meet(struct sim *s, int stream, const struct scheduled *e) {
     r->arrived = 0;
 }
 
-/* Goes on with the parts of a group as far as they may begin. */
+/* Starts the next parts of a group as far as they may begin. */
 static void go_on(struct sim *s, int stream) {
     struct lane_state *l = &s->stream[stream];
     const struct scheduled *e = head_of(l);
@@ -197,7 +197,7 @@ static void begin(struct sim *s, int stream, const struct scheduled *e) {
         go_on(s, stream);
 }
 
-/* Runs what may run now; a wait or a record takes no time. */
+/* Runs whatever may run now; waits and records take no time. */
 static void look(struct sim *s, int stream) {
     struct lane_state *l = &s->stream[stream];
     if (l->running && head_of(l)->kind == SCHEDULED_GROUP) go_on(s, stream);
@@ -246,7 +246,7 @@ static int is_held(const struct sim *s, const struct scheduled *e) {
     }
 }
 
-/* The host's part of an entry. 1: it takes time, and the thread goes on behind it. */
+/* The host's part of an entry. 1: it takes time, and the thread continues after it. */
 static int pays(struct sim *s, int t, const struct scheduled *e) {
     struct thread *thread = &s->thread[t];
     int rank = thread->program->rank;

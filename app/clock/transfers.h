@@ -21,7 +21,7 @@ struct transfers {
     double faster; /* a factor on the rates of links */
     int64_t since;
     int count, room;
-    /* owned: in no order; and room for net_share */
+    /* owned, unordered; and scratch memory for net_share */
     struct transfer *list; /* [count] */
     const struct net_way **way;
     double *rate;
@@ -30,7 +30,7 @@ struct transfers {
 /* Begins a transfer at `now`, which is no earlier than any time before. It moves nothing before
  * transfers_share. 0: no host memory. */
 int transfers_begin(struct transfers *t, int64_t now, const struct transfer *one);
-/* Takes one that is done by `now` out of the list; its owner, or -1: there is none. */
+/* Removes one that is done by `now` from the list. Returns its owner, or -1 if there is none. */
 int transfers_end_one(struct transfers *t, int64_t now);
 /* After some have begun or ended at `now`: new rates for all. */
 void transfers_share(struct transfers *t, int64_t now);

@@ -33,8 +33,8 @@ int trust_same(const struct trust_cell *a, const struct trust_cell *b);
  * rows say little, so it is the largest of up to 23. */
 double trust_quantile(double *errors, int rows);
 
-/* The error to expect, in per cent; *rows: so many rows have shown it; 0: none has, and
- * TRUST_UNMEASURED is a guess. A machine file's own `error` goes before all. */
+/* The error to expect, in percent. *rows: how many rows show it; 0: none, and TRUST_UNMEASURED is a
+ * guess. The `error` of a machine file overrides it. */
 enum { TRUST_UNMEASURED = 50 };
 double trust_error(const struct clock_config *clock, int *rows);
 

@@ -63,8 +63,8 @@ static int elementwise(struct op_cases *c, enum op op) {
             a.step = &step;
             a.out[0] = case_random(c, 2, n, k, 1, 1);
             a.out[1] = case_random(c, 2, n * k, 2, 1, 1);
-            /* out[1] holds the means: two per parameter, of which Adam's first is of gradients and
-             * the others are of squares, hence not negative. */
+            /* out[1] holds the means, two per parameter: Adam's first is a mean of gradients, the
+             * others are means of squares, hence not negative. */
             for (size_t e = 0; a.out[1].data && e < tensor_count(&a.out[1]); e++)
                 if (op == OP_ADADELTA || e % 2)
                     tensor_f32(&a.out[1])[e] = fabsf(tensor_f32(&a.out[1])[e]);
@@ -234,7 +234,7 @@ static int square_sums(struct op_cases *c) {
     return OK;
 }
 
-/* Norms above and below the most, none, one that is infinite and one that is no number. */
+/* Norms above and below the maximum, none, an infinite one and a NaN. */
 static int clip(struct op_cases *c) {
     static const struct {
         int pieces, count;
@@ -253,7 +253,7 @@ static int clip(struct op_cases *c) {
     return OK;
 }
 
-/* Conditions that are 0, -0, NaN and others, of every quad; an operand left out by turns. */
+/* Conditions that are 0, -0, NaN and others, of every quad; each operand is left out in turn. */
 static int where(struct op_cases *c) {
     static const int sizes[] = {1, 3, 65, 4097};
     static const float odd[] = {0, 1, -0.0f, -3, 0, NAN, 0.25f, INFINITY, 0};

@@ -24,14 +24,14 @@
 enum { MOST_HOST_TENSORS = 256 };
 
 /* Who goes through the cases. `run` is called for each of them. An output that the operation only
- * writes holds NaN; one that it updates (ADD, SCALE, SGD) holds the values to start with. terms: of
+ * writes holds NaN; one that it updates (ADD, SCALE, SGD) holds its start values. terms: of
  * products, how many the longest sum has; 0: every sum is exact. */
 struct op_cases {
     int (*run)(struct op_cases *cases, enum op op, const struct op_args *args, size_t terms);
     void *user;
     uint64_t seed;                 /* of dropout's masks */
     enum layout layout;            /* in which the device keeps activations */
-    int quick;                     /* 1: every third product alone */
+    int quick;                     /* 1: only every third product */
     int large;                     /* 1: products of the size that training uses, too */
     struct rng rng;                /* of the data; the caller seeds it */
     void *heap[MOST_HOST_TENSORS]; /* host memory of the present case */
@@ -52,15 +52,15 @@ int places_cases(struct op_cases *cases, enum op op);
 int attention_cases(struct op_cases *cases, enum op op);
 int picture_cases(struct op_cases *cases, enum op op);
 
-/* Host tensors, which live until case_run has ended well, or until case_forget. Where there is no
- * memory, data is NULL: case_run then fails. */
+/* Host tensors, which live until case_run has ended well, or until case_forget. Without memory,
+ * data is NULL: case_run then fails. */
 struct tensor case_tensor(struct op_cases *cases, enum dtype dtype, int rank, int d0, int d1,
                           int d2, int d3); /* filled with NaN */
 struct tensor case_random(struct op_cases *cases, int rank, int d0, int d1, int d2,
                           int d3); /* uniform in [-1, 1) */
 struct tensor case_whole(struct op_cases *cases, int rank, int d0, int d1, int d2,
                          int d3);                                        /* integers from -4 to 4 */
-struct tensor case_like(struct op_cases *cases, const struct tensor *t); /* its memory as it is */
+struct tensor case_like(struct op_cases *cases, const struct tensor *t); /* uninitialised */
 struct tensor case_copy(struct op_cases *cases, const struct tensor *t);
 void case_forget(struct op_cases *cases);
 

@@ -7,8 +7,8 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* Random numbers in odd shapes, and integers, of which every sum is exact: as in
- * cases_products.c. Rows of 1024 numbers are whole pages (device/host/kernels/n16_matmul.inc.h). */
+/* Random numbers in odd shapes, and integers, whose sums are all exact: as in cases_products.c.
+ * Rows of 1024 numbers are whole pages (device/host/kernels/n16_matmul.inc.h). */
 static int matmul(struct op_cases *c) {
     static const int shapes[][4] = {/* matrices, rows, columns, depth */
                                     {1, 1, 1, 1},     {3, 17, 5, 31},   {2, 7, 33, 70},
@@ -81,7 +81,7 @@ static int permute(struct op_cases *c) {
     return OK;
 }
 
-/* Few rows, so that many indices meet in one; rows that nobody names; indices of no row. */
+/* Few rows, so that many indices share one; rows without an index; indices out of range. */
 static int embedding(struct op_cases *c) {
     static const int shapes[][3] = {/* indices, rows of the table, width */
                                     {1, 1, 1},
@@ -105,7 +105,7 @@ static int embedding(struct op_cases *c) {
     return OK;
 }
 
-/* Integers, fractions, and numbers that no int32 can be. */
+/* Integers, fractions, and numbers that no int32 can hold. */
 static int to_index(struct op_cases *c) {
     static const int sizes[] = {1, 90, 4097, 0};
     for (int i = 0; i < COUNT(sizes); i++) {

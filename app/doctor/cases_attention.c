@@ -1,5 +1,5 @@
 /* Cases of attention: with and without masks, causal, with dropout; a row whose keys are all
- * hidden; sizes that are no multiple of a band, block or vector; strided rows. */
+ * hidden; sizes that are not a multiple of a band, block or vector; strided rows. */
 #include <math.h>
 
 #include "base/error.h"
@@ -10,16 +10,16 @@ struct attention_case {
     int masks, mask_rows, mask_shared; /* masks 0: none */
     int causal;
     float p;
-    int apart; /* of samples (L,H,E), with so many elements of no operand behind each row */
+    int apart; /* of samples (L,H,E), with so many unused elements after each row */
 };
 
-/* How many roundings of float may be between two ways to compute a case, in units of 1, where all
- * operands are in -1 .. 1. A score is a sum of E products below 1 and is off by (E + 2) E scale
- * roundings, and so is lse; a weight is off by twice that, relatively, and by one for each term of
- * its row's sum. A slope is a weight times scale times a difference of two sums of V products, at
- * most 2 V together, whose roundings are V + 2 each. A row's weights sum to 1, but a gradient of a
- * key has a term for each query. Dropout makes a weight larger by 1 / (1 - p), at most twice here:
- * once in y, twice in a product of y with a value. */
+/* The most roundings of float between two ways to compute a case, in units of 1, if all operands
+ * are in -1 .. 1. A score is a sum of E products below 1 and is off by (E + 2) E scale roundings,
+ * and so is lse; a weight is off by twice that, relatively, and by one for each term of its row's
+ * sum. A slope is a weight times scale times a difference of two sums of V products, at most 2 V
+ * together, whose roundings are V + 2 each. A row's weights sum to 1, but a gradient of a key has a
+ * term for each query. Dropout makes a weight larger by 1 / (1 - p), at most twice here: once in y,
+ * twice in a product of y with a value. */
 static size_t roundings_of(const struct attention_case *s, double scale) {
     double weight = 4 * (s->width + 2) * s->width * scale + s->keys + 16,
            sums = 2 * (s->values + 2) + s->queries + s->keys,

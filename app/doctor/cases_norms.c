@@ -14,7 +14,7 @@ static void prepare(enum op op, struct op_args args) {
     if (args.out[0].data) host_reference_kernels[op](&args);
 }
 
-/* The moments of three segments, of which one is empty. */
+/* The moments of three segments, one of them empty. */
 static struct tensor parts_of(struct op_cases *c, int n, int channels) {
     struct tensor parts = case_tensor(c, DTYPE_F64, 3, 3, 3, channels, 1);
     for (int s = 0; s < 3; s++) {
@@ -80,7 +80,7 @@ static int norm_case(struct op_cases *c, enum op op, const int s[4]) { /* n C H 
 }
 
 int norm_cases(struct op_cases *c, enum op op) {
-    /* Of the last a GPU cuts each channel into three parts, where it goes through all values. */
+    /* A GPU cuts each channel of the last one into three parts in the passes over all values. */
     static const int shapes[][4] = {{2, 1, 1, 1},  {3, 5, 4, 3},   {15, 2, 1, 9},  {17, 19, 1, 1},
                                     {33, 3, 7, 5}, {32, 16, 8, 8}, {19, 3, 30, 31}};
     const int cut = op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_SUMS;

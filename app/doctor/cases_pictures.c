@@ -68,7 +68,7 @@ static int cat(struct op_cases *c) {
     return OK;
 }
 
-/* x of h x w pixels, y of p x q: divided without a rest and with one, and more out than in. */
+/* x of h x w pixels, y of p x q: divided with and without remainder, and more out than in. */
 static int adaptive_pool(struct op_cases *c, enum op op) {
     static const int shapes[][6] = {/* n c  h  w  p  q */
                                     {1, 3, 7, 7, 1, 1},  {33, 2, 28, 12, 1, 1}, {17, 2, 6, 9, 3, 3},

@@ -5,7 +5,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* Few places, so that many meet in one; some that nobody names, some that do not exist. */
+/* Few places, so that several indices share one; some without index; some indices out of range. */
 static void name_places(struct op_cases *c, struct tensor *index, int count) {
     static const float none[] = {-1, 0.5f, 3e9f};
     float *place = tensor_f32(index);

@@ -1,17 +1,17 @@
 /* Cases of convolutions and linear layers, with two kinds of data.
  *
- * Random numbers, in odd shapes that are no multiple of a tile: every output must be within the
+ * Random numbers, in odd shapes that are not a multiple of a tile: every output must be within the
  * rounding errors of its own sum.
  *
  * Integers from -4 to 4, in the shapes of LeNet's and ConvNet's layers: every partial sum is an
- * integer below 2^24, hence exact in float and in tf32 in whatever order the terms are added.
- * However long the sum, a term that is missing, added twice or wrong changes the result. */
+ * integer below 2^24, hence exact in float and in tf32 in whatever order the terms are added. A
+ * term that is missing, added twice or wrong changes the result, however long the sum. */
 #include "base/error.h"
 #include "doctor/cases.h"
 
 enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
 
-/* A layer's operands. Of y only the shape is used, which is also that of dy. */
+/* A layer's operands. Only the shape of y is used, and dy has the same. */
 struct layer {
     struct tensor x, w, b, y;
     struct op_args p; /* only its parameters */
@@ -106,8 +106,8 @@ static const struct conv_shape conv_whole[] = {
 
 /* What decides how the host computes a convolution: groups of 16 samples that are not full, tiles
  * past the edge, Winograd's filtering and weight gradients with channels innermost, each with
- * channels that fill no tile (device/host/kernels/conv_way.h). The largest is none of every third,
- * which are those of --quick. */
+ * channels that fill no tile (device/host/kernels/conv_way.h). The largest is not among every
+ * third, which --quick takes. */
 static const struct conv_shape conv_host[] = {
     { 0,  2,  6,  6,  3, 3, 1, 0},
     {15,  1, 28, 28,  6, 3, 1, 0},
@@ -132,7 +132,7 @@ static const struct conv_shape conv_host[] = {
 
 /* On GPUs the number of samples also decides which kernel computes a product
  * (device/cuda/kernels/plan.h, device/cuda/kernels/planes.h). These are the layers with batches of
- * the size that training uses, some of which take kernels that no case above does. */
+ * the size that training uses, some of which use kernels that no case above uses. */
 static const struct conv_shape conv_large[] = {
     { 64, 20, 13, 13, 50, 5, 1, 0},
     {256,  1, 28, 28, 20, 3, 1, 0},
@@ -160,9 +160,9 @@ static int convolutions(struct op_cases *c, enum op op, const struct conv_shape 
     return OK;
 }
 
-/* Depthwise, several outputs a channel, groups of several, dilation, windows that are no squares,
- * one group; and more taps, steps and columns than the host's kernels take side by side. n, c, h,
- * w, out, rows and columns of the window, groups, strides, paddings, dilations. */
+/* Depthwise, several outputs a channel, groups of several, dilation, windows that are not square,
+ * one group; and more taps, steps and columns than the host's kernels process at once. n, c, h, w,
+ * out, rows and columns of the window, groups, strides, paddings, dilations. */
 static int grouped_cases(struct op_cases *c, enum op op) {
     static const int shapes[][14] = {{5, 7, 9, 8, 7, 3, 3, 7, 1, 1, 1, 1, 1, 1},
                                      {17, 4, 11, 7, 8, 3, 3, 4, 2, 2, 1, 1, 1, 1},

@@ -29,7 +29,7 @@ static struct op_args forward_case(struct op_cases *c, const struct recurrent_sh
     return a;
 }
 
-/* What is saved comes from the reference. */
+/* The saved values come from the reference. */
 static struct op_args backward_case(struct op_cases *c, const struct recurrent_shape *s,
                                     const struct op_args *forward, int gates) {
     int n = s->samples, l = s->steps, h = s->width, lstm = s->kind == RECURRENT_LSTM;

@@ -40,7 +40,7 @@ static int job_failed(void *comm) {
 
 int doctor_open(const struct doctor *d, int index, uint64_t bytes, int checked,
                 struct device **out) {
-    const uint64_t spare = 96 * MIB; /* of which a GPU's workspace takes 64 MiB */
+    const uint64_t spare = 96 * MIB; /* a GPU's workspace takes 64 MiB of it */
     struct device_config config = {.kind = d->kind,
                                    .index = index,
                                    .devices = d->devices,

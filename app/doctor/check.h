@@ -5,27 +5,27 @@
 #include "comm/comm.h"
 #include "doctor/doctor.h"
 
-/* How far a check has come. The process of the check writes it, the doctor reads it. */
+/* How far a check has got. The process of the check writes it, the doctor reads it. */
 struct progress {
     int step;                    /* the step under way, from 0 */
     char name[CHECK_NAME_BYTES]; /* of that step, as a row of the table would name it */
-    int gpus;                    /* how many the machine check has found; 0 before */
+    int gpus;                    /* GPUs that the machine check has found; 0 before */
 };
 
 struct doctor {
     struct doctor_config config;
     struct findings *findings; /* NULL in a rank */
     struct progress *progress;
-    enum device_kind kind; /* of the devices that the present check is about */
+    enum device_kind kind; /* kind of the devices that the current check tests */
     int devices;           /* how many a check opens: at least 2, and every GPU once */
-    enum device_math math; /* whose kernels multiply on the GPUs that it opens */
-    struct comm *comm;     /* in a rank: its job, which the waits of its devices poll; else NULL */
+    enum device_math math; /* whose kernels compute products on the GPUs that it opens */
+    struct comm *comm;     /* in a rank: its job, which waits on its devices poll; else NULL */
 };
 
 /* A check runs its steps from number `first` on and adds findings. It calls doctor_step before each
- * step, so that the doctor knows which one to blame for a crash and can go on behind it in a new
- * process. OK: all steps are done. Another code: the present step could not be finished, for the
- * reason in error_message(), and the process is of no further use. */
+ * step, so that after a crash the doctor knows the step, and can continue after it in a new
+ * process. OK: all steps are done. Another code: the current step failed, for the reason in
+ * error_message(), and the process cannot be used any more. */
 typedef int doctor_check(struct doctor *d, int first);
 
 /* Begins step number `step`; the format gives its name. */
@@ -50,7 +50,7 @@ const char *doctor_kind_name(const struct doctor *d);
 int doctor_open(const struct doctor *d, int index, uint64_t bytes, int checked,
                 struct device **out);
 
-/* What a GPU's memory that another GPU reads wrong means to whoever has to mend it. */
+/* What to do if one GPU reads another's memory wrongly. */
 #define P2P_IS_BROKEN                                                                    \
     "P2P is advertised and does not work: an IOMMU, ACS or a patched driver? Boot with " \
     "iommu=pt, or set NCCL_P2P_DISABLE=1"

@@ -23,7 +23,7 @@
 
 enum { ROUNDS = 2, MOST_RANKS = 4 };
 
-/* Starts and lengths that are no multiples of 16 bytes, of a slice, or of a chunk per rank. */
+/* Starts and lengths that are not multiples of 16 bytes, of a slice, or of a chunk per rank. */
 static const struct call {
     size_t offset, count;
 } calls[] = {{3, 1}, {8, 5}, {17, 1021}, {1100, 65537}, {66641, 300007}};
@@ -36,12 +36,12 @@ struct rank_finding {
     char text[200]; /* what was measured, or what was wrong */
 };
 
-/* In memory that the check shares with its ranks. Each rank writes its own entries only. */
+/* In memory that the check shares with its ranks. Each rank writes only its own entries. */
 struct rank_task {
     struct doctor_config config;
     enum device_kind kind;
     int devices, gpus;
-    int first; /* the algorithm to begin with: ranks that have ended did those before it */
+    int first; /* the algorithm to begin with: earlier ranks have done those before it */
     struct rank_finding found[ALLREDUCE_ALGORITHM_COUNT][MAX_DEVICES];
 };
 
@@ -50,8 +50,8 @@ struct testbed {
     struct rank_task *task;
     int n, rank; /* world size and number of this rank */
     int calls;   /* how many of `calls` a round makes */
-    int exact;   /* 1: the present algorithm must be equal to the bit */
-    int rounds;  /* of the present algorithm */
+    int exact;   /* 1: the current algorithm must be equal to the bit */
+    int rounds;  /* of the current algorithm */
     struct device *device;
     float *data;             /* [LENGTH] device memory */
     float *want[MOST_RANKS]; /* [LENGTH] host memory: every rank's buffer, as it should be */
@@ -177,7 +177,7 @@ static int trial(struct testbed *bed, enum allreduce_algorithm algorithm) {
     bed->rounds = bed->exact ? ROUNDS : 1;
     CHECK(fill(bed, algorithm));
     int code = allreduce_init(&ar, bed->d->comm, bed->device, &config);
-    if (code == ERR_USAGE) { /* this algorithm cannot run here; every rank gets this code alike */
+    if (code == ERR_USAGE) { /* this algorithm cannot run here; all ranks get this code */
         rank_note(bed, algorithm, FINDING_NOT_HERE, "%s", error_message());
         return OK;
     }
@@ -222,8 +222,8 @@ static int run_rank(void *context) {
 
 /* ---- the check's side ---- */
 
-/* The finding of the first rank that is not ok; else that of a rank that is. NULL: some rank has
- * not finished the trial. */
+/* The finding of the first rank whose trial failed; if none failed, that of any rank. NULL: some
+ * rank has not finished the trial. */
 static const struct rank_finding *worst(const struct rank_task *task, int n, int trial) {
     const struct rank_finding *found = &task->found[trial][0];
     for (int r = 0; r < n; r++) {
@@ -233,7 +233,7 @@ static const struct rank_finding *worst(const struct rank_task *task, int n, int
     return found;
 }
 
-/* A rank that fails ends its job; a new job then begins behind the algorithm that failed. Each job
+/* A rank that fails ends its job; a new job then begins after the algorithm that failed. Each job
  * is a step of the check, numbered by world and by the algorithm that it begins with. */
 static int one_world(struct doctor *d, int world, int n, int first) {
     static const char bound[] = "equal to the one-thread reference";

@@ -21,7 +21,7 @@ struct finding {
     enum finding_state state;
     char check[CHECK_NAME_BYTES]; /* "cuda(0): conv2d forward" */
     char measured[320];           /* "6 shapes, 8123 values, off by 2.4e-07 at most" */
-    char bound[200];              /* what is allowed, and why; "" where the row only informs */
+    char bound[200];              /* what is allowed, and why; "" if the row only informs */
 };
 
 struct findings {
@@ -41,8 +41,8 @@ void finding_add(struct findings *findings, enum finding_state state, const char
 
 int findings_count(const struct findings *findings, enum finding_state state);
 
-/* Prints one finding in at most `width` columns (base/text/text.h). The bound is below it where
- * something is off or not here, and, with `details`, always. */
+/* Prints one finding in at most `width` columns (base/text/text.h). If something is off or not
+ * here, or with `details`, the bound follows below it. */
 void finding_print(FILE *file, const struct finding *finding, int width, int details);
 
 /* An array of objects {check, state, measured, bound} under `key`. */

@@ -18,7 +18,7 @@
 
 static const struct timespec PAUSE = {.tv_nsec = 5000000};
 static const double GIVE_UP_S = 30; /* after SIGKILL */
-enum { CHILD_FAILED = 1 }; /* exit status: the child has added the finding that is off itself */
+enum { CHILD_FAILED = 1 };          /* exit status: the child itself has added the failed finding */
 
 static void run_in_child(struct doctor *d, doctor_check *check, int first, pid_t parent) {
     /* If the doctor dies, of Ctrl-C for instance, the check and its ranks die too. */
@@ -74,7 +74,7 @@ int guard_check(struct doctor *d, const char *name, doctor_check *check, void (*
     int before = d->findings->count, late, ended_well = 0;
     for (int first = 0; !ended_well; first = d->progress->step + 1) {
         doctor_step(d, first, "%s: %s", doctor_kind_name(d), name);
-        fflush(NULL); /* else the child would print what is in the buffers once more */
+        fflush(NULL); /* else the child would print the contents of the buffers again */
         pid_t parent = getpid(), pid = fork();
         if (pid < 0) return fail_system(errno, "doctor: starting a process to check %s", name);
         if (pid == 0) run_in_child(d, check, first, parent);
@@ -82,7 +82,7 @@ int guard_check(struct doctor *d, const char *name, doctor_check *check, void (*
         ended_well = !late && WIFEXITED(status) && WEXITSTATUS(status) == 0;
         if (!ended_well && (late || !WIFEXITED(status) || WEXITSTATUS(status) != CHILD_FAILED))
             note_end(d, status, late);
-        /* A child that crashed may have written anything there: always go forward. */
+        /* A crashed child may have written anything there: never go back. */
         if (d->progress->step < first) d->progress->step = first;
     }
     if (d->findings->count == before)

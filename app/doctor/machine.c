@@ -85,7 +85,7 @@ static void look_at_gpu(struct doctor *d, int gpu) {
          f.exclusive ? ", one process at a time: ranks cannot share it" : "");
 }
 
-/* No GPU is a failure only where one was asked for. */
+/* A missing GPU is a failure only if one was requested. */
 static void look_for_gpus(struct doctor *d) {
     const struct doctor_config *config = &d->config;
     enum finding_state none = config->target == DOCTOR_CUDA ? FINDING_OFF : FINDING_NOT_HERE;

@@ -47,7 +47,7 @@ static int check_op(struct op_testbed *bed, enum op op, const char *name) {
 static const uint64_t DEVICE_BYTES = (uint64_t)128 << 20;
 
 /* Step i is operation i: a launch that fails may have poisoned the process, and the doctor then
- * goes on behind it in a new one. */
+ * continues after it in a new one. */
 static int own_kernels(struct doctor *d, int first) {
     struct op_testbed bed = {.d = d};
     if (first >= OP_COUNT) return OK;

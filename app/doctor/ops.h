@@ -12,10 +12,10 @@
 
 /* How the outputs of an operation are judged. */
 enum judge {
-    JUDGE_BITS,    /* byte by byte: logs, of which all cells but one keep their value */
-    JUDGE_EQUAL,   /* value by value: the device does the same operations in the same order */
-    JUDGE_PRODUCT, /* by a bound: the device sums products in its own order */
-    JUDGE_STEPS, /* by a bound: sums and functions of many steps, each of what the last one left */
+    JUDGE_BITS,      /* byte by byte: logs, in which all cells but one keep their value */
+    JUDGE_EQUAL,     /* value by value: the device does the same operations in the same order */
+    JUDGE_PRODUCT,   /* by a bound: the device sums products in its own order */
+    JUDGE_STEPS,     /* by a bound: sums and functions in many steps, each using the last one's */
     JUDGE_ATTENTION, /* by a bound: products of floats in their own order, exp in float */
     JUDGE_SUM,       /* by a bound: the device sums doubles in its own order */
     JUDGE_SOFTMAX, /* by a bound: sums, exp and log in double, rounded to float or left in double */
@@ -27,7 +27,7 @@ struct tolerance {
 /* tf32: 1 where products round their factors to it. */
 const struct tolerance *op_tolerance(enum op op, int tf32);
 
-/* What was found about one operation in all its launches. */
+/* The findings about one operation, over all its launches. */
 struct tally {
     int launches;
     size_t values, wrong; /* compared; not within the bound */
@@ -40,8 +40,8 @@ struct tally {
 struct comparison {
     const struct tensor *got;  /* from the device */
     const struct tensor *want; /* from the reference */
-    /* From the reference with all inputs replaced by their absolute values: the sum of |a b| behind
-     * each value. NULL where the output is no product. */
+    /* From the reference with all inputs replaced by their absolute values: the sum of |a b| for
+     * each value. NULL if the output is not a product. */
     const struct tensor *size;
     size_t terms; /* products in the longest sum; 0: every sum is exact, so values must be equal */
     int tf32;     /* 1: factors were rounded to tf32 */

@@ -1,6 +1,6 @@
 /* How much a device may differ from the reference, and why. No bound here was measured: each
  * follows from the arithmetic. So a device that keeps the rules of floating point stays within it,
- * and no slack is left for one that does not. */
+ * and there is no slack for one that does not. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -88,7 +88,7 @@ static void check_pads(struct op_testbed *bed, enum op op, const struct tensor *
                          "a lane past the last of %d samples is not 0", n16->dims[0]);
 }
 
-/* The operands as the device keeps them: activations in its layout, where the op takes that. */
+/* The operands as the device keeps them: activations in its layout, if the op takes that. */
 static void lay(struct op_testbed *bed, enum op op, struct op_args *laid) {
     const struct op_row *row = &op_table[op];
     struct op_cases *c = &bed->cases;
@@ -145,7 +145,7 @@ static int reference(struct op_cases *c, enum op op, const struct op_args *args,
     return OK;
 }
 
-/* The sum of |a b| behind each output: the reference, run on the absolute values of the inputs. */
+/* The sum of |a b| for each output: the reference, run on the absolute values of the inputs. */
 static int sizes(struct op_cases *c, enum op op, const struct op_args *args,
                  struct tensor size[OUTPUTS]) {
     struct op_args a = *args;

@@ -23,7 +23,7 @@ struct testbed {
 };
 
 /* The pattern of a device: random words, so that bytes of another block, of an earlier copy or from
- * a place beside the right one are wrong almost everywhere. */
+ * a neighbouring address are wrong almost everywhere. */
 static void fill(const struct testbed *bed, unsigned char *to, int device) {
     struct rng rng;
     rng_seed(&rng, bed->d->config.seed + (uint64_t)device);
@@ -71,7 +71,7 @@ static int one_copy(struct testbed *bed, struct stream *stream, int from, int to
     return OK;
 }
 
-/* The time from enqueuing a copy of 4 bytes until the host sees its end: the shortest of
+/* The time from enqueuing a copy of 4 bytes until the host sees its end; the shortest of
  * several. */
 static int latency(struct testbed *bed, int from, int to, double *microseconds) {
     struct stream *stream = device_compute(bed->device[from]);

@@ -7,7 +7,7 @@
 #include "report/table.h"
 #include "report/text.h"
 
-/* The device beside device 0 that holds most: of a small batch PyTorch gives some devices none.
+/* The device other than 0 that holds most: PyTorch gives some devices nothing of a small batch.
  * Needs two devices. */
 static int fullest_other(const struct beside_pytorch *run) {
     int most = 1;
@@ -18,7 +18,7 @@ static int fullest_other(const struct beside_pytorch *run) {
 
 /* ---- in a sentence ---- */
 
-/* What differs by less is left out. */
+/* Smaller differences are left out. */
 static const double WORTH_SAYING = 0.01;
 
 static const char *word_of(int cause, int dp) {
@@ -31,7 +31,7 @@ static const char *word_of(int cause, int dp) {
     }
 }
 
-/* Why PyTorch has more or less of it; "": nothing to say. */
+/* Why PyTorch has more or less of it; "": no reason to give. */
 static const char *why(int cause, int dp, int more) {
     switch (cause) {
     case MEM_INPUT: return dp ? " (scattered from the host)" : " (one at a time)";
@@ -71,7 +71,7 @@ static void causes(struct text *text, const struct ledger *pytorch, const struct
     }
 }
 
-/* The sum of the gradients, which DataParallel makes when activations have gone. */
+/* The sum of the gradients, which DataParallel makes after activations have been freed. */
 static void summed(struct text *text, const struct ledger *pytorch) {
     char bytes[32];
     if (pytorch->at_peak[MEM_GRADS] == pytorch->peak[MEM_GRADS]) return; /* was said */
@@ -103,7 +103,7 @@ static const struct ledger *ledger_of(const struct beside_pytorch *run, int colu
     return run->duet ? &run->duet->device[device].memory : NULL;
 }
 
-/* cause MEM_CAUSE_COUNT: all together; above that what autograd saves. */
+/* cause MEM_CAUSE_COUNT: all together; larger: what autograd saves. */
 static void bytes_row(struct table *t, const char *name, const struct beside_pytorch *run,
                       int cause) {
     struct table_row *row = table_add(t, ROW_WHERE_ANY, name);

@@ -11,14 +11,14 @@
 struct beside_pytorch {
     const char *title;             /* of the run: "DP" */
     const struct run_record *duet; /* NULL: it did not fit */
-    int devices;                   /* 0: what PyTorch would hold is not known */
+    int devices;                   /* 0: PyTorch's memory is not known */
     const struct ledger *pytorch;  /* [devices] */
-    const uint64_t *saved;         /* [devices] of its activations what autograd saves */
+    const uint64_t *saved;         /* [devices] the part of its activations that autograd saves */
 };
 
-/* Adds a sentence: what PyTorch's DataParallel or DDP would hold on device 0, and what it has more
- * or less of; with `details` also on the others, and what comes behind the peak. Nothing where one
- * of the two is not known. */
+/* Adds a sentence: how much PyTorch's DataParallel or DDP would hold on device 0, and of what it
+ * has more or less; with `details` also on the others, and what follows after the peak. Nothing if
+ * either is unknown. */
 void beside_pytorch_sentence(struct text *text, const struct beside_pytorch *run, int details);
 
 /*     DP at its peak                      Duet                      PyTorch

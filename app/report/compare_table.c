@@ -13,7 +13,7 @@
 enum { RUNS = MODE_COUNT };
 _Static_assert((int)RUNS <= (int)TABLE_COLUMNS, "a column for each run");
 
-/* The runs that took place, in the order of the modes; the first is single's. */
+/* The runs that took place, in the order of the modes; the first is that of single. */
 struct columns {
     int count;
     const struct run_record *run[RUNS];
@@ -67,8 +67,8 @@ static void ms_row(struct table *t, enum row_kind kind, const char *name,
             strcpy(text, "-");
         else if (run[i]->devices < 2)
             snprintf(text, TABLE_CELL, "%.2f", first);
-        /* In DP waiting is measured on device 0 only; that of the others is part of their idle
-         * time. */
+        /* In DP waiting is measured on device 0 only; the other devices' waiting is part of their
+         * idle time. */
         else if (value == VALUE_WAIT && run[i]->mode == MODE_DP)
             snprintf(text, TABLE_CELL, "%.2f | -", first);
         else
@@ -86,11 +86,11 @@ static void test_rows(struct table *t, const struct run_record *const *run) {
     }
 }
 
-/* "speed-up over single, 2 cores": one that is measured on devices which share cores never stands
- * without them. */
+/* "speed-up over single, 2 cores": a speed-up measured on devices that share cores always names
+ * them. */
 static void speed_up_row(struct table *t, const struct run_record *const *run) {
     char name[64];
-    double first = record_images_per_second(run[0]); /* single, where it fits */
+    double first = record_images_per_second(run[0]); /* single, if it fits */
     int used = snprintf(name, sizeof name, "speed-up over %s", mode_title(run[0]->mode));
     for (int i = 0, told = 0; i < t->columns && !told; i++) {
         int shared = record_shared(run[i]);

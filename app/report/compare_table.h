@@ -12,11 +12,11 @@
  * each other. run[MODE_COUNT]: by mode; a mode that was left out has 0 devices. */
 void compare_table(FILE *file, int width, const struct run_record *run);
 
-/* Adds what came of the runs, one for each of the table's columns: images/s, with `speed_up` those
- * over the first run's, test accuracy, losses, and memory at the peak. */
+/* Adds the results of the runs, one per column: images/s, with `speed_up` also relative to the
+ * first run, test accuracy, losses, and memory at the peak. */
 void result_rows(struct table *table, const struct run_record *const *run, int speed_up);
 
-/* Prints that the machine was busy, and in which runs (report/machine.h); nothing where it was not.
+/* Prints that the machine was busy, and in which runs (report/machine.h); nothing if it was not.
  * run[MODE_COUNT]: by mode. */
 void busy_line(FILE *file, const struct run_record *run);
 
@@ -26,8 +26,8 @@ void busy_line(FILE *file, const struct run_record *run);
  * run[MODE_COUNT]: by mode. */
 void batch_line(FILE *file, const struct run_record *run);
 
-/* Prints the algorithm of DDP's allreduce, and why it, then the sizes of its buckets; nothing where
- * none was chosen. */
+/* Prints the algorithm of DDP's allreduce and the reason for it, then the sizes of its buckets;
+ * nothing if none was chosen. */
 void allreduce_lines(FILE *file, const struct run_record *ddp);
 
 /* Prints the title of the run and the line of the chapter's program: "test acc: 0.84, 2.8 sec/epoch

@@ -9,8 +9,8 @@ struct excess {
     enum phase phase;
     double amount; /* ns per step, positive */
     double spread; /* of this difference over the steps (step_times.h), in ns */
-    /* 1: the amount is no more than the spread of the steps, so that it need not be device 0's.
-     * Mean and median must both be beyond it: one step that was disturbed moves the mean alone. */
+    /* 1: the amount does not exceed the spread of the steps, so it may be chance. Mean and median
+     * must both exceed it, because a single disturbed step moves the mean. */
     int within_spread;
 };
 

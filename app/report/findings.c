@@ -15,7 +15,7 @@ struct list {
     int count, details;
 };
 
-/* The next one, which is empty. One that stays empty is not counted: `done`. */
+/* The next one, which is empty. `done` does not count one that stays empty. */
 static struct text *next(const struct list *list) {
     struct text *text = &list->text[list->count];
     text->words[0] = 0, text->used = 0;
@@ -40,7 +40,7 @@ static double link_bytes(const struct run_record *r) {
 
 /* ---- device 0 of DP ---- */
 
-/* What people ask for, as causes of memory and as phases. */
+/* What people ask about, as causes of memory and as phases. */
 enum part { PART_OUTPUTS, PART_OPTIMIZER, PART_BATCH, PART_REDUCTION, PART_REST, PARTS };
 static const char *const part_names[PARTS] = {"outputs", "optimizer", "batch", "reduction",
                                               "the rest"};
@@ -69,7 +69,7 @@ static enum part part_of_time(int phase) {
     }
 }
 
-/* The part that weighs most: the first to be named. */
+/* The largest part, which is named first. */
 static int largest_part(const double part[PARTS]) {
     int most = 0;
     for (int i = 1; i < PARTS; i++)
@@ -193,7 +193,7 @@ static double held_by_all(const struct run_record *r, enum mem_cause cause) {
     return r->devices * mean_value(r, 0, r->devices, VALUE_PEAK, cause);
 }
 
-/* What is not saved: each device of DDP holds what device 0 of DP does. */
+/* What DDP does not save: each device holds what device 0 of DP holds. */
 static void ddp_does_not_save(struct list *list, const struct run_record *dp,
                               const struct run_record *ddp) {
     struct text *text = next(list);
@@ -228,9 +228,9 @@ static double alone_ns(const struct run_record *r) {
     return record_per_step(r, alone);
 }
 
-/* The time of a step if every device had its own core and never waited, in ns; computed from
- * busy times. DP: device 0's work while the others sleep, and behind it the longest forward and
- * backward of any device. Otherwise: the busiest device. */
+/* The time of a step if every device had its own core and never waited, in ns; computed from busy
+ * times. DP: device 0's work while the others sleep, and after it the longest forward and backward
+ * of any device. Otherwise: the busiest device. */
 static double step_of_own_cores(const struct run_record *r) {
     double most = 0;
     for (int d = 0; d < r->devices; d++) {
@@ -254,8 +254,8 @@ static void why(struct text *text, const struct run_record *dp, const struct run
         mean_value(ddp, 0, ddp->devices, VALUE_WAIT, 0) * 1e-6);
 }
 
-/* Three steps have two lengths, from start to start: fewer have no spread, so a difference between
- * two runs could be chance and nobody would see it. */
+/* Three steps have two lengths, from start to start. Fewer steps have no spread, so nobody could
+ * see whether a difference between two runs is chance. */
 enum { STEPS_TO_JUDGE = 3 };
 
 static void which_is_faster(struct list *list, const struct run_record *dp,
@@ -264,7 +264,7 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
     double spread = hypot((double)a->step_spread_ns, (double)b->step_spread_ns);
     double gain = (double)(a->step_median_ns - b->step_median_ns);
     struct text *text = next(list);
-    int modelled = *dp->modelled != 0; /* every step takes as long as the next */
+    int modelled = *dp->modelled != 0; /* every step takes the same time */
     if (!modelled && (dp->steps < STEPS_TO_JUDGE || ddp->steps < STEPS_TO_JUDGE)) return;
     if (!a->step_median_ns || !b->step_median_ns) return; /* no times were measured */
     if (fabs(gain) <= spread)

@@ -14,7 +14,7 @@
 struct profiled {
     const struct run_record *dp, *loss_in_forward, *ddp; /* NULL: was not run */
     int details;                                         /* 0: the answer, in about ten lines */
-    struct beside_pytorch dp_beside, ddp_beside; /* zeroed: what PyTorch would hold is not known */
+    struct beside_pytorch dp_beside, ddp_beside;         /* zeroed: PyTorch's memory is not known */
 };
 
 /* Writes the findings, a sentence or two each, in the order in which they are read, and returns

@@ -5,8 +5,8 @@
 
 #include "report/excess.h"
 
-/* Two runs of the same training differ in speed by a few parts in a hundred also where nobody else
- * is at work. A share above that is worth a word. */
+/* Two runs of the same training differ in speed by a few percent even on an idle machine. A larger
+ * share is worth reporting. */
 static const double BUSY = 0.05;
 
 void add_devices(struct text *text, const struct run_record *r) {

@@ -6,18 +6,18 @@
 #include "report/text.h"
 #include "trace/record.h"
 
-/* Adds what the run's devices are: "cuda devices", "cuda devices (4 devices share 1 GPU)", "cpu
+/* Adds what devices the run has: "cuda devices", "cuda devices (4 devices share 1 GPU)", "cpu
  * devices (8 devices share 2 cores)". */
 void add_devices(struct text *text, const struct run_record *run);
 
-/* Adds that the machine was busy during a run (record_busy_machine), where it was: "the machine was
- * busy: DP waited for a CPU core 31 % of its time"; where `before` runs are there already,
- * ", DDP for 8 %". Returns 1 where something was added. */
+/* If the machine was busy during a run (record_busy_machine), adds so: "the machine was busy: DP
+ * waited for a CPU core 31 % of its time"; if `before` runs are there already, ", DDP for 8 %".
+ * Returns 1 where something was added. */
 int add_busy(struct text *text, int before, const char *title, const struct run_record *run);
 
-/* Runs with modelled times: adds how busy GPU 0 and the others are in DP, what GPU 0 is busy with
- * that the others are not, and how busy they are in DDP (NULL: it did not run). Nothing where the
- * times of dp were measured or it ran on one device. */
+/* Runs with modelled times: adds how busy GPU 0 and the others are in DP, which work only GPU 0
+ * has, and how busy they are in DDP (NULL: it did not run). Nothing if the times of dp were
+ * measured or it ran on one device. */
 void add_load(struct text *text, const struct run_record *dp, const struct run_record *ddp);
 
 #endif

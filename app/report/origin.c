@@ -18,7 +18,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* The words of this process, as the kernel keeps them: each ends with a zero byte. */
+/* The command line of this process, as the kernel keeps it: each word ends with a zero byte. */
 static int find_words(struct origin *o) {
     char *line = NULL;
     size_t capacity = 0;

@@ -19,8 +19,8 @@ struct origin {
     char host[65];    /* the host's name */
     char system[160]; /* "Linux 6.1.0 x86_64" */
     char cpu[80];     /* "AMD EPYC 9B14"; "": unknown */
-    int cores;        /* that this process may use */
-    int64_t memory;   /* bytes of the host */
+    int cores;        /* cores that this process may use */
+    int64_t memory;   /* memory of the host in bytes */
     char duet[16];    /* the version of Duet: "0.1.0" */
     char compiler[80];
     char cuda[160]; /* as gpu_build of doctor/cuda/gpu.h says it */

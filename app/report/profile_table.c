@@ -43,7 +43,7 @@ static int groups_of(const struct run_record *r, struct group group[MAX_DEVICES]
 
 /* ---- rows ---- */
 
-/* What a table is made of. */
+/* The inputs of a table. */
 struct profile {
     struct table *table;
     const struct run_record *run;
@@ -51,7 +51,7 @@ struct profile {
     const struct group *group; /* of each column */
 };
 
-/* Writes a value as it is printed. */
+/* Writes a value as printed. */
 typedef void print_value(double value, char cell[TABLE_CELL]);
 
 static void row(const struct profile *t, int indent, const char *name, enum value value, int key,
@@ -102,7 +102,7 @@ static void memory_rows(const struct profile *t, const char *name, enum value va
         if (any_value(t->run, value, c)) row(t, 2, mem_cause_name(c), value, c, print_bytes);
 }
 
-/* Where all devices still hold what they held at their peaks, one list says both. */
+/* If all devices still hold what they held at their peaks, one list shows both. */
 static void all_memory_rows(const struct profile *t) {
     int equal = 1;
     for (int d = 0; d < t->run->devices; d++) {
@@ -123,7 +123,7 @@ static void byte_rows(const struct profile *t) {
             row(t, 2, phase_name(p), VALUE_MOVED, p, print_bytes);
 }
 
-/* A device's waiting for DP is measured on device 0 only; that of the others is in their idle
+/* In DP waiting is measured on device 0 only; the other devices' waiting is part of their idle
  * time. */
 static void time_rows(const struct profile *t) {
     const struct run_record *r = t->run;
@@ -155,7 +155,7 @@ int profile_columns(struct table *table, const struct run_record *r, int details
     head(&t);
     all_memory_rows(&t);
     byte_rows(&t);
-    int known = !r->computed || strcmp(r->model, "described") != 0; /* else nobody knows kernels */
+    int known = !r->computed || strcmp(r->model, "described") != 0; /* else kernels are unknown */
     if (r->computed && details && known)
         row(&t, 0, "kernels per step", VALUE_KERNELS, 0, print_count);
     if (!r->computed) time_rows(&t);
@@ -214,8 +214,8 @@ static void tables(FILE *file, int width, const struct run_record *r, int detail
 
 /* ---- below the table ---- */
 
-/* The four stages of a batch (data/prepare.h). In DP device 0 takes in the batches of all; in DDP
- * each rank its own, and rank 0's are shown. */
+/* The four stages of a batch (data/prepare.h). In DP device 0 takes in all batches; in DDP each
+ * rank takes its own, and rank 0's are shown. */
 static void loader_line(FILE *file, int width, const struct run_record *r) {
     const struct device_record *d = &r->device[0];
     struct text text = {.used = 0};

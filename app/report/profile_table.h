@@ -1,5 +1,5 @@
-/* The profile of one run: where memory, bytes and time go, device by device, and what device 0 has
- * more than the others. All of it comes from ledgers and spans. If the record is estimated
+/* The profile of one run: where memory, bytes and time go, device by device, and the extra load of
+ * device 0. All of it comes from ledgers and spans. If the record is estimated
  * (run_record.computed), the title says so and the table has no times.
  *
  *                               device 0   devices 1-7
@@ -19,12 +19,12 @@
 #include "trace/record.h"
 
 /* Fills a table with the columns of a run from number `first` on, at most `most` (TABLE_COLUMNS).
- * Returns the number of the first that is left; 0: none is. */
+ * Returns the number of the first column that is left; 0: none is. */
 int profile_columns(struct table *table, const struct run_record *run, int details, int first,
                     int most);
 
-/* Of a run over several machines, a row for each: bytes of a step that came from others and went to
- * them, bytes between its own devices, and the busiest device. 0 rows: of one machine. */
+/* For a run over several machines, a row for each: bytes per step from and to other machines, bytes
+ * between its own devices, and the busiest device. 0 rows: the run is on one machine. */
 void machine_rows(struct table *table, const struct run_record *run);
 
 /* Prints one run in at most `width` columns (text.h): for each device memory by cause at its peak;

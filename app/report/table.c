@@ -31,7 +31,7 @@ static int wide(const struct layout *l, int columns) {
 static void print_row(FILE *file, const struct layout *l, const char *name,
                       const char (*cell)[TABLE_CELL], int columns) {
     int indent = (int)strspn(name, " ");
-    int over = (int)strlen(name) - l->name; /* a long name takes room of the first value */
+    int over = (int)strlen(name) - l->name; /* a long name extends into the first value's column */
     if (wide(l, columns) <= l->width) {
         fprintf(file, "%-*s", l->name, name);
         for (int i = 0; i < columns; i++)

@@ -5,10 +5,10 @@
 
 #include <stdio.h>
 
-/* Columns on paper: of the row's name, and of each value. With three values a row has 80. */
+/* Columns on paper: of the row's name, and of each value. A row with three values has 80. */
 enum { TABLE_NAME = 29, TABLE_VALUE = 16 };
 enum { TABLE_COLUMNS = 6, TABLE_ROWS = 64 };
-enum { TABLE_CELL = 32 }; /* bytes of a value's text, its end included */
+enum { TABLE_CELL = 32 }; /* bytes of a value's text, with its zero byte */
 
 enum row_kind {
     ROW_VALUES,
@@ -29,11 +29,11 @@ struct table {
     struct table_row row[TABLE_ROWS];
 };
 
-/* Adds a row without values, which the caller writes. It is there until the next call. */
+/* Adds a row whose values the caller writes. The pointer is valid until the next call. */
 struct table_row *table_add(struct table *table, enum row_kind kind, const char *name);
 
-/* At most `width` columns wide: in a narrow terminal the columns that have room, and below them the
- * next. Where not even one has, the name has its own lines, and the value is below it. */
+/* At most `width` columns wide: in a narrow terminal as many columns as fit, and the next ones
+ * below them. If not even one fits, the name has its own lines, with the value below it. */
 void table_print(FILE *file, int width, const struct table *table);
 
 /* 1: the row is shown in a table of the columns first .. end - 1. */

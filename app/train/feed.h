@@ -14,20 +14,20 @@
 
 struct feed {
     struct session *s;
-    struct event *done[2];    /* recorded behind the last two steps */
+    struct event *done[2];    /* recorded after the last two steps */
     int turn;                 /* the next step records done[turn] */
-    struct batch *ahead;      /* the next step's batch, taken from the loader already; or NULL */
+    struct batch *ahead;      /* the next step's batch, already taken from the loader; or NULL */
     struct batch *held;       /* the batch of the step before, which may still be read; or NULL */
     struct loader *held_from; /* the loader that `held` is released to */
 };
 
-/* Takes zeroed feeds; after a failure feed_close frees what there is. */
+/* Takes zeroed feeds; after a failure feed_close frees what exists. */
 int feed_open(struct feed *f, struct session *s);
 void feed_close(struct feed *f);
 
-/* The next batch of the loader, NULL after the last one. more 1: another one will be asked for
- * after this one. Then that one is taken too, if it is there and copies may run beside the kernels;
- * it is (*batch)->next. The time spent waiting is a span of PHASE_LOADER. */
+/* The next batch of the loader, NULL after the last one. more 1: the caller will ask for another
+ * one after this. Then that one is taken, too, if it is ready and copies may run beside the
+ * kernels; it is (*batch)->next. The time spent waiting is a span of PHASE_LOADER. */
 int feed_next(struct feed *f, struct loader *loader, int more, struct batch **batch);
 
 /* Gives up a batch whose step could not be enqueued. */

@@ -37,7 +37,7 @@
 
 /* The descriptors that a rank inherits, in the order of its arguments. */
 enum { JOB_CONFIG, JOB_RECORD, JOB_SPANS, JOB_FILES };
-/* Behind these come the data sets that the configuration names. */
+/* After these come the data sets that the configuration names. */
 enum { JOB_DATA_SETS = 2, JOB_FDS = JOB_FILES + JOB_DATA_SETS };
 
 /* ---- memfds ---- */
@@ -87,7 +87,7 @@ static int read_record(int fd, struct run_record *record, struct failures *unwri
     return code;
 }
 
-/* Reads the spans that the ranks appended; each rank's are in order, the ranks are not. */
+/* Reads the spans that the ranks appended; those of one rank are in order, but ranks are mixed. */
 static int read_spans(int fd, struct run_record *record) {
     struct span_log *kept = &record->kept;
     void *data = NULL;
@@ -152,7 +152,7 @@ int job_run(const struct run_config *config, struct run_record *record, struct j
     char words[JOB_FILES][16], title[32];
     for (int i = 0; i < JOB_FILES; i++)
         snprintf(words[i], sizeof words[i], "%d", fds[i]);
-    /* the last word is for those who look with ps */
+    /* the last word is for users of ps */
     snprintf(title, sizeof title, "%s:%.20s", mode_name(config->mode), config->model.name);
     char *argv[] = {(char *)program_name(),
                     "job",
@@ -229,8 +229,8 @@ static int read_file_model(struct model_file **file, const char *at, size_t byte
     return path < bytes ? model_file_parse(file, at, at + path, bytes - path) : OK;
 }
 
-/* Runs this process's part of the job. *told: the launcher learns of the failure and prints it,
- * once for all ranks. */
+/* Runs this process's part of the job. *told: the launcher has been told of the failure and prints
+ * it, once for all ranks. */
 static int run_rank(int config_fd, int record_fd, int spans_fd, const struct duet_model *own,
                     int *told, int *in_use) {
     void *data = NULL;
@@ -245,7 +245,8 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
         return fail(ERR_USAGE, "job: no configuration: start it with duet train");
     memcpy(&config, data, sizeof config);
     /* Ctrl-C goes to the launcher and to the ranks alike; the launcher then asks them to stop. When
-     * a terminal is closed it ends the job, and a rank that puts a file in place finishes that. */
+     * the terminal is closed, the launcher ends the job, and a rank that is putting a file in place
+     * finishes that. */
     if (config.stoppable) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     int code = read_file_model(&file, (char *)data + sizeof config, bytes - sizeof config);

@@ -9,12 +9,12 @@
 
 struct job_result {
     int exit_status; /* the exit status for the whole program if job_run failed */
-    int signal;      /* the signal that ended the wait; then start no further job. 0: none */
-    /* 1: a signal has stopped the run after a step. The record is whole, and the files that were
-     * asked for are written; the error text says after how many steps. */
+    int signal;      /* the signal that ended the wait; then start no other job. 0: none */
+    /* 1: a signal has stopped the run after a step. The record is complete, and the requested files
+     * are written; the error text says after how many steps. */
     int stopped;
     /* 1: job_run failed only because some of the run's files could not be written. The run itself
-     * went well, and its record is whole. */
+     * succeeded, and its record is complete. */
     int unwritten;
 };
 
@@ -28,8 +28,9 @@ int job_run_titled(const char *title, const struct run_config *config, struct ru
                    struct job_result *result);
 
 /* With --allreduce nccl, runs one silent step of DDP; otherwise does nothing. A command that runs
- * several modes calls it before the first: NCCL alone knows whether ranks may share a GPU, and the
- * user should not wait for the other modes to learn it. Error texts are those of the run itself. */
+ * several modes calls it before the first: only NCCL knows whether ranks may share a GPU, and the
+ * user should not have to wait for the other modes to find out. Error texts are those of the run
+ * itself. */
 int job_try_nccl(const struct run_config *config, struct job_result *result);
 
 /* The main of such a process, `duet job CONFIG_FD RECORD_FD SPANS_FD`. Returns the exit status.

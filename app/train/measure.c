@@ -107,7 +107,7 @@ void measure_spans(struct session *s, int into_record) {
     if (s->strategy->waits) empty_log(s, s->strategy->waits(s), 0, into_record);
 }
 
-/* What each rank contributes: the record of its device, how many of its spans are lost, and the
+/* What each rank contributes: the record of its device, how many of its spans were lost, and the
  * parameters without a gradient (ddp_unfinished). */
 struct brought {
     struct device_record device;
@@ -115,8 +115,8 @@ struct brought {
     char unreduced[256];
 };
 
-/* Sums what every rank moved over each link into the record. Whoever imagines ranks runs them one
- * after another and adds up their records (estimate.c). */
+/* Sums what every rank moved over each link into the record. Imagined ranks run one after another,
+ * and estimate.c adds up their records. */
 static int gather_traffic(struct session *s) {
     struct traffic *sum = s->record->traffic = calloc(1, sizeof *sum);
     if (!sum) return fail(ERR_MEMORY, "traffic: no host memory");
@@ -158,7 +158,7 @@ int measure_finish(struct session *s) {
         r->spans_lost += all[k].spans_lost;
     }
     *r->unreduced = 0;
-    for (int k = s->ranks - 1; k >= 0; k--) /* the first rank that has some speaks for all */
+    for (int k = s->ranks - 1; k >= 0; k--) /* the first rank that has some reports for all */
         if (*all[k].unreduced)
             snprintf(r->unreduced, sizeof r->unreduced, "rank %d: %.200s", k, all[k].unreduced);
     CHECK_GOTO(gather_traffic(s), code, out);

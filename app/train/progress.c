@@ -30,8 +30,8 @@ static int terminal_columns(void) {
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) ? 0 : size.ws_col;
 }
 
-/* Prints `text`, `width` columns wide, over the line that is there. stays: it keeps its line.
- * Otherwise it is cut to the terminal: of a line that wraps only the end could be rewritten. */
+/* Prints `text`, `width` columns wide, over the current line. stays: it keeps its line. Otherwise
+ * it is cut to the terminal's width, because only the end of a wrapped line could be rewritten. */
 static void show(struct progress *p, const char *text, int width, int stays) {
     int columns = p->terminal && !stays ? terminal_columns() : 0;
     if (columns && width >= columns) width = columns - 1;

@@ -12,8 +12,8 @@ struct progress {
     const char *title; /* of the mode: "DDP" */
     int epochs, steps; /* of the whole run */
     int steps_per_epoch;
-    int untimed; /* 1: lines have no times: the run gets modelled ones when it is over */
-    int first;   /* steps that were done before, by the run that this one goes on from */
+    int untimed; /* 1: lines have no times: the run gets modelled ones at its end */
+    int first;   /* steps done before, by the run that this one resumes */
     /* The first step whose loss was not finite; -1: none. It is reported, but it is no error. */
     int not_finite;
     int64_t last_ns; /* when the rewritten line was last drawn */
@@ -24,8 +24,8 @@ struct progress {
 void progress_start(struct progress *p, const char *title, int steps_per_epoch, int steps,
                     int quiet);
 
-/* Takes the loss of each step, in the order of steps, when the host has read it: up to some 60
- * steps late, since a step waits for no loss. */
+/* Takes the loss of each step, in order, when the host has read it: up to some 60 steps late, since
+ * no step waits for a loss. */
 void progress_loss(struct progress *p, int step, double loss);
 
 /* Called every few steps: `step` steps are done, `images` samples were trained on in `seconds` of

@@ -7,8 +7,8 @@
 #include "base/program_name.h"
 #include "base/text/text.h"
 
-/* What the numbers of a run do not show: samples seen twice, and bits that other modes need not
- * share. compare prints what concerns it itself. */
+/* What the numbers of a run do not show: samples used twice, and bits that other modes may not
+ * share. compare prints its remarks itself. */
 void remarks_print(const struct session *s, const struct progress *p) {
     const struct run_record *r = s->record;
     const char *title = p->title;

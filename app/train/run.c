@@ -102,7 +102,7 @@ const char *run_weights(const struct run_config *config) {
 
 struct dataset_config run_dataset(const struct run_config *config) {
     const struct model_options *o = &config->model.options;
-    /* A graph is for one shape of samples, and data that is made takes it. */
+    /* A graph is for one shape of samples; generated data take that shape. */
     const struct graph *graph = graph_of_run(config);
     int random = !strcmp(config->data.name, "random"), file = dataset_is_file(config->data.name),
         follows = random || (graph && (file || !strcmp(config->data.name, "synthetic")));

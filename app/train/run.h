@@ -20,12 +20,12 @@ struct run_model {
     char init_from[PATH_BYTES]; /* the weights that it starts with; empty: initial values */
 };
 
-/* What it is trained on, in which order, and how it comes to the devices. */
+/* The data that it is trained on, their order, and how they reach the devices. */
 struct run_data {
     char name[PATH_BYTES]; /* or the path of a file of tensors */
     char folder[PATH_BYTES];
-    int samples; /* of a data set that is made; 0: not given. Their shape and the number of classes
-                  * are in the model's options */
+    int samples; /* of a generated data set; 0: not given. Their shape and the number of classes are
+                  * in the model's options */
     /* Memory files of the training set and the test set, which ranks map (train/shared_data.h);
      * 0: a process opens the set itself. seconds: how long it took to read them. */
     int fd[2];
@@ -40,7 +40,7 @@ struct run_data {
 
 /* How parameters are updated. */
 struct run_update {
-    int passes; /* batches whose gradients make one update; 1: no accumulation */
+    int passes; /* batches per update; 1: no accumulation */
     enum optimizer_kind optimizer;
     double lr, momentum;
     double weight_decay; /* < 0: not given, the optimizer's default */
@@ -72,18 +72,18 @@ struct run_paths {
     char save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
     char checkpoint[PATH_BYTES], resume[PATH_BYTES];
     int checkpoint_every;         /* steps between two checkpoints; 0: one at the end */
-    char trace[PATH_BYTES];       /* given, and spans on: the record keeps spans for it */
-    char report[PATH_BYTES];      /* likewise, of fewer steps */
+    char trace[PATH_BYTES];       /* if given, and spans are on, the record keeps spans for it */
+    char report[PATH_BYTES];      /* likewise, for fewer steps */
     char pictures[PATH_BYTES];    /* likewise */
     char tensorboard[PATH_BYTES]; /* the folder of this run's event file (train/files/curves.h) */
 };
 
 struct run_config {
     enum run_mode mode;
-    unsigned modes;  /* compare: bit m: in enum run_mode m too */
-    char device[16]; /* auto, cpu or cuda */
-    int devices;     /* W; a single run uses one of them, and adds up as DDP would on W */
-    int spread; /* 1 + the rank of this process where mpirun has started them: train/spread.h */
+    unsigned modes;      /* compare: bit m: also in enum run_mode m */
+    char device[16];     /* auto, cpu or cuda */
+    int devices;         /* W; single uses one, and adds in the order of DDP on W */
+    int spread;          /* 1 + the rank of this process if mpirun has started it: train/spread.h */
     int virtual_devices; /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W (compare: in all modes) */
     /* Bytes of each device, one number for all of them, or none: device_default_memory. */
     uint64_t device_memory[MAX_DEVICES];
@@ -108,10 +108,10 @@ struct run_config {
 
     /* What is measured and said. */
     int quiet;
-    int unremarked;     /* profile: progress on a terminal, and nothing else is said */
+    int unremarked;     /* profile: progress on a terminal, and no other message */
     int warned;         /* 1: no warnings at the start: --quiet, or an earlier job gave them */
     int stoppable;      /* SIGINT and SIGTERM end it after a step, so that it has a record */
-    int64_t started_ns; /* now_ns when it was asked for: first_step_seconds counts from it */
+    int64_t started_ns; /* now_ns when it was requested: first_step_seconds counts from then */
     int dump_grads;     /* compare: the reduced gradients of the last step come into the record */
     int hashes;         /* compare: parameters and gradients are hashed at every step */
     int spans;          /* compare, profile: time is recorded by phase */
@@ -123,14 +123,13 @@ struct run_config {
 
     struct clock_words clock;  /* the hardware whose modelled times it gets (estimate/retime.h) */
     int dry;                   /* dry devices and no data: train/estimate/estimate.h */
-    struct schedule *schedule; /* dry: borrowed; what the run issues is written into it */
+    struct schedule *schedule; /* dry: borrowed; records what the run issues */
 };
 
 /* The defaults that --help states. */
 void run_config_default(struct run_config *config);
 
-/* Makes `own`, the program's own model, the one that is trained where no other is asked for. NULL:
- * nothing changes. */
+/* Makes `own`, the program's own model, the default. NULL: nothing changes. */
 void run_config_own(struct run_config *config, const struct duet_model *own);
 
 /* Clears the files that a run itself writes: --save, --log-loss, --checkpoint and --tensorboard,
@@ -144,11 +143,11 @@ int run_config_of_several(struct run_config *config, const struct run_config *ba
                           const char *name);
 
 /* Finds values that are wrong, alone or together (a batch below the devices, V no multiple of W, an
- * unknown name), before anything is opened. ERR_USAGE with one line. What has no effect passes
- * here: only the command knows what was given (cli/options/effects.h). */
+ * unknown name), before anything is opened. ERR_USAGE with one line. Options without effect pass
+ * here: only the command knows which were given (cli/options/effects.h). */
 int run_config_check(const struct run_config *config);
 
-/* The memory that was asked for device `index`, in bytes; 0: not given. */
+/* The memory requested for device `index`, in bytes; 0: not given. */
 uint64_t run_device_memory(const struct run_config *config, int index);
 
 /* 1: the record keeps the spans of its first steps, for a file that the command writes. */
@@ -172,14 +171,14 @@ int run_check_sync_bn(const struct run_config *config);
 /* The data set of the run. It points into config. */
 struct dataset_config run_dataset(const struct run_config *config);
 
-/* The options of the run's model, with what its data set says of them before it is read. */
+/* The options of the run's model, with what is known from its data set before it is read. */
 struct model_options run_model_options(const struct run_config *config);
 /* 1: there is test accuracy after each epoch. Random data has no test part. */
 int run_evaluates(const struct run_config *config);
 
-/* The kind of device in force, and in *count the physical devices there are. Asked by the process
- * that opens devices, not by a launcher, which does not start CUDA. ERR_USAGE: a GPU is asked for
- * and there is none; the text says why. */
+/* The kind of device in force, and in *count the number of physical devices. For the process that
+ * opens devices, not for a launcher, which does not start CUDA. ERR_USAGE: a GPU was requested and
+ * there is none; the text says why. */
 int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count);
 
 #endif

@@ -24,7 +24,7 @@ enum { CHECK_OPERANDS = 1 };
 enum { CHECK_OPERANDS = 0 };
 #endif
 
-/* Where no size is given a dry device is larger than anything that a run asks for. */
+/* Without a given size a dry device is larger than any run needs. */
 static const uint64_t DRY_MEMORY = 1ull << 48;
 
 static int open_values(struct session *s) {
@@ -45,7 +45,7 @@ static int open_model(struct session *s) {
     const struct dataset *set = &s->train_set;
     struct model_options options = c->model.options;
     options.sample = set->shape;
-    if (!options.classes && !graph_of(options.own)) /* which is of one number of classes */
+    if (!options.classes && !graph_of(options.own)) /* which has a fixed number of classes */
         options.classes = dataset_model_outputs(set);
     return model_open(&s->model, c->model.name, &options);
 }
@@ -83,7 +83,7 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
 
 _Static_assert((int)LABEL_IGNORED == (int)DUET_IGNORED, "data/dataset.h repeats it");
 
-/* Labels of -100 count nothing, as in PyTorch. There is one label that does not. */
+/* Labels of -100 do not count, as in PyTorch. There is at least one label that does. */
 static void ignore_labels(struct session *s, const struct dataset *set) {
     if (set->ignored) s->model.ignored = 1 + DUET_IGNORED;
 }
@@ -101,7 +101,7 @@ static int open_data_and_model(struct session *s) {
     return OK;
 }
 
-/* A wait inside the device layer ends when the job has failed elsewhere. */
+/* A wait inside the device layer ends if the job has failed elsewhere. */
 static int job_failed(void *comm) {
     return comm_check(comm);
 }
@@ -137,7 +137,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
                      : kind == DEVICE_DRY ? DRY_MEMORY
                                           : device_default_memory(s->devices);
     s->gpus = kind == DEVICE_CUDA ? (s->devices < physical ? s->devices : physical) : 0;
-    /* compare, which hashes, prints this itself */
+    /* compare, which sets `hash`, prints this itself */
     if (s->devices > physical && s->rank == 0 && !c->quiet && !c->unremarked && !c->hashes &&
         !comm_is_spread(s->comm))
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
@@ -165,7 +165,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     return OK;
 }
 
-/* What the loaders of both sets have in common. */
+/* What both loaders have in common. */
 static struct loader_config common_loader(const struct session *s, const struct dataset *set) {
     struct loader_config config = {.set = set,
                                    .batch_size = s->config->batch_size,
@@ -180,7 +180,7 @@ static struct loader_config common_loader(const struct session *s, const struct 
     return config;
 }
 
-/* Training batches are cut by virtual devices; without them as PyTorch does: DP by the chunk rule,
+/* Training batches are cut by virtual devices; without them, as in PyTorch: DP by the chunk rule,
  * DDP by the sampler. */
 static int open_train_loader(struct session *s) {
     const struct run_config *c = s->config;
@@ -199,8 +199,8 @@ static int open_train_loader(struct session *s) {
     return loader_init(&s->train_loader, &config);
 }
 
-/* Evaluation counts every test sample once, so nothing is padded. Batches are cut as those of
- * training, so that valid_loss has the same bits in all modes. */
+/* Evaluation counts every test sample once, so nothing is padded. Batches are cut as in training,
+ * so that valid_loss has the same bits in all modes. */
 static int open_test_loader(struct session *s) {
     struct loader_config config = common_loader(s, &s->test_set);
     config.split = s->split;

@@ -12,8 +12,8 @@
 #include "trace/step_times.h"
 #include "train/run.h"
 
-/* Passes whose losses and hashes stay in device memory before the host reads them, if a step has
- * not more than these. */
+/* Passes whose losses and hashes stay in device memory before the host reads them, unless a step
+ * has more. */
 enum { LOG_ROWS = 64 };
 
 struct session;
@@ -21,14 +21,14 @@ struct session;
 /* What differs between the modes. Work is enqueued; the trainer waits for it. */
 struct strategy {
     int (*open)(struct session *s); /* sets s->state and s->replicas */
-    /* one pass of a step; it updates unless step->more_passes */
+    /* one pass of a step, with the update unless step->more_passes */
     int (*step)(struct session *s, const struct step_block *step, const struct batch *batch);
     int (*evaluate)(struct session *s, const struct step_block *step, const struct batch *batch);
     /* hashes the values of every device as they are now */
     int (*hash_values)(struct session *s, const struct step_block *step);
-    /* at the end: adds to the record what concerns this mode only; NULL: nothing */
+    /* at the end: adds what only this mode records; NULL: nothing */
     void (*describe)(struct session *s);
-    /* returns 1; 0: a thread is lost and may go on using the session at any time */
+    /* returns 1; 0: a thread is lost and may still use the session at any time */
     int (*close)(struct session *s);
     /* the spans in which device 0's thread waited for the other threads; NULL: there are none */
     struct span_log *(*waits)(struct session *s);
@@ -45,9 +45,9 @@ struct session {
 
     struct model model;
     float **values;     /* initial parameters, in host memory */
-    const char *halves; /* "F16" or "BF16", as the file of weights has them; NULL: it has none */
+    const char *halves; /* "F16" or "BF16", if the file of weights has them; else NULL */
     void *buffers;      /* initial buffers of a file, in host memory; NULL: those of the model */
-    int first_step;     /* where the run begins: 0, or the step of a checkpoint */
+    int first_step;     /* the first step: 0, or that of a checkpoint */
     struct safetensors checkpoint; /* of --resume; open while the session is being opened */
     int *ready_order;              /* of a checkpoint, owned; NULL: it has none */
 
@@ -67,32 +67,32 @@ struct session {
     struct sums sums;  /* zeroed: gradients are added in the fold order, or by DDP */
     struct run_record *record;
     int step;              /* the pass being worked on, as its spans number it */
-    struct span_log loads; /* the spans in which the loader was waited for (LANE_HOST) */
+    struct span_log loads; /* the spans of waiting for the loader (LANE_HOST) */
 
     /* Bytes that this process moved over each link: in training so far, and in all at the last mark
      * (measure.c). */
     struct traffic moved, mark;
-    int steps_kept; /* of so many steps the record keeps the spans, if it keeps any */
+    int steps_kept; /* the number of steps whose spans the record keeps, if any */
     struct step_times step_times[MAX_DEVICES]; /* of this process's devices, by device of the run */
 };
 
 /* Opens data, model, devices and strategy. *s must be zeroed. session_close takes half-built
- * sessions. It returns 1; or 0 where the strategy has lost a thread: then nothing more is freed,
- * and s itself and comm must stay until the process ends. */
+ * sessions. It returns 1; or 0 if the strategy has lost a thread: then nothing more is freed, and s
+ * itself and comm must stay until the process ends. */
 int session_open(struct session *s, const struct run_config *config, struct comm *comm,
                  struct run_record *record);
 int session_close(struct session *s);
 
-/* What buckets follow from. And for the strategies single and dp, around replicas[0]: s->sums, in
- * whose order they add; nothing where that is the fold order. */
+/* The settings that determine buckets. And for the strategies single and dp, around replicas[0]:
+ * s->sums, in whose order they add; nothing if that is the fold order. */
 struct ddp_config session_ddp_config(const struct session *s);
 int session_open_sums(struct session *s);
 
-/* Asked after a failure. 1: a trial of P2P hangs (device_is_stuck), or this process is alone and
- * one of its GPUs does not end its work.
- * Freeing memory of any device on that GPU would wait for it without a deadline, so everything is
- * left to the end of the process. Keeps the error's text. In a job of ranks the collectives are
- * released first, and each rank's GPU memory belongs to its own process. */
+/* Called after a failure. 1: a trial of P2P hangs (device_is_stuck), or this process is alone and
+ * one of its GPUs does not finish its work. Freeing memory of any device on that GPU would wait for
+ * it without a deadline, so everything stays until the process ends. Keeps the error's text. In a
+ * job of ranks the collectives are released first, and each rank's GPU memory belongs to its own
+ * process. */
 int session_is_stuck(struct session *s);
 
 /* 1 in the process that prints, saves and records. */
@@ -100,7 +100,7 @@ static inline int session_leads(const struct session *s) {
     return s->rank == 0;
 }
 
-/* Steps of an epoch: each takes update.passes batches, the last of an epoch what is left. */
+/* Steps of an epoch: each takes update.passes batches, the last one the rest. */
 static inline int session_steps(const struct session *s) {
     int batches = loader_steps(s->train_loader), passes = s->config->update.passes;
     return batches / passes + (batches % passes != 0);
@@ -136,19 +136,20 @@ static inline struct replica_config session_replica_config(const struct session 
                                    .blocking_copies = s->config->data.blocking_copies};
 }
 
-/* ---- measure.c: what the record says of each device ---- */
+/* ---- measure.c: the record of each device ---- */
 
 /* Bytes moved between mark and count belong to training. */
 void measure_mark(struct session *s);
 void measure_count(struct session *s);
 /* Adds the spans since the last call to the sums of the record and empties the logs of spans;
- * into_record 0: those of set-up, which belong to no step, are dropped. Streams must be idle. */
+ * into_record 0: the spans of set-up, which belong to no step, are dropped. Streams must be
+ * idle. */
 void measure_spans(struct session *s, int into_record);
 /* Adds one span to what its device did. */
 void measure_add_span(struct device_record *device, const struct span *span);
-/* How long the communication lane of a device was busy while its compute lane was not: what
- * overlap has not hidden. The logs may be one, and have spans of other devices and lanes; those of
- * a lane come in the order of time. step -1: of all steps. */
+/* How long the communication lane of a device was busy while its compute lane was not: what overlap
+ * has not hidden. Both logs may be the same, and may have spans of other devices and lanes; those
+ * of a lane are in order of time. step -1: of all steps. */
 int64_t measure_exposed(const struct span_log *comm, const struct span_log *compute, int device,
                         int32_t step);
 /* At the end: completes record->device[] on rank 0. Collective. */

@@ -89,12 +89,12 @@ int spread_same_data(struct comm *comm, const struct dataset *set) {
     return OK;
 }
 
-/* One line for each cause: who has failed says it, and of a rank that is gone the first that is
- * left. */
+/* One line for each cause: the rank that failed prints it; if it is gone, the first remaining rank
+ * does. */
 static _Noreturn void leave(struct comm *comm, int rank, int code, int in_use) {
     int speaks = code && (code != ERR_PEER || (comm && comm_speaks(comm)));
     const char *machine = comm ? comm_machine(comm, rank) : "", *text = error_with_options();
-    char prefix[24]; /* of texts that name the rank themselves */
+    char prefix[24]; /* the text names the rank itself */
     size_t length = (size_t)snprintf(prefix, sizeof prefix, "rank %d: ", rank);
     if (!strncmp(text, prefix, length)) text += length;
     if (speaks)
@@ -105,8 +105,8 @@ static _Noreturn void leave(struct comm *comm, int rank, int code, int in_use) {
     _exit(error_exit_status(code));
 }
 
-/* All spans become rank 0's. Each machine counts its time from its own start, so they are moved by
- * the difference of the clocks behind one barrier. Collective. */
+/* All spans become rank 0's. Each machine counts its time from its own start, so they are shifted
+ * by the difference of the clocks after one barrier. Collective. */
 static int gather_spans(struct comm *comm, struct span_log *kept) {
     struct {
         int64_t now;

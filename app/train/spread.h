@@ -18,11 +18,11 @@ enum spread_command { SPREAD_TRAIN, SPREAD_PROFILE, SPREAD_COMPARE };
 int spread_check(struct run_config *config, enum spread_command command);
 
 /* This process's part of the run. Only rank 0 returns, with the spans of all. *signal: the one that
- * has stopped the run after a step, which went well; 0: none. */
+ * stopped the run after a step, which succeeded; 0: none. */
 int spread_run(const struct run_config *config, struct run_record *record,
                struct failures *unwritten, int *signal);
 
-/* Collective: each machine has read its own files. ERR_USAGE: one of them has others. */
+/* Collective: each machine has read its own files. ERR_USAGE: the files of one machine differ. */
 int spread_same_data(struct comm *comm, const struct dataset *set);
 
 #endif

@@ -4,8 +4,8 @@
  * A row holds one sum of losses for each virtual device, in double. They are added in fold order,
  * so the loss of a step and the file of --log-loss have the same bits in all modes.
  *
- * A step of several passes has a row for each. The losses of a virtual device are added over the
- * passes first, as its gradients are; the hashes are in the row of the last pass. */
+ * A step of several passes has a row for each. The losses of a virtual device are first added over
+ * the passes, like its gradients; the hashes are in the row of the last pass. */
 #include "train/step_log.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/fold.h"
 
-/* Gathers `bytes` bytes of each rank on all ranks; `all` has room for ranks * bytes. */
+/* Gathers `bytes` bytes of each rank on all ranks; `all` holds ranks * bytes. */
 static int gather(struct session *s, const void *mine, size_t bytes, void *all) {
     if (s->ranks > 1) return comm_gather(s->comm, mine, bytes, all);
     memcpy(all, mine, bytes);
@@ -106,7 +106,7 @@ int step_log_tests(struct session *s, int rows, int64_t *hits, double *loss) {
 
 /* ---- hashes ---- */
 
-/* Appends the hashes of one device to the record: of each step the row of its last pass. */
+/* Appends the hashes of one device to the record: for each step, the row of its last pass. */
 static int append_hashes(struct session *s, int device, const uint64_t *from,
                          const struct logged_step *steps, int count, size_t width) {
     struct run_record *r = s->record;
@@ -159,7 +159,7 @@ int step_log_final(struct session *s) {
     if (!code) code = s->strategy->hash_values(s, &step);
     for (int i = 0; !code && i < s->device_count; i++) {
         if (!code) code = replica_read_logs(s->replicas[i], 1, NULL, NULL, row);
-        /* gradients are left out: the buffers move up behind the values */
+        /* gradients are left out: the buffers follow the values */
         memmove(row + count, row + 2 * count, buffers * sizeof *row);
         if (!code) code = gather(s, row, bytes, all);
         for (int k = 0; !code && k < s->ranks; k++) {

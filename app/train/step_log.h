@@ -6,9 +6,9 @@
 
 /* A step whose logs have not been read yet. */
 struct logged_step {
-    int passes;     /* its rows: one for each pass, at most config->passes */
+    int passes;     /* its rows, one per pass: at most config->passes */
     int samples;    /* of the global batches of all passes */
-    double divisor; /* of the sum of their losses: the samples, or those whose labels count */
+    double divisor; /* terms of the sum of their losses: the samples, or those whose labels count */
 };
 
 /* Reads the rows of the logs of all devices that belong to the record's next `count` steps, and

@@ -26,7 +26,7 @@ static int ddp_strategy_open(struct session *s) {
     ddp.any_order = !s->virtual_devices;
     ddp.no_overlap = c->ddp.no_overlap;
     ddp.buffers_each_pass = 1;
-    /* a step of several passes takes an empty batch as any other */
+    /* a step of several passes takes an empty batch like any other */
     if (c->data.join && c->update.passes == 1) ddp.join = DUET_JOIN;
     CHECK(allreduce_algorithm_parse(c->ddp.allreduce, &ddp.algorithm));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
@@ -36,7 +36,7 @@ static int ddp_strategy_open(struct session *s) {
     return syncbn_convert(d->replica.params, s->comm, NULL, s->split.virtual_devices, -1);
 }
 
-/* What a rank without input does in place of forward. */
+/* Replaces forward on a rank without input. */
 static int without_forward(void *strategy) {
     struct ddp_strategy *d = strategy;
     struct replica *r = &d->replica;
@@ -82,7 +82,7 @@ static void say_if_none_unused(const struct session *s, const struct duet_ddp *d
         "slower with it\n");
 }
 
-/* Records which algorithm each bucket takes; without host memory, of none. */
+/* Records which algorithm each bucket takes; none if host memory is short. */
 static void describe_algorithms(struct ddp_strategy *d, struct run_record *r) {
     const struct bucket_plan *plan = ddp_buckets(d->ddp);
     r->bucket_algorithms = calloc((size_t)plan->bucket_count + 1, sizeof *r->bucket_algorithms);

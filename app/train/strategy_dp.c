@@ -6,7 +6,7 @@
  * Bits. A batch is cut into S segments (base/segment.h), k = S / W for each of the W devices,
  * device 0's first. The segments are the V virtual devices; with --virtual-devices off there is one
  * for each device. Gradients, losses and values are bit for bit those of one device that holds all
- * S segments, wherever fold_fits(S, W) holds (base/fold.h).
+ * S segments, if fold_fits(S, W) (base/fold.h).
  *
  * Logs of losses and hits are on the output device. Row step->row, column c is segment c of the
  * batch, that is virtual device v = c / k + (c % k) * W. Hashes are on every replica: values on
@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 
-/* ---- the parts that run on every device's own thread ---- */
+/* ---- the parts that run in each device's thread ---- */
 
 static int write_step(struct dp_strategy *d, int r) {
     return replica_write_other(&d->replica[r], d->step, d->training ? PHASE_INPUT : PHASE_EVALUATE);
@@ -98,7 +98,7 @@ static struct duet_tensor pixels(const struct dp_strategy *d) {
 
 /* ---- the loss ---- */
 
-/* The labels of the whole batch where the outputs are gathered: y.to(output_device). */
+/* The labels of the whole batch on the device that gathers outputs: y.to(output_device). */
 static int bring_labels(struct dp_strategy *d, struct tensor *labels) {
     const struct replica *first = &d->replica[0];
     int sizes[MAX_DEVICES] = {[0] = 0};
@@ -111,7 +111,7 @@ static int bring_labels(struct dp_strategy *d, struct tensor *labels) {
     return dp_scatter(&d->model->dp, PHASE_SCATTER, &rows, 1);
 }
 
-/* The loss of the whole batch, as a program has it. */
+/* The loss of the whole batch, as in a program. */
 static int forward_and_loss(struct dp_strategy *d, duet_var **loss) {
     struct replica *output = &d->replica[d->output];
     const struct tape_step step = {
@@ -128,8 +128,8 @@ static int forward_and_loss(struct dp_strategy *d, duet_var **loss) {
     return tape_log_loss(d->tape, *loss, &output->losses, &output->hits);
 }
 
-/* Row step->row of a log: device r's first k columns become columns r*k .. of the output
- * device's. */
+/* Row step->row of a log: device r's first k columns become columns r*k .. in the output device's
+ * row. */
 static int gather_row(struct dp_strategy *d, size_t log) {
     struct tensor rows[MAX_DEVICES];
     struct dp *dp = &d->model->dp;
@@ -150,7 +150,7 @@ static int gather_losses(void *strategy) {
     return gather_row(strategy, offsetof(struct replica, hits));
 }
 
-/* In training the devices have gone back, too. */
+/* In training the devices have run backward, too. */
 static int losses_in_forward(struct dp_strategy *d) {
     const struct replica *first = &d->replica[0];
     const struct duet_tensor x = pixels(d), *inputs = &x,
@@ -188,11 +188,11 @@ static int dp_strategy_evaluate(struct session *s, const struct step_block *step
     CHECK(begin(d, step, batch, 0));
     if (d->own_loss) return losses_in_forward(d);
     CHECK(forward_and_loss(d, &loss));
-    /* the next batch's labels come behind this loss; in training backward has seen to it */
+    /* the next batch's labels wait for this loss; in training backward ensures it */
     return dp_at_output(&d->model->dp, NULL, NULL);
 }
 
-/* The end of the proof: the parameters are replicated once more. */
+/* The end of the proof: parameters are replicated once more. */
 static int dp_strategy_hash_values(struct session *s, const struct step_block *step) {
     struct dp_strategy *d = s->state;
     CHECK(begin_row(d, step, 1));

@@ -1,5 +1,5 @@
 /* The inside of DataParallel as a strategy, for its two files: strategy_dp.c has the step,
- * strategy_dp_open.c its beginning and its end. */
+ * strategy_dp_open.c opening and closing. */
 #ifndef TRAIN_STRATEGY_DP_H
 #define TRAIN_STRATEGY_DP_H
 
@@ -16,7 +16,7 @@ struct dp_strategy {
     duet_tape *tape; /* of the loss, on the output device; NULL with own_loss */
     void *labels;    /* of the whole batch there, if it is not device 0; owned; else NULL */
 
-    /* The step under way. Thread 0 writes it while the others sleep. */
+    /* The current step. Thread 0 writes it while the others sleep. */
     const struct step_block *step;
     int training;
     const struct segments *all; /* those of the whole batch */

@@ -10,7 +10,7 @@
 
 static const double JOIN_GRACE_S = 5;
 
-/* What PyTorch warns of when a module is wrapped, and when losses are gathered first. */
+/* PyTorch's warnings when a module is wrapped, and when losses are first gathered. */
 static void warn(const struct session *s) {
     char text[320];
     if (s->config->warned || s->devices < 2) return;
@@ -24,7 +24,7 @@ static void warn(const struct session *s) {
                 program_name());
 }
 
-/* Samples of a device's share, at most. */
+/* The most samples in a device's share. */
 static int share_capacity(const struct dp_strategy *d, const struct session *s) {
     return (s->largest_batch + d->segments - 1) / d->segments * s->segments_per_device;
 }
@@ -39,7 +39,7 @@ static int init_replica(struct dp_strategy *d, struct session *s, int r) {
     return replica_init(&d->replica[r], s->device[r], &s->model, &config, r ? NULL : s->values);
 }
 
-/* The waits inside a replica end before the wait for it, so that the error says which it was. */
+/* The waits inside a replica end before the wait for it, so that the error names the wait. */
 static int init_model(struct dp_strategy *d, const struct session *s) {
     const struct run_config *c = s->config;
     duet_params *params[MAX_DEVICES];

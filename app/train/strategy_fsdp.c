@@ -46,7 +46,7 @@ static int fsdp_strategy_hash_values(struct session *s, const struct step_block 
     return replica_hash_values(&d->replica);
 }
 
-/* The units are where the buckets of DDP do. */
+/* The units take the place of DDP's buckets. */
 static void fsdp_strategy_describe(struct session *s) {
     struct fsdp_strategy *d = s->state;
     struct run_record *r = s->record;

@@ -31,11 +31,11 @@
 struct loop {
     struct session *s;
     struct outputs outputs;
-    struct checkpoint *checkpoint; /* NULL: none is asked for, or this is not rank 0 */
+    struct checkpoint *checkpoint; /* NULL: not requested, or this is not rank 0 */
     struct progress progress;
     struct feed feed;
     int step;                         /* the next step, counted from the start of the run */
-    int stopped;                      /* a signal has asked for the end: no step follows */
+    int stopped;                      /* a signal has requested the end: no step follows */
     int last_step;                    /* the run ends before this step */
     int logged;                       /* steps enqueued since the logs were read */
     struct logged_step log[LOG_ROWS]; /* [logged] what they were */
@@ -45,8 +45,8 @@ struct loop {
 
 /* ---- a step ---- */
 
-/* One pass of a step: forward and backward of one batch, and behind the last pass the update. more:
- * another batch of this epoch will be trained on. */
+/* One pass of a step: forward and backward of one batch, and after the last pass the update. more:
+ * another batch of this epoch follows. */
 static int one_pass(struct loop *l, struct step_block *step, int more) {
     struct session *s = l->s;
     struct batch *batch;
@@ -58,9 +58,9 @@ static int one_pass(struct loop *l, struct step_block *step, int more) {
     return code;
 }
 
-/* What the mean over these global batches divides the sum of the losses by: the samples, or where
- * labels are ignored those that are not, a sample's loss being the mean of its places. Every rank
- * knows the labels of all, so no rank asks another. */
+/* The divisor for the mean loss over these global batches: the number of samples, without those
+ * whose labels are ignored; a sample's loss is the mean over its positions. Every rank knows all
+ * labels, so no rank asks another. */
 static double weight_of(const struct session *s, const struct loader *loader, int batch,
                         int count) {
     int ignored = s->model.ignored;
@@ -69,9 +69,9 @@ static double weight_of(const struct session *s, const struct loader *loader, in
            dataset_answer_count(&s->train_set);
 }
 
-/* A step, whose first batch is number `batch` of the epoch. A sample weighs what it would in one
- * batch as large as all of them, so gradients need only be added. Without --no-sync-steps there is
- * one pass. */
+/* A step, whose first batch is number `batch` of the epoch. A sample has the weight that it would
+ * have in one batch as large as all of them, so gradients need only be added. Without
+ * --no-sync-steps there is one pass. */
 static int one_step(struct loop *l, int batch) {
     struct session *s = l->s;
     int most = s->config->update.passes, left = loader_steps(s->train_loader) - batch;
@@ -123,7 +123,7 @@ static int read_logs(struct loop *l, int epoch, int final) {
     if (!l->logged) return OK;
     int first = r->steps;
     CHECK(sync_devices(s));
-    measure_count(s); /* reading losses and hashes is no part of training */
+    measure_count(s); /* reading losses and hashes is not training */
     CHECK(step_log_read(s, l->log, l->logged));
     measure_mark(s);
     measure_spans(s, 1);
@@ -173,8 +173,8 @@ static int train_epoch(struct loop *l, int epoch) {
 
 /* ---- evaluation ---- */
 
-/* Batch `number` of the test set, from 0. What is drawn in evaluation differs from batch to batch;
- * the step is that of its spans. */
+/* Batch `number` of the test set, from 0. Random numbers in evaluation differ from batch to batch;
+ * `step` is the one in its spans. */
 static int evaluate_batch(struct loop *l, struct batch *batch, int number) {
     struct session *s = l->s;
     struct step_block step = {.seed = s->config->seed + (uint64_t)number,
@@ -187,7 +187,7 @@ static int evaluate_batch(struct loop *l, struct batch *batch, int number) {
     return code;
 }
 
-/* With the current parameters on the whole test set, by all ranks together. */
+/* Evaluates the current parameters on the whole test set, by all ranks together. */
 static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     struct session *s = l->s;
     int64_t hits = 0;
@@ -270,7 +270,7 @@ static int name_parameters(struct session *s) {
     return OK;
 }
 
-/* Says where the run goes on. One that was complete is only evaluated. */
+/* Says where the run resumes. A complete run is only evaluated. */
 static int start_resumed(struct loop *l, int per_epoch) {
     struct session *s = l->s;
     int done = l->step >= l->last_step;
@@ -286,7 +286,7 @@ static int start_resumed(struct loop *l, int per_epoch) {
     return add_epoch(l, (l->step - 1) / per_epoch);
 }
 
-/* The reduced gradients of the last step, where they are asked for. */
+/* The reduced gradients of the last step, if requested. */
 static int record_grads(struct session *s) {
     struct run_record *r = s->record;
     struct param_set *set = &s->replicas[0]->params->set;
@@ -329,8 +329,8 @@ static int run_loop(struct loop *l) {
     return measure_finish(s);
 }
 
-/* Closes all. Closing may fail too: the text that stays is that of the first failure. Returns 1, or
- * 0 where something is left in use. */
+/* Closes everything. Closing may fail, too: the text of the first failure stays. Returns 1, or 0 if
+ * something is left in use. */
 static int close_all(struct loop *l, int code) {
     struct failures first = {0};
     failures_add(&first, code);
@@ -355,7 +355,7 @@ int trainer_run(const struct run_config *config, struct comm *comm, struct run_r
     CHECK_GOTO(session_open(session, config, comm, record), code, done);
     CHECK_GOTO(checkpoint_init(&loop.checkpoint, session), code, done);
     CHECK_GOTO(run_loop(&loop), code, done);
-    /* without a step the old files are worth more */
+    /* without a step, the old files are worth more */
     int takes_part = session_leads(session) || session->replicas[0]->params->set.shard;
     if (takes_part && !(loop.stopped && !record->steps))
         outputs_commit(&loop.outputs, session, unwritten);

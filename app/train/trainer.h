@@ -8,11 +8,11 @@
 #include "train/run.h"
 
 /* Trains as config says. single and dp are one process, with comm NULL or of one rank; ddp is one
- * rank's part, and all ranks call it. Rank 0 prints, saves, writes the files and
- * fills in the record; other ranks leave it almost empty. An output that cannot be written at the
- * end is no failure of the run, whose record is whole: it is added to *unwritten. *in_use becomes 1
- * where, after a failure, a GPU or a thread has not come to its end and may go on using what was
- * open, comm too: then close nothing and end the process. */
+ * rank's part, and all ranks call it. Rank 0 prints, saves, writes the files and fills in the
+ * record; other ranks leave it almost empty. An output that cannot be written at the end does not
+ * fail the run, whose record is complete: it is added to *unwritten. *in_use becomes 1 if, after a
+ * failure, a GPU or a thread is still running and may use what was open, comm included: then close
+ * nothing and end the process. */
 int trainer_run(const struct run_config *config, struct comm *comm, struct run_record *record,
                 struct failures *unwritten, int *in_use);
 

@@ -13,7 +13,7 @@ static enum phase last_phase(enum series_way way) {
                                                       : PHASE_NONE;
 }
 
-/* The model of a series: "gpt2-small 256" is one with samples of 256 tokens. */
+/* The model of a series: "gpt2-small 256" has samples of 256 tokens. */
 static void set_model(struct run_config *c, const struct series *s) {
     struct model_options *o = &c->model.options;
     int tokens = 128, own = !strcmp(s->model, "resnet18-d2l"),
@@ -35,7 +35,7 @@ static int is_split(const struct series *s, const struct series_point *p) {
     return s->point[0].gpus == 1 && p->batch != s->point[0].batch;
 }
 
-/* Of the point's GPUs those of one machine. */
+/* How many of the point's GPUs are in one machine. */
 static void set_run(struct run_config *c, const struct series *s, const struct series_point *p,
                     const struct machine *machine) {
     int alone = s->way == SERIES_DP_FORWARD || s->way == SERIES_DP,
@@ -47,7 +47,7 @@ static void set_run(struct run_config *c, const struct series *s, const struct s
     snprintf(c->data.name, sizeof c->data.name, "random");
     c->data.samples = 1 << 20;
     c->devices = p->gpus < machine->gpus ? p->gpus : machine->gpus;
-    /* a batch that one GPU had alone is cut: the last GPU may have less */
+    /* one GPU's batch is split: the last GPU may have less */
     c->batch_size = is_split(s, p) ? s->point[0].batch : p->batch * c->devices;
     /* a time that is given is that of a program for one GPU */
     c->mode = s->way == SERIES_FSDP                      ? MODE_FSDP

@@ -1,4 +1,4 @@
-/* The runs behind the published measurements of clock/validation.h: the same model, batch and way,
+/* The runs behind the published measurements of clock/validation.h: the same model, batch and mode,
  * against the modelled clock. */
 #ifndef TRAIN_VALIDATION_H
 #define TRAIN_VALIDATION_H
@@ -7,9 +7,8 @@
 #include "clock/validation.h"
 #include "train/estimate/modelled.h"
 
-/* Runs what the point was measured on, and sets what the clock needs to know beside the GPU and
- * the machine, of which one node is run.
- * modelled_close it, also after an error. */
+/* Runs the workload of the point on one node, and sets everything that the clock needs besides the
+ * GPU and the machine. modelled_close it, also after an error. */
 int validation_open(struct modelled *m, const struct series *series,
                     const struct series_point *point, struct clock_config *clock);
 

@@ -40,7 +40,7 @@ static struct run_config config_of(const struct subject *s, int gpus) {
     return c;
 }
 
-/* One way on all machines: the run is written down once. */
+/* One mode on all machines: the run is recorded once. */
 static int time_way(struct run_config *c, int way, const struct clock_choice *choice,
                     double ms[MACHINES]) {
     struct modelled m = {.record = NULL};
@@ -68,7 +68,7 @@ static void print_head(const struct clock_choice *choice) {
            trust_error(&clock, &rows));
 }
 
-/* many, one: the same training on many GPUs and on one, whose batches may differ. */
+/* many, one: the same training on many GPUs and on one; their batches may differ. */
 static int show_row(struct run_config one, const struct run_config *many,
                     const struct clock_choice *choice) {
     static const int ways[2] = {WAY_DP, WAY_DDP};
@@ -98,7 +98,7 @@ static int show_subject(const struct subject *s, int least, const struct clock_c
     return OK;
 }
 
-/* Where it can be estimated, on one GPU and on all. */
+/* If it can be estimated on one GPU and on all. */
 static int show_demo(const struct run_config *demo, const struct clock_choice *choice) {
     struct run_config c = *demo, one, many;
     int can;

@@ -28,7 +28,7 @@ static void write_runs(const void *what, struct json_writer *w) {
     ways_write(e->ways, e->config, w);
 }
 
-/* 1: a model of this name is known better with another stem, for pictures of such a size. */
+/* 1: for pictures of this size, a model of this name usually has another stem. */
 static int is_of_small_pictures(const struct run_config *config) {
     enum { SMALL = 64 };
     return !strcmp(config->model.name, "resnet18") && !config->model.options.own &&
@@ -66,7 +66,7 @@ static void print_head(const struct run_config *config, int width) {
     text_wrap(stdout, width, 0, 2, text.words);
 }
 
-/* ERR_MEMORY: some way does not fit; the others are there all the same. */
+/* ERR_MEMORY: some mode does not fit; the others are still there. */
 static int estimate_ways(const struct run_config *config, struct ways *ways, int width) {
     struct run_config base = *config;
     int full = -1, has_head = 0;
@@ -75,7 +75,7 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
         if (compare_leaves_out(config, base.mode)) continue;
         int code = estimate_run(&base, &ways->run[i]);
         if (code) fail(code, "%s: %s", way_name(i), error_message());
-        if (code && code != ERR_MEMORY) return code; /* the error stands alone */
+        if (code && code != ERR_MEMORY) return code; /* there is nothing but the error */
         if (!has_head++) print_head(config, width);
         if (code == ERR_MEMORY) {
             way_note_full(ways, full = i, &base, width);
@@ -85,8 +85,8 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
     return full < 0 ? OK : ERR_MEMORY;
 }
 
-/* What each device must have at least. A step may need some room beside it, since memory is handed
- * out in pieces; --device-memory tries a size. */
+/* The least that each device must have. A step may need a little more, since memory is allocated in
+ * pieces; --device-memory tries a size. */
 static void show_needs(const struct ways *ways, int width, int details) {
     struct text text = {.used = 0};
     char peak[32];
@@ -106,7 +106,7 @@ static void show_needs(const struct ways *ways, int width, int details) {
     if (n) text_wrap(stdout, width, 0, 2, text.words);
 }
 
-/* Single and the loss in forward are details, unless they are all that fits. */
+/* Single and DP with the loss in forward are details, unless nothing else fits. */
 static void show_tables(const struct run_config *config, const struct ways *ways, int width) {
     int brief = !config->details && (way_run(ways, WAY_DP) || way_run(ways, WAY_DDP));
     int shown[WAYS] = {[WAY_DP] = 1, [WAY_DDP] = 1, [WAY_FSDP] = 1};

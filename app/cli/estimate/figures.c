@@ -13,7 +13,7 @@
 #include "train/estimate/as_pytorch.h"
 #include "train/estimate/max_batch.h"
 
-/* GPUs of all machines, which are alike. */
+/* GPUs of all machines, which are equal. */
 static int gpus_of(const struct modelled *m, const struct clock_config *clock) {
     return m->record->devices * (clock->nodes > 1 ? (int)clock->nodes : 1);
 }
@@ -22,7 +22,7 @@ static double part(int64_t ns, int64_t of) {
     return of ? 100.0 * (double)ns / (double)of : 0;
 }
 
-/* What PyTorch holds where it trains like this; NULL: not known. */
+/* What PyTorch holds when it trains like this; NULL: not known. */
 static struct as_pytorch *held_in_pytorch(const struct run_config *config) {
     struct run_config c = *config;
     struct as_pytorch *held = calloc(1, sizeof *held);

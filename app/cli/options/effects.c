@@ -13,7 +13,7 @@
 static const struct {
     unsigned bit;
     const char *name, *why; /* why it does not do what other commands do */
-    const char *its_own;    /* why it does not do what even compare does; NULL: as above */
+    const char *its_own;    /* why it lacks even what compare has; NULL: as above */
 } commands[] = {
     {BY_TRAIN, "train", NULL, NULL},
     {BY_COMPARE, "compare", "it trains more than one model", NULL},
@@ -55,8 +55,8 @@ static int check_command(const struct option *option, const struct asked *asked)
 
 /* ---- by mode ---- */
 
-/* Commands that train in several modes take what any of them can use. One lacks DP where --sync-bn
- * leaves it out. */
+/* Commands that train in several modes take options that any of the modes can use. With --sync-bn
+ * they leave DP out. */
 static int check_mode(const struct option *option, const struct asked *asked) {
     enum run_mode mode = asked->config->mode;
     int of_dp = option->modes == IN_DP, of_fsdp = option->modes == IN_FSDP;
@@ -79,8 +79,8 @@ static int check_mode(const struct option *option, const struct asked *asked) {
 
 /* ---- by condition ---- */
 
-/* Asks the model with every option that some model takes what it made of them: one that has no such
- * option ignores it. ERR_USAGE: there is no such model. */
+/* Gives the model every option that some model takes, and sees which it used: a model ignores
+ * options that it lacks. ERR_USAGE: there is no such model. */
 static int ask_model(const struct asked *asked, unsigned condition, int *holds) {
     const struct model_options given = run_model_options(asked->config);
     const struct model_options all = {.dropout = -1,
@@ -106,7 +106,7 @@ static int is_made(const struct run_config *config) {
 static int holds(const struct asked *asked, unsigned condition) {
     const struct run_config *c = asked->config;
     switch (condition) {
-    /* One device is what single has, so whoever asks for one is not deceived. */
+    /* Single has one device, so a request for one device is fulfilled. */
     case ON_SEVERAL_DEVICES:
         return asked->modes != 1U << MODE_SINGLE || c->devices == 1 ||
                bits_order(c) != ALLREDUCE_AUTO;
@@ -136,8 +136,8 @@ static const char *quote(const struct run_config *c, enum quoted quoted) {
     return words[quoted];
 }
 
-/* What is said of a condition that does not hold: no effect WHERE VALUE: WHY: give GIVE, or leave
- * it out. `beside`: the option that must go instead. */
+/* The error for a condition that does not hold: no effect WHERE VALUE: WHY: give GIVE, or leave it
+ * out. `beside`: the option that must go instead. */
 static const struct {
     unsigned condition;
     const char *where;

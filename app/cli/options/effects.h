@@ -32,7 +32,7 @@ unsigned command_bit(const char *name);
 #define IN_DDP (1U << MODE_DDP)
 #define IN_FSDP (1U << MODE_FSDP)
 
-/* What must be so. Of several that are not the first is named. */
+/* What must hold. If several do not, the first is named. */
 enum condition {
     ON_SEVERAL_DEVICES = 1 << 0,
     ON_GPUS = 1 << 1,
@@ -43,7 +43,7 @@ enum condition {
     BY_SGD = 1 << 9,
     BESIDE_PARAMS = 1 << 10,
     BESIDE_CHECKPOINT = 1 << 11,
-    /* and what must not be given beside it */
+    /* and what must not be given with it */
     WITHOUT_INIT_FROM = 1 << 12,
     WITHOUT_RESUME = 1 << 13,
     BESIDE_GPU = 1 << 15,

@@ -12,7 +12,7 @@ static const char NAME[] = "duet";
 enum { HELP_COLUMN = 29, HELP_WIDTH = TEXT_USUAL };
 enum { NAME_LENGTH = sizeof NAME - 1 };
 
-/* 1: "duet" at `at` is a command to type, and no part of a path or of another word. */
+/* 1: "duet" at `at` is a command to type, not part of a path or of another word. */
 static int is_command(const char *text, const char *at) {
     const char *next = at + NAME_LENGTH;
     if (at > text && (isalnum((unsigned char)at[-1]) || strchr("_/.-", at[-1]))) return 0;
@@ -48,8 +48,7 @@ void say_text(const char *text) {
 
 /* ---- options ---- */
 
-/* Prints the text word by word from column HELP_COLUMN on. Where a line begins the cursor is in
- * column `column`. */
+/* Prints the text word by word from column HELP_COLUMN on. The cursor begins in column `column`. */
 static void print_wrapped(const char *text, int column) {
     while (*text) {
         int length = (int)strcspn(text, " ");

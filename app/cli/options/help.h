@@ -10,11 +10,11 @@
  * another program each becomes its name, "mynet train". */
 void say(FILE *file, const char *text);
 
-/* The same on standard output, each line of `text` as a paragraph of 80 columns, as far indented as
- * its first word. */
+/* The same on standard output; each line of `text` becomes a paragraph of 80 columns, indented as
+ * its first word is. */
 void say_text(const char *text);
 
-/* Prints what --help says of an option: its name, its value and `help`, in lines of at most 80
+/* Prints an option as --help does: its name, its value and `help`, in lines of at most 80
  * columns. */
 void option_print(const struct option *option, const char *help);
 

@@ -13,7 +13,7 @@
 
 struct option;
 /* Reads the value `text` of an option ("" for one that takes none) into *target, the struct that
- * the rows of the table belong to. ERR_USAGE says what is wrong with it. */
+ * the rows of the table set. ERR_USAGE says what is wrong with it. */
 typedef int option_reader(const struct option *option, const char *text, void *target);
 
 struct option {
@@ -58,7 +58,7 @@ option_reader read_nothing;      /* no member: any value will do */
 /* The member of *target that the option sets. */
 void *option_member(const struct option *option, void *target);
 
-/* Sets *index to the place of `text` among the words that the option takes; ERR_USAGE names the
+/* Sets *index to the position of `text` among the words that the option takes; ERR_USAGE names the
  * nearest. */
 int option_choose(const struct option *option, const char *text, const char *const *words,
                   int count, int *index);

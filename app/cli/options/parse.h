@@ -18,9 +18,9 @@ struct option_synonym {
 struct options {
     const char *command; /* whose --help an error names */
     struct {
-        const struct option *rows; /* of an option that both tables have the first counts */
+        const struct option *rows; /* if both tables have an option, the first counts */
         void *target;
-    } part[2];                             /* rows NULL: there is no second */
+    } part[2];                             /* rows NULL: there is no second table */
     const struct option_synonym *synonyms; /* NULL: none */
     int then_words; /* 1: a word that is no option, or "--", ends the reading; 0: it is refused */
 
@@ -33,7 +33,7 @@ struct options {
 
 /* Reads argv[0 .. argc), the words after the subcommand. A dash and an underscore in the name of an
  * option are the same; the value is the next word, or follows '='. ERR_USAGE says which option is
- * unknown, and which one is near, and which has no value or a wrong one. */
+ * unknown and which is the nearest, or which has no value or a wrong one. */
 int options_read(struct options *o, int argc, char **argv);
 
 /* The row of the option that `word` names, and in *part its table; NULL: there is none. */

@@ -31,9 +31,9 @@ static const struct option_synonym synonyms[] = {{"--learning-rate", "--lr"},
 
 /* ---- two options, one file ---- */
 
-/* The file that a path leads to, or that atomic_open will make there. Returns 0 where two outputs
- * cannot replace each other's file (a device, a pipe), and where there can be no file: opening it
- * will say why. */
+/* Finds the file that a path leads to, or that atomic_open will make there. Returns 0 if two
+ * outputs cannot replace each other's file (a device, a pipe), or if there can be no file: opening
+ * it will say why. */
 static int file_of(const char *path, char real[PATH_MAX]) {
     char *target = atomic_target(path);
     int found = target && snprintf(real, PATH_MAX, "%s", target) < PATH_MAX;
@@ -41,9 +41,9 @@ static int file_of(const char *path, char real[PATH_MAX]) {
     return found;
 }
 
-/* Refuses two outputs that go to the same file: the later would replace the earlier unnoticed.
- * So would an output that goes to an input. But weights may be saved to the file that they came
- * from, and a checkpoint replaces the one from which the run goes on. */
+/* Refuses two outputs that go to the same file: the later would replace the earlier unnoticed. So
+ * would an output that goes to an input. But weights may be saved to the file that they came from,
+ * and a checkpoint may replace the one that the run resumes from. */
 static int refuse_one_file(const struct run_config *config) {
     const struct run_paths *f = &config->files;
     const struct model_file *model = model_file_of(config->model.options.own);
@@ -75,7 +75,7 @@ static int refuse_one_file(const struct run_config *config) {
 
 /* ---- values that depend on other values ---- */
 
-/* --batch-size and --batch-per-device name the same number. `none`: what it is where neither is
+/* --batch-size and --batch-per-device name the same number. `none`: its value if neither is
  * given. */
 static int resolve_batch(struct run_config *config, int none) {
     int devices = config->mode == MODE_SINGLE ? 1 : config->devices,
@@ -94,16 +94,15 @@ static int resolve_batch(struct run_config *config, int none) {
     return OK;
 }
 
-/* The loss where none is given: cross entropy, unless it is the program's own model that says
- * otherwise. */
+/* The loss if none is given: cross entropy, unless the program's own model says otherwise. */
 static enum duet_loss own_loss(const struct run_config *config) {
     const struct duet_model *own = config->model.options.own;
     int is_own = own && !strcmp(config->model.name, own->name);
     return is_own && own->loss != DUET_NLL ? own->loss : DUET_CROSS_ENTROPY;
 }
 
-/* LeNet has one bucket, no outputs to speak of, and no overlap. So what shows where memory and time
- * go does it on the model of the lessons, unless a model or data are named. */
+/* LeNet has one bucket, hardly any outputs, and no overlap. So commands that show where memory and
+ * time go use the model of the lessons, unless a model or data are named. */
 enum { SHOWN_DEVICES = 4 };
 static const char shown_model[] = "wide";
 
@@ -117,7 +116,7 @@ static void choose_model(const struct options *o, struct run_config *config) {
             config->devices = SHOWN_DEVICES;
     }
     const struct duet_model *own = config->model.options.own;
-    /* A graph has its own samples, and so have the nets of estimates. */
+    /* A graph determines its samples, and so do the nets of estimates. */
     if (!any_data &&
         (command_bit(o->command) & (BY_PROFILE | BY_ESTIMATE | BY_COMPARE | BY_SCALE)) &&
         (graph_of(own) || model_is_outline(config->model.name)))
@@ -125,7 +124,7 @@ static void choose_model(const struct options *o, struct run_config *config) {
     if (strcmp(config->model.name, shown_model) || (own && !strcmp(own->name, shown_model))) return;
     if (!any_data) snprintf(config->data.name, sizeof config->data.name, "random");
     if (!options_have(o, "--bucket-cap-mb"))
-        config->ddp.bucket_cap_mb = 1; /* or there are but two */
+        config->ddp.bucket_cap_mb = 1; /* or there are only two */
 }
 
 int run_options_read(struct options *o, int argc, char **argv, struct run_config *config) {
@@ -142,7 +141,7 @@ int run_options_read(struct options *o, int argc, char **argv, struct run_config
     if (config->update.lr < 0)
         config->update.lr = optimizer_learning_rate(config->update.optimizer);
     config->warned = config->quiet;
-    if (*config->clock.gpu && !strcmp(config->device, "auto")) /* GPUs that are here are measured */
+    if (*config->clock.gpu && !strcmp(config->device, "auto")) /* real GPUs are measured */
         snprintf(config->device, sizeof config->device, "cpu");
     return resolve_batch(config, batch_size);
 }
@@ -177,7 +176,7 @@ int run_options_parse(struct options *o, int argc, char **argv, struct run_confi
 
 /* ---- --help ---- */
 
-/* In a program with its own model, that is the one that is trained by default. */
+/* In a program with its own model, that model is the default. */
 static const char *help_of(const struct option *option, const struct duet_model *own, char *text,
                            size_t bytes) {
     if (!own || strcmp(option->name, "--model")) return option->help;

@@ -1,4 +1,4 @@
-/* Reads those values of a run's options that are neither a number nor a word of a list. */
+/* Reads the values of a run's options that are neither a number nor a word of a list. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ int read_memory(const struct option *option, const char *text, void *target) {
     return OK;
 }
 
-/* The model is described by its numbers, and so are its samples. */
+/* Numbers describe the model, and also its samples. */
 int read_params(const struct option *option, const char *text, void *target) {
     struct run_config *config = target;
     if (strcmp(config->model.name, "lenet") && strcmp(config->model.name, "described"))

@@ -64,13 +64,13 @@ static int write_json(struct atomic_file *file, const char *command, results_bod
 struct pictures {
     const char *folder;
     struct atomic_file file;
-    int count, no_png; /* that were written; 1: without PNG */
+    int count, no_png; /* the number written; 1: without PNG */
 };
 
 static int open_picture(void *context, const char *name, FILE **file) {
     struct pictures *p = context;
     char path[PATH_MAX];
-    atomic_abandon(&p->file); /* the last one, where drawing it has failed */
+    atomic_abandon(&p->file); /* the last one, if drawing it has failed */
     snprintf(path, sizeof path, "%s/%s", p->folder, name);
     CHECK(atomic_open(&p->file, path));
     *file = p->file.file;
@@ -87,7 +87,7 @@ static int close_picture(void *context) {
     return code || p->no_png ? code : png_beside(path, &p->no_png);
 }
 
-/* A folder may take no file at all. */
+/* The folder may refuse any file. */
 static int try_pictures(const char *folder) {
     struct pictures try = {.folder = folder};
     FILE *file;
@@ -169,8 +169,8 @@ int run_files_open(struct run_files *o, const struct run_config *config) {
     return *config->files.pictures ? try_folder(o, config->files.pictures) : OK;
 }
 
-/* Names every file, so that nobody looks for one. Where one of them is standard output, nothing
- * stands behind it there. */
+/* Names every file, so that nobody has to look for one. If one of them is standard output, nothing
+ * is printed after it. */
 static void say_written(const struct run_files *o) {
     const char *const names[] = {o->config->files.json, o->config->files.trace,
                                  o->config->files.report};
@@ -201,6 +201,6 @@ void run_files_abandon(struct run_files *o) {
     atomic_abandon(&o->json);
     atomic_abandon(&o->trace);
     atomic_abandon(&o->page);
-    if (o->made) rmdir(o->config->files.pictures); /* nothing where there is a picture in it */
+    if (o->made) rmdir(o->config->files.pictures); /* keeps a folder that has a picture in it */
     o->made = 0;
 }

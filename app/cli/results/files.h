@@ -9,7 +9,7 @@
  *     static void write_runs(const void *what, struct json_writer *w) {
  *         json_array(w, "runs");
  *         results_run(w, "dp", "DP", NULL, record);
- *         json_boolean(w, "more", 1);                what this command alone has to say of a run
+ *         json_boolean(w, "more", 1);                what only this command says about a run
  *         json_close(w);
  *         json_close(w);
  *     }
@@ -26,32 +26,32 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* Writes the list `runs`, and what else the command has, into the open object. */
+/* Writes the list `runs`, and the command's other members, into the open object. */
 typedef void results_body(const void *what, struct json_writer *w);
 
 /* Zeroed: none is open. */
 struct run_files {
     struct atomic_file json, trace, page;
-    int made;             /* 1: the folder of the pictures was made here */
+    int made;             /* 1: this run created the folder of the pictures */
     int pictures, no_png; /* how many were written; 1: as SVG only */
     const struct run_config *config;
 };
 
-/* Opens what config asks for; makes the folder of the pictures where there is none, and tries to
- * write into it. config must outlive *o. ERR_FAILED: one of them cannot be written. */
+/* Opens the files that config names; creates the folder of the pictures if it is missing, and tries
+ * to write into it. config must outlive *o. ERR_FAILED: one of them cannot be written. */
 int run_files_open(struct run_files *o, const struct run_config *config);
 
-/* Writes the files that are open and puts them in place. Each is tried, whatever becomes of the
- * others. The trace has the runs of the page, whose command and origin are filled in here. */
+/* Writes the files that are open and puts them in place. Each is tried, even if others fail. The
+ * trace has the runs of the page, whose command and origin are filled in here. */
 int run_files_write(struct run_files *o, const char *command, results_body *body, const void *what,
                     struct page *page);
 
 /* Drops what was not written. */
 void run_files_abandon(struct run_files *o);
 
-/* Opens the object of a run and writes its record. name: of the run among those of its command,
- * without spaces; title: as tables write it. does_not_fit: the error of a run that did not fit into
- * the memory of its devices, which has no record; NULL or "": it has one. */
+/* Opens the object of a run and writes its record. name: the run's name within its command, without
+ * spaces; title: as tables write it. does_not_fit: the error of a run that did not fit into the
+ * memory of its devices and so has no record; NULL or "": it has one. */
 void results_run(struct json_writer *w, const char *name, const char *title,
                  const char *does_not_fit, const struct run_record *run);
 

@@ -20,7 +20,7 @@ enum { LINE = 8192 };
 static int write_all(int fd, const char *text, size_t bytes) {
     while (bytes > 0) {
         ssize_t wrote = write(fd, text, bytes);
-        if (wrote < 0 && errno == EAGAIN) { /* whoever shares the terminal has made it so */
+        if (wrote < 0 && errno == EAGAIN) { /* another process of the terminal has set that */
             struct pollfd polled = {.fd = fd, .events = POLLOUT};
             poll(&polled, 1, -1);
         } else if (wrote < 0 && errno != EINTR) {
@@ -31,7 +31,7 @@ static int write_all(int fd, const char *text, size_t bytes) {
     return 0;
 }
 
-/* A line that is too long is cut, and the last one may have no end. Returns the exit status. */
+/* A line that is too long is cut; the last one may lack its newline. Returns the exit status. */
 static int copy_lines(FILE *from, int to, int rank) {
     char line[LINE];
     size_t head = (size_t)snprintf(line, LINE, "[default%d]:", rank), used = head;
@@ -54,7 +54,7 @@ static void close_pipes(struct lines *l, int ranks) {
         }
 }
 
-/* Ctrl-C reaches the reader too. It ends behind the ranks, with their last words. */
+/* Ctrl-C reaches the reader, too. It ends after the ranks, once it has printed their last lines. */
 static int start_reader(struct lines *l, int ranks, int r, int s) {
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
     int ends[2];

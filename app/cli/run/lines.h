@@ -14,15 +14,15 @@ struct lines {
     pid_t reader[MAX_DEVICES][LINES_STREAMS]; /* the process that reads it; 0: none */
 };
 
-/* Before the ranks start: makes the pipes and starts their readers. streams: the bits of those that
- * get a rank in front; 0: nothing is done. */
+/* Before the ranks start: makes the pipes and starts their readers. streams: the bits of those
+ * whose lines begin with the rank; 0: nothing is done. */
 int lines_start(struct lines *lines, int ranks, int streams);
 
 /* In a rank, before exec. 0, or -1 and errno. */
 int lines_enter(const struct lines *lines, int rank);
 
-/* Behind the last rank: waits until all that was printed is written, as long as whoever reads it
- * takes. ERR_FAILED: some of it could not be written. */
+/* After the last rank has ended: waits until all output is written, however long its reader takes.
+ * ERR_FAILED: some of it could not be written. */
 int lines_end(struct lines *lines, int ranks);
 
 #endif

@@ -27,25 +27,25 @@
 #include "report/text.h"
 
 struct words {
-    int64_t ranks, port, tee; /* port 0: one that is free */
+    int64_t ranks, port, tee; /* port 0: a free one */
     double grace_s;           /* from a signal to this command until the ranks are killed */
     const char *address;      /* MASTER_ADDR of the ranks; NULL: 127.0.0.1 */
     int64_t nodes, node;      /* torchrun's --nnodes and --node-rank */
     char **program;           /* and its arguments, ended by NULL */
     struct lines lines;
-    sigset_t mask; /* of this command, before it held any signal */
+    sigset_t mask; /* the mask of this command, before it blocked any signal */
 };
 
 /* ---- the command line ---- */
 
-/* All addresses of 127.0.0.0/8 are this machine: jobs that are given different ones never meet. */
+/* All addresses of 127.0.0.0/8 are this machine: jobs with different ones never meet. */
 static int is_here(const char *address) {
     struct in_addr a;
     return !address || !strcmp(address, "localhost") ||
            (inet_pton(AF_INET, address, &a) == 1 && ntohl(a.s_addr) >> 24 == 127);
 }
 
-/* torchrun's way to several machines is the same line on each; this is MPI's. */
+/* torchrun runs on several machines by the same line on each; this is MPI's way. */
 static int check_machines(const struct words *w) {
     char hosts[512], command[1024] = "";
     int here = is_here(w->address), nodes = (int)w->nodes, ranks = (int)w->ranks;
@@ -115,7 +115,7 @@ static int help(void) {
 
 /* ---- the ranks ---- */
 
-/* A port that nobody listens at now, for programs that open one: two jobs get different ones. */
+/* A port that nobody listens on now, for programs that open one: two jobs get different ports. */
 static int free_port(void) {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof name;
@@ -127,7 +127,7 @@ static int free_port(void) {
     return port;
 }
 
-/* What torchrun tells all ranks alike, beside what the launcher tells each of them. */
+/* The variables that torchrun sets alike for all ranks; the launcher sets those of each rank. */
 static void set_environment(const struct words *w) {
     char text[64];
     snprintf(text, sizeof text, "duet-%d-%lld", (int)getpid(), (long long)now_ns());
@@ -153,15 +153,15 @@ static int prepare_rank(void *context) {
     }
     if (w->address && strcmp(w->address, "localhost")) setenv("MASTER_ADDR", w->address, 1);
     signal(SIGXFSZ, SIG_DFL);
-    setpgid(0, 0); /* so the terminal is not its own any more: reads fail, nothing stops it */
+    setpgid(0, 0); /* so it no longer has a controlling terminal: reads fail, nothing stops it */
     signal(SIGTTIN, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
     return 0;
 }
 
-/* From here on launch_ranks reads the signals that would end this process; one that comes when the
- * ranks have ended is dropped, so that it takes neither the answer nor the ends of what they left
- * running. */
+/* From here on launch_ranks reads the signals that would end this process; one that comes after the
+ * ranks have ended is dropped, so that the result is still printed and leftover processes are still
+ * ended. */
 static void hold_signals(struct words *w) {
     sigset_t held;
     sigemptyset(&held);
@@ -170,10 +170,10 @@ static void hold_signals(struct words *w) {
     sigprocmask(SIG_BLOCK, &held, &w->mask);
 }
 
-/* What ranks have left running is a child of this process, since it is their subreaper, in
- * whichever group or session it is; the readers of --tee alone are in the group of this process.
- * It has half a second to end by itself, as the helpers of an interpreter do. What SIGKILL does not
- * end hangs in the kernel. Where /proc cannot be read nobody is found. */
+/* Processes that ranks leave running become children of this process, since it is their subreaper,
+ * whatever their group or session; only the readers of --tee are in the group of this process. They
+ * have half a second to end by themselves, as the helpers of an interpreter do. A process that
+ * SIGKILL does not end hangs in the kernel. If /proc cannot be read, none is found. */
 static void end_left_over(void) {
     static const int64_t KILL_AFTER_NS = 500000000, GIVE_UP_NS = 5000000000;
     const int64_t start = now_ns();
@@ -183,7 +183,7 @@ static void end_left_over(void) {
         running = 0;
         for (int i = 0; i < count; i++) {
             if (getpgid(children[i]) == getpgrp()) continue;
-            running = 1; /* who has just ended may leave children of its own: look once more */
+            running = 1; /* a process that has just ended may leave children: look once more */
             if (!waitpid(children[i], NULL, WNOHANG) && now_ns() - start >= KILL_AFTER_NS)
                 kill(children[i], SIGKILL);
         }

@@ -12,7 +12,7 @@
 
 /* ---- one file ---- */
 
-/* Names are printed: no letters but those that Duet writes. */
+/* Names are printed, so only the characters that Duet writes are allowed. */
 static int is_name(const char *text) {
     return *text && !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                        "0123456789_-")];
@@ -22,7 +22,7 @@ static int is_wrong(const char *path, const char *what) {
     return fail(ERR_FAILED, "%s: %s: give a file that DUET_TRACE named", path, what);
 }
 
-/* A file of text has no zero byte; behind one its JSON is torn. */
+/* A text file has no zero byte: with one, its JSON is torn. */
 int json_of_file(const char *path, struct json **root) {
     char *text = NULL;
     size_t room = 0;
@@ -147,7 +147,7 @@ static int most_calls_first(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
-/* GROUP.RANK: other files may be beside, such as a timeline that was made of these. */
+/* GROUP.RANK: there may be other files, such as a timeline made from these. */
 static int is_group_and_rank(const char *end) {
     const char *rank = end + strcspn(end, ".") + 1;
     return rank > end + 1 && *rank && !rank[strspn(rank, "0123456789")];
@@ -162,7 +162,7 @@ int calls_read(struct traced_job *job, const char *path) {
         return fail(ERR_USAGE, "report: a path of more than %zu letters", sizeof pattern);
     int none = glob(pattern, GLOB_ERR, NULL, &found);
     for (size_t i = 0; !none && !code && i < found.gl_pathc; i++)
-        if (!strncmp(found.gl_pathv[i], path, strlen(path)) && /* no other, by a pattern in it */
+        if (!strncmp(found.gl_pathv[i], path, strlen(path)) && /* no pattern in it counts */
             is_group_and_rank(found.gl_pathv[i] + strlen(path) + 1))
             code = read_file(job, found.gl_pathv[i]);
     globfree(&found);

@@ -10,8 +10,8 @@
  *     rank 1             |<--->|<- moves ->|
  *     rank 2   .........comes last|<-moves>|
  *
- * One slow call at the start of a job outweighs all waits of its steps, so no sum of waits says who
- * is to blame. The collectives of training steps repeat: they are of a kind (name and bytes) that
+ * One slow call at the start of a job outweighs all waits of its steps, so a sum of waits does not
+ * show who is to blame. The collectives of training steps repeat: their kind (name and bytes)
  * occurs at least five times, and in both halves of the job. Of each kind and rank
  *
  *     blame = how often the rank came last x the median of the waits for it
@@ -39,15 +39,15 @@ struct traced_rank {
     size_t count, collectives; /* the collectives come first */
     int64_t in_calls_ns, waited_ns;
     uint64_t bytes;
-    size_t came_last;  /* of collectives of the steps */
+    size_t came_last;  /* the number of collectives in steps */
     int64_t median_ns; /* of the waits for it in the kind where its blame is largest */
 };
 
 /* A collective that all ranks have. */
 struct traced_meeting {
-    const struct traced_call *call; /* of some rank: its name and bytes */
+    const struct traced_call *call; /* of any rank: its name and bytes */
     int last;
-    int64_t waited_ns; /* by the rank that came first */
+    int64_t waited_ns; /* the wait of the rank that came first */
 };
 
 struct traced_group {
@@ -70,12 +70,12 @@ struct traced_job {
 /* The text of a file as JSON, which is the caller's. */
 int json_of_file(const char *path, struct json **root);
 const char *json_word(const struct json *object, const char *key); /* "": there is no such text */
-/* Of an event of a trace. ERR_FAILED without a text: they are none. */
+/* Of an event of a trace. ERR_FAILED without a text: it has none. */
 int event_times(const struct json *event, int64_t *start_ns, int64_t *end_ns);
 int64_t json_whole(const struct json *object, const char *key, int64_t otherwise);
 
-/* Reads all files PATH.GROUP.RANK. ERR_FAILED: there is none, or one is no such file; ERR_MEMORY.
- * calls_free it, also after a failure. */
+/* Reads all files PATH.GROUP.RANK. ERR_FAILED: there is none, or one has another format;
+ * ERR_MEMORY. calls_free it, also after a failure. */
 int calls_read(struct traced_job *job, const char *path);
 void calls_free(struct traced_job *job);
 

@@ -16,7 +16,7 @@ struct timed {
 
 struct timeline {
     int devices;
-    struct timed *part; /* [parts], owned: what was no waiting */
+    struct timed *part; /* [parts], owned: everything but waiting */
     size_t parts;
     int64_t start_ns, end_ns;
 };
@@ -30,7 +30,7 @@ static int torn(const char *path, const char *what) {
 enum { COLUMNS = 64, MARKS = 4 };
 static const char marks[MARKS] = {'F', 'B', 'S', ':'};
 
-/* The names of ops say of what phase they are; what is left are copies and sums. */
+/* The name of an op tells its phase; the rest are copies and sums. */
 static int mark_of(const char *name) {
     static const struct {
         const char *word;
@@ -71,8 +71,8 @@ static int read_timeline(struct timeline *t, const char *path, const struct json
 
 /* ---- letters ---- */
 
-/* The letter of a column is that of which it has most; a dot where the device did nothing for most
- * of it. Returns how long it was busy. */
+/* The letter of a column is that of its longest part; a dot if the device did nothing for most of
+ * it. Returns how long it was busy. */
 static double draw_lane(const struct timeline *t, int device, char line[COLUMNS + 1]) {
     double each = (double)(t->end_ns - t->start_ns) / COLUMNS, spent[COLUMNS][MARKS] = {{0}};
     double busy = 0;

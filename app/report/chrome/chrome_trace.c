@@ -14,8 +14,8 @@
  * those of the second. */
 enum { RUN_PROCESSES = 100 };
 _Static_assert(MAX_DEVICES <= RUN_PROCESSES, "two runs would share process ids");
-/* Thread ids: TRACK_STEPS, and TRACK_LANES + lane. Perfetto takes a thread for the main thread
- * where its id is that of its process; none is. */
+/* Thread ids: TRACK_STEPS, and TRACK_LANES + lane. Perfetto takes a thread whose id is that of its
+ * process for the main thread, so no id is. */
 enum track { TRACK_STEPS = 1, TRACK_LANES };
 
 struct writer {
@@ -88,7 +88,7 @@ static int step_of(const struct span *s) {
 }
 
 /* The number of spans from spans[0] on that belong to the same step, and with of_phase also to the
- * same phase of it. */
+ * same phase. */
 static size_t run_length(const struct span *const *spans, size_t count, int of_phase) {
     size_t n = 1;
     while (n < count && step_of(spans[n]) == step_of(spans[0]) &&
@@ -141,7 +141,7 @@ static void write_device(struct writer *w, const struct span *const *spans, size
     }
 }
 
-/* Orders spans by device, lane and start. Of two that start together the longer one comes first, so
+/* Orders spans by device, lane and start. If two start together, the longer one comes first, so
  * that the other is inside it. */
 static int compare_spans(const void *left, const void *right) {
     const struct span *a = *(const struct span *const *)left,

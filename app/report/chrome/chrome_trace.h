@@ -25,8 +25,8 @@ struct trace_run {
     const struct run_record *run;
 };
 
-/* Writes the runs to `file`, which was opened for `path`, and commits it; does nothing where the
- * file was not opened. ERR_MEMORY; ERR_FAILED: the file cannot be written. */
+/* Writes the runs to `file`, which was opened for `path`, and commits it; does nothing if the file
+ * was not opened. ERR_MEMORY; ERR_FAILED: the file cannot be written. */
 int chrome_trace_write(struct atomic_file *file, const char *path, const struct trace_run *runs,
                        int count);
 

@@ -20,7 +20,7 @@ static const struct {
 #undef WORD
 enum { PLANNED = sizeof planned / sizeof *planned };
 
-/* The collectives of process groups are behind these. */
+/* The collectives of process groups follow these. */
 static enum collective window_of(int i) {
     return (enum collective)(COLLECTIVE_BARRIER + (i - PLANNED));
 }
@@ -46,7 +46,7 @@ static int find_word(const char *word, int *index) {
         known[i] = collective_word(i, words[i]);
         if (!strcmp(word, known[i])) return *index = i, OK;
     }
-    known[MOST] = "auto"; /* the command puts a choice in its place before it asks here */
+    known[MOST] = "auto"; /* the command replaces it by its choice before it calls this */
     return unknown_value("--algorithm", word, known, MOST + 1);
 }
 

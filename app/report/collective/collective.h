@@ -16,11 +16,11 @@
 #include "allreduce/formula.h"
 #include "allreduce/hops.h"
 
-enum { COLLECTIVE_WORD = 24 }; /* bytes of a word, its end included */
+enum { COLLECTIVE_WORD = 24 }; /* bytes of a word, with its zero byte */
 
 /* What can be drawn: the algorithms of allreduce, the collectives that copy, then all of process
- * groups: "group-reduce-scatter". Writes the i-th into word; returns NULL from the end of the list
- * on. */
+ * groups: "group-reduce-scatter". Writes the i-th into word; returns NULL beyond the end of the
+ * list. */
 const char *collective_word(int i, char word[COLLECTIVE_WORD]);
 
 struct drawing {
@@ -45,7 +45,7 @@ void collective_free(struct drawing *c); /* zeroed is fine */
 uint64_t collective_in(const struct drawing *c, int rank);
 uint64_t collective_out(const struct drawing *c, int rank);
 
-/* 1 if every rank moves exactly the bytes of its formula; also where there is no formula. */
+/* 1 if every rank moves exactly the bytes of its formula, or if there is no formula. */
 int collective_is_equal(const struct drawing *c);
 
 /* Prints the drawing on 80 columns: who sends what to whom, and the bytes, on one screen. full 1:

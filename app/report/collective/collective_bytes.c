@@ -48,7 +48,7 @@ static void print_textbook(FILE *file, const struct formula *f, uint64_t in, uin
                     : ", uneven");
 }
 
-/* A set of ranks on lines of its own, which break behind commas. */
+/* A set of ranks on separate lines, which break after commas. */
 static void print_long_set(FILE *file, const char *set) {
     while (*set) {
         int n = (int)strlen(set);

@@ -27,8 +27,8 @@ int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, i
     return 1;
 }
 
-/* What is in OUTPUT has come there. Of DATA several terms are a sum, and one rank's are a result
- * where another rank has them, too. */
+/* Everything in OUTPUT is a result. In DATA several terms are a sum; the terms of one rank are a
+ * result if another rank has them, too. */
 static int is_result(const struct replay *r, int rank, int chunk) {
     int n = r->of->n, chunks = r->of->chunk_count;
     uint64_t terms = r->final[rank * chunks + chunk];

@@ -8,7 +8,7 @@
  * touches no DATA. */
 int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, int *last);
 
-/* A replay that knows its end. */
+/* A replay that knows the final state. */
 struct replay {
     const struct hops *of; /* borrowed */
     struct hops_state *state;
@@ -18,9 +18,9 @@ struct replay {
 int replay_init(struct replay *r, const struct hops *h); /* ERR_FAILED, ERR_MEMORY */
 void replay_free(struct replay *r);                      /* zeroed is fine */
 
-/* 1 if the chunk holds what it will hold at the end, and that is a part of the result: the terms of
- * several ranks, or those of one rank that others have as well. Memory that the call leaves as it
- * was is none. */
+/* 1 if the chunk holds its final content, and that is a part of the result: the terms of several
+ * ranks, or those of one rank that others have as well. Memory that the call leaves unchanged is
+ * not. */
 int replay_is_complete(const struct replay *r, int rank, int chunk);
 
 #endif

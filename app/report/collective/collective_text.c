@@ -8,8 +8,8 @@
 #include "report/text.h"
 #include "trace/ledger.h"
 
-/* What is drawn without being asked for more: so many hops, else the first and the last; so many
- * moves of a hop. A table of chunks has at most so many ranks and chunks. */
+/* What is drawn by default: so many hops, or else the first and the last; so many moves of a hop. A
+ * table of chunks has at most so many ranks and chunks. */
 enum { BRIEF_HOPS = 6, MOST_MOVES = 16, MOST_CELLS = 8 };
 enum { COLUMN = 39 }; /* two moves are beside each other */
 
@@ -105,7 +105,7 @@ static void print_state(FILE *file, const struct replay *r) {
 
 static int print_hop(FILE *file, struct replay *r, int hop, int first, int end, int full) {
     const struct hops *h = r->of;
-    int links = first; /* what a rank copies or adds within itself comes behind them */
+    int links = first; /* copies and sums within a rank come after them */
     while (links < end && h->moves[links].from != h->moves[links].to)
         links++;
     CHECK(hops_state_run(r->state, hop));

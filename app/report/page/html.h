@@ -14,7 +14,7 @@ void html_start(FILE *file, const char *title);
 void put_paragraph(FILE *file, const char *css_class, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A table; label: what is in it. FOLDED: hidden until somebody opens it. */
+/* A table; label: what is in it. FOLDED: hidden until the reader opens it. */
 enum table_form { TABLE_OPEN, TABLE_FOLDED };
 void put_table(FILE *file, const char *label, const struct table *table, enum table_form form);
 

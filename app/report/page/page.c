@@ -44,7 +44,7 @@ static void close_section(FILE *file) {
 
 /* ---- the sections ---- */
 
-/* What is missing, and why; and how far a run came that was stopped. */
+/* What is missing and why, and how far a stopped run got. */
 static void put_gaps(FILE *file, const struct page *page) {
     if (page->stopped)
         put_paragraph(file, "warning",
@@ -87,7 +87,7 @@ static void put_training(FILE *file, const struct run_record *r) {
     put_paragraph(file, "", "%s.", text.words);
 }
 
-/* Whether the runs trained the same model, as the command says it. */
+/* Whether the runs trained the same model, in the words of the command. */
 static void put_equality(FILE *file, const struct page *page) {
     static const char *const classes[] = {"", "equal", "within", "apart"};
     int judged = 0;
@@ -110,7 +110,7 @@ static const struct run_record *plain(const struct page *page, enum run_mode mod
     return NULL;
 }
 
-/* What `duet profile` says of the same runs. */
+/* What `duet profile` says about the same runs. */
 static void put_findings(FILE *file, const struct page *page) {
     const struct profiled runs = {.dp = plain(page, MODE_DP), .ddp = plain(page, MODE_DDP)};
     struct text sentences[FINDINGS];
@@ -128,7 +128,7 @@ static void put_verdict(FILE *file, const struct page *page) {
     const struct run_record *first = first_run(page);
     const char *modelled = "";
     for (int i = 0; i < page->count; i++)
-        if (page->run[i].run) modelled = page->run[i].run->modelled; /* the last has most GPUs */
+        if (page->run[i].run) modelled = page->run[i].run->modelled; /* the largest */
     open_section(file, "verdict", "Verdict");
     put_gaps(file, page);
     if (first) {

@@ -7,7 +7,7 @@
  *
  *     page.c       the document: its sections in order
  *     tables.c, about.c         the numbers; command line, machine, versions
- *     page.css     as it is, inside the page
+ *     page.css the style, copied into the page
  *
  * The sentences of the verdict are those of report/findings.c and of the command.
  *

@@ -6,8 +6,7 @@
 #include "report/pictures/picture.h"
 #include "trace/record.h"
 
-/* The bucket whose allreduce stands for all where only one can be shown: the largest. -1: the run
- * has none. */
+/* The bucket that is shown if only one can be: the largest. -1: the run has none. */
 int largest_bucket_of(const struct run_record *run);
 
 /* The algorithm by which a bucket was summed; "": not known. */
@@ -17,8 +16,8 @@ const char *bucket_algorithm(const struct run_record *run, int bucket);
  * ring, and *instead is 1 then (NULL: not wanted). hops_free it. */
 int hops_of_bucket(const struct run_record *run, int bucket, struct hops *hops, int *instead);
 
-/* Draws the hops of a collective as a strip of frames; of too many, a line of text. ERR_FAILED,
- * ERR_MEMORY. */
+/* Draws the hops of a collective as a strip of frames; if there are too many, a line of text.
+ * ERR_FAILED, ERR_MEMORY. */
 int draw_hops(struct picture *p, const char *title, const struct hops *hops);
 
 /* What all moves carry between ranks, in bytes. */

@@ -7,7 +7,7 @@
 #include "report/pictures/picture.h"
 #include "report/text.h"
 
-/* index: of page->run, for pictures of one run; others ignore it. */
+/* index: into page->run, for pictures of one run; others ignore it. */
 typedef int draw_function(struct picture *p, const struct page *page, int index);
 
 draw_function draw_timeline;   /* DP and DDP, a lane for each device, on one time axis */
@@ -23,13 +23,13 @@ int has_timeline(const struct page *page);
 int has_curves(const struct page *page, int accuracy);
 int has_chart(const struct page *page, int accuracy); /* one point is none */
 int has_traffic(const struct page *page, int index);
-int index_of_ddp(const struct page *page); /* of its run with a record; -1: none */
+int index_of_ddp(const struct page *page); /* its index, if it has a record; -1: none */
 int has_collective(const struct page *page);
 int has_phases(const struct page *page);
 
 /* The colour of a run. */
 enum shade shade_of_run(const struct page *page, int index);
-/* The run that is judged against, or the first with a record; NULL: no run has one. */
+/* The run that the others are compared with, or the first with a record; NULL: no run has one. */
 const struct run_record *first_run(const struct page *page);
 int most_devices(const struct page *page);
 
@@ -41,16 +41,16 @@ enum axis_unit { AXIS_TIME, AXIS_BYTES };
 void draw_axis(struct picture *p, double x, double y, double width, double height, double most,
                enum axis_unit unit);
 
-/* Modelled times say so in the picture, in a line at its foot: "modelled: 4 x v100, pc-pcie3".
- * The room that it takes, to be added to p->height; and the line, once the height is set. */
+/* With modelled times the picture has a line at its foot: "modelled: 4 x v100, pc-pcie3". The
+ * line's height, to be added to p->height; and the line, once the height is set. */
 double mark_height(const struct picture *p, const struct page *page);
 void draw_mark(struct picture *p, const struct page *page);
 
-/* What device_label says beside a row. */
+/* Writes the label beside a row. */
 void device_label(const struct picture *p, int device, char text[32]);
 /* The same of devices first .. end - 1, which share a row because they are equal. */
 void devices_label(const struct picture *p, int first, int end, char text[32]);
-/* Labels of many devices: every how-manieth is said. */
+/* Labels of many devices: only every n-th is shown. */
 int label_every(int devices);
 
 #endif

@@ -4,9 +4,9 @@
  * Ito, which people with any kind of colour blindness can tell apart; related things have one hue
  * in several strengths. Data that move because of DP are orange and red, work on the model is blue,
  * allreduce is pink. In a collective drawn hop by hop each rank has its own hue. Memory has the
- * colour of the phase that it comes from or goes into: gradients that of backward, gathered outputs
- * that of gather. Runs are grey, and errors are bright red. No picture relies on colour only: wide
- * shapes have their names inside, and a table is below. */
+ * colour of the phase that fills or uses it: gradients that of backward, gathered outputs that of
+ * gather. Runs are grey, and errors are bright red. No picture relies on colour only: wide shapes
+ * have their names inside, and a table is below. */
 #ifndef REPORT_PICTURES_PALETTE_H
 #define REPORT_PICTURES_PALETTE_H
 
@@ -19,7 +19,7 @@
 /* Order: everything, then the ranks, then the phases in the order of enum phase. */
 enum shade {
     SHADE_TEXT,
-    SHADE_QUIET, /* axes, units, what is said beside */
+    SHADE_QUIET, /* axes, units, remarks */
     SHADE_GRID,
     SHADE_PAPER,  /* behind the picture */
     SHADE_RAISED, /* behind a lane */
@@ -48,7 +48,7 @@ enum shade shade_of_cause(int cause);
 /* other: 1: a second run in this mode. */
 enum shade shade_of_mode(enum run_mode mode, int other);
 
-/* The text that can be read on this colour. */
+/* The colour of text that can be read on this colour. */
 enum shade shade_of_text_on(enum shade shade);
 
 const char *shade_class(enum shade shade);  /* "forward": the CSS class and variable */

@@ -29,16 +29,16 @@ void html_text(FILE *file, const char *text) {
     }
 }
 
-/* Ends the path of boxes that is open, before anything else is drawn. */
+/* Ends the open path of boxes, before anything else is drawn. */
 static void end_boxes(struct picture *p) {
     if (p->boxes) fprintf(p->file, "\"/>\n");
     p->boxes = 0;
 }
 
-/* A file of its own has a margin, and its title on it. */
+/* A separate file has a margin and shows its title. */
 enum { MARGIN = 28, TITLE = 44 };
 
-/* As wide and high as a projector shows it, 16 to 9, with the picture in the middle. */
+/* The size of a slide, 16 to 9, with the picture in the middle. */
 static void open_slide(struct picture *p, const char *title, const char *said) {
     double inner_width = p->width + 2 * MARGIN, inner_height = p->height + 2 * MARGIN + TITLE;
     double width = fmax(inner_width, inner_height * 16 / 9), height = width * 9 / 16;
@@ -61,8 +61,8 @@ static void open_slide(struct picture *p, const char *title, const char *said) {
     fprintf(p->file, "</text>\n");
 }
 
-/* A title inside a page would follow the pointer everywhere, so a label says there what a title and
- * a description say in a file. */
+/* A title inside a page would follow the pointer everywhere, so a page has a label in place of a
+ * file's title and description. */
 void picture_open(struct picture *p, const char *name, const char *title, const char *said) {
     if (p->form == PICTURE_SLIDE) {
         open_slide(p, title, said);
@@ -85,7 +85,7 @@ void picture_close(struct picture *p) {
 
 /* ---- shapes ---- */
 
-/* Places are written in tenths of a pixel, which nobody sees, to keep pages small. */
+/* Coordinates are rounded to tenths of a pixel, which nobody sees, to keep pages small. */
 static double tenth(double x) {
     return round(10 * x) / 10 + 0.0; /* + 0.0: no "-0" */
 }
@@ -120,10 +120,10 @@ static void put_place(struct picture *p, double x, double y, double width, doubl
             tenth(y), tenth(width), tenth(height));
 }
 
-/* A path is shorter than a <rect>, and boxes of one shade that follow each other share one. Both
- * edges are rounded, not an edge and the width, so that boxes that touch still do. What is too thin
- * to have a width then cannot be seen or rested on, and a page of 64 devices would have thousands
- * of such boxes. */
+/* A path is shorter than a <rect>, and consecutive boxes of one shade share one. Both edges are
+ * rounded, not an edge and the width, so that touching boxes still touch. A box whose width becomes
+ * 0 is left out: nobody could see it or point at it, and a page of 64 devices would have
+ * thousands. */
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip) {
     double left = tenth(x), right = tenth(x + width), top = tenth(y), bottom = tenth(y + height);

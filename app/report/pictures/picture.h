@@ -18,15 +18,15 @@ struct picture {
     enum picture_form form;
     double width, height; /* of the picture */
     double font;          /* the size of text; rows and gaps follow from it */
-    int boxes;            /* 1: a path of boxes of `shade` is open, and the next can join it */
+    int boxes;            /* 1: a path of boxes of `shade` is open, and the next box can join it */
     enum shade shade;
 };
 
-/* The width and the size of text of that form; the drawing function sets the height. */
+/* The width and the text size of that form; the drawing function sets the height. */
 struct picture picture_of(FILE *file, enum picture_form form);
 
-/* Begins and ends the <svg>. `title` names the picture and `said` tells in a sentence what it
- * shows, for those who do not see it. `name`: a CSS class of the picture, "timeline". */
+/* Begins and ends the <svg>. `title` names the picture, and `said` is a sentence that tells what it
+ * shows, for those who cannot see it. `name`: a CSS class of the picture, "timeline". */
 void picture_open(struct picture *p, const char *name, const char *title, const char *said);
 void picture_close(struct picture *p);
 
@@ -57,14 +57,14 @@ void picture_text(struct picture *p, double x, double y, enum anchor anchor, enu
 /* The same in bold. */
 void picture_head(struct picture *p, double x, double y, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The width that text will have at most, for what must fit. */
+/* The greatest width that text can have, for text that must fit. */
 double picture_text_width(const struct picture *p, const char *text);
 /* Writes `text` into a box if it fits there. */
 void picture_label(struct picture *p, double x, double y, double width, double height,
                    enum shade on, const char *text);
 
-/* A key: a coloured square and a name for each shade, in as many rows as needed. Returns the height
- * that it takes; with draw 0 it only measures. */
+/* A key: a coloured square and a name for each shade, in as many rows as needed. Returns its
+ * height; with draw 0 it only measures. */
 struct key_item {
     enum shade shade;
     const char *name;
@@ -72,8 +72,8 @@ struct key_item {
 };
 double picture_key(struct picture *p, double y, const struct key_item *items, int count, int draw);
 
-/* A step of a scale whose largest value is `most`, so that at most `marks` marks fit: 1, 2 or 5
- * times a power of ten. binary 1: for bytes, 1, 2 or 4 ... times a power of two. */
+/* A step for a scale up to `most` with at most `marks` marks: 1, 2 or 5 times a power of ten.
+ * binary 1: for bytes, 1, 2 or 4 ... times a power of two. */
 double picture_scale_step(double most, int marks, int binary);
 
 /* Writes text with <, >, &, and quotes escaped; bytes that are not UTF-8 become U+FFFD. */

@@ -13,7 +13,7 @@
 
 enum { PAGE_RUNS = 4 };
 
-/* What became of a comparison with the single run. */
+/* The outcome of the comparison with the single run. */
 enum page_judgement { PAGE_NOT_JUDGED, PAGE_EQUAL, PAGE_WITHIN, PAGE_APART };
 
 struct page_run {

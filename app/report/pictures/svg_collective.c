@@ -1,5 +1,5 @@
 /* The allreduce of one step as a strip of still pictures, like a comic: the data of each device
- * before it and after each hop. A row is a device, a column a chunk of the data. A cell has a
+ * before it and after each hop. A row is a device, a column a chunk of the data. A cell has one
  * stripe for each device whose term it holds, and is full once the sum is complete. Arrows show who
  * sends a chunk to whom. The moves are those of the plan that summed the run's largest bucket. */
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "report/pictures/draw.h"
 #include "report/text.h"
 
-/* What a strip can show; of more there is a line of text. */
+/* The most that a strip can show; for more there is a line of text. */
 enum { STRIP_FRAMES = 16, STRIP_RANKS = 8, STRIP_CHUNKS = 24 };
 
 struct strip {
@@ -36,7 +36,7 @@ static double strip_frame_height(const struct picture *p, const struct strip *s)
     return STRIP_HEAD * p->font + s->hops->n * s->row;
 }
 
-/* What of a frame is drawn at one time: all that has one colour becomes one shape (picture_box). */
+/* Parts of a frame that are drawn together: all of one colour become one shape (picture_box). */
 enum { LAYER_EMPTY, LAYER_RANKS /* LAYER_RANKS + r: the terms of rank r */ };
 
 static int layer_of_changes(const struct strip *s) {
@@ -48,7 +48,7 @@ static void draw_cell(struct picture *p, const struct strip *s, double x, double
     int n = s->hops->n, r = layer - LAYER_RANKS;
     double stripe = (s->cell - 2) / n;
     if (layer == LAYER_EMPTY) {
-        if (terms != rank_all(n)) /* else nothing of it would be seen */
+        if (terms != rank_all(n)) /* otherwise it would be invisible */
             picture_box(p, x, y, s->cell - 2, s->row - 2, SHADE_RAISED, NULL);
     } else if (layer == layer_of_changes(s)) {
         if (changed) picture_box(p, x, y + s->row - 2, s->cell - 2, 2, SHADE_TEXT, NULL);
@@ -70,8 +70,7 @@ static int is_written(const struct hops *h, int hop, int rank, int chunk) {
 }
 
 /* Where the arrow of a move is in the columns of its chunks, -0.5 to 0.5. Moves of a chunk that
- * share a rank are on one line: all that come to a rank, or all that leave it. Others are side by
- * side. */
+ * share a rank are on one line: all moves to a rank, or all from it. Others are side by side. */
 static double aside(const struct hops *h, const struct hop_move *m, int chunk) {
     int to_one = 0, others = 0, first, last;
     for (int i = 0; i < h->move_count; i++) {

@@ -1,5 +1,5 @@
 /* Loss and accuracy of all runs in one picture. Curves of equal runs overlap, so each is drawn
- * thinner than the one before, and all of them can be seen. */
+ * thinner than the one before, and all are visible. */
 #include <math.h>
 
 #include "base/error.h"
@@ -18,7 +18,7 @@ static const double *values_of(const struct run_record *r, int accuracy, int *co
     return accuracy ? r->accuracy : r->losses;
 }
 
-/* Not every value can be drawn: a loss may be no number, and an accuracy not measured. */
+/* Not every value can be drawn: a loss may be NaN, and an accuracy may not have been measured. */
 static int is_shown(double value, int accuracy) {
     return isfinite(value) && (!accuracy || value >= 0);
 }
@@ -70,7 +70,7 @@ static double grid_step(const struct picture *p, const struct frame *f, int *dig
     return step;
 }
 
-/* The room that the labels of the values take. */
+/* The width of the labels of the values. */
 static double gutter_of(const struct picture *p, const struct frame *f) {
     char low[64], high[64];
     int digits;

@@ -8,7 +8,7 @@
 #include "report/pictures/draw.h"
 #include "report/text.h"
 
-enum { MOST_ARROWS = 300 }; /* of more nobody could tell them apart */
+enum { MOST_ARROWS = 300 }; /* with more nobody could tell them apart */
 
 int has_traffic(const struct page *page, int index) {
     const struct run_record *r = page->run[index].run;
@@ -48,7 +48,7 @@ static double between(const struct run_record *r, int device) {
     return sum;
 }
 
-/* The device that most was moved through; -1: none stands out by half. */
+/* The device that moved most; -1: none exceeds the others by half. */
 static int centre_of(const struct run_record *r) {
     int most = 0;
     double all = 0;
@@ -88,7 +88,7 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
                   b->y - uy * (r + 2) + oy, bend, SHADE_QUIET,
                   (0.8 + 5 * bytes / l->scale) * (l->crowded ? 0.15 : 1), tip);
     if (!l->labels) return;
-    /* nearer to the end that stands outside, where the arrows are further apart */
+    /* nearer to the outer end, where the arrows are further apart */
     double t = from == l->centre ? 0.62 : to == l->centre ? 0.38 : 0.5, bow = 2 * t * (1 - t);
     int flat = fabs(ux) > 0.9, under = !flat && ux < -0.7; /* below a slanted arrow */
     double off = (under ? 2.3 : 1.5) * p->font;
@@ -114,8 +114,8 @@ static void draw_device(struct picture *p, const struct links *l, int device) {
     }
 }
 
-/* Below the arrows: what they carry if it is the same, and what came from the host and went there,
- * in words, since it is the same in every form. */
+/* Below the arrows, in words: what they carry, if all carry the same, and what came from the host
+ * and went there. */
 static void say_below(struct picture *p, const struct links *l, double y) {
     const struct run_record *r = l->run;
     double in = 0, out = 0;
@@ -144,7 +144,7 @@ static struct links links_of(const struct run_record *r) {
             least = fmin(least, bytes);
         }
     l.even = least > 0.99 * l.most;
-    /* of links between all devices nobody could read the labels */
+    /* if all devices are linked, nobody could read the labels */
     l.labels = r->devices <= 5 && l.arrows <= 2 * r->devices && !(l.even && l.arrows > 2);
     return l;
 }

@@ -6,7 +6,7 @@
 #include "report/pictures/draw.h"
 #include "report/text.h"
 
-/* A limit further away than this is named at the edge instead of shrinking the bars. */
+/* A limit further away than this is named at the edge, so that it does not shrink the bars. */
 static const double LIMIT_IN_SIGHT = 2.5;
 
 struct extent {
@@ -50,7 +50,7 @@ static void draw_bar(struct picture *p, const struct ledger *m, double x, double
     }
 }
 
-/* The end of the devices from d on that held the same as d: they share a bar. */
+/* The end of the run of devices from d on that held the same as d: they share a bar. */
 static int end_of_same(const struct run_record *r, int d) {
     const struct ledger *a = &r->device[d].memory;
     int end = d + 1;
@@ -80,7 +80,7 @@ int draw_memory(struct picture *p, const struct page *page, int index) {
     int small = most_bars > 16, in_sight = e.limit <= LIMIT_IN_SIGHT * e.peak;
     double most = in_sight && e.limit > e.peak ? e.limit : e.peak, f = p->font;
     double gutter = p->form == PICTURE_NARROW ? 2.6 * f : 6.6 * f,
-           room = small ? 2 : 6 * f, /* for the peak in words behind a bar */
+           room = small ? 2 : 6 * f, /* for the text of the peak after a bar */
         width = p->width - gutter - room, row = small ? 0.55 * f : 1.5 * f,
            gap = small ? 2 : 0.4 * f;
     double y = picture_key(p, 0, items, count, 0), top = y;

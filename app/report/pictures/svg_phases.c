@@ -6,8 +6,8 @@
 #include "report/pictures/draw.h"
 #include "report/values.h"
 
-/* Keys below PHASE_COUNT are phases of the compute lane. The others are what is left of the step:
- * all of it adds up to its wall time. */
+/* Keys below PHASE_COUNT are phases of the compute lane. The others are the rest of the step:
+ * together they add up to its wall time. */
 enum time_key {
     TIME_WAIT = PHASE_COUNT, /* for other devices, for the communication or the copy lane */
     TIME_NO_CORE,            /* emulated devices: another one had the core */
@@ -20,7 +20,7 @@ static int is_of_step(int phase) {
     return phase != PHASE_NONE && phase != PHASE_EVALUATE;
 }
 
-/* Nanoseconds a step, mean over all steps; 0 for phases that are no part of a step. */
+/* Nanoseconds per step, the mean over all steps; 0 for phases outside a step. */
 static double time_part(const struct run_record *run, int device, int key) {
     if (key < PHASE_COUNT) return is_of_step(key) ? device_value(run, device, VALUE_PHASE, key) : 0;
     return device_value(run, device,

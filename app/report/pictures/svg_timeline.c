@@ -48,7 +48,7 @@ static int key_of(const struct page *page, const struct window *windows,
     return n;
 }
 
-/* Where spans[0 .. n), which are one row's neighbours, lie. */
+/* The box of spans[0 .. n), which are neighbours in one row. */
 static void place(const struct layout *l, const struct window *w, const struct span *const *spans,
                   size_t n, double top, double box[4] /* x, y, width, height */) {
     const struct span *s = spans[0];
@@ -79,7 +79,7 @@ static void draw_span(struct picture *p, const struct span *s, double ns, const 
 /* A span of an emulated device knows its CPU time; below this share of it, it was preempted. */
 static const double PREEMPTED = 0.8;
 
-/* The share of the time of spans[0 .. n) in which another process had the core; 0: next to none. */
+/* The share of the time of spans[0 .. n) in which another process had the core; 0: almost none. */
 static double without_core(const struct span *const *spans, size_t n) {
     double cpu = 0, wall = 0;
     for (size_t k = 0; k < n; k++) {
@@ -89,7 +89,7 @@ static double without_core(const struct span *const *spans, size_t n) {
     return cpu > 0 && cpu < PREEMPTED * wall ? 1 - cpu / wall : 0;
 }
 
-/* What cannot be told apart is one box. */
+/* Spans too close to tell apart share a box. */
 static void draw_spans(struct picture *p, const struct layout *l, const struct window *w,
                        double top) {
     double seen = 0.6 * l->axis_ns / l->width, box[4];

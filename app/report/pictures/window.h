@@ -8,8 +8,8 @@
 
 #include "trace/record.h"
 
-/* The rows of a timeline: one for each device and kind of lane. Waiting of a host thread is on
- * the compute lane, since that is what has nothing to do meanwhile. */
+/* The rows of a timeline: one for each device and kind of lane. Waiting of a host thread is on the
+ * compute lane, which is idle meanwhile. */
 enum window_row { ROW_COMPUTE, ROW_COMM, ROW_COPY, ROW_COUNT };
 
 struct window {
@@ -20,11 +20,11 @@ struct window {
     int has_row[ROW_COUNT];    /* 1: some device has a span in that row */
 };
 
-/* Takes `steps` steps of the record, or fewer where it has fewer. window_free it. ERR_MEMORY. */
+/* Takes `steps` steps of the record, or as many as it has. window_free it. ERR_MEMORY. */
 int window_open(struct window *window, const struct run_record *run, int steps);
 void window_free(struct window *window);
 
-/* 1 if the record kept spans of a step: then a window of it has some. */
+/* 1 if the record kept spans of a step: then its window has some. */
 int has_steps(const struct run_record *run);
 
 enum window_row window_row_of(const struct span *span);

@@ -29,7 +29,7 @@ static int judge(struct comparison *c, enum run_mode mode, struct job_result *re
     return OK;
 }
 
-/* The run in `last` failed or was stopped. Those before it came to their end. */
+/* The run in `last` failed or was stopped. Those before it were completed. */
 static void judge_those_before(struct comparison *c, enum run_mode last) {
     for (enum run_mode mode = c->reference + 1; mode < last; mode++)
         if (c->run[mode].devices)
@@ -37,8 +37,8 @@ static void judge_those_before(struct comparison *c, enum run_mode last) {
                 verdict_judge(&c->run[c->reference], &c->run[mode], &c->verdict[mode]);
 }
 
-/* The outcome of both verdicts. Where the loss is not finite in both modes, gradients beyond the
- * bound say nothing of the modes, and equal bits are no proof either. */
+/* The outcome of both verdicts. If the loss is not finite in both modes, gradients beyond the bound
+ * say nothing about the modes, and equal bits prove nothing either. */
 static int conclude(const struct comparison *c, struct job_result *result) {
     int not_finite_at = -1;
     char words[VERDICT_WORDS];
@@ -63,7 +63,7 @@ static int conclude(const struct comparison *c, struct job_result *result) {
                 not_finite_at, not_finite_advice(not_finite_at));
 }
 
-/* Without virtual devices each mode cuts the batch by its own devices. */
+/* Without virtual devices each mode splits the batch by its own device count. */
 static int check_norms(const struct run_config *config, struct job_result *result) {
     struct model model;
     if (config->virtual_devices != VIRTUAL_OFF || config->model.options.sync_bn) return OK;
@@ -96,7 +96,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     CHECK(job_try_nccl(&c->config, result));
     for (int i = 0; i < MODE_COUNT; i++) {
         struct run_config one = c->config;
-        /* all machines are there now; then rank 0 goes on alone */
+        /* all machines are still there; afterwards only rank 0 continues */
         enum run_mode mode = config->spread ? MODE_COUNT - 1 - i : i;
         if (compare_leaves_out(&c->config, mode)) continue;
         one.mode = mode;
@@ -114,7 +114,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         if (code && !c->run[mode].steps) record_free(&c->run[mode]); /* there is nothing in it */
         if (code) judge_those_before(c, mode);
         CHECK(code);
-        /* The device that `auto` found is used for all modes: another kind gives other bits. */
+        /* The kind that `auto` found is used for all modes: another kind gives other bits. */
         if (mode == c->reference)
             snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
     }

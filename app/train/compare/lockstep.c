@@ -29,7 +29,7 @@ static double norm(const float *x, size_t count) {
     return sqrt(sum);
 }
 
-/* The distance of two gradients of one parameter; least: what it is measured against at least. */
+/* The relative distance of two gradients of one parameter; least: the smallest denominator. */
 static double distance(const float *a, const float *b, size_t count, double least) {
     double d = relative_l2(a, b, count), own = norm(a, count);
     if (!least || own >= least || isnan(own)) return d;
@@ -59,8 +59,8 @@ static int compare_step(const struct run_config *config, const struct run_record
     return OK;
 }
 
-/* Without virtual devices DDP pads an epoch that the other modes do not pad, so the last batch is
- * another one. */
+/* Without virtual devices DDP pads an epoch that the other modes do not pad, so the last batch
+ * differs. */
 static int same_work(const struct run_config *config, const struct run_record *reference) {
     return config->virtual_devices != VIRTUAL_OFF || config->data.join ||
            reference->steps_per_epoch > 1 || reference->train_samples % config->devices == 0;

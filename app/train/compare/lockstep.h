@@ -8,15 +8,15 @@
 #include "train/compare/verdict.h"
 #include "train/job.h"
 
-/* The relative L2 distance that the gradients of a parameter may have. Two right programs that sum
- * in different orders were at most 4.5e-5 apart (where the input of a ReLU is within rounding of
- * zero). Twice that is the bound: gradients too large by a factor of 1.0001 are beyond it. */
+/* The relative L2 distance that the gradients of a parameter may have. Two correct programs that
+ * sum in different orders were at most 4.5e-5 apart (when the input of a ReLU was within rounding
+ * of zero). Twice that is the bound: gradients too large by a factor of 1.0001 are beyond it. */
 #define LOCKSTEP_BOUND 9e-5
 
 /* The same for a model with BatchNorm. Its division by a small deviation lets more ReLUs flip:
- * PyTorch's own float32 is up to 8e-3 away from its float64 in ResNet-18. The bias of a convolution
- * in front of a norm has no gradient but rounding, so a distance is measured against at least this
- * share of the whole gradient. */
+ * PyTorch's own float32 is up to 8e-3 away from its float64 in ResNet-18. The gradient of the bias
+ * of a convolution before a norm is only rounding, so a distance is measured relative to at least
+ * this share of the whole gradient. */
 #define LOCKSTEP_BOUND_NORM 3e-2
 #define LOCKSTEP_LEAST_SHARE 1e-2
 

@@ -10,8 +10,8 @@
 
 /* ---- the plan ---- */
 
-/* The virtual devices with which all counts of the list give the same bits: the largest count, if
- * the others fit it. Otherwise each run has as many as it has devices. */
+/* The number of virtual devices with which all counts of the list give the same bits: the largest
+ * count, if the others fit it. Otherwise each run has as many as it has devices. */
 static int common_virtual_devices(const struct scale_config *c) {
     int largest = 1;
     for (int i = 0; i < c->device_counts; i++)

@@ -1,7 +1,7 @@
 /* Scale: the same training on different numbers of devices, each a job, one after another.
  *
  * Two ways to add devices. Either the global batch stays, and each device gets less of it: then all
- * runs train the very same model, which is proven as in compare. Or each device keeps its batch,
+ * runs train the very same model, which is proved as in compare. Or each device keeps its batch,
  * and the global batch grows with the devices: then there are fewer updates, and a larger learning
  * rate may be better. */
 #ifndef TRAIN_COMPARE_SCALE_H
@@ -14,8 +14,7 @@
 enum { SCALE_MOST = 16, SCALE_ROWS = SCALE_MOST * SCALE_MOST };
 
 struct scale_config {
-    struct run_config run; /* what all runs share; its batch_size counts where batch_per_device is
-                            * 0 */
+    struct run_config run; /* what all runs share; its batch_size counts if batch_per_device is 0 */
     int devices[SCALE_MOST], device_counts;
     double lr[SCALE_MOST];
     int rates;
@@ -37,7 +36,7 @@ struct scale_row {
     int first; /* the first row with the same global batch and learning rate */
     enum scale_bits bits;
     struct verdict verdict; /* against `first` */
-    double speed_up;        /* in samples a second, over the first row with this rate of the list */
+    double speed_up;        /* in samples/s, over the first row with this rate */
 };
 
 struct scale {
@@ -50,8 +49,8 @@ struct scale {
  * scale_free it afterwards, also after a failure. ERR_USAGE: one of them cannot be run. */
 int scale_plan(struct scale *s, const struct scale_config *config);
 
-/* Runs row after row and calls done(context, s, row) behind each. ERR_CHECK: bits differ where they
- * should be equal; the rows are complete then. */
+/* Runs row after row and calls done(context, s, row) after each. ERR_CHECK: bits differ that should
+ * be equal; the rows are complete then. */
 int scale_run(struct scale *s, void (*done)(void *context, const struct scale *s, int row),
               void *context, struct job_result *result);
 void scale_free(struct scale *s);

@@ -19,7 +19,7 @@ static uint64_t hash_at(const struct run_record *r, int device, int step, int co
     return r->hashes[device][(size_t)step * width + (size_t)column];
 }
 
-/* The column of value p in a step's row; those behind the parameters are buffers. */
+/* The column of value p in a step's row; those after the parameters are buffers. */
 static int value_column(const struct run_record *r, int p) {
     return p < r->parameters ? p : r->parameters + p;
 }
@@ -29,12 +29,12 @@ static int values_of(const struct run_record *r) {
     return r->parameters + r->buffers;
 }
 
-/* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
+/* The name of a parameter or, after them, a buffer, as verdict.parameter counts. */
 static const char *verdict_name(const struct run_record *r, int p) {
     return p < r->parameters ? r->names[p] : r->buffer_names[p - r->parameters];
 }
 
-/* Notes where a difference is. Returns 1. */
+/* Notes the place of a difference. Returns 1. */
 static int differs(struct verdict *v, int step, int parameter, int device, int in_gradient) {
     v->step = step;
     v->parameter = parameter;
@@ -94,7 +94,7 @@ static int list_differs(struct verdict *v, const char *what, const double *a, co
     return 0;
 }
 
-/* Where all hashes agree: the first loss, or the first accuracy, that does not. */
+/* If all hashes agree: the first loss, or the first accuracy, that does not. */
 static int results_differ(const struct run_record *a, const struct run_record *b,
                           struct verdict *v) {
     int epochs = a->epoch_count < b->epoch_count ? a->epoch_count : b->epoch_count;
@@ -108,8 +108,8 @@ static int first_not_finite(const struct run_record *a, const struct run_record 
     return first < 0 || (other >= 0 && other < first) ? other : first;
 }
 
-/* 1: the difference is where neither loss is finite any more, in both since the same step. A sum
- * of two NaNs has the bits of either, whichever the processor takes. */
+/* 1: the difference comes after both losses became non-finite, at the same step. A sum of two NaNs
+ * has the bits of either, as the processor chooses. */
 static int behind_the_end(const struct run_record *a, const struct run_record *b,
                           const struct verdict *v) {
     int end = record_not_finite(a, NULL);
@@ -159,7 +159,7 @@ char *verdict_difference(const struct verdict *v, const struct run_record *run,
     return text;
 }
 
-/* Why DDP differs where its last step left parameters without a gradient. */
+/* Why DDP differs if its last step left parameters without a gradient. */
 static void print_unreduced(FILE *file, int width, const struct run_record *b) {
     struct text text = {.used = 0};
     if (!*b->unreduced) return;

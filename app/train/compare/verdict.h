@@ -7,7 +7,7 @@
 
 enum verdict_kind {
     VERDICT_EQUAL,     /* every value and gradient is equal, at every step, on every device */
-    VERDICT_DIFFERENT, /* a hash, a loss or an accuracy differs where equal bits are promised */
+    VERDICT_DIFFERENT, /* a hash, a loss or an accuracy differs although equal bits are promised */
     VERDICT_WITHIN,    /* lock step: all gradients are within the bound */
     VERDICT_BEYOND,    /* lock step: a gradient is beyond the bound */
 };
@@ -17,12 +17,12 @@ struct verdict {
     int steps; /* steps compared; in lock step, points compared */
     /* WITHIN and BEYOND: the largest relative L2 distance of a gradient, and the bound on it */
     double worst, bound;
-    /* DIFFERENT: where the first difference is. BEYOND: where the worst gradient is. Buffers are
-     * numbered behind the parameters. */
+    /* DIFFERENT: the place of the first difference. BEYOND: that of the worst gradient. Buffers are
+     * numbered after the parameters. */
     int step, parameter, device;
     /* DIFFERENT: 1: the reduced gradient differs, 0: the value before the step differs */
     int in_gradient;
-    /* DIFFERENT: the hashes agree and "loss" of the step, or "test accuracy" or "valid_loss" after
+    /* DIFFERENT: the hashes agree, but "loss" of the step, or "test accuracy" or "valid_loss" after
      * epoch `step`, does not: values[0] in the other mode, values[1] here. NULL: a hash differs. */
     const char *result;
     double values[2];
@@ -30,15 +30,15 @@ struct verdict {
     int among_replicas;
     /* the first step at which the loss of either run is not finite; -1: none */
     int not_finite_at;
-    char why_not[160]; /* why equal bits are not promised; empty where they are */
-    /* Where equal bits are not promised: when the two runs drifted apart; -1: never. */
+    char why_not[160]; /* why equal bits are not promised; empty if they are */
+    /* If equal bits are not promised: when the two runs drifted apart; -1: never. */
     int bits_apart_at;     /* the first step whose hashes differ from the other mode's */
     int loss_apart_at;     /* the first step whose losses differ by more than 1 % */
     double final_loss_gap; /* relative difference of the losses at the last step */
 };
 
-/* Judges b against a, the reference run (single, where it fits), by their hashes. Returns 1 if that
- * decides. It returns 0 where equal bits are not promised and b's replicas agree: then lockstep.h
+/* Judges b against a, the reference run (single, if it fits), by their hashes. Returns 1 if that
+ * decides. It returns 0 if equal bits are not promised and b's replicas agree: then lockstep.h
  * decides. */
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v);
 

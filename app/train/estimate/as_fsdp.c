@@ -10,10 +10,10 @@
 
 struct held_unit {
     uint64_t whole;   /* bytes, its rows filled up */
-    uint64_t trained; /* of these what is trained */
+    uint64_t trained; /* the trained part of these */
     uint64_t grads;   /* bytes of its gradients, as they are */
-    int uses;         /* operands of ops that have not gone back yet */
-    int last;         /* when forward used it last */
+    int uses;         /* operands of ops whose backward has not run yet */
+    int last;         /* the last use in forward */
     int flat, here;   /* 1: its flat buffer is there; its parameters are */
 };
 
@@ -23,7 +23,7 @@ struct as_fsdp {
     struct held_unit *unit;
     int keep, ranks;
     int now;         /* counts the uses of forward */
-    uint64_t summed; /* bytes that the last reduce-scatter reads */
+    uint64_t summed; /* bytes that the previous reduce-scatter reads */
 };
 
 static uint64_t rows_of(const struct param *p) {
@@ -35,7 +35,7 @@ static uint64_t rows_bytes(const struct param *p, uint64_t rows) {
     return sizeof(float) * (uint64_t)p->count / rows_of(p) * rows;
 }
 
-/* As torch.chunk cuts: rows of each rank but the last ones. */
+/* The rows of each rank but the last ones, as torch.chunk cuts. */
 static uint64_t chunk(const struct param *p, int ranks) {
     return (rows_of(p) + (uint64_t)ranks - 1) / (uint64_t)ranks;
 }
@@ -129,7 +129,7 @@ static void use_forward(struct as_fsdp *f, struct held_unit *u) {
     ledger_add(f->ledger, MEM_PARAMS, u->whole);
 }
 
-/* The unit that forward left before this one comes meanwhile. */
+/* Meanwhile the unit that forward used before this one is gathered. */
 static void enter(struct as_fsdp *f, struct held_unit *u) {
     struct held_unit *next = NULL;
     if (u->here) return;

@@ -35,7 +35,7 @@ void as_fsdp_use(void *as_fsdp, const struct param *w, const struct param *b,
 
 /* bytes[ranks]: of the parameters that each rank updates, with fully_shard or, `whole`, with
  * ZeroRedundancyOptimizer, which gives each rank whole parameters: the largest first, each to the
- * rank that has least. */
+ * rank that has the least. */
 void as_fsdp_updated(const struct param_set *set, int ranks, int whole, uint64_t *bytes);
 
 #endif

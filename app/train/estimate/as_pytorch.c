@@ -25,29 +25,29 @@ struct count {
     duet_tape *loss;         /* on the same device */
     int half;                /* 1: under autocast */
     int64_t known,
-        known_once;      /* bytes that autograd saves: of a sample, of all; -1: by the rules */
+        known_once;      /* bytes that autograd saves: per sample, per batch; -1: by the rules */
     uint64_t parameters; /* bytes of all */
     uint64_t trained;    /* bytes of those that are not frozen */
 };
 
-/* One device of it. */
+/* One device of the run. */
 struct part {
     struct ledger *ledger;
     uint64_t *saved;
-    int samples;      /* that its replica gets */
-    int loss_samples; /* of which it computes the loss; 0: another device does */
+    int samples;      /* samples that its replica gets */
+    int loss_samples; /* samples whose loss it computes; 0: another device does */
     enum mem_cause loss_cause;
     int replicated;          /* 1: its parameters are copies */
     uint64_t updated;        /* bytes of the parameters that are updated here */
     struct as_fsdp *sharded; /* NULL: it has whole parameters */
-    int accumulates;         /* 1: each gradient is added to .grad, which is there already */
+    int accumulates;         /* 1: each gradient is added to .grad, which exists already */
 };
 
 static uint64_t output_bytes(const struct count *c, int samples) {
     return (c->half ? 2 : 4) * (uint64_t)samples * (uint64_t)c->session->model.classes;
 }
 
-/* int64 labels, of each sample or of each of its tokens, or as many numbers as outputs. */
+/* int64 labels, one per sample or per token, or as many numbers as outputs. */
 static uint64_t answer_bytes(const struct count *c, int samples) {
     int places = c->session->model.places, tokens = c->config->model.options.tokens;
     if (loss_of_targets(c->session->model.loss)) /* float32 */
@@ -85,14 +85,14 @@ static int loss_pass(const struct count *c, const struct part *p) {
     return code;
 }
 
-/* The loss, and dL/dy as backward of the model begins with it: charged to the ledger by whoever
- * goes on. Other devices get their rows as a copy. saved: 1: the output is there already. */
+/* The loss, and dL/dy as the model's backward finds it: the caller charges it to the ledger. Other
+ * devices get their rows as a copy. saved: 1: the output is already counted. */
 static int loss_and_gradient(const struct count *c, const struct part *p, int saved, uint64_t *dy,
                              enum mem_cause *cause) {
     *dy = output_bytes(c, p->loss_samples ? p->loss_samples : p->samples);
     *cause = p->loss_samples ? p->loss_cause : MEM_ACTIVATIONS;
     if (!p->loss_samples) return OK;
-    if (!saved || p->loss_cause == MEM_GATHERED) /* the program has it in a variable */
+    if (!saved || p->loss_cause == MEM_GATHERED) /* the program keeps it in a variable */
         ledger_add(p->ledger, p->loss_cause, *dy);
     CHECK(loss_pass(c, p));
     ledger_remove(p->ledger, *cause, *dy);
@@ -124,7 +124,7 @@ static int ruled_pass(const struct count *c, const struct part *p) {
     return code;
 }
 
-/* The parameters come one by one in the order of their registration, and gradients against it. */
+/* The parameters come one by one in registration order, and gradients in reverse. */
 static void known_shards(const struct count *c, const struct part *p) {
     const struct param_set *set = &c->replica->params->set;
     for (int i = 0; i < set->count; i++)
@@ -138,7 +138,7 @@ static void known_shards(const struct count *c, const struct part *p) {
     }
 }
 
-/* By the number of bytes only: all of it is there until all gradients are. */
+/* By the number of bytes only: everything stays until all gradients are complete. */
 static int known_pass(const struct count *c, const struct part *p) {
     uint64_t saved = *p->saved = (uint64_t)(c->known * p->samples) + (uint64_t)c->known_once, dy;
     enum mem_cause cause;
@@ -158,7 +158,7 @@ static int known_pass(const struct count *c, const struct part *p) {
 /* ---- a device ---- */
 
 /* reduce_add_coalesced: each device joins its gradients, where there are several in 10 MiB; device
- * 0 gets their sum. What was joined goes when the next is there. */
+ * 0 gets their sum. The joined gradients are freed when the next ones exist. */
 static void reduce(const struct count *c, const struct part *p, int leads) {
     const struct param_set *set = &c->replica->params->set;
     uint64_t before = 0, bytes = 0;
@@ -194,7 +194,7 @@ static int one_device(const struct count *c, const struct part *p) {
     return c->known < 0 ? ruled_pass(c, p) : known_pass(c, p);
 }
 
-/* The optimizer's state is there all the time. */
+/* The optimizer's state is always there. */
 static void keep_otherwise(struct ledger *l, uint64_t more) {
     l->now[MEM_OPTIMIZER] += more;
     l->peak[MEM_OPTIMIZER] += more;
@@ -240,10 +240,10 @@ static int data_parallel(const struct count *c, struct as_pytorch *out) {
                          .loss_cause = own ? MEM_ACTIVATIONS : MEM_GATHERED,
                          .replicated = d > 0,
                          .updated = d ? 0 : c->trained};
-        if (left <= 0) break; /* PyTorch uses fewer devices then */
+        if (left <= 0) break; /* then PyTorch uses fewer devices */
         p.loss_samples = own ? p.samples : d == config->dp.output_device ? all : 0;
         CHECK(one_device(c, &p));
-        /* nobody but autograd knew the chunk */
+        /* only autograd held the chunk */
         ledger_remove(p.ledger, MEM_INPUT, sample_bytes(&c->session->model) * (uint64_t)p.samples);
         reduce(c, &p, d == 0);
     }
@@ -252,8 +252,8 @@ static int data_parallel(const struct count *c, struct as_pytorch *out) {
 
 /* ---- the run ---- */
 
-/* 1: the rules come to what the text says that autograd saves, but for a few percent. They also
- * know when each tensor goes, and the gradients on their way back. */
+/* 1: the rules give the bytes that the text states for autograd, within a few percent. They also
+ * know when each tensor is freed, and the gradients of activations. */
 static int rules_agree(const struct count *c, int *agree) {
     const int n = c->config->batch_size;
     const struct segments segments = {.count = 1, .n = n, .seg = {{0, n}}};
@@ -299,7 +299,7 @@ int as_pytorch(const struct run_config *config, struct as_pytorch *out) {
     struct run_record *record = NULL;
     memset(out, 0, sizeof *out);
     out->devices = run_devices(config);
-    dry.mode = MODE_SINGLE; /* whose replica takes any part of the batch */
+    dry.mode = MODE_SINGLE; /* devices whose replica takes a part of the batch */
     dry.virtual_devices = VIRTUAL_OFF;
     dry.update.passes = 1;
     dry.device_memory_count = 0;

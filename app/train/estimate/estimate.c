@@ -12,8 +12,7 @@
 
 enum { ENOUGH_SAMPLES = 100000000 };
 
-/* The samples of a described model. Without sizes those of some data set would be taken for its
- * own. */
+/* The samples of a described model. Without sizes it would get those of some data set. */
 static int describe_samples(struct run_config *c) {
     struct model_options *o = &c->model.options;
     if (strcmp(c->model.name, "described"))
@@ -60,7 +59,7 @@ struct run_config estimate_dry_config(const struct run_config *config) {
     return c;
 }
 
-/* What was timed or computed on the way says nothing. */
+/* Times and values of a dry run mean nothing. */
 static void forget_outcome(struct run_record *r) {
     for (int i = 0; i < r->steps; i++)
         r->losses[i] = 0;
@@ -79,7 +78,7 @@ static void forget_outcome(struct run_record *r) {
     }
 }
 
-/* One process of the run: rank `rank` of `ranks`, all devices where there is one. */
+/* One process of the run: rank `rank` of `ranks`; if there is one rank, it has all devices. */
 static int run_rank(const struct run_config *config, int rank, int ranks,
                     struct run_record *record) {
     struct comm *comm = NULL;
@@ -116,7 +115,7 @@ int estimate_run(const struct run_config *config, struct run_record *record) {
     }
     if (!code) forget_outcome(record);
     for (int d = 0; !code && !c.device_memory_count && d < record->devices; d++)
-        record->device[d].memory.capacity = 0; /* nobody has said */
+        record->device[d].memory.capacity = 0; /* not given */
     if (code) error_with_options();
     return code;
 }

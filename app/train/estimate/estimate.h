@@ -4,7 +4,7 @@
  * formulas that could differ from it. For DDP the ranks run one after another, each with imagined
  * peers (comm_imagine).
  *
- * Everything that follows only from the sizes is therefore exactly the same as in a run on emulated
+ * Everything that depends only on the sizes is therefore exactly the same as in a run on emulated
  * devices: memory by cause, at its peak and at the end, and bytes by device and by phase. A run may
  * hold less if a worker thread is late with the second batch, because its copy then begins later.
  * Options that depend on values, on time or on a GPU are not estimated: estimate_prepare refuses
@@ -15,13 +15,12 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* To be called before run_config_check. Of a model that is described by numbers (--params) it also
- * describes the data: random samples, as many as any run asks for, unless others are given.
- * ERR_USAGE: the configuration asks for something that cannot be computed, or a number is
- * missing. */
+/* To be called before run_config_check. For a model that is described by numbers (--params) it also
+ * describes the data: random samples, enough for any run, unless others are given. ERR_USAGE: the
+ * configuration requires something that cannot be computed, or a number is missing. */
 int estimate_prepare(struct run_config *config);
 
-/* The configuration of a dry run: of `config` what its sizes follow from. */
+/* The configuration of a dry run: the part of `config` that determines sizes. */
 struct run_config estimate_dry_config(const struct run_config *config);
 
 /* Computes the record of a run of config: what ran, and per device memory, bytes, kernels and

@@ -22,7 +22,7 @@ static int try_one(struct search *s, int n) {
     c.batch_size = n * s->out->unit;
     c.batch_per_device = 0;
     if (!c.steps || c.steps > MAX_BATCH_STEPS) c.steps = MAX_BATCH_STEPS;
-    c.data.workers = 0; /* so that no second batch comes too late to be held */
+    c.data.workers = 0; /* so that no second batch comes too late to be counted */
     int code = estimate_run(&c, record);
     if (!code) s->good = n;
     if (code == ERR_MEMORY) s->bad = n;
@@ -30,7 +30,7 @@ static int try_one(struct search *s, int n) {
     return code == ERR_MEMORY ? OK : code;
 }
 
-/* As long as everything fits, about twice as much is tried: the limit may be far below `above`. */
+/* While everything fits, the size is about doubled: the limit may be far below `above`. */
 static int search(struct search *s, int above, int guess) {
     s->bad = above;
     if (guess > 0 && guess < above) CHECK(try_one(s, guess));

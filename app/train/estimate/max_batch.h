@@ -5,9 +5,9 @@
 
 #include "train/run.h"
 
-/* Steps after which a run holds no more than before: a second batch is on the device from the
- * first step on, the step arena is one block from the second on, and then the buckets of DDP are
- * rebuilt. A search takes so many, or --steps where those are fewer. */
+/* Steps after which a run holds no more than before: a second batch is on the device from the first
+ * step on, the step arena is one block from the second on, and then the buckets of DDP are rebuilt.
+ * A search takes that many, or --steps if fewer. */
 enum { MAX_BATCH_STEPS = 4 };
 
 struct max_batch {
@@ -17,11 +17,11 @@ struct max_batch {
     int samples; /* of the data set: no batch is larger */
 };
 
-/* Searches for a way of config's mode, which is dry; its batch size is of no account. guess: a
- * batch to begin with, where one is expected to be right (then it takes two estimates); 0: none.
- * Both `batch` and `next` have been tried when this returns OK. A larger batch is taken to hold
- * more; a run with one batch an epoch has no second batch on the way and holds less than that,
- * which can make `batch` not the only such place. */
+/* Searches for config's mode, which is dry; its batch size is ignored. guess: a batch to begin
+ * with, if one is expected to be right (then it takes two estimates); 0: none. Both `batch` and
+ * `next` have been tried when this returns OK. The search assumes that a larger batch holds more.
+ * But a run with one batch per epoch has no second batch on the way and holds less, so there may be
+ * another limit besides `batch`. */
 int max_batch_find(const struct run_config *config, int guess, struct max_batch *out);
 
 #endif

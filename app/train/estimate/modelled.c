@@ -17,14 +17,14 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     CHECK(schedule_new(&m->schedule));
     c.schedule = m->schedule;
     c.steps = MODELLED_STEPS;
-    c.device_memory_count = 0; /* what does not fit has a row, too */
+    c.device_memory_count = 0; /* modes that do not fit have a row, too */
     /* all steps are those of full batches */
     c.data.drop_last = 1;
     int made = !strcmp(c.data.name, "random") || !strcmp(c.data.name, "synthetic");
     int64_t enough = (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.update.passes;
     if (!made && !*c.data.folder &&
         !dataset_is_file(
-            c.data.name)) { /* a named set: its pictures are those of the synthetic one */
+            c.data.name)) { /* a named set: its pictures have the synthetic set's shape */
         snprintf(c.data.name, sizeof c.data.name, "synthetic");
         c.data.samples = 0;
         made = 1;

@@ -1,6 +1,6 @@
-/* A run against the modelled clock. The code that trains runs on dry devices, which write down all
- * that it issues (train/estimate/estimate.h, trace/schedule.h). The clock then gives the time on
- * named hardware. */
+/* A run against the modelled clock. The code that trains runs on dry devices, which record
+ * everything that it issues (train/estimate/estimate.h, trace/schedule.h). The clock then gives the
+ * time on named hardware. */
 #ifndef TRAIN_ESTIMATE_MODELLED_H
 #define TRAIN_ESTIMATE_MODELLED_H
 
@@ -9,27 +9,28 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* Steps of such a run: DDP lays out its buckets after the first, and no batch is brought in beside
- * the last. What is said of a step is said of the last but one (clock/result.h). */
+/* Steps of such a run: DDP lays out its buckets after the first, and no batch is copied during the
+ * last. The reported step is the last but one (clock/result.h). */
 enum { MODELLED_STEPS = 5 };
 
 struct modelled {
     struct schedule *schedule;
-    struct run_record *record; /* memory and bytes, as of estimate_run */
+    struct run_record *record; /* memory and bytes, as from estimate_run */
     int pageable;
 };
 
-/* Runs config, whose steps are taken for MODELLED_STEPS. modelled_close it, also after an error.
- * ERR_MEMORY: it would not fit into the devices' memory. */
+/* Runs config for MODELLED_STEPS steps. modelled_close it, also after an error. ERR_MEMORY: it
+ * would not fit into the devices' memory. */
 int modelled_open(struct modelled *m, const struct run_config *config);
 void modelled_close(struct modelled *m);
 
 /* Sets clock->given, the factor on all kernels with which this run's step takes `ms`. ERR_USAGE:
- * none does: the host alone takes longer. */
+ * there is none, because the host alone takes longer. */
 int modelled_give(const struct modelled *m, struct clock_config *clock, double ms);
 
-/* Its times on one kind of hardware. *clock says which, its devices, tensors, parameter_bytes and
- * pageable are set here. spans: NULL, or gets all spans; it has been initialised. */
+/* Its times on one kind of hardware. *clock names the hardware; its devices, tensors,
+ * parameter_bytes and pageable are set here. spans: NULL, or gets all spans; it has been
+ * initialised. */
 int modelled_time(const struct modelled *m, struct clock_config *clock, struct clock_result *result,
                   struct span_log *spans);
 

@@ -7,17 +7,17 @@
 
 #include "train/run.h"
 
-/* Makes *estimate a configuration by which runs of `config` can be estimated (estimate.h); pictures
- * in files of one's own are outlined by the sizes that the open set has. *can: 0: nothing can be
- * said of such runs without one. ERR_FAILED: the set cannot be opened. */
+/* Makes *estimate a configuration by which runs of `config` can be estimated (estimate.h); a user's
+ * picture files are outlined by the sizes of the open set. *can: 0: such runs cannot be estimated.
+ * ERR_FAILED: the set cannot be opened. */
 int need_outline(const struct run_config *config, struct run_config *estimate, int *can);
 
 struct need {
     uint64_t bytes; /* the largest peak of a device; 0: it cannot be computed */
-    int device;     /* that has it; -1: all have */
+    int device;     /* the device that has it; -1: all have */
 };
 
-/* Never fails: where something goes wrong, bytes is 0. The error text is overwritten then. */
+/* Never fails: if something goes wrong, bytes is 0, and the error text is overwritten. */
 struct need need_of(const struct run_config *config);
 
 /* ": it needs at least 57.1 MiB on device 0 (computed from its shapes)", or "on each device"; ""

@@ -14,7 +14,7 @@
 
 _Static_assert(sizeof((struct run_record *)0)->modelled == CLOCK_MARK, "a mark fits the record");
 
-/* Of how many machines the run's devices are. */
+/* The number of machines that the run's devices are on. */
 static int nodes_of(const struct run_config *config) {
     return run_devices(config) < 2 || !config->clock.nodes ? 1 : config->clock.nodes;
 }
@@ -113,7 +113,7 @@ static void set_epochs(struct run_record *r, double step_seconds) {
     r->first_step_seconds = r->data_seconds = NAN;
 }
 
-/* The record's spans lie device by device. Steps that the run did not make are left out. */
+/* The record's spans are sorted by device. Steps that the run did not make are left out. */
 static void keep_spans(struct run_record *r, const struct run_record *m,
                        const struct span_log *spans) {
     struct span_log kept;
@@ -147,7 +147,7 @@ int retime_put(struct run_record *r, const struct modelled *m, struct clock_conf
     return code;
 }
 
-/* As ranks on several machines tell the names of theirs. */
+/* Names like those that ranks on several machines report. */
 static int name_machines(struct run_record *r, const struct machine *m, int nodes) {
     free(r->machines); /* empty */
     r->machines = calloc((size_t)r->devices, sizeof *r->machines);
@@ -162,7 +162,7 @@ int retime_record(const struct run_config *config, struct run_record *record) {
     struct run_config outline;
     int can;
     int code = need_outline(config, &outline, &can);
-    if (!code && !can) code = ERR_USAGE; /* estimate_prepare has said why */
+    if (!code && !can) code = ERR_USAGE; /* estimate_prepare has given the reason */
     if (!code) code = clock_choose(&choice, &config->clock);
     if (!code) {
         struct clock_config clock = clock_chosen(&choice, 0, 0);

@@ -25,7 +25,7 @@ enum { OWN_PAIRS = 4, ORDER_PAIRS = 2 };
 
 struct checkpoint {
     struct session *s;
-    struct replica *replica; /* of device 0, which updates the parameters */
+    struct replica *replica; /* that of device 0, which updates the parameters */
 
     /* the copy */
     int step, last;
@@ -40,12 +40,12 @@ struct checkpoint {
 
     struct worker *worker;
     struct task task; /* writes the file */
-    int running;      /* 1: the task was given, and nobody has looked at its end yet */
+    int running;      /* 1: a task was given, and its end has not been checked yet */
 
     /* how it went */
     int taken, failed;
     int good_step; /* of the last checkpoint that was written; 0: none */
-    int warned;    /* the one before had failed too */
+    int warned;    /* the one before failed, too */
 };
 
 /* ---- what a file holds ---- */
@@ -80,7 +80,7 @@ static int allocate(struct checkpoint *c) {
     return optimizer_items_make(&c->state, c->replica->optimizer);
 }
 
-/* In the worker's thread. */
+/* Runs in the worker's thread. */
 static int write_file(void *argument) {
     struct checkpoint *c = argument;
     struct atomic_file file = {0};
@@ -101,7 +101,7 @@ static int write_file(void *argument) {
 
 int checkpoint_init(struct checkpoint **out, struct session *s) {
     *out = NULL;
-    const int sharded = s->replicas[0]->params->set.shard != NULL; /* a copy is collective then */
+    const int sharded = s->replicas[0]->params->set.shard != NULL; /* then a copy is collective */
     if (!*s->config->files.checkpoint || (!session_leads(s) && !sharded)) return OK;
     struct checkpoint *c = *out = calloc(1, sizeof *c);
     if (!c) return fail(ERR_MEMORY, "--checkpoint: no host memory");
@@ -124,7 +124,7 @@ static void warn(struct checkpoint *c) {
                 program_name(), c->step, c->task.result.text, kept);
 }
 
-/* Waits for the checkpoint under way and looks at how it went. */
+/* Waits for the current checkpoint and checks how it went. */
 static void join(struct checkpoint *c) {
     if (!c->running) return;
     worker_wait(c->worker, &c->task, WORKER_NEVER);
@@ -141,7 +141,7 @@ static void join(struct checkpoint *c) {
 
 /* ---- training ---- */
 
-/* In the order of an allreduce a run that is resumed goes on with the buckets of this one. */
+/* With an allreduce's order of sums, a resumed run continues with the buckets of this one. */
 static int write_ready_order(struct checkpoint *c) {
     const struct grad_reducer *ddp = c->replica->params->reducer;
     const int *order = !*c->sum_order ? NULL
@@ -172,7 +172,7 @@ int checkpoint_take(struct checkpoint *c, int step, int last) {
     struct replica *r = c->replica;
     struct stream *stream = device_compute(r->device);
     join(c);
-    /* a copy of the state is no part of training, and neither is the evaluation before the last */
+    /* copying the state is not training, nor is the evaluation before the last checkpoint */
     if (!last) measure_count(c->s);
     stream_set_phase(stream, PHASE_NONE, step);
     CHECK(copy_values(c, stream));
@@ -185,7 +185,7 @@ int checkpoint_take(struct checkpoint *c, int step, int last) {
     c->taken++;
     CHECK(write_ready_order(c));
     snprintf(c->step_text, sizeof c->step_text, "%d", step);
-    worker_start(c->worker, 1, "--checkpoint"); /* without a thread join writes the file */
+    worker_start(c->worker, 1, "--checkpoint"); /* without a thread, join writes the file */
     worker_give(c->worker, &c->task);
     c->running = 1;
     return OK;

@@ -12,16 +12,17 @@
 
 struct checkpoint;
 
-/* Makes room for one copy of the state. *out is NULL where config asks for no checkpoint, and in a
- * process that does not lead; the functions below then do nothing. */
+/* Allocates one copy of the state. *out is NULL if config has no checkpoint, and in every process
+ * but the leading one; the functions below then do nothing. */
 int checkpoint_init(struct checkpoint **out, struct session *s);
 
 /* After `step` steps, the last of which is enqueued: takes the state and starts to write it. Waits
- * until the checkpoint before is written. last 1: the run is over, and what cannot be put in place
- * is kept elsewhere, as base/files/atomic_file.h does. A failure here is one of the device. */
+ * until the checkpoint before is written. last 1: the run is over, and a file that cannot be put in
+ * place is kept elsewhere, as base/files/atomic_file.h does. A failure here is a failure of the
+ * device. */
 int checkpoint_take(struct checkpoint *c, int step, int last);
 
-/* Now and then, without waiting: says so if the checkpoint under way has failed. */
+/* Called now and then; does not wait. Warns if the current checkpoint has failed. */
 void checkpoint_look(struct checkpoint *c);
 
 /* Waits for the last one, and adds to *unwritten those that could not be written. */

@@ -31,7 +31,7 @@ static int check_version(const struct safetensors *file) {
     return OK;
 }
 
-/* A rank that does not lead need not look: rank 0 has the same settings. */
+/* Only rank 0 checks: all ranks have the same settings. */
 static int check_settings(const struct session *s, const struct safetensors *file) {
     struct setting settings[SETTINGS_MOST];
     char why_not[160] = "bits were not promised when it was written";
@@ -54,7 +54,7 @@ static int check_settings(const struct session *s, const struct safetensors *fil
     return OK;
 }
 
-/* In whose order gradients are added decides bits in any mode. */
+/* The order in which gradients are added affects the bits in every mode. */
 static int check_order(const struct session *s, const struct safetensors *file) {
     const char *theirs = safetensors_text(file, ORDER_OF_SUMS);
     char mine[SUM_ORDER_BYTES];
@@ -66,7 +66,8 @@ static int check_order(const struct session *s, const struct safetensors *file) 
                 *mine ? mine : "the fold", file->path, theirs ? theirs : "the fold");
 }
 
-/* Buckets are then cut in it; what is no order of the parameters is refused there. */
+/* Buckets are then cut in that order; if it is not an order of the parameters, that is refused
+ * there. */
 static int read_ready_order(struct session *s, const struct safetensors *file) {
     const char *text = safetensors_text(file, READY_ORDER);
     int count = s->model.param_count, used;

@@ -23,14 +23,14 @@
 #define ORDER_OF_SUMS "sum_order" /* bits_order_text; none: the fold order */
 #define READY_ORDER "ready_order" /* ddp_ready_order, the numbers of parameters; none: unknown */
 
-/* Before data, model and devices are opened: is the file of --resume a checkpoint, that of
+/* Before data, model and devices are opened: is the file of --resume a checkpoint and that of
  * --init-from a safetensors file, and can that of --checkpoint be written? */
 int resume_check_files(const struct run_config *config);
 
-/* Opens config->resume, demands that its settings are those of this run, and reads parameters,
+/* Opens config->resume, requires its settings to be those of this run, and reads parameters,
  * buffers and position into s->values, s->buffers and s->first_step. Data, model and devices must
- * be open. ERR_USAGE names the first setting that differs; ERR_FAILED: no checkpoint, or a broken
- * one. */
+ * be open. ERR_USAGE names the first setting that differs; ERR_FAILED: not a checkpoint, or a
+ * broken one. */
 int resume_open(struct session *s);
 
 /* Reads the optimizer's state into the replicas that update parameters. Collective: the ranks agree

@@ -28,7 +28,7 @@ __attribute__((format(printf, 3, 4))) static void put(struct list *l, const char
     s->of_way = l->of_way;
 }
 
-/* The shortest text that stands for this double and no other. */
+/* The shortest text that identifies this double. */
 static void add_number(struct list *l, const char *name, double value) {
     char text[40];
     for (int digits = 6; digits <= 17; digits++) {
@@ -49,7 +49,8 @@ static void add_count(struct list *l, const char *name, int value) {
         put(l, name, "off");
 }
 
-/* Tells two data sets apart, not two forgers: a multiply and a shift for every 8 bytes. */
+/* Tells two data sets apart but does not resist forgery: a multiply and a shift for every 8
+ * bytes. */
 static uint64_t mix(uint64_t hash, const uint8_t *bytes, size_t count) {
     for (size_t i = 0; i < count; i += 8) {
         uint64_t word = 0;

@@ -10,8 +10,8 @@ enum { SETTINGS_MOST = 48, SETTING_BYTES = 260 };
 struct setting {
     const char *name;         /* the flag: "--batch-size" */
     char text[SETTING_BYTES]; /* its value in force */
-    /* 1: it decides bits only where the rules of docs/design.md section 2 do not promise that all
-     * modes and device counts have the same. */
+    /* 1: it affects bits only if the rules of docs/design.md section 2 do not promise the same bits
+     * in all modes and device counts. */
     int of_way;
 };
 
