@@ -5,9 +5,9 @@
  *     rank 1    #7 BARRIER (start of epoch)    #8 ALLREDUCE bucket 0, ... 5184 elements ...
  *
  * Nobody waits. Each rank first publishes its own words and then reads those of the others, in one
- * order that all processors agree on, so of two ranks whose calls differ at least the later one
- * sees it. Without this a call that one rank leaves out would hang the others without a reason, and
- * a different count would give wrong sums.
+ * order that all processors agree on, so if the calls of two ranks differ, at least the later one
+ * sees it. Without this a call that one rank leaves out would hang the others with no explanation,
+ * and a different count would give wrong sums.
  *
  * A rank keeps its last ANNOUNCED calls. A peer that is further ahead has overwritten the call, and
  * then there is nothing to compare. */
@@ -31,7 +31,7 @@ static struct announcement *place(const struct announcer *a, int k, uint64_t num
 }
 
 /* `number` is 0 while the call is being written: no word is stored before that 0 (release), and a
- * reader looks at the number again after all words (acquire). */
+ * reader checks the number again after all words (acquire). */
 static void publish(struct announcement *to, uint64_t number, const union words *call) {
     __atomic_store_n(&to->number, 0, __ATOMIC_SEQ_CST);
     for (int i = 0; i < WORDS; i++)
@@ -39,7 +39,7 @@ static void publish(struct announcement *to, uint64_t number, const union words 
     __atomic_store_n(&to->number, number, __ATOMIC_SEQ_CST);
 }
 
-/* As publish, but a later read of this rank may come before it. */
+/* Like publish, but a later read of this rank may be reordered before it. */
 static void publish_later(struct announcement *to, uint64_t number, const union words *call) {
     __atomic_store_n(&to->number, 0, __ATOMIC_RELAXED);
     for (int i = 0; i < WORDS; i++)
@@ -85,14 +85,14 @@ static int rank_of(const struct announcer *a, int k) {
     return a->ranks ? a->ranks[k] : k;
 }
 
-/* comm_call.what and .collective: "end of" is how a rank leaves what the others go on with. */
+/* comm_call.what and .collective: "end of": this rank leaves while the others continue. */
 static int is_end(const struct announced_call *call) {
     static const char word[] = "end of ";
     return !strncmp(call->collective, word, strlen(word)) ||
            !strncmp(call->what, word, strlen(word));
 }
 
-/* What to do where the calls differ. Tensors of one call that differ in size are told as that. */
+/* Advice if the calls differ. A mere difference in tensor sizes has its own advice. */
 static const char *advice(const struct announced_call *mine, const struct announced_call *theirs) {
     static const char uneven[] = ", uneven";
     struct announced_call sized = *theirs;
@@ -123,8 +123,8 @@ static int mismatch(struct announcer *a, uint64_t number, int peer, const union 
     return fail(ERR_FAILED, "%s", text);
 }
 
-/* Compares call `number` of this rank with that of each peer that has announced it. A job that has
- * failed has a reason already. */
+/* Compares call `number` of this rank with that of each peer that has announced it. If the job has
+ * failed already, it has a reason. */
 static int compare(struct announcer *a, uint64_t number, const union words *mine) {
     union words theirs;
     if (board_aborted(a->comm->board)) return OK;

@@ -23,31 +23,31 @@ struct announcement {
 struct announcer {
     struct comm *comm;
     struct announcement (*shown)[ANNOUNCED]; /* [n], shared by these ranks */
-    int n, me;                               /* ranks, and this one's place among them */
-    const int *ranks;          /* [n]: what they are called in messages; NULL: 0 .. n-1 */
-    int numbered;              /* 1: messages give the number of a call */
-    uint64_t number;           /* calls that this rank has announced */
-    uint64_t tally;            /* a number that sequences of calls which differ do not share */
-    uint64_t holds[ANNOUNCED]; /* the signature of what this rank shows in each place; 0: nothing */
+    int n, me;                               /* ranks, and this one's index among them */
+    const int *ranks;                        /* [n]: their numbers in messages; NULL: 0 .. n-1 */
+    int numbered;                            /* 1: messages give the number of a call */
+    uint64_t number;                         /* calls that this rank has announced */
+    uint64_t tally;                          /* a hash of the sequence of calls */
+    uint64_t holds[ANNOUNCED]; /* the signature of what this rank shows in each slot; 0: nothing */
 };
 
 /* This rank is about to begin the call. Waits for nobody. ERR_FAILED: a peer has announced another
  * one under the same number; that ends the job, with both calls named. */
 int announcer_announce(struct announcer *announcer, const struct comm_call *call);
 
-/* The same for calls that are short: writes down what is called and compares nothing. Somebody has
- * to look back later. `signature`: announced_signature of the call. */
+/* The same for short calls: records the call and compares nothing. Somebody has to look back later.
+ * `signature`: announced_signature of the call. */
 void announced_fill(struct announced_call *out, const struct comm_call *call);
 uint64_t announced_signature(const struct announced_call *call);
 void announcer_note(struct announcer *announcer, const struct announced_call *call,
                     uint64_t signature);
 
-/* What was noted is seen by a peer that looks back from now on, or this rank sees what that one has
- * noted: as after announcer_announce. */
+/* From now on either a peer that looks back sees this rank's notes, or this rank sees that peer's:
+ * as after announcer_announce. */
 void announcer_show_all(struct announcer *announcer);
 
-/* Compares all calls up to `number` that this rank and a peer still show. ERR_FAILED as above. Of
- * the announcer it reads only what never changes: any thread may call it. */
+/* Compares all calls up to `number` that this rank and a peer still show. ERR_FAILED as above. It
+ * reads only constant members of the announcer, so any thread may call it. */
 int announcer_look_back(struct announcer *announcer, uint64_t number);
 
 #endif

@@ -51,7 +51,7 @@ int comm_announce(struct comm *comm, const struct comm_call *call) {
     return announce(comm, call);
 }
 
-/* One piece of a gather of `bytes` a rank. Row r of `all` begins r * bytes behind it. */
+/* One piece of a gather of `bytes` per rank. Row r of `all` begins at r * bytes. */
 static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_t bytes,
                         char *all) {
     struct board *board = comm->board;

@@ -1,7 +1,7 @@
 /* The board: the one piece of memory that a job shares. It is a memfd that the launcher creates and
  * that every rank maps. All of it starts as zero. Who writes what:
  *
- *   abort     the first to notice a failure, rank or launcher; once    read in every wait
+ *   abort     the rank or launcher that first notices a failure; once    read in every wait
  *   cards[r]  rank r (pid, and start_errno before its main runs)       read by launcher and peers
  *   arrivals  every rank, by an atomic addition                        barrier.c
  *   released  the rank that arrives last at a barrier                  barrier.c
@@ -26,7 +26,7 @@ enum {
 }; /* bytes of an error text, of a place in the program */
 
 /* ABORT_NONE -> ABORT_WRITING -> ABORT_WRITTEN, each step once. A rank that is killed while it
- * writes leaves ABORT_WRITING for ever: readers then do without the text. */
+ * writes leaves ABORT_WRITING forever: readers then do without the text. */
 enum abort_state { ABORT_NONE, ABORT_WRITING, ABORT_WRITTEN };
 
 struct abort_record {
@@ -44,13 +44,13 @@ struct card {
     uint64_t begun[COUNTERS]; /* how many collectives of each kind the rank has begun */
     uint64_t beats;   /* grows whenever the rank polls in a wait or calls comm_check: progress.c */
     int64_t heard_ns; /* over a network: when its last beat came */
-    int64_t beat_ns;  /* when it last did, on the clock of base/clock.h, which all ranks share */
+    int64_t beat_ns;  /* when it last did so, on the clock of base/clock.h, which all ranks share */
     uint32_t pid;
     uint32_t left;       /* 1: comm_close was called; the end of the process is no failure */
     int32_t start_errno; /* why the program could not be started, 0 if it could */
     uint32_t core; /* 1 + the core of the last thread of the rank that had to wait; 0: unknown */
     uint32_t where_claimed;   /* 1: a thread of the rank has begun to write `where` */
-    uint64_t gather_bytes[2]; /* what the rank brings to the gather in box 0 and 1 */
+    uint64_t gather_bytes[2]; /* the rank's bytes for the gather in box 0 and 1 */
     char where[BOARD_WHERE];  /* what the rank was waiting in when a peer failed */
     /* whereabouts.c: a thread of the rank shows what it waits in, since when (0: nothing) */
     uint32_t shows;
@@ -76,7 +76,7 @@ struct board {
  * since a rank that truncated it would kill the others. On failure *board is NULL and *fd -1. */
 int board_create(struct board **board, int *fd, int world);
 
-/* Maps an inherited board. ERR_USAGE if fd has not the size of one for so many ranks. */
+/* Maps an inherited board. ERR_USAGE if fd does not have the size of a board for so many ranks. */
 int board_map(struct board **board, int fd, int world);
 
 void board_unmap(struct board *board); /* NULL is allowed */
@@ -84,10 +84,10 @@ void board_unmap(struct board *board); /* NULL is allowed */
 /* Gather box 0 or 1 of a rank: COMM_BLOB_BYTES bytes. */
 void *board_box(struct board *board, int rank, int parity);
 
-/* Writes the job's first failure. True if this call was the first, so that its text stands. */
+/* Writes the job's first failure. True if this call was the first, so that its text counts. */
 int board_abort(struct board *board, int rank, int code, const char *text);
 
-/* Shows the launcher that a thread of this rank polls. */
+/* Shows the launcher that a thread of this rank is polling. */
 void board_beat(struct board *board, int rank);
 
 /* Has anybody failed? One load: cheap enough for every wait. */

@@ -52,9 +52,9 @@ static int take_descriptors(struct comm *comm) {
     return OK;
 }
 
-/* Have the launcher's descriptors come as far as here? A program between it and this one may have
- * closed them, as Python's subprocess does. Under `duet run` the ranks then meet by the name of
- * their job; the ranks of other launchers have no name of their own. */
+/* Did the launcher's descriptors reach this process? A program in between may have closed them, as
+ * Python's subprocess does. Under `duet run` the ranks then meet by the name of their job; the
+ * ranks of other launchers have no such name. */
 static int were_closed(void) {
     int board = -1, socket = -1;
     if (!getenv("TORCHELASTIC_RUN_ID") ||
@@ -64,7 +64,7 @@ static int were_closed(void) {
     return fcntl(board, F_GETFD) < 0 || !is_packet_socket(socket);
 }
 
-/* Finds the job's board and the way to whoever serves the rendezvous. */
+/* Finds the job's board and the connection to the server of the rendezvous. */
 static int find_job(struct comm *comm, const struct comm_options *options) {
     struct place place;
     const struct network_ops *by = options ? options->by : NULL;

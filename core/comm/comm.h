@@ -35,71 +35,71 @@ struct comm_options {
      * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/rendezvous.h); behind a program under `duet
      * run` that has closed the inherited descriptors, too. */
     int meet;
-    /* Who moves the bytes between machines where mpirun or srun has started this process:
-     * network_by_mpi (group/group.h); NULL: nobody, as in builds without MPI. */
+    /* Moves the bytes between machines if mpirun or srun has started this process: network_by_mpi
+     * (group/group.h); NULL: nothing does, as in builds without MPI. */
     const struct network_ops *by;
     /* Not NULL: whatever the environment says, this is rank `rank` of `world`, and the ranks find
-     * each other by this name, which no other job of the machine has. A process may join several
-     * jobs so. */
+     * each other by this name, which no other job of the machine has. In this way a process may
+     * join several jobs. */
     const char *name;
     int rank, world;
 };
 
 /* Joins the job that this process was started for: reads RANK, WORLD_SIZE and the two inherited
  * file descriptors from the environment, meets all other ranks (it returns once all have come) and
- * starts the thread that watches them. options NULL: defaults. On failure *out is NULL.
- * ERR_USAGE: this process was not started by the launcher. ERR_MEMORY: the shared memory could not
- * be mapped. With both the launcher does not know the reason, so the process should print it. In a
- * job that has no launcher it should print every reason. */
+ * starts the thread that watches them. options NULL: defaults. On failure *out is NULL. ERR_USAGE:
+ * this process was not started by the launcher. ERR_MEMORY: the shared memory could not be mapped.
+ * In both cases the launcher does not know the reason, so the process should print it. In a job
+ * that has no launcher it should print every reason. */
 int comm_open(struct comm **out, const struct comm_options *options);
 
-/* A rank of a world that is not there, for a dry run (device_is_dry): in every collective its peers
- * bring what it brings itself, no descriptors come back, and no wait is one. Nothing of the job is
- * there either: no launcher, no abort word. ERR_MEMORY. */
+/* A rank of an imagined world, for a dry run (device_is_dry): in every collective its peers bring
+ * what it brings itself, no descriptors come back, and no wait blocks. There is no job either: no
+ * launcher, no abort word. ERR_MEMORY. */
 int comm_imagine(struct comm **out, int rank, int world);
 int comm_is_imagined(const struct comm *comm); /* 0 for NULL */
 
 /* For the code that comm_open returned: 1 if the launcher knows of the failure and prints it. */
 int comm_open_was_reported(int code);
 
-/* Leaves the job in good order: from now on the peers do not take this rank's end for a failure.
- * Does not wait for anybody. The process is expected to exit next. A rank that exits with status 0
- * without this call has failed. NULL is allowed. */
+/* Leaves the job in good order: from now on the peers do not treat this rank's end as a failure. It
+ * waits for nobody. The process is expected to exit next. A rank that exits with status 0 without
+ * this call has failed. NULL is allowed. */
 void comm_close(struct comm *comm);
 
 int comm_rank(const struct comm *comm);
 int comm_world_size(const struct comm *comm);
 
-/* 1: this process is to join a network: mpirun or srun has started it as a rank of several
- * machines, or DUET_BACKEND says mpi. ERR_USAGE: it says something else, or `by` is NULL. */
+/* 1: this process must join a network: mpirun or srun has started it as a rank of several machines,
+ * or DUET_BACKEND is mpi. ERR_USAGE: it has another value, or `by` is NULL. */
 int network_is_wanted(const struct network_ops *by, int *wanted);
 
 /* 1: the ranks share no memory and meet by a network (comm/network.h); 0 for NULL. */
 int comm_is_spread(const struct comm *comm);
 const char *comm_machine(const struct comm *comm, int rank); /* its name; "" on one machine */
 
-/* 1: no rank below this one is alive, so it is this one that tells of a rank that is gone. */
+/* 1: no rank below this one is alive, so this one reports a rank that is gone. */
 int comm_speaks(const struct comm *comm);
 
 /* ---- collectives: small and slow, for set-up and for once a step ---- */
 
 /* All-gather through the launcher, for set-up. Each rank brings `bytes` of data (the same count on
- * every rank, at most COMM_BLOB_BYTES) and, where fd >= 0, one file descriptor, which stays the
+ * every rank, at most COMM_BLOB_BYTES) and, if fd >= 0, one file descriptor, which stays the
  * caller's. all: world * bytes, in rank order. fds: world entries, -1 where a rank brought none;
- * every other entry (that of this rank too) is a new duplicate that the caller must close. With
- * fds NULL the descriptors are dropped. */
+ * every other entry (that of this rank too) is a new duplicate that the caller must close. With fds
+ * NULL the descriptors are dropped. */
 int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, void *all, int *fds);
 
-/* What messages say the exchanges from now on are for: "new_group"; NULL: nothing. */
+/* The purpose of the next exchanges, for messages: "new_group"; NULL: none. */
 void comm_name_exchanges(struct comm *comm, const char *what);
 
-/* All-gather through the shared memory, cheap enough for every step (losses, hits, statistics):
- * it does not need the launcher and costs one barrier for each COMM_BLOB_BYTES. Any number of
- * bytes, the same on every rank. all: world * bytes, in rank order; `mine` may be this rank's place
- * in it. */
+/* All-gather through the shared memory, cheap enough for every step (losses, hits, statistics): it
+ * does not need the launcher and costs one barrier for each COMM_BLOB_BYTES. Any number of bytes,
+ * the same on every rank. all: world * bytes, in rank order; `mine` may be this rank's part of
+ * it. */
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 
-/* Where comm_is_spread: every rank's bytes become rank 0's. */
+/* If comm_is_spread: every rank's bytes become rank 0's. */
 int comm_broadcast(struct comm *comm, void *data, size_t bytes);
 
 /* Returns OK once every rank has called it. `what` names it in error texts: "start of epoch". */
@@ -107,8 +107,8 @@ int comm_barrier(struct comm *comm, const char *what);
 
 /* Has the launcher been asked to stop the job (launch.stoppable)? Collective in order, but rank 0
  * waits for nobody: all ranks get the same answer at their k-th call, and 1 ever after the first 1.
- * The first call tells the launcher that this job can be stopped. Where comm_is_spread, SIGINT or
- * SIGTERM has come to some rank, all wait for all, and comm_stop_signal is what has come. */
+ * The first call tells the launcher that this job can be stopped. If comm_is_spread, any rank may
+ * get SIGINT or SIGTERM, all wait for all, and comm_stop_signal is the signal. */
 int comm_look_for_stop(struct comm *comm, int *stop);
 int comm_stop_signal(const struct comm *comm);
 
@@ -128,7 +128,7 @@ struct comm_call {
     long step;              /* -1: none */
     size_t count, offset; /* elements, and where they begin in the buffer that is shared; 0: none */
     const char *what;     /* the algorithm, or what a barrier is for; NULL: nothing */
-    struct announcer *group; /* the process group among whose calls it counts, too; NULL: none */
+    struct announcer *group; /* the process group whose calls include it, too; NULL: none */
 };
 int comm_announce(struct comm *comm, const struct comm_call *call);
 /* What `bucket` counts, in texts: "bucket" or "unit". NULL: a collective without a name. */
@@ -151,16 +151,16 @@ struct comm_wait_reason {
     const char *collective; /* "allreduce" */
     int bucket;
     long step;
-    /* The rank that is to post the flag. If that rank has left the job, the wait ends at once
+    /* The rank that should post the flag. If that rank has left the job, the wait ends at once
      * instead of at its deadline. */
     int peer;
-    uint64_t among;   /* over a network, where no one peer is known: one bit for each that may be */
+    uint64_t among;   /* over a network, where the peer is not known: one bit for each candidate */
     uint64_t number;  /* of the call in its process group; 0: none */
     double timeout_s; /* deadline of this wait; 0: that of comm_open */
-    /* How long the thread, which has nothing else to do, yields its core and looks again before it
+    /* How long the thread, which has nothing else to do, yields its core and checks again before it
      * sleeps: longer than a sleep and a wake-up take. 0: it sleeps after a few microseconds. */
     int64_t spin_ns;
-    int message; /* 1: the peer alone is waited for, as two ranks do that answer each other */
+    int message; /* 1: it waits only for the peer, like two ranks that answer each other */
     /* Called by the waiting thread before it sleeps, each time; an error ends the wait. NULL: not
      * wanted. */
     int (*look)(void *context);
@@ -173,30 +173,30 @@ struct comm_wait_reason {
 int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
                    const struct comm_wait_reason *reason);
 
-/* Publishes everything this thread has written so far and wakes whoever sleeps on the flag. It
- * makes a system call only if somebody does. epoch must not be below the flag's present one.
- * Cannot fail. */
+/* Publishes everything that this thread has written so far and wakes all sleepers on the flag. It
+ * makes a system call only if there are any. epoch must not be below the flag's current one. Cannot
+ * fail. */
 void comm_post_flag(struct comm_flag *flag, uint64_t epoch);
 
 /* The same for flags that are posted often and rarely slept on: it does not wait for the flag's
- * cache line, and whoever goes to sleep pays for that. comm NULL: as comm_post_flag. */
+ * cache line; a waiter that goes to sleep pays for that. comm NULL: as comm_post_flag. */
 void comm_post_flag_light(const struct comm *comm, struct comm_flag *flag, uint64_t epoch);
 
 /* ---- distant waits: a GPU waits, or there is no one flag; the host keeps the deadline ---- */
 
-/* A kernel that waits for a peer's flag cannot read the abort word of the job. So while what
- * reason.peer has to do is missing, the host calls comm_distant_look now and then, without
- * sleeping, and gets the error that comm_wait_flag would have ended with. A peer of -1 stands for
- * any rank. Meanwhile the other ranks can say that this rank waits; comm_distant_end takes that
- * back, and must come before the struct is begun anew. */
+/* A kernel that waits for a peer's flag cannot read the abort word of the job. So until reason.peer
+ * has done its part, the host calls comm_distant_look now and then, without sleeping, and gets the
+ * error that would have ended comm_wait_flag. A peer of -1 means any rank. Meanwhile the other
+ * ranks can report that this rank waits; comm_distant_end ends that, and must come before the
+ * struct is begun again. */
 struct wait {
     struct comm *comm;
     struct comm_wait_reason reason;
     const char *what; /* printed in parentheses after the collective's name; may be NULL */
     /* One of two kinds. counter >= 0: until begun[counter] of every rank has reached `target`
      * (barrier, exchange). counter < 0: until *epoch, which rank reason.peer posts, has reached
-     * `target` (a flag). Behind comm_distant_begin both may be set, where what is missing is a flag
-     * that this process can read: a peer that posts it may leave between two looks. Else the caller
+     * `target` (a flag). After comm_distant_begin both may be set if the missing flag can be read
+     * by this process: a peer that posts it may leave between two looks. Otherwise the caller
      * looks, and the peer cannot have left. */
     int counter;
     const uint64_t *epoch;
@@ -214,14 +214,14 @@ void comm_distant_begin(struct comm *comm, struct wait *wait,
 int comm_distant_look(struct wait *wait);
 void comm_distant_end(struct wait *wait); /* of any wait; zeroed is fine */
 
-/* For a wait that kept the deadline of comm_timeout_s by itself and has passed it: returns
+/* For a wait that watched the deadline of comm_timeout_s itself and has passed it: returns
  * ERR_TIMEOUT as comm_wait_flag would, or ERR_PEER if the job had failed before. `what`, if not
  * NULL, is printed in parentheses after the collective's name. */
 int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what);
 double comm_timeout_s(const struct comm *comm);
 
-/* What the other ranks are in, for an error of the caller's own: "; rank 1 has waited 12 s in
- * barrier (end); rank 2 waits for nobody". */
+/* What the other ranks wait in, for an error of the caller: "; rank 1 has waited 12 s in barrier
+ * (end); rank 2 waits for nobody". */
 void comm_whereabouts(const struct comm *comm, char *text, size_t bytes);
 
 /* 1 if another rank of the job has not polled in a wait for 300 ms, though waits poll every 50 ms:
@@ -231,20 +231,20 @@ int comm_is_silent(const struct comm *comm, int rank);
 /* ---- the abort word ---- */
 
 /* Ends the job. The first call of all ranks wins: its code and text become the job's error, which
- * the peers get from their waits and which the launcher prints, with "rank 2: " in front where
- * there are several ranks. A rank that fails calls comm_abort(comm, code, error_message()) and
- * comm_close, then exits with error_exit_status(code) and prints nothing. The call has no effect
- * with OK, with ERR_PEER, with comm NULL, or after another failure. */
+ * the peers get from their waits and which the launcher prints, preceded by "rank 2: " if there are
+ * several ranks. A rank that fails calls comm_abort(comm, code, error_message()) and comm_close,
+ * then exits with error_exit_status(code) and prints nothing. The call has no effect with OK, with
+ * ERR_PEER, with comm NULL, or after another failure. */
 void comm_abort(struct comm *comm, int code, const char *text);
 
 /* OK while the job runs. Once it is aborted: ERR_PEER with the first failure's text, or in the rank
  * that failed first its own code. For long work between waits. */
 int comm_check(struct comm *comm);
 
-/* The same before a call begins: the text says which one, as that of a wait does. */
+/* The same before a call begins: the text names the call, like that of a wait. */
 int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason);
 
-/* 1 once the job is aborted: one load. It is no sign of life of this rank, as comm_check is. */
+/* 1 once the job is aborted: one load. Unlike comm_check it is not a sign of life of this rank. */
 int comm_is_aborted(const struct comm *comm);
 
 #endif

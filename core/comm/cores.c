@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "comm/rank.h"
 
-enum { PATIENCE = 8 };                        /* waits beside a rank of the same core */
+enum { PATIENCE = 8 };                        /* waits while another rank has the same core */
 static const int64_t MOVE_PAUSE_NS = 2000000; /* between two moves of a rank */
 
 static int core_of(const struct comm *comm, int rank) {
@@ -56,7 +56,7 @@ static void move(struct comm *comm) {
 
 int shares_core(struct comm *comm, int peer) {
     int core = sched_getcpu();
-    if (core != core_of(comm, comm->rank)) /* else the others keep what they have read */
+    if (core != core_of(comm, comm->rank)) /* otherwise the others keep what they have read */
         __atomic_store_n(&comm->board->cards[comm->rank].core, (uint32_t)(core + 1),
                          __ATOMIC_RELAXED);
     if (core < 0 || peer < 0 || peer >= comm->world) return 1;

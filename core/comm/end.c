@@ -17,8 +17,8 @@
 /* When SIGTERM and SIGKILL are sent, on the job's clock and counted from the failure: the job ends
  * within a second, with time to spare for the kernel. */
 static const int64_t TERM_AFTER_NS = 500000000, KILL_AFTER_NS = 750000000;
-/* A process that SIGKILL does not end hangs in the kernel: the launcher then stops waiting for
- * it. */
+/* A process that SIGKILL does not end hangs in the kernel; the launcher stops waiting for it after
+ * this time. */
 static const int64_t GIVE_UP_NS = 30000000000;
 
 static void signal_all(struct job *job, int signal) {
@@ -37,8 +37,8 @@ void end_job(struct job *job, int rank, int code, const char *text) {
     if (!job->ending_since) job->ending_since = job->clock;
 }
 
-/* The signal of the launcher goes to the ranks. The board says nothing: a rank that saves its state
- * may still need the others. A stopped rank handles a signal only once it continues. */
+/* Passes the launcher's signal on to the ranks. The board is not aborted: a rank that saves its
+ * state may still need the others. A stopped rank handles a signal only once it continues. */
 void pass_on_signal(struct job *job, int signal) {
     if (job->ending_since) return;
     job->ending_since = job->clock + (now_ns() - job->last_look); /* the clock of the last look */
@@ -48,7 +48,7 @@ void pass_on_signal(struct job *job, int signal) {
     signal_all(job, SIGCONT);
 }
 
-/* Goes on to the next stage when its time has come. A stopped process handles SIGTERM only once it
+/* Moves to the next stage when its time has come. A stopped process handles SIGTERM only once it
  * continues, hence SIGCONT; SIGKILL needs no such help. A second Ctrl-C means: now. */
 static void escalate(struct job *job) {
     int64_t passed = job->clock - job->ending_since;
@@ -71,14 +71,14 @@ static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
         process->exit_code = info->si_status;
     else
         process->signal = info->si_status;
-    /* what a rank that failed has left behind, in its own group whose name its zombie keeps */
+    /* processes that a failed rank left in its group, whose id its zombie keeps */
     if (job->launch->groups && (process->signal || process->exit_code))
         kill(-process->pid, SIGKILL);
 }
 
 /* Ends the job if a rank has ended badly. The programs of a job either all use the communicator or
- * none does: once one has come to the rendezvous, every rank that ended before or that ends without
- * comm_close has failed. */
+ * none does: once one has come to the rendezvous, every rank that has ended before, or that ends
+ * without comm_close, has failed. */
 static void judge_ends(struct job *job) {
     for (int r = 0; r < job->world; r++) {
         char text[BOARD_TEXT];
@@ -130,7 +130,7 @@ int watch_processes(struct job *job) {
 void reap_ranks(struct job *job) {
     for (int r = 0; r < job->world; r++) {
         struct process *process = &job->ranks[r];
-        /* what ranks of a job that was ended have left behind: see rank_ended */
+        /* processes left by ranks of an ended job: see rank_ended */
         if (job->launch->groups && job->ending_since && process->pid) kill(-process->pid, SIGKILL);
         if (process->pid) waitpid(process->pid, NULL, WNOHANG);
         if (process->pidfd >= 0) close(process->pidfd);

@@ -36,7 +36,7 @@ int environment_number(const char *name, int least, int most, int *out) {
     return OK;
 }
 
-/* A step of several tasks; a batch script and a shell have some of the names, too. */
+/* A step of several tasks; batch scripts and shells also set some of these names. */
 static int is_of_srun(void) {
     const char *tasks = getenv(SRUN);
     return tasks && strcmp(tasks, "1");
@@ -55,7 +55,7 @@ int environment_is_of_a_rank(void) {
 
 /* The number for the node SLURM_NODEID in srun's list of tasks. */
 static int read_tasks(const char *list, int *out) {
-    int node = strchr(list, ',') ? MAX_DEVICES : 0; /* of different numbers one has to be named */
+    int node = strchr(list, ',') ? MAX_DEVICES : 0; /* if the numbers differ, one must be given */
     CHECK(environment_number("SLURM_NODEID", 0, MAX_DEVICES - 1, &node));
     for (const char *at = list; *at;) {
         int used = 0, nodes = 1;
@@ -120,7 +120,7 @@ int read_place(struct place *out, const char *advice) {
 }
 
 void describe_job(char *text, size_t bytes, const char **address, const char **port) {
-    /* What launchers give each of their jobs; a job that torchrun has restarted is another one. */
+    /* Ids that launchers give to their jobs; a job that torchrun restarts gets another one. */
     static const char *const IDS[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
                                       "PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID"};
     *address = getenv("MASTER_ADDR");

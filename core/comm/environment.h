@@ -1,6 +1,6 @@
-/* What the environment says about this process's place in its job. torchrun and the launcher of
- * Duet set RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; Open MPI's and MPICH's mpirun have
- * other names for the same numbers. */
+/* What the environment says about this process's role in its job. torchrun and the launcher of Duet
+ * set RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; Open MPI's and MPICH's mpirun have other
+ * names for the same numbers. */
 #ifndef COMM_ENVIRONMENT_H
 #define COMM_ENVIRONMENT_H
 
@@ -10,36 +10,36 @@ struct place {
     int rank, world, local_rank, local_world;
 };
 
-/* ERR_USAGE names the variable that is missing or no number, or that asks for several machines;
- * `advice` ends the text of one that is missing: how to start the ranks. */
+/* ERR_USAGE names the variable that is missing, is not a number, or requests several machines;
+ * `advice` ends the text for a missing one: how to start the ranks. */
 int read_place(struct place *out, const char *advice);
 int read_place_anywhere(struct place *out, const char *advice); /* several machines are fine */
 
 /* 1: the environment numbers this process or the ranks, so another program has started it as one of
- * them. With one of the two numbers alone, read_place names the other. */
+ * them. If only one of the two numbers is set, read_place names the other. */
 int environment_is_of_a_rank(void);
 
 /* 1: by mpirun or srun, whose ranks may meet by MPI. */
 int environment_is_of_mpi(void);
 
-/* 1: so they have, and another rank of this machine comes first. */
+/* 1: they have, and another rank of this machine comes first. */
 int environment_is_of_a_later_rank(void);
 
-/* Sets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE where they are not set. */
+/* Sets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE if they are not set. */
 int environment_for_programs(const struct place *place);
 
-/* The value of the variable `name`, a number of least .. most. *out stays where it is not set. */
+/* The value of the variable `name`, a number of least .. most. *out stays if it is not set. */
 int environment_number(const char *name, int least, int most, int *out);
 
-/* Text that is the same for all ranks of a job and, as far as the environment tells, for no other
- * job of this machine. *address (static storage, or the environment's): where the ranks meet, for
+/* A name that all ranks of a job share and, as far as the environment tells, no other job of this
+ * machine has. *address (static storage, or the environment's): where the ranks meet, for
  * messages. */
 void describe_job(char *text, size_t bytes, const char **address, const char **port);
 
 #define JOB_MEMORY "duet-job" /* the memory that the ranks of a job share */
 
-/* ERR_USAGE: a launcher has started this process as one of several ranks, and it is none by its own
- * account: in no process group, not in duet_spawn, and without MPI. */
+/* ERR_USAGE: a launcher has started this process as one of several ranks, but the process does not
+ * act as one: it has no process group, no duet_spawn and no MPI. */
 int check_alone(void);
 
 #endif

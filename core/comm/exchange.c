@@ -21,7 +21,7 @@ static int socket_lost(struct comm *comm, enum wire_result result) {
     return fail_system(error, "rank %d: exchange: socket to the launcher", comm->rank);
 }
 
-/* Sleeps until the socket is ready, for one slice at most. */
+/* Sleeps until the socket is ready, for at most one slice. */
 static int wait_for_socket(struct wait *wait, short events) {
     int64_t slice_ns;
     CHECK(wait_poll(wait, &slice_ns));

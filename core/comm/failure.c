@@ -22,7 +22,7 @@ int failure_of_job(struct comm *comm, const char *where) {
     note_where(comm, where);
     char first[BOARD_TEXT];
     snprintf(first, sizeof first, "%s", failure.text);
-    /* Calls that differ are an error of both: the rank that saw it may have returned already. */
+    /* Different calls are an error of both ranks: the one that saw it may have returned. */
     if (failure.code != ERR_PEER && failure.rank >= 0 && !strstr(first, "Detected mismatch"))
         snprintf(first, sizeof first, "rank %d, whose error says why", failure.rank);
     return fail(ERR_PEER, "rank %d: %s%sa peer failed first: %s", comm->rank, where,

@@ -50,9 +50,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 _Static_assert(sizeof(struct comm_flag) == 128, "flags lie 128 bytes apart");
 
 static const int64_t SPIN_NS = 5000;        /* as long as a sleep and a wake-up take */
-static const int64_t SHORT_SPIN_NS = 1000;  /* where yielding comes before sleeping */
+static const int64_t SHORT_SPIN_NS = 1000;  /* if yielding comes before sleeping */
 static const int64_t LONG_TURN_NS = 300000; /* a rank that yields has the core back before that */
-static const int64_t CROWDED_NS = 20000000; /* how long a rank then yields no more */
+static const int64_t CROWDED_NS = 20000000; /* how long a rank then stops yielding */
 enum {
     SPINS_PER_CLOCK = 16, /* looks at the flag between two looks at the clock */
     SPINS_AT_FIRST = 32   /* and before the first one: two ranks that answer each other need less */
@@ -86,15 +86,15 @@ static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
     return 0;
 }
 
-/* The core goes to whoever else can run on it: perhaps the rank that is waited for. With more
- * ranks than cores the sender of a message may run on another core just now; then a few looks cost
- * less than two changes of process. In a collective they would be wasted: the ranks on this core
- * have to come as well.
+/* Another thread gets the core: perhaps the rank that this one waits for. With more ranks than
+ * cores the sender of a message may be running on another core right now; then a few looks cost
+ * less than two process switches. In a collective they would be wasted: the ranks on this core have
+ * to come as well.
  *
- * Where other programs keep the cores busy, who yields loses a whole slice of the scheduler, some
- * milliseconds, while who sleeps is woken at once. The first such yield is noticed, and for a while
- * this rank sleeps instead. With more ranks than cores a long turn may be that of another rank, so
- * it says nothing there. */
+ * If other programs keep the cores busy, a rank that yields loses a whole slice of the scheduler,
+ * some milliseconds, while a sleeping rank is woken at once. The first such yield is noticed, and
+ * for a while this rank sleeps instead. With more ranks than cores the long turn may be another
+ * rank's, so it proves nothing. */
 static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_t epoch,
                         const struct comm_wait_reason *reason) {
     int64_t now = now_ns(), end = now + reason->spin_ns, before;
@@ -113,7 +113,7 @@ static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_
     return 0;
 }
 
-/* R1 to R4. May return before the flag has reached the epoch: the caller looks again. */
+/* R1 to R4. May return before the flag has reached the epoch: the caller checks again. */
 static void sleep_on(const struct comm *comm, struct comm_flag *flag, uint64_t epoch,
                      int64_t most_ns) {
     struct timespec most = {.tv_sec = most_ns / 1000000000, .tv_nsec = most_ns % 1000000000};

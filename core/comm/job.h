@@ -8,7 +8,7 @@
 #include "comm/board.h"
 #include "comm/launch.h"
 
-/* What a rank brings to the exchange under way, and how far the reply to that rank has come. */
+/* A rank's contribution to the current exchange, and the progress of the reply to it. */
 struct offer {
     int arrived;
     int fd;         /* the descriptor it brought, -1 if none */
@@ -22,7 +22,7 @@ struct process {
     int socket;    /* the launcher's end; -1: closed */
     int pidfd;     /* -1: the kernel offers none; the loop then looks every few milliseconds */
     int ended;     /* it stays a zombie until the job is over: its id cannot be reused */
-    int signalled; /* the launcher has sent it a signal: its exit status is not its own any more */
+    int signalled; /* the launcher has sent it a signal: its exit status means nothing */
     int exit_code; /* once it has ended; 0 if a signal ended it */
     int signal;    /* that ended it, else 0 */
 
@@ -46,13 +46,13 @@ struct job {
     struct sigaction child_before; /* and what the process did with SIGCHLD */
     struct process ranks[MAX_DEVICES];
 
-    uint32_t exchange;     /* the number of the exchange under way, from 1 */
+    uint32_t exchange;     /* the number of the current exchange, from 1 */
     int delivering;        /* all offers have arrived and are being sent to all ranks */
     int crowded;           /* too many descriptors are in flight: pause for a moment */
     int64_t first_arrival; /* when the first rank came to the rendezvous; 0: none yet */
 
-    /* The job's clock, ns, never 0. It counts the time in which the launcher runs or sleeps as it
-     * meant to. Where the whole machine or the whole job stands still (a suspended virtual machine,
+    /* The job's clock, ns, never 0. It counts the time in which the launcher runs or sleeps as
+     * intended. If the whole machine or the whole job stands still (a suspended virtual machine,
      * Ctrl-Z), so does this clock, and no deadline of the launcher passes unseen. */
     int64_t clock;
     int64_t last_look; /* now_ns() when the clock was last advanced */
@@ -72,7 +72,7 @@ void job_begin(struct job *job, const struct launch *launch);
 int start_ranks(struct job *job);
 
 /* serve.c: the rendezvous. serve_ranks sleeps for at most timeout_ms until a rank sends or ends or
- * a signal arrives; it collects what the ranks bring and delivers all of it to each. */
+ * a signal arrives; it collects the contributions of all ranks and delivers them to each. */
 int serve_start(struct job *job);
 int serve_ranks(struct job *job, int timeout_ms);
 void serve_late_signal(struct job *job); /* called once all ranks have ended */
@@ -81,7 +81,7 @@ void serve_stop(struct job *job);
 /* end.c: notices which ranks have ended, then begins and drives the end of the job. */
 int watch_processes(struct job *job);                                /* returns how many run */
 void end_job(struct job *job, int rank, int code, const char *text); /* the first call wins */
-void pass_on_signal(struct job *job, int signal);                    /* where grace_s is set */
+void pass_on_signal(struct job *job, int signal);                    /* if grace_s is set */
 void reap_ranks(struct job *job); /* collects the zombies once no rank runs */
 
 /* progress.c: if no rank has made progress for launch->stall_timeout_s, the rank to blame and the

@@ -22,8 +22,8 @@ static int check_arguments(const struct launch *launch) {
 }
 
 /* SIGINT, SIGTERM and SIGHUP no longer end this process: it reads them from signal_fd, and SIGQUIT
- * where signals are passed on. One that is ignored (nohup, a job in the background of a script)
- * stays ignored. */
+ * where signals are passed on. An ignored signal (nohup, a background job of a script) stays
+ * ignored. */
 static int catch_signals(struct job *job) {
     static const int deadly[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     const size_t count = sizeof deadly / sizeof *deadly - !(job->launch->grace_s > 0);
@@ -39,7 +39,7 @@ static int catch_signals(struct job *job) {
     return job->signal_fd < 0 ? fail_system(errno, "launcher: signalfd") : OK;
 }
 
-/* Where SIGCHLD is ignored, a rank that has ended leaves no status to wait for. */
+/* If SIGCHLD is ignored, a rank that has ended leaves no status to wait for. */
 static void keep_exit_statuses(struct job *job) {
     struct sigaction *before = &job->child_before, plain = {.sa_handler = SIG_DFL};
     int ignored = !sigaction(SIGCHLD, NULL, before) &&
@@ -59,8 +59,8 @@ static int poll_timeout_ms(const struct job *job) {
     return WITH_PIDFDS_MS;
 }
 
-/* Called after each sleep of at most `slept_ms`; what passed beyond that and a little more, the
- * launcher did not get to run. */
+/* Called after each sleep of at most `slept_ms`. If clearly more time has passed, the launcher
+ * could not run in it. */
 static void advance_clock(struct job *job, int slept_ms) {
     static const int64_t SLACK_NS = 50000000;
     int64_t now = now_ns(), passed = now - job->last_look;
@@ -83,7 +83,7 @@ static int run_job(struct job *job) {
         if (served) end_job(job, -1, served, error_message());
     }
     serve_late_signal(job);
-    return OK; /* the job has run; the board says how it went */
+    return OK; /* the job has run; the board has its outcome */
 out:
     return code;
 }

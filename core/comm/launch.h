@@ -17,8 +17,8 @@
 struct launch {
     int world_size; /* 1 .. MAX_DEVICES */
 
-    /* The ranks' arguments, ended by NULL. The program is /proc/self/exe, this very program, or,
-     * where `program` is set, the one found by that name along PATH. */
+    /* The ranks' arguments, ended by NULL. The program is /proc/self/exe, this very program, or, if
+     * `program` is set, the one found by that name along PATH. */
     char *const *argv;
     const char *program;
 
@@ -30,14 +30,14 @@ struct launch {
 
     int master_port; /* MASTER_PORT of the ranks; 0: 29500, as in PyTorch */
 
-    /* 1: each rank is the leader of a process group of its own (setpgid, by `entry`), and what ends
-     * it is sent to all of that group: to the programs that it has started, too. */
+    /* 1: each rank leads its own process group (setpgid, by `entry`), and signals that end it go to
+     * the whole group, so also to the programs that it has started. */
     int groups;
 
     /* Above 0: SIGINT, SIGTERM, SIGHUP or SIGQUIT to the launcher is passed on to the ranks, and
      * the job is not aborted: they have this many seconds to end in their own way, with each
-     * other's help. What still runs then gets SIGKILL, and all of them at a second such signal (one
-     * within a tenth of a second counts as the first, as below). */
+     * other's help. Ranks that still run then get SIGKILL; so do all of them at a second such
+     * signal (one within a tenth of a second counts as the first, as below). */
     double grace_s;
 
     /* File descriptors that the ranks inherit under the same numbers, beside 0, 1 and 2. Whether
@@ -89,8 +89,8 @@ struct launch_result {
  * output (SIGPIPE). Else the error text is the root cause, "rank 2 (pid 123) ended by signal 9
  * (Killed): ...", and main exits with out->exit_status.
  *
- * Meanwhile SIGINT, SIGTERM and SIGHUP are blocked in its thread, and SIGCHLD is at its default
- * where it was ignored, since the kernel drops the exit status of children then; both are restored.
+ * Meanwhile SIGINT, SIGTERM and SIGHUP are blocked in its thread, and SIGCHLD, if it was ignored,
+ * is at its default, since the kernel would drop the exit status of children; both are restored.
  * One call at a time in a process. */
 int launch_ranks(const struct launch *launch, struct launch_result *out);
 

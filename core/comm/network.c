@@ -36,11 +36,11 @@ int network_is_wanted(const struct network_ops *by, int *wanted) {
                          "install libopenmpi-dev and build it again");
 }
 
-/* What the ranks tell each other first. */
+/* The ranks' first message to each other. */
 struct hello {
     char version[16], machine[MACHINE_NAME];
-    /* The start of its system and the name space of its shared memory. Of two machines that were
-     * given one name they differ: MPI would take them for one. */
+    /* Its boot id and the namespace of its shared memory. They differ between two machines with the
+     * same name, which MPI would take for one. */
     char boot[40];
     uint64_t memory;
 };
@@ -110,7 +110,7 @@ void network_close(struct comm *comm) {
 
 /* ---- collectives ---- */
 
-/* A collective that all ranks count, so that a wait knows who has not begun it. */
+/* A collective that all ranks count, so that a wait knows which ranks have not begun it. */
 static void begin_counted(struct comm *comm, struct wait *wait, const char *collective,
                           const char *what) {
     wait_start(wait, comm, NULL);
@@ -214,7 +214,7 @@ static void copy_card(struct card *to, const struct card *from) {
 
 void beat_of(const struct comm *comm, struct beat *beat) {
     const struct card *card = &comm->board->cards[comm->rank];
-    /* first: a rank that has left begins nothing more */
+    /* checked first: a rank that has left begins nothing more */
     uint32_t left = __atomic_load_n(&card->left, __ATOMIC_ACQUIRE);
     memset(beat, 0, sizeof *beat);
     copy_card(&beat->card, card);
@@ -223,7 +223,7 @@ void beat_of(const struct comm *comm, struct beat *beat) {
     board_failure(comm->board, &beat->failure);
 }
 
-/* Clocks of two machines have nothing in common: times are those at which the beat came. */
+/* Clocks of two machines have nothing in common, so a beat's time is that of its arrival. */
 void beat_came(struct comm *comm, int rank, struct beat *beat) {
     struct card *card = &comm->board->cards[rank], *theirs = &beat->card;
     int64_t now = now_ns(), seen = __atomic_load_n(&card->beat_ns, __ATOMIC_RELAXED);

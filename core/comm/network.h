@@ -35,8 +35,8 @@ void network_close(struct comm *comm);
 int network_barrier(struct comm *comm, const char *collective, const char *what);
 int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all, struct wait *wait);
 
-/* comm_look_for_stop. No launcher hears the signals of mpirun and Slurm: each rank gets one, at a
- * time of its own, keeps it blocked (comm_keep_signals), and all tell each other. */
+/* comm_look_for_stop. No launcher receives the signals of mpirun and Slurm: each rank gets its own,
+ * at its own time, keeps it blocked (comm_keep_signals), and all ranks tell each other. */
 int network_look_for_stop(struct comm *comm, int *stop);
 
 /* ---- beats ---- */

@@ -1,12 +1,12 @@
 /* Finds out whether a job has stopped making progress. launch.h states the rule.
  *
  * A rank makes progress when it uses CPU time, or when its beats in the shared memory grow: it
- * raises them whenever it polls, and every wait that polls has its own deadline. A rank that
- * does neither is stopped, or blocked in a system call or on a lock, and nobody else has a deadline
- * for that. CPU time is compared with the time that has passed, since a driver may have threads
- * that wake now and then and do nothing.
+ * raises them whenever it polls, and every wait that polls has its own deadline. A rank that does
+ * neither is stopped, or blocked in a system call or on a lock, and there is no other deadline for
+ * that. CPU time is compared with elapsed time, since a driver may have threads that wake now and
+ * then and do nothing.
  *
- * The CPU clock of another process needs no /proc. Where it cannot be read, a rank is taken to make
+ * The CPU clock of another process needs no /proc. If it cannot be read, the rank counts as making
  * progress. */
 #include <stdio.h>
 #include <string.h>

@@ -14,8 +14,8 @@ struct watch {
     int pidfds[MAX_DEVICES]; /* by rank; -1: this rank, one that ended, or no pidfds here */
 };
 
-/* How often this rank has waited for one that was last seen on its core: cores.c. Touched by
- * several threads, and exact for none of them. */
+/* How often this rank has waited for one that was last seen on its core: cores.c. Several threads
+ * touch it; it need not be exact. */
 struct sharing {
     uint32_t waits;
     int64_t moved_at; /* on the clock of base/clock.h */
@@ -26,10 +26,10 @@ enum { MACHINE_NAME = 64 };
 struct comm {
     int rank, world;
     int64_t timeout_ns;  /* of every single wait */
-    int64_t warn_ns;     /* a wait that takes so long is told */
+    int64_t warn_ns;     /* a wait this long is reported */
     int spin;            /* every rank has its own core, so a short spin beats a sleep */
-    int64_t crowded;     /* until then others run on its core: waits do not yield to them: flag.c */
-    int light;           /* 1: every rank runs fences that another one asks for: flag.c */
+    int64_t crowded;     /* other programs run on its core until then: waits do not yield: flag.c */
+    int light;           /* 1: every rank runs fences that another one requests: flag.c */
     int socket;          /* to the launcher */
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
@@ -47,7 +47,7 @@ struct comm {
 /* Opens a pidfd of every peer and starts the thread. Called between rendezvous and first
  * barrier. */
 int watch_start(struct comm *comm);
-void watch_stop(struct comm *comm); /* also after a watch_start that failed half-way */
+void watch_stop(struct comm *comm); /* also after a watch_start that failed halfway */
 
 /* announce.c: this rank is about to begin the collective that `call` names. ERR_FAILED: a peer
  * has announced another one. */
@@ -55,7 +55,7 @@ int announce(struct comm *comm, const struct comm_call *call);
 /* imagine.c: what every rank of an imagined world brings to a gather. */
 void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *all);
 
-/* A wait looks around at least once in it, and shows that its rank lives. */
+/* A wait checks everything at least once in it, and shows that its rank is alive. */
 static const int64_t SLICE_NS = 50 * 1000000;
 
 /* whereabouts.c: shows others what this wait waits in, until comm_distant_end; asks; and warns once
@@ -75,15 +75,15 @@ int wait_poll(struct wait *wait, int64_t *slice_ns);
  * has been started and says what is waited for. */
 int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct wait *wait);
 
-/* flag.c: this process runs the fences that others ask for, from now on. 0: the kernel cannot. */
+/* flag.c: from now on this process runs the fences that others request. 0: the kernel cannot. */
 int comm_can_post_lightly(void);
 
 /* cores.c: a thread of this rank waits. 1: rank `peer` was last seen on the same core, or nobody
  * knows where. */
 int shares_core(struct comm *comm, int peer);
 
-/* cores.c: a thread of this rank waits in vain for rank `peer` (-1: unknown). Where the two share a
- * core though another one has fewer ranks, it goes there. Now and then, at most. */
+/* cores.c: a thread of this rank waits in vain for rank `peer` (-1: unknown). If the two share a
+ * core although another one has fewer ranks, it moves there, but only now and then. */
 void leave_shared_core(struct comm *comm, int peer);
 
 /* failure.c: records in this rank's card what it was waiting in when the job failed. The first call

@@ -35,7 +35,7 @@
 #include "comm/job.h"
 #include "comm/wire.h"
 
-static const int64_t TAKEN_NS = 1000000000; /* how long rank 0 tries a name that is taken */
+static const int64_t TAKEN_NS = 1000000000; /* how long rank 0 retries a name that is taken */
 static const int64_t LEAVE_NS = 2000000000; /* how long the thread goes on delivering at the end */
 enum { LOOK_MS = 50, RETRY_MS = 2 };
 
@@ -76,7 +76,7 @@ static int new_socket(int *out) {
     return *out < 0 ? fail_system(errno, "rendezvous: socket") : OK;
 }
 
-/* Receives one packet within the deadline. blob: room for COMM_BLOB_BYTES. */
+/* Receives one packet within the deadline. blob: COMM_BLOB_BYTES of memory. */
 static int receive(int socket, int64_t deadline, struct wire_header *header, void *blob, int *fd) {
     enum wire_result result;
     while ((result = wire_receive(socket, header, blob, fd)) == WIRE_LATER) {
@@ -87,7 +87,7 @@ static int receive(int socket, int64_t deadline, struct wire_header *header, voi
     return result == WIRE_DONE ? OK : ERR_PEER;
 }
 
-/* What each timeout of the meeting ends with. */
+/* The end of each timeout message here. */
 #define START_ALIKE \
     "with the same MASTER_ADDR and MASTER_PORT, on one machine: mpirun starts those of several"
 
@@ -206,7 +206,7 @@ static int late(struct comm *comm, const struct job *job, const struct spot *spo
                 (double)comm->timeout_ns * 1e-9);
 }
 
-/* A rank that has come waits for the others; one that ends meanwhile hangs up. */
+/* A rank that has come waits for the others; if it ends meanwhile, it hangs up. */
 static int anybody_gone(const struct job *job) {
     for (int r = 1; r < job->world; r++) {
         struct pollfd polled = {.fd = job->ranks[r].socket, .events = 0};

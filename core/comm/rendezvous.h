@@ -5,11 +5,10 @@
 
 #include "comm/rank.h"
 
-/* Brings comm->board and comm->socket to life: rank 0 makes the board and waits until all ranks
- * have come, the others ask it for the board. comm has rank, world, timeout_ns.
- * name: of the job; NULL: what the environment says of it. ERR_TIMEOUT names
- * the ranks that did not come; ERR_USAGE: another job meets at the same place, or the ranks were
- * started for jobs of different sizes. */
+/* Sets up comm->board and comm->socket: rank 0 makes the board and waits until all ranks have come,
+ * the others get the board from it. comm has rank, world, timeout_ns. name: the job's; NULL: taken
+ * from the environment. ERR_TIMEOUT names the ranks that did not come; ERR_USAGE: another job meets
+ * at the same place, or the ranks were started for jobs of different sizes. */
 int meet_ranks(struct comm *comm, const char *name);
 
 /* Rank 0: delivers what the others still wait for, for a second or two at most, and ends the thread

@@ -7,7 +7,7 @@
  *
  * 64 ranks with a descriptor each have 64 x 64 = 4096 descriptors in flight while nobody reads. The
  * kernel allows a user as many in flight as one process may open, often 1024. So a send that the
- * kernel refuses for that reason is no error: the loop pauses and tries again. */
+ * kernel refuses for that reason is not an error: the loop pauses and tries again. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@
 int serve_start(struct job *job) {
     job->exchange = 1;
     for (int r = 0; r < job->world; r++) {
-        /* 4 MiB for 64 ranks, of which only the pages that are used take memory */
+        /* 4 MiB for 64 ranks; only pages in use take memory */
         job->ranks[r].offer.blob = malloc(COMM_BLOB_BYTES);
         if (!job->ranks[r].offer.blob)
             return fail(ERR_MEMORY, "launcher: out of host memory: free some memory");
@@ -130,7 +130,7 @@ static void check_start(struct job *job) {
     }
 }
 
-/* The next signal that the launcher has received, 0 if there is none. */
+/* The next signal that the launcher has received; 0 if there is none. */
 static int next_signal(int signal_fd) {
     struct signalfd_siginfo info;
     return read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
@@ -198,7 +198,7 @@ int serve_ranks(struct job *job, int timeout_ms) {
     struct pollfd polled[2 * MAX_DEVICES + 1], *sockets = polled, *pidfds = polled + job->world;
     for (int r = 0; r < job->world; r++) {
         const struct process *process = &job->ranks[r];
-        /* Where nothing is wanted the socket is left out: poll would report a closed one at once,
+        /* If nothing is expected, the socket is left out: poll would report a closed one at once,
          * again and again. */
         short events = events_wanted(job, r);
         sockets[r] = (struct pollfd){.fd = events ? process->socket : -1, .events = events};

@@ -4,8 +4,8 @@
  * the other's death, because its socket would stay open. So every descriptor is created
  * close-on-exec; the rank's end of a socket pair is open in the launcher only from its creation to
  * the fork; and the child clears close-on-exec only for its own socket, the board and what the
- * caller passes on. Where there is no exec (the entry function of tests) the child closes the
- * launcher's ends itself.
+ * caller passes on. Without an exec (the entry function of tests) the child closes the launcher's
+ * ends itself.
  *
  * The program may have several threads, so between fork and exec only async-signal-safe functions
  * may be called. The environment is therefore built before the fork. */
@@ -146,8 +146,8 @@ out:
 
 int start_ranks(struct job *job) {
     if (getrandom(job->secret, sizeof job->secret, GRND_NONBLOCK) < 0)
-        job->secret[0] = (uint64_t)now_ns(); /* it still tells this job from others */
-    fflush(NULL); /* else every child would print what is in the buffers once more */
+        job->secret[0] = (uint64_t)now_ns(); /* it still distinguishes this job from others */
+    fflush(NULL); /* otherwise every child would print the buffers' contents again */
     for (int r = 0; r < job->world; r++)
         CHECK(start_rank(job, r));
     return OK;

@@ -4,7 +4,7 @@
  * itself, since another rank may check a moment later and see something else. So rank 0 decides. It
  * writes the check at which the job stops, and then posts the number of the check that it has
  * decided on. The others wait for that post, or find one of a later check. Rank 0 waits for nobody,
- * and the others usually find the post there already. */
+ * and usually its post is there before the others look. */
 #include "base/error.h"
 #include "comm/network.h"
 

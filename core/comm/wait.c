@@ -3,8 +3,8 @@
  * A waiter must not outlive the failure of a peer, yet a peer that fails cannot wake the waiters
  * (it may be dead). So a waiter sleeps for one slice at most. After each slice it looks at the
  * abort word, at whether a rank that it waits for has left, and at the clock. A failure is thus
- * noticed 50 ms late at most, and 20 looks a second cost nothing. While all goes well a waiter does
- * not wait for the end of its slice: the post of the flag wakes it. */
+ * noticed at most 50 ms late, and 20 looks per second cost nothing. Normally a waiter does not wait
+ * for the end of its slice: the post of the flag wakes it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static uint64_t ranks_that_left(const struct comm *comm) {
     return left;
 }
 
-/* "1, 2"; of several machines "1 (on m0), 2 (on m1)" */
+/* "1, 2"; on several machines "1 (on m0), 2 (on m1)" */
 static void name_ranks(const struct comm *comm, uint64_t ranks, char *text, size_t size) {
     *text = 0;
     for (int r = 0; r < MAX_DEVICES; r++) {
@@ -79,7 +79,7 @@ static int fail_job(struct wait *wait, int code, int blamed, const char *where, 
     return fail(code, "%s", text);
 }
 
-/* The other ranks that wait for nobody, and may be stopped. */
+/* The other ranks that wait for nobody; they may be stopped. */
 static uint64_t silent_ranks(const struct comm *comm) {
     uint64_t silent = 0, left = ranks_that_left(comm);
     for (int r = 0; r < comm->world; r++)
@@ -94,7 +94,7 @@ static int all_wait(const struct comm *comm, uint64_t ranks) {
     return 1;
 }
 
-/* A network does not say whose bytes have not come. Those who wait for nobody are on their way. */
+/* A network does not say whose bytes are missing. Ranks that wait for nobody are under way. */
 static uint64_t ranks_on_their_way(const struct wait *wait, uint64_t left) {
     const struct comm *comm = wait->comm;
     uint64_t coming = 0;
@@ -110,8 +110,8 @@ static uint64_t who_is_awaited(const struct wait *wait) {
     return missing_ranks(wait) | ranks_on_their_way(wait, ranks_that_left(wait->comm));
 }
 
-/* A rank leaves when its bytes are on their way. Where they have not come after two seconds, and
- * all who have not left wait, too, nothing will come any more. */
+/* A rank leaves when its bytes have been sent. If they have not come after two seconds, and all
+ * remaining ranks wait, too, nothing will come any more. */
 static uint64_t ranks_gone(const struct wait *wait, uint64_t left) {
     const int64_t on_its_way_ns = 2000000000;
     if (!left) return 0;
@@ -125,7 +125,7 @@ static int is_many(uint64_t ranks) {
     return (ranks & (ranks - 1)) != 0;
 }
 
-/* Why `missing` have not come, and what to do. What each rank is in follows behind it. */
+/* Why `missing` have not come, and what to do. The state of each rank follows it. */
 static const char *explain(const struct comm *comm, uint64_t missing) {
     if (!missing)
         return "a rank or the launcher may be stopped: see their output, or " ADVICE_TIMEOUT;
@@ -151,7 +151,7 @@ static int deadline_passed(struct wait *wait, const char *where) {
     return fail_job(wait, ERR_TIMEOUT, wait->comm->rank, where, text);
 }
 
-/* A wait that takes long: others are shown what this rank is in, and people are warned. */
+/* In a long wait, shows the others what this rank waits in, and warns the user. */
 static void tell_of_long_wait(struct wait *wait, const char *where) {
     char ranks[RANK_NAMES], missing[RANK_NAMES + 8] = "";
     uint64_t absent = who_is_awaited(wait);
@@ -200,8 +200,7 @@ int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason) {
 
 /* ---- distant waits ---- */
 
-/* Where the caller alone knows that what the peer has to do is missing, a poll sees a flag that
- * always is. */
+/* If only the caller can see what is missing, a poll sees a flag that is always missing. */
 void comm_distant_begin(struct comm *comm, struct wait *wait,
                         const struct comm_wait_reason *reason) {
     static const uint64_t never_posted = 0;

@@ -1,8 +1,7 @@
-/* Watching the peers. A rank that dies (kill -9, out of memory, a crash) cannot tell anybody, but
- * the kernel can. A pidfd is a handle on one process that becomes readable when the process ends.
- * One thread per rank sleeps in poll on the pidfds of all peers. A peer that ends without
- * comm_close has failed: the thread sets the abort word, and every wait of every rank ends within a
- * slice.
+/* Watching the peers. A rank that dies (kill -9, out of memory, a crash) cannot report it, but the
+ * kernel can. A pidfd is a handle on one process that becomes readable when the process ends. One
+ * thread per rank sleeps in poll on the pidfds of all peers. A peer that ends without comm_close
+ * has failed: the thread sets the abort word, and every wait of every rank ends within a slice.
  *
  * The launcher watches the ranks too. If the kernel or a sandbox offers no pidfds (ENOSYS, EPERM),
  * that is enough, and this thread is not started. The ranks' own watch serves when the launcher is
@@ -52,7 +51,7 @@ static void *watch_peers(void *argument) {
     return NULL;
 }
 
-/* *opened: how many pidfds were opened. Even a peer that has died has one: it is a zombie. */
+/* *opened: how many pidfds were opened. Even a dead peer has one: it is a zombie. */
 static int open_pidfds(struct comm *comm, int *opened) {
     *opened = 0;
     for (int r = 0; r < comm->world; r++) {

@@ -34,7 +34,7 @@ void comm_distant_end(struct wait *wait) {
     __atomic_store_n(&card->shows, 0, __ATOMIC_RELEASE);
 }
 
-/* A rank that waits says so in each slice of its wait (wait.c). */
+/* A waiting rank says so in each slice of its wait (wait.c). */
 int comm_is_silent(const struct comm *comm, int rank) {
     const int64_t silent_ns = 6 * SLICE_NS;
     return now_ns() - __atomic_load_n(&comm->board->cards[rank].beat_ns, __ATOMIC_RELAXED) >

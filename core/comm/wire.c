@@ -8,7 +8,7 @@
 
 #include "base/files/descriptor.h"
 
-/* Room for one descriptor, aligned as the kernel wants it. */
+/* Space for one descriptor, aligned as the kernel requires. */
 union control {
     char bytes[CMSG_SPACE(sizeof(int))];
     struct cmsghdr align;

@@ -28,8 +28,8 @@ enum wire_result {
 /* Sends header->bytes of `blob`. fd: -1 for none; it stays the caller's. */
 enum wire_result wire_send(int socket, const struct wire_header *header, const void *blob, int fd);
 
-/* blob: room for COMM_BLOB_BYTES. *fd: the caller's to close, close-on-exec; -1 if none came.
- * WIRE_BROKEN with EMFILE: this process has no room for another descriptor. */
+/* blob: COMM_BLOB_BYTES of memory. *fd: the caller's to close, close-on-exec; -1 if none came.
+ * WIRE_BROKEN with EMFILE: this process cannot open another descriptor. */
 enum wire_result wire_receive(int socket, struct wire_header *header, void *blob, int *fd);
 
 /* 1: a process of this user is at the other end of a unix socket. */

@@ -26,8 +26,8 @@
  *                 are exact, but for the a that is added to a remainder of the other sign
  *     EXP, LOG, SQRT, RECIPROCAL; POW  x to the power of a
  *
- * What needs exp, log, erfc, tanh or sin (device/elementary.h) is computed in double and rounded to
- * float once. A NaN stays a NaN, but for comparisons. */
+ * Functions that need exp, log, erfc, tanh or sin (device/elementary.h) are computed in double and
+ * rounded to float once. A NaN stays a NaN, except in comparisons. */
 #ifndef DEVICE_ACTIVATION_H
 #define DEVICE_ACTIVATION_H
 
@@ -74,8 +74,8 @@ struct activation_args {
     float a, b; /* b: of HARDTANH, not below a */
 };
 
-/* 1: a finite x may have no finite value or derivative. The unused lanes of N16 must not meet such
- * a function: there 0 times the derivative would be NaN. */
+/* 1: a finite x may have no finite value or derivative. Such a function must not be applied to the
+ * unused lanes of N16: there 0 times the derivative would be NaN. */
 static inline int activation_is_plain(enum activation kind) {
     return kind >= ACTIVATION_EXP;
 }
@@ -106,7 +106,7 @@ EVERY_DEVICE double activation_whole_power(double x, double e) {
     return e < 0 ? 1 / y : y;
 }
 
-/* x, a float, to the power of e, a finite number. Others than whole ones go through exp and log. */
+/* x, a float, to the power of e, a finite number. Non-integer ones go through exp and log. */
 EVERY_DEVICE double activation_power(double x, double e) {
     if (fabs(e) <= 64 && e == floor(e)) return activation_whole_power(x, e);
     if (x == 1) return 1;
@@ -116,9 +116,9 @@ EVERY_DEVICE double activation_power(double x, double e) {
     return e / 2 != floor(e / 2) ? -size : size;
 }
 
-/* What x / a leaves, rounded towards 0. Multiples of a are taken off, the largest first: of each
- * size less than 2^25, so their number and the product are exact, as what is left is, which has no
- * more bits than a float. */
+/* The remainder of x / a, rounded towards 0. Multiples of a are subtracted, the largest first: less
+ * than 2^25 of each size, so their number and the product are exact. So is the remainder, which has
+ * no more bits than a float. */
 EVERY_DEVICE double activation_left(double x, double a) {
     double left = fabs(x);
     for (double scale = 0x1p288; scale >= 1; scale *= 0x1p-24) {
@@ -139,7 +139,7 @@ EVERY_DEVICE double activation_floor_divide(double x, double a) {
     return y == 0 ? copysign(y, x / a) : y;
 }
 
-/* An integer as an index; what is none, or is outside of int32, becomes -1. */
+/* A number as an index; -1 if it is not an integer or is outside of int32. */
 EVERY_DEVICE int index_of_float(float x) {
     int i = x >= -2147483648.f && x < 2147483648.f ? (int)x : -1;
     return (float)i == x ? i : -1;
@@ -193,9 +193,9 @@ EVERY_DEVICE float activation_value(struct activation_args p, float x) {
     }
 }
 
-/* dy times the derivative at x; of RELU, TANH and SIGMOID x is their result. At a corner it is
- * PyTorch's: 0 of HARDTANH and ABS, the left one of LEAKY_RELU and ELU, and of HARDSWISH that of
- * its outer pieces. */
+/* dy times the derivative at x; for RELU, TANH and SIGMOID x is their result. At a corner the
+ * derivative is PyTorch's: 0 for HARDTANH and ABS, the left one for LEAKY_RELU and ELU, and for
+ * HARDSWISH that of its outer pieces. */
 EVERY_DEVICE float activation_gradient(struct activation_args p, float x, float dy) {
     const double v = x;
     switch (p.kind) {

@@ -10,7 +10,7 @@
 
 struct allocation {
     char *address;
-    size_t bytes; /* that it occupies: a multiple of 256 */
+    size_t bytes; /* occupied bytes: a multiple of 256 */
     enum mem_cause cause;
 };
 
@@ -26,7 +26,7 @@ int allocations_add(struct allocations *all, void *address, size_t bytes, enum m
 /* Removes the allocation that begins at `address` and copies it to *removed; 0 if there is none. */
 int allocations_remove(struct allocations *all, const void *address, struct allocation *removed);
 
-/* The allocation that contains address .. address + bytes, or NULL. It stays the table's. */
+/* The allocation that contains address .. address + bytes, or NULL. The table still owns it. */
 const struct allocation *allocations_find(const struct allocations *all, const void *address,
                                           size_t bytes);
 

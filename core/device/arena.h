@@ -1,7 +1,7 @@
-/* An allocator that divides one large piece of memory: first fit over a sorted list of free
- * ranges. The list is outside that memory, so the same allocator serves an arena of the host and
- * a slab on a GPU, which the CPU cannot write. Free ranges that touch are joined, so one range is
- * left when all is freed. Not thread-safe: device->lock guards it. */
+/* An allocator that divides one large piece of memory: first fit over a sorted list of free ranges.
+ * The list is outside that memory, so the same allocator serves an arena of the host and a slab on
+ * a GPU, which the CPU cannot write. Adjacent free ranges are joined, so one range is left when
+ * everything is freed. Not thread-safe: device->lock guards it. */
 #ifndef DEVICE_ARENA_H
 #define DEVICE_ARENA_H
 
@@ -23,8 +23,8 @@ struct arena {
 int arena_init(struct arena *arena, void *base, size_t bytes);
 void arena_release(struct arena *arena);
 
-/* alloc: NULL when no free range has `bytes` bytes, or the list cannot grow. free takes exactly an
- * address that alloc gave and its bytes. largest: bytes of the largest free range. */
+/* alloc: NULL if no free range has `bytes` bytes, or if the list cannot grow. free takes exactly an
+ * address from alloc and its bytes. largest: bytes of the largest free range. */
 void *arena_alloc(struct arena *arena, size_t bytes);
 void arena_free(struct arena *arena, void *memory, size_t bytes);
 size_t arena_largest(const struct arena *arena);

@@ -10,7 +10,7 @@
  *     dq_i = sum over j of slope k_j      dk_j = sum over i of slope q_i
  *     dv_j = sum over i of kept weight dy_i
  *
- * Nothing here is kept for every pair of query and key: backward makes the weights again. */
+ * Nothing is kept for every pair of query and key: backward recomputes the weights. */
 #ifndef DEVICE_ATTENTION_H
 #define DEVICE_ATTENTION_H
 
@@ -19,7 +19,7 @@
 #include "base/philox.h"
 #include "device/op.h"
 
-/* An operand (N,H,L,E): how far its samples, matrices and rows lie apart. */
+/* An operand (N,H,L,E): the distances between its samples, matrices and rows. */
 struct attention_rows {
     float *data;
     size_t sample, head, row;
@@ -85,12 +85,12 @@ PHILOX_FUNCTION const float *attention_mask(const struct attention *a, size_t b,
     return a->mask ? a->mask + row * a->keys : NULL;
 }
 
-/* The keys that query i may meet are the first ones, of which a mask may hide some. */
+/* Query i may use the first keys; a mask may hide some of them. */
 PHILOX_FUNCTION size_t attention_keys(const struct attention *a, size_t i) {
     return a->causal && i + 1 < a->keys ? i + 1 : a->keys;
 }
 
-/* The score of a key that query i may meet. Products of floats are exact in double. */
+/* The score of a key that query i may use. Products of floats are exact in double. */
 PHILOX_FUNCTION double attention_score(const struct attention *a, size_t b, size_t i, size_t j) {
     const float *q = attention_row(a, &a->q, b, i), *k = attention_row(a, &a->k, b, j),
                 *mask = attention_mask(a, b, i);

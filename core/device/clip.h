@@ -1,5 +1,5 @@
-/* How gradients are clipped by the norm of all of them taken as one vector, as
- * torch.nn.utils.clip_grad_norm_ does it, on every kind of device with the same bits.
+/* Clipping gradients by the norm of all of them as one vector, like torch.nn.utils.clip_grad_norm_,
+ * with the same bits on every kind of device.
  *
  * The result of double additions depends on their order, so the order is fixed here for all kinds
  * of device. The squares of a piece go to CLIP_LANES sums, element i to sum i mod CLIP_LANES, and
@@ -18,7 +18,7 @@
 
 enum { CLIP_LANES = 256 };
 
-/* PyTorch's: keeps the quotient defined where all gradients are zero. */
+/* PyTorch's: keeps the quotient defined if all gradients are zero. */
 #define CLIP_EPSILON 1e-6
 
 /* The sum of all lanes, which are overwritten. */
@@ -37,7 +37,7 @@ CLIP_FUNCTION double clip_norm(const double *sums, int count) {
     return sqrt(all);
 }
 
-/* What each gradient is multiplied by: at most 1. A norm that is no number makes it none. */
+/* The factor of each gradient: at most 1; NaN if the norm is NaN. */
 CLIP_FUNCTION float clip_factor(double max_norm, double norm) {
     double factor = max_norm / (norm + CLIP_EPSILON);
     return factor >= 1 ? 1.0f : (float)factor;

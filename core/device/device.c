@@ -46,7 +46,7 @@ int device_whole_batch(const struct device *device, enum op op) {
     }
 }
 
-/* The message says what was asked, what is free, what holds the rest, and the way out. Where
+/* The message gives the size requested, the free memory, the holders of the rest, and a way out. If
  * enough is free but not in one piece, it names the largest piece. */
 static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cause) {
     const struct ledger *l = &device->ledger;
@@ -64,7 +64,7 @@ static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cau
                 format_bytes(l->capacity, capacity, sizeof capacity), piece, who);
 }
 
-/* The bytes that an allocation occupies; 0 where they do not fit a size_t. */
+/* The bytes that an allocation occupies; 0 if they do not fit a size_t. */
 static size_t occupied(size_t bytes) {
     if (bytes == 0) return ALIGNMENT; /* so that the pointer is distinct */
     return bytes > SIZE_MAX - ALIGNMENT ? 0 : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -113,7 +113,7 @@ void device_host_free(struct device *device, void *memory) {
 }
 
 struct ledger device_ledger(const struct device *device) {
-    /* const promises the ledger unchanged; the lock is not part of that promise */
+    /* const promises an unchanged ledger; the lock is not part of that promise */
     pthread_mutex_t *lock = (pthread_mutex_t *)&device->lock;
     pthread_mutex_lock(lock);
     struct ledger ledger = device->ledger;

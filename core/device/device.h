@@ -5,14 +5,14 @@
  * Reading order of the folder: this file, op.h and tensor.h; then table.h, device.c and stream.c
  * (what all kinds share); then host/ (the emulated GPU), and cuda/ (a real one).
  *
- * Everything is asynchronous by contract. A launch, copy or write may return before it is done,
- * and its result may be read only after an event recorded behind it, or after a sync. The kinds
- * differ in how late they run:
+ * Everything is asynchronous by contract. A launch, copy or write may return before it is done, and
+ * its result may be read only after an event recorded after it, or after a sync. The kinds differ
+ * in how late they run:
  *
  *     host         the compute stream runs in the caller, the other two in their own threads
  *     host-late    everything is queued, and runs only when somebody waits for it: in tests this
  *                  catches every program that relies on an early completion
- *     dry          as host, but only counts: what a run would hold and move, without the run
+ *     dry as host, but only counts what a run would hold and move
  *     cuda         a GPU
  *
  * Threads: a device's compute stream is used by one thread at a time, and so is its communication
@@ -44,23 +44,23 @@ struct device_config {
     enum device_kind kind;
     int index;             /* the device's number in the job: DP 0..W-1, DDP the rank */
     int rank;              /* written into spans; 0 outside DDP */
-    int devices;           /* of the job: says how many of them share this GPU; 0: 1 */
+    int devices;           /* devices of the job: gives the number that share this GPU; 0: 1 */
     int local, locals;     /* the same two on this machine, if there are several; locals 0: one */
     uint64_t memory_bytes; /* rounded up to 2 MiB; cuda: 0 takes the default share of the GPU */
     int check_operands;    /* 1: operands must be in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */
-    int async;             /* host: 1: the compute stream has its own thread, as the others */
-    int reference_math;    /* host: 1: the plain reference kernels only, nothing in N16 */
+    int async;             /* host: 1: the compute stream has its own thread, like the others */
+    int reference_math;    /* host: 1: only the plain reference kernels, nothing in N16 */
     int allow_tf32;        /* cuda: 1: products and convolutions may round their inputs to tf32 */
-    enum device_math math; /* cuda: DEVICE_MATH_LIBRARY where cuBLAS is not found is ERR_USAGE */
+    enum device_math math; /* cuda: DEVICE_MATH_LIBRARY without cuBLAS is ERR_USAGE */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
     /* dry: borrowed; all calls are written into it (device/scheduled.h). NULL: into none. */
     struct schedule *schedule;
-    /* Every wait of the device layer that does not end at once asks this again and again, in the
-     * thread that waits. A code other than OK ends the wait with that code and its error text. A
-     * job passes comm_check here, so that a rank that waits for its device sees that another rank
+    /* Every wait of the device layer that does not end at once calls this again and again, in the
+     * waiting thread. A code other than OK ends the wait with that code and its error text. A job
+     * passes comm_check here, so that a rank that waits for its device sees that another rank
      * failed. The function must be quick, may be called from any thread, and must not call this
-     * layer. NULL: nothing is asked. */
+     * layer. NULL: nothing is called. */
     int (*interrupted)(void *context);
     void *interrupt_context; /* the argument of interrupted */
 };
@@ -71,7 +71,7 @@ struct device_config {
 int device_probe(enum device_kind kind, int *count);
 
 /* The library that a kind can use, with its version, or why it cannot be used: "cuBLAS 13.1.0". ""
- * where the kind uses none. Loads it, which may take seconds. */
+ * if the kind uses none. Loads it, which may take seconds. */
 void device_libraries(enum device_kind kind, char *text, size_t bytes);
 
 /* Opens device config->index; *out is owned by the caller, NULL on an error. ERR_USAGE: the kind
@@ -88,14 +88,14 @@ int device_index(const struct device *device);
 /* "cpu(0)" or "cuda(0)"; the text belongs to the device. */
 const char *device_name(const struct device *device);
 const struct device_config *device_config(const struct device *device);
-/* What computes side by side in it: the multiprocessors of a GPU; 1 on emulated devices. */
+/* Its units that compute in parallel: the multiprocessors of a GPU; 1 on emulated devices. */
 int device_cores(const struct device *device);
 
 /* 1: a dry device. It allocates as an emulated device of kind host does, byte for byte, and keeps
- * the same ledger, traffic and spans (whose times are zero), but there is nothing behind its
- * addresses. Ops compute nothing and copies move nothing; a copy to the host writes zeros. Nothing
- * of it may be read, host memory of device_host_alloc included. A host function that touches
- * device memory must ask, and on a dry device only charge the traffic. */
+ * the same ledger, traffic and spans (whose times are zero), but its addresses have no memory. Ops
+ * compute nothing and copies move nothing; a copy to the host writes zeros. None of its memory may
+ * be read, host memory of device_host_alloc included. A host function that touches device memory
+ * must check this, and on a dry device only charge the traffic. */
 int device_is_dry(const struct device *device);
 
 /* The layout of activations: N16 on the host kinds, PLAIN with reference math and on cuda. */
@@ -105,10 +105,10 @@ enum layout device_layout(const struct device *device);
  * 16 GiB and 80 % of the memory available now (within the cgroup's limit), divided by `devices`. */
 uint64_t device_default_memory(int devices);
 
-/* Device memory, aligned to 256 bytes, contents undefined. The ledger charges `cause` with what it
- * occupies: `bytes` rounded up to 256. bytes == 0 gives a valid pointer of its own. ERR_MEMORY
- * names the device, what was asked, what is free, and what holds the rest. Free only memory that
- * no queued work uses any more. */
+/* Device memory, aligned to 256 bytes, contents undefined. The ledger charges `cause` with the
+ * occupied size: `bytes` rounded up to 256. bytes == 0 gives a distinct valid pointer. ERR_MEMORY
+ * names the device, the size requested, the free memory, and the holders of the rest. Free only
+ * memory that no queued work uses any more. */
 int device_alloc(struct device *device, void **out, size_t bytes, enum mem_cause cause);
 void device_free(struct device *device, void *memory); /* NULL is fine */
 
@@ -119,31 +119,32 @@ void device_host_free(struct device *device, void *memory);
 /* What the device holds now and its peaks, by cause (a snapshot). */
 struct ledger device_ledger(const struct device *device);
 /* Bytes moved over each link by this device's streams; it changes while they run. The mutable one
- * is for executors whose kernels read and write other devices' memory themselves. */
+ * is for executors whose kernels access other devices' memory themselves. */
 const struct traffic *device_traffic(const struct device *device);
 struct traffic *device_traffic_mutable(struct device *device);
 
 /* Streams: three per device, made by device_open; the copy stream brings batches to the device
- * while the others work. stream_set_phase names the phase and the step of the spans of all that
- * is enqueued from then on. The log of spans is written by the thread that runs the stream: read
- * it after a sync. */
+ * while the others work. stream_set_phase sets the phase and the step for the spans of everything
+ * enqueued from then on. The log of spans is written by the thread that runs the stream: read it
+ * after a sync. */
 struct stream *device_compute(struct device *device);
 struct stream *device_comm(struct device *device);
 struct stream *device_copy(struct device *device);
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
-/* The phase only, for work of another phase than what lies around it. Returns the one before. */
+/* Sets only the phase, for work of another phase than the work around it. Returns the previous
+ * one. */
 enum phase stream_swap_phase(struct stream *stream, enum phase phase);
 enum phase stream_phase(const struct stream *stream);
-/* Between what and what the next work of the stream moves data, for its span; NULL: it moves none,
- * as at the start. For work that the device layer cannot look into. */
+/* The ends between which the stream's next work moves data, for its span; NULL: none, as at the
+ * start. For work that the device layer cannot look into. */
 void stream_set_ends(struct stream *stream, const struct span_ends *ends);
 /* Waits until all enqueued work is done, and returns its first error. */
 int stream_sync(struct stream *stream);
 struct span_log *stream_spans(struct stream *stream);
 /* The spans of the launch lock, written by the thread that launches; empty without one. */
 struct span_log *device_launch_spans(struct device *device);
-/* How far the times of the device's spans may be off the host's clock (base/clock.h): 0 where they
- * are taken from it. Of GPUs half of the widest anchor's window (event_clock.h). */
+/* The largest error of the device's span times against the host's clock (base/clock.h): 0 if they
+ * are taken from it; for GPUs half of the widest anchor's window (event_clock.h). */
 int64_t device_clock_error_ns(const struct device *device);
 /* Events. record marks a point of a stream. wait makes a stream, not the caller, wait for the most
  * recent record; sync makes the caller wait for it; done asks whether it was reached. An event
@@ -154,13 +155,13 @@ int64_t device_clock_error_ns(const struct device *device);
  * sync pass on an error of the recording stream.
  *
  * On host-late, sync runs exactly the work that it needs, and so does a stream's wait once that
- * stream itself has to run. done only asks; from the 64th time on it also runs the work, so that
- * a loop that polls comes to its end.
+ * stream itself has to run. done only asks; from the 64th call on it also runs the work, so that a
+ * polling loop ends.
  *
  * A wait that blocked its stream is a span with waiting = 1. The time that a caller spends in sync
  * is the caller's to record. */
 int event_create(struct device *device, struct event **out);
-void event_destroy(struct event *event); /* NULL is fine; must not be waited for any more */
+void event_destroy(struct event *event); /* NULL is fine; must not be waited for afterwards */
 int event_record(struct event *event, struct stream *stream);
 int stream_wait(struct stream *stream, struct event *event);
 int event_sync(struct event *event);
@@ -172,15 +173,15 @@ int launch(struct stream *stream, enum op op, const struct op_args *args);
 
 /* 1: the bits of a sample's result do not depend on the samples that share the launch, so one
  * launch may take a whole batch. 0: they may depend on them (convolutions and linear layers by a
- * library), so each segment has its own launch, forward and backward. To be asked of ops that
- * treat each sample alike; ops that sum over samples are launched once per segment anyway. */
+ * library), so each segment has its own launch, forward and backward. For ops that treat each
+ * sample alike; ops that sum over samples are launched once per segment anyway. */
 int device_whole_batch(const struct device *device, enum op op);
 
-/* Copies of `bytes` bytes. The device of `stream` executes them, and its traffic is charged for
- * the link (LINK_HOST stands for host memory). Host memory must stay valid and unchanged until
- * the copy is done. Source and destination do not overlap. copy_peer copies between two devices of
- * this process; `stream` may belong to either, or to a third. Where both are the same device the
- * copy is local and not charged. */
+/* Copies of `bytes` bytes. The device of `stream` executes them, and its traffic is charged for the
+ * link (LINK_HOST stands for host memory). Host memory must stay valid and unchanged until the copy
+ * is done. Source and destination do not overlap. copy_peer copies between two devices of this
+ * process; `stream` may belong to either, or to a third. If both are the same device, the copy is
+ * local and not charged. */
 int copy_to_device(struct stream *stream, void *destination, const void *host_source, size_t bytes);
 int copy_to_host(struct stream *stream, void *host_destination, const void *source, size_t bytes);
 int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
@@ -190,11 +191,11 @@ int copy_peer(struct stream *stream, struct device *to, void *destination, struc
  * step. Charged as a copy from the host. */
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes);
 
-/* Memory of another process, as CUDA IPC would show it. export makes a handle for the allocation
- * that holds `memory`, to be sent to the peer together with file descriptor *fd (-1 if the kind
- * needs none; the device owns it, do not close it). import maps that memory; the descriptor
- * received from the peer may be closed afterwards. unimport comes before the exporter frees.
- * Collectives alone may use imported memory. */
+/* Memory of another process, shared as by CUDA IPC. export makes a handle for the allocation that
+ * holds `memory`, to be sent to the peer together with file descriptor *fd (-1 if the kind needs
+ * none; the device owns it, do not close it). import maps that memory; the descriptor received from
+ * the peer may be closed afterwards. unimport comes before the exporter frees. Only collectives may
+ * use imported memory. */
 struct memory_handle {
     unsigned char bytes[128]; /* the kind's own */
     uint64_t offset, size;    /* of the exported memory inside the arena or slab, in bytes */
@@ -202,15 +203,15 @@ struct memory_handle {
 };
 int device_export(struct device *device, const void *memory, struct memory_handle *handle, int *fd);
 int device_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
-/* 0: this device's GPU cannot reach the handle's (no peer access, or one that was found not to
- * work), so an import would fail or lie. Else 1, also for a GPU that is hidden from this process:
- * there only the import can tell. */
+/* 0: this device's GPU cannot reach the handle's (no peer access, or peer access that does not
+ * work), so an import would fail or give wrong data. Else 1, also for a GPU that is hidden from
+ * this process: there only the import can tell. */
 int device_reaches(struct device *device, const struct memory_handle *handle);
 void device_unimport(struct device *device, void *memory);
 
 /* Opens the way between two devices of this process, both idle, and tries it both ways. It comes
- * before the first copy between them. Where the driver advertises a way that moves no bytes, copies
- * go through host memory from then on, and device_p2p_fault says so. ERR_FAILED: the trial never
+ * before the first copy between them. If the driver advertises a way that moves no bytes, copies go
+ * through host memory from then on, and device_p2p_fault says so. ERR_FAILED: the trial never
  * ended, so the GPU is of no further use to this process. */
 int device_meet(struct device *device, struct device *peer);
 
@@ -218,15 +219,15 @@ int device_meet(struct device *device, struct device *peer);
  * found. Collectives between processes try P2P when they are opened. */
 const char *device_p2p_fault(const struct device *device);
 
-/* 1: such a trial hangs on the device's GPU. What would wait for the GPU must not be called: a
- * process leaves by _exit. */
+/* 1: such a trial hangs on the device's GPU. Functions that wait for the GPU must not be called:
+ * the process leaves by _exit. */
 int device_is_stuck(const struct device *device);
 
-/* Enqueues a host function, which the stream runs in its turn. Executors of collectives
+/* Enqueues a host function, which the stream runs in order. Executors of collectives
  * (scatter_gather, allreduce) use it for steps that touch the memory of several devices. `args` (at
  * most 512 bytes) is copied at the call. The function may block only with a deadline, and charges
  * traffic itself; span_name and span_bytes are for its span. Host kinds only: ERR_FAILED on cuda,
- * where executors launch kernels of their own. */
+ * where executors launch kernels instead. */
 typedef int host_function(void *args);
 int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes);

@@ -1,7 +1,7 @@
 /* exp, log and their kin in double, written once for all kinds of device: sums, products,
- * quotients, and the bits of a double. No branch and no table, so the compiler makes vectors of a
- * loop over them; no fused multiply-add, so each device gives the same bits. A library's functions
- * take one number at a time, and two libraries differ in the last bits.
+ * quotients, and the bits of a double. They have no branch and no table, so the compiler vectorises
+ * a loop over them; no fused multiply-add, so each device gives the same bits. A library's
+ * functions take one number at a time, and two libraries differ in the last bits.
  *
  * The results are good to a few units in the last place of a double, erfc of a large x to x^2 of
  * them, and meant to be rounded to float: exp is 0 below -708 and infinite above 709. A NaN stays a
@@ -30,7 +30,7 @@
 #define EVERY_DEVICE static inline __attribute__((always_inline))
 #endif
 
-/* 1.5 * 2^52. Added to a number it rounds it to a whole one, which the sum has in its last bits. */
+/* 1.5 * 2^52. Added to a number, it rounds that to an integer, in the last bits of the sum. */
 #define ELEMENTARY_WHOLE 0x1.8p52
 #define ELEMENTARY_PER_LOG_2 0x1.71547652b82fep0
 /* log 2 in two parts; the first times an integer below 2^11 is exact. */
@@ -154,7 +154,7 @@ EVERY_DEVICE double elementary_erfc(double x) {
     return x < 0 ? 2 - y : y;
 }
 
-/* A small x would lose its bits to erfc's 1: there it is the series. */
+/* For a small x, erfc's 1 would cost bits, so the series is used. */
 EVERY_DEVICE double elementary_erf(double x) {
     const double z = x * x;
     double p = 1. / 11975040000; /* 1 / (12! 25), 1 / (11! 23), ... */

@@ -26,7 +26,7 @@ void event_clock_span(struct event_clock *clock, float start_ms, float length_ms
                       int64_t *end_ns) {
     *start_ns = clock->anchor_ns + to_ns(start_ms);
     *end_ns = *start_ns + (length_ms > 0 ? to_ns(length_ms) : 0);
-    /* after a new anchor the times may step back by as much as its window */
+    /* after a new anchor the times may step back by up to its window */
     if (*start_ns < clock->last_ns) *start_ns = clock->last_ns;
     if (*end_ns < *start_ns) *end_ns = *start_ns;
     clock->last_ns = *end_ns;

@@ -1,5 +1,5 @@
 /* Times of a GPU on the clock of base/clock.h. CUDA tells only the distance between two events, in
- * milliseconds as a float. So one event is the anchor, whose host time is known, and the time of
+ * milliseconds as a float. So one event, whose host time is known, is the anchor, and the time of
  * every other event is the anchor's plus its distance. Plain arithmetic without CUDA: built and
  * tested everywhere. */
 #ifndef DEVICE_EVENT_CLOCK_H
@@ -9,7 +9,7 @@
 
 struct event_clock {
     int64_t anchor_ns; /* host time of the anchor event */
-    int64_t taken_ns;  /* when the anchor was last compared with the host's clock */
+    int64_t taken_ns;  /* the last comparison of the anchor with the host's clock */
     int64_t window_ns; /* uncertainty: the true time is within anchor_ns +- window_ns / 2 */
     int64_t last_ns;   /* end of the last span returned: spans of one lane do not overlap */
 };
@@ -25,14 +25,14 @@ int event_clock_anchor(struct event_clock *clock, const int64_t *before, const i
 void event_clock_span(struct event_clock *clock, float start_ms, float length_ms, int64_t *start_ns,
                       int64_t *end_ns);
 
-/* A float has 24 bits, so a distance in milliseconds is coarser the larger it is: 31 ns at 256 ms
+/* A float has 24 bits, so the larger a distance in milliseconds, the coarser it is: 31 ns at 256 ms
  * from the anchor, 61 us at 1000 s. is_far: 1 when the anchor should be moved. move: the new anchor
  * is an event `ms` after the old one, by the GPU's own clock. */
 int event_clock_is_far(float ms);
 void event_clock_move(struct event_clock *clock, float ms);
 
-/* 1 when the anchor should be taken anew: the clocks of GPU and host drift apart by some
- * millionths, so a second after it was taken an anchor is too old. */
+/* 1 when a new anchor should be taken: the clocks of GPU and host drift apart by some millionths,
+ * so a second after it was taken an anchor is too old. */
 int event_clock_is_old(const struct event_clock *clock, int64_t now);
 
 #endif

@@ -47,14 +47,14 @@ double cost_activation(const struct op_args *a) {
            of[activation_reads_result(kind) ? kind : 3][a->in[1].data != NULL];
 }
 
-/* Forward, backward; of log-probabilities a product for each row in backward alone. */
+/* Forward, backward; for log-probabilities only a product per row, in backward. */
 double cost_cross_entropy(const struct op_args *a) {
     const int back = a->out[1].data == NULL;
     if (a->p.loss.log_probabilities) return back ? a->in[0].dims[0] : 0;
     return (double)tensor_count(&a->in[0]) * (back ? 6 : 5);
 }
 
-/* One for each pixel of each window, and for each of x where the pool does the work of a relu. */
+/* One for each pixel of each window, and one for each of x if the pool includes a relu. */
 double cost_pool(const struct op_args *a) {
     double windows = -1, pixels = 0;
     for (int i = 0; i < 3; i++) {
@@ -94,7 +94,7 @@ double cost_attention(const struct op_args *a) {
     return 2 * weights * (a->in[6].data ? 3 * width + 2 * values : width + values);
 }
 
-/* By the first word of its name. Of an embedding (gather) the table is float32. */
+/* By the first word of its name. The table of an embedding (gather) is float32. */
 int op_autocast(enum op op) {
     static const char half[] = " conv2d linear matmul recurrent attention ",
                       full[] = " softmax layer cross mse sum gather embedding ";

@@ -101,7 +101,7 @@ int op_takes_n16(const struct op_args *args) {
     return n16;
 }
 
-/* A dimension is the same wherever its letter stands, and activations lie alike. */
+/* A letter is the same dimension everywhere, and all activations have the same layout. */
 static int check_letters(enum op op, const struct op_args *args) {
     const struct op_row *row = &op_table[op];
     const struct tensor *first = NULL;

@@ -1,5 +1,5 @@
-/* The letters of op_table.c: a letter is the same number in all operands of a launch. Also the
- * flops that a row computes from them. */
+/* The letters of op_table.c: a letter is the same number in all operands of a launch. It also
+ * computes a row's flops from them. */
 #include "device/op_table.h"
 
 #include <ctype.h>

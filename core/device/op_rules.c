@@ -19,7 +19,7 @@ int rule_to_plain(enum op op, const struct op_args *a) {
 
 /* ---- products ---- */
 
-/* The pixels of a side of y; 0: the window does not fit, or a number is none. */
+/* The pixels of a side of y; 0: the window does not fit, or a number is below 1. */
 static int conv_side(const struct conv_args *p, int side, int pixels, int taps) {
     if (p->stride[side] < 1 || p->padding[side] < 0 || p->dilation[side] < 1) return 0;
     int64_t rest = (int64_t)pixels + 2 * (int64_t)p->padding[side] -
@@ -156,7 +156,7 @@ int rule_random(enum op op, const struct op_args *a) {
 
 /* ---- losses and logs ---- */
 
-/* Cross entropy of scores alone knows label smoothing. */
+/* Only cross entropy of scores has label smoothing. */
 int rule_loss_forward(enum op op, const struct op_args *a) {
     int known = (op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD) &&
                 !a->p.loss.log_probabilities;

@@ -2,12 +2,12 @@
  * launch. Only this table says so: op_check.c checks operands by it, op_letters.c counts flops. The
  * bytes of a launch are those of its operands (scheduled.c).
  *
- * An operand is its name, its type and its shape. Types: f F32, d F64, i I32, l I64, u U64, b U8,
- * w F32 or I32; with n it may be in N16 (tensor.h), and then all operands with an n do; with ? it
- * may be left out; with s it may be strided (tensor.h), and two strided outputs may be parts of one
- * tensor; with = it may be the very memory of out[0]. Outputs are overwritten, not added
- * to, and overlap no input, unless that or a note says otherwise. Where activations are in N16,
- * weights, biases and their gradients stay PLAIN.
+ * An operand is its name, its type and its shape. Types: f F32, d F64, i I32, l I64, u U64, b U8, w
+ * F32 or I32; with n it may be in N16 (tensor.h), and then all operands with an n do; with ? it may
+ * be left out; with s it may be strided (tensor.h), and two strided outputs may be parts of one
+ * tensor; with = it may be the very memory of out[0]. Outputs are overwritten, not added to, and
+ * overlap no input, unless `=` or a note says otherwise. If activations are in N16, weights, biases
+ * and their gradients stay PLAIN.
  *
  * In a shape each letter is a dimension: the same letter is the same number in all operands of the
  * row. A digit is itself, a dot stands for any further dimensions, the same in all operands, and a
@@ -15,11 +15,11 @@
  * channels, H x W pixels, O output channels, P x Q output pixels, K inputs and M outputs of a
  * linear layer. A `rule` checks the settings and relations that letters cannot express.
  *
- * Flops are a number times the dimensions behind it: a multiply-add is 2, a root or a quotient 1,
- * a move of data nothing. Where they depend on settings, `cost` counts them.
+ * Flops are a number times the dimensions after it: a multiply-add is 2, a root or a quotient 1, a
+ * move of data 0. If they depend on settings, `cost` counts them.
  *
- * `step`: the op always reads the step block. `segment`: one segment a launch, since the op sums
- * over samples or needs a sample's place in its segment. */
+ * `step`: the op always reads the step block. `segment`: one segment per launch, since the op sums
+ * over samples or needs a sample's index in its segment. */
 #include "device/op_table.h"
 
 // clang-format off
@@ -58,22 +58,21 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_MULTIPLY_FORWARD] = {POINTWISE, .in = {{"a", "fn", "."}, {"b", "fn", "."}},
         .out = {{"y", "fn", "."}}, .flops = "1 ."},
 
-    /* y = c is not 0 ? a : b. An operand that is left out is p.fill.value everywhere, so the
-     * gradients are the op itself of dy, with 0 for the other operand. */
+    /* y = c is not 0 ? a : b. A missing operand is p.fill.value everywhere, so the gradients are
+     * the op itself on dy, with 0 for the other operand. */
     [OP_WHERE] = {POINTWISE, .in = {{"c", "f", "."}, {"a", "f?", "."}, {"b", "f?", "."}},
         .out = {{"y", "f", "."}}, .flops = "1 ."},
 
-    /* One of the functions of activation.h, of which some take PLAIN only, and some have y in
-     * place of x in backward. */
+    /* One of the functions of activation.h; some take only PLAIN, and some use y in place of x in
+     * backward. */
     [OP_ACTIVATION_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .rule = rule_activation, .cost = cost_activation},
     [OP_ACTIVATION_BACKWARD] = {POINTWISE, .in = {{"x", "fn", "."}, {"dy", "fn=", "."}},
         .out = {{"dx", "fn", "."}}, .rule = rule_activation, .cost = cost_activation},
 
-    /* Pools know no padding: P = (H - size) / stride + 1, Q alike. With p.pool.relu they are
-     * pools of the relu of x, and gradients go back through both, to the bit what the two ops
-     * give: then the gradient of AVG_POOL needs x. In MAX_POOL the first of equal maxima gets
-     * dy. */
+    /* Pools know no padding: P = (H - size) / stride + 1, Q alike. With p.pool.relu they are pools
+     * of the relu of x, and gradients go back through both, with the bits of the two ops: then the
+     * gradient of AVG_POOL needs x. In MAX_POOL the first of equal maxima gets dy. */
     [OP_AVG_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
         .rule = rule_pool, .cost = cost_pool},
     [OP_AVG_POOL_BACKWARD] = {PICTURE, .in = {{"dy", "fn", "NCPQ"}, {"x", "fn?", "NCHW"}},
@@ -84,8 +83,8 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dx", "fn", "NCHW"}}, .rule = rule_pool, .cost = cost_pool},
 
     /* Row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1 of x, columns
-     * alike; so windows may overlap, and any P and Q from 1 will do. Flops as where they are
-     * side by side: an addition a pixel. */
+     * alike; so windows may overlap, and P and Q may be any number from 1. Flops are those of
+     * adjacent windows: one addition per pixel. */
     [OP_ADAPTIVE_AVG_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}},
         .out = {{"y", "fn", "NCPQ"}}, .flops = "1 NCHW"},
     [OP_ADAPTIVE_AVG_POOL_BACKWARD] = {PICTURE, .in = {{"dy", "fn", "NCPQ"}},
@@ -96,11 +95,11 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_PAD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
         .rule = rule_pad},
 
-    /* S = K + L: y[n][o] is a[n][o] with b[n][o] behind it; its gradients are pads that cut off. */
+    /* S = K + L: y[n][o] is a[n][o] followed by b[n][o]; its gradients are pads that cut off. */
     [OP_CAT] = {PICTURE, .in = {{"a", "fn", "NOKI"}, {"b", "fn", "NOLI"}},
         .out = {{"y", "fn", "NOSI"}}, .rule = rule_cat},
 
-    /* Backward is the same op on dy: it makes the mask of the forward pass again. */
+    /* Backward is the same op on dy: it recomputes the mask of the forward pass. */
     [OP_DROPOUT] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 ."},
 
@@ -115,9 +114,9 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_SOFTMAX_BACKWARD] = {LOSS, .in = {{"y", "f", "NM"}, {"dy", "f", "NM"}},
         .out = {{"dx", "f", "NM"}}, .flops = "4 NM"},
 
-    /* hits is 1 where the largest score is the label's (the first of equals), else 0. The loss
-     * of a row in MSE is the mean of its distances (enum distance), and has no hits: they are 0.
-     * w: weights of the classes; without them all are 1. dloss: enum reduction. */
+    /* hits is 1 if the largest score is the label's (the first of equals), else 0. The loss of a
+     * row in MSE is the mean of its distances (enum distance), and has no hits: they are 0. w:
+     * weights of the classes; without them all are 1. dloss: enum reduction. */
     [OP_CROSS_ENTROPY_FORWARD] = {LOSS,
         .in = {{"x", "f", "NM"}, {"labels", "i", "N"}, [3] = {"w", "f?", "M"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward,
@@ -170,10 +169,10 @@ const struct op_row op_table[OP_COUNT] = {
     /* y = value */
     [OP_FILL] = {POINTWISE, .out = {{"y", "fn", "."}}},
 
-    /* Clipping by the norm of all gradients. A row of pieces is the first element of a piece of
-     * the gradients and their number; the squares of a piece are summed in double in the order of
-     * clip.h, so the sums do not depend on where a piece lies. CLIP adds them up in their order and
-     * multiplies y by what clip_factor makes of it. */
+    /* Clipping by the norm of all gradients. A row of pieces is the first element of a piece of the
+     * gradients and their number; the squares of a piece are summed in double in the order of
+     * clip.h, so the sums do not depend on the address of a piece. CLIP adds them up in order and
+     * multiplies y by clip_factor of the total. */
     [OP_SQUARE_SUMS] = {LOG, .in = {{"grads", "f", "N"}, {"pieces", "i", "P2"}},
         .out = {{"sums", "d", "P"}}, .flops = "2 N"},
     [OP_CLIP] = {POINTWISE, .in = {{"sums", "d", "P"}}, .out = {{"y", "f", "."}},
@@ -213,28 +212,27 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_SPREAD] = {ALGEBRA, .in = {{"dy", "f", "OI"}}, .out = {{"dx", "f", "OLI"}},
         .rule = rule_sum, .flops = "1 OLI"},
 
-    /* y = x, element by element: what is between those of a strided y stays as it is. A y whose
-     * elements share memory is not meant. */
+    /* y = x, element by element: memory between the elements of a strided y does not change. The
+     * elements of y must not share memory. */
     [OP_PERMUTE] = {ALGEBRA, .in = {{"x", "fs", "."}}, .out = {{"y", "fs", "."}}},
 
-    /* Integers as indices: what is none, or is outside of int32, becomes -1. */
+    /* Numbers as indices: -1 for one that is not an integer or is outside of int32. */
     [OP_TO_INDEX] = {ALGEBRA, .in = {{"x", "f", "."}}, .out = {{"y", "i", "."}}},
 
-    /* Row r of dw is the sum of the rows of dy whose index is r, in the order of N, and 0 where
-     * there are none, or p.embedding.left_out is r + 1. An index outside 0..R-1 adds nothing. */
+    /* Row r of dw is the sum of the rows of dy whose index is r, in the order of N, and 0 if there
+     * are none, or if p.embedding.left_out is r + 1. An index outside 0..R-1 adds nothing. */
     [OP_EMBEDDING_BACKWARD] = {ALGEBRA, .in = {{"dy", "f", "ND"}, {"index", "i", "N"}},
         .out = {{"dw", "f", "RD"}}, .flops = "1 ND"},
 
-    /* y[o][k][i] = x[o][index[o][k][i]][i], where J is I; or, where J is 1, of one place for all i.
-     * ADD_ALONG is its gradient: dx[o][c][i] is the sum of those dy[o][k][i] whose index is c, in
-     * the order of k, and 0 where there are none. Places are integers in float; of what is no
-     * place of C y is NaN, and nothing is added. */
+    /* y[o][k][i] = x[o][index[o][k][i]][i] if J is I; if J is 1, one index serves all i. ADD_ALONG
+     * is its gradient: dx[o][c][i] is the sum of those dy[o][k][i] whose index is c, in the order
+     * of k, and 0 if there are none. Indices are integers in float; for one outside of C, y is NaN,
+     * and nothing is added. */
     [OP_TAKE_ALONG] = {ALONG, .in = {{"x", "f", "OCI"}, {"index", "f", "OKJ"}},
         .out = {{"y", "f", "OKI"}}, .rule = rule_along},
     [OP_ADD_ALONG] = {ALONG, .in = {{"dy", "f", "OKI"}, {"index", "f", "OKJ"}},
         .out = {{"dx", "f", "OCI"}}, .rule = rule_along, .flops = "1 OKI"},
-    /* y[o][k][i] is the place c of that x[o][c][i] which is number k in the order that
-     * sort_order.h says. */
+    /* y[o][k][i] is the index c of the x[o][c][i] that is number k in the order of sort_order.h. */
     [OP_ARGSORT] = {ALONG, .in = {{"x", "f", "OCI"}}, .out = {{"y", "f", "OCI"}},
         .rule = rule_argsort},
 
@@ -255,8 +253,8 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dw", "f", "K"}, {"db", "f", "K"}}, .rule = rule_layer_norm, .flops = "5 RL"},
 
     /* A recurrent layer over L steps. gates are x W_ih^T + b_ih of all steps, w is W_hh, and the
-     * states at first are h and, of an LSTM, c (zeros where there are none). What a step leaves in
-     * `saved` for backward is a number of rows of H:
+     * first states are h and, in an LSTM, c (zeros if not given). A step saves rows of H in `saved`
+     * for backward:
      *
      *     LSTM   the four gates, c before the step, tanh(c) behind it         G = 4H, T = 6H
      *     GRU    the three gates, (h W^T + b) of the new gate, h before it    G = 3H, T = 5H
@@ -273,10 +271,10 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dgates", "f", "NLG"}, {"dfirst", "f", "NSH"}, {"dhidden", "f?", "NLG"}},
         .rule = rule_recurrent, .flops = "2 NLGH"},
     /* Scaled dot product attention: y = dropout(softmax(scale q kT + mask)) v, H matrices of each
-     * of N samples, whose rows may lie apart, but not the elements of a row. lse: of each row the
-     * logarithm of the sum of exp(score), from which backward makes the weights again; so no (L,S)
-     * matrix outlives a launch. A row of hidden keys alone has y, lse and gradients of 0. A mask
-     * has one row for all queries, or one for each. */
+     * of N samples, whose rows may be apart, but not the elements of a row. lse: each row's
+     * logarithm of the sum of exp(score), from which backward recomputes the weights, so no (L,S)
+     * matrix outlives a launch. A row whose keys are all hidden has y, lse and gradients of 0. A
+     * mask has one row for all queries, or one for each. */
     [OP_ATTENTION_FORWARD] = {ATTENTION,
         .in = {{"q", "fs", "NHLE"}, {"k", "fs", "NHSE"}, {"v", "fs", "NHSV"},
             {"mask", "f?", "GRS"}},

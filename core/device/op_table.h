@@ -14,13 +14,13 @@ struct operand {
     const char *name, *type, *shape;
 };
 
-/* ERR_FAILED names the op and the operand whose shape, or the setting that does not fit the others.
- * The operands themselves, and what their letters say, have been checked. */
+/* ERR_FAILED names the op and the operand or setting that does not fit the others. The operands
+ * themselves, and their letters, have been checked. */
 typedef int op_rule(enum op op, const struct op_args *args);
 
 typedef double op_cost(const struct op_args *args);
 
-/* Who has the kernels of an op, its cases and its launches: a file of that name in each place. */
+/* The family of an op: the files of that name have its kernels, cases and launches. */
 enum op_family {
     LAYOUT = 1, /* changes between plain and N16 */
     PRODUCT,    /* matrix products: linear and convolution */
@@ -29,9 +29,9 @@ enum op_family {
     LOSS,       /* rows: softmax and losses */
     NORM,       /* batch norm */
     LAYER_NORM,
-    LOG, /* what a step writes down, and the sums of its squares */
+    LOG, /* the logs of a step, and sums of squares */
     ALGEBRA,
-    ALONG, /* rows by an index; what is at computed places of a dimension, and its order */
+    ALONG, /* rows by an index; elements at computed indices of a dimension; sorting */
     RECURRENT,
     ATTENTION,
 };
@@ -41,10 +41,10 @@ struct op_row {
     struct operand in[OP_INPUTS], out[OP_OUTPUTS];
     int step;      /* 1: the op always reads the step block */
     int segment;   /* 1: one segment a launch, so an N16 operand holds one segment's groups */
-    op_rule *rule; /* NULL: the letters say all */
+    op_rule *rule; /* NULL: the letters suffice */
     int (*turned)(const struct op_args *args, int output, int i); /* 1: the second shape holds */
     const char
-        *flops; /* "2 NKM"; with no cost either: the op moves data, or does a few a channel */
+        *flops; /* "2 NKM"; NULL, without cost: it moves data, or has a few flops per channel */
     op_cost *cost;
 };
 extern const struct op_row op_table[OP_COUNT];
@@ -56,17 +56,17 @@ int op_is_plain(enum op op, const struct op_args *args);
 
 /* ---- op_letters.c ---- */
 
-/* What the letters of a row's shapes stand for in a launch. */
+/* The values of the letters of a row's shapes in a launch. */
 struct op_letters {
-    int dim[128];                  /* by letter; -1: not met yet */
-    int rest_rank, rest[MAX_RANK]; /* of the dot; rest_rank -1: not met yet */
+    int dim[128];                  /* by letter; -1: not seen yet */
+    int rest_rank, rest[MAX_RANK]; /* of the dot; rest_rank -1: not seen yet */
 };
 
-/* The shape that operand i of in[] or out[] must have; of `MK|KM` the one that holds. */
+/* The shape that operand i of in[] or out[] must have; of `MK|KM` the one that applies. */
 const char *op_shape(enum op op, const struct op_args *args, int output, int i);
 
-/* Takes the dimensions of t for those letters of `shape` that were not met, and writes into *wanted
- * what the letters make of t. */
+/* Takes the dimensions of t for letters of `shape` that were not seen yet, and writes into *wanted
+ * the shape that the letters require. */
 void op_letters_read(struct op_letters *letters, const char *shape, const struct tensor *t,
                      struct tensor *wanted);
 

@@ -43,8 +43,8 @@ int duet_device_count(const char *kind) {
     return device_probe(of, &count) ? 0 : count;
 }
 
-/* Opens the devices first .. first+n-1 of a job; memory for `sharing` devices where none is given.
- */
+/* Opens the devices first .. first+n-1 of a job; without a given size, the memory is for `sharing`
+ * devices. */
 static int open_devices(duet_device **devices, int first, int n, int sharing, const char *kind,
                         uint64_t memory_bytes) {
     struct device_config config = {.memory_bytes = memory_bytes, .devices = sharing};
@@ -83,7 +83,7 @@ int duet_device_open(duet_device **out, const char *kind, int index, uint64_t me
     return open_devices(out, index, 1, 1, kind, memory_bytes);
 }
 
-/* What is freed behind its device would touch memory that is gone. */
+/* Objects freed after their device would touch memory that is gone. */
 static void warn_of_what_is_alive(const struct device *device) {
     struct ledger ledger = device_ledger(device);
     char held[256];

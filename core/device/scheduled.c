@@ -14,8 +14,8 @@ static double bytes_of(const struct tensor *t, int count) {
     return bytes;
 }
 
-/* The class of an op, and how often it goes through what it writes: once, or twice where it reads
- * it, too. */
+/* The class of an op, and how often it passes over its output: once, or twice if it also reads
+ * it. */
 static void classify(enum op op, struct work *w, int *passes) {
     w->of = WORK_POINTWISE;
     switch (op) {
@@ -61,8 +61,8 @@ static void look_at_weights(enum op op, const struct op_args *args, struct work 
         w->of = WORK_CONV_1X1;
 }
 
-/* Under autocast: the copies of weights, of the biases of products and of their gradients to the
- * other type; and of what an op in float32 reads or leaves where its neighbours work in halves. */
+/* Under autocast: the conversions of weights, of the biases of products and of their gradients, and
+ * of the inputs and outputs of an op in float32 whose neighbours use halves. */
 static int casts_of(enum op op, const struct op_args *args) {
     switch (op) {
     case OP_LINEAR_FORWARD:
@@ -79,12 +79,12 @@ static int casts_of(enum op op, const struct op_args *args) {
     }
 }
 
-/* 1: a view in an eager program, where Duet makes a copy: expand, and what is broadcast. */
+/* 1: a view in an eager program but a copy in Duet: expand, and broadcast operands. */
 static int is_view(const struct stream *s, enum op op) {
     return op == OP_SPREAD && s->phase == PHASE_FORWARD;
 }
 
-/* What Duet does in one kernel and an eager program in several: a relu, a residual. */
+/* Work that Duet fuses into one kernel and an eager program does in several: a relu, a residual. */
 static void unfuse(enum op op, const struct op_args *args, struct work *w) {
     int norm = op == OP_BATCH_NORM_FORWARD;
     int pool = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
@@ -113,7 +113,7 @@ void scheduled_concatenation(struct stream *s) {
     s->concatenates = 1;
 }
 
-/* Passes say where an operation begins; any other kernel is one, unless no library has it. */
+/* Passes say where an operation begins; every other kernel is one, unless no library has it. */
 static void take_operations(struct stream *s, enum op op, struct work *w) {
     enum phase phase = s->phase;
     if (w->of == WORK_FREE || is_view(s, op)) return;
@@ -127,7 +127,7 @@ static void take_operations(struct stream *s, enum op op, struct work *w) {
     s->operations = s->additions = s->concatenates = 0;
 }
 
-/* What a kernel has to do, from its operands and from what its pass has told. */
+/* A kernel's work, from its operands and from what its pass has told. */
 static struct work op_work(struct stream *s, enum op op, const struct op_args *args) {
     struct work w = {.flops = op_flops(op, args)};
     int passes = 1;
@@ -210,7 +210,7 @@ void scheduled_wait(struct stream *s, const struct event *event) {
     add_wait(s, event, SCHEDULED_WAIT);
 }
 
-/* An event that no schedule knows may have outlived its device, which is not looked at then. */
+/* An event without a schedule may have outlived its device, so the device is not accessed. */
 void scheduled_host_wait(const struct event *event) {
     if (event->records) add_wait(event->device->compute, event, SCHEDULED_HOST_WAIT);
 }

@@ -1,4 +1,4 @@
-/* The functions that a kind of device has to implement: the contract between the common files of
+/* The functions that a kind of device must implement: the contract between the common files of
  * device/ and the folders device/host and device/cuda, one for each kind.
  *
  * To add a kind: a folder with one struct device_ops and the functions in it; its name in enum
@@ -11,9 +11,9 @@
  * table of live allocations, and checks of shapes and operands. A kind gets checked arguments.
  *
  * A build without CUDA links device/cuda/absent.c, which defines the symbol cuda_device_ops as
- * NULL. A build with CUDA leaves that file out and links the others of device/cuda, which define
- * it as their table. So mk/cuda.mk alone decides, without an #ifdef. (A weak symbol would not
- * do: the linker does not fetch a library member for one.) */
+ * NULL. A build with CUDA leaves that file out and links the others of device/cuda, which define it
+ * as their table. So only mk/cuda.mk decides, without an #ifdef. (A weak symbol would not do: the
+ * linker does not fetch a library member for one.) */
 #ifndef DEVICE_TABLE_H
 #define DEVICE_TABLE_H
 
@@ -25,19 +25,18 @@
 
 struct device_ops {
     const char *name;    /* "cpu": device_name says "cpu(0)" */
-    size_t device_bytes; /* of the kind's own struct of a device; zeroed before start */
+    size_t device_bytes; /* size of the kind's device struct; zeroed before start */
 
     int (*probe)(int *count);                    /* as device_probe */
     void (*libraries)(char *text, size_t bytes); /* as device_libraries; NULL: it uses none */
 
-    /* start sets ledger.capacity, layout, compute, comm and copy. stop ends the streams and
-     * gives back all memory, also after a start that failed halfway. device.c frees the struct
-     * itself. */
+    /* start sets ledger.capacity, layout, compute, comm and copy. stop ends the streams and frees
+     * all memory, also after a start that failed halfway. device.c frees the struct itself. */
     int (*start)(struct device *device);
     void (*stop)(struct device *device);
 
     /* Device memory. `bytes` is a positive multiple of 256; device->lock is held. alloc returns
-     * NULL when there is no room; largest_free says in bytes what one alloc could get, for the
+     * NULL if there is no room; largest_free is the most bytes that one alloc could get, for the
      * message. */
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory, size_t bytes);
@@ -77,8 +76,8 @@ struct device_ops {
     int (*is_stuck)(const struct device *device);
 };
 
-/* The common part of each kind's own struct of a device. kinds.c sets it before start, where a
- * comment does not say otherwise. */
+/* The common part of each kind's own struct of a device. kinds.c sets it before start, unless a
+ * comment says otherwise. */
 struct device {
     const struct device_ops *ops;
     struct device_config config;
@@ -100,11 +99,11 @@ struct stream {
     enum phase phase;      /* of what is enqueued next; set by the thread that uses the stream */
     int32_t step;          /* of what is enqueued next; set by the thread that uses the stream */
     struct span_ends ends; /* likewise; all zero but within a call that copies */
-    /* Of an eager program, that the next kernel of a pass stands for: scheduled.h. */
+    /* The eager program's operations that the next kernel stands for: scheduled.h. */
     int operations, additions, concatenates;
     struct span_log spans; /* written by the thread that executes the stream */
-    /* The times of its spans are off the host's clock by this much at most; 0: they are the host's.
-     * Set by the kind, with spans on. */
+    /* The largest error of its spans' times against the host's clock; 0: they are the host's. Set
+     * by the kind, with spans on. */
     int64_t clock_error_ns;
 };
 
@@ -115,7 +114,7 @@ struct event {
     uint64_t scheduled, records; /* with a schedule: its key there, and how often it was recorded */
 };
 
-/* Every wait asks this again and again: OK, or the code, with its text, that ends the wait. */
+/* Every wait calls this again and again: OK, or the code, with its text, that ends the wait. */
 static inline int device_interrupted(const struct device *device) {
     const struct device_config *c = &device->config;
     return c->interrupted ? c->interrupted(c->interrupt_context) : 0;

@@ -107,7 +107,7 @@ static int groups_of(int samples, int lanes) {
     return lanes ? (samples + lanes - 1) / lanes : 0;
 }
 
-/* How many of the rows each sample has. Where there are no samples or no rows, 1. */
+/* The rows per sample; 1 if there are no samples or no rows. */
 static int rows_of_each(const struct segments *segments, int rows) {
     return segments->n && rows ? rows / segments->n : 1;
 }

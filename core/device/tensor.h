@@ -1,6 +1,6 @@
 /* Tensors: a pointer into device memory with a shape and a layout. Plain data, copied by value.
  *
- * PLAIN is row-major, batch first. It is the only layout of what leaves a tape: copies to other
+ * PLAIN is row-major, batch first. Everything that leaves a tape has this layout: copies to other
  * devices, files, tests. A view of such a tensor, such as a part of it or one with exchanged
  * dimensions, is a strided tensor in the same memory. An op takes one only if op_table.c says so.
  *
@@ -11,10 +11,10 @@
  *     PLAIN  [n][c][h][w]                     one sample after another
  *     N16    [group][c][h][w][lanes]          one vector = one pixel of 16 samples
  *
- * A vector instruction then works on 16 samples at once, whatever the width of the picture, and
- * a weight is one number broadcast to all lanes. No group holds samples of two segments, so a sum
- * over a segment's samples has the same bits on whichever device the segment is trained. Lanes
- * past the segment's last sample hold finite junk in activations and exact zeros in gradients. */
+ * A vector instruction then works on 16 samples at once, whatever the width of the picture, and a
+ * weight is one number broadcast to all lanes. No group holds samples of two segments, so a sum
+ * over a segment's samples has the same bits whichever device trains the segment. Lanes past the
+ * segment's last sample hold finite junk in activations and exact zeros in gradients. */
 #ifndef DEVICE_TENSOR_H
 #define DEVICE_TENSOR_H
 
@@ -62,35 +62,34 @@ static inline float *tensor_f32(const struct tensor *t) {
 size_t tensor_sample_count(const struct tensor *t);
 size_t tensor_count(const struct tensor *t);
 
-/* Elements in memory, with the padding of N16, or what is between those of a strided tensor; and
- * their bytes. */
+/* Elements in memory, with the padding of N16 or the gaps of a strided tensor; and their bytes. */
 size_t tensor_stored_count(const struct tensor *t);
 size_t tensor_bytes(const struct tensor *t);
 
 /* A PLAIN tensor over `data`, which is not copied; dims has `rank` entries. */
 struct tensor tensor_plain(void *data, enum dtype dtype, int rank, const int *dims);
 
-/* From one place of each dimension to the next, in elements, whether t is strided or row-major. */
+/* The step of each dimension, in elements, whether t is strided or row-major. */
 void tensor_strides(const struct tensor *t, int stride[MAX_RANK]);
 
 /* t, PLAIN, with the dimensions in another order: dimension i is order[i] of t. A view. */
 struct tensor tensor_permuted(const struct tensor *t, const int *order);
 
-/* Makes one dimension of neighbours that follow each other in a and in b (NULL: there is none),
- * and none of those of size 1. Returns how many are left, at least 1. */
+/* Merges neighbouring dimensions that are contiguous in a and in b (NULL: there is none), and
+ * removes those of size 1. Returns how many are left, at least 1. */
 int tensor_merge(int rank, int dims[MAX_RANK], int a[MAX_RANK], int b[MAX_RANK]);
 
-/* How a sample of t, PLAIN, lies in memory: its dimensions in the order of memory, the last
- * one with the smallest steps. Neighbours are merged, so a dense sample is one dimension. */
+/* The memory layout of a sample of t, PLAIN: its dimensions in the order of memory, the last one
+ * with the smallest steps. Neighbours are merged, so a dense sample is one dimension. */
 struct sample_order {
     int rank, dims[MAX_RANK];
-    int at[MAX_RANK];     /* from one place of a dimension to the next, in memory */
+    int at[MAX_RANK];     /* the step of each dimension in memory */
     int number[MAX_RANK]; /* and in the row-major count of the sample's elements */
 };
 struct sample_order tensor_sample_order(const struct tensor *t);
 
-/* Segment i of a batch that is divided as `segments` says: a view, nothing is copied. t has a row
- * for each sample, or several, as many for each. */
+/* Segment i of a batch that is divided as `segments` says: a view, nothing is copied. t has the
+ * same number of rows, one or more, for each sample. */
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i);
 
 /* t, which is PLAIN, in N16 over other memory, which the caller sets; `segments` NULL: one. */

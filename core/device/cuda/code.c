@@ -2,7 +2,8 @@
  *
  * nvcc leaves machine code for a few architectures and PTX, an assembly language, for all others.
  * Code runs on its own architecture and on later ones of the same major version: that for 8.0 runs
- * on 8.6 and 8.9 too. On any other GPU the driver compiles the PTX while the kernels are loaded. */
+ * on 8.6 and 8.9, too. On any other GPU the driver compiles the PTX while the kernels are
+ * loaded. */
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>

@@ -20,9 +20,9 @@
  *     flag.c       flags that a stream posts and waits for, for allreduce/cuda
  *     device.c     all of it put together, and the table
  *
- * What talks to the CUDA runtime is C11, kernels are CUDA C++; this header is read as both, so
+ * Code that calls the CUDA runtime is C11, kernels are CUDA C++; this header is read as both, so
  * every function in it has C linkage. Only the runtime API is linked, and statically: a program
- * built with CUDA starts on a machine without a driver, and says so when a GPU is asked for.
+ * built with CUDA starts on a machine without a driver, and says so when a GPU is requested.
  *
  * Threads: a stream is used by one thread at a time (device.h). CUDA's current device is a setting
  * of each thread, so each function that calls the runtime makes its device current first
@@ -41,9 +41,9 @@
 extern "C" {
 #endif
 
-/* Scratch memory of the compute stream's kernels: part of the slab, charged to workspace. One
- * size for every shape and machine, because the choice of an algorithm, and with it the bits, may
- * depend on how much there is. */
+/* Scratch memory of the compute stream's kernels: part of the slab, charged to workspace. One size
+ * for every shape and machine, because the choice of an algorithm, and with it the bits, may depend
+ * on its size. */
 #define CUDA_WORKSPACE_BYTES ((size_t)64 << 20)
 
 enum { CUDA_ERROR_TEXT = 512, CUDA_ANCHOR_TRIES = 4 };
@@ -58,14 +58,14 @@ struct cuda_pending {
 
 struct cuda_spans {
     struct event_clock clock;             /* from the GPU's time axis to that of base/clock.h */
-    cudaEvent_t anchor;                   /* the GPU's moment that clock.anchor_ns names */
-    cudaEvent_t tries[CUDA_ANCHOR_TRIES]; /* spare events, from which an anchor is chosen */
+    cudaEvent_t anchor;                   /* the event at the time clock.anchor_ns */
+    cudaEvent_t tries[CUDA_ANCHOR_TRIES]; /* spare events; one of them becomes the anchor */
     struct cuda_pending *pending;         /* ring; entry i is at i % capacity */
     size_t capacity;                      /* of the ring, in entries */
     uint64_t begun, harvested;            /* entries ever begun, and ever read back */
 };
 
-/* The piece of work that a stream was given last, for errors that show later. The name is a copy,
+/* The last piece of work that a stream was given, for errors that show later. The name is a copy,
  * because the caller's text may be gone by then. */
 struct cuda_work {
     char name[sizeof((struct span *)0)->name]; /* cut to fit; "": nothing yet */
@@ -77,7 +77,7 @@ struct cuda_math; /* the handle of cuBLAS: library.h */
 struct cuda_stream {
     struct stream head;
     cudaStream_t stream;    /* non-blocking: never ordered by the legacy default stream */
-    struct cuda_math *math; /* of a compute stream that was asked to use libraries; else NULL */
+    struct cuda_math *math; /* of a compute stream that uses libraries; else NULL */
     void *workspace;        /* CUDA_WORKSPACE_BYTES on the compute stream, else NULL */
     struct cuda_spans spans;
     struct cuda_work last;  /* what was enqueued last */
@@ -87,14 +87,14 @@ struct cuda_stream {
     char error_text[CUDA_ERROR_TEXT];
 };
 
-/* Which GPUs this one has tried to reach, and with what result. */
+/* The GPUs that this one has tried to reach, and the results. */
 struct cuda_p2p {
     struct {
         unsigned char uuid[16];
-        int works; /* 0: P2P is advertised and moves no bytes */
+        int works; /* 0: P2P is advertised but moves no bytes */
     } known[MAX_DEVICES];
     int count;
-    int stuck;       /* 1: a trial has not ended, and never may */
+    int stuck;       /* 1: a trial has not ended, and may never end */
     char fault[400]; /* as device_p2p_fault */
 };
 
@@ -125,14 +125,14 @@ struct cuda_device {
 
 /* ---- code.c ---- */
 
-/* Says in one line on stderr that the driver has to compile the kernels for the device's GPU, if it
- * has to. Of the devices of a job that share a GPU only the first says so. */
+/* If the driver has to compile the kernels for the device's GPU, says so in one line on stderr. If
+ * devices of a job share a GPU, only the first says so. */
 void cuda_code_say(const struct cuda_device *device);
 
 /* ---- error.c ---- */
 
-/* A failed call outside of any stream: fail()s with ERR_FAILED (ERR_MEMORY where the GPU is full)
- * and one line "what on device: name of the CUDA error: its meaning". */
+/* A failed call outside of any stream: fail()s with ERR_FAILED (ERR_MEMORY if the GPU is full) and
+ * one line "what on device: name of the CUDA error: its meaning". */
 int cuda_fail(cudaError_t error, const char *what, const char *device_name);
 #define CUDA_CHECK(call, what, device_name)                                                   \
     do {                                                                                      \
@@ -140,10 +140,10 @@ int cuda_fail(cudaError_t error, const char *what, const char *device_name);
         if (cuda_error_ != cudaSuccess) return cuda_fail(cuda_error_, (what), (device_name)); \
     } while (0)
 
-/* A failed call on a stream: `error` becomes the stream's, unless it has one already, with the
- * text "what failed, on which device, behind what, in which step". Returns the stream's error. A
- * refusal that is no CUDA error (a shape, a layout) is returned by fail() alone and leaves the
- * stream as it was. */
+/* A failed call on a stream: `error` becomes the stream's, unless it has one already, with the text
+ * "what failed, on which device, after what, in which step". Returns the stream's error. A refusal
+ * that is not a CUDA error (a shape, a layout) is only returned by fail() and leaves the stream as
+ * it was. */
 int cuda_stream_fail(struct cuda_stream *stream, cudaError_t error, const char *what);
 #define CUDA_STREAM_CHECK(stream, call, what)                                                   \
     do {                                                                                        \
@@ -154,8 +154,8 @@ int cuda_stream_fail(struct cuda_stream *stream, cudaError_t error, const char *
 /* fail()s once more with the stream's error; OK if it has none. */
 int cuda_stream_error(const struct cuda_stream *stream);
 
-/* The sync of an event is the first to see a fault, which is at the latest in `behind`, the work
- * that the event was recorded behind. */
+/* The sync of an event is the first to see a fault, which is in `behind`, the work before the
+ * event's record, or earlier. */
 int cuda_sync_fail(const struct device *device, cudaError_t error, const struct cuda_work *behind);
 
 static inline int cuda_use(const struct device *device) {
@@ -169,14 +169,14 @@ static inline int cuda_use(const struct device *device) {
 #define CUDA_QUEUES_VARIABLE "CUDA_DEVICE_MAX_CONNECTIONS"
 #define CUDA_QUEUES "32" /* the most that CUDA takes */
 #define CUDA_QUEUES_MPS "8"
-/* Before the first call of CUDA in this process: asks for CUDA_QUEUES, or CUDA_QUEUES_MPS where the
- * daemon of MPS is there, unless enough are asked. */
+/* Before the first call of CUDA in this process: requests CUDA_QUEUES, or CUDA_QUEUES_MPS if the
+ * daemon of MPS runs, unless the environment requests enough. */
 void cuda_ask_for_queues(void);
-/* 1 if the daemon of MPS is there: processes that share a GPU then run at once and not in turns. */
+/* 1 if the daemon of MPS runs: processes that share a GPU then run at once and not in turns. */
 int cuda_mps_is_there(void);
-/* What to do where the driver refuses. */
+/* Advice if the driver refuses. */
 #define CUDA_ADVICE "docs/cuda.md says under \"Environment\" what to do, or " ADVICE_CPU
-/* As cuda_use, for the first time: makes the context. */
+/* Like cuda_use, but for the first time: creates the context. */
 int cuda_enter(struct cuda_device *device);
 
 /* ---- watch.c ---- */
@@ -184,28 +184,28 @@ int cuda_enter(struct cuda_device *device);
 /* An executor whose work on a stream may wait for another rank. Neither function waits, and
  * neither calls a function of a stream. */
 struct cuda_watch {
-    /* OK, or the failure with its text, which ends the wait or sync that asked. waiting 1: asked
-     * in a wait that lasts; 0: asked at the end of a sync. */
+    /* OK, or the failure with its text, which ends the wait or sync that called. waiting 1: called
+     * during a long wait; 0: at the end of a sync. */
     int (*look)(struct cuda_watch *watch, int waiting);
-    /* The job has failed: whatever waits for another rank is told to go on. */
+    /* The job has failed: work that waits for another rank is released. */
     void (*release)(struct cuda_watch *watch);
     struct cuda_watch *next;
 };
 void cuda_watch_add(struct cuda_device *device, struct cuda_watch *watch);
 void cuda_watch_remove(struct cuda_device *device, struct cuda_watch *watch);
-int cuda_watch_look(const struct device *device, int waiting); /* all of them, to the first error */
-/* Releases all of them: the one may be behind the other on the same stream. */
+int cuda_watch_look(const struct device *device, int waiting); /* all, up to the first error */
+/* Releases all of them: one may be queued behind another on the same stream. */
 void cuda_watch_release(struct cuda_device *device);
 
 /* ---- poll.c ---- */
 
-/* Asks an event, or if that is NULL a stream, until it is done, has failed, or the device's
+/* Polls an event, or if that is NULL a stream, until it is done, has failed, or the device's
  * timeout_s is over; *state says which (cudaErrorNotReady: not done in time). Returns OK, or the
  * code of config.interrupted or of a watch that ended the wait. */
 int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t stream,
               cudaError_t *state);
 
-/* 1 once no work of the stream is under way; 0 if that takes longer than a wait may. */
+/* 1 once the stream has no unfinished work; 0 if that takes longer than a wait may. */
 int cuda_drain(struct cuda_stream *stream);
 
 /* ---- memory.c ---- */
@@ -221,14 +221,14 @@ void cuda_host_free(struct device *device, void *memory);
 
 /* ---- p2p.c; the rest is in p2p.h ---- */
 
-/* 1: the environment asks to do without P2P, by NCCL's own variable NCCL_P2P_DISABLE. */
+/* 1: the environment disables P2P by NCCL's variable NCCL_P2P_DISABLE. */
 int cuda_p2p_disabled(void);
-/* What a trial has found for the GPU with that UUID: 1, 0; -1: not tried yet. */
+/* The result of a trial with the GPU of that UUID: 1, 0; -1: not tried yet. */
 int cuda_p2p_known(const struct cuda_device *device, const unsigned char uuid[16]);
 
-/* Opens the way from `device`, which is current, to the memory of GPU number `gpu`, where the
- * machine allows it. 1: kernels and copies reach it (always so for the device's own GPU). 0:
- * kernels cannot, and the driver takes copies through host memory. CUDA is asked once per GPU. */
+/* Opens the way from `device`, which is current, to the memory of GPU number `gpu`, if the machine
+ * allows it. 1: kernels and copies reach it (always so for the device's own GPU). 0: kernels
+ * cannot, and the driver takes copies through host memory. CUDA is asked once per GPU. */
 int cuda_reach(struct cuda_device *device, int gpu);
 int cuda_meet(struct device *device, struct device *peer);
 const char *cuda_p2p_fault(const struct device *device);
@@ -261,7 +261,7 @@ int cuda_span_end(struct cuda_stream *stream);
 /* Moves every span whose work is done into head.spans, oldest first; never waits. After a sync
  * none is left behind. */
 int cuda_spans_harvest(struct cuda_stream *stream);
-int cuda_spans_anchor(struct cuda_stream *stream); /* takes the anchor from the host's clock anew */
+int cuda_spans_anchor(struct cuda_stream *stream); /* takes a new anchor from the host's clock */
 
 /* ---- library_math.c and kernels/ops.cu ---- */
 
@@ -277,9 +277,9 @@ int cuda_launch_op(struct cuda_stream *stream, enum op op, const struct op_args 
  * gigabytes with several ranks on one GPU. */
 int cuda_load_kernels(struct cuda_device *device);
 
-/* Handles of libraries bound to stream->stream, where config.math asks for them: sets
- * stream->math. close frees what a failed open has left; it may wait for the GPU without a
- * deadline, so it is not called for a stream that is stuck. */
+/* Handles of libraries bound to stream->stream, if config.math requests them: sets stream->math.
+ * close also cleans up after a failed open; it may wait for the GPU without a deadline, so it is
+ * not called for a stuck stream. */
 int cuda_math_open(struct cuda_stream *stream);
 void cuda_math_close(struct cuda_stream *stream);
 
@@ -292,8 +292,8 @@ cudaError_t cuda_write_load(void);
 /* ---- stream.c ---- */
 
 int cuda_stream_open(struct cuda_stream *stream, struct device *device, enum lane lane);
-/* Waits for what is queued and gives all back; a zeroed or half-built stream is fine. Returns 0
- * if the stream still works past every deadline: the memory it may reach has to stay. */
+/* Waits for queued work and releases everything; a zeroed or half-built stream is fine. Returns 0
+ * if the stream is still busy after every deadline: the memory that it may reach has to stay. */
 int cuda_stream_close(struct cuda_stream *stream);
 
 /* Whoever enqueues work brackets it: begin before the first call, end after the last.

@@ -2,9 +2,9 @@
  * the table that the rest of Duet sees (device/table.h).
  *
  * A device and a GPU are two things. A job of N devices on a machine of G GPUs puts device i on GPU
- * i mod G, so several devices may share one GPU. Each has its own slab and streams; all of a
- * process share the GPU's one context. Every failure to find a GPU is one line that names the
- * reason: no driver, a driver too old for this program, no GPU, or a GPU too old for its
+ * i mod G, so several devices may share one GPU. Each has its own slab and streams; all slabs and
+ * streams of a process share the GPU's one context. Every failure to find a GPU is one line that
+ * names the reason: no driver, a driver too old for this program, no GPU, or a GPU too old for its
  * kernels. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,8 +106,8 @@ static int start(struct device *device) {
 }
 
 /* A stream that did not drain in time may still use its slab and the peers' memory that it has
- * mapped, and giving these back would wait for the GPU without a deadline. They stay until the
- * process ends. */
+ * mapped, and freeing these would wait for the GPU without a deadline. They stay until the process
+ * ends. */
 static void stop(struct device *device) {
     struct cuda_device *d = (struct cuda_device *)device;
     if (d->service) {

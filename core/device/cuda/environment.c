@@ -9,10 +9,10 @@
 #include "device/cuda/cuda.h"
 
 /* CUDA maps the streams of a process to this many hardware queues. Two streams in one queue run one
- * after the other, so a wait for another rank at its head would hold up both: kernels behind an
- * allreduce, and the very write that is to end the wait when that rank has died. A device has four
- * streams. Shells of other programs set 1 to order communication and computation, which Duet orders
- * by events. */
+ * after the other, so a wait for another rank at the head of the queue would hold up both: kernels
+ * behind an allreduce, and the very write that should end the wait after that rank has died. A
+ * device has four streams. Shells of other programs set 1 to order communication and computation,
+ * which Duet orders by events. */
 enum { QUEUES_LEAST = 8 };
 
 int cuda_mps_is_there(void) {
@@ -22,9 +22,9 @@ int cuda_mps_is_there(void) {
     return !access(path, F_OK);
 }
 
-/* Under MPS the processes of a GPU share its queues, and each has those that it asks for to itself:
- * 60 processes that take the default, which is 2 there, or 3 that take 32. A process beyond that is
- * refused. */
+/* Under MPS the processes of a GPU share its queues, and each process owns the number that it
+ * requests: 60 processes fit with the default, which is 2 there, or 3 with 32. A process beyond
+ * that is refused. */
 void cuda_ask_for_queues(void) {
     const char *asked = getenv(CUDA_QUEUES_VARIABLE);
     if (!asked || atoi(asked) < QUEUES_LEAST)

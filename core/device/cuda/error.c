@@ -1,4 +1,4 @@
-/* Turns a CUDA error into a message. Three functions differ in whose error it is:
+/* Turns a CUDA error into a message. Three functions differ in who owns the error:
  *
  *     cuda_fail          a call outside of any stream: the caller's, and nobody keeps it
  *     cuda_stream_fail   a call on a stream: the stream keeps the first one
@@ -6,8 +6,8 @@
  *
  * A kernel that faults is reported by some later call, and from then on by every call of the
  * process on that GPU. So the message names the last operation that was enqueued, and its step: the
- * fault is there or before. All three call cudaGetLastError, which clears the runtime's own memory
- * of the error: else the next launch, which asks with that function, would find it again.
+ * fault is there or before. All three call cudaGetLastError, which clears the runtime's record of
+ * the error: otherwise the next launch, which calls that function, would find it again.
  *
  * Three other places add their own advice to a CUDA error: probe (device.c), a full GPU (memory.c)
  * and an import that is refused (ipc.c). */

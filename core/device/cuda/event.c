@@ -1,5 +1,5 @@
-/* Events of a GPU: CUDA's own, and what CUDA leaves out: a deadline, and an error that travels with
- * the event.
+/* Events of a GPU: CUDA's own, with two things that CUDA lacks: a deadline, and an error that
+ * travels with the event.
  *
  * An event may be recorded by one thread and waited for by another. The error is written by the
  * thread that records: first the text, then `error` (release). A reader looks at `error` first
@@ -15,8 +15,8 @@ struct cuda_event {
     cudaEvent_t event;
     /* The stream of the most recent record. Only threads that record use it. */
     struct cuda_stream *recorder;
-    /* What that stream had been given last, for the thread that syncs and is the first to see a
-     * fault. It may ask while the event is recorded anew: both hold the lock. */
+    /* The last work given to that stream, for a syncing thread that is the first to see a fault. It
+     * may read this while the event is being recorded again: both hold the lock. */
     pthread_mutex_t lock;
     struct cuda_work behind;
     int error;
@@ -42,7 +42,7 @@ int cuda_event_create(struct device *device, struct event **out) {
 void cuda_event_destroy(struct event *event) {
     struct cuda_event *e = (struct cuda_event *)event;
     cudaEventDestroy(
-        e->event); /* allowed after its device was closed: CUDA keeps what is under way */
+        e->event); /* allowed after its device was closed: CUDA finishes pending work */
     pthread_mutex_destroy(&e->lock);
     free(e);
 }
@@ -52,7 +52,7 @@ static int event_error(struct cuda_event *e) {
     return code ? fail(code, "%s", e->text) : OK;
 }
 
-/* Whoever waits for the event gets this error; an earlier one stays. */
+/* All who wait for the event get this error; an earlier one stays. */
 static void set_error(struct event *event, int code, const char *text) {
     struct cuda_event *e = (struct cuda_event *)event;
     if (e->error) return;

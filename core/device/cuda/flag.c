@@ -1,5 +1,5 @@
 /* Stream memory operations are functions of the driver, not of the runtime. They are looked up by
- * name, so that a program starts where there is no driver, and libcuda is never linked. */
+ * name, so that a program starts without a driver, and libcuda is never linked. */
 #include "base/advice.h"
 #include "device/cuda/flag.h"
 
@@ -11,10 +11,10 @@ typedef CUresult batch_function(CUstream stream, unsigned count, CUstreamBatchMe
                                 unsigned flags);
 typedef CUresult attribute_function(int *value, CUdevice_attribute attribute, CUdevice device);
 
-/* The CUDA version whose form of these functions is meant: their second form, there since 11.7. */
+/* The CUDA version whose form of these functions is used: the second form, since 11.7. */
 enum { DRIVER = 12000 };
 
-/* Before CUDA 12.5 the runtime could only be asked for the form of its own version, the same. */
+/* Before CUDA 12.5 the runtime could return only the form of its own version, which is the same. */
 static cudaError_t ask_runtime(const char *name, void **out,
                                enum cudaDriverEntryPointQueryResult *found) {
 #if CUDART_VERSION < 12050

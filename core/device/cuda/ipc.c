@@ -19,8 +19,8 @@ struct cuda_import {
     struct cuda_import *next;
 };
 
-/* The GPU is found by its UUID. The properties that hold it take a while to ask for, so
- * only GPUs out of reach are asked. */
+/* The GPU is found by its UUID. Reading the properties that hold it takes a while, so this is done
+ * only for GPUs out of reach. */
 int cuda_reaches_gpu(const struct cuda_device *d, const unsigned char uuid[16]) {
     if (!memcmp(uuid, d->uuid, sizeof d->uuid)) return 1;
     if (cuda_p2p_disabled()) return 0;
@@ -124,7 +124,7 @@ int cuda_import(struct device *device, const struct memory_handle *handle, int f
     return code;
 }
 
-/* A piece of this process's own slab is in no mapping: nothing is to be closed for it. */
+/* A piece of this process's own slab has no mapping, so nothing needs to be closed. */
 void cuda_unimport(struct device *device, void *memory) {
     struct cuda_device *d = (struct cuda_device *)device;
     if (cudaSetDevice(d->gpu)) return;

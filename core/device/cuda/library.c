@@ -1,6 +1,6 @@
-/* Finding a shared library and its functions. A library of another major version than its header
- * has another ABI, so the name that is looked for contains the version. A file given by hand may be
- * of any version, so the caller asks the library itself. */
+/* Finding a shared library and its functions. A library whose major version differs from its
+ * header's has another ABI, so the file name contains the version. A file given by hand may be of
+ * any version, so the caller asks the library itself. */
 #include "device/cuda/library.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ static void *load(const char *file) {
     return *file ? dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
 }
 
-/* The file is there but does not load: it is no library, or another library that it needs is
+/* The file exists but does not load: it is not a library, or another library that it needs is
  * missing. */
 static int not_loaded(const struct library_place *p) {
     return fail(ERR_USAGE, "%s: %s: set %s to the library's file, or %s", p->title, dlerror(),

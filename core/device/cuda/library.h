@@ -48,10 +48,10 @@ struct library_function {
 #define LIBRARY_MEMBER(function) __typeof__(function) *function;
 #define LIBRARY_ROW(function) {#function, offsetof(LIBRARY_TABLE, function)},
 
-/* Fills in `table` from the library. ERR_USAGE if it is not found (the message says where it was
- * looked for) or lacks one of the functions (the message names it). A library stays loaded until
- * the process ends, since CUDA's own do not unload well; loading it twice costs nothing. `place`
- * stays the caller's. */
+/* Fills in `table` from the library. ERR_USAGE if it is not found (the message lists the places) or
+ * lacks one of the functions (the message names it). A library stays loaded until the process ends,
+ * since CUDA's own do not unload well; loading it twice costs nothing. `place` stays the
+ * caller's. */
 int library_load(const struct library_place *place, const struct library_function *functions,
                  int count, void *table);
 
@@ -74,7 +74,7 @@ int cuda_library_takes(const struct cuda_stream *stream, enum op op);
 int cuda_library_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
 /* cuBLAS only, for a product without its bias: aligned operands, no empty segment. open: ERR_USAGE
- * where it is not found. */
+ * if it is not found. */
 int cuda_blas_open(struct cuda_blas **out, struct cuda_stream *stream);
 void cuda_blas_close(struct cuda_blas *blas); /* NULL is fine, also for a half-open one */
 int cuda_blas_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args);

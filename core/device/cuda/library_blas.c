@@ -1,7 +1,7 @@
 /* cuBLAS: the three products of a linear layer.
  *
- * cuBLAS stores matrices by columns. A matrix that is in memory by rows as (R, C) is to cuBLAS
- * one of C rows and R columns: the transpose, without any work. So each product is asked for
+ * cuBLAS stores matrices by columns. A matrix that is in memory by rows as (R, C) is to cuBLAS one
+ * of C rows and R columns: the transpose, without any work. So each product is requested
  * transposed, c' = a' b', which puts the weight first:
  *
  *                w (M,K)          w (K,M)           m x n, summed over k
@@ -116,8 +116,8 @@ void cuda_blas_close(struct cuda_blas *b) {
     free(b);
 }
 
-/* c' = a' b', of size m x n, summed over k. turned: what is in memory is transposed. A pitch is
- * the length of a stored row. */
+/* c' = a' b', of size m x n, summed over k. turned: the stored matrix is transposed. A pitch is the
+ * length of a stored row. */
 struct gemm {
     int m, n, k;
     const float *a, *b;

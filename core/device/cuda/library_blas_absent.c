@@ -1,4 +1,4 @@
-/* Linked where cublas_v2.h was not found: asking for libraries is refused. */
+/* Linked if cublas_v2.h was not found: requests for libraries are refused. */
 #include "device/cuda/library.h"
 
 #include <stdio.h>

@@ -39,8 +39,8 @@ static int copy(struct cuda_stream *s, enum op op, void *to, const void *from, s
     return OK;
 }
 
-/* Moves the operands of the product aside where they are not aligned. The bias and its gradient
- * need no alignment: own kernels take any address. */
+/* Moves the operands of the product aside if they are not aligned. The bias and its gradient need
+ * no alignment: own kernels take any address. */
 static int align(struct cuda_stream *s, enum op op, struct op_args *args) {
     struct tensor *operands[3] = {&args->in[0], &args->in[1], &args->out[0]};
     size_t bytes = 0;

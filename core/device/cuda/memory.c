@@ -2,24 +2,23 @@
  * (device/arena.h).
  *
  * It is one slab, because IPC shares whole allocations: a handle names what cudaMalloc returned,
- * rounded by the driver to 2 MiB, with whatever else is in it. With one slab of whole 2 MiB for
- * each device a peer maps exactly that device's memory, once, and all that it imports is an offset.
- * And a steady step allocates nothing from CUDA, since cudaMalloc waits for the GPU. */
+ * rounded by the driver to 2 MiB, with whatever else is in it. With one slab per device, a multiple
+ * of 2 MiB, a peer maps exactly that device's memory, once, and each import is an offset. And a
+ * steady step allocates nothing from CUDA, since cudaMalloc waits for the GPU. */
 #include <string.h>
 
 #include "base/advice.h"
 #include "device/cuda/cuda.h"
 
 static const size_t STEP = (size_t)2 << 20;
-/* The default is at most this much, since other programs may need the GPU too: more has to be asked
- * for. */
+/* The default is at most this much, since other programs may need the GPU, too: more must be
+ * requested. */
 static const size_t DEFAULT_CAP = (size_t)4 << 30;
-/* What the context and the libraries of one process take of a GPU's memory: an estimate. */
+/* An estimate of the GPU memory that one process's context and libraries take. */
 static const size_t CONTEXT_BYTES = (size_t)512 << 20;
 
-/* What config.memory_bytes asks for, or else the default share. The share follows from the size of
- * the GPU and not from what is free now, because the ranks that share a GPU start at the same
- * time. */
+/* config.memory_bytes, or else the default share. The share depends on the size of the GPU and not
+ * on its free memory, because the ranks that share a GPU start at the same time. */
 static size_t slab_size(const struct cuda_device *d, size_t total) {
     size_t sharers = (size_t)d->sharers, asked = (size_t)d->head.config.memory_bytes;
     if (asked) return (asked + STEP - 1) / STEP * STEP;
@@ -69,8 +68,8 @@ void cuda_memory_close(struct cuda_device *d, int drained) {
     d->slab = NULL;
 }
 
-/* Where operands are checked, new memory is NaN before anybody can use it, as on emulated devices.
- * A failure here is the context's own, so the next call on a stream returns it. */
+/* If operands are checked, new memory is NaN before anybody can use it, as on emulated devices. A
+ * failure here is one of the context, so the next call on a stream returns it. */
 static void fill_with_nan(struct cuda_device *d, void *memory, size_t bytes) {
     if (cudaSetDevice(d->gpu)) return;
     pthread_mutex_lock(&d->service_lock);
@@ -109,7 +108,7 @@ int cuda_host_alloc(struct device *device, void **out, size_t bytes) {
 }
 
 /* cudaFreeHost waits for the GPU and knows no deadline. If a stream does not drain, a copy may
- * still read the memory: it is left until the process ends. */
+ * still read the memory, so it stays until the process ends. */
 void cuda_host_free(struct device *device, void *memory) {
     struct cuda_device *d = (struct cuda_device *)device;
     if (cudaSetDevice(d->gpu) != cudaSuccess || !cuda_drain(&d->compute) || !cuda_drain(&d->comm) ||

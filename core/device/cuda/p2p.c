@@ -5,7 +5,7 @@
  * then give other bytes, stores vanish, or the GPU waits for ever. So before any work depends on
  * it, 4 KiB go each way: by a kernel's loads and stores, and by a copy engine. A GPU that fails is
  * treated as out of reach, and everything goes through host memory. Only a trial that hangs ends
- * the job, since nothing can take a hanging kernel from a GPU. */
+ * the job, since nothing can remove a hanging kernel from a GPU. */
 #include "device/cuda/p2p.h"
 
 #include <sched.h>
@@ -42,7 +42,7 @@ int cuda_reach(struct cuda_device *d, int gpu) {
         d->peers_asked |= bit;
         cudaError_t error = cudaDeviceCanAccessPeer(&possible, d->gpu, gpu);
         if (error == cudaSuccess && possible) error = cudaDeviceEnablePeerAccess(gpu, 0);
-        /* A success too: another device of this GPU has opened the way before. */
+        /* This counts as success: another device of this GPU has opened the way before. */
         if (possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled))
             d->peers |= bit;
         cudaGetLastError();
@@ -111,7 +111,7 @@ void cuda_p2p_close(struct cuda_device *d, cudaStream_t stream) {
     if (stream && !d->p2p.stuck && cudaStreamDestroy(stream)) cudaGetLastError();
 }
 
-/* Whole numbers below 2^24, which a product with 1 leaves as they are. None of them is zero. */
+/* Integers below 2^24, which a product with 1 does not change. None of them is zero. */
 static void write_pattern(float *host, unsigned seed) {
     uint32_t x = 0x9e3779b9u * (seed + 1);
     for (int i = 0; i < CUDA_P2P_COUNT; i++) {
@@ -134,7 +134,7 @@ static int stuck(const char *name, const char *who, double seconds) {
                 who, seconds);
 }
 
-/* Waits for the stream, where the last call said `error`. who NULL: no other GPU has a part. */
+/* Waits for the stream, whose last call returned `error`. who NULL: no other GPU is involved. */
 static int finish(struct cuda_device *d, cudaStream_t stream, cudaError_t error, const char *who) {
     double seconds = d->head.config.timeout_s < TRIAL_S ? d->head.config.timeout_s : TRIAL_S;
     int64_t deadline = deadline_after(seconds);
@@ -202,8 +202,8 @@ int cuda_p2p_try(struct cuda_device *d, const struct cuda_p2p_trial *t, const ch
 
 /* ---- two devices of one process ---- */
 
-/* The device's own memory of a trial is 3 pieces, the peer's 2 and one to spare, since bytes that
- * go astray may arrive close by. */
+/* A trial takes 3 pieces of the device's own memory, and 2 of the peer's plus a spare one, since
+ * stray bytes may arrive close by. */
 enum { OWN_PIECES = 3, PEER_PIECES = 3 };
 
 static int try_pair(struct cuda_device *d, struct cuda_device *p, const char *who, float *own,
@@ -228,7 +228,7 @@ static int try_pair(struct cuda_device *d, struct cuda_device *p, const char *wh
     if (!code) code = cuda_p2p_holds(p, &at_peer, t.inbox, t.own_seed, &arrived);
     *works &= arrived;
     cuda_p2p_close(d, stream[0]);
-    if (d->p2p.stuck) p->p2p.stuck = 1; /* what it may touch stays */
+    if (d->p2p.stuck) p->p2p.stuck = 1; /* memory that it may touch stays */
     cuda_p2p_close(p, stream[1]);
     return code;
 }

@@ -5,10 +5,10 @@
 
 #include "device/cuda/cuda.h"
 
-/* Floats of a trial, 4 KiB each way; the seed of what is where nothing has arrived. */
+/* Floats of a trial, 4 KiB each way; the seed of the initial contents. */
 enum { CUDA_P2P_COUNT = 1024, CUDA_P2P_NOBODY = MAX_DEVICES };
 
-/* The memory of one trial, each CUDA_P2P_COUNT floats, all of it device memory but `host`. */
+/* The memory of one trial, CUDA_P2P_COUNT floats each; all but `host` is device memory. */
 struct cuda_p2p_trial {
     cudaStream_t stream; /* the trial's own, since it may never end */
     float *loaded;       /* what a kernel has loaded from the peer */
@@ -30,7 +30,7 @@ int cuda_p2p_put(struct cuda_device *device, const struct cuda_p2p_trial *t, flo
 /* *equal: 1 if the memory holds that pattern. */
 int cuda_p2p_holds(struct cuda_device *device, const struct cuda_p2p_trial *t, const float *memory,
                    unsigned seed, int *equal);
-/* Loads, copies and stores. *works: 1 if both came right; what was stored is the peer's to judge.
+/* Loads, copies and stores. *works: 1 if both were right; the peer checks what was stored.
  * ERR_FAILED: it did not end in time, see cuda_p2p.stuck; `who` names the two in the error. */
 int cuda_p2p_try(struct cuda_device *device, const struct cuda_p2p_trial *t, const char *who,
                  int *works);

@@ -11,16 +11,16 @@
 static const int64_t EAGER_NS = 1000000;
 /* ... and goes on with this pause between two questions: another rank may need the core. */
 static const long PAUSE_NS = 20000;
-/* What a stream has to end in once its job is being ended. */
+/* The time in which a stream must finish once its job is being ended. */
 static const double DRAIN_S = 1;
 
-/* `interruptible`: the device whose config.interrupted is asked, or NULL. */
+/* `interruptible`: the device whose config.interrupted is called, or NULL. */
 static int poll_for(double timeout_s, const struct device *interruptible, cudaEvent_t event,
                     cudaStream_t stream, cudaError_t *state) {
     int64_t begun = now_ns(), deadline = deadline_after(timeout_s);
     for (;;) {
         *state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
-        /* CUDA remembers "not ready" as an error, which a launch's check would find. */
+        /* CUDA records "not ready" as an error, which a launch's check would find. */
         if (*state == cudaErrorNotReady) cudaGetLastError();
         int64_t now = now_ns();
         if (*state != cudaErrorNotReady || now >= deadline) return OK;
@@ -48,9 +48,9 @@ int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t strea
     return OK;
 }
 
-/* A GPU does not drop what is queued, so its end is waited for as long as any wait may last.
- * Where the job is being ended, the executors have released what waits for a peer: it ends at
- * once, so DRAIN_S more are enough. */
+/* A GPU does not drop queued work, so this waits for its end as long as any wait may last. If the
+ * job is being ended, the executors have released all waits for a peer, so the work ends at once
+ * and DRAIN_S more are enough. */
 int cuda_drain(struct cuda_stream *s) {
     cudaError_t state;
     if (cuda_poll(s->head.device, NULL, s->stream, &state))

@@ -1,5 +1,4 @@
-/* Spans of a GPU: an event in front of each piece of work and one behind it, whose times are read
- * later.
+/* Spans of a GPU: an event before each piece of work and one after it, whose times are read later.
  *
  * They are read when the work is long done (cuda_spans_harvest: at each sync, and when the ring of
  * open spans is full), so a steady step never waits for them. CUDA tells the time between two
@@ -87,8 +86,8 @@ void cuda_spans_close(struct cuda_stream *s) {
     memset(spans, 0, sizeof *spans);
 }
 
-/* Reads the times of one finished span. When the work has moved far away from the anchor, the
- * span's start event becomes the anchor. */
+/* Reads the times of one finished span. When the anchor is too long ago, the span's start event
+ * becomes the anchor. */
 static cudaError_t place(struct cuda_spans *spans, struct cuda_pending *p, float *length_ms) {
     float start_ms;
     cudaError_t error = cudaEventElapsedTime(&start_ms, spans->anchor, p->start);

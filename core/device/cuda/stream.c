@@ -31,7 +31,7 @@ int cuda_launch(struct stream *stream, enum op op, const struct op_args *args) {
 }
 
 /* A NULL device is the host. Between two GPUs the runtime takes the direct path if cuda_reach
- * opened one, and goes through host memory where it could not. */
+ * opened one; otherwise it goes through host memory. */
 static cudaError_t enqueue_copy(struct cuda_stream *s, struct cuda_device *to, void *destination,
                                 struct cuda_device *from, const void *source, size_t bytes) {
     if (!from)

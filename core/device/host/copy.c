@@ -19,9 +19,9 @@ static int run_kernel(void *args) {
     return OK;
 }
 
-/* Memory for the fast kernels that need some beside their operands. It grows where an op needs more
- * than any before, which happens in the first step. The smaller memory from before stays allocated,
- * because a queued command may hold its address. */
+/* Scratch memory for fast kernels that need some. It grows when an op needs more than any before,
+ * which happens in the first step. The smaller memory from before stays allocated, because a queued
+ * command may hold its address. */
 static int make_scratch(struct host_device *d, enum op op, const struct op_args *args) {
     size_t bytes = d->head.config.reference_math ? 0 : host_scratch_bytes(op, args);
     if (bytes <= d->scratch_bytes) return OK;
@@ -51,10 +51,10 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     return host_submit(s, &c, sizeof *call);
 }
 
-/* A GPU reads and writes pinned host memory only. Its driver takes a copy from or to any other by
- * way of a pinned buffer, piece by piece, and so does the emulated GPU. The buffer stays in the
- * innermost cache. Copies of at most 8 KiB gcc makes without a call, where no sanitizer sees them:
- * a piece may be larger. */
+/* A GPU can only read and write pinned host memory. Its driver makes other copies by way of a
+ * pinned buffer, piece by piece, and so does the emulated GPU. The buffer stays in the innermost
+ * cache. gcc inlines copies of at most 8 KiB, where no sanitizer sees them: a piece may be
+ * larger. */
 enum { BOUNCE = 16 << 10 };
 
 static void copy_by_way(char *destination, const char *source, size_t bytes) {

@@ -68,8 +68,8 @@ static void stop(struct device *device) {
     pthread_mutex_destroy(&d->imports_lock);
 }
 
-/* The contents of new memory are undefined. Where operands are checked it is filled with the bits
- * of NaN, which exposes a kernel that relies on zeros. */
+/* The contents of new memory are undefined. If operands are checked, it is filled with the bits of
+ * NaN, which exposes a kernel that relies on zeros. */
 static void *alloc_memory(struct device *device, size_t bytes) {
     void *memory = arena_alloc(&((struct host_device *)device)->arena, bytes);
     if (memory && device->config.check_operands && !device_is_dry(device))
@@ -85,7 +85,7 @@ static size_t largest_free(struct device *device) {
     return arena_largest(&((struct host_device *)device)->arena);
 }
 
-/* Memory from here counts as pinned: host_copy takes another way where it is not. */
+/* Memory from here counts as pinned: host_copy treats other memory differently. */
 static int alloc_host(struct device *device, void **out, size_t bytes) {
     struct host_device *d = (struct host_device *)device;
     char size[32];

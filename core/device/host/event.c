@@ -35,7 +35,7 @@ struct host_event {
     struct sticky_error error;
 };
 
-/* What a wait waits for: the record that was the most recent one when the wait was called. */
+/* The target of a wait: the most recent record when the wait was called. */
 struct target {
     struct host_event *event;
     struct host_stream *recorder;

@@ -41,9 +41,9 @@ struct sticky_error {
 void sticky_set(struct sticky_error *error, int code, const char *text);
 int sticky_get(struct sticky_error *error);
 
-/* Where the memory of dry device `index` would lie: addresses that no process can map, so that
- * whoever reads or writes there by mistake is ended at once. dry_host_memory stands for all host
- * memory of dry devices, dry_imported for all memory of other processes. */
+/* The address range of dry device `index`: addresses that no process can map, so that an access by
+ * mistake ends the process at once. dry_host_memory stands for all host memory of dry devices,
+ * dry_imported for all memory of other processes. */
 char *dry_memory(int index);
 char *dry_host_memory(void);
 char *dry_imported(void);
@@ -108,17 +108,17 @@ int host_sync(struct stream *stream);
 struct host_device {
     struct device head;
     struct host_memfd memfd;
-    struct allocations pinned; /* what host_alloc has given; guarded by head.lock */
+    struct allocations pinned; /* memory from host_alloc; guarded by head.lock */
     struct arena arena;
     struct host_stream compute, comm, copy;
-    host_kernel *kernels[OP_COUNT]; /* fast where there is one, else the reference */
+    host_kernel *kernels[OP_COUNT]; /* the fast kernel if there is one, else the reference */
     void *scratch;                  /* device memory for the kernels of the compute stream */
     size_t scratch_bytes;
     pthread_mutex_t imports_lock;
     struct mapping *imports; /* owned; device/host/ipc.c */
 };
 
-/* A wait asks this often whether it is interrupted or its stream is being closed. */
+/* How often a wait checks whether it is interrupted or its stream is being closed. */
 static const int64_t HOST_POLL_NS = 20 * 1000000;
 
 int host_event_create(struct device *device, struct event **out);
@@ -129,8 +129,8 @@ int host_event_sync(struct event *event);
 int host_event_done(struct event *event);
 
 int host_launch(struct stream *stream, enum op op, const struct op_args *args);
-/* Tells ThreadSanitizer what a kernel will read and write; in the thread that runs it, just before
- * (device/host/race.c). */
+/* Tells ThreadSanitizer what a kernel will read and write; called in the kernel's thread just
+ * before it (device/host/race.c). */
 void host_race_check(enum op op, const struct op_args *args);
 int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes);

@@ -1,7 +1,7 @@
-/* How much memory an emulated device takes by default: from what is available on the machine now,
- * within the limits of this process's cgroups. /proc/meminfo does not show a container's limit; a
- * device that ignored it would be ended by the kernel's out-of-memory killer, without an error
- * message. Without /proc, sysconf(3) says how much is free.
+/* The default memory of an emulated device: a share of the machine's available memory, within the
+ * limits of this process's cgroups. /proc/meminfo does not show a container's limit; a device that
+ * ignored it would be ended by the kernel's out-of-memory killer, without an error message. Without
+ * /proc, sysconf(3) says how much is free.
  *
  * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max,
  * memory.current, memory.stat) and cgroup-v1/memory (memory.limit_in_bytes,
@@ -33,8 +33,8 @@ static int read_keyed(const char *path, const char *key, uint64_t *value) {
     return found;
 }
 
-/* The bytes that one cgroup still allows: its limit minus what is used, where file cache that the
- * kernel would drop first does not count as used. UINT64_MAX: no limit. */
+/* The bytes that one cgroup still allows: its limit minus the memory in use, not counting file
+ * cache that the kernel would drop first. UINT64_MAX: no limit. */
 static uint64_t headroom(const char *folder, const char *limit_file, const char *used_file,
                          const char *cache_key) {
     char path[PATH_MAX + 64];
@@ -95,7 +95,7 @@ static uint64_t cgroup_headroom(const char *root) {
     return least;
 }
 
-/* Where /proc is not mounted: the memory that is free. It counts no file cache, so it is less. */
+/* If /proc is not mounted: the free memory. It excludes the file cache, so it is less. */
 static uint64_t memory_free(void) {
     long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;

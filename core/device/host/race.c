@@ -1,7 +1,7 @@
 /* Tells ThreadSanitizer about a kernel's accesses.
  *
  * The kernels (device/host/kernels) are compiled without ThreadSanitizer: its function call for
- * each access makes loops over 64-byte vectors 70 times slower, and they share nothing but the
+ * each access makes loops over 64-byte vectors 70 times slower, and kernels share nothing but the
  * tensors. Instead, the thread that is about to run a kernel reports once which tensors the kernel
  * reads and writes. So a kernel that runs while another thread or stream uses its operands is still
  * found (tests/core/device/test_race.c); the report then names this file.
@@ -19,8 +19,8 @@ void __tsan_write8(void *memory);
 
 enum { LINE = 64, WHOLE = 4096 };
 
-/* Reports a small tensor whole; of a large one both edges whole, and 8 bytes of each cache line
- * between them, which is enough for two users of it to collide. */
+/* Reports a small tensor completely. For a large one it reports both edges, and 8 bytes of each
+ * cache line between them, which is enough for two users to collide. */
 static void touch(const struct tensor *t, int writes) {
     size_t bytes = tensor_bytes(t);
     char *begin = t->data, *end = begin + bytes;

@@ -2,7 +2,7 @@
  *
  * A queue is a ring that grows, and one thread that sleeps while there is nothing to run. The late
  * policy has the same thread, which runs a command only once somebody demands it: by a sync, by
- * waiting for an event behind it, or by a wait of another stream that was itself demanded. So work
+ * waiting for a later event, or by a wait of another stream that was itself demanded. So work
  * happens as late as the program allows, and a program that reads a result without waiting for it
  * reads the old bytes every time.
  *
@@ -38,7 +38,7 @@ void host_facts(const struct host_stream *stream, const char *name, uint64_t byt
 }
 
 /* Runs a command and adds its span. Emulated devices may share cores, so on the compute lane the
- * thread's CPU time is taken as well; on the communication lane it would count spinning as work.
+ * thread's CPU time is measured, too; on the communication lane it would count spinning as work.
  * The two clocks need not agree to the nanosecond, hence the bounds. */
 static int run_timed(struct host_stream *s, struct command *c) {
     int take_cpu = s->head.lane == LANE_COMPUTE;

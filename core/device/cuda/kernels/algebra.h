@@ -2,8 +2,8 @@
  * embedding's table.
  *
  * A product of matrices is a product of product.h, batch after batch: tile.h multiplies; this file
- * only gives the place of each batch. Its depth is never split, so an element of y is one chain of
- * fmaf in the order of k, whatever the tile.
+ * only locates each batch. Its depth is never split, so an element of y is one chain of fmaf in the
+ * order of k, whatever the tile.
  *
  * A sum: x is (outer, length, inner). A block takes `columns` neighbours of one row of y, 32 if
  * they are contiguous and 1 if they are not, and its threads share the length among them:
@@ -149,14 +149,14 @@ DUET_HD void k_spread(const struct spread *s, struct place at) {
 
 /* ---- the order of dimensions ---- */
 
-/* A thread owns elements in the order of the dimensions. Where the last one of x or y lies apart,
- * so do their accesses; the cache has them when the next warps come. */
+/* A thread owns elements in the order of the dimensions. If the last one of x or y is not
+ * contiguous, neither are their accesses; the cache holds them for the next warps. */
 struct permute {
     const float *x;
     float *y;
     size_t all;                      /* elements; below 2^31 */
     struct divider by[MAX_RANK - 1]; /* the elements below each dimension but the last */
-    int first;                       /* dimension that there is: the last one is MAX_RANK - 1 */
+    int first;                       /* the first dimension in use; the last one is MAX_RANK - 1 */
     uint32_t step[MAX_RANK], to[MAX_RANK]; /* in x and y, of each dimension */
 };
 
@@ -214,8 +214,8 @@ DUET_HD void k_to_index(const struct to_index *t, struct place at) {
 }
 
 /* A thread owns one element of dw and looks through all indices: neighbouring threads have the same
- * row, so their loads of an index are one, and the order of the sum is that of the reference. No
- * atomic addition, whose order changes from run to run. */
+ * row, so they load an index once, and the order of the sum is that of the reference. Atomic
+ * additions would change their order from run to run. */
 struct embedding {
     const float *dy;
     const int32_t *index;

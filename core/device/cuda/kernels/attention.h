@@ -1,8 +1,8 @@
 /* Attention by the formulas of device/attention.h, in double as in the reference
- * (host/kernels/reference_attention.c). A block has one query, or in backward one key; its threads
- * take one partner of it each, leave the weights in shared memory, and then take one column of the
- * result each. So nothing larger than a block is kept, and every sum goes in the order of the keys,
- * or of the queries, whatever the grid is. */
+ * (host/kernels/reference_attention.c). A block has one query, or in backward one key. Each of its
+ * threads first takes one partner of it and leaves the weight in shared memory, and then takes one
+ * column of the result. So nothing larger than a block is kept, and every sum is in the order of
+ * the keys, or of the queries, whatever the grid is. */
 #ifndef DEVICE_CUDA_KERNELS_ATTENTION_H
 #define DEVICE_CUDA_KERNELS_ATTENTION_H
 
@@ -15,7 +15,7 @@ struct attention_shared {
     double weight[ATTENTION_THREADS], slope[ATTENTION_THREADS];
 };
 
-/* What a thread keeps: of its row, and of its column of one result or of two. */
+/* What a thread keeps about its row, and about its column of one or two results. */
 struct attention_state {
     double lse, sum, second;
 };
@@ -24,13 +24,13 @@ DUET_HD double attention_larger(double a, double b) {
     return b > a || b != b ? b : a;
 }
 
-/* How many partners of a block's share from `first` on there are. */
+/* The number of partners in a block's share from `first` on. */
 DUET_HD size_t attention_tile(size_t first, size_t count) {
     size_t left = count - first;
     return left < ATTENTION_THREADS ? left : (size_t)ATTENTION_THREADS;
 }
 
-/* Leaves log(sum of exp(score)) of query i in the state of all threads; 0 where every key is
+/* Leaves log(sum of exp(score)) of query i in the state of all threads; 0 if every key is
  * hidden. */
 DUET_BLOCK void attention_log_sum(const struct attention *p, struct attention_shared *shared,
                                   struct attention_state *state, size_t b, size_t i,
@@ -126,7 +126,7 @@ DUET_BLOCK void attention_query_gradient(const struct attention *p, struct atten
     }
 }
 
-/* Adds what the queries from `from` on give to columns `first` and on. */
+/* Adds the contributions of the queries from `from` on to the columns from `first` on. */
 DUET_BLOCK void attention_add_queries(const struct attention *p, struct attention_shared *shared,
                                       struct attention_state *state, size_t b, size_t j,
                                       size_t first, size_t from, struct place at) {

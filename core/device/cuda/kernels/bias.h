@@ -1,4 +1,4 @@
-/* y += b, behind a product that a library has made without the bias: each element of y takes the
+/* y += b, after a product that a library has computed without the bias: each element of y takes the
  * bias of its channel. In y (N, C, ...) the channel changes slower than the pixels and faster than
  * the samples. The outputs of a linear layer are channels of one pixel. */
 #ifndef DEVICE_CUDA_KERNELS_BIAS_H

@@ -4,8 +4,8 @@
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/launch.h"
 
-/* What has its own kernels beside those of its op: dropout of planes, which takes twice the
- * registers, and some kinds of activation. */
+/* Cases with separate kernels: dropout of planes, which takes twice the registers, and some kinds
+ * of activation. */
 enum { OF_PLANES = OP_COUNT, OF_KIND };
 #define EACH_KERNEL(ROW)                                   \
     ROW(OP_ADD_FORWARD, add_forward)                       \

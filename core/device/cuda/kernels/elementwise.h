@@ -1,11 +1,11 @@
 /* Kernels that treat each element by itself: activations, sums, dropout, fill, scale, clipping and
  * the optimizers.
  *
- * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses where all
- * operands are aligned, one by one at the tail or where they are not. Then it moves on by the
- * size of the grid. The arithmetic of an element is the same function either way, so its bits do
- * not depend on where it is in a call. These kernels move bytes: they can be no faster than
- * their bytes over the memory's bandwidth. */
+ * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses if all operands
+ * are aligned, one by one at the tail or if they are not. Then it moves on by the size of the grid.
+ * The arithmetic of an element is the same function either way, so its bits do not depend on where
+ * it is in a call. These kernels move bytes: they can be no faster than their bytes over the
+ * memory's bandwidth. */
 #ifndef DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 #define DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 
@@ -21,13 +21,13 @@ struct elementwise {
     size_t count;
     int aligned;
     const struct step_block *step;
-    /* fill, scale: the number; where: that of an operand left out; dropout: the factor of an
-     * element that is kept */
+    /* fill, scale: the number; where: the value of a missing operand; dropout: the factor of a kept
+     * element */
     float value;
     const double *sums; /* clip: of squares, one of each piece */
     int pieces;
     double max_norm;
-    /* the optimizers: what a gradient gets of its value, and their scalars rounded as PyTorch's */
+    /* the optimizers: weight decay, and their scalars, rounded like PyTorch's */
     float weight_decay;
     float momentum, fresh; /* sgd: fresh = 1 - dampening */
     int nesterov;
@@ -38,7 +38,7 @@ struct elementwise {
     int normal;                         /* random: of the normal distribution */
     struct divider by_plane;            /* dropout of planes: their pixels */
     struct activation_args activation;
-    uint64_t threshold; /* dropout: an element is kept where its random word is below */
+    uint64_t threshold; /* dropout: an element is kept if its random word is below this */
 };
 
 static inline struct elementwise elementwise_of(enum op op, const struct op_args *a) {
@@ -147,7 +147,7 @@ K_OF_TWO(multiply_forward, mul_f32(a, b))
 K_OF_ONE(activation_forward, activation_value(e->activation, x))
 K_OF_TWO(activation_backward, activation_gradient(e->activation, a, b))
 
-/* Those that every net has: with the kind as a constant nothing but its own formula is left. */
+/* The kinds that every net has: with the kind as a constant, only its own formula is compiled. */
 DUET_HD struct activation_args of_kind(enum activation kind) {
     struct activation_args p = {kind, 0, 0};
     return p;
@@ -234,7 +234,7 @@ DUET_HD void k_fill(const struct elementwise *e, struct place at) {
     FOR_EACH_QUAD(q, e, at) quad_store(e, e->out, q, v);
 }
 
-/* Each thread adds the pieces up for itself: a model has some hundred, and all read the same. */
+/* Each thread adds up the pieces itself: a model has some hundred, and all read the same. */
 DUET_HD void k_clip(const struct elementwise *e, struct place at) {
     const float factor = clip_factor(e->max_norm, clip_norm(e->sums, e->pieces));
     FOR_EACH_QUAD(q, e, at) {

@@ -1,6 +1,6 @@
-/* Convolution with groups, dilation and windows of any shape. Depthwise convolutions do a few
- * products for each pixel, so there is no tile to share: a thread owns one pixel of y, or of dx,
- * and neighbours read neighbouring pixels.
+/* Convolution with groups, dilation and windows of any shape. Depthwise convolutions have few
+ * products per pixel, so there is no tile to share: a thread owns one pixel of y, or of dx, and
+ * neighbours read neighbouring pixels.
  *
  * A weight's gradient is a sum over all samples and pixels. A block owns one weight, or one bias:
  * each thread adds every 256th product, and the block adds its threads in halves. So the order
@@ -113,7 +113,7 @@ struct grouped_shared {
     float at[GROUPED_THREADS];
 };
 
-/* What thread t of a block adds up: of weight `weight`, or of the bias of channel o. */
+/* The terms that thread t of a block adds up, for weight `weight` or for the bias of channel o. */
 DUET_HD float grouped_share(const struct grouped_conv *c, int o, uint32_t weight, int bias,
                             uint32_t t) {
     const uint32_t pixels = (uint32_t)(c->out_height * c->out_width), all = c->samples * pixels;
@@ -137,7 +137,7 @@ DUET_HD float grouped_share(const struct grouped_conv *c, int o, uint32_t weight
     return sum;
 }
 
-/* Blocks 0 .. count-1 of the work have a weight, the `outputs` behind them a bias. */
+/* Blocks 0 .. count-1 of the work have a weight, the next `outputs` blocks a bias. */
 DUET_BLOCK void k_grouped_conv_backward_weight(const struct grouped_conv *c,
                                                struct grouped_shared *shared, struct place at) {
     const uint32_t all = c->count + (uint32_t)c->outputs,

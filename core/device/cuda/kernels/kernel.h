@@ -9,7 +9,7 @@
  * are tested on machines without a GPU.
  *
  * Where the threads of a block work together through shared memory, the kernel is cut into phases
- * with a barrier behind each; on the host a phase is a loop over all threads. A read in the same
+ * with a barrier after each; on the host a phase is a loop over all threads. A read in the same
  * phase in which another thread writes is a race. tests/cuda/test_races.c looks for races under
  * ThreadSanitizer, where each of the kernel's threads has its own stack.
  *
@@ -68,10 +68,10 @@ enum { STATES = BLOCK_LIMIT };
 #define BLOCK_PHASE(at) for ((at).thread = 0; (at).thread < (at).threads; (at).thread++)
 #endif
 
-/* DUET_KERNEL: what names a kernel in a launch, on a GPU its address. DUET_BLOCK_KERNEL: the first
- * statement of a __global__ function whose kernel is written in phases, on a GPU nothing. The
- * tests' emulated runtime brings its own two (tests/stand_ins/cuda_emulation/launch.h), since there
- * one run of a kernel in phases stands for all threads of the block. */
+/* DUET_KERNEL names a kernel in a launch: on a GPU by its address. DUET_BLOCK_KERNEL is the first
+ * statement of a __global__ function whose kernel is written in phases: on a GPU nothing. The
+ * tests' emulated runtime defines its own versions (tests/stand_ins/cuda_emulation/launch.h), since
+ * there one run of a kernel in phases covers all threads of the block. */
 #ifndef DUET_KERNEL
 #define DUET_KERNEL(...) ((const void *)(__VA_ARGS__))
 #define DUET_BLOCK_KERNEL(at) ((void)(at))
@@ -128,8 +128,8 @@ DUET_HD uint32_t bits_of(float x) {
 }
 
 /* Four floats in one 16-byte access. `p` is in global memory, at a multiple of 16 bytes: otherwise
- * a GPU faults, and on the host a build with SAN=undefined reports it. The store is written as an
- * intrinsic, since nvcc may make four stores of an assignment. */
+ * a GPU faults, and on the host a build with SAN=undefined reports it. The store is an intrinsic,
+ * since nvcc may turn an assignment into four stores. */
 struct four_floats {
     float at[4];
 } __attribute__((aligned(16)));

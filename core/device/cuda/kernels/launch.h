@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-/* SIMPLE_THREADS: threads of a block where each thread works by itself. GRID_LIMIT: the most
- * blocks of a grid; beyond, each thread takes several turns. It is a constant and not the GPU's
- * number of multiprocessors, by rule 4 of "the same bits" (docs/design.md section 2). */
+/* SIMPLE_THREADS: threads of a block in which each thread works by itself. GRID_LIMIT: the most
+ * blocks of a grid; for more work, each thread takes several turns. It is a constant and not the
+ * GPU's number of multiprocessors, by rule 4 of "the same bits" (docs/design.md section 2). */
 enum { GRID_LIMIT = 132 * 16, SIMPLE_THREADS = 256 };
 
 static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
@@ -23,8 +23,8 @@ static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
     return blocks < GRID_LIMIT ? (uint32_t)blocks : (uint32_t)GRID_LIMIT;
 }
 
-/* Enqueues `kernel`, whose one parameter is *param; nothing if there are no blocks. An
- * error is left in cudaGetLastError, which ops.cu reads once behind each op. */
+/* Enqueues `kernel`, whose one parameter is *param; nothing if there are no blocks. An error is
+ * left in cudaGetLastError, which ops.cu reads once after each op. */
 static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint32_t blocks,
                            uint32_t threads, const void *param) {
     void *params[1] = {(void *)param};
@@ -33,7 +33,7 @@ static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint3
     (void)cudaLaunchKernel(kernel, grid, block, params, 0, stream->stream);
 }
 
-/* The same of a kernel that has a thread for each of `count` elements. */
+/* The same for a kernel that has a thread for each of `count` elements. */
 static inline void enqueue_each(struct cuda_stream *stream, const void *kernel, size_t count,
                                 const void *param) {
     enqueue(stream, kernel, grid_for(count, SIMPLE_THREADS), SIMPLE_THREADS, param);
@@ -59,7 +59,7 @@ static inline int refuse_size(enum op op) {
     ROW(ALGEBRA, algebra)       \
     ROW(ALONG, places)
 
-/* Each enqueues one op; a refusal is a fail(). And kernel i of each, NULL after the last:
+/* Each enqueues one op; a refusal is a fail(). Also kernel i of each family, NULL after the last:
  * cuda_load_kernels loads them all. */
 #define FAMILY_OF(FAMILY, name)                                                             \
     int enqueue_##name(struct cuda_stream *stream, enum op op, const struct op_args *args); \
@@ -68,8 +68,8 @@ EACH_FAMILY(FAMILY_OF)
 FAMILY_OF(PRODUCT, grouped_conv)
 const void *bias_kernel(int i);
 
-/* For products by a library (library_math.c): y (N, C, ...) += b (C); and of an
- * OP_..._BACKWARD_WEIGHT the bias's gradient only. */
+/* For products by a library (library_math.c): y (N, C, ...) += b (C); and for an
+ * OP_..._BACKWARD_WEIGHT only the bias's gradient. */
 int enqueue_add_bias(struct cuda_stream *stream, const struct tensor *y, const struct tensor *b);
 int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
@@ -90,8 +90,8 @@ static __device__ __forceinline__ struct place here(void) {
         k_##name(&p, here());                                                                    \
     }
 
-/* The same for k_name(const type *, shared_type *, struct place), a kernel in phases, whose
- * threads work together through shared memory. */
+/* The same for k_name(const type *, shared_type *, struct place), a kernel in phases, whose threads
+ * work together through shared memory. */
 #define BLOCK_KERNEL(name, type, shared_type, ...)                                               \
     static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
         __shared__ shared_type shared;                                                           \

@@ -4,9 +4,9 @@
  * the lanes' parts are added in halves (loss.h has the same pattern). A row's bits depend on its
  * length only.
  *
- * The gradients of w and b are sums over rows. A block takes `columns` weights, 32 where each
- * element has its own weight and 1 where neighbours share one, and its threads share the terms
- * of each, as algebra.h does for sums. */
+ * The gradients of w and b are sums over rows. A block takes `columns` weights, 32 if each element
+ * has its own weight and 1 if neighbours share one, and its threads share the terms of each, like
+ * sums in algebra.h. */
 #ifndef DEVICE_CUDA_KERNELS_LAYER_NORM_H
 #define DEVICE_CUDA_KERNELS_LAYER_NORM_H
 
@@ -55,7 +55,7 @@ static inline struct norm_rows norm_rows_of(enum op op, const struct op_args *a)
     for (int first = (int)(at).block * NORM_ROWS; first < (p)->rows; \
          first += (int)(at).blocks * NORM_ROWS)
 
-/* Runs over the elements of this thread's row; over none where the row is behind the last. */
+/* Runs over the elements of this thread's row; over none if the row is beyond the last. */
 #define FOR_EACH_OF_ROW(i, p, first, at) \
     for (int i = norm_lane(at); i < (p)->length && norm_row(first, at) < (p)->rows; i += NORM_LANES)
 
@@ -67,7 +67,7 @@ DUET_HD int norm_row(int first, struct place at) {
     return first + (int)at.thread / NORM_LANES;
 }
 
-/* Where the halves leave the row's sum. */
+/* The cell where the halving leaves the row's sum. */
 DUET_HD int norm_slot(struct place at) {
     return (int)at.thread / NORM_LANES * NORM_LANES;
 }

@@ -75,7 +75,7 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     for (int first = (int)(at).block * ROWS_A_BLOCK; first < (p)->rows; \
          first += (int)(at).blocks * ROWS_A_BLOCK)
 
-/* This thread's row, which may be behind the last one, and its lane of the row. */
+/* This thread's row, which may be beyond the last one, and its lane of the row. */
 DUET_HD int row_of(int first, struct place at) {
     return first + (int)at.thread / ROW_LANES;
 }
@@ -84,12 +84,12 @@ DUET_HD int lane_of(struct place at) {
     return (int)at.thread % ROW_LANES;
 }
 
-/* Lane 0's place in shared memory, where the tree leaves the row's result. */
+/* Lane 0's cell in shared memory, where the tree leaves the row's result. */
 DUET_HD int row_cell(struct place at) {
     return (int)at.thread / ROW_LANES * ROW_LANES;
 }
 
-/* A NaN need not win: it makes the sum of exponentials a NaN anyway. */
+/* A NaN need not win here: it makes the sum of exponentials a NaN anyway. */
 DUET_HD double larger(double a, double b) {
     return b > a ? b : a;
 }
@@ -133,7 +133,7 @@ DUET_HD double class_weight(const struct row_op *p, int class_index) {
 }
 
 /* After rows_softmax: leaves in each row's cell the sum over all classes of -log_softmax, each by
- * its weight. Where labels are not smoothed it does nothing. */
+ * its weight. Without label smoothing it does nothing. */
 DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     if (p->smoothing == 0) return;
@@ -150,7 +150,7 @@ DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, i
     }
 }
 
-/* Leaves in each row's cell the sum of the weights of all classes, where they have some. */
+/* Leaves in each row's cell the sum of the weights of all classes, if there are weights. */
 DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, int first,
                              struct place at) {
     (void)first;
@@ -167,8 +167,8 @@ DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, 
 }
 
 /* Leaves in each row's cell the number of scores that keep the label's score from being the first
- * of the largest: 0 is a hit. A NaN keeps nobody from it, except in front: the reference's search
- * starts at score 0 and would never leave it. */
+ * of the largest: 0 is a hit. A NaN never does, except as score 0: the reference's search starts
+ * there and would never leave it. */
 DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     BLOCK_PHASE(at) {

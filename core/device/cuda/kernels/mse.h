@@ -4,8 +4,8 @@
  *     loss of a row   = sum over j of distance(x[j], target[j]) / M
  *     d loss / d x[j] = slope(x[j], target[j]) / M
  *
- * The order of the sum depends only on the number of columns. In struct row_op the targets stand
- * in dy. */
+ * The order of the sum depends only on the number of columns. In struct row_op the targets are in
+ * dy. */
 #ifndef DEVICE_CUDA_KERNELS_MSE_H
 #define DEVICE_CUDA_KERNELS_MSE_H
 

@@ -4,7 +4,7 @@
  * with a block for each. Each of its threads has a sum in double; these are folded in shared
  * memory. If there are several parts, each block writes its part to the workspace, as ranks do for
  * SyncBatchNorm, and the same kernel merges them. The order is fixed only by the shape. Double
- * precision costs nothing that counts here: the kernels read memory far more slowly than they add.
+ * precision costs next to nothing here: the kernels read memory far more slowly than they add.
  *
  * With only one block per channel a GPU would be mostly idle: the moments of 64 channels of 131,072
  * values took 313 us on an H200, as long as the convolution in front of them.
@@ -22,7 +22,7 @@ struct norm {
     const float *x, *dy, *w, *b;
     float *out, *second;
     const double *moments, *sums, *parts; /* (3,C), (2,C), (S,3,C) or (S,2,C) */
-    double *made;                         /* moments or sums that a kernel writes, of each part */
+    double *made;                         /* moments or sums that a kernel writes, per part */
     const float *factors;                 /* (2,C) or (4,C) */
     int64_t *batches;
     uint32_t count;                             /* elements of x, below 2^31 */
@@ -99,9 +99,9 @@ static inline int norm_of(enum op op, const struct op_args *a, struct norm *norm
     return 1;
 }
 
-/* Cuts the moments or sums of *n into parts. Where there are several, they go to `workspace`, and
- * *merge says what adds them up: OP_BATCH_NORM_MERGE of moments, OP_BATCH_NORM_TOTAL of sums. 3
- * doubles for each NORM_PART floats: workspace for 2^31 elements is below 13 MiB. */
+/* Cuts the moments or sums of *n into parts. If there are several, they go to `workspace`, and
+ * *merge is the op that adds them up: OP_BATCH_NORM_MERGE of moments, OP_BATCH_NORM_TOTAL of sums.
+ * 3 doubles for each NORM_PART floats: workspace for 2^31 elements is below 13 MiB. */
 static inline int norm_cut(struct norm *n, double *workspace, struct norm *merge) {
     uint32_t values = (uint32_t)n->samples * (uint32_t)n->spatial;
     if (values <= NORM_PART) return 0;

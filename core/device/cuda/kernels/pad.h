@@ -1,6 +1,6 @@
-/* A margin around a picture, or with negative sides a picture cut smaller: a thread owns one pixel
- * of y, and checks whether x has one there. For parts of samples in a row a thread checks which of
- * the two has its element. */
+/* A margin around a picture, or with negative sides a cropped picture: a thread owns one pixel of
+ * y, and checks whether x has one there. For parts of samples that are joined, a thread checks
+ * which of the two has its element. */
 #ifndef DEVICE_CUDA_KERNELS_PAD_H
 #define DEVICE_CUDA_KERNELS_PAD_H
 

@@ -1,14 +1,13 @@
-/* Gathering rows by an index, and elements at computed places of a dimension; the gradient of that,
- * and sorting. Tensors are
- * (outer, count, inner). A thread owns an element of the result, neighbours along `inner`, so there
- * is no atomic addition, whose order changes from run to run:
+/* Gathering rows by an index, and elements at computed indices of a dimension; the gradient of
+ * that, and sorting. Tensors are (outer, count, inner). A thread owns an element of the result,
+ * neighbours along `inner`, so there is no atomic addition, whose order changes from run to run:
  *
  *     take along   reads one place and one number
  *     add along    looks through the places of its column, in their order
  *     argsort      a number x[o][c][i] counts those of its column that come before it, which is
  *                  where in y its place c belongs; no other thread writes there
  *
- * The last two read a column for each of its elements: meant for columns of some thousands. */
+ * The last two read a column for each of its elements, so they suit columns of some thousands. */
 #ifndef DEVICE_CUDA_KERNELS_PLACES_H
 #define DEVICE_CUDA_KERNELS_PLACES_H
 
@@ -67,7 +66,7 @@ DUET_HD void k_add_along(const struct along *t, struct place at) {
     }
 }
 
-/* Of gather rows a thread copies one number, so a warp reads and writes 128 bytes in a row. */
+/* In gather rows a thread copies one number, so a warp reads and writes 128 contiguous bytes. */
 struct gather_rows {
     const float *x;
     const int32_t *index;

@@ -1,13 +1,12 @@
-/* How a product (product.h) is laid over a GPU: which tile, how many blocks, and into how many
+/* How a product (product.h) is mapped to a GPU: which tile, how many blocks, and into how many
  * splits its depth is cut. All of it follows from the shape and from constants, never from the GPU
  * at hand or from a timing, so the same shape is always computed in the same way. Only the splits
  * affect the bits: they cut the chain of a sum.
  *
  * The model: the blocks of one wave run at once, with MULTIPROCESSORS blocks to a wave, and a
- * block's time is its area divided by how near its tile comes to the arithmetic peak. The large
- * tile is the measure, 1. The small ones read shared memory more often per multiply-add (their own
- * elements in proportion to their reads), and the wide one spends more of its instructions on
- * finding b. The numbers are estimates. */
+ * block's time is its area divided by its tile's share of the arithmetic peak. The large tile is
+ * the measure, 1. The small ones read shared memory more often per multiply-add, and the wide one
+ * spends more of its instructions on finding b. The numbers are estimates. */
 #ifndef DEVICE_CUDA_KERNELS_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLAN_H
 
@@ -20,10 +19,10 @@ enum {
     TF32_CHANNELS = 64,
 };
 
-/* 1 if a product that may take tensor cores does. Of a convolution's shape their tile wants many
+/* 1 if a product that may use tensor cores does so. For a convolution their tile needs many
  * channels in and out: on an H200 --tf32 made the step of LeNet (1, 20 and 50 channels) 1.5 times
  * as long and that of convnet (1, 16, 32) 1.7 times, and that of ResNet-18 (64 to 512) 1.5 times
- * shorter. Never a matter of the number of samples: see product_choose. */
+ * shorter. It never depends on the number of samples: see product_choose. */
 static inline int tf32_pays(const struct product *p, enum product_kind kind) {
     return kind >= PRODUCT_LINEAR_KK ||
            (p->x.channels >= TF32_CHANNELS && p->y.channels >= TF32_CHANNELS);
@@ -49,16 +48,16 @@ static inline uint64_t tile_blocks(const struct product *p, enum tile tile) {
            product_ceil(p->cols, (uint32_t)tile_cols(tile));
 }
 
-/* The estimated time. Where the depth may be split (`deep`) there can be as many blocks as wanted,
- * so only the area counts. */
+/* The estimated time. If the depth may be split (`deep`), there can be any number of blocks, so
+ * only the area counts. */
 static inline double tile_cost(const struct product *p, enum tile tile, int deep) {
     uint64_t blocks = tile_blocks(p, tile),
              waves = (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS;
     return (double)(deep ? blocks : waves) * tile_rows(tile) * tile_cols(tile) / tile_speed(tile);
 }
 
-/* The wide tile is for convolutions of few channels. No other kind of product has it, which is one
- * kernel less to build for each. */
+/* The wide tile is for convolutions of few channels. No other kind of product has it, which saves
+ * building one kernel for each. */
 static inline int tile_fits(enum product_kind kind, enum tile tile) {
     return tile != TILE_WIDE || b_takes_taps(kind);
 }
@@ -69,8 +68,8 @@ static inline int product_is_deep(enum product_kind kind) {
 }
 
 /* The choice may depend on the number of samples, because the four tiles have the same bits. Tensor
- * cores have their own bits. Where they are allowed they take a layer or leave it, so that the
- * bits of a sample do not depend on how many share the call. */
+ * cores give other bits. So, if allowed, they take all calls of a layer or none, and the bits of a
+ * sample do not depend on how many samples share the call. */
 static inline enum tile product_choose(const struct product *p, enum product_kind kind,
                                        int allow_tf32) {
     enum tile best = TILE_LARGE;

@@ -8,7 +8,7 @@
  * an offset, the same for all pixels. For each channel:
  *
  *     the next channel's piece and weights -> the other half of shared memory,
- *                                             by copies that nobody waits for (cp.async)
+ *                                             by asynchronous copies (cp.async)
  *     acc += weights * piece, tap by tap
  *     wait for the thread's own copies; barrier
  *
@@ -16,11 +16,11 @@
  * through the batch); a lane has every 32nd of these columns. For one tap all lanes read the same
  * weights, and their pixels are side by side, in different banks.
  *
- * Where columns are counted (sample, row, column), a warp's pixels come from many rows of a
- * picture. In the gradient of a convolution without padding many taps are then outside of dy for
- * some of them: of LeNet's second convolution 20 of the 65 rows of taps that the 13 rows of a
- * picture have. Such a gradient counts its columns (row, sample, column) instead. A warp then has
- * pixels of one row, seldom of two, and leaves out the rows of taps that are outside for all:
+ * If columns are counted (sample, row, column), a warp's pixels come from many rows of a picture.
+ * In the gradient of a convolution without padding many taps are then outside of dy for some of
+ * them: in LeNet's second convolution, 20 of the 65 rows of taps that the 13 rows of a picture
+ * have. Such a gradient counts its columns (row, sample, column) instead. A warp then has pixels of
+ * one row, seldom of two, and skips the rows of taps that are outside for all:
  *
  *     row of dx     0   1   2   3   4 to 8   9  10  11  12
  *     rows of taps  1   2   3   4     5      4   3   2   1     45 in all
@@ -28,7 +28,7 @@
  * An element of c is the same chain of fmaf, in the same order of d = (channel, ky, kx), as from
  * any tile, with the zeros of the padding or without them. A product with 0 changes a sum only if
  * the sum is -0, which store_c does not keep. So the bits are those of tile.h, and the choice
- * between the two changes only the time; weights that are infinite or NaN are the exception. */
+ * between the two changes only the time, except with infinite or NaN weights. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_H
 #define DEVICE_CUDA_KERNELS_PLANES_H
 
@@ -53,7 +53,7 @@ struct planes_shared {
     float b[2][PLANES_PIECE];
 };
 
-/* A place in shared memory, i floats behind `shared`. On a GPU it is an address, and is computed
+/* A position in shared memory, i floats after `shared`. On a GPU it is an address, and is computed
  * only once. */
 DUET_HD uint32_t place_in(const float *shared, uint32_t i) {
 #ifdef __CUDA_ARCH__
@@ -71,9 +71,9 @@ DUET_HD uint32_t place_in(const float *shared, uint32_t i) {
 #define DUET_COPIES_ARRIVED() ((void)0)
 #endif
 
-/* Copies 4 bytes, which need no larger alignment, from global memory to `behind` floats behind a
- * place. They have arrived for the thread itself once it has called copies_arrived, and for the
- * block behind the next barrier. */
+/* Copies 4 bytes, which need no larger alignment, from global memory to `behind` floats after a
+ * position. They have arrived for the thread itself once it has called copies_arrived, and for the
+ * block after the next barrier. */
 DUET_HD void copy_ahead(float *shared, uint32_t place, uint32_t behind, const float *global) {
 #ifdef __CUDA_ARCH__
     (void)shared;
@@ -118,8 +118,8 @@ DUET_HD struct planes_range planes_range_of(int kind, const struct planes *q, ui
     return r;
 }
 
-/* Row `row` of a piece: where it is in the batch. *n: its sample. *below: its row in `from`, as
- * if the zeros above belonged to the picture. */
+/* Finds row `row` of a piece in the batch. *n: its sample. *below: its row in `from`, as if the
+ * zeros above belonged to the picture. */
 DUET_HD void planes_row(int k, const struct planes *q, const struct planes_range *r, uint32_t row,
                         uint32_t *n, uint32_t *below) {
     if (r->by_row) {
@@ -130,8 +130,8 @@ DUET_HD void planes_row(int k, const struct planes *q, const struct planes_range
     if (row >= r->rows0) *n += 1 + divide(q->by_full_rows, row - r->rows0, below);
 }
 
-/* Element e of a piece: *to is its place in the piece. Returns its place in channel 0 of `from`, or
- * PLANES_NOTHING: it is padding, or there is no such element. */
+/* Element e of a piece: *to is its offset in the piece. Returns its offset in channel 0 of `from`,
+ * or PLANES_NOTHING: it is padding, or there is no such element. */
 DUET_HD uint32_t planes_source(int k, const struct planes *q, const struct planes_range *r,
                                uint32_t e, uint32_t *to) {
     uint32_t column, row = divide(q->by_fetched, e, &column), n, below;
@@ -146,7 +146,7 @@ DUET_HD uint32_t planes_source(int k, const struct planes *q, const struct plane
     return n * (uint32_t)q->from.channels * q->from.pixels + y * (uint32_t)q->from.width + x;
 }
 
-/* The place in the piece of a pixel's first tap. For a pixel behind the last: any place. */
+/* The offset in the piece of a pixel's first tap. For a pixel beyond the last: any offset. */
 DUET_HD uint32_t planes_pixel(const struct planes *q, const struct planes_range *r, uint32_t col) {
     uint32_t pixel, column, n, row;
     if (col > r->last) return 0;

@@ -1,5 +1,5 @@
-/* How planes.h is laid over a GPU: the warps of a block, the order of the columns, how much of a
- * picture a block keeps, and for which convolutions it is taken at all. */
+/* How planes.h is mapped to a GPU: the warps of a block, the order of the columns, how much of a
+ * picture a block keeps, and which convolutions use it at all. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 
@@ -27,7 +27,7 @@ struct planes {
     uint32_t a_row, a_channel;   /* strides of the weights */
     int by_row;                  /* 1: columns are counted (row, sample, column) */
     /* From one row of a piece to the next; the width of a row of `from` that a row of pixels looks
-     * at; by rows: floats left out behind the rows of a line. */
+     * at; by rows: floats skipped after the rows of a line. */
     uint32_t stride, pitch, reach, gap;
     uint32_t zeros;     /* by rows: columns of zeros on the left, which are not fetched */
     uint32_t full_rows; /* rows of a piece that a whole sample takes */
@@ -49,7 +49,7 @@ static inline uint32_t planes_blocks(const struct planes *q) {
 
 /* Rows of the largest piece, whichever pixel a block starts with. */
 static inline uint64_t planes_most_rows(const struct planes *q) {
-    uint64_t more = planes_cols_a_block(q) - 2; /* pixels behind the first two */
+    uint64_t more = planes_cols_a_block(q) - 2; /* pixels after the first two */
     uint64_t rows = more / (uint64_t)q->to.width + 2, samples = more / q->to.pixels + 2;
     if (q->by_row) return rows * (uint64_t)q->p.k;
     if (samples > rows) samples = rows;
@@ -72,12 +72,12 @@ static inline void planes_count_by_row(struct planes *q, enum product_kind kind)
     by_row.by_fetched = divider_of((uint32_t)q->from.width);
     by_row.zeros = (uint32_t)q->before;
     by_row.pitch = q->reach;
-    /* the next line goes on in the next bank */
+    /* the next line continues in the next bank */
     by_row.gap = ((uint32_t)q->to.width - (uint32_t)q->p.k * q->reach) % 32;
     if (planes_fit(&by_row)) *q = by_row;
 }
 
-/* 1 if these kernels can compute the product: then *q says how. */
+/* 1 if these kernels can compute the product: then *q describes how. */
 static inline int planes_of(const struct product *p, enum product_kind kind, struct planes *q) {
     struct planes none = ZEROED;
     int forward = kind == PRODUCT_CONV_FORWARD;
@@ -94,7 +94,7 @@ static inline int planes_of(const struct product *p, enum product_kind kind, str
     q->before = forward ? p->padding : p->k - 1 - p->padding;
     q->reach = (uint32_t)(q->to.width - 1) * q->stride + (uint32_t)p->k;
     q->full_rows = (uint32_t)(q->to.height - 1) * q->stride + (uint32_t)p->k;
-    /* 32: the next row goes on in the next bank */
+    /* 32: the next row continues in the next bank */
     q->pitch = q->stride == 1 ? (uint32_t)q->to.width + 32 : q->reach;
     q->by_fetched = divider_of(q->reach), q->by_full_rows = divider_of(q->full_rows);
     uint32_t groups = product_ceil(p->rows, PLANES_ROWS);
@@ -110,7 +110,7 @@ static inline int planes_of(const struct product *p, enum product_kind kind, str
 /* 1 if they can, and are expected to be faster than the best tile. Like tile_cost this is an
  * estimate: a multiprocessor issues instructions for 4 warps at once, so warps take turns of 4, and
  * the large tile's block is one turn; of these kernels' instructions 74 % are multiply-adds, of the
- * large tile's 62 %. Never where tensor cores are allowed, since those take everything
+ * large tile's 62 %. Never if tensor cores are allowed, since those take everything
  * (product_choose). By rows the taps outside cost nothing. */
 static inline int planes_chosen(const struct product *p, enum product_kind kind, int allow_tf32,
                                 struct planes *q) {

@@ -8,7 +8,7 @@
  * registers. */
 enum { POOL_BLOCKS = 6 };
 
-/* Windows of any size, or as many as asked for; and those of 2 x 2 pixels that are side by side. */
+/* Windows of any size, adaptive pools, and adjacent windows of 2 x 2 pixels. */
 enum { OF_2X2 = OP_COUNT };
 #define EACH_KERNEL(ROW)                                         \
     ROW(OP_AVG_POOL_FORWARD, avg_pool_forward)                   \

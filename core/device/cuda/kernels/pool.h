@@ -1,7 +1,7 @@
 /* Pooling, and its two gradients in gather form: a thread owns one pixel of dx and asks which
  * windows cover it, instead of owning a window and adding to pixels that other windows share. So no
- * two threads add to one place, no float atomics are needed, and the windows of a pixel are added
- * in row-major order, as in the reference. Where windows are side by side they share nothing, and a
+ * two threads add to one pixel, no float atomics are needed, and the windows of a pixel are added
+ * in row-major order, as in the reference. If windows do not overlap, they share nothing, and a
  * thread owns a window after all. A relu before a pool may be a part of both. Windows of 2 x 2
  * pixels side by side have their own kernels, whose size is known when they are compiled.
  *
@@ -21,18 +21,18 @@ struct pool {
     const float *x, *dy;
     float *out;
     uint32_t count;    /* elements of out, below 2^31; gradients of windows side by side: windows */
-    float least;       /* x below counts as this: 0 where a relu comes first, else -infinity */
+    float least;       /* smaller x count as this: 0 if a relu comes first, else -infinity */
     const float *gate; /* gradients: x, where dx is 0 unless x > 0; NULL: there is no relu */
     int height, width, rows, columns;
     int size[2], stride[2]; /* of rows, then of columns */
     float area;             /* pixels of a window */
-    float part; /* 1 / area where multiplying by it gives the same bits as dividing; else 0 */
+    float part; /* 1 / area if multiplying by it gives the same bits as dividing; else 0 */
     struct divider by_out_width, by_out_height; /* of out's own plane, or its windows */
     struct divider by_stride[2];
     struct divider by_rows, by_columns; /* of y's plane; adaptive backward */
 };
 
-/* For an adaptive pool: are the products of a place and a side too large for the dividers? */
+/* For an adaptive pool: are the products of a coordinate and a side too large for the dividers? */
 static inline int too_long(int pixels, int windows) {
     return (uint64_t)(pixels + 1) * (uint64_t)(windows + 1) >= (uint64_t)1 << 31;
 }
@@ -115,12 +115,12 @@ DUET_HD const float *window_of(const struct pool *p, size_t plane, int row, int 
            (size_t)(column * p->stride[1]);
 }
 
-/* What the pool sees of a pixel. A NaN stays a NaN. */
+/* The value of a pixel as the pool sees it. A NaN stays a NaN. */
 DUET_HD float seen(const struct pool *p, float x) {
     return x < p->least ? p->least : x;
 }
 
-/* In the functions that take it, `is_2x2` is a constant: 1 where the size is known to be that. */
+/* In the functions that take it, `is_2x2` is a constant: 1 if the size is known to be 2 x 2. */
 static inline int pool_is_2x2(const struct pool *p) {
     return pool_is_apart(p) && p->size[0] == 2 && p->size[1] == 2;
 }
@@ -155,8 +155,8 @@ DUET_HD void k_avg_pool_2x2_forward(const struct pool *p, struct place at) {
     avg_forward(p, 1, at);
 }
 
-/* The place of the window's maximum, as an offset from its first pixel; its value goes into *most.
- * The first of equal maxima wins; a NaN wins over all, and the last of several NaNs. */
+/* The position of the window's maximum, as an offset from its first pixel; its value goes into
+ * *most. The first of equal maxima wins; a NaN wins over all, and the last of several NaNs. */
 DUET_HD int window_argmax(const struct pool *p, int is_2x2, const float *window, float *most) {
     int best = 0;
     *most = seen(p, window[0]);
@@ -188,8 +188,8 @@ DUET_HD void k_max_pool_2x2_forward(const struct pool *p, struct place at) {
     max_forward(p, 1, at);
 }
 
-/* The windows that cover place h of a side, 0 of rows and 1 of columns: first .. last; none if
- * last < first. */
+/* The windows that cover coordinate h of a side (0: rows, 1: columns): first .. last; none if last
+ * < first. */
 DUET_HD int first_window(const struct pool *p, int side, int h) {
     uint32_t rest;
     int before = h - p->size[side] + 1;
@@ -214,7 +214,7 @@ DUET_HD float avg_of_windows(const struct pool *p, const float *dy, struct pixel
     return sum;
 }
 
-/* Stores dx of pixel i, behind the gradient of the relu. */
+/* Stores dx of pixel i, after the gradient of the relu. */
 DUET_HD void store_dx(const struct pool *p, size_t i, float dx) {
     p->out[i] = p->gate && !(p->gate[i] > 0) ? 0 : dx;
 }
@@ -236,7 +236,7 @@ DUET_HD void spread_window(const struct pool *p, int is_2x2, struct pixel w, flo
         }
 }
 
-/* dy of a window; 0 for what is left at the edge. */
+/* dy of a window; 0 for the rest at the edge. */
 DUET_HD float dy_of_window(const struct pool *p, struct pixel w) {
     return w.row < p->rows && w.column < p->columns
                ? p->dy[(w.plane * (size_t)p->rows + (size_t)w.row) * (size_t)p->columns +
@@ -302,10 +302,11 @@ DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
 /* ---- as many windows as asked for ---- */
 
 struct cover {
-    int begin, end; /* the first place, and the one behind the last */
+    int begin, end; /* the first coordinate, and the one after the last */
 };
 
-/* What place i of one side covers on the other, of `other` places; `by` divides by its own side. */
+/* What coordinate i of one side covers on the other, of length `other`; `by` divides by its own
+ * side. */
 DUET_HD struct cover cover_of(struct divider by, int i, int other) {
     uint32_t rest;
     struct cover made;

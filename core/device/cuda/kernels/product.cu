@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(SIMPLE_THREADS)
     k_add_splits(KIND, &p, here());
 }
 
-/* The tiles of one kind; NULL where tile_fits says no. */
+/* The tiles of one kind; NULL if tile_fits says no. */
 #define TILES_OF(kind)                                                                          \
     {                                                                                           \
         DUET_KERNEL(product<kind, TILE_LARGE>), DUET_KERNEL(product<kind, TILE_MEDIUM>),        \

@@ -10,7 +10,7 @@
  *
  * x in the padding is 0, and so is dy where there is none. The loaders of product_load.h compute a
  * and b from x, dy and w on the fly ("implicit GEMM": the matrix of im2col is never written). The
- * bias gradient is the weight gradient of an input that is always 1: one more column, and no
+ * bias gradient is the weight gradient for an input that is always 1: one more column, and no
  * separate kernel. tile.h multiplies. All of it is compared with the references,
  * device/host/kernels/reference_conv.c and reference_linear.c.
  *
@@ -18,16 +18,16 @@
  * grid or the number of samples in the call, so forward and backward data may take a whole batch.
  * The depth of a weight gradient runs over samples and is long: it is cut into `splits` chains,
  * which a second kernel adds in order. Their number follows only from the shape, and the op takes
- * one segment a launch. No library is called: in cuBLAS the bits of a sample depend on how many
+ * one segment per launch. No library is called: in cuBLAS the bits of a sample depend on how many
  * share the call, and on the alignment of a segment. */
 #ifndef DEVICE_CUDA_KERNELS_PRODUCT_H
 #define DEVICE_CUDA_KERNELS_PRODUCT_H
 
 #include "device/cuda/kernels/kernel.h"
 
-/* CONV_DATA is for stride 1, where no load needs a division. LINEAR_xy: neighbours in memory, which
- * neighbouring threads load, run in a along x and in b along y: K is the depth, R the rows, C the
- * columns. */
+/* CONV_DATA is for stride 1, which needs no division in a load. LINEAR_xy: neighbours in memory,
+ * which neighbouring threads load, run in a along x and in b along y: K is the depth, R the rows, C
+ * the columns. */
 enum product_kind {
     PRODUCT_CONV_FORWARD,
     PRODUCT_CONV_DATA,
@@ -162,7 +162,7 @@ static inline int product_of(enum op op, const struct op_args *a, struct product
     return 1;
 }
 
-/* Cuts a weight gradient down to the bias's part: the row, or the column, of ones. */
+/* Reduces a weight gradient to the bias's part: the row, or the column, of ones. */
 static inline void product_bias_alone(struct product *p, enum product_kind kind) {
     if (p->ones_row >= 0)
         p->rows = 1, p->ones_row = 0;

@@ -1,12 +1,12 @@
 /* The loaders of a product: they find element a(row, d) or b(d, col) in memory, or know that it is
- * 0 or 1 and not stored; and they find the place of an element of c. Throughout row < rows, d <
- * depth and col < cols. */
+ * 0 or 1 and not stored; and they locate an element of c. Throughout row < rows, d < depth and col
+ * < cols. */
 #ifndef DEVICE_CUDA_KERNELS_PRODUCT_LOAD_H
 #define DEVICE_CUDA_KERNELS_PRODUCT_LOAD_H
 
 #include "device/cuda/kernels/product.h"
 
-/* Do neighbours along d lie side by side in memory? Then a warp reads along d, else across. */
+/* Are neighbours along d adjacent in memory? Then a warp reads along d, else across. */
 DUET_HD int a_runs_along_depth(int kind) {
     return kind != PRODUCT_LINEAR_RC;
 }
@@ -15,8 +15,8 @@ DUET_HD int b_runs_along_depth(int kind) {
     return kind == PRODUCT_CONV_WEIGHT || kind == PRODUCT_LINEAR_KK;
 }
 
-/* Where a convolution reads is the sum of two parts: a spot, which follows from the pixel, and a
- * tap, which follows from the entry of the filter. Each takes divisions, their sum only an addition
+/* The address that a convolution reads is the sum of two parts: a spot, which depends on the pixel,
+ * and a tap, which depends on the filter's entry. Each takes divisions, their sum only an addition
  * and two comparisons. So a thread computes its pixels' spots once, and the taps of a slab are
  * computed once for the whole block (tile.h). Offsets may wrap around 2^32: the sum is right
  * again. */
@@ -72,9 +72,9 @@ DUET_HD struct tap tap_of(int kind, const struct product *p, uint32_t entry) {
     return t;
 }
 
-/* An element of a matrix: where it is, or that it is 0 or 1 and lies nowhere. The address is
- * computed in any case, and only the load depends on `kind`: a condition on one instruction, not a
- * branch around ten. */
+/* An element of a matrix: its address, or that it is 0 or 1 and not stored. The address is computed
+ * in any case, and only the load depends on `kind`: a condition on one instruction, not a branch
+ * around ten. */
 enum entry_kind { ENTRY_ZERO, ENTRY_ONE, ENTRY_IN_MEMORY };
 struct entry {
     const float *at;
@@ -117,12 +117,12 @@ DUET_HD struct entry dy_over(int kind, const struct product *p, struct spot at, 
                     there && row < (uint32_t)p->y.height && column < (uint32_t)p->y.width);
 }
 
-/* What the loads of a convolution compute by division, each no oftener than it changes:
+/* What the loads of a convolution compute by division, each only when it changes:
  *
  *     for a column      a thread's spots (forward, data) or taps (weight), once a block
  *     for one d         channel and tap (data), or sample, pixel and spot (weight), once a slab
  *     for all d         of a slab: their taps (forward, data), once, by all threads together */
-/* What a thread keeps about a column of b. */
+/* A thread's data about a column of b. */
 struct column {
     struct spot spot;
     struct tap tap;
@@ -174,7 +174,7 @@ DUET_HD struct entry entry_a(int kind, const struct product *p, uint32_t row, ui
 }
 
 /* `c` is column_of(col). `at` is depth_of(d), read for PRODUCT_CONV_WEIGHT only. `tap` is
- * tap_of(d), where b_takes_taps. */
+ * tap_of(d), if b_takes_taps. */
 DUET_HD struct entry entry_b(int kind, const struct product *p, uint32_t d, uint32_t col,
                              const struct column *c, const struct depth *at,
                              const struct tap *tap) {
@@ -196,7 +196,7 @@ DUET_HD struct entry entry_b(int kind, const struct product *p, uint32_t d, uint
     }
 }
 
-/* Stores an element of c, with the bias where there is one. */
+/* Stores an element of c, with the bias if there is one. */
 DUET_HD void store_c(int kind, const struct product *p, uint32_t row, uint32_t col, float value) {
     uint32_t n, pixel;
     switch (kind) {
@@ -207,7 +207,7 @@ DUET_HD void store_c(int kind, const struct product *p, uint32_t row, uint32_t c
     case PRODUCT_CONV_DATA:
     case PRODUCT_CONV_DATA_STRIDED:
         n = divide(p->x.by_pixels, col, &pixel);
-        /* + 0: never -0, since planes.h leaves out products with 0, which make +0 of it or not */
+        /* + 0: never -0, since planes.h skips products with 0, which may turn -0 into +0 */
         p->out[(n * p->rows + row) * p->x.pixels + pixel] = value + 0.0f;
         return;
     case PRODUCT_CONV_WEIGHT:

@@ -1,7 +1,7 @@
 /* Recurrent layers, by the formulas of host/kernels/reference_recurrent.c. A block takes a sample
- * and goes through its steps, with a barrier behind each; thread j has the units j, j + threads,
- * and so on. A unit's sums add the units of the previous step one by one, in float, and its
- * functions are in double. So a sample's bits depend only on the sample.
+ * and goes through its steps, with a barrier after each; thread j has the units j, j + threads, and
+ * so on. A unit's sums add the units of the previous step one by one, in float, and its functions
+ * are in double. So a sample's bits depend only on the sample.
  *
  * A thread keeps its unit's value from step to step, c or a part of a gradient, at the place of its
  * final value: in `last`, and in dfirst. */
@@ -70,8 +70,8 @@ DUET_HD float recurrent_sum(const struct recurrence *r, const float *h, int row)
     return sum;
 }
 
-/* h W^T + b of gate g and unit j. Each gate is asked for by itself: an array of them, indexed in a
- * loop, would be in slow memory. */
+/* h W^T + b of gate g and unit j. Each gate is requested separately: an array of gates, indexed in
+ * a loop, would be in slow memory. */
 DUET_HD double recurrent_gate(const struct recurrence *r, const float *h, int g, int j) {
     return (double)recurrent_sum(r, h, g * r->width + j);
 }
@@ -126,7 +126,7 @@ DUET_BLOCK void k_recurrent_forward(const struct recurrence *r, struct place at)
 
 /* ---- backward ---- */
 
-/* What the step behind, whose row of du this is, gives back to unit j through w. */
+/* What the next step, whose row of du this is, gives back to unit j through w. */
 DUET_HD float recurrent_back_sum(const struct recurrence *r, const float *du, int j) {
     float sum = 0;
     for (int row = 0; row < r->rows; row++)

@@ -4,7 +4,7 @@
  *
  * (docs/design.md section 2, rule 1). One source is a copy, two are a reduce (the rank's own term
  * first), n are the sum over n ranks. Each product is rounded before it is added, so the bits are
- * those of allreduce/host/move.c. A destination may be one of the sources, at the same place.
+ * those of allreduce/host/move.c. A destination may be one of the sources, at the same address.
  *
  * Only memory limits the speed. Each source is read once, each destination written once, and enough
  * loads must be in flight to use the whole bandwidth. So a thread moves vectors of 16 bytes,
@@ -14,7 +14,7 @@
  *
  * Vectors. Vector q covers elements 4 q - skew .. 4 q - skew + 3, cut to 0 .. length. If all
  * pointers have the same address modulo 16, the right skew (0..3) makes all vectors' addresses
- * multiples of 16. The first and the last vector may be cut short. They, and all vectors where the
+ * multiples of 16. The first and the last vector may be cut short. They, and all vectors if the
  * pointers disagree, are moved element by element.
  *
  * Parts. Several grids may share one range: of every `parts` granules of 256 vectors a grid takes
@@ -152,9 +152,8 @@ DUET_HD void sum_few(const struct sum *s, uint32_t n, uint32_t units, const uint
 
 /* Any number of sources, `width` elements at x. The fold is a tree of halvings, walked depth first:
  * a path has one bit for each level, 1 where it goes to the upper half, so counting upwards visits
- * the leaves from left to right. A finished left half waits, in one place for each level, until its
- * right half is done. Where the number of sources is not a power of two some right halves are
- * empty. */
+ * the leaves from left to right. A finished left half waits, in one slot per level, until its right
+ * half is done. If the number of sources is not a power of two, some right halves are empty. */
 SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
     float waiting[8][4], v[4];
     uint32_t many[8], levels = 0; /* many[k]: nodes of level k */
@@ -199,7 +198,7 @@ SUM_APART void sum_vector(const struct sum *s, uint64_t q) {
 
 /* What one thread moves of part p. n as in sum_few, or 0 for more than 8 sources. Thread t of a
  * block takes vectors t, t + threads, .. of a tile, so that neighbouring threads load neighbouring
- * vectors; the blocks take the tiles by turns. */
+ * vectors; the blocks take the tiles in turn. */
 DUET_HD void sum_part_run(const struct sum *s, struct sum_part p, uint32_t n, struct place at) {
     const uint32_t units = sum_units(n);
     uint64_t vectors = sum_part_vectors(s, p), first_whole = s->skew > 0,
@@ -247,7 +246,7 @@ DUET_HD void k_sum(const struct sum *s, struct place at) {
 }
 
 /* Blocks of SUM_THREADS threads for the whole range: a few tiles for each block, so that no block
- * has much left to do when the others have ended. */
+ * has much left to do when the others are done. */
 static inline uint32_t sum_blocks(const struct sum *s) {
     enum { MOST = 132 * 64 };
     uint64_t tile = (uint64_t)sum_units(s->sources > SUM_IN_FLIGHT ? 0 : s->sources) * SUM_THREADS,

@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* Loads the kernel. It comes before anything may wait on the GPU for another rank, since loading
- * may wait for the GPU. */
+/* Loads the kernel. Call it before anything on the GPU may wait for another rank, since loading may
+ * wait for the GPU. */
 int cuda_sum_load(const struct cuda_device *device);
 
 /* Enqueues the sum. The stream's GPU must reach all of its memory; skew and aligned are set here. A

@@ -12,7 +12,8 @@
  * (PTX manual, "Matrix fragments for mma.m16n8k8"). A block of 4 warps covers a tile of 64 x 64,
  * each warp 32 x 32 of it: 2 products down by 4 across, so a lane holds 32 elements. On the host
  * the instruction is made of loops: the matrices are put together by the table above from what all
- * lanes bring, and multiplied. How the hardware rounds inside the instruction's sums is its own. */
+ * lanes bring, and multiplied. The hardware's rounding inside the instruction's sums is not
+ * specified. */
 #ifndef DEVICE_CUDA_KERNELS_TF32_H
 #define DEVICE_CUDA_KERNELS_TF32_H
 

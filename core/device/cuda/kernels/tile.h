@@ -2,7 +2,7 @@
  * slabs. For each slab:
  *
  *     registers <- the next slab of a and b     by the loads of product_load.h
- *     taps <- those of the slab after it        where this slab's lay, which are no longer read
+ *     taps <- those of the slab after it, over this slab's, which are no longer read
  *     acc += this slab, from shared memory      TM x TN multiply-adds of a thread for each d
  *     other half of shared memory <- registers
  *     barrier
@@ -11,8 +11,8 @@
  * time of a whole slab's arithmetic to arrive. A thread owns TM x TN elements of c: for each d it
  * reads TM + TN numbers and makes TM * TN multiply-adds, which is what lifts the kernel above the
  * bandwidth of shared memory. There are four shapes of tiles, because no single one fits all small
- * layers. Which one is taken changes the time, never the bits. (A fifth, for runs that allow tf32,
- * has its own bits.) */
+ * layers. The choice among them changes the time, never the bits. (A fifth, for runs that allow
+ * tf32, has its own bits.) */
 #ifndef DEVICE_CUDA_KERNELS_TILE_H
 #define DEVICE_CUDA_KERNELS_TILE_H
 
@@ -55,7 +55,7 @@ DUET_CONSTANT int tile_cols(int tile) {
     return tile_own_cols(tile) * tile_across(tile);
 }
 
-/* Floats of padding behind each row of a slab in shared memory, so that stores along d spread over
+/* Floats of padding after each row of a slab in shared memory, so that stores along d spread over
  * the banks. Where threads read 16 bytes at once it is 16 bytes, which keeps them aligned. */
 DUET_CONSTANT int tile_pad(int tile) {
     return tile == TILE_SMALL ? 1 : tile == TILE_TF32 ? 8 : 4;
@@ -86,7 +86,7 @@ DUET_HD float *shared_b(int tile, float *shared, uint32_t half) {
     return shared_a(tile, shared, half) + tile_slab(tile) * (tile_rows(tile) + tile_pad(tile));
 }
 
-/* Element e of a slab that has `width` rows (or columns): its place along the width, and along the
+/* Element e of a slab that has `width` rows (or columns): its index along the width and along the
  * depth. */
 DUET_HD uint32_t along_width(int tile, int width, int runs_along_depth, uint32_t e) {
     return runs_along_depth ? e / (uint32_t)tile_slab(tile) : e % (uint32_t)width;
@@ -122,8 +122,8 @@ DUET_HD void find_columns(int kind, int tile, const struct product *p, uint32_t 
     }
 }
 
-/* This thread's share of the slab at `depth`; 0 outside of the matrices and from `end` on. Where
- * elements run along the depth, all of a thread's have the same d. */
+/* This thread's share of the slab at `depth`; 0 outside of the matrices and from `end` on. If
+ * elements run along the depth, all elements of a thread have the same d. */
 DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0,
                    uint32_t depth, uint32_t end, const struct column *columns,
                    const struct tap *taps, uint32_t thread, float *a, float *b) {

@@ -5,7 +5,7 @@
  * The mixer is the finaliser of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
  * number generators", 2014): each input bit flips each output bit with a probability close to one
  * half. Its input is bits + (index + 1) * HASH_STEP, and HASH_STEP comes from the golden ratio:
- * multiples of it lie further apart than any 32 bits of data reach, up to 10^9 elements, so no two
+ * multiples of it are further apart than any 32 bits of data reach, up to 10^9 elements, so no two
  * pairs (bits, index) have the same input. Plain C, C++ and CUDA. */
 #ifndef DEVICE_HOST_KERNELS_HASH_MIX_H
 #define DEVICE_HOST_KERNELS_HASH_MIX_H

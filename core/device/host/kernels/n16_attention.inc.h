@@ -1,7 +1,7 @@
 /* Attention on plain tensors, a band of ATTENTION_BAND queries at a time: their scores against all
  * keys are in the scratch memory, so it grows with the keys, not with their square. The products
  * are those of n16_matmul.inc.h. A band's dk and dv are added to those of the bands before it, and
- * a matrix is done by itself; so the bits depend on nothing but its own numbers. */
+ * a matrix is done by itself; so the bits depend only on its own numbers. */
 
 /* exp(x) for x up to a little above 0, to about 1 unit in the last place; 0 where it would be below
  * 2^-125. x = n log(2) + r: a polynomial makes exp(r), and n goes into the exponent. */
@@ -53,7 +53,7 @@ static float attention_dot(const float *a, const float *b, size_t count) {
     return sum_of_group(sums);
 }
 
-/* Queries first .. first + count - 1 of matrix b; `keys` of the keys may be met by one of them. */
+/* Queries first .. first + count - 1 of matrix b; together they may use the first `keys` keys. */
 struct attention_band {
     size_t b, first, count, keys;
 };
@@ -148,10 +148,9 @@ static void fast_attention_forward(const struct op_args *args) {
         }
 }
 
-/* For a band, with the weights in `weights` and dy . v in `slopes`: makes the slopes of the latter,
- * and of the weights those that dropout left. Divided by their own sum they lose what the rounding
- * of lse did to them, and dy . y of these very numbers leaves slopes whose sum is 0 but for
- * roundings. */
+/* For a band, with the weights in `weights` and dy . v in `slopes`: turns the latter into slopes,
+ * and applies dropout to the weights. Dividing the weights by their own sum removes the rounding of
+ * lse, and with dy . y of these very numbers the slopes sum to 0 up to rounding. */
 static void attention_slopes(const struct attention *a, const struct attention_band *band,
                              float *weights, float *slopes) {
     float scale = (float)a->scale;

@@ -90,7 +90,7 @@ static data_tile_function *const data_tiles_5[] = {
     data_tile_5_5, data_tile_5_6, data_tile_5_7, data_tile_5_8, data_tile_5_9};
 // clang-format on
 
-/* dx of one part of a group. Where fewer than DATA_CHANNELS are left, the last channel is computed
+/* dx of one part of a group. If fewer than DATA_CHANNELS are left, the last channel is computed
  * again. Meanwhile the `lines` pixels of dy from `ahead` on are prefetched for the next group. Only
  * AVX-512 prefetches, in this pass: narrower vectors take so long for a pixel that they never wait
  * for the next one. */
@@ -127,7 +127,7 @@ struct gather_row {
     int kx_begin;
 };
 
-/* The taps of a row that come from rows of dy that there are. */
+/* The taps of a row that come from existing rows of dy. */
 static void gather_rows(const struct conv *s, int h, struct gather_row *row) {
     int top = h + s->padding, stride = s->stride;
     row->ky_begin = top % stride;

@@ -8,7 +8,7 @@
  * without the taps outside the picture. Tile, group and lane do not matter, so a sample gets the
  * same bits whichever samples share its batch. */
 
-/* What a tile works on: row p of FORWARD_CHANNELS output channels. Where fewer are left, the last
+/* What a tile works on: row p of FORWARD_CHANNELS output channels. If fewer are left, the last
  * channel is computed again. */
 struct forward_rows {
     const float *w[FORWARD_CHANNELS]; /* the channel's filter [c][ky][kx] */

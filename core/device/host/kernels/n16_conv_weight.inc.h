@@ -99,7 +99,7 @@ WEIGHT_TILE(4, 6)
 WEIGHT_TILE(3, 4)
 #endif
 
-/* The shapes of tile there are; the last one serves any number of outputs. */
+/* The available tile shapes; the last one serves any number of outputs. */
 static const struct weight_shape {
     int outputs, taps;
     weight_tile_function *run;
@@ -167,7 +167,7 @@ struct tap_block {
     int tiles, channel, channels;
 };
 
-/* From tap number `first` on, of `all`; where none is left, the last one again. */
+/* Taps from number `first` on, of `all`; if none is left, the last one again. */
 static struct tap_block tap_block_of(const struct conv *s, int per_tile, int first, int all) {
     struct tap_block block = {.tiles = tiles_of(all - first, per_tile)};
     int area = s->k * s->k, last = all - 1;
@@ -218,7 +218,7 @@ static void weight_block(const struct conv *s, const struct weight_shape *shape,
     }
 }
 
-/* dw of one tile of taps, of which `left` are there, from the sums of its lanes; the filters lie
+/* dw of one tile of taps, of which `left` exist, from the sums of its lanes; the filters are
  * `filter` floats apart. */
 static void write_sums(const float *lanes, const struct weight_shape *shape, float *dw, int filter,
                        int left) {

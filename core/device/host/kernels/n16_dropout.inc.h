@@ -2,9 +2,9 @@
  *
  * A sample draws for each of its elements, or for each of its planes: draw i of sample n has the
  * number n * draws + i, and one Philox call serves four numbers in a row. Each lane runs the
- * generator for its own sample. Where a sample has a multiple of four draws, i .. i + 3 are one
- * call, whose four words are the masks of four draws; else a call is made for each draw, and a lane
- * takes the word that is its own. */
+ * generator for its own sample. If a sample has a multiple of four draws, i .. i + 3 are one call,
+ * whose four words are the masks of four draws; otherwise each draw is a call, and each lane takes
+ * its word. */
 
 struct philox_lanes {
     uvec word[4];

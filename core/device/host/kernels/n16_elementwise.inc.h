@@ -1,7 +1,7 @@
 /* Kernels that work on one element at a time, in either layout.
  *
  * The vector body and the scalar tail of a kernel do the same operations with the same roundings,
- * so an element gets the same bits wherever it is in a call. Whoever changes one changes both. */
+ * so an element gets the same bits wherever it is in a call. Change both together. */
 
 /* out[0] = EXPRESSION of a = in[0] and b = in[1]: of vectors, and in the tail of floats. */
 #define FAST_OF_TWO(name, expression)                                                 \
@@ -37,8 +37,8 @@ static void fast_where(const struct op_args *args) {
         y[i] = c[i] != 0 ? (a ? a[i] : value) : (b ? b[i] : value);
 }
 
-/* y[i] = EXPRESSION of x[i], and of dy[i]: the compiler makes vectors of these loops. An element
- * may be written in place. */
+/* y[i] = EXPRESSION of x[i], and of dy[i]: the compiler vectorises these loops. An element may be
+ * written in place. */
 #ifdef __clang__
 #define IN_VECTORS _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -127,7 +127,7 @@ static void fast_clip(const struct op_args *a) {
         y[i] *= factor;
 }
 
-/* The compiler makes vectors of the inner loop. */
+/* The compiler vectorises the inner loop. */
 static double fast_square_sum(const float *x, int count) {
     double lane[CLIP_LANES] = {0};
     int i = 0;

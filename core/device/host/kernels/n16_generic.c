@@ -1,5 +1,5 @@
-/* The fast path for any processor: four lanes, as SSE and NEON have. Where the target has no fused
- * multiply-add each lane calls fmaf, which is slow and gives the same bits. */
+/* The fast path for any processor: four lanes, as SSE and NEON have. If the target has no fused
+ * multiply-add, each lane calls fmaf, which is slow and gives the same bits. */
 #include "device/host/kernels/fast.h"
 
 #define WIDE 4

@@ -31,9 +31,9 @@ INLINE struct taps taps_inside(int start, int taps, int dilation, int size) {
     return t;
 }
 
-/* Pixels of a side of `to` that are made alike, each from a window of `from`: forward all outputs;
- * backward, where a pixel of x collects from dy, those that lie a stride apart, as the same taps
- * reach them. Taps are in the order of their pixels: backward from the last to the first. */
+/* Pixels of a side of `to` that are computed alike, each from a window of `from`: forward all
+ * outputs; backward, where a pixel of x collects from dy, those a stride apart, because the same
+ * taps reach them. Taps are in the order of their pixels: backward from the last to the first. */
 struct line {
     int first, apart, count; /* of the pixels */
     int start, step;         /* of the first one's window, and to the next one's */
@@ -91,7 +91,7 @@ struct taps_row {
     int left, edge; /* `from` is column `left`; edge 0: all taps are inside */
 };
 
-/* Adds it where windows of `taps` neighbours lie `step` apart. */
+/* Adds it if windows of `taps` neighbours are `step` apart. */
 INLINE void add_neighbours(vec *sums, const struct taps_row *r, const struct line *l, int taps,
                            int step) {
     vec weight[7];
@@ -156,7 +156,7 @@ INLINE void run_tiles(const struct window_row *r, const struct line *l, int taps
     }
 }
 
-/* Pixels at .. end-1 of a line, or as many of them as there are. */
+/* Pixels at .. end-1 of a line, or as many as it has. */
 static void run_line(const struct window_row *r, const struct line *l, int at, int end,
                      float start) {
     if (end > l->count) end = l->count;
@@ -173,7 +173,7 @@ static void run_line(const struct window_row *r, const struct line *l, int at, i
     }
 }
 
-/* Lines of a side, the longest first; a side that has more is done in several goes. */
+/* Lines of a side, the longest first; a side with more takes several rounds. */
 struct lines {
     int count;
     struct line line[8];
@@ -186,8 +186,8 @@ struct grouped_pass {
     ptrdiff_t from_row, to_row; /* in floats */
 };
 
-/* A plane of `to`, in the order of its rows. Lines that are between each other go forward together,
- * while the cache has their pixels. */
+/* A plane of `to`, in the order of its rows. Interleaved lines advance together, while the cache
+ * has their pixels. */
 static void grouped_plane(const struct grouped_pass *s, const float *weights, const float *from,
                           float *to, float start) {
     const struct line *down = s->down.line, *across = s->across.line;

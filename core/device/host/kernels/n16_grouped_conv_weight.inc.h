@@ -1,5 +1,5 @@
-/* The gradient of a grouped convolution's weights in N16. Each row of dy gives a sum to each tap;
- * neighbouring taps are summed together, as they meet the same pixels. */
+/* The gradient of a grouped convolution's weights in N16. Each row of dy contributes a sum to each
+ * tap; neighbouring taps are summed together, because they use the same pixels. */
 
 /* Where the windows of row p and of column q begin. */
 INLINE int start_of(const struct grouped *s, int side, int at) {
@@ -17,7 +17,7 @@ INLINE struct taps outputs_inside(int start, int stride, int size, int outputs) 
     return t;
 }
 
-/* Taps of a window whose gradients are summed side by side: a block of it, of at most so many. */
+/* Taps of a window whose gradients are summed together: a block of at most so many. */
 enum { TAPS_TOGETHER = 64 };
 
 struct window_block {
@@ -29,7 +29,7 @@ struct window_block {
     } at[TAPS_TOGETHER];
 };
 
-/* Neighbouring taps meet the same pixels of dy and of x, each so many pixels farther on. */
+/* Neighbouring taps use the same pixels of dy and of x, each so many pixels further on. */
 struct sharing {
     int taps, stride, dy[3], x[3];
 };
@@ -52,7 +52,7 @@ static int sharing_of(const struct column *at, int columns, int stride) {
     return SHARINGS;
 }
 
-/* Columns of the window from `column` on, as many as go together. */
+/* Columns of the window from `column` on that are computed together. */
 static void block_columns(const struct grouped *s, int column, struct window_block *b) {
     const int left = s->columns - column;
     b->column = column;
@@ -79,7 +79,7 @@ struct meeting {
     int rows, columns; /* of taps; `columns` sums are those of a row */
 };
 
-/* Adds four outputs of each tap; with `left` those of them that are left. */
+/* Adds four outputs of each tap; with `left` only the remaining ones. */
 INLINE void add_four(vec chain[3][4], const float *dy, const float *x, const struct sharing share,
                      const int *left) {
     UNROLL for (int i = 0; i < 4; i++) {
@@ -118,7 +118,7 @@ INLINE void add_taps(vec *sums, const struct meeting *m, const struct column *at
     }
 }
 
-/* What it gives to one tap, over `count` outputs; x NULL: the sum of dy only. */
+/* Its contribution to one tap, over `count` outputs; x NULL: only the sum of dy. */
 INLINE vec row_sum(const float *dy, const float *x, int count, size_t step) {
     vec chain[4] = {splat(0), splat(0), splat(0), splat(0)};
     for (int q = 0; q < count; q += 4, dy += 4 * GROUP) {
@@ -154,9 +154,8 @@ static void add_row(vec *sums, const struct meeting *m, const struct column *at,
     }
 }
 
-/* dw of those taps, a window of channel plane x, of which the groups are x_step apart; where db is
- * not NULL also the gradient of the bias. A row of x and dy is read for all while the cache has
- * it. */
+/* dw of those taps, a window of channel plane x, whose groups are x_step apart; if db is not NULL,
+ * also the gradient of the bias. A row of x and dy is read for all while the cache has it. */
 static void grouped_weights(const struct grouped *s, const struct window_block *b, float *dw,
                             float *db, const float *dy, const float *x, int o, size_t x_step) {
     const int count = b->rows * b->columns, dilation = s->p.dilation[0];

@@ -1,8 +1,8 @@
 /* LayerNorm and its gradient on plain rows: the formulas of reference_layer_norm.c with the sums of
- * a row in PARTS parts; part p has the elements p, p + PARTS, ... The parts do not wait for each
- * other, so a compiler makes vectors of them. At the end they are added in halves. So the order
- * follows only from the length, and the bits are the same on every instruction set. A row whose
- * neighbours share weights (GroupNorm) is done one weight after another. */
+ * a row in PARTS parts; part p has the elements p, p + PARTS, ... The parts are independent, so a
+ * compiler vectorises them. At the end they are added in halves. So the order follows only from the
+ * length, and the bits are the same on every instruction set. A row whose neighbours share weights
+ * (GroupNorm) is done one weight after another. */
 enum { NORM_PARTS = 16 };
 
 INLINE double norm_total(double parts[NORM_PARTS]) {

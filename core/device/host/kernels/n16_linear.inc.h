@@ -32,13 +32,13 @@ struct product {
     int columns;           /* vectors: groups x PARTS */
 };
 
-/* Floats to a column's first vector, where each sample has `height` elements. */
+/* Floats to a column's first vector, if each sample has `height` elements. */
 INLINE size_t column_offset(int column, int height) {
     return (size_t)(column / PARTS) * height * GROUP + (size_t)(column % PARTS) * LANES;
 }
 
-/* Adds terms s0 .. s1 - 1 to rows r .. r + ROWS - 1 of N columns. Where fewer rows are left, the
- * last one is computed again. */
+/* Adds terms s0 .. s1 - 1 to rows r .. r + ROWS - 1 of N columns. If fewer rows are left, the last
+ * one is computed again. */
 INLINE void product_tile(const struct product *m, int r, int column, int s0, int s1, const int N) {
     vec acc[ROWS][COLUMNS];
     const float *w[ROWS], *in[COLUMNS];

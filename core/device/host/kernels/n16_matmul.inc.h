@@ -22,7 +22,7 @@ struct matmul {
     size_t y_i, b_i;     /* from one row of y, or of b as stored, to the next; 0: they are dense */
     int turned;          /* 1: b is stored as (columns, depth), not (depth, columns) */
     int adds;            /* 1: the products are added to what y holds */
-    const float *panels; /* of b, as matmul_panels makes them; NULL: they are made on the stack */
+    const float *panels; /* of b, from matmul_panels; NULL: they are made on the stack */
 };
 
 /* panel[k - k0][j] = b(k, first + j) for k in k0 .. k1 - 1; 0 where there is no such column. */
@@ -51,9 +51,9 @@ static void matmul_panel(const struct matmul *m, int k0, int k1, int first, floa
             panel[(size_t)(k - k0) * PANEL_COLUMNS + j] = m->b[(size_t)(first + j) * b_i + k];
 }
 
-/* packed[k - k0][r] = a(i + r, k). Returns NULL, and a is read where it is, unless the tile is
- * whole and the elements of a row of a are whole pages apart: then all of them fall into one set of
- * the cache, which holds a few of them. */
+/* packed[k - k0][r] = a(i + r, k). Returns NULL, and a is read directly, unless the tile is whole
+ * and the elements of a row of a are whole pages apart: then all of them fall into one set of the
+ * cache, which holds only a few. */
 static const float *matmul_pack(const struct matmul *m, int k0, int k1, int i, float *packed) {
     if (m->a_k == 0 || m->a_k * sizeof(float) % 4096 || m->a_i != 1 || i + MATMUL_ROWS > m->rows)
         return NULL;
@@ -112,7 +112,7 @@ static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
     }
 }
 
-/* All panels of b, for products that have it in common: matmul_panel_floats of them. */
+/* All panels of b, for products that share it: matmul_panel_floats of them. */
 static size_t matmul_panel_floats(int depth, int columns) {
     return (size_t)(columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_COLUMNS * (size_t)depth;
 }

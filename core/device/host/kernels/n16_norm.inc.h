@@ -16,8 +16,8 @@ typedef float half __attribute__((vector_size(LANES * 2)));
 typedef int32_t ihalf __attribute__((vector_size(LANES * 2)));
 typedef float half_in_memory __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
 
-/* The same numbers in double. gcc makes four instructions of a conversion that is not asked for by
- * name. */
+/* The same numbers in double. gcc needs four instructions for this conversion without the
+ * intrinsic. */
 INLINE dvec widen(half x) {
 #if LANES == 16
     return (dvec)_mm512_cvtps_pd((__m256)x);
@@ -85,8 +85,8 @@ struct norm_sums {
     dvec plain[TURNS][2], weighted[TURNS][2];
 };
 
-/* Adds a pixel. Without dy (NULL), x's distance from the centre takes its place. Lanes that `mask`
- * lacks are taken to be at the centre; NULL: all lanes hold a sample. */
+/* Adds a pixel. Without dy (NULL), x's distance from the centre takes its place. Lanes outside
+ * `mask` count as at the centre; NULL: all lanes hold a sample. */
 INLINE void norm_add_pixel(struct norm_sums *sums, int turn, const float *x, const float *dy,
                            const int32_t *mask, double centre) {
     UNROLL for (int h = 0; h < 2; h++) {

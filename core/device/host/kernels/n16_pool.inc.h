@@ -1,7 +1,7 @@
 /* Pooling in N16: every pixel is a vector, and all planes (group, channel) are alike. These loops
- * do little arithmetic and are as fast as memory. Each plane is finished before the next begins,
- * so what the backward pass clears is still in the cache when it adds. For the common 2 x 2 window
- * the size is a constant, so its loops are unrolled; so is whether a relu comes before the pool. */
+ * do little arithmetic and are as fast as memory. Each plane is finished before the next begins, so
+ * cleared memory is still in the cache when the backward pass adds. For the common 2 x 2 window the
+ * size is a constant, so its loops are unrolled; so is whether a relu comes before the pool. */
 
 struct pool {
     size_t planes;
@@ -33,9 +33,9 @@ INLINE size_t tap_at(const struct pool *s, int i, int j) {
     return ((size_t)i * s->width + j) * GROUP;
 }
 
-/* Prepares a plane of dx. Windows that are side by side will write every pixel except the margins
- * at the right and the bottom, so only these are cleared. Windows that overlap or leave gaps will
- * add, so the whole plane is cleared. */
+/* Prepares a plane of dx. Adjacent windows will write every pixel except the margins at the right
+ * and the bottom, so only these are cleared. Windows that overlap or leave gaps will add, so the
+ * whole plane is cleared. */
 INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
     int height = side_by_side ? s->out_height * s->size[0] : 0,
         width = side_by_side ? s->out_width * s->size[1] : 0;
@@ -46,13 +46,13 @@ INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
     }
 }
 
-/* What a pool sees of a pixel of x: with `relu` its relu. */
+/* The value of a pixel of x for the pool: with `relu` its relu. */
 INLINE vec seen(const float *x, const int relu) {
     vec value = load(x);
     return relu ? select_vec(value < 0, splat(0), value) : value;
 }
 
-/* What of a gradient passes back through the relu of x. */
+/* The part of a gradient that passes back through the relu of x. */
 INLINE vec through_relu(const float *x, vec dx, const int relu) {
     return relu ? select_vec(load(x) > 0, dx, splat(0)) : dx;
 }

@@ -11,8 +11,8 @@ struct exponential {
     vec scale, p; /* e^x is scale (1 + p) */
 };
 
-/* Beyond +-80 the result is that of 80: 1 and 0 for what is made of it here, to rounding. A NaN
- * stays one. */
+/* Beyond +-80 the result is that of 80, which gives 1 and 0 here, up to rounding. A NaN stays a
+ * NaN. */
 INLINE struct exponential exponential_of(vec x) {
     const float shift = 0x1.8p23f; /* in its last bits a float of this size is an integer */
     struct exponential e;
@@ -108,7 +108,7 @@ static void recurrence_product(const struct recurrence *r, const float *a, size_
 
 /* ---- forward ---- */
 
-/* A step of one sample: u is h W_hh^T + b_hh, and of all but a GRU the gates are in it already. */
+/* A step of one sample: u is h W_hh^T + b_hh, which already includes the gates except in a GRU. */
 INLINE void recurrent_cell(const struct recurrence *r, const float *u, const float *x,
                            const float *before, float *y, float *saved, float *c) {
     size_t width = (size_t)r->width;
@@ -142,7 +142,7 @@ INLINE void recurrent_cell(const struct recurrence *r, const float *u, const flo
     }
 }
 
-/* work = b_hh, and the gates where they may be added before the product. */
+/* work = b_hh, and the gates if they may be added before the product. */
 static void recurrent_begin(const struct recurrence *r, const struct op_args *a, size_t at) {
     const float *b = tensor_f32(&a->in[2]);
     size_t rows = (size_t)r->rows;
@@ -231,7 +231,7 @@ INLINE void recurrent_cell_backward(const struct recurrence *r, const float *dh_
     }
 }
 
-/* dfirst as the walk begins: 0, but for the gradient of the last c. */
+/* dfirst at the start of the walk: 0, except for the gradient of the last c. */
 static void recurrent_carry(const struct recurrence *r, const struct op_args *a) {
     size_t width = (size_t)r->width, states = (size_t)a->out[1].dims[1];
     memset(a->out[1].data, 0, tensor_count(&a->out[1]) * sizeof(float));

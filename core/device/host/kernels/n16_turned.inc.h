@@ -1,4 +1,4 @@
-/* Convolution in N16, backward to the weights, where there are many channels:
+/* Convolution in N16, backward to the weights, with many channels:
  *
  *     dw[o][c] = sum over samples and pixels of dy[o] x[c],        at each tap of the filter
  *
@@ -20,7 +20,7 @@ struct turned {
     size_t columns;                 /* channels, rounded up to whole vectors */
     size_t width;                   /* of a row: at least as many (turned_width) */
     size_t v_step, e_step, du_step; /* floats from place to place: never whole pages, which would
-                                     * put all places into the same few lines of the cache */
+                                     * map all places to the same few lines of the cache */
     float *v;                       /* [places][terms][width] */
     float *e;                       /* [places or 1][outputs][terms] */
     float *du;                      /* [places][outputs][width] */
@@ -99,7 +99,7 @@ static void turned_pixel(const struct turned *s, const struct conv *conv, const 
     }
     x += ((size_t)h * conv->width + w) * GROUP;
     for (int c = 0; c < conv->channels; c += LANES) {
-        float last[LANES * GROUP]; /* where fewer than LANES channels are left: again the last */
+        float last[LANES * GROUP]; /* if fewer than LANES channels are left: again the last */
         int whole = c + LANES <= conv->channels;
         for (int i = 0; i < LANES && !whole; i++)
             memcpy(last + i * GROUP,

@@ -43,7 +43,7 @@ struct winograd {
 /* ---- u ---- */
 
 /* The nine elements of LANES filters, which lie `step` floats apart, each as a vector; past `count`
- * the last one again. A filter is read as 16 floats, which past `end` would not be the tensor's. */
+ * the last one again. A filter is read as 16 floats, but not past `end`, where the tensor ends. */
 INLINE void winograd_load_filters(const float *w, size_t step, int count, const float *end,
                                   vec element[9]) {
     float lines[LANES * 16], turned[16 * LANES];
@@ -112,8 +112,8 @@ INLINE void winograd_b(const vec d[4], vec out[4]) {
     out[3] = d[1] - d[3];
 }
 
-/* Where a tile of 4 x 4 pixels lies: its first pixel in a plane, as an offset, and a bit for each
- * of its pixels that is inside the picture. */
+/* The position of a tile of 4 x 4 pixels: its first pixel in a plane, as an offset, and a bit for
+ * each of its pixels that is inside the picture. */
 struct winograd_place {
     ptrdiff_t corner;
     unsigned inside;
@@ -240,7 +240,7 @@ static winograd_products *const winograd_all_products[WINOGRAD_VECTORS + 1] = {
 #endif
 };
 
-/* y = AT m A + bias of the tiles; what hangs over the picture's edge is left out. */
+/* y = AT m A + bias of the tiles; pixels beyond the picture's edge are left out. */
 static void winograd_outputs(const struct winograd *s, int first, int count) {
     int vectors = tiles_of(count, SIDE_BY_SIDE);
     size_t step = winograd_step(s->outputs, vectors);
@@ -267,7 +267,7 @@ static void winograd_outputs(const struct winograd *s, int first, int count) {
         }
 }
 
-/* All groups, part by part. x and y begin at the tensor; `scratch` has room for u, v and m. */
+/* All groups, part by part. x and y begin at the tensor; `scratch` holds u, v and m. */
 static void winograd_run(struct winograd s, int groups, const struct tensor *x,
                          const struct tensor *y, float *scratch) {
     s.v = scratch;
@@ -311,8 +311,7 @@ static void winograd_forward(const struct op_args *a, const struct conv *c) {
     winograd_run(s, c->groups, &a->in[0], &a->out[0], (float *)a->scratch + filters);
 }
 
-/* dx is the convolution of dy with the filters turned around; what padding took away from y, dy
- * gets back here. */
+/* dx is the convolution of dy with the filters turned around, padded by 2 - the forward padding. */
 static void winograd_backward_data(const struct op_args *a, const struct conv *c) {
     struct winograd s = {NULL,         NULL,        NULL,      c->outputs, c->out_height,
                          c->out_width, c->channels, c->height, c->width,   2 - c->padding,

@@ -61,7 +61,7 @@ INLINE void winograd_gradient(const struct winograd_weight *s, int t, int o) {
     }
 }
 
-/* Where tile `t` of the block lies, which is number `number` of all groups. */
+/* The position of tile `t` of the block, which is number `number` over all groups. */
 static void winograd_find(struct winograd_weight *s, const struct op_args *a, int t, int number) {
     const struct conv *conv = s->conv;
     int group = number / s->tiles, tile = number % s->tiles, p = tile / s->tiles_x * 2,

@@ -27,8 +27,8 @@ void reference_matmul(const struct op_args *p) {
     }
 }
 
-/* There is no fast version: it adds as fast as memory delivers, or nearly so. Sums that are side by
- * side are made together, SUM_ABREAST at a time, so that x is read in the order of memory. */
+/* There is no fast version: this adds nearly as fast as memory delivers. Neighbouring sums are
+ * computed together, SUM_ABREAST at a time, so that x is read in the order of memory. */
 enum { SUM_ABREAST = 64 };
 
 void reference_sum(const struct op_args *p) {
@@ -57,8 +57,8 @@ void reference_spread(const struct op_args *p) {
                 to[i] = tensor_f32(&p->in[0])[o * inner + i] / divide;
 }
 
-/* The last dimension of y is the inner loop; where it is that of x as well, rows are copied. The
- * others count up as the digits of a number do, and `from` follows them. */
+/* The last dimension of y is the inner loop; if it is also the last of x, rows are copied. The
+ * others count up like the digits of a number, and `from` follows them. */
 void reference_permute(const struct op_args *p) {
     struct tensor x = p->in[0], y = p->out[0];
     size_t count = tensor_count(&y);

@@ -11,7 +11,7 @@ static size_t columns_from(size_t first, size_t count) {
     return count - first < ABREAST ? count - first : (size_t)ABREAST;
 }
 
-/* log(sum of exp(score)); 0 where every key is hidden, so that all weights are 0. */
+/* log(sum of exp(score)); 0 if every key is hidden, so that all weights are 0. */
 static double log_sum_of(const struct attention *a, size_t b, size_t i) {
     double max = -INFINITY, sum = 0;
     size_t keys = attention_keys(a, i);

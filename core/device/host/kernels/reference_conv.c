@@ -15,7 +15,7 @@ static int input_of(const struct conv_args *s, int side, int p, int tap) {
     return p * s->stride[side] - s->padding[side] + tap * s->dilation[side];
 }
 
-/* The output row p of which tap `tap` is on input row h; -1: there is none. */
+/* The output row p whose tap `tap` is on input row h; -1: there is none. */
 static int output_of(const struct conv_args *s, int side, int h, int tap, int outputs) {
     int above = h + s->padding[side] - tap * s->dilation[side];
     if (above < 0 || above % s->stride[side]) return -1;

@@ -1,6 +1,6 @@
 /* Kernels that work on one element at a time: activations, sums, products, dropout, fill, clipping,
- * the optimizers, the hash, and the change of layout. The place of an element does not matter to
- * most of them, so they take PLAIN and N16 alike. Only dropout must know the element's place in the
+ * the optimizers, the hash, and the change of layout. The position of an element does not matter to
+ * most of them, so they take PLAIN and N16 alike. Only dropout must know the element's index in the
  * plain segment, because its mask depends on it. */
 #include "device/host/kernels/reference.h"
 

@@ -27,7 +27,7 @@ static struct moments moments_of(const float *x, size_t length, double epsilon) 
     return m;
 }
 
-/* The weights of row r, of which element i has number i / inner; NULL: there are none. */
+/* The weights of row r: element i has number i / inner; NULL: there are none. */
 static const float *weights_of(const struct op_args *p, const struct tensor *w, size_t r) {
     size_t groups = (size_t)p->p.layer_norm.groups,
            weights = (size_t)p->in[0].dims[1] / (size_t)p->p.layer_norm.inner;
@@ -69,8 +69,8 @@ void reference_layer_norm_backward_data(const struct op_args *p) {
     }
 }
 
-/* Weights that are side by side are done together, ABREAST at a time, so that x is read in the
- * order of memory. */
+/* Neighbouring weights are done together, ABREAST at a time, so that x is read in the order of
+ * memory. */
 enum { ABREAST = 64 };
 
 static void some_weights(const struct op_args *p, size_t group, size_t first, size_t count) {

@@ -15,8 +15,8 @@ BY_ROWS(softmax_backward)
 BY_ROWS(cross_entropy_forward)
 BY_ROWS(cross_entropy_backward)
 
-/* From one number to its target, and the slope of that. e^-|x| does not overflow:
- * log(1 + e^x) - x t = x (1 - t) + log(1 + e^-|x|) for x above 0, and without the 1 below. */
+/* The distance from a number to its target, and its slope. e^-|x| does not overflow: log(1 + e^x) -
+ * x t = x (1 - t) + log(1 + e^-|x|) for x above 0, and without the 1 below. */
 static double distance(int kind, double x, double target) {
     double far = fabs(x - target);
     switch (kind) {

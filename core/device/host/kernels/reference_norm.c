@@ -7,7 +7,7 @@
  *
  * Moments are F64 (3, C): mean, M2 (the sum of the squared distances from the mean) and count, the
  * values of the channel. Count is the same for every channel; it is in the tensor because the
- * devices that merge it do not know the number of this one's samples. Sums are kept in double.
+ * merging devices do not know how many samples this one has. Sums are kept in double.
  *
  * With xmu = x - mean, var = M2 / count and invstd = 1 / sqrt(var + epsilon):
  *

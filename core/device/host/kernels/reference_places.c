@@ -1,5 +1,5 @@
-/* Gathering rows by an index, and elements at computed places of a dimension; the gradient of that,
- * and sorting a dimension. There is no fast version: a copy is bound by memory. */
+/* Gathering rows by an index, and elements at computed indices of a dimension; the gradient of
+ * that, and sorting a dimension. There is no fast version: a copy is bound by memory. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -17,13 +17,13 @@ void reference_gather_rows(const struct op_args *a) {
     }
 }
 
-/* The place that `at` names among `count`; -1: none. */
+/* The index that `at` means among `count`; -1: none. */
 static inline int place_of(float at, int count) {
     int place = index_of_float(at);
     return place < count ? place : -1;
 }
 
-/* Where one place stands for a whole row, rows are copied. */
+/* If one index selects a whole row, rows are copied. */
 void reference_take_along(const struct op_args *p) {
     const struct tensor *x = &p->in[0], *y = &p->out[0];
     const int count = x->dims[1], each = p->in[1].dims[2] > 1;
@@ -64,7 +64,7 @@ void reference_add_along(const struct op_args *p) {
     }
 }
 
-/* ---- the order: a heapsort of places in y, of which `step` is from one to the next ---- */
+/* ---- the order: a heapsort of indices in y, `step` apart ---- */
 
 struct column {
     const float *x; /* the numbers */
@@ -73,14 +73,14 @@ struct column {
     int descending;
 };
 
-/* Does the place at i of y come behind that at j? Places differ, so one of both does. */
+/* Does the index at i of y come after that at j? They differ, so one of them does. */
 static int comes_behind(const struct column *c, size_t i, size_t j) {
     const float a = c->y[i * c->step], b = c->y[j * c->step], u = c->x[(size_t)a * c->step],
                 v = c->x[(size_t)b * c->step];
     return sorts_before(v, u, c->descending) || (!sorts_before(u, v, c->descending) && a > b);
 }
 
-/* Sinks the place at i until both below it, at 2i + 1 and 2i + 2, come before it. */
+/* Sinks the index at i until both below it, at 2i + 1 and 2i + 2, come before it. */
 static void sink(const struct column *c, size_t i, size_t count) {
     for (size_t below; (below = 2 * i + 1) < count; i = below) {
         if (below + 1 < count && comes_behind(c, below + 1, below)) below++;

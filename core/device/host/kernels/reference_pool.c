@@ -1,5 +1,5 @@
 /* Pooling: each window of size[0] x size[1] pixels becomes one pixel, its mean or its maximum.
- * Windows lie stride[0] rows and stride[1] columns apart.
+ * Windows are stride[0] rows and stride[1] columns apart.
  *
  * The backward pass divides the gradient of a mean equally among the pixels of the window, and
  * gives that of a maximum to the first of the equal maxima in row-major order. If windows overlap
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What the pool sees of a pixel. */
+/* The value of a pixel as the pool sees it. */
 static float seen(const struct op_args *a, float x) {
     return a->p.pool.relu && x < 0 ? 0 : x;
 }

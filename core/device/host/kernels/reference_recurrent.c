@@ -15,7 +15,7 @@ static double sigmoid(double x) {
     return 1 / (1 + elementary_exp(-x));
 }
 
-/* The step that comes as number s. */
+/* The s-th step in order of computation. */
 static int place_of(const struct op_args *a, int s, int steps) {
     return a->p.recurrent.reverse ? steps - 1 - s : s;
 }
@@ -115,7 +115,7 @@ static void backward_unit(enum recurrent kind, const float *saved, int width, in
     }
 }
 
-/* What goes back through w to unit j of the step before; du NULL: there is none. */
+/* The gradient through w to unit j of the previous step; du NULL: none. */
 static double through_weights(const struct tensor *w, const float *du, int j) {
     double sum = 0;
     for (int row = 0; du && row < w->dims[0]; row++)

@@ -18,10 +18,10 @@
  * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). If a sample has
  * several rows, such as the pixels of a label image, MEAN and the sum of losses use the mean over
  * them. A label outside the row gives a NaN loss and NaN gradients instead of a read past the row;
- * the data reader has refused such labels before.
+ * the data reader has already refused such labels.
  *
- * Included by reference_loss.c and, for each instruction set, by n16.inc.h: the compiler makes
- * vectors of the loops over exp. */
+ * Included by reference_loss.c and, for each instruction set, by n16.inc.h: the compiler vectorises
+ * the loops over exp. */
 #include "device/elementary.h"
 
 /* 1 if the largest score, the first of equals, is the label's. */
@@ -45,7 +45,7 @@ static inline double class_weight(const struct op_args *a, int class) {
     return a->in[3].data ? tensor_f32(&a->in[3])[class] : 1;
 }
 
-/* The sum of what all classes weigh in a row's loss: 1 unless they have weights. */
+/* The sum of all classes' weights in a row's loss: 1 unless classes have weights. */
 static inline double weights_of_all(const struct op_args *a, int label, int classes) {
     double e = a->p.loss.smoothing, all = 0;
     if (!a->in[3].data) return 1;
@@ -71,7 +71,7 @@ static inline struct softmax_row softmax_of(const float *x, int classes) {
     struct softmax_row r = {x[0], 0};
     for (int j = 1; j < classes; j++)
         if (x[j] > r.max || isnan(x[j])) r.max = x[j];
-    double sum = 0, part[64]; /* added in order, and made beside each other */
+    double sum = 0, part[64]; /* computed independently, and added in order */
     for (int j = 0, n; j < classes; j += n) {
         n = classes - j < 64 ? classes - j : 64;
         for (int k = 0; k < n; k++)

@@ -190,8 +190,8 @@ INLINE float sum_of_group(const float *lanes) {
         row[i + (d)] = SHUFFLE(low, high, HIGH_ROW, d); \
     }
 
-/* y[column][row] = x[row][column] of a LANES x LANES block whose rows lie x_step and y_step
- * floats apart. */
+/* y[column][row] = x[row][column] of a LANES x LANES block whose rows are x_step and y_step floats
+ * apart. */
 INLINE void transpose(const float *x, size_t x_step, float *y, size_t y_step) {
     vec row[LANES];
     UNROLL for (int i = 0; i < LANES; i++) row[i] = load(x + i * x_step);
