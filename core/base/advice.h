@@ -13,8 +13,8 @@
 #define ADVICE_AUTO "set allreduce to \"auto\""
 #define ADVICE_FIND_UNUSED "passing find_unused_parameters of struct duet_ddp_options"
 
-/* error_message() of base/error.h, in which the command's options have taken the place of these
- * words: for whatever of the command prints that text, or keeps it. */
+/* error_message() of base/error.h, with the command's options in place of these words: for code of
+ * the command that prints or keeps that text. */
 const char *error_with_options(void);
 
 #endif

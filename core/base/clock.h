@@ -1,5 +1,5 @@
 /* Time: one monotonic clock for spans, deadlines and benchmarks. CLOCK_MONOTONIC is the same in
- * every process of a machine, so the spans of different ranks share one time axis as they are. */
+ * every process of a machine, so the spans of different ranks share one time axis. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -20,8 +20,8 @@ static inline int64_t thread_cpu_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A deadline is a point on that clock. Whoever waits computes it once and passes it down, so that
- * no call below starts the time anew. */
+/* A deadline is a point on that clock. A waiter computes it once and passes it down, so that no
+ * call below restarts the time. */
 static inline int64_t deadline_after(double seconds) {
     return now_ns() + (int64_t)(seconds * 1e9);
 }

@@ -10,8 +10,8 @@ double relative_l2(const float *want, const float *got, size_t count) {
         apart += d * d;
         length += (double)want[i] * (double)want[i];
     }
-    /* A NaN or an infinity in either array makes `apart` one of the two, but for one case: both
-     * have the same infinity, and the difference is NaN. The square of a float fits a double. */
+    /* A NaN or an infinity in either array makes `apart` NaN or infinite; if both have the same
+     * infinity, the difference is NaN. The square of a float fits a double. */
     if (apart == 0) return 0;
     return isfinite(apart) && length > 0 ? sqrt(apart / length) : INFINITY;
 }

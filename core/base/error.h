@@ -71,8 +71,8 @@ struct failures {
 void failures_add(struct failures *all, int code);
 int failures_end(const struct failures *all);
 
-/* The failure `code` with its text, to be said again by failures_end() after a clean-up that may
- * fail too, or to be kept for somebody else. */
+/* The failure `code` with its text, to be reported again by failures_end() after a clean-up that
+ * may fail, too, or to be kept for another thread. */
 struct failures failures_of(int code);
 
 /* Keeps `code` if it is the first failure. Returns `code`. */
@@ -81,11 +81,10 @@ int failures_first(struct failures *kept, int code);
 /* The thread's last error text; "" if none. Valid until the thread fails again. */
 const char *error_message(void);
 
-/* The exit status that stands for a code (docs/design.md section 8): 0, 1, 2, 3 or
- * 128 + SIGPIPE. */
+/* The exit status for a code (docs/design.md section 8): 0, 1, 2, 3 or 128 + SIGPIPE. */
 int error_exit_status(int code);
 
-/* Sets *out to NULL, as a result that is not there yet. ERR_USAGE: out itself is NULL. */
+/* Sets *out to NULL, since there is no result yet. ERR_USAGE: out itself is NULL. */
 #define CHECK_OUT(out)                                                              \
     do {                                                                            \
         if (!(out)) return fail(ERR_USAGE, "no place for the result: out is NULL"); \

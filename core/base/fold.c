@@ -26,7 +26,7 @@ int fold_fits(int virtual_devices, int devices) {
 struct walk {
     struct fold_step *steps;
     int count;   /* steps written */
-    int buffers; /* used by them */
+    int buffers; /* buffers that they use */
 };
 
 /* Writes the steps that make term r, as it is after `level` halvings, in buffer `to`. n[l] is

@@ -63,16 +63,16 @@ static inline int fold_next(struct fold *f) {
     return f->n > f->least;
 }
 
-/* Another order, as that of a ring allreduce (plan_order in allreduce/plan.h): n - 1 additions in
- * place, which leave the sum in x[0] as a fold does. For a partial sum is always at its lowest
- * term, since a + b has the bits of b + a. */
+/* Another order, such as that of a ring allreduce (plan_order in allreduce/plan.h): n - 1 additions
+ * in place, which leave the sum in x[0] like a fold. A partial sum is always at its lowest term,
+ * since a + b has the bits of b + a. */
 struct sum_order {
     int n;
     struct addition {
         uint8_t to, from; /* x[to] += x[from]; to < from */
     } add[MAX_DEVICES - 1];
 };
-struct sum_order fold_order(int n); /* the fold, so written */
+struct sum_order fold_order(int n); /* the fold in this form */
 
 /* Elements [first, first + count) of arrays, which are added in this order; and a list of pieces
  * that together are whole arrays. */
@@ -85,7 +85,7 @@ struct sum_pieces {
     int count, room;
 };
 
-/* *part: what of the piece is in [first, first + count). Returns 0 where nothing does. */
+/* *part: the part of the piece in [first, first + count). Returns 0 if there is none. */
 static inline int sum_piece_in(const struct sum_piece *piece, size_t first, size_t count,
                                struct sum_piece *part) {
     size_t end = piece->first + piece->count;

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Room for one more element. items: the address of a pointer to `count` of them, `each` bytes, of
- * which there is room for *room. ERR_MEMORY: "WHAT: no host memory", and all is as before. */
+/* Makes room for one more element. items: the address of a pointer to `count` elements of `each`
+ * bytes, with capacity *room. ERR_MEMORY: "WHAT: no host memory", and all is as before. */
 int list_grow(const char *what, void *items, int count, int *room, size_t each);
 
 #endif

@@ -8,8 +8,8 @@
  * many it has found, `most` at most; 0 also where /proc cannot be read. */
 int process_children(pid_t *children, int most);
 
-/* 1: one of these names, which NULL ends, is part of the name of a file that this process has
- * mapped. 0 where /proc cannot be read. */
+/* 1: the name of a file that this process has mapped contains one of these names, which NULL ends.
+ * 0 if /proc cannot be read. */
 int process_has_mapped(const char *const *names);
 
 #endif

@@ -23,7 +23,7 @@ void rng_seed(struct rng *r, uint64_t seed) {
 }
 
 /* The recurrence: the new word i is made of its own top bit, the other bits of word i+1, and word
- * i+397; behind the last word comes the first. */
+ * i+397; after the last word comes the first. */
 INLINE uint32_t new_word(uint32_t word, uint32_t next, uint32_t far) {
     uint32_t mixed = (word & 0x80000000u) | (next & 0x7fffffffu);
     return far ^ (mixed >> 1) ^ (mixed & 1 ? 0x9908b0dfu : 0);
@@ -88,10 +88,9 @@ void rng_permutation(struct rng *r, int32_t *order, int n) {
     }
 }
 
-/* Natural logarithm in float, as in the vector form of Cephes: x = m 2^e with m in
- * [sqrt(1/2), sqrt(2)), a polynomial in m - 1, and e ln 2 added in two parts. Where '*' and '+'
- * are written the product and the sum round separately, where fmaf is written they round once;
- * the bits of the result depend on which is used where. */
+/* Natural logarithm in float, as in the vector form of Cephes: x = m 2^e with m in [sqrt(1/2),
+ * sqrt(2)), a polynomial in m - 1, and e ln 2 added in two parts. '*' and '+' round the product and
+ * the sum separately, fmaf rounds once; the bits of the result depend on which is used where. */
 INLINE float log_cephes(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -161,7 +160,7 @@ INLINE void normal_blocks(float *x, size_t count, float mean, float std) {
 }
 
 #if defined(__x86_64__)
-/* The same where fmaf is an instruction and no call, so that the compiler makes vectors. */
+/* The same, with fmaf as an instruction instead of a call, so that the compiler vectorises it. */
 __attribute__((target("avx2,fma"))) static void fused_normal_blocks(float *x, size_t count,
                                                                     float mean, float std) {
     normal_blocks(x, count, mean, std);
@@ -202,7 +201,7 @@ void rng_normal(struct rng *r, float *x, size_t count, double mean, double std) 
         x[i] = unit_float(r);
     all_normal_blocks(x, count, (float)mean, (float)std);
     if (count % BLOCK == 0) return;
-    /* The count is no multiple of 16: PyTorch draws the last 16 elements anew. */
+    /* The count is not a multiple of 16: PyTorch draws the last 16 elements again. */
     float *last = x + count - BLOCK;
     for (int i = 0; i < BLOCK; i++)
         last[i] = unit_float(r);

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <time.h>
 
-/* What a thread does to itself: a crash is for the handler of whoever wants to know of it. */
+/* Signals that a thread causes itself: a crash must reach the program's handler. */
 static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
 
 int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument) {

@@ -12,8 +12,8 @@
 /* pthread_create with these signals blocked in the new thread. Returns 0 or an errno value. */
 int thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
-/* A condition on the clock of base/clock.h, and a wait up to `deadline` ns of it, which may return
- * early. 1: the deadline has passed. */
+/* A condition on the clock of base/clock.h, and a wait until `deadline` (ns on that clock), which
+ * may return early. 1: the deadline has passed. */
 void cond_open(pthread_cond_t *cond);
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 

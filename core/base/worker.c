@@ -60,7 +60,7 @@ static void run(struct worker *w, struct task *task, int by_waiter) {
     perform(task);
     pthread_mutex_lock(&w->lock);
     w->running--;
-    task->state = TASK_ENDED; /* from here on it is its giver's again */
+    task->state = TASK_ENDED; /* from here on it belongs to its giver again */
     pthread_cond_broadcast(&w->ended);
     if (w->first) pthread_cond_signal(&w->given);
 }
@@ -90,7 +90,7 @@ static int wait_for(struct worker *w, struct task *task, int64_t deadline, int h
 
 /* ---- threads ---- */
 
-/* While a caller runs a task, one thread less may: tasks of a worker of one thread run one after
+/* While a caller runs a task, one thread fewer may run: a one-thread worker runs tasks one after
  * another. */
 static void *thread_main(void *argument) {
     struct worker *w = argument;

@@ -29,7 +29,7 @@ enum task_state { TASK_IDLE, TASK_GIVEN, TASK_RUNNING, TASK_ENDED };
 struct task {
     int (*run)(void *context); /* returns a code of base/error.h and leaves its text */
     void *context;
-    enum task_state state;  /* the worker's, as all that follows */
+    enum task_state state;  /* this and all that follows are the worker's */
     int by_waiter;          /* 1: it runs, or ran, in a caller that waits for its end */
     struct failures result; /* its code and text, once it has ended */
     struct task *next;
@@ -40,19 +40,19 @@ struct worker;
 /* A worker that may have up to `most` threads, and has none. ERR_MEMORY: *out is NULL. */
 int worker_new(struct worker **out, int most);
 
-/* Starts threads until there are `threads`. An error is that of the system, for `what`; those that
- * were started before it stay. */
+/* Starts threads until there are `threads`. After a system error, reported for `what`, the threads
+ * started before it stay. */
 int worker_start(struct worker *worker, int threads, const char *what);
 
 /* Puts the task at the end of the queue. */
 void worker_give(struct worker *worker, struct task *task);
 
-/* Runs the task to its end: at once in the caller where nothing is before it, else behind the
+/* Runs the task to its end: at once in the caller if nothing is before it, else after the
  * others. */
 void worker_run(struct worker *worker, struct task *task);
 
-/* Waits until the task, which was given, has ended, and runs it and what is before it in the caller
- * as far as no thread has begun that: a thread that sleeps takes longer to wake up. */
+/* Waits until the given task has ended. Tasks up to it that no thread has begun run in the caller,
+ * because waking a sleeping thread takes longer. */
 void worker_help(struct worker *worker, struct task *task);
 
 /* Returns 1 once the task has ended; 0: it has not by `deadline`, ns of base/clock.h. */
@@ -62,12 +62,12 @@ int worker_has_ended(struct worker *worker, const struct task *task); /* without
 /* Takes out of the queue a task that no thread has begun: it is idle again. 0: one has. */
 int worker_take_back(struct worker *worker, struct task *task);
 
-/* Lets the threads run what was given, ends them and frees all. Returns 1. Returns 0 if one is
- * still in a task at the deadline: it may use its context at any time, so that must stay, and so
+/* Lets the threads run the given tasks, ends them and frees everything. Returns 1. Returns 0 if one
+ * is still in a task at the deadline: it may use its context at any time, so that must stay, and so
  * does the worker. NULL is fine: 1. */
 int worker_free(struct worker *worker, int64_t deadline);
 
-/* Runs the task here and now, by no worker. */
+/* Runs the task here and now, without a worker. */
 void task_run(struct task *task);
 
 /* The code of a task that has ended; the text is the caller's error text then. */

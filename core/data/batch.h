@@ -29,10 +29,10 @@
 struct batch {
     struct segments segments; /* how the samples are cut, in the order of their rows; n in all */
     const float *pixels;      /* (n, C, H, W) */
-    const int32_t *labels;    /* (n); may be NULL where no loss is computed */
-    const float *targets;     /* (n, outputs), in place of labels where the data set has targets */
+    const int32_t *labels;    /* (n); may be NULL if no loss is computed */
+    const float *targets;     /* (n, outputs), in place of labels if the data set has targets */
     int global_n; /* samples of the whole global batch: each one's loss weighs 1/global_n */
-    /* The batch of the next step, where it is there already: its copy may begin. NULL: none. */
+    /* The batch of the next step, if it is ready: its copy may begin. NULL: none. */
     const struct batch *next;
     int64_t host_ns, pinned_ns; /* how long its preparation took (data/prepare.h) */
     int epoch, step; /* where in the run the loader is: step counts from 0 in each epoch */

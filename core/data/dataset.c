@@ -1,5 +1,5 @@
-/* The list of data sets, and those that are made rather than read: synthetic pictures and random
- * numbers. data/dataset_files.c reads the others. */
+/* The list of data sets, and those that are generated rather than read: synthetic pictures and
+ * random numbers. data/dataset_files.c reads the others. */
 #include "data/dataset.h"
 
 #include <stdlib.h>
@@ -165,7 +165,7 @@ static int make_synthetic(struct dataset *set, const struct synthetic *what, int
     return code;
 }
 
-/* More classes than there are pictures for stay without any. */
+/* If there are more classes than pictures, some have none. */
 static int synthetic_part(struct dataset *set, const struct dataset_config *c, int train) {
     int count = dataset_made_samples(c), classes = classes_of(c);
     const struct synthetic what = {0, train ? 0 : 1, shape_of(c),
@@ -185,11 +185,11 @@ static void draw_part(struct rng *rng, float *x, size_t count, int below) {
     }
 }
 
-/* What a part has of all samples is drawn behind each other, and then goes to its places. */
+/* A part is drawn for all samples in sequence, and then distributed. */
 static int draw_parts(struct rng *rng, float *x, size_t samples, size_t numbers,
                       const struct dataset_config *c) {
     float *drawn = malloc(samples * numbers * sizeof *drawn);
-    if (!drawn) return ERR_MEMORY; /* the caller says for what */
+    if (!drawn) return ERR_MEMORY; /* the caller adds what it was for */
     for (int p = 0; p < c->part_count; x += c->parts[p++].count) {
         const size_t each = (size_t)c->parts[p].count;
         draw_part(rng, drawn, samples * each, c->parts[p].below);

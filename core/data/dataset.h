@@ -42,39 +42,39 @@ struct dataset {
     int outline; /* 1: sizes alone (dataset_outline); no sample may be read */
 };
 
-/* Numbers that answer a sample: of a target, or its labels. */
+/* Numbers per answer: those of a target, or the labels. */
 static inline int dataset_answer_count(const struct dataset *set) {
     return set->outputs ? set->outputs : set->places ? set->places : 1;
 }
 
-/* Label number `place` of a sample, where the set has labels and is no outline. */
+/* Label number `place` of a sample, if the set has labels and is not an outline. */
 static inline int dataset_label(const struct dataset *set, int index, int place) {
     size_t at = (size_t)index * (size_t)dataset_answer_count(set) + (size_t)place;
     return set->answers ? ((const int32_t *)set->answers)[at] : set->labels[at];
 }
 
-/* Sets `classes`, and `ignored`, by the labels: `most`, or 1 + the largest where that is 0.
+/* Sets `classes` and `ignored` from the labels: `most`, or if that is 0, 1 + the largest label.
  * ERR_USAGE: one is out of range. */
 int dataset_count_classes(struct dataset *set, int most);
 
-/* The outputs that a model for this set has: the numbers of a target; the classes, where a program
- * says them; else at least DATASET_CLASSES. */
+/* The outputs that a model for this set has: the numbers of a target; the classes, if a program
+ * gives them; else at least DATASET_CLASSES. */
 int dataset_model_outputs(const struct dataset *set);
 
 /* 1: this name of a data set is the path of a file of tensors: it has a dot or a slash
  * (data/dataset_tensors.c). */
 int dataset_is_file(const char *name);
 
-/* Numbers that are one behind the other in each sample. */
+/* Consecutive numbers of each sample. */
 struct sample_part {
     int count, below; /* below: integers from 0 to below - 1, as tokens; 0: any */
-    int most;         /* of a file's numbers in place of below, where tables of several sizes look
-                       * them up; 0: below */
+    int most;         /* for a file's numbers, instead of below, if tables of several sizes are
+                       * indexed; 0: below */
 };
 
-/* Which data set. What is 0 or NULL is not given. */
+/* Which data set. Members that are 0 or NULL are not given. */
 struct dataset_config {
-    const char *name; /* of a file its path; it outlives the set */
+    const char *name; /* the name, or the path of a file; it outlives the set */
     /* Of "own": the data for training and those for the test; count 0: there are none. */
     struct dataset own[2];
     const char *folder; /* of the IDX files (--data-dir), raw or .gz */
@@ -88,7 +88,7 @@ struct dataset_config {
     int binary;       /* 1: random targets are 1 where randn is above 0, else 0 */
     const char *loss; /* its name in errors; NULL: mse or cross-entropy */
     int places;       /* labels of a sample; 0: one */
-    /* Some numbers of a sample are whole: all its parts in their order. A file's must be such. */
+    /* If some numbers of a sample are integers: all its parts in order. A file must match them. */
     const struct sample_part *parts;
     int part_count; /* 0: all of randn */
     int outline;    /* 1: for dataset_outline only, so of any size */
@@ -108,25 +108,25 @@ static inline int dataset_has_parts(const struct dataset_config *config, size_t 
  * larger than 1 GiB. Opens nothing. */
 int dataset_check(const struct dataset_config *config);
 
-/* The loss that is asked for, as --loss names it. */
+/* The requested loss, as --loss names it. */
 static inline const char *dataset_loss(const struct dataset_config *config) {
     return config->loss ? config->loss : config->targets ? "mse" : "cross-entropy";
 }
 
-/* Samples of the training part of a set that is made; 0 of a set in files, which alone know. */
+/* Samples of the training part of a generated set; 0 for a set in files, which must be read. */
 int dataset_made_samples(const struct dataset_config *config);
 /* 0: the set has no test part. */
 int dataset_has_test(const struct dataset_config *config);
 
-/* The shape of the samples, before they are made or read: of files as the head of the training
- * pictures has it. Zeros where that cannot be read: dataset_make says why. */
+/* The shape of the samples, before they are generated or read: for files from the header of the
+ * training pictures. Zeros if that cannot be read: dataset_make says why. */
 struct sample_shape dataset_shape(const struct dataset_config *config);
 
 /* Opens the training part (train = 1) or the test part (train = 0).
  *
- * Files are looked for in `folder`, and where there is none in ./data/<name>, in ./datasets/<name>
- * (where `make data` puts them) and in Debian's /usr/share/datasets/<name>. "synthetic" is of seed
- * 0 (data/synthetic.h). "random" is drawn as PyTorch draws it, in this order:
+ * Files are searched in `folder`, or if that is NULL in ./data/<name>, in ./datasets/<name> (where
+ * `make data` puts them) and in Debian's /usr/share/datasets/<name>. "synthetic" is of seed 0
+ * (data/synthetic.h). "random" is drawn as PyTorch draws it, in this order:
  *
  *     torch.manual_seed(seed)
  *     samples = torch.randn(count, C, H, W)              or torch.randint(0, below, ...); of
@@ -142,10 +142,10 @@ int dataset_make(struct dataset *set, const struct dataset_config *config, int t
 /* The same for a program, whose errors name no options. */
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train);
 
-/* The same without the samples: how many there are and of which shape, for a dry run.
- * Its arrays are no NULL where dataset_make would give one, but must not be read.
- * ERR_USAGE as dataset_check; and files in a folder, whose sizes nobody knows unread. Of a file of
- * tensors the head and the answers are read. */
+/* The same without the samples: only their number and shape, for a dry run. Its arrays are not NULL
+ * where dataset_make would give one, but must not be read. ERR_USAGE as dataset_check, and for
+ * files in a folder, whose sizes are unknown until they are read. Of a file of tensors the header
+ * and the answers are read. */
 int dataset_outline(struct dataset *set, const struct dataset_config *config, int train);
 
 void dataset_free(struct dataset *set); /* takes a zeroed struct and one whose open failed */

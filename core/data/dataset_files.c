@@ -91,7 +91,7 @@ static int not_found(const struct dataset_config *config, const char *name) {
                                      "synthetic needs none");
 }
 
-/* Where files are looked for if no folder was named. */
+/* Where files are searched if no folder was named. */
 static const char *const places[] = {"data", "datasets", "/usr/share/datasets"};
 enum { PLACES = sizeof places / sizeof *places };
 

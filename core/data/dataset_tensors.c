@@ -20,7 +20,7 @@
 
 enum { MOST_WHOLE = 1 << 24, CHUNK = 4096 };
 
-/* An open file, the two tensors of the part, and what is made of them. */
+/* An open file, the two tensors of the part, and the resulting arrays. */
 struct reading {
     struct safetensors file;
     const char *x_name, *y_name;
@@ -87,8 +87,8 @@ static int open_part(struct reading *r, const char *path, int train) {
     return check_tensors(r);
 }
 
-/* A side for each dimension; of more than three in one. A model that says otherwise for as many
- * numbers is followed. */
+/* A side for each dimension; more than three become one. The model's own shape is used if it has as
+ * many numbers. */
 static struct sample_shape shape_of(const struct safetensors_entry *x,
                                     const struct sample_shape *wanted) {
     struct sample_shape shape = {(int)of_a_sample(x), 1, 1};
@@ -127,7 +127,7 @@ static int64_t whole_at(const char *dtype, const union chunk *from, size_t i) {
     return strcmp(dtype, "I32") ? from->i64[i] : from->i32[i];
 }
 
-/* Calls `take` with each number of a tensor of integers, in order, and its place. */
+/* Calls `take` with each number of a tensor of integers, in order, and its index. */
 static int read_whole(const struct reading *r, const struct safetensors_entry *e, void *to,
                       int (*take)(const struct reading *r, void *to, uint64_t i, int64_t number)) {
     const size_t width = (size_t)(e->bytes / e->count);
@@ -162,7 +162,7 @@ static int take_label(const struct reading *r, void *to, uint64_t i, int64_t num
     return OK;
 }
 
-/* What the model takes for indices must be some: x[from ..] of each sample. */
+/* The numbers that the model uses as indices must be valid: x[from ..] of each sample. */
 static int check_part(const struct reading *r, uint64_t from, const struct sample_part *part) {
     const uint64_t each = of_a_sample(r->x);
     const float *x = r->samples;

@@ -13,7 +13,7 @@
 
 #ifdef HAVE_ZLIB
 #include <zlib.h>
-#else /* the same calls, for raw files alone */
+#else /* the same calls, for raw files only */
 #include <stdio.h>
 #define gzdopen fdopen
 #define gzread(file, out, count) (int)fread(out, 1, count, file)
@@ -66,7 +66,7 @@ static int truncated(const struct idx *x) {
     return fail(ERR_FAILED, "truncated file: %s: download it again", x->path);
 }
 
-/* The next `count` bytes, unpacked. A file may have several gzip members, one behind the other. */
+/* The next `count` bytes, unpacked. A file may have several gzip members in sequence. */
 static int take(struct idx *x, uint8_t *out, size_t count) {
     int got = gzread(x->file, out, (unsigned)count);
     return got < 0 ? broken(x) : (size_t)got < count ? truncated(x) : OK;

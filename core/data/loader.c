@@ -44,7 +44,7 @@ struct loader {
     int steps;                          /* batches of an epoch */
     int32_t *index;                     /* the order of the epoch */
     float pixel[LOADER_CHANNELS * 256]; /* [table][byte]: the float that it becomes */
-    int tables;                         /* 1, or one for each channel */
+    int tables;                         /* 1, or one per channel */
     int buffers;
     struct staging *staging; /* [buffers] */
 
@@ -157,7 +157,7 @@ static int make_buffers(struct loader *l) {
     return OK;
 }
 
-/* A byte as torchvision makes a float of it. */
+/* Converts a byte to a float like torchvision. */
 static float pixel_of(unsigned char byte, float mean, float std) {
     float x = (float)byte / 255.0f;
     return std > 0 ? (x - mean) / std : x;

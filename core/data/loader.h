@@ -23,13 +23,13 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 
-/* The most workers, how many batches more than workers there is memory for, and the channels of a
- * sample that may be scaled each by its own numbers. */
+/* The most workers, the number of batches in memory beyond one per worker, and the most channels
+ * with separate scaling. */
 enum { LOADER_WORKERS = 64, LOADER_SPARE = 3, LOADER_CHANNELS = 3 };
 
 struct loader_config {
-    /* Must outlive the loader. An outline (dataset_outline) gives batches that are cut but empty:
-     * with segments, and with addresses that must not be read. */
+    /* Must outlive the loader. An outline (dataset_outline) gives batches that have segments but no
+     * data: their addresses must not be read. */
     const struct dataset *set;
     struct split split;
     int batch_size; /* B, of the global batch: at least split.devices */
@@ -68,10 +68,10 @@ int loader_duplicates(const struct loader *l); /* samples that an epoch repeats 
 /* Samples of the global batches first .. first + count - 1 of an epoch; those past its end have
  * none. */
 int loader_samples(const struct loader *l, int first, int count);
-/* How many labels these samples have that are not `ignored` - 1 (0: none is ignored), of the epoch
- * that was begun, whatever device loads the samples. An outline has none to ignore. */
+/* The number of labels of these samples that are not `ignored` - 1 (0: none is ignored), in the
+ * current epoch, whatever device loads the samples. An outline ignores none. */
 int64_t loader_labels(const struct loader *l, int first, int count, int ignored);
-/* Samples of the largest global batch: batch_size, or all of an epoch where those are fewer. */
+/* Samples of the largest global batch: batch_size, or all of an epoch if those are fewer. */
 int loader_largest_batch(const struct loader *l);
 
 /* Begins an epoch at step first_step. Batches already prepared for another epoch are discarded. */
@@ -82,7 +82,7 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step);
  * ERR_FAILED. ERR_TIMEOUT: no worker delivered the batch in time. Or the code of `interrupted`, or
  * that of the data set's own function, which is returned until the next loader_start_epoch. */
 int loader_next(struct loader *l, struct batch **out);
-/* The same, but *out is NULL also where a worker has not yet prepared the batch. */
+/* The same, but *out is NULL also if no worker has prepared the batch yet. */
 int loader_try(struct loader *l, struct batch **out);
 void loader_release(struct loader *l, struct batch *batch); /* takes NULL */
 

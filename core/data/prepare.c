@@ -44,7 +44,7 @@ static void copy_answers(const struct prepare *p) {
             p->answers[i] = set->labels[p->index[i]];
 }
 
-/* The data set's own function makes the samples where they are wanted. */
+/* The data set's function writes the samples directly to their place. */
 static int read_samples(const struct prepare *p) {
     const struct dataset *set = p->set;
     size_t count = sample_shape_count(&set->shape), width = (size_t)dataset_answer_count(set);

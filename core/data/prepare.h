@@ -22,11 +22,11 @@ struct prepare {
     uint32_t *answers; /* labels or targets, 4 bytes each, staging memory */
 };
 
-/* Does both stages. Returns how long each took, in ns. Only a data set's own function can fail; its
+/* Does both stages. Returns how long each took, in ns. Only a data set's function can fail; its
  * code is returned. */
 int prepare_samples(const struct prepare *p, int64_t *host_ns, int64_t *pinned_ns);
 
-/* Staging memory where no device gives its pinned one: loader_config.alloc and release. */
+/* Staging memory if no device provides pinned memory: loader_config.alloc and release. */
 int staging_alloc(void *context, void **out, size_t bytes);
 void staging_release(void *context, void *memory);
 

@@ -39,7 +39,7 @@ struct duet_dataset_info duet_dataset_info(const duet_dataset *set) {
 
 /* ---- a program's own ---- */
 
-/* Where a sample's dimensions are fewer than three, the others are 1. */
+/* If a sample has fewer than three dimensions, the others are 1. */
 static int check_shape(const struct duet_data *d, struct sample_shape *shape) {
     int of[3] = {1, 1, 1};
     if (d->rank < 1 || d->rank > 3)

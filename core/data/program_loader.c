@@ -19,12 +19,12 @@ _Static_assert(DUET_IN_ORDER == (int)SHUFFLE_NONE && DUET_SHUFFLE == (int)SHUFFL
 
 struct duet_loader {
     struct loader *loader;
-    struct batch *held;      /* the batch the caller has; released at the next call; or */
-    struct uploads *uploads; /* hold it, and bring batches to a device ahead; NULL: nothing does */
+    struct batch *held;      /* the caller's batch, released at the next call; or */
+    struct uploads *uploads; /* these hold it, and copy batches to a device ahead; NULL: none */
     int started;             /* 1: an epoch was started */
     int shape[3];            /* of each picture */
     const duet_dataset *set;
-    int shuffles, epoch; /* epoch: the one under way; -1: none yet */
+    int shuffles, epoch; /* epoch: the current one; -1: none yet */
     void (*warn)(const char *text, void *context);
     void *context;
 };
@@ -177,7 +177,7 @@ static int next_batch(struct duet_loader *l, struct duet_batch *batch, struct ba
     return OK;
 }
 
-/* This is said once, since a program that forgets to count forgets it in every epoch. */
+/* The warning comes once, since a program that forgets to count forgets it in every epoch. */
 static void say_same_order(struct duet_loader *l, int epoch) {
     char text[200];
     snprintf(

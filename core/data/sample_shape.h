@@ -22,8 +22,8 @@ int sample_shape_fits(const struct sample_shape *s);
 /* "3x32x32", or "10" of a vector. Returns `text`. */
 const char *sample_shape_text(const struct sample_shape *s, char text[SAMPLE_SHAPE_BYTES]);
 
-/* Reads such a text. ERR_USAGE begins with `what`: it is no such text, or the shape does not fit;
- * *shape is unchanged then. */
+/* Reads such a text. ERR_USAGE begins with `what`: it is not such a text, or the shape does not
+ * fit; then *shape is unchanged. */
 int sample_shape_parse(const char *what, const char *text, struct sample_shape *shape);
 
 #endif

@@ -1,5 +1,5 @@
 /* The order of an epoch and its shares. The end of the order needs care: all R replicas need
- * equally many samples, or one of them would wait for ever in an allreduce that the others never
+ * equally many samples, or one of them would wait forever in an allreduce that the others never
  * join. Padding trains on a few samples twice. Cutting leaves a few out, different ones in each
  * epoch if the order is shuffled. */
 #include "data/sampler.h"
@@ -35,7 +35,7 @@ int64_t order_duplicates(const struct order *o) {
     return extra > 0 ? extra : 0;
 }
 
-/* Leaves in *r the generator that permutes this epoch. The first of the two numbers is the
+/* Sets *r to the generator that permutes this epoch. The first of the two numbers is the
  * DataLoader's base seed, which its worker processes would start from. */
 static void seed_epoch(const struct order *o, int epoch, struct rng *r) {
     if (o->shuffle == SHUFFLE_DISTRIBUTED) {

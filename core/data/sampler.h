@@ -44,7 +44,7 @@ int64_t order_duplicates(const struct order *o);
 
 /* index[p] = the data set index at position p of this epoch, for all order_length positions.
  * `index` needs room for order_length or o->count elements, whichever is larger. A caller that
- * passes the same epoch again gets the same order again, as where set_epoch is forgotten in
+ * passes the same epoch again gets the same order again, as if set_epoch were forgotten in
  * PyTorch. */
 void order_epoch(const struct order *o, int epoch, int32_t *index);
 

@@ -55,7 +55,7 @@ static size_t padded(size_t bytes) {
 
 /* ---- sharing ---- */
 
-/* A file under way, for errors. */
+/* The file being written, for errors. */
 struct shared {
     int fd;
     const char *name;
@@ -115,7 +115,7 @@ static int not_shared(int fd) {
                 fd);
 }
 
-/* Points the set into its mapping. Returns 0 if that is shorter than its parts. */
+/* Points the set into its mapping. Returns 0 if the mapping is too short for its parts. */
 static int point_into(struct dataset *set, char *map, size_t bytes) {
     const struct header *header = (const struct header *)map;
     const void *data[PARTS] = {NULL};

@@ -30,7 +30,7 @@
 
 enum { SIDE = 28, CORNERS = 6, STROKES = 7 };
 
-/* Where a digit goes: x pixels from the left, and stretched by these factors. */
+/* The position of a digit: x pixels from the left, stretched by these factors. */
 struct cell {
     double left, across, down;
 };
@@ -86,7 +86,7 @@ static struct point placed(const struct cell *cell, double x, double y) {
     return (struct point){cell->left + x * cell->across, y * cell->down};
 }
 
-/* Pens are as wide as the narrower side stretches them. */
+/* The narrower side determines the width of the pen. */
 static double pen_scale(const struct cell *cell) {
     return fmin(cell->across, cell->down);
 }

@@ -9,9 +9,9 @@
 enum { PLACES = 3 };
 
 struct place {
-    struct duet_tensor samples, answers; /* of the batch, in memory for the largest one */
+    struct duet_tensor samples, answers; /* the batch's tensors, in memory for the largest one */
     struct event *loaded, *used;
-    struct batch *batch; /* whose memory the copy reads; NULL: the place is free */
+    struct batch *batch; /* the batch that the copy reads; NULL: the place is free */
 };
 
 struct uploads {
@@ -80,7 +80,7 @@ void uploads_staging(struct device *device, struct loader_config *config) {
 
 static int send(struct stream *copy, struct place *p, struct batch *batch) {
     const void *answers = batch->targets ? (const void *)batch->targets : batch->labels;
-    p->batch = batch; /* from here on it must not be released before the copy is over */
+    p->batch = batch; /* from here on it must not be released before the copy is done */
     p->samples.t.dims[0] = p->answers.t.dims[0] = batch->segments.n;
     CHECK(stream_wait(copy, p->used));
     CHECK(copy_to_device(copy, p->samples.t.data, batch->pixels, tensor_bytes(&p->samples.t)));
@@ -88,7 +88,7 @@ static int send(struct stream *copy, struct place *p, struct batch *batch) {
     return event_record(p->loaded, copy);
 }
 
-/* Gives the first batch back: its copy is over, and the program's kernels may still run. */
+/* Releases the first batch: its copy is done, but the program's kernels may still run. */
 static int release(struct uploads *u, struct loader *loader) {
     struct place *p = &u->place[u->first];
     int code = event_sync(p->loaded);
@@ -109,7 +109,7 @@ int uploads_drop(struct uploads *u, struct loader *loader) {
     return code;
 }
 
-/* Only the batch that the program asks for is worth waiting for. */
+/* It waits only for the batch that the program requests. */
 static int fill(struct uploads *u, struct loader *loader) {
     while (u->count < PLACES) {
         struct batch *batch;

@@ -7,9 +7,9 @@
  *     compute stream   ... step k, place 0 ...| step k+1, place 1 ...| step k+2, place 2 ...
  *     copy stream      k+1 -> place 1, k+2 -> place 2,  k+3 -> place 0,       k+4 -> place 1
  *
- * Two events of each place keep the streams in order: the compute stream waits for `loaded`, behind
- * the copy, before the program gets the batch; the next copy into the place waits for `used`, which
- * is recorded when the program asks for the batch after it. The host waits for copies only. */
+ * Two events of each place keep the streams in order: the compute stream waits for `loaded`,
+ * recorded after the copy, before the program gets the batch; the next copy into the place waits
+ * for `used`, recorded when the program requests the next batch. The host waits for copies only. */
 #ifndef DATA_UPLOADS_H
 #define DATA_UPLOADS_H
 
@@ -22,10 +22,11 @@ struct uploads;
 /* Places for batches of at most `samples` of this set, on the device, which is borrowed. After a
  * failure *out is NULL. */
 int uploads_new(struct uploads **out, struct device *device, const duet_dataset *set, int samples);
-/* Waits for both streams. Takes NULL. What the loader gave is not released: free it after this. */
+/* Waits for both streams. Takes NULL. It does not release the loader's batches: free that after
+ * this. */
 void uploads_free(struct uploads *u);
 
-/* What the loader needs to be read by copies: its alloc, release and context. */
+/* The alloc, release and context that the loader needs so that copies can read its batches. */
 void uploads_staging(struct device *device, struct loader_config *config);
 
 /* The next batch of the loader's epoch, in *batch, and its tensors in *samples and *answers, which

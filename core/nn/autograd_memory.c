@@ -1,6 +1,6 @@
-/* The walk over a pass as PyTorch's engine goes: see autograd_memory.h.
+/* The walk over a pass in the order of PyTorch's engine: see autograd_memory.h.
  *
- *     forward    each op keeps alive what it saves; what nobody saves is gone
+ *     forward each op keeps alive what it saves; other tensors are freed
  *     backward   an op makes the gradients of its operands and parameters (here is the peak), and
  *                then releases the gradient of its result and what it has saved
  *
@@ -31,9 +31,9 @@ struct autograd_memory {
     int *grad_of;       /* [var_count] */
     struct grad *grads; /* [grad_count] */
     int grad_count;
-    char *full;     /* [var_count] config.half: 1: the memory of this var is float32 all the same */
-    char *has_grad; /* [parameters] */
-    int *buffer_of; /* [parameters] replicated: the buffer in which it is */
+    char *full;        /* [var_count] config.half: 1: the memory of this var is still float32 */
+    char *has_grad;    /* [parameters] */
+    int *buffer_of;    /* [parameters] replicated: the buffer in which it is */
     int *buffer_refs;  /* [parameters, which is enough] ops that save a part of the buffer */
     uint64_t *buffers; /* [parameters, which is enough] bytes of each */
 };
@@ -60,8 +60,8 @@ static uint64_t bytes_of(const struct autograd_memory *a, const duet_var *x) {
     return autograd_bytes(&x->value) / (is_half(a, x) ? 2 : 1);
 }
 
-/* Marks what autocast leaves in float32: what comes from outside, what an op of float32 makes, and
- * what is made of it, unless an op of halves makes it. */
+/* Marks the vars that autocast leaves in float32: inputs, results of float32 ops, and vars derived
+ * from them, except results of ops in halves. */
 static void mark_full(struct autograd_memory *a) {
     for (int i = 0; i < a->tape->var_count; i++)
         a->full[i] = 1;
@@ -75,7 +75,7 @@ static void mark_full(struct autograd_memory *a) {
     }
 }
 
-/* What an op of halves saves of x is a copy. */
+/* An op in halves saves a copy of x. */
 static int copies(const struct autograd_memory *a, const struct node *n, const duet_var *x) {
     return a->config.half && op_autocast(n->op) > 0 && x->value.dtype == DTYPE_F32 &&
            !is_half(a, x);
@@ -87,7 +87,7 @@ static int params_of(const duet_tape *t) {
 
 /* ---- what is saved ---- */
 
-/* What is outside the pass is there whether it is saved or not. */
+/* Memory outside the pass exists whether it is saved or not. */
 static void save(struct autograd_memory *a, const struct node *n, const duet_var *x) {
     const duet_var *home = home_of(x);
     if (copies(a, n, x))
@@ -123,7 +123,7 @@ static void forget_weight(struct autograd_memory *a, const struct node *n) {
     if (!--a->buffer_refs[i]) drop_buffer(a, i);
 }
 
-/* A norm with the relu behind it, and the sum between them, is one op here. */
+/* A norm, the sum after it and the relu after that are one op here. */
 static int has_relu(const struct node *n) {
     return n->op == OP_BATCH_NORM_FORWARD && n->args.p.norm.relu;
 }
@@ -145,7 +145,7 @@ static uint64_t more_of(const struct node *n) {
     return rule.more ? rule.more(n) : 0;
 }
 
-/* The parameters in the order of registration, as many to a buffer as fit. */
+/* The parameters in registration order, as many per buffer as fit. */
 static void fill_buffers(struct autograd_memory *a) {
     int buffer = 0;
     for (int i = 0; i < params_of(a->tape); i++) {
@@ -185,7 +185,7 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
     a->config = *config;
     a->saved = calloc(vars + 1, sizeof *a->saved);
     a->grad_of = calloc(vars + 1, sizeof *a->grad_of);
-    /* of each node one for each operand, each of which may become a sum */
+    /* one per operand of each node; each may become a sum */
     a->grads = calloc(6 * (size_t)t->node_count + 2, sizeof *a->grads);
     a->full = calloc(vars + 1, 1);
     a->has_grad = calloc(params, 1);
@@ -200,7 +200,7 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
     }
     for (int i = 0; i < t->var_count; i++)
         a->grad_of[i] = NONE;
-    tape_uses(t, root); /* marks what is on the way to the root */
+    tape_uses(t, root); /* marks vars on the way to the root */
     mark_full(a);
     fill_buffers(a);
     save_all(a);
@@ -243,7 +243,7 @@ static void release_grad(struct autograd_memory *a, int grad) {
     ledger_remove(a->config.ledger, a->grads[grad].cause, a->grads[grad].bytes);
 }
 
-/* A second gradient is added to the first, in place where nobody else reads that. */
+/* A second gradient is added to the first, in place if nobody else reads that. */
 static void arrive(struct autograd_memory *a, const duet_var *x, int grad) {
     int *to = &a->grad_of[x->place];
     if (*to == NONE) {
@@ -258,7 +258,7 @@ static void arrive(struct autograd_memory *a, const duet_var *x, int grad) {
     }
 }
 
-/* The gradient of one operand: dy itself, or memory of its own. */
+/* The gradient of one operand: dy itself, or new memory. */
 static void to_operand(struct autograd_memory *a, const duet_var *x, int dy, int gives) {
     if (!x || !x->needs_grad) return;
     if (gives && dy == NONE) return;
@@ -275,7 +275,7 @@ static void to_param(struct autograd_memory *a, const struct param *p) {
         ledger_remove(a->config.ledger, MEM_GRADS, autograd_bytes(&p->value));
 }
 
-/* The gradient of a view is a view, unless the view is a part, or repeats what it is of. */
+/* The gradient of a view is a view, unless the view is a part or repeats its base. */
 static int gives_as_view(const struct node *n) {
     return n->x && n->y->same_as == n->x && n->op != OP_SPREAD &&
            tensor_count(&n->y->value) >= tensor_count(&n->x->value);

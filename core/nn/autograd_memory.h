@@ -1,7 +1,7 @@
 /* The memory that PyTorch's eager mode would use for a pass that a tape has recorded. Duet's tape
  * keeps the memory of a step until the next one begins. Autograd keeps only the tensors that each
- * op saves, frees them right after the op's backward, and makes gradients on the way. So the bytes
- * differ, though the ops are the same. nn/autograd_saves.c says what each op saves.
+ * op saves, frees them right after the op's backward, and allocates gradients on the way. So the
+ * bytes differ, though the ops are the same. nn/autograd_saves.c says what each op saves.
  *
  * The walk counts and computes nothing; each count goes into a ledger, whose peak is then
  * PyTorch's. Sizes are those of the tensors. The workspaces of kernels and the rounding of the
@@ -16,34 +16,34 @@
 
 struct autograd_memory;
 
-/* When an op uses parameters: as forward runs it, before it goes back, and when it has. */
+/* When an op uses parameters: in forward, before its backward, and after it. */
 enum autograd_moment { AUTOGRAD_FORWARD, AUTOGRAD_BACKWARD, AUTOGRAD_DONE };
 
 struct autograd_config {
-    struct ledger *ledger; /* borrowed; has the parameters and all else that is held already */
-    enum mem_cause cause;  /* of what is saved, and of gradients on their way back */
+    struct ledger *ledger; /* borrowed; has the parameters and all other held memory already */
+    enum mem_cause cause;  /* the cause of saved tensors and of gradients on their way back */
     /* 1: parameters are the copies that DataParallel's replicate makes, of MEM_PARAMS. They are
-     * views of buffers of at most 10 MiB, and each buffer goes when no op saves a part of it. */
+     * views of buffers of at most 10 MiB, and a buffer is freed when no op saves a part of it. */
     int replicated;
-    int accumulates; /* 1: .grad is there already, and each gradient is added to it and goes */
-    /* 1: under autocast. Products and convolutions compute in halves, of which their results are,
-     * and save what they read as halves, the weights too; norms of rows, softmax and losses are
-     * float32 (op_autocast), and all else is what it is made of. */
+    int accumulates; /* 1: .grad exists already; each gradient is added to it and freed */
+    /* 1: under autocast. Products and convolutions compute in halves: their results are halves, and
+     * they save their operands as halves, the weights too. Norms of rows, softmax and losses are
+     * float32 (op_autocast); all other ops keep the type of their operands. */
     int half;
-    /* Hears of each op that has parameters; w and b may be NULL. NULL: nobody does. */
+    /* Called for each op that has parameters; w and b may be NULL. NULL: not called. */
     void (*use)(void *context, const struct param *w, const struct param *b,
                 enum autograd_moment moment);
     void *context;
 };
 
-/* Adds what autograd has saved when the forward pass to `root` is over; *saved (NULL: not wanted)
+/* Adds what autograd has saved at the end of the forward pass to `root`; *saved (NULL: not wanted)
  * is its sum. The pass must have been begun with training, and stay until autograd_memory_free. */
 int autograd_memory_new(struct autograd_memory **out, duet_tape *tape, duet_var *root,
                         const struct autograd_config *config, uint64_t *saved);
-/* 1: an op saves what x is. */
+/* 1: an op saves x's memory. */
 int autograd_memory_saves(const struct autograd_memory *a, const duet_var *x);
 /* Goes back from the root, whose gradient of so many bytes of `cause` comes first; 0: it has none.
- * What is left are the gradients of the parameters (MEM_GRADS) and of leaves. */
+ * The gradients of the parameters (MEM_GRADS) and of leaves remain. */
 void autograd_memory_backward(struct autograd_memory *a, uint64_t bytes, enum mem_cause cause);
 void autograd_memory_free(struct autograd_memory *a); /* NULL is fine */
 

@@ -1,10 +1,10 @@
 /* The tensors that PyTorch saves for the backward of an op: those that the gradient's formula
  * reads, and no others. A relu reads its result, so its input may be freed; a convolution and a
  * norm read their inputs; a sum reads nothing. The backward of Duet's node reads the same tensors
- * (`spares`); the table has the ops for which PyTorch saves others, or more. Seen by
+ * (`spares`); the table has the ops for which PyTorch saves others, or more. Observed with
  * torch.autograd.graph.saved_tensors_hooks in PyTorch 2.15.
  *
- * Nodes that are no ops in PyTorch have no rule: views, layouts and the margins of a pool are
+ * Nodes that are not ops in PyTorch have no rule: views, layouts and the margins of a pool are
  * `same_as` their operand (nn/tape/tape.h). */
 #include "nn/autograd_saves.h"
 
@@ -12,11 +12,11 @@ uint64_t autograd_bytes(const struct tensor *x) {
     return (uint64_t)tensor_count(x) * dtype_bytes(x->dtype);
 }
 
-/* ---- beside the operands ---- */
+/* ---- in addition to the operands ---- */
 
 enum { INDEX = 8, STATISTIC = 4 }; /* bytes of an int64, and of a float */
 
-/* Where each maximum was found. */
+/* The index of each maximum. */
 static uint64_t indices(const struct node *n) {
     return INDEX * (uint64_t)tensor_count(&n->y->value);
 }
@@ -26,7 +26,7 @@ static uint64_t looked_up(const struct node *n) {
     return INDEX * (uint64_t)tensor_count(&n->args.in[1]);
 }
 
-/* In bytes: of a condition, or of dropout on a GPU, where dropout2d keeps one number for each
+/* One byte per element: for a condition, or for dropout on a GPU; dropout2d keeps one number per
  * plane. */
 static uint64_t mask(const struct node *n) {
     const struct tensor *y = &n->y->value;
@@ -42,7 +42,7 @@ static uint64_t of_rows(const struct node *n) {
     return 2 * STATISTIC * (uint64_t)n->args.in[0].dims[0];
 }
 
-/* What the steps of a recurrent layer leave for backward. */
+/* The values that a recurrent layer's steps save for backward. */
 static uint64_t of_steps(const struct node *n) {
     return n->args.out[1].data ? autograd_bytes(&n->args.out[1]) : 0;
 }
@@ -52,8 +52,8 @@ static uint64_t log_sums(const struct node *n) {
     return autograd_bytes(&n->args.out[1]);
 }
 
-/* Cross entropy is log_softmax and nll_loss: the result of the one is kept, and in backward the
- * gradient of the other is beside its own. */
+/* Cross entropy is log_softmax and nll_loss: the first one's result is kept, and in backward the
+ * gradients of both exist at once. */
 static uint64_t log_probabilities(const struct node *n) {
     return autograd_bytes(&n->x->value);
 }
@@ -81,7 +81,7 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_ADD_ALONG] = {.more = looked_up},
 };
 
-/* What has the slope 0 or 1 reads nothing of x; e^x, sqrt(x) and 1/x read their results. */
+/* Functions with slope 0 or 1 do not read x; e^x, sqrt(x) and 1/x read their results. */
 static void of_activation(enum activation kind, struct autograd_rule *rule) {
     switch (kind) {
     case ACTIVATION_ROUND:
@@ -108,7 +108,7 @@ struct autograd_rule autograd_rule_of(const struct node *n) {
     /* One mean of the whole plane is taken by mean(), which reads nothing in backward. */
     if (n->op == OP_ADAPTIVE_AVG_POOL_FORWARD && y[2] * y[3] == 1) rule.saves = SAVES_NOTHING;
     if (!rule.saves) rule.saves = n->op ? SPARES_ALL & ~n->spares : SAVES_NOTHING;
-    /* The weight of a linear layer is read for the gradient of x only, and x for that of the
+    /* A linear layer's weight is read only for the gradient of x, and x only for that of the
      * weight. */
     rule.saves_weight = n->w && n->op && n->op != OP_GATHER_ROWS;
     if (n->op == OP_LINEAR_FORWARD && !n->x->needs_grad) rule.saves_weight = 0;

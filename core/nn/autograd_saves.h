@@ -9,16 +9,16 @@ struct autograd_rule {
     int saves; /* SPARES_X and so on: these of the node's vars; or SAVES_NOTHING */
     int gives; /* SPARES_X, SPARES_X2: whose gradient is that of y, without memory of its own */
     int saves_weight; /* 1: its parameter, too */
-    /* Bytes beside those tensors: indices, masks, statistics. NULL: none. */
+    /* Bytes in addition to those tensors: indices, masks, statistics. NULL: none. */
     uint64_t (*more)(const struct node *node);
-    /* Bytes that backward holds beside the gradients that it makes. NULL: none. */
+    /* Bytes that backward holds in addition to its gradients. NULL: none. */
     uint64_t (*work)(const struct node *node);
 };
 
 /* The rule of a node's op, with the settings that change it. */
 struct autograd_rule autograd_rule_of(const struct node *node);
 
-/* Bytes of a tensor as PyTorch has it, whatever its layout here. */
+/* Bytes of a tensor in PyTorch, whatever its layout here. */
 uint64_t autograd_bytes(const struct tensor *x);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include "device/device.h"
 
-/* What a model says of a buffer. The name is static storage or the model's own. */
+/* A model's description of a buffer. The name is static storage or the model's. */
 struct buffer_spec {
     const char *name; /* PyTorch's: "1.running_mean" */
     enum dtype dtype; /* F32 or I64 */
@@ -26,7 +26,7 @@ size_t buffer_spec_bytes(const struct buffer_spec *spec);
 
 struct buffer {
     const struct buffer_spec *spec;
-    struct tensor value; /* PLAIN, device memory, inside the arena; of rank 1 where spec's is 0 */
+    struct tensor value; /* PLAIN, device memory, inside the arena; of rank 1 if spec's is 0 */
     size_t offset;       /* bytes from the arena's start */
 };
 
@@ -34,12 +34,12 @@ struct buffer_set {
     struct device *device;
     int count;             /* buffers, in registration order in buffer[] */
     struct buffer *buffer; /* owned */
-    void *arena;           /* device memory, owned; NULL where there are no buffers */
+    void *arena;           /* device memory, owned; NULL if there are no buffers */
     size_t bytes;          /* of the arena, pads included */
 };
 
-/* Where buffer `index` of specs[0 .. count) is in an arena, in bytes; with index = count the size
- * of the arena. */
+/* The offset of buffer `index` of specs[0 .. count) in an arena, in bytes; with index = count the
+ * size of the arena. */
 size_t buffer_offset(const struct buffer_spec *specs, int count, int index);
 
 /* Fills a host copy of the arena, buffer_offset(specs, count, count) bytes, with the initial

@@ -13,7 +13,7 @@
  * in, or in / groups * kh * kw. */
 void init_weight(struct rng *r, float *x, size_t count, int fan_in);
 
-/* Their bias, drawn behind the weight: uniform in +-1/sqrt(fan_in). */
+/* Their bias, drawn after the weight: uniform in +-1/sqrt(fan_in). */
 void init_bias(struct rng *r, float *x, size_t count, int fan_in);
 
 #endif

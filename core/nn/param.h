@@ -28,7 +28,7 @@ static inline size_t param_padded(size_t count) {
     return (count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
 }
 
-/* What a model says of a parameter. The name is static storage or the model's own. */
+/* A model's description of a parameter. The name is static storage or the model's. */
 struct param_spec {
     const char *name; /* PyTorch's: "cn1.weight" */
     int rank;
@@ -40,23 +40,22 @@ size_t param_spec_count(const struct param_spec *spec); /* elements: the product
 struct duet_var;
 struct param {
     const struct param_spec *spec;
-    int index;           /* in param[] of its set; behind those are the pass's own */
+    int index;           /* in param[] of its set; the pass's own follow these */
     struct tensor value; /* PLAIN, device memory, inside the value arena */
-    struct tensor
-        grad;     /* PLAIN, device memory, inside the gradient arena; of a frozen one: empty */
-    size_t count; /* elements, pads not counted */
+    struct tensor grad;  /* PLAIN, device memory, inside the gradient arena; empty if frozen */
+    size_t count;        /* elements, pads not counted */
     size_t value_offset; /* elements from the arena's start */
-    size_t grad_offset;  /* of a frozen one: it is in no arena */
-    size_t begins; /* of a shard: the element of the whole parameter with which its range begins */
+    size_t grad_offset;  /* if frozen: it is in no arena */
+    size_t begins;       /* in a shard: the first element of its range in the whole parameter */
     /* A value of parameters (nn/tape/rows.c): the var whose rows it is, which gets its gradients.
      * NULL: it is of a set. */
     struct duet_var *from;
 };
 
-/* 1: the parameter's name is `name`, or begins with it and a dot: it is of the module `name`. */
+/* 1: the parameter's name is `name`, or begins with it and a dot: it is in the module `name`. */
 int param_is_of(const struct param_spec *spec, const char *name);
 
-/* 1: backward makes a gradient of it. NULL, a parameter that a layer has not: 0. */
+/* 1: backward makes a gradient of it. NULL, a parameter that a layer lacks: 0. */
 static inline int param_trains(const struct param *p) {
     return p && !p->spec->frozen;
 }
@@ -75,14 +74,14 @@ struct param_set {
     size_t grad_count;       /* elements of the gradient arena, pads included: the first of them */
     size_t total_count;      /* elements of all parameters, pads not counted */
     int trained;             /* parameters that are not frozen */
-    uint64_t layout_version; /* grows when the gradients get other addresses */
-    /* In which order the gradients of segments are added, in elements of the value arena; borrowed.
-     * NULL: the fold order. */
+    uint64_t layout_version; /* grows when the gradients move */
+    /* The order in which the gradients of segments are added, in elements of the value arena;
+     * borrowed. NULL: the fold order. */
     const struct sum_pieces *sums;
 
-    /* Of a sharded set: this process's shard, owned by who has sharded it; NULL: the set is whole.
-     * `bring` enqueues that the whole value of a parameter is at param[].value behind it, or the
-     * whole gradient at param[].grad. Collective. */
+    /* In a sharded set: this process's shard, owned by the code that sharded it; NULL: the set is
+     * whole. `bring` enqueues a gather of a parameter's whole value to param[].value, or of its
+     * whole gradient to param[].grad. Collective. */
     struct param_set *shard;
     int (*bring)(void *context, int index, int grad);
     /* Collective too, and waits: `whole`, host memory, gets the state of an optimizer, `each`
@@ -90,16 +89,16 @@ struct param_set {
      * gradients are used up then. */
     int (*gather_state)(void *context, const float *state, int each, float *whole);
     void *context;
-    int written; /* of a shard: 1: values or gradients in it were changed, but by an update */
-    int leads;   /* of a shard: 1: this process writes files for all */
+    int written; /* in a shard: 1: values or gradients were changed other than by an update */
+    int leads;   /* in a shard: 1: this process writes files for all */
 };
 
-/* What an optimizer updates here: the shard of a sharded set. */
+/* The set that an optimizer updates here: the shard of a sharded set. */
 static inline struct param_set *param_set_own(struct param_set *set) {
     return set->shard ? set->shard : set;
 }
 
-/* As `bring` of a sharded set; of a whole one nothing. */
+/* `bring` for a sharded set; does nothing for a whole one. */
 static inline int param_bring(const struct param_set *set, int index, int grad) {
     return set->bring ? set->bring(set->context, index, grad) : OK;
 }
@@ -107,13 +106,13 @@ static inline int param_bring(const struct param_set *set, int index, int grad) 
 /* Lays out both arenas on `device` and enqueues zeros into them on its compute stream. */
 int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs,
                    int count);
-/* The same places without memory, for a set that is sharded. */
+/* The same layout without memory, for a set that is sharded. */
 int param_set_init_apart(struct param_set *set, struct device *device,
                          const struct param_spec *specs, int count);
-/* Frees the arenas of a set that is sharded from now on. The device must be idle. */
+/* Frees the arenas of a set that becomes sharded. The device must be idle. */
 void param_set_take_apart(struct param_set *set);
-/* Makes room for gradients that are accumulated over several passes, for batches of at most
- * `segments` segments. Once. */
+/* Allocates memory for gradients accumulated over several passes, for batches of at most `segments`
+ * segments. Once. */
 int param_set_keep_segments(struct param_set *set, int segments);
 /* The device must be idle. NULL, zeroed and half-built are fine. */
 void param_set_free(struct param_set *set);
@@ -131,7 +130,7 @@ int param_set_zero_unused(struct param_set *set, const char *has_grad);
 int param_set_relayout_grads(struct param_set *set, const int *order);
 
 /* Copy the value or gradient of one parameter from or to host memory of p->count elements,
- * row-major. They wait for the copy. The gradient of a frozen one reads as zeros. Of a sharded set
+ * row-major. They wait for the copy. The gradient of a frozen one reads as zeros. In a sharded set
  * reading is collective, and each rank writes its own range. */
 int param_read_value(struct param_set *set, int index, float *host);
 int param_read_grad(struct param_set *set, int index, float *host);

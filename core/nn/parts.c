@@ -49,8 +49,7 @@ static void count_blocks(const struct tensor *t, int dim, size_t *blocks, size_t
         *each *= (size_t)t->dims[d];
 }
 
-/* `length` places of `dim`: those of `from` that begin at from_first to those of `to` that begin at
- * to_first. */
+/* Copies `length` indices of `dim`, from index from_first of `from` to index to_first of `to`. */
 static int copy_blocks(struct duet_tensor *to, int to_first, const struct duet_tensor *from,
                        int from_first, int length, int dim) {
     size_t blocks, each, size = dtype_bytes(from->t.dtype);
@@ -85,14 +84,14 @@ static int find_dim(const char *what, const struct tensor *t, int *dim) {
 
 enum { MOST_JOINED = 65536 };
 
-/* The first of them that is there; NULL: none. */
+/* The first one that exists; NULL: none. */
 static const struct tensor *first_of(duet_tensor *const *tensors, int n) {
     for (int i = 0; i < n; i++)
         if (tensors[i]) return &tensors[i]->t;
     return NULL;
 }
 
-/* ERR_USAGE: tensor number i cannot stand behind the first. In PyTorch's words. */
+/* ERR_USAGE: tensor number i cannot be joined to the first. In PyTorch's words. */
 static int check_fits(const char *what, const struct tensor *first, const struct tensor *t, int i,
                       int dim) {
     if (t->dtype != first->dtype)
@@ -110,7 +109,7 @@ static int check_fits(const char *what, const struct tensor *first, const struct
     return OK;
 }
 
-/* Says the shape of all together. */
+/* Computes the shape of all together. */
 static int join_shapes(const char *what, duet_tensor *const *tensors, int n, int dim,
                        struct tensor *all) {
     const struct tensor *first = first_of(tensors, n);

@@ -50,7 +50,7 @@ int duet_tape_error(duet_tape *t) {
     return tape_error(t);
 }
 
-/* Others have begun the pass in which a forward function runs, and they go on from there. */
+/* A forward function runs inside a pass that its caller began and will continue. */
 static int belongs_to_others(const duet_tape *t) {
     return t->inside_model || t->inside_forward;
 }
@@ -101,7 +101,7 @@ static int grow_fired(struct duet_tape *t, const duet_params *params) {
     return OK;
 }
 
-/* A new update begins behind the last pass of another, or where their number changes. */
+/* A new update begins after the last pass of another, or if their number changes. */
 static void begin_update(duet_tape *t) {
     if (t->pass_of_update == t->passes_of_update || t->passes_of_next) t->pass_of_update = 0;
     if (!t->pass_of_update) t->update = now_ns();
@@ -200,7 +200,7 @@ int duet_tape_accumulate(duet_tape *t, int passes) {
     CHECK(refuse_remote(t, "duet_tape_accumulate"));
     if (passes < 1 || passes > MOST)
         return fail(ERR_USAGE, "accumulate: %d passes: give 1 to %d", passes, (int)MOST);
-    t->passes_of_next = passes; /* the pass under way, if there is one, was begun as it is */
+    t->passes_of_next = passes; /* the current pass, if any, keeps its settings */
     return OK;
 }
 
@@ -208,7 +208,7 @@ static int is_last_pass(const duet_tape *t) {
     return !t->step.more_passes;
 }
 
-/* Who sums the gradients over ranks behind this pass; NULL: nobody. */
+/* The object that sums the gradients over ranks after this pass; NULL: none. */
 static const struct grad_reducer *reducer_of(const duet_tape *t) {
     return is_last_pass(t) && t->owner ? t->owner->reducer : NULL;
 }
@@ -225,7 +225,7 @@ static int begin_backward(duet_tape *t, duet_var *root) {
     return reducer && reducer->finds_unused ? params_leave_out_unused(t->owner, t, root) : OK;
 }
 
-/* The gradients of an update are complete behind its last pass, and with a ddp summed then. */
+/* The gradients of an update are complete after its last pass; with a ddp they are then summed. */
 static int end_backward(duet_tape *t) {
     const struct grad_reducer *reducer = reducer_of(t);
     int last = is_last_pass(t);
@@ -237,7 +237,7 @@ static int end_backward(duet_tape *t) {
 }
 
 /* Covers all tapes between which values have moved. The links come first: begin_backward may walk,
- * and would come to the memory of a tape that was freed. */
+ * and could reach the memory of a freed tape. */
 static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
     duet_tape *at = t;
     if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_backward");
@@ -255,7 +255,7 @@ static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
     return OK;
 }
 
-/* What is wrong with a root and the gradient given; to be known before anything is walked. */
+/* Checks a root and its given gradient before anything is walked. */
 static int check_start(const duet_tape *t, duet_var *root, const duet_tensor *given) {
     enum reduction r;
     if (root->terms[0] && !given) return OK;
@@ -270,8 +270,8 @@ static int check_start(const duet_tape *t, duet_var *root, const duet_tensor *gi
                 "is no loss: use duet_mean, duet_sum or give a gradient");
 }
 
-/* The gradient of a root: the one given, or 1 where the root is a single number, such as the mean
- * of all. A loss has its own: *grad is of rank 0. *root becomes the plain one. */
+/* The gradient of a root: the given one, or 1 if the root is a single number, such as a mean. A
+ * loss has its own: then *grad is of rank 0. *root becomes the plain one. */
 static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, struct tensor *grad) {
     enum reduction r;
     *grad = (struct tensor){0};

@@ -59,8 +59,8 @@ int tensor_zero(struct device *device, const struct tensor *t) {
 }
 
 static int zero_any_type(struct device *device, const struct tensor *t) {
-    /* Zero bits mean zero in every type, so the memory is filled as floats. What is narrower than a
-     * float is rounded up: device memory comes in multiples of 256 bytes. */
+    /* Zero bits mean zero in every type, so the memory is filled as floats. Narrower types are
+     * rounded up: device memory comes in multiples of 256 bytes. */
     int words = (int)(dtype_bytes(t->dtype) / sizeof(float));
     int rows = words ? (int)tensor_count(t) : (int)((tensor_bytes(t) + 3) / sizeof(float));
     struct tensor as_floats =
@@ -110,7 +110,7 @@ int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type
     return OK;
 }
 
-/* Ends a view. The memory goes if its tensor was freed before, and this was the last view. */
+/* Ends a view. The memory is freed if its tensor was freed before and this was the last view. */
 static void free_view(duet_tensor *view) {
     duet_tensor *base = view->base;
     free(view);
@@ -125,7 +125,7 @@ void duet_tensor_free(duet_tensor *tensor) {
     }
     tensor->freed = 1;
     if (tensor->views) return;
-    stream_sync(device_compute(tensor->device)); /* whoever reads a result gets its errors */
+    stream_sync(device_compute(tensor->device)); /* reading a result returns its errors */
     device_free(tensor->device, tensor->t.data);
     free(tensor);
 }

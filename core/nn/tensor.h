@@ -10,27 +10,27 @@
 struct duet_tensor {
     struct device *device;
     struct tensor t; /* in the layout PLAIN */
-    int borrowed;    /* 1: belongs to a duet_params, and duet_tensor_free leaves it alone */
+    int borrowed;    /* 1: belongs to a duet_params; duet_tensor_free does not free it */
     int view;        /* 1: its memory is that of another tensor */
     int views;       /* how many views keep its memory alive */
-    int freed;       /* 1: the caller has freed it; it goes with the last of its views */
+    int freed;       /* 1: the caller has freed it; it is freed with the last of its views */
     struct duet_tensor *base; /* of a view: the tensor whose memory it is; NULL: a duet_params' */
-    char *has_grad; /* of a gradient and its views: the mark in its duet_params; NULL: of others */
+    char *has_grad; /* of a gradient and its views: the mark in its duet_params; else NULL */
 };
 
-/* For error texts: the shape of a struct tensor, "(8, 20)", which lives as long as the block that
- * it is in; and "float32", static storage. */
+/* For error texts: the shape of a struct tensor, "(8, 20)", valid until the end of the enclosing
+ * block; and "float32", static storage. */
 #define SHAPE(t) op_shape_text(t, (char[SHAPE_TEXT]){0})
 const char *dtype_name(enum dtype dtype);
 
 /* ERR_USAGE: no tensor can have this shape. The error text begins with `what`. */
 int tensor_check_shape(const char *what, int rank, const int *shape);
 
-/* Makes a tensor with memory of its own; its contents are undefined. */
+/* Makes a tensor with new memory; its contents are undefined. */
 int tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
                const int *dims, enum mem_cause cause);
 
-/* 1: the two share some memory, but not all of it: no op may take both, unless it only reads. */
+/* 1: the two share some memory, but not all: no op may take both, unless it only reads. */
 int tensor_overlap(const struct tensor *a, const struct tensor *b);
 
 /* The program writes its own numbers to the tensor. */

@@ -19,7 +19,7 @@ enum mem_cause {
     MEM_INPUT,       /* batches: pixels and labels */
     MEM_GATHERED,    /* DP, device 0: the gathered output and dL/dy */
     MEM_COMM,        /* flags and scratch of collectives, staging buffers of DP's reduce */
-    MEM_WORKSPACE,   /* what kernels need beside their operands; the loss log, the step block */
+    MEM_WORKSPACE,   /* scratch memory of kernels; the loss log, the step block */
     MEM_CAUSE_COUNT
 };
 /* "params", "gathered output", ...: static storage. */
@@ -28,7 +28,7 @@ const char *mem_cause_name(enum mem_cause cause);
 struct ledger {
     uint64_t now[MEM_CAUSE_COUNT];     /* bytes held now, by cause */
     uint64_t peak[MEM_CAUSE_COUNT];    /* the most each cause held, each at its own moment */
-    uint64_t total, total_peak;        /* of all causes together: now, and at most */
+    uint64_t total, total_peak;        /* all causes together: now, and at most */
     uint64_t at_peak[MEM_CAUSE_COUNT]; /* what each cause held when the total was at its peak */
     uint64_t capacity;                 /* bytes of memory that the device has */
     int pieces[MEM_CAUSE_COUNT];       /* allocations held now, by cause */
@@ -46,11 +46,11 @@ enum { LINK_HOST = MAX_DEVICES, LINK_COUNT = MAX_DEVICES + 1 };
 struct traffic {
     uint64_t bytes[LINK_COUNT][LINK_COUNT]; /* [source][destination] */
 };
-/* Counts a move. Ends that are no devices and traffic NULL are ignored. */
+/* Counts a move. Ends that are not devices, and traffic NULL, are ignored. */
 void traffic_add(struct traffic *traffic, int source, int destination, uint64_t bytes);
-/* Adds all that `more` counted. `sum` has one writer here; `more` may be counting. */
+/* Adds everything that `more` counted. `sum` has one writer; `more` may still be counting. */
 void traffic_join(struct traffic *sum, const struct traffic *more);
-/* Takes away what `less` counted, which is no longer counting. */
+/* Subtracts the counts of `less`, which is no longer counting. */
 void traffic_leave(struct traffic *sum, const struct traffic *less);
 /* Bytes that came into a device from other devices and the host. */
 uint64_t traffic_into(const struct traffic *traffic, int device);

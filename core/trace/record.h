@@ -16,10 +16,10 @@
 struct device_record {
     int device;
     struct ledger memory;
-    uint64_t bytes_in, bytes_out; /* moved over links, in all training steps together */
-    /* Compute lane: busy time of each phase (span_busy_ns); of a phase of the host
-     * (phase_is_of_host) what its thread took or waited. Of a step's time in each phase also the
-     * median, and the spread over the steps, half the range of the middle 68 % (step_times.h). */
+    uint64_t bytes_in, bytes_out; /* moved over links in all training steps */
+    /* Compute lane: busy time of each phase (span_busy_ns); for a phase of the host
+     * (phase_is_of_host) the time that its thread took or waited. Also the median over the steps,
+     * and the spread: half the range of the middle 68 % (step_times.h). */
     int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_spread_ns[PHASE_COUNT];
     /* from the start of a step to the start of the next */
     int64_t step_median_ns, step_spread_ns;
@@ -28,26 +28,26 @@ struct device_record {
      * of an emulated device had no core then. */
     int64_t no_core_ns;
     int64_t kernels; /* compute lane, training: spans that moved nothing over a link */
-    /* Moved over links by this device's own streams in each phase; what other devices moved to it
-     * or from it is in theirs. */
+    /* Moved over links by this device's own streams in each phase; moves by other devices to or
+     * from it are in theirs. */
     uint64_t phase_bytes[PHASE_COUNT];
     int64_t comm_ns;            /* communication lane: busy */
-    int64_t exposed_ns;         /* of comm_ns: the compute lane was not busy meanwhile */
-    int64_t copy_ns;            /* copy lane: batches brought in beside the kernels */
+    int64_t exposed_ns;         /* the part of comm_ns in which the compute lane was not busy */
+    int64_t copy_ns;            /* copy lane: batches copied beside the kernels */
     int64_t host_ns, pinned_ns; /* the loader's stages (data/prepare.h), in its own threads */
     /* The compute lane waits for the communication lane or the copy lane. In DP, device 0 only: its
      * thread waits for the other threads, too. */
     int64_t wait_ns;
     double flops; /* floating point operations of the training phases */
-    /* The times of its spans are off the clock of the host, which all processes share, by this much
-     * at most; 0: they were taken from that clock. */
+    /* The largest error of its spans' times against the host's clock, which all processes share; 0:
+     * they were taken from that clock. */
     int64_t clock_error_ns;
 };
 
 /* The steps whose spans are kept for --trace. A step of LeNet has about 45 spans, so 1000 steps
  * take 3 MiB per device and give a trace file of 7 MB. */
 enum { TRACE_STEPS = 1000 };
-enum { REPORT_STEPS = 100 }; /* for --report and --pictures, which show few of them */
+enum { REPORT_STEPS = 100 }; /* for --report and --pictures, which show only a few */
 enum { SUM_ORDER_BYTES = 96 };
 
 struct run_record {
@@ -73,10 +73,10 @@ struct run_record {
     int virtual_devices; /* V; 0: off */
     int bits_promised;   /* 1: the rules of docs/design.md section 2 promise equal bits */
     char why_not[160];   /* where bits_promised is 0: the reason */
-    char sum_order[SUM_ORDER_BYTES]; /* whose order gradients are added in; "": the fold order */
+    char sum_order[SUM_ORDER_BYTES]; /* the order of adding gradients; "": the fold order */
     int batch_size;                  /* the global batch of one pass */
     int passes;             /* batches that make one update (--no-sync-steps); 1 as a rule */
-    int epochs;             /* as asked for; epoch_count has those that ran */
+    int epochs;             /* as requested; epoch_count has those that ran */
     int parameters;         /* parameter tensors, the length of names */
     size_t parameter_count; /* elements of all parameters together */
     size_t trainable_count; /* of those that are not frozen */
@@ -122,14 +122,15 @@ struct run_record {
     struct device_record device[MAX_DEVICES];
     struct traffic *traffic; /* over each link, in all training steps together; NULL: not counted */
 
-    /* The spans of the first TRACE_STEPS steps (REPORT_STEPS without a trace), device by device,
-     * where a trace, a report or pictures were asked for. They are not in
-     * the JSON: a job hands them to its launcher beside it. */
+    /* The spans of the first TRACE_STEPS steps (REPORT_STEPS without a trace), device by device, if
+     * a trace, a report or pictures were requested. They are not in the JSON: a job hands them to
+     * its launcher separately. */
     struct span_log kept;
-    /* Spans of all ranks that host memory was too short for. Above 0, times and trace have gaps. */
+    /* Spans of all ranks that were lost for lack of host memory. Above 0, times and trace have
+     * gaps. */
     int64_t spans_lost;
 
-    /* ---- the proof, which the verdict alone reads ---- */
+    /* ---- the proof, which only the verdict reads ---- */
 
     /* Per device [steps][2 * parameters + buffers]: the hash of each parameter's value as the
      * step's forward saw it, of each reduced gradient, then of each buffer as that forward saw it.
@@ -139,11 +140,11 @@ struct run_record {
     uint64_t *final_hashes[MAX_DEVICES];
 
     /* Lock step: all gradients after the last step's reduction, [parameter_count]: the tensors in
-     * registration order, row-major; NULL: not asked for. */
+     * registration order, row-major; NULL: not requested. */
     float *grads;
 };
 
-/* An empty record on the heap: some 70 KiB are much for a small stack. ERR_MEMORY. */
+/* An empty record on the heap: it has some 70 KiB, too much for a small stack. ERR_MEMORY. */
 int record_new(struct run_record **record);
 /* record_free, and the record itself. */
 void record_delete(struct run_record *record);
@@ -162,32 +163,32 @@ int record_extrapolated(const struct run_record *record);
 /* A total over the run's steps as a mean per step; 0 for a run without steps. */
 double record_per_step(const struct run_record *record, double total);
 double record_images_per_second(const struct run_record *record);
-/* Digits behind the point with which a rate is shown: 21808, 9.4, 0.36. */
+/* The digits after the point with which a rate is shown: 21808, 9.4, 0.36. */
 int rate_digits(double per_second);
-/* The same for seconds, of which three digits are shown: 131, 13.1, 4.64, 0.202. */
+/* The same for seconds, which are shown with three digits: 131, 13.1, 4.64, 0.202. */
 int seconds_digits(double seconds);
-/* What is left of the training time of a device when its phases, its waits, proof and the time that
- * it waited for a core are taken off, in ns. In DP the others sleep until device 0 needs them. */
+/* The training time of a device without its phases, waits, proof and waiting for a core, in ns. In
+ * DP the others sleep until device 0 needs them. */
 double record_idle_ns(const struct run_record *record, int device);
 /* The largest part of the training time in which an emulated device had no core although there were
- * as many as devices: the machine was busy with something else. 0 where devices share cores, for
- * then it is their own doing, or on GPUs. */
+ * as many as devices: the machine was busy with something else. 0 if devices share cores, because
+ * then they cause it themselves, or on GPUs. */
 double record_busy_machine(const struct run_record *record);
 /* How many GPUs or cores the devices share; 0: their times are not those of this machine. */
 int record_shared(const struct run_record *record);
 /* The first step, counted over the whole run, whose loss is not finite; -1: none. *count (NULL: not
  * wanted) is the number of such steps. */
 int record_not_finite(const struct run_record *record, int *count);
-/* What may help where `step` was the first. Step 0 has taken no update yet. */
+/* Advice if `step` was the first. Step 0 has taken no update yet. */
 const char *not_finite_advice(int step);
-/* What the devices from `first` to `last` held at their peak, at most; in bytes. */
+/* The largest peak of the devices from `first` to `last`, in bytes. */
 uint64_t record_peak(const struct run_record *record, int first, int last);
 double record_last_accuracy(const struct run_record *record);   /* -1: never evaluated */
 double record_last_valid_loss(const struct run_record *record); /* NaN: likewise */
 
 /* Writes every field of docs/json.md into the object that is open. */
 void record_write_fields(const struct run_record *record, struct json_writer *w);
-/* Writes what each cause holds, [MEM_CAUSE_COUNT], as an object under `key`, as records do. */
+/* Writes the bytes of each cause, [MEM_CAUSE_COUNT], as an object under `key`, like records. */
 void record_write_causes(struct json_writer *w, const char *key, const uint64_t *bytes);
 
 #endif

@@ -10,7 +10,7 @@ struct walk {
     FILE *to;         /* NULL: it reads */
     const char *from; /* what is left to read */
     size_t left;
-    int code; /* of reading; an array behind a failure becomes NULL, and can be freed */
+    int code; /* the first failure of reading; arrays after it become NULL, and can be freed */
 };
 
 /* The next bytes in their own memory; NULL: there are fewer, or there is no memory. */
@@ -26,8 +26,8 @@ static void *take(struct walk *w, size_t bytes) {
     return data;
 }
 
-/* member: the address of a pointer to so many bytes, which is NULL where there is no array. In a
- * record that is being read it is the writer's, which says only whether there is one. */
+/* member: the address of a pointer to so many bytes, NULL if there is no array. In a record that is
+ * being read it is the writer's pointer, which tells only whether there is an array. */
 static void walk_array(struct walk *w, void *member, size_t bytes) {
     void *data;
     memcpy(&data, member, sizeof data);

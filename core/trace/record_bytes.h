@@ -1,6 +1,6 @@
 /* A run record as bytes, for the way from rank 0 to its launcher. Both are the same program, so the
- * struct itself goes first; behind it comes what its pointers point to. The spans in `kept` travel
- * apart from it. */
+ * struct itself goes first; the targets of its pointers follow. The spans in `kept` travel
+ * separately. */
 #ifndef TRACE_RECORD_BYTES_H
 #define TRACE_RECORD_BYTES_H
 

@@ -101,7 +101,7 @@ static double known(double accuracy) {
     return accuracy < 0 ? NAN : accuracy;
 }
 
-/* There only where the record is not computed. */
+/* Only present if the record is not computed. */
 static void write_outcome(const struct run_record *r, struct json_writer *w) {
     int not_finite, since = record_not_finite(r, &not_finite);
     json_number(w, "training_seconds", r->training_seconds);
@@ -183,7 +183,7 @@ static void write_times(const struct device_record *d, struct json_writer *w) {
     json_integer(w, "clock_error_ns", d->clock_error_ns);
 }
 
-/* Times are there only where they were measured. */
+/* Times are present only if they were measured. */
 static void write_device(const struct run_record *r, const struct device_record *d,
                          struct json_writer *w) {
     int64_t moved[PHASE_COUNT];

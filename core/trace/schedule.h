@@ -1,7 +1,7 @@
-/* A schedule: all that the host threads of a run issued, written down while the run's own code ran.
+/* A schedule: everything that a run's host threads issued, recorded while its own code ran.
  *
  * A dry run (train/estimate/estimate.h) executes the very code that trains. If its devices keep a
- * schedule, each call is written down in the program of the thread that made it: a kernel with its
+ * schedule, each call is recorded in the program of the thread that made it: a kernel with its
  * cost, a copy with its ends, the record of an event, a wait for one, the steps of a collective.
  * clock/run.h then lets these programs run against modelled time. So a modelled timeline is a run
  * of Duet's own schedule, and no second description of a step exists.
@@ -9,9 +9,8 @@
  *     thread of device 0:   launch  launch  record e1  ...  wait e7  copy 0->1 ...
  *     thread of device 1:   wait e2  launch  launch  record e7 ...
  *
- * Threads meet through events. A thread can only ask a stream to wait for a record that was already
- * issued. So a thread waits here until that record is issued, as a barrier makes it wait in the
- * real run.
+ * Threads synchronise through events. A stream can only wait for a record that was already issued.
+ * So a thread waits here until that record is issued, as a barrier makes it wait in the real run.
  *
  * Any thread may write. Ranks that are imagined one after another write into one schedule. */
 #ifndef TRACE_SCHEDULE_H
@@ -31,17 +30,17 @@ enum work_class {
     WORK_FREE
 };
 
-/* What a kernel has to do. WORK_FREE: changes of layout and the like, which no GPU library does. */
+/* The work of a kernel. WORK_FREE: changes of layout and the like, which no GPU library does. */
 struct work {
     enum work_class of;
     double flops, bytes; /* bytes: each operand read or written once, without padding */
     int group_width;     /* of a convolution of groups: the channels that each output sees */
-    /* An eager program: the operations that this launch stands for; additions that no formula asks
-     * for, of gradients to others and of BatchNorm's count; and bytes that it moves beside those,
-     * because it does not fuse what Duet does. */
+    /* For an eager program: the operations that this launch stands for; additions outside of the
+     * formulas, of gradients and of BatchNorm's count; and the extra bytes that it moves because it
+     * does not fuse what Duet fuses. */
     int eager, additions;
     int stays_float32;   /* 1: so it does under autocast */
-    int casts;           /* of operands and results under autocast, as operations of their own */
+    int casts;           /* of operands and results under autocast, as separate operations */
     double weight_bytes; /* of the weights that it reads in forward, or whose gradient it writes */
     int concatenates;    /* 1: it is the first kernel of a concatenation */
     double eager_bytes;
@@ -61,7 +60,7 @@ enum scheduled_kind {
     SCHEDULED_POST   /* flag `key` becomes `value` */
 };
 
-/* What all ranks of a GROUP do together. */
+/* The collective of all ranks of a GROUP. */
 enum scheduled_collective {
     SCHEDULED_ALONE,
     SCHEDULED_SUM,
@@ -70,7 +69,7 @@ enum scheduled_collective {
     SCHEDULED_REDUCE_SCATTER
 };
 
-enum { SCHEDULED_HOST = -1 }; /* host memory as an end of a copy */
+enum { SCHEDULED_HOST = -1 }; /* host memory as one end of a copy */
 
 struct scheduled {
     uint8_t kind, then;
@@ -98,21 +97,21 @@ struct schedule;
 int schedule_new(struct schedule **out);
 void schedule_free(struct schedule *schedule); /* NULL is fine */
 
-/* Appends a copy of *entry to the calling thread's program in rank facts.rank. Out of memory is
- * remembered: schedule_programs returns it. Between begin and end of a group all that the thread
- * adds is part of it. */
+/* Appends a copy of *entry to the calling thread's program in rank facts.rank. A lack of memory is
+ * remembered: schedule_programs returns it. Between begin and end of a group, everything that the
+ * thread adds is part of it. */
 void schedule_add(struct schedule *schedule, const struct scheduled *entry);
 void schedule_group_begin(struct schedule *schedule, const struct scheduled *group);
 void schedule_group_end(struct schedule *schedule, int rank);
 
-/* Tells the group that is being written that it is a collective: call number `call` of object
- * `object` over `ranks` ranks, of `bytes` bytes: where each rank has a block, those of all. */
+/* Marks the open group as a collective: call number `call` of object `object` over `ranks` ranks,
+ * with `bytes` bytes (if each rank has a block, the sum of all). */
 void schedule_collective(struct schedule *schedule, int rank, enum scheduled_collective what,
                          const void *object, uint64_t call, int ranks, uint64_t bytes);
 /* The number of `object` among those that the rank has shown, in the order of their first calls. It
  * is the same on every rank. */
 uint64_t schedule_object(struct schedule *schedule, int rank, const void *object);
-/* The object is freed: what comes at its address is another one. */
+/* The object is freed: a later one at its address is another object. */
 void schedule_forget(struct schedule *schedule, int rank, const void *object);
 
 uint64_t schedule_new_event(struct schedule *schedule); /* a key for an event: from 1 */

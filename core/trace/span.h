@@ -1,7 +1,7 @@
 /* Spans: when each kernel, copy and wait began and ended.
  *
  * Each of them adds one span to the log of the stream or thread that ran it. The profile, the times
- * of compare and the Chrome trace all read these logs, so that they cannot disagree. A log has one
+ * of compare and the Chrome trace all read these logs, so they cannot disagree. A log has one
  * writer and is read when the writer is done, after a sync. Spans are plain data without pointers,
  * so a rank hands its log to the launcher as bytes. */
 #ifndef TRACE_SPAN_H
@@ -29,7 +29,7 @@ enum phase {
     PHASE_PROOF,    /* hashes for the verdict on equal bits: not part of training */
     PHASE_COUNT
 };
-/* 1: what a thread of the program does, or waits for, beside what its device is busy with. */
+/* 1: a thread of the program works or waits, independently of its device. */
 static inline int phase_is_of_host(int phase) {
     return phase == PHASE_LOADER;
 }
@@ -45,8 +45,8 @@ const char *lane_name(enum lane lane);
 enum { SPAN_FROM_HOST = 1, SPAN_TO_HOST = 2, SPAN_COLLECTIVE = 4 };
 struct span_ends {
     uint64_t sources, destinations;
-    /* Host memory is an end, too. SPAN_COLLECTIVE: the other devices have a span of the same name
-     * in the same step, and so many in one step. */
+    /* Host memory is an end, too. SPAN_COLLECTIVE: the other devices have spans of the same name in
+     * the same step, and equally many. */
     uint8_t kind;
 };
 
@@ -74,7 +74,7 @@ static inline void span_set_ends(struct span *span, const struct span_ends *ends
     span->ends_kind = ends->kind;
 }
 
-/* How long the device was busy with a span: what profile and compare add up. */
+/* How long the device was busy with a span: profile and compare add this up. */
 static inline int64_t span_busy_ns(const struct span *span) {
     return span->cpu_ns ? span->cpu_ns : span->end_ns - span->start_ns;
 }
@@ -89,8 +89,8 @@ struct span_log {
 void span_log_init(struct span_log *log, int on);
 void span_log_free(struct span_log *log); /* NULL and zeroed are fine */
 
-/* Appends a copy of *span; does nothing where the log is NULL or off. Without host memory the
- * span is counted in `dropped`: a measurement must not end a run. One writer at a time. */
+/* Appends a copy of *span; does nothing if the log is NULL or off. Without host memory the span is
+ * counted in `dropped`: a measurement must not end a run. One writer at a time. */
 void span_add(struct span_log *log, const struct span *span);
 
 #endif

@@ -9,7 +9,7 @@ void step_times_free(struct step_times *times) {
     memset(times, 0, sizeof *times);
 }
 
-/* Makes room for step `index`, whose times are then zero. Returns 0 without host memory. */
+/* Adds step `index` with zero times. Returns 0 without host memory. */
 static int reach(struct step_times *t, int index) {
     if (index >= t->capacity) {
         int capacity = 2 * index + 64;

@@ -11,7 +11,7 @@
 
 /* One device's times in the first TRACE_STEPS steps. All zero: empty. */
 struct step_time {
-    int64_t start_ns; /* of its first span on the compute lane; 0: none */
+    int64_t start_ns; /* start of its first span on the compute lane; 0: none */
     int64_t phase_ns[PHASE_COUNT];
 };
 struct step_times {
@@ -28,7 +28,7 @@ void step_times_add(struct step_times *times, const struct span *span, int first
 /* Sets the medians and spreads of `device`. */
 void step_times_sum_up(const struct step_times *times, struct device_record *device);
 
-/* The median of values[0..count) and the spread; sorts them. Both are 0 where count is 0. */
+/* The median of values[0..count) and the spread; sorts them. Both are 0 if count is 0. */
 void median_and_spread(int64_t *values, int count, int64_t *median, int64_t *spread);
 
 #endif

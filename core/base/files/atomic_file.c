@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/files/descriptor.h"
 
-/* The descriptor of this process that the path means, else -1. The path of the file behind it would
- * not do: a shell that has opened it for standard output goes on with the old file. */
+/* The descriptor of this process that the path means, else -1. Replacing the file behind it would
+ * not work: a shell that has opened it for standard output would continue with the old file. */
 static int descriptor_of(const char *path) {
     static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
     if (!strcmp(path, "/dev/stdout")) return STDOUT_FILENO;
@@ -31,7 +31,7 @@ static char *folder_of(const char *path) {
     return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
 
-/* The target of a file that is not there. A link is followed to where the file will be made. */
+/* The target of a file that does not exist yet. A link is followed to the file's future place. */
 static char *target_to_make(const char *path) {
     char to[PATH_MAX], *folder = folder_of(path), *real = folder ? realpath(folder, NULL) : NULL;
     char *target = NULL, *next = NULL;
@@ -79,7 +79,7 @@ static int open_unnamed(const char *folder) {
     return above_streams(open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666));
 }
 
-/* 1: the system has files without a name, and can give them one at the end; tried with another. */
+/* 1: the system has files without a name, and can name them at the end; tried with another. */
 static int can_be_unnamed(struct atomic_file *f, const char *folder) {
     f->fd = open_unnamed(folder);
     int named = f->fd >= 0 && !name_content(f);
@@ -113,8 +113,8 @@ static int open_direct(struct atomic_file *f, int descriptor) {
     return f->fd < 0 ? -1 : 0;
 }
 
-/* A file without any write permission counts as read-only for root too, although root could replace
- * it: somebody has protected it on purpose. */
+/* A file without any write permission counts as read-only for root, too, although root could
+ * replace it: it was protected on purpose. */
 static int is_read_only(const char *path, const struct stat *s) {
     return !(s->st_mode & 0222) || faccessat(AT_FDCWD, path, W_OK, AT_EACCESS);
 }
@@ -148,7 +148,7 @@ int atomic_open(struct atomic_file *f, const char *path) {
 }
 
 /* The owner and the permissions of the file that will be replaced. Only root can change the owner,
- * so that is only tried. */
+ * so a failure of that is ignored. */
 static void keep_permissions(const struct atomic_file *f) {
     struct stat s;
     if (stat(f->target, &s) || !S_ISREG(s.st_mode)) return;
@@ -174,7 +174,7 @@ static int put_in_place(struct atomic_file *f) {
     f->named = 1;
     if (!rename(f->beside, f->target)) {
         f->named = 0;
-        close(f->fd); /* the folder is opened in its place, also where no more may be open */
+        close(f->fd); /* the folder takes its descriptor, in case no more may be open */
         f->fd = -1;
         if (!sync_folder(f->target)) return OK;
         return fail_errno(ERR_FAILED, errno, "cannot sync the folder of: %s", f->name);

@@ -12,7 +12,7 @@
  * out:
  *     atomic_abandon(&f);                            // removes what was not committed
  *
- * Where `path` is a symbolic link to a file, the link stays and the file is replaced. Special files
+ * If `path` is a symbolic link to a file, the link stays and the file is replaced. Special files
  * (/dev/null, a pipe) and descriptors of this process (/dev/stdout, /dev/fd/3) are written
  * directly. "-" is refused: it is standard output to some programs and a file to others. */
 #ifndef BASE_FILES_ATOMIC_FILE_H
@@ -27,8 +27,8 @@ struct atomic_file {
     char *target;   /* the path to replace; NULL: `file` writes directly */
     char *beside;   /* the temporary name in the folder of the target */
     int named;      /* 1: the content has that name */
-    int fd, error;  /* under `file`; errno of the first write that failed, 0: none */
-    int disposable; /* set by the caller: what cannot be put in place is dropped, not kept */
+    int fd, error;  /* the descriptor of `file`; errno of the first failed write, 0: none */
+    int disposable; /* set by the caller: content that cannot be put in place is dropped */
 };
 
 /* Opens f->file for writing. The file gets the permissions of the one it replaces. ERR_FAILED:
@@ -36,12 +36,12 @@ struct atomic_file {
 int atomic_open(struct atomic_file *f, const char *path);
 
 /* The real path of the file that would be replaced, which the caller frees. NULL: `path` leads to
- * something else than a file, or nowhere, or there is no memory. */
+ * something other than a file, or nowhere, or there is no memory. */
 char *atomic_target(const char *path);
 
 /* Syncs and closes the file and puts it in place. ERR_FAILED: that did not succeed, and the old
- * file is still there. Where all content was written but cannot be put in place, the error says
- * where it is. */
+ * file is still there. If all content was written but cannot be put in place, the error says where
+ * it is. */
 int atomic_commit(struct atomic_file *f);
 
 /* Frees everything, and drops content that was not committed. Takes a struct that is zeroed, half

@@ -51,8 +51,8 @@ int file_allocate(int fd, size_t bytes) {
     return errno ? -1 : 0;
 }
 
-/* The kernel writes what still fits, and signals only where nothing does. Pipes have no position,
- * and the limit is not for them. */
+/* The kernel writes what still fits, and signals only if nothing fits. Pipes have no position, and
+ * the limit does not apply to them. */
 ssize_t file_write(int fd, const void *bytes, size_t count) {
     off_t at = lseek(fd, 0, SEEK_CUR);
     struct stat about;

@@ -137,7 +137,7 @@ void event_file_flush(struct event_file *f) {
 
 /* ---- the file ---- */
 
-/* Makes the folder with all above it. *existed: the length of the part that was there before. */
+/* Creates the folder and all above it. *existed: the length of the part that existed before. */
 static int make_folder(const char *folder, size_t *existed) {
     struct stat about;
     char *path = strdup(folder);

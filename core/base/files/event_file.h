@@ -23,27 +23,27 @@ enum { EVENT_TAG_BYTES = 200 }; /* a longer tag is cut */
 struct event_file {
     FILE *file;      /* NULL: not open; event_file_scalar then does nothing */
     char *path;      /* owned */
-    size_t existed;  /* the first bytes of the path, which name the folder that was there before */
+    size_t existed;  /* length of the part of the path that existed before */
     int error;       /* errno of the first write that failed; 0: none */
     int64_t scalars; /* written so far */
 };
 
-/* Opens a new file in `folder`, which is made where it is missing, with the name that TensorBoard
- * looks for: events.out.tfevents.TIME.HOST.PROCESS. ERR_FAILED: that cannot be done; ERR_MEMORY. */
+/* Opens a new file in `folder`, which is created if missing, with the name that TensorBoard looks
+ * for: events.out.tfevents.TIME.HOST.PROCESS. ERR_FAILED: that cannot be done; ERR_MEMORY. */
 int event_file_open(struct event_file *f, const char *folder);
 
 /* Appends `value` for `tag` ("Loss/train") at `step`, at least 0, measured at wall_time, in seconds
  * since 1970. Failures are reported by event_file_close. */
 void event_file_scalar(struct event_file *f, double wall_time, int64_t step, const char *tag,
                        double value);
-/* Says that a run goes on: what the folder's other files have from `step` on counts no more. It is
+/* Marks a resumed run: records of the folder's other files from `step` on no longer count. It is
  * TensorBoard's SessionLog START, as SummaryWriter(purge_step=...) writes it. */
 void event_file_start(struct event_file *f, double wall_time, int64_t step);
-/* Hands all that was appended to the system: it outlives this process. */
+/* Hands everything appended to the system, so that it outlives this process. */
 void event_file_flush(struct event_file *f);
 
-/* Closes the file. One without scalars is removed, and with it the folders that were made for it.
- * Takes a struct that is zeroed or closed. ERR_FAILED: something could not be written. */
+/* Closes the file. A file without scalars is removed, and with it the folders that were created for
+ * it. Takes a struct that is zeroed or closed. ERR_FAILED: something could not be written. */
 int event_file_close(struct event_file *f);
 
 #endif

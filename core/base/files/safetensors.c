@@ -25,7 +25,7 @@ static int wrong(const struct safetensors *s, const char *tensor, const char *wh
         s->path, tensor ? "tensor '" : "", tensor ? tensor : "", tensor ? "': " : "", why);
 }
 
-/* 0: of a type that this file does not know, whose bytes the offsets say. */
+/* 0: a type that is unknown here; the offsets give its bytes. */
 static unsigned dtype_size(const char *dtype) {
     static const struct {
         const char *name;
@@ -96,8 +96,8 @@ static int by_name(const void *a, const void *b) {
                   (*(const struct safetensors_entry *const *)b)->name);
 }
 
-/* Names lose the prefixes of wrappers, unless two of them become equal: then they stay. The JSON
- * reader has refused equal keys. */
+/* Names lose the prefixes of wrappers, unless two of them would become equal: then they stay. The
+ * JSON reader has refused equal keys. */
 static int shorten_names(struct safetensors *s) {
     const struct safetensors_entry **sorted = malloc(((size_t)s->count + 1) * sizeof *sorted);
     if (!sorted) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
@@ -147,7 +147,7 @@ static int read_header(struct safetensors *s, uint64_t data_start, uint64_t data
     return shorten_names(s);
 }
 
-/* A file of another kind is named as such; what its name ends in says nothing. */
+/* A file of another kind is named as such; its extension proves nothing. */
 static int refuse_other_kinds(const struct safetensors *s, uint64_t size) {
     char head[FILE_KIND_BYTES], text[FILE_KIND_TEXT];
     size_t bytes = size < sizeof head ? (size_t)size : sizeof head;

@@ -23,13 +23,13 @@ struct json;
 
 /* One tensor of an open file. */
 struct safetensors_entry {
-    const char *name;  /* as safetensors_name gives it, unless two would be equal: then the key */
+    const char *name;  /* from safetensors_name, unless two would be equal: then the key */
     const char *key;   /* as the file has it */
     const char *dtype; /* "F32", "I64", ...; or one that Duet does not know */
     int dims;          /* 0 .. SAFETENSORS_DIMS */
     int64_t shape[SAFETENSORS_DIMS];
     uint64_t count;  /* elements */
-    uint64_t bytes;  /* count times the size of dtype, where that is known */
+    uint64_t bytes;  /* count times the size of dtype, if that is known */
     uint64_t offset; /* of the tensor's first byte, counted from the start of the file */
 };
 
@@ -42,16 +42,15 @@ struct safetensors {
     struct json *header;               /* the parsed header; entries point into it */
 };
 
-/* Opens a file and checks its whole header; the tensors' numbers are not looked at, nor are types
- * that Duet does not know an error before such a tensor is read. The file stays open until
- * safetensors_close. ERR_FAILED names the path and what is wrong; a file of another kind is named
- * by what it is. */
+/* Opens a file and checks its whole header; the tensors' numbers are not read, and an unknown type
+ * is an error only when such a tensor is read. The file stays open until safetensors_close.
+ * ERR_FAILED names the path and what is wrong; a file of another kind is named by what it is. */
 int safetensors_open(struct safetensors *s, const char *path);
 void safetensors_close(struct safetensors *s); /* takes a zeroed struct and a closed one */
 
-/* Reads the float32 tensor of this name into out, which has room for all its elements. A tensor of
- * F16 or BF16 becomes float32, which holds each of their numbers, and one of F64 the nearest
- * float32. ERR_FAILED: there is no tensor of this name, shape and type. */
+/* Reads the float32 tensor of this name into out, which must hold all its elements. A tensor of F16
+ * or BF16 becomes float32, which holds each of their numbers, and one of F64 the nearest float32.
+ * ERR_FAILED: there is no tensor of this name, shape and type. */
 int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
                      float *out);
 /* "F16" or "BF16", the type of the first such tensor of the file, static storage; NULL: there is

@@ -74,8 +74,8 @@ const char *safetensors_halves(const struct safetensors *s) {
 }
 
 /* BF16 is the upper half of a float. F16 has 5 bits of exponent and 10 of fraction: moved to their
- * places in a float, its exponent is 127 - 15 too small, which a product makes good, also where the
- * number is subnormal. An infinity or a NaN keeps the largest exponent. */
+ * places in a float, its exponent is 127 - 15 too small, which a product corrects, also for
+ * subnormal numbers. An infinity or a NaN keeps the largest exponent. */
 static float float_of_half(uint16_t half, int is_bf16) {
     uint32_t bits = is_bf16 ? (uint32_t)half << 16 : (uint32_t)(half & 0x7fff) << 13;
     float x;

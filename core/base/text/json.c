@@ -162,8 +162,8 @@ static int by_key(const void *a, const void *b) {
     return strcmp((*(struct json *const *)a)->key, (*(struct json *const *)b)->key);
 }
 
-/* The keys are sorted first: comparing each with each, a header of a million names would take a
- * trillion comparisons. */
+/* The keys are sorted first: otherwise a header of a million names would take a trillion
+ * comparisons. */
 static int check_keys_differ(struct cursor *c, const struct json *object) {
     if (object->count < 2) return OK;
     const struct json **item = malloc((size_t)object->count * sizeof *item);

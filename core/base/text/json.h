@@ -45,13 +45,13 @@ void json_null(struct json_writer *w, const char *key);
 void json_string_or_null(struct json_writer *w, const char *key, const char *text); /* "" is null */
 void json_index_or_null(struct json_writer *w, const char *key, int64_t index);     /* -1 is null */
 
-/* Opens an event "X" of a Chrome trace, on a line of its own, for people and for grep, and in it
- * the object of its args; close both. The times are nanoseconds. category: NULL: none. */
+/* Opens an event "X" of a Chrome trace, on a separate line, for people and for grep, and in it the
+ * object of its args; close both. The times are nanoseconds. category: NULL: none. */
 void json_slice(struct json_writer *w, int process, int track, const char *name,
                 const char *category, int64_t start_ns, int64_t end_ns);
 
-/* Ends the text with a newline and flushes the file. ERR_FAILED: the file could not be written,
- * or the levels were not opened and closed in pairs. `name` says in the error what was written. */
+/* Ends the text with a newline and flushes the file. ERR_FAILED: the file could not be written, or
+ * the levels were not opened and closed in pairs. `name` tells in the error what was written. */
 int json_finish(struct json_writer *w, const char *name);
 
 enum json_kind { JSON_NULL, JSON_BOOLEAN, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };

@@ -33,8 +33,8 @@ static size_t number_length(const char *text) {
     return (size_t)(p - text);
 }
 
-/* Converts the whole of text[0..length), which the end of the text or a comma follows. Returns 0
- * where it is not an integer in range. */
+/* Converts all of text[0..length), which ends at the end of the text or at a comma. Returns 0 if it
+ * is not an integer in range. */
 static int convert_int(const char *text, size_t length, int64_t lowest, int64_t highest,
                        int64_t *value) {
     size_t sign = length && (*text == '-' || *text == '+');
@@ -126,7 +126,7 @@ int parse_number_list(const char *what, const char *text, double lowest, double 
     return OK;
 }
 
-/* What a letter behind a count stands for; 0 if it is none of them. */
+/* The factor of a letter after a count; 0 if it is none of them. */
 static double unit_count(const char *unit) {
     static const char units[] = "KMGBT";
     static const double counts[] = {1e3, 1e6, 1e9, 1e9, 1e12};

@@ -21,7 +21,7 @@ static uint32_t decode(const unsigned char *p, int n) {
     return c;
 }
 
-/* What stands for the character at p into piece; how many bytes it takes there. */
+/* Writes the replacement of the character at p into piece; returns its length. */
 static int escape(char piece[8], const unsigned char *p, int n) {
     static const char letters[] = "\n\r\t", names[] = "nrt";
     const char *letter = *p ? strchr(letters, *p) : NULL;

@@ -10,8 +10,8 @@
 
 /* Copies text[0..length) or up to its end, with \n, \t, \r and other control characters (C0, DEL,
  * C1), marks that change the direction of text and line separators as escapes like \x1b and \u202e,
- * and bytes that are not UTF-8 as \xff. Other text stays as it is. What does not fit into `size`
- * bytes is cut, never inside of a character or an escape. Returns out. */
+ * and bytes that are not UTF-8 as \xff. Other text stays as it is. Text that does not fit into
+ * `size` bytes is cut, never inside a character or an escape. Returns out. */
 char *text_plain(char *out, size_t size, const char *text, size_t length);
 
 /* A name of at most some hundred bytes, as an argument of printf. */

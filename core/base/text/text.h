@@ -16,11 +16,11 @@ int text_width(FILE *file);
  * after `hanging`. */
 void text_wrap(FILE *file, int width, int indent, int hanging, const char *text);
 
-/* Puts more behind the string in `text`, which has room for `bytes`; what does not fit is cut. */
+/* Appends to the string in `text`, which has `bytes` bytes; text that does not fit is cut. */
 void text_append(char *text, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Text that is put together piece by piece; what does not fit is cut. */
+/* Text that is assembled piece by piece and cut if it does not fit. */
 struct text {
     char words[4096];
     size_t used;

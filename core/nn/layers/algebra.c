@@ -19,7 +19,7 @@ int tape_mixes_samples(duet_tape *t, const char *op) {
     return 1;
 }
 
-/* ERR_USAGE where the batch has several segments, since the result would depend on all of them. */
+/* ERR_USAGE if the batch has several segments, since the result would depend on all of them. */
 int tape_one_segment(const duet_tape *t, const char *op) {
     if (t->segments.count == 1) return OK;
     return fail(ERR_USAGE,
@@ -29,7 +29,7 @@ int tape_one_segment(const duet_tape *t, const char *op) {
 
 /* ---- sum and mean ---- */
 
-/* The sum of nothing is 0, and its mean is NaN, as in PyTorch. */
+/* An empty sum is 0, and an empty mean is NaN, as in PyTorch. */
 static int launch_sum(duet_tape *t, const struct op_args *args, int mean) {
     struct op_args fill = {.out[0] = args->out[0], .p.fill.value = mean ? NAN : 0};
     if (!tensor_count(&args->out[0])) return OK;
@@ -58,7 +58,7 @@ static void cut_at(const struct tensor *x, int first, int last, int cut[3]) {
         cut[i < first ? 0 : i <= last ? 1 : 2] *= n16 && !i ? x->groups : x->dims[i];
 }
 
-/* The sum over the dimensions first .. last of x; they are then gone. */
+/* The sum over the dimensions first .. last of x, which it removes. */
 static duet_var *sum_run(duet_tape *t, duet_var *x, int first, int last, int mean) {
     int cut[3], dims[MAX_RANK] = {1}, rank = 0;
     cut_at(&x->value, first, last, cut);
@@ -107,8 +107,8 @@ static int tape_find_dims(const char *op, const struct tensor *x, const int *dim
     return OK;
 }
 
-/* Neighbouring dimensions are one sum. Where others are between, the last ones come first, and what
- * they leave is rounded. */
+/* Neighbouring dimensions are one sum. If others are between them, the last ones are summed first,
+ * and that result is rounded. */
 static duet_var *sum_chosen(duet_tape *t, duet_var *x, unsigned chosen, int keepdim, int mean) {
     int kept[MAX_RANK], rank = x->value.rank;
     for (int i = 0; i < rank; i++)
@@ -160,8 +160,7 @@ static int turned_backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* Permutes pictures within N16, as ShuffleNet permutes channels. args.in[0] says
- * how y lies in x. */
+/* Permutes pictures within N16, as ShuffleNet permutes channels. args.in[0] is y as a view of x. */
 static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
     int own[MAX_RANK], dims[MAX_RANK], rank = x->value.rank;
     for (int i = 0; i < rank; i++)
@@ -176,8 +175,8 @@ static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-/* order has the dimensions of x, counted from 0. Where rows stay rows, pictures may go on as such;
- * else the next op will not take them in N16. */
+/* order has the dimensions of x, counted from 0. If rows stay rows, the result may stay pictures;
+ * otherwise the next op will not take them in N16. */
 static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
     const int last = x->value.rank - 1;
     if (x->value.layout != LAYOUT_PLAIN)
@@ -245,8 +244,8 @@ static int spread_backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* *y becomes x, which has size 1 in the dimensions first .. last, with copies of it there, as many
- * as `dims` says. */
+/* *y becomes x with copies along the dimensions first .. last, in which x has size 1, to the sizes
+ * in `dims`. */
 static int spread_value(duet_tape *t, const struct tensor *x, int first, int last, const int *dims,
                         struct tensor *y, struct op_args *args) {
     int cut[3], to[MAX_RANK];
@@ -273,7 +272,7 @@ static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const in
  * segments. A lower rank is refused whatever the number of samples. */
 static int check_broadcast(const duet_tape *t, const char *op, const struct tensor *x, int rank,
                            const int *dims) {
-    int64_t count = 1; /* of a batch of one sample where there is none */
+    int64_t count = 1; /* of a batch of one sample if there is none */
     if (x->rank != rank || x->dims[0] != dims[0]) CHECK(tape_one_segment(t, op));
     for (int i = 0; i < rank; i++) {
         int64_t size = dims[i] ? dims[i] : 1;
@@ -285,8 +284,8 @@ static int check_broadcast(const duet_tape *t, const char *op, const struct tens
     return OK;
 }
 
-/* From dimension *last down, the next ones in a row that `own` has to be spread along. 0: none. The
- * last come first, so that what is between two steps is small. */
+/* From dimension *last down, the next consecutive ones along which `own` must be spread. 0: none.
+ * The last come first, so that intermediate results are small. */
 static int next_run(const int *own, const int *dims, int *first, int *last) {
     while (*last >= 0 && own[*last] == dims[*last])
         --*last;
@@ -295,7 +294,7 @@ static int next_run(const int *own, const int *dims, int *first, int *last) {
     return *last >= 0;
 }
 
-/* The dimensions of x, with as many in front of them as make `rank`. */
+/* The dimensions of x, preceded by ones up to `rank`. */
 static void own_dims(const struct tensor *x, int rank, int *own) {
     int missing = rank - x->rank;
     for (int i = 0; i < rank; i++)

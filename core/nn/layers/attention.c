@@ -3,11 +3,11 @@
  * which grow with L, not with L S.
  *
  * Each matrix of the leading dimensions is computed by itself, so the batch may be one launch. With
- * dropout each segment has a launch, because its masks begin anew.
+ * dropout each segment has a launch, because its masks start over.
  *
  * Query, key and value may be views, such as the thirds of one linear layer; then their gradients
- * are written into their places. The result has the strides of the query: if that is a transposed
- * (N,L,H,E), so is the result, and transposing it back is a view as well. */
+ * are written directly into its gradient. The result has the strides of the query: if that is a
+ * transposed (N,L,H,E), so is the result, and transposing it back is a view as well. */
 #include <math.h>
 #include <string.h>
 
@@ -46,8 +46,8 @@ static int launch_attention(duet_tape *t, enum op op, const struct op_args *whol
     return OK;
 }
 
-/* (..,L,E) as (N,H,L,E), where H is the last of the leading dimensions behind that of samples. 0: x
- * is a view that does not lie so, or whose rows are not in one piece. */
+/* (..,L,E) as (N,H,L,E), where H is the last of the leading dimensions after that of samples. 0: x
+ * is a view without this layout, or its rows are not contiguous. */
 static int as_matrices(const struct tensor *x, struct tensor *seen) {
     int rank = x->rank, last = rank - 1, samples = rank > 3 ? rank - 3 : 1;
     struct tensor lead = *x;
@@ -127,8 +127,8 @@ static int align(duet_tape *t, duet_var *x[OPERANDS]) {
     return 1;
 }
 
-/* The mask as the op sees it: G of them (L or 1, S), each shared by neighbours. Of the leading
- * dimensions those that it has must follow each other: (N,1), (1,H), (N,H) and none will do. */
+/* The mask as the op sees it: G of them (L or 1, S), each shared by neighbours. Its leading
+ * dimensions other than 1 must be consecutive: (N,1), (1,H), (N,H) and none are accepted. */
 static int see_mask(const struct tensor *mask, const struct tensor *q, int keys,
                     struct op_args *args) {
     int rank = q->rank, first = rank, last = -1, masks = 1, shared = 1, fits = mask->rank >= 2,
@@ -179,8 +179,8 @@ static int check_options(duet_tape *t, const struct duet_attention_options *o) {
     return fail(ERR_USAGE, "%s: scale %g: give a number, or 0 for 1 / sqrt(E)", name, o->scale);
 }
 
-/* The result in the memory of *base, whose rows lie as those of q do. 1: that is another order than
- * that of the dimensions. */
+/* The result in the memory of *base, whose rows have the order of q's. 1: that is not the order of
+ * the dimensions. */
 static int lay_result(duet_tape *t, const struct tensor *q, int values, struct tensor *base,
                       struct tensor *y) {
     int dims[MAX_RANK], order[MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7}, rank = q->rank;

@@ -34,24 +34,24 @@ static int is_shared(const struct node *n) {
     return n->moments.dims[0] == 1;
 }
 
-/* The moments that segment s is normalised by: its own, or those of all. */
+/* The moments that normalise segment s: its own, or those of all. */
 static struct tensor moments_of(const struct node *n, int s) {
     return matrix(&n->moments, is_shared(n) ? 0 : s);
 }
 
 /* ---- the matrices of the segments ---- */
 
-/* 1 if the running statistics normalise, and stay. */
+/* 1 if the running statistics normalise and do not change. */
 static int is_eval(const duet_tape *t, const struct norm_config *config) {
     return !t->step.training || config->eval;
 }
 
-/* 1 if the segments of other ranks count too. */
+/* 1 if the segments of other ranks count, too. */
 static int is_exchanged(const duet_tape *t, const struct norm_config *config) {
     return t->exchange.segments && config->synchronised && !config->eval;
 }
 
-/* Takes memory for a matrix of each segment: the tape's own, or of all ranks. */
+/* Takes memory for a matrix per segment: the tape's own segments, or those of all ranks. */
 static int take_parts(duet_tape *t, int exchanged, int rows, int channels, struct tensor *parts) {
     if (exchanged) return t->exchange.parts(t->exchange.context, rows, channels, parts);
     *parts = matrices(t, DTYPE_F64, t->segments.count, rows, channels);
@@ -166,7 +166,7 @@ static int segment_dx(duet_tape *t, struct node *n, int s, const struct tensor *
     return step_arena_release(&t->arena, first, t->arena.number);
 }
 
-/* The gradient behind the relu, in place where y's may go; the residual shares it. */
+/* The gradient before the relu, in place of y's if allowed; the residual shares it. */
 static int through_relu(duet_tape *t, struct node *n) {
     struct tensor dy = n->y->grad, masked = grad_may_reuse(t, n->y) ? dy : grad_target(t, n->y);
     struct op_args args = {
@@ -216,8 +216,8 @@ static int check(const duet_tape *t, const duet_var *x, const struct param *w,
     return OK;
 }
 
-/* PyTorch's error, where a segment has one value per channel; synchronised: where the batch of all
- * ranks has. Then one rank has all of it, and that rank fails. */
+/* PyTorch's error if a segment has one value per channel; synchronised: if the batch of all ranks
+ * has. Then one rank has all of it, and that rank fails. */
 static int check_count(const duet_tape *t, const duet_var *x, const struct norm_config *config) {
     const int *d = x->value.dims;
     size_t spatial = tensor_sample_count(&x->value) / (size_t)d[1];
@@ -309,7 +309,7 @@ duet_var *batch_norm_add_relu(duet_tape *t, duet_var *x, struct param *w, struct
 
 /* ---- the function of duet.h ---- */
 
-/* The running statistics are side by side, as buffers of one shape do. */
+/* The running statistics are adjacent, like buffers of one shape. */
 static int find_running(duet_tape *t, int i, int channels, struct tensor *running) {
     struct buffer_set *set = t->buffers;
     const int dims[2] = {2, channels};
@@ -328,9 +328,9 @@ static int find_running(duet_tape *t, int i, int channels, struct tensor *runnin
     return OK;
 }
 
-/* The kernel counts batches in num_batches_tracked, the buffer behind the running variance. Where
- * there is none, it counts into memory of the step, which nobody reads: the count matters only
- * where momentum is None. */
+/* The kernel counts batches in num_batches_tracked, the buffer after the running variance. If there
+ * is none, it counts into memory of the step, which nobody reads: the count matters only if
+ * momentum is None. */
 static int find_batches(duet_tape *t, int i, struct norm_config *config) {
     const int one = 1, words = 2;
     if (!config->running.data) return OK;

@@ -1,8 +1,8 @@
 /* torch.cat and torch.narrow over any dimension but that of samples: joining parts of each sample,
  * and taking a part of each sample, in layout N16 as well.
  *
- * Whatever the shape, x is seen as (N, O, L, I): dimension `dim` has L places, and O and I are the
- * sizes before and behind it. Then a part is a picture without some of its rows. */
+ * Whatever the shape, x is seen as (N, O, L, I): dimension `dim` has size L, and O and I are the
+ * sizes before and after it. Then a part is a picture without some of its rows. */
 #include <string.h>
 
 #include "base/error.h"
@@ -53,7 +53,7 @@ duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int l
 
 /* ---- cat ---- */
 
-/* The part of `whole`, PLAIN, that is x's: its places in dimension dim, from `before` on. */
+/* The part of `whole`, PLAIN, that is x's: its range of dimension dim, from `before` on. */
 static struct tensor part_of(const struct tensor *whole, const struct tensor *x, int dim,
                              int before) {
     struct tensor part = *whole;
@@ -81,7 +81,7 @@ static int cat_gradient(duet_tape *t, struct node *n, duet_var *x, int dim, int 
     return grad_done(t, x, &dx);
 }
 
-/* n->x is the first operand, or what those before x2 are together: y, as far as it goes. */
+/* n->x is the first operand, or all operands before x2 joined: the first part of y. */
 static int cat_backward(duet_tape *t, struct node *n) {
     const struct tensor *y = &n->y->value, *a = &n->x->value, *b = &n->x2->value;
     int dim = b->rank - 1; /* the one in which x2 and y differ */
@@ -94,7 +94,7 @@ static int cat_backward(duet_tape *t, struct node *n) {
     return n->x->needs_grad ? grad_share(t, n->x, &n->y->grad) : OK;
 }
 
-/* x goes to its places in y. Of an operand that lies apart only its elements are read. */
+/* x goes to its part of y. Only the elements of a strided operand are read, not the gaps. */
 static int copy_into(duet_tape *t, const struct tensor *y, const struct tensor *x, int dim,
                      int before) {
     if (x->layout == LAYOUT_PLAIN) {
@@ -107,7 +107,7 @@ static int copy_into(duet_tape *t, const struct tensor *y, const struct tensor *
     return tape_copy_strided(t, &from, &to);
 }
 
-/* Two that are dense in one launch, others in one each. */
+/* Two dense operands share a launch; others have one each. */
 static int launch_cat(duet_tape *t, const struct tensor *y, duet_var *const *x, int count,
                       int dim) {
     const struct tensor *a = &x[0]->value, *b = &x[1]->value;
@@ -121,8 +121,8 @@ static int launch_cat(duet_tape *t, const struct tensor *y, duet_var *const *x, 
     return OK;
 }
 
-/* Each operand is copied once. A node has two of them at most, so there is one for each but the
- * first, and all make y. */
+/* Each operand is copied once. A node has at most two, so there is a node for each but the first,
+ * and all write y. */
 static duet_var *cat(duet_tape *t, duet_var *const *x, int count, int dim, int length) {
     if (count == 1) return x[0];
     int dims[MAX_RANK];
@@ -161,8 +161,7 @@ static int check_operand(const struct tensor *first, const struct tensor *x, int
         return fail(ERR_USAGE, "cat: a tensor of %s and one of %s: check the model", SHAPE(first),
                     SHAPE(x));
     *length += x->dims[dim];
-    int64_t others =
-        first->dims[0] ? first->dims[0] : 1; /* of a batch of one where there is none */
+    int64_t others = first->dims[0] ? first->dims[0] : 1; /* of a batch of one if there is none */
     for (int d = 1; d < first->rank; d++)
         if (d != dim) others *= first->dims[d];
     if (*length <= INT32_MAX / others) return OK;

@@ -76,8 +76,8 @@ int tape_mean_by_weights(duet_tape *t, const struct op_args *loss, struct tensor
     return launch(t->stream, OP_SPREAD, &spread);
 }
 
-/* The log has the sum over the samples of the mean over their places: this times the places is the
- * sum over all rows. */
+/* The log has the sum over the samples of the mean over their positions; multiplied by the
+ * positions, this is the sum over all rows. */
 int tape_scale_to_mean(duet_tape *t, const duet_var *loss, double *sum) {
     const struct tensor *v = &loss->value;
     float divisor = 0;

@@ -42,7 +42,7 @@ static int is_square(const struct param *w, const struct duet_conv *how) {
            how->dilation[0] == 1 && how->dilation[1] == 1;
 }
 
-/* ERR_USAGE: x, w and the numbers do not suit each other. *rows, *columns: of y. */
+/* ERR_USAGE: x, w and the settings do not fit together. *rows, *columns: of y. */
 static int check(duet_tape *t, const duet_var *x, const struct param *w, const struct param *b,
                  const struct duet_conv *how, int64_t *rows, int64_t *columns) {
     const struct tensor v = conv_as_pictures(&x->value), k = conv_as_pictures(&w->value);

@@ -8,7 +8,7 @@
 
 /* ---- of one operand ---- */
 
-/* No gradient has come: the pool behind a relu has gone back through that as well. */
+/* No gradient has come: the pool after a relu has already gone back through the relu. */
 static int activation_backward(duet_tape *t, struct node *n) {
     if (!n->y->grad.data) return OK;
     const int result = activation_reads_result(n->args.p.activation.kind);
@@ -25,7 +25,7 @@ static int linear_backward(duet_tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_ACTIVATION_FORWARD, &to, &args, 1);
 }
 
-/* The same var and node as at once, but its value has no memory yet. */
+/* The var and node of an immediate relu, but the value has no memory yet. */
 static duet_var *relu_put_off(duet_tape *t, duet_var *x) {
     struct tensor y = x->value;
     y.data = NULL;
@@ -98,8 +98,8 @@ static int same_samples(const struct tensor *a, const struct tensor *b) {
     return a->rank == b->rank && a->dims[0] == b->dims[0];
 }
 
-/* Both operands in the shape that they have together, in the layout of the larger one; small[2]:
- * what they were before. 0: they have none; the tape says why. */
+/* Both operands broadcast to their common shape, in the layout of the larger one; small[2]: the
+ * original operands. 0: there is no common shape; the tape has the reason. */
 static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char *name,
                            duet_var *small[2]) {
     int rank, dims[MAX_RANK];
@@ -116,8 +116,8 @@ static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char 
     return *a && *b;
 }
 
-/* A factor with copies in some dimensions, which the gradient of the other one reads: what is saved
- * is the factor itself, and backward makes the copies again where they went back. */
+/* A factor with copies along some dimensions, which the other one's gradient reads: only the factor
+ * is saved, and backward remakes the copies if they were freed. */
 enum { SMALL_NONE, SMALL_X, SMALL_X2 };
 
 static void save_small_factor(const duet_tape *t, struct node *n, duet_var *const small[2]) {
@@ -155,13 +155,13 @@ static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name
     return tape_append_launched(t, op, &node, a->needs_grad || b->needs_grad);
 }
 
-/* Both get dy itself, which neither may then write to. */
+/* Both get dy itself, so neither may write to it. */
 static int add_backward(duet_tape *t, struct node *n) {
     if (n->x->needs_grad) CHECK(grad_share(t, n->x, &n->y->grad));
     return n->x2->needs_grad ? grad_share(t, n->x2, &n->y->grad) : OK;
 }
 
-/* The gradient of x by `op` of args->in, in its own memory: dy may be read again. */
+/* The gradient of x by `op` on args->in, in new memory: dy may be read again. */
 static int gradient_of(duet_tape *t, duet_var *x, enum op op, struct op_args *args) {
     if (!x->needs_grad) return OK;
     args->out[0] = grad_target(t, x);

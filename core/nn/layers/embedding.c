@@ -15,7 +15,7 @@ static struct tensor as_table(const struct tensor *w) {
 }
 
 /* For one segment; there is no bias. args.in[1]: the index; a common one belongs to no segment, and
- * in[0] is where the rows' gradients are summed up. */
+ * the rows' gradients are summed in in[0]. */
 static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {
     const struct tensor *sum = &n->args.in[0];
@@ -39,13 +39,13 @@ static int backward(duet_tape *t, struct node *n) {
     return tape_weight_grads(t, OP_EMBEDDING_BACKWARD, n);
 }
 
-/* The first dimension of an index that is of one sample: behind that of the samples, or a 1 that a
- * common index of rank 2 or more has in its place. */
+/* The first dimension of an index within a sample: after the dimension of samples, or after the 1
+ * that a common index of rank 2 or more has in its place. */
 static int first_own(const struct tensor *index, int common) {
     return !common || (index->rank > 1 && index->dims[0] == 1);
 }
 
-/* The rows of w, (.., D); what is common becomes a copy for each sample. */
+/* The rows of w, (.., D); common rows become a copy for each sample. */
 static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, struct param *w,
                          int padding_idx) {
     const struct tensor table = as_table(&w->value);
@@ -92,7 +92,7 @@ static int check(const duet_tape *t, const struct tensor *index, int common,
     return fail(ERR_USAGE, "embedding: %zu rows: a tensor has at most 2^31 - 1 elements", rows);
 }
 
-/* The table; NULL: it does not suit the index, or padding_idx is none of its rows. */
+/* The table; NULL: it does not fit the index, or padding_idx is not one of its rows. */
 static struct param *table_at(duet_tape *t, int at, const struct tensor *index, int common,
                               int padding_idx) {
     struct param *w = tape_param_at(t, "embedding", at, 0);

@@ -13,7 +13,7 @@ int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor
     return parts->dims[0] ? launch(t->stream, OP_SUM, &args) : launch(t->stream, OP_FILL, &zero);
 }
 
-/* The var may be seen with another shape than the rows that it was made of: rpc/autograd.c. */
+/* The var may have another shape than the rows that it was made from: rpc/autograd.c. */
 static int sum_segment(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                        const struct tensor *db) {
     const int *made = n->args.out[0].dims;

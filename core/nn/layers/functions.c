@@ -41,7 +41,7 @@ duet_var *tape_function(duet_tape *t, duet_var *x, enum activation kind, double 
     return activate(t, x, kind, number, 0);
 }
 
-/* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */
+/* torch.clamp accepts bounds the wrong way round, F.hardtanh does not. */
 duet_var *duet_clamp(duet_tape *t, duet_var *x, double min, double max) {
     if (tape_failed(t, x)) return NULL;
     if (!(min <= max))
@@ -68,7 +68,7 @@ duet_var *duet_gelu(duet_tape *t, duet_var *x, enum duet_gelu approximate) {
 
 /* ---- norms ---- */
 
-/* Weight or bias of a norm, or NULL where there is none. *wrong: the tape has an error. */
+/* Weight or bias of a norm, or NULL if there is none. *wrong: the tape has an error. */
 static struct param *optional(duet_tape *t, const char *layer, int i, int none, int rank,
                               int *wrong) {
     struct param *p = i == none || *wrong ? NULL : tape_param_at(t, layer, i, rank);
@@ -76,7 +76,7 @@ static struct param *optional(duet_tape *t, const char *layer, int i, int none, 
     return p;
 }
 
-/* PyTorch's words, with the shape of x. A rank that no shape has is not believed. */
+/* PyTorch's words, with the shape of x. An impossible rank is not used. */
 static int check_shape(const struct tensor *x, int rank, const int *shape) {
     int good = rank >= 1 && rank < x->rank && shape;
     for (int i = 0; good && i < rank; i++)

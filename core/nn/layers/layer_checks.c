@@ -68,7 +68,7 @@ int tape_check_params(duet_tape *t, const char *layer, const struct param *w,
     return tape_fail(t, params_use(t->owner, w, b, 0));
 }
 
-/* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
+/* The bias that a layer adds to its outputs; zeros if it has none. */
 struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs) {
     if (b) return b->value;
     struct op_args args = {.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 1, &outputs)};

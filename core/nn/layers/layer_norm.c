@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-/* The memory of a parameter or its gradient as a vector; none: no such operand. */
+/* The memory of a parameter or its gradient as a vector; empty: no such operand. */
 static struct tensor as_vector(const struct tensor *x) {
     return tensor_seen_as(x, 1, (int)tensor_count(x), 0, 0);
 }
@@ -43,7 +43,7 @@ static int backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* x is PLAIN; `length` of its numbers are a row. */
+/* x is PLAIN; every `length` numbers are a row. */
 static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *w, struct param *b,
                            struct layer_norm_args how) {
     struct node node = {.backward = backward,
@@ -67,7 +67,7 @@ static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *
     return tape_append(t, &node, y, tape_needs_grad(x, w, b));
 }
 
-/* A bias without a weight is no layer of PyTorch's. Parameters need samples. */
+/* PyTorch has no layer with a bias but without a weight. Parameters need samples. */
 static int check_layer(duet_tape *t, const char *name, const duet_var *x, struct param *w,
                        struct param *b, double epsilon) {
     if (!(epsilon >= 0)) return fail(ERR_USAGE, "%s: eps %g: give at least 0", name, epsilon);

@@ -1,6 +1,6 @@
 /* Linear layers of x (N,..,K): every run of K numbers is a row, such as a word of a sentence, and
  * all rows of a sample belong to its segment. The operands are plain, because such a layer does not
- * multiply 16 samples side by side, as layout N16 has them. */
+ * multiply 16 samples at once, as layout N16 stores them. */
 #include <string.h>
 
 #include "base/error.h"
@@ -12,7 +12,7 @@ static struct tensor as_rows(const struct tensor *x) {
     return tensor_seen_as(x, 2, (int)(tensor_count(x) / (size_t)columns), columns, 0);
 }
 
-/* As tape_launch_batch, of which there may be no rows. */
+/* Like tape_launch_batch, but there may be no rows. */
 static int launch_rows(duet_tape *t, enum op op, const struct op_args *whole) {
     if (!tensor_count(&whole->out[0])) return OK;
     return tape_launch_batch(t, op, whole);

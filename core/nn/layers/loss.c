@@ -1,6 +1,6 @@
 /* Softmax, log-softmax and the losses, in plain layout. They work row by row, so the bits of a row
  * do not depend on its neighbours: the bits are the same whether each device computes the loss of
- * its rows, or device 0 that of all gathered rows. */
+ * its rows, or device 0 computes it for all gathered rows. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
@@ -46,7 +46,7 @@ duet_var *duet_log_softmax(duet_tape *t, duet_var *x) {
     return softmax(t, x, 1);
 }
 
-/* dL/dy is of the phase `loss` in every mode, as in DP, where device 0 computes both. */
+/* dL/dy belongs to the phase `loss` in every mode, as in DP, where device 0 computes both. */
 static int launch_as_loss(duet_tape *t, enum op op, const struct op_args *args) {
     enum phase before = stream_swap_phase(t->stream, PHASE_LOSS);
     int code = launch(t->stream, op, args);
@@ -55,8 +55,8 @@ static int launch_as_loss(duet_tape *t, enum op op, const struct op_args *args) 
 }
 
 /* With MEAN and SUM the gradient of the loss itself is 1, and the weight is in the step block; with
- * NONE a gradient is given for each row, and so it is where a root's gradient was given. A mean by
- * weights has its own from the forward pass. */
+ * NONE a gradient is given for each row, and likewise if the root's gradient was given. A weighted
+ * mean has its gradient from the forward pass. */
 static int loss_backward(duet_tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
@@ -82,8 +82,8 @@ static int mse_backward(duet_tape *t, struct node *n) {
     return loss_backward(t, n, OP_MSE_BACKWARD);
 }
 
-/* In PyTorch's words, by which users search. Only where the kernel has run already and left them in
- * memory of the host: a device that goes on by itself is not waited for, and its loss is NaN. */
+/* In PyTorch's words, which users search for. Only if the kernel has already run and its results
+ * are in host memory: it does not wait for an asynchronous device, whose loss is then NaN. */
 static int check_labels(const duet_tape *t, enum op op, const struct tensor *labels, int classes,
                         const struct loss_args *p) {
     const struct device_config *config = device_config(t->device);
@@ -108,7 +108,7 @@ struct wanted_loss {
     int divides;               /* 1: MEAN divides by the weights of this pass's labels */
 };
 
-/* A sample has one row, or as many as x has places, (N,P,C). */
+/* A sample has one row, or one per position of x, (N,P,C). */
 static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers,
                       const struct wanted_loss *wanted, enum op op, node_backward *backward) {
     x = to_plain(t, x);
@@ -193,7 +193,7 @@ static int check_targets(const duet_tape *t, const duet_var *x, const duet_tenso
                 name, SHAPE(&targets->t), SHAPE(&x->value));
 }
 
-/* (N,C,d1,...) as (N,P,C), in which the scores of a place are a row. */
+/* (N,C,d1,...) as (N,P,C), in which the scores of a position are a row. */
 static duet_var *places_of(duet_tape *t, duet_var *x) {
     int order[MAX_RANK] = {0}, rank = x->value.rank, classes = x->value.dims[1];
     if (rank == 2) return x;
@@ -226,8 +226,8 @@ duet_var *tape_loss_of_step(duet_tape *t, duet_var *x, const duet_tensor *labels
     return tape_failed(t, x) ? NULL : loss_of_labels(t, x, labels, &w);
 }
 
-/* Labels of DUET_IGNORED count nothing by default. Then a mean divides by fewer, for which they are
- * looked at where the host sees them; of a device that goes on by itself the mean is NaN. */
+/* Labels of DUET_IGNORED do not count by default. Then a mean divides by fewer, which the host
+ * counts if it can see them; on an asynchronous device the mean is NaN. */
 static void ignore_by_default(const duet_tape *t, struct wanted_loss *w, const duet_tensor *labels,
                               int mean) {
     const struct device_config *config = device_config(t->device);
@@ -241,7 +241,7 @@ static void ignore_by_default(const duet_tape *t, struct wanted_loss *w, const d
     w->divides = mean;
 }
 
-/* What a program may ask for. The mean by weights is over the labels of this pass. */
+/* The options of a program. A weighted mean is over the labels of this pass. */
 static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
                                  const duet_tensor *labels, enum duet_reduction r,
                                  const struct duet_loss_options *given, int log_probabilities) {

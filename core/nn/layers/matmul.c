@@ -101,7 +101,7 @@ static duet_var *align(duet_tape *t, duet_var *x, int rank, const int *leading) 
     return tape_broadcast(t, "matmul", x, rank, dims);
 }
 
-/* y of a vector as `a`, without the row that it was. */
+/* y without the row dimension that a vector `a` had. */
 static duet_var *without_row(duet_tape *t, duet_var *y) {
     int dims[MAX_RANK], rank = y->value.rank;
     memcpy(dims, y->value.dims, sizeof dims);
@@ -109,8 +109,8 @@ static duet_var *without_row(duet_tape *t, duet_var *y) {
     return tape_view(t, y, rank - 1, dims);
 }
 
-/* b has several matrices: both operands are spread to the same leading dimensions. A vector as `a`
- * is a row of one. */
+/* b has several matrices: both operands are spread to the same leading dimensions. A vector `a` is
+ * a matrix of one row. */
 static duet_var *batched_product(duet_tape *t, duet_var *a, duet_var *b) {
     int is_vector = a->value.rank == 1, rank, dims[MAX_RANK];
     if (is_vector) a = tape_view(t, a, 2, (int[]){1, a->value.dims[0]});
@@ -122,7 +122,7 @@ static duet_var *batched_product(duet_tape *t, duet_var *a, duet_var *b) {
     return y && is_vector ? without_row(t, y) : y;
 }
 
-/* ---- what is common to all samples as an operand ---- */
+/* ---- operands common to all samples ---- */
 
 static duet_var *sums_over_samples(duet_tape *t, const duet_var *a, const duet_var *b) {
     return tape_refuse(t,
@@ -131,8 +131,8 @@ static duet_var *sums_over_samples(duet_tape *t, const duet_var *a, const duet_v
                        SHAPE(&a->value), SHAPE(&b->value));
 }
 
-/* b, a parameter of rank 1 or 2, of which a vector is a column: all rows of a sample of `a` are one
- * matrix, and that meets the sample's copy of b. */
+/* b, a parameter of rank 1 or 2 (a vector is a column): all rows of a sample of `a` are one matrix,
+ * which is multiplied by the sample's copy of b. */
 static duet_var *times_parameter(duet_tape *t, duet_var *a, const duet_var *b) {
     const struct tensor *w = &b->value;
     int rank = a->value.rank, depth = w->dims[0], columns = w->rank == 1 ? 1 : w->dims[1];
@@ -152,7 +152,7 @@ static duet_var *times_parameter(duet_tape *t, duet_var *a, const duet_var *b) {
     return y ? tape_view(t, y, rank - (w->rank == 1), dims) : NULL;
 }
 
-/* A constant or parameter `a`, of which a vector is a row, times the matrices of each sample. */
+/* A constant or parameter `a` (a vector is a row) times the matrices of each sample. */
 static duet_var *common_times(duet_tape *t, duet_var *a, duet_var *b) {
     int is_vector = a->value.rank == 1;
     if (b->value.rank < 3) return sums_over_samples(t, a, b);
@@ -173,7 +173,7 @@ duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
         b = tape_for_samples(t, "matmul", b, a->value.rank, a->value.dims[0]);
     if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
     const int fixed = b->common && b->value.rank < 3 && !a->common && a->value.rank > 1;
-    /* of two matrices the rows of both are samples */
+    /* if both are matrices, the rows of both are samples */
     if (!fixed && (b->value.rank < 3 || a->value.rank != b->value.rank) &&
         tape_mixes_samples(t, "matmul"))
         return NULL;

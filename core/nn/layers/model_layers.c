@@ -59,8 +59,8 @@ duet_var *duet_layer(duet_tape *t, int layer, duet_var *x) {
     return l ? apply(t, l, x) : NULL;
 }
 
-/* The relu of y, which is what a layer has made of x and nobody else has. Dropout that does nothing
- * gives x itself. */
+/* The relu of y, the result of a layer on x that nobody else has. Dropout that does nothing gives x
+ * itself. */
 static duet_var *relu_of(duet_tape *t, duet_var *y, const duet_var *x) {
     duet_var *relu = duet_relu(t, y);
     if (y != x) tape_forget(t, y);

@@ -1,7 +1,7 @@
-/* Computed places of a dimension: torch.take_along_dim and gather, scatter_add, argsort. Taking and
- * adding are each other's gradient. Places are integers and have no gradient.
+/* Computed indices of a dimension: torch.take_along_dim and gather, scatter_add, argsort. Taking
+ * and adding are each other's gradient. Indices are integers and have no gradient.
  *
- * To the ops a tensor is (outer, places, inner), a view that costs nothing. */
+ * The ops see a tensor as (outer, indices, inner), a view that costs nothing. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
@@ -14,7 +14,7 @@ static struct tensor seen_at(const struct tensor *x, int dim) {
 
 /* ---- shapes ---- */
 
-/* Both are of the samples, of one rank. What is common to all of them becomes a copy for each. */
+/* Both have samples and the same rank. An operand common to all samples becomes a copy for each. */
 static int for_samples(duet_tape *t, const char *name, duet_var **x, duet_var **index) {
     const duet_var *of = (*x)->common ? *index : *x;
     if (tape_failed(t, *x) || tape_failed(t, *index)) return 0;
@@ -42,8 +42,8 @@ static duet_var *sized(duet_tape *t, const char *name, duet_var *x, int dim, con
     return tape_broadcast(t, name, x, x->value.rank, own);
 }
 
-/* Both get the sizes that they have together, but that of `dim`. Where the index has 1 in all
- * dimensions behind it, it stays so: a place is then one of whole rows. */
+/* Both get their common sizes, except in `dim`. If the index is 1 in all dimensions after it, it
+ * stays so: then an index selects whole rows. */
 static int together(duet_tape *t, const char *name, duet_var **x, duet_var **index, int dim) {
     struct tensor a = (*x)->value, b = (*index)->value;
     int rank, dims[MAX_RANK], ones = 1;
@@ -71,7 +71,7 @@ static int along_backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* The result is x with `size` places in dimension dim. */
+/* The result is x with size `size` in dimension dim. */
 static duet_var *along(duet_tape *t, enum op op, duet_var *x, duet_var *index, int dim, int size) {
     struct node node = {
         .backward = along_backward, .op = op, .x = x, .first = (size_t)dim, .spares = SPARES_ALL};
@@ -88,7 +88,7 @@ static duet_var *along(duet_tape *t, enum op op, duet_var *x, duet_var *index, i
     return tape_append(t, &node, y, x->needs_grad);
 }
 
-/* `from` and `to`: the places of x and of the result. */
+/* `from` and `to`: the sizes of x and of the result. */
 static int check_places(const char *name, const duet_var *index, int dim, int from, int to) {
     int places = index->value.dims[dim];
     if (places > 0 && from > 0 && to > 0) return OK;

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-/* What the maxima were taken of. A picture with margins that went back is made again of the one
- * without, args.in[1], which alone was saved. */
+/* The input of the maxima. A picture with margins that was freed is remade from the one without,
+ * args.in[1], which is all that was saved. */
 static int operand_of_maxima(duet_tape *t, const struct node *n, struct tensor *x) {
     const int *margin = n->args.p.pool.margin, *d = n->x->value.dims;
     if (!n->args.in[1].data || !n->x->gone) return OK;
@@ -19,9 +19,9 @@ static int operand_of_maxima(duet_tape *t, const struct node *n, struct tensor *
     return tape_launch_batch(t, OP_PAD, &args);
 }
 
-/* The gradient goes to x; or, where the pool has done the work of a relu that nobody else has
- * needed since, back through both to the operand of that relu. in[max] of the op is dy, and the
- * other operand is what the maxima or the relu were taken of. */
+/* The gradient goes to x; or, if the pool includes a relu that nobody else needed, back through
+ * both to the operand of that relu. in[max] of the op is dy, and the other operand is the input of
+ * the maxima or of the relu. */
 static int pool_backward(duet_tape *t, struct node *n, enum op op, int max) {
     struct node to = *n;
     struct op_args args = {.step = NULL};
@@ -70,8 +70,8 @@ static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_arg
     return tape_append_launched(t, op, &node, x->needs_grad);
 }
 
-/* PyTorch's ceil_mode: the pixels that a side of `pixels` needs behind its padding, so that a
- * window takes what the last one leaves over; unless that window would begin behind x. */
+/* PyTorch's ceil_mode: the pixels that a side of `pixels` needs after its padding so that one more
+ * window covers the rest; none if that window would begin beyond x. */
 static int ceil_extra(int pixels, int size, int stride, int padding) {
     int64_t rest = (int64_t)pixels + 2 * (int64_t)padding - size;
     if (rest <= -stride) return 0; /* not even one window */
@@ -116,7 +116,7 @@ static int adaptive_avg_pool_backward(duet_tape *t, struct node *n) {
 
 /* ---- the functions of duet.h ---- */
 
-/* The margins of a pool, which in PyTorch make no tensor. */
+/* The margins of a pool, which are not a tensor in PyTorch. */
 static duet_var *with_margins(duet_tape *t, duet_var *x, struct pad_sides sides, float value) {
     duet_var *y = pad(t, x, sides, value);
     if (y) y->same_as = x;
@@ -174,7 +174,7 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_
             more[i] = ceil_extra(d[2 + i], side, stride, padding[i]);
         margins += padding[i] + more[i];
     }
-    if (margins) { /* without any a relu before the pool may still be put off */
+    if (margins) { /* without margins a relu before the pool may still be deferred */
         if (pad_too_large(t, x, 2 * (int64_t)padding[0] + more[0],
                           2 * (int64_t)padding[1] + more[1]))
             return NULL;

@@ -3,7 +3,7 @@
  * through the steps (device/op_table.c says what it saves for backward).
  *
  * Backward gives the gradient of the gates at each step. The gradient of W_hh is then that of a
- * linear layer whose rows are the states before the steps: it sums over samples, so it is made
+ * linear layer whose rows are the states before the steps: it sums over samples, so it is computed
  * segment by segment. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
@@ -27,7 +27,7 @@ static int shift_rows(duet_tape *t, const struct tensor *x, int top, const struc
     return launch(t->stream, OP_PAD, &args);
 }
 
-/* *before (N,L,H): h before each step. That is y one step later, with the first state in front. */
+/* *before (N,L,H): h before each step: the first state, then y shifted by one step. */
 static int states_before(duet_tape *t, const struct node *n, struct tensor *before) {
     const struct tensor *y = &n->y->value, *first = &n->args.in[3];
     int samples = y->dims[0], steps = y->dims[1], width = y->dims[2],
@@ -95,8 +95,8 @@ static int backward(duet_tape *t, struct node *n) {
     return n->x2 && n->x2->needs_grad ? grad_done(t, n->x2, &args.out[1]) : OK;
 }
 
-/* The last c is a second result of the op before: its gradient waits there for backward above, for
- * which y must have one. */
+/* The last c is a second result of the op before: its gradient waits there for the backward above,
+ * so y must have a gradient. */
 static int last_backward(duet_tape *t, struct node *n) {
     if (n->x->grad.data) return OK;
     struct op_args fill = {.out[0] = grad_target(t, n->x)};
@@ -141,7 +141,7 @@ static duet_var *recur(duet_tape *t, duet_var *gates, struct param *w, struct pa
     return node.y;
 }
 
-/* A state that is given, (N,H), as one of the rows of (N,S,H). */
+/* A given state, (N,H), as one of the rows of (N,S,H). */
 static duet_var *as_state(duet_tape *t, duet_var *state, int rows, int width) {
     const struct tensor *v = &state->value;
     if (v->rank != 2 || v->dims[0] != rows || v->dims[1] != width)
@@ -150,7 +150,7 @@ static duet_var *as_state(duet_tape *t, duet_var *state, int rows, int width) {
     return duet_reshape(t, state, 3, (int[]){v->dims[0], 1, width});
 }
 
-/* (N,S,H) of the states that are given; NULL: zeros, or the tape has an error. */
+/* The given states as (N,S,H); NULL: zeros, or the tape has an error. */
 static duet_var *first_states(duet_tape *t, const struct duet_recurrent *layer, int rows, int width,
                               duet_var *h, duet_var *c) {
     if (!h && !c) return NULL;

@@ -1,5 +1,5 @@
 /* Functions of a tape that only the texts of exported models use (models/graph/graph_ops.c); the
- * functions for programs are in duet/functions.h, whose rules hold here too.
+ * functions for programs are in duet/functions.h, whose rules apply here, too.
  *     function     any of device/activation.h, of each element; number: its `a`. What divides
  *                  by it refuses 0, and what is not finite
  *     random       torch.rand, from 0 up to 1, or torch.randn, of which each sample has its own;

@@ -27,15 +27,15 @@ static int backward(duet_tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_CONV2D_FORWARD, n, &args, 0);
 }
 
-/* The pixels of a side of y; 0: there is none, or output_padding is larger than what a convolution
- * leaves out. */
+/* The pixels of a side of y; 0: there are none, or output_padding exceeds the pixels that a
+ * convolution leaves out. */
 static int64_t side_of(const struct duet_conv *how, int side, int pixels, int taps, int more) {
     int64_t rest = (int64_t)how->dilation[side] * (taps - 1) + 1 - 2 * (int64_t)how->padding[side] +
                    more + (int64_t)(pixels - 1) * how->stride[side];
     return more < 0 || more >= how->stride[side] || rest < 1 ? 0 : rest;
 }
 
-/* ERR_USAGE: x, w and the numbers do not suit each other. side: of y. */
+/* ERR_USAGE: x, w and the settings do not fit together. side: of y. */
 static int check(duet_tape *t, const duet_var *x, const struct param *w, const struct param *b,
                  const struct duet_conv *how, const int more[2], int64_t side[2]) {
     const struct tensor v = conv_as_pictures(&x->value), k = conv_as_pictures(&w->value);
@@ -65,7 +65,7 @@ static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct
     node.args = (struct op_args){.in = {x->value, filters},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = conv_args_of(w, how)};
-    /* the bias that the convolution would have: its gradient is made, and nobody reads it */
+    /* the convolution's bias: its gradient is computed, and nobody reads it */
     node.args.in[2] = tensor_plain(NULL, DTYPE_F32, 1, &x->value.dims[1]);
     return tape_append_op(t, OP_CONV2D_BACKWARD_DATA, &node, tape_needs_grad(x, w, NULL));
 }

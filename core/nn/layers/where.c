@@ -7,7 +7,7 @@
 
 enum { TERMS = 3 }; /* the condition, and what is chosen from; NULL: a number */
 
-/* Where the condition chose the other operand the gradient is 0. */
+/* If the condition chose the other operand, the gradient is 0. */
 static int gradient(duet_tape *t, const struct node *n, duet_var *x, int chosen) {
     if (!x || !x->needs_grad) return OK;
     struct op_args args = {.in[0] = n->args.in[0], .out[0] = grad_target(t, x)};
@@ -22,7 +22,7 @@ static int where_backward(duet_tape *t, struct node *n) {
     return gradient(t, n, n->x2, 0);
 }
 
-/* All that are of samples have one rank; constants and parameters become a copy for each sample. */
+/* Operands with samples have one rank; constants and parameters become a copy for each sample. */
 static int for_samples(duet_tape *t, const char *name, duet_var *term[TERMS]) {
     int rank = 0, rows = 0;
     for (int i = 0; i < TERMS; i++)

@@ -39,7 +39,7 @@ static int upload(struct grad_clip *c, const struct param_set *set) {
     return code;
 }
 
-/* How many pieces there are changes when parameters are frozen. */
+/* The number of pieces changes when parameters are frozen. */
 static int make_room(struct grad_clip *c, const struct param_set *set) {
     int count = count_pieces(set);
     if (count == c->count) return OK;
@@ -53,8 +53,8 @@ static int make_room(struct grad_clip *c, const struct param_set *set) {
     return OK;
 }
 
-/* Cuts the pieces, unless they are cut and the gradients are still where they were. Waits; not to
- * be recorded. */
+/* Cuts the pieces, unless they are cut and the gradients have not moved. Waits; must not be
+ * recorded. */
 static int prepare(struct grad_clip *c, const struct param_set *set) {
     if (!set->grad_count || (c->count && c->layout_version == set->layout_version)) return OK;
     CHECK(make_room(c, set));

@@ -109,12 +109,12 @@ static int group_of(const struct optimizer *o, const struct param_set *set, cons
     return o->group_of[p - set->param];
 }
 
-/* How many elements the memory of b is behind that of a. */
+/* The distance from a's memory to b's, in elements. */
 static size_t apart(const struct tensor *a, const struct tensor *b) {
     return ((uintptr_t)b->data - (uintptr_t)a->data) / sizeof(float);
 }
 
-/* 1 if b is next behind a, its gradient as far behind that of a as its value, and both are of one
+/* 1 if b follows a, its gradient has the same distance from a's as its value, and both are in one
  * group. In a shard the next parameter may be elsewhere. */
 static int in_step(const struct optimizer *o, const struct param_set *set, const struct param *a,
                    const struct param *b) {
@@ -172,7 +172,7 @@ int optimizer_step(struct optimizer *o, struct param_set *set, const struct step
     return first ? update(o, set, first, last, step) : OK;
 }
 
-/* The step block of a group for parameters that were left out of `missed` updates. */
+/* The step block of a group for parameters that have missed `missed` updates. */
 static int write_schedule(struct optimizer *o, int group, struct step_block *step,
                           const struct step_block *now, int64_t missed) {
     struct step_block own = optimizer_block_of_group(o, group, now, missed);

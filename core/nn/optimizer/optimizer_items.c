@@ -92,7 +92,7 @@ int optimizer_items_load(struct optimizer_items *s, const duet_optimizer *o,
     return OK;
 }
 
-/* What counts is how many updates fewer than another a parameter has had. */
+/* Only the difference in updates between parameters counts. */
 int optimizer_items_put(const struct optimizer_items *s, duet_optimizer *o, int64_t updates) {
     const struct param_set *set = &o->params->set;
     CHECK(optimizer_state_write(&o->optimizer, set, s->device));

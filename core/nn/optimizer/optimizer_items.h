@@ -13,27 +13,27 @@ enum { OPTIMIZER_PARTS = 2, OPTIMIZER_PREFIX = 40 };
 struct optimizer_items {
     int64_t *updates; /* [parameters] */
     float *device;    /* as it is on the device */
-    float *part;      /* the parts one behind the other, or one of them */
+    float *part;      /* all parts in sequence, or one of them */
     struct safetensors_item *items;
     int count;
     char prefix[OPTIMIZER_PARTS][OPTIMIZER_PREFIX];
 };
 
-/* Room for the state of `o`, with which it is to be freed, also after an error. ERR_MEMORY. */
+/* Allocates memory for the state of `o`; free it with `o`, also after an error. ERR_MEMORY. */
 int optimizer_items_make(struct optimizer_items *s, const duet_optimizer *o);
 void optimizer_items_free(struct optimizer_items *s);
 
 /* Copies the state from the device, after so many updates. */
 int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t updates);
 
-/* Makes the items of the copy, in any thread: nothing of `o` is read that an update changes. */
+/* Makes the items of the copy, in any thread: it reads nothing of `o` that an update changes. */
 void optimizer_items_list(struct optimizer_items *s, const duet_optimizer *o);
 
-/* Reads the state from a checkpoint, in which no parameter has more than `most` updates; `o` stays
- * as it is. ERR_FAILED: the file has no such state. */
+/* Reads the state from a checkpoint, in which no parameter has more than `most` updates; `o` does
+ * not change. ERR_FAILED: the file has no such state. */
 int optimizer_items_load(struct optimizer_items *s, const duet_optimizer *o,
                          const struct safetensors *file, int64_t most);
-/* What was loaded becomes the state of `o`, after so many updates, or as many as one of the
+/* The loaded state becomes that of `o`, after that many updates, or as many as one of the
  * parameters has. */
 int optimizer_items_put(const struct optimizer_items *s, duet_optimizer *o, int64_t updates);
 

@@ -1,6 +1,6 @@
-/* The state of an optimizer in host memory. If an element has two numbers, they are beside each
- * other on the device, because an update reads both. In a file each part is its own tensor,
- * with the shape of its parameter. */
+/* The state of an optimizer in host memory. If an element has two numbers, they are adjacent on the
+ * device, because an update reads both. In a file each part is its own tensor, with the shape of
+ * its parameter. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ int optimizer_state_read(struct optimizer *o, const struct param_set *set, float
     return stream_sync(stream);
 }
 
-/* What is this process's of a whole state. */
+/* This process's part of a whole state. */
 static int write_shard(struct optimizer *o, const struct param_set *set, const float *state) {
     size_t each = (size_t)o->each;
     float *own = calloc(1, optimizer_state_bytes(o, set->shard) + 1);

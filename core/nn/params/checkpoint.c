@@ -21,7 +21,7 @@
 
 enum { TEXT_BYTES = 40, MOST_TEXTS = 9 + OPTIMIZER_GROUPS };
 
-/* ---- what is checked before anything is read or written ---- */
+/* ---- checks before anything is read or written ---- */
 
 static int check_checkpoint(const struct duet_checkpoint *c, const char *file, const char *what) {
     if (!c) return fail(ERR_USAGE, "%s: no checkpoint was given", what);
@@ -137,7 +137,7 @@ static int check_version(const struct safetensors *file) {
                : OK;
 }
 
-/* A text that may be missing in a checkpoint of the command leaves *value as it is. */
+/* If a text that a checkpoint of the command may lack is missing, *value does not change. */
 static int read_integer(const struct safetensors *file, const char *key, int64_t most, int needed,
                         int64_t *value) {
     const char *text = safetensors_text(file, key);
@@ -156,7 +156,7 @@ static int read_rate(const struct safetensors *file, const char *key, double low
                                                                      : OK;
 }
 
-/* Which parameters a group has is the program's affair; how many groups there are must agree. */
+/* The program decides which parameters a group has; the number of groups must agree. */
 static int read_groups(const struct duet_optimizer *o, const struct safetensors *file,
                        double rates[OPTIMIZER_GROUPS]) {
     int64_t groups = 0;

@@ -1,6 +1,6 @@
 /* Freezing: parameters that training does not change, PyTorch's requires_grad_(False). The values
- * of frozen ones are behind all others and have no gradients (nn/param.h), so both arenas are laid
- * out anew. That is possible only while nobody relies on the gradients' places. */
+ * of frozen ones come after all others and have no gradients (nn/param.h), so both arenas are laid
+ * out again. That is possible only while nobody relies on the gradients' addresses. */
 #include "base/error.h"
 #include "nn/params/params.h"
 

@@ -7,7 +7,7 @@
 #include "base/text/json.h"
 #include "nn/params/params.h"
 
-/* So that a file has room for what is before it, as in "optimizer.exp_avg.fc1.weight". */
+/* Leaves space for a prefix in files, as in "optimizer.exp_avg.fc1.weight". */
 enum { LONGEST_NAME = 200 };
 
 int name_check(const char *what, const char *name) {

@@ -41,7 +41,7 @@ static struct duet_tensor borrowed(struct device *device, const struct tensor *t
     return (struct duet_tensor){.device = device, .t = *t, .borrowed = 1};
 }
 
-/* Each has a gradient, since the program may fill it by itself. */
+/* Each has a gradient, since the program may fill it itself. */
 void params_show(struct duet_params *p) {
     int count = p->set.count;
     for (int i = 0; i < count; i++) {

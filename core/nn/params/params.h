@@ -10,7 +10,7 @@
 #include "nn/tape/tape.h"
 #include "nn/tensor.h"
 
-/* Larger numbers than these are mistakes, and smaller ones overflow nowhere. */
+/* Larger numbers than these are mistakes; up to these nothing overflows. */
 enum {
     MOST_PARAMS = 1 << 16,     /* parameters of a model */
     MOST_WINDOW = 1 << 20,     /* size, stride and padding of a layer */
@@ -32,29 +32,29 @@ struct layer {
     double epsilon, momentum; /* batch_norm */
 };
 
-/* ---- who sums over ranks ---- */
+/* ---- sums over ranks ---- */
 
-/* What a pass calls where its parameters have a ddp; nn/ knows none: ddp/ is behind these
- * functions. */
+/* The functions that a pass calls if its parameters have a ddp; nn/ does not know ddp/, which
+ * implements them. */
 struct grad_reducer {
     /* Before each pass, in evaluation too. opens 1: it is an update's first, and the gradients may
-     * be moved; reduces 1: its last, behind which gradients are summed. step: its number for spans
+     * be moved; reduces 1: its last, after which gradients are summed. step: its number for spans
      * and errors; -1: the reducer counts them. */
     int (*enter)(void *context, int32_t step, int opens, int reduces);
     /* The gradient of parameter `index` is complete. */
     int (*ready)(void *context, int index);
-    /* Behind that backward: later work on the compute stream reads the sums. */
+    /* After that backward: later work on the compute stream reads the sums. */
     int (*finish)(void *context);
-    /* Before what is enqueued next reads the values of w and b (each may be NULL), in backward 1
-     * before it writes their gradients too. NULL: they are always there. */
+    /* Called before the next enqueued work reads the values of w and b (each may be NULL); with
+     * backward 1, that work also writes their gradients. NULL: they are always in memory. */
     int (*use)(void *context, const struct param *w, const struct param *b, int backward);
-    /* The parameters own the reducer and end it so; NULL: somebody else does. */
+    /* The parameters own the reducer and free it by this; NULL: somebody else does. */
     void (*free)(void *context);
-    int finds_unused; /* 1: parameters without a part in the loss count as ready too */
+    int finds_unused; /* 1: parameters without a part in the loss count as ready, too */
     void *context;
 };
 
-/* How a batch_norm reaches the other ranks; syncbn/ is behind it. */
+/* How a batch_norm reaches the other ranks; syncbn/ implements it. */
 struct norm_sync {
     struct tape_exchange exchange; /* segments 0: there is one rank */
     void (*free)(struct norm_sync *sync);
@@ -70,7 +70,7 @@ struct duet_params {
     /* [count] 0: PyTorch's grad None. The parameter had no part in the last update's loss, or
      * duet_zero_grad came since, and the program has not written to its gradient, which is zero. */
     char *has_grad;
-    int in_use;      /* 1: none can be frozen any more: somebody knows where the gradients are */
+    int in_use;      /* 1: none can be frozen any more: somebody relies on gradient addresses */
     unsigned zeroed; /* calls of duet_zero_grad so far */
     const struct grad_reducer *reducer; /* NULL: gradients are those of this process */
     struct buffer_set buffers;          /* zeroed: there are none */
@@ -85,7 +85,7 @@ struct duet_params {
 /* A grad_hook of duet_params: tells the reducer, where there is one. */
 int params_gradient_ready(void *params, int index);
 
-/* Tells the reducer of the parameters of a pass that they are used; struct grad_reducer. */
+/* Tells the reducer that a pass uses these parameters; struct grad_reducer. */
 int params_use(const duet_params *params, const struct param *w, const struct param *b,
                int backward);
 
@@ -99,10 +99,10 @@ int params_leave_out_unused(duet_params *params, duet_tape *tape, duet_var *root
 enum { NO_STEP = -1 }; /* the reducer counts the steps itself */
 
 /* duet_tape_begin in two parts, for callers that bring segments, step block and log, as a replica
- * does. pass_enter tells the reducer of the parameters, where there is one, of the pass that begins
- * (number: of the step, for spans and errors); it may move the gradients, and is not to be
- * recorded. pass_begin begins the pass with these parameters; NULL: none. Their backward is
- * duet_backward, whose hook is pass_note_fired. */
+ * does. pass_enter tells the parameters' reducer, if there is one, that a pass begins (number: of
+ * the step, for spans and errors); it may move the gradients, and must not be recorded. pass_begin
+ * begins the pass with these parameters; NULL: none. Their backward is duet_backward, whose hook is
+ * pass_note_fired. */
 int pass_enter(duet_params *params, const struct tape_step *step, int32_t number);
 int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step);
 int pass_note_fired(void *tape, int index);
@@ -111,8 +111,8 @@ int pass_note_fired(void *tape, int index);
 
 /* Parameters and buffers from the lists that a model keeps, whose names are copied. values[count]:
  * host arrays to start from; NULL: zeros. segments: of the batches whose gradients may be added up
- * over several passes; a program's are one; 0: without memory for values and gradients, which
- * fsdp/ brings. */
+ * over several passes; a program has one; 0: no memory for values and gradients, which fsdp/
+ * provides. */
 int params_create(duet_params **out, struct device *device, const struct param_spec *specs,
                   int count, float *const *values, int segments);
 int params_register(duet_params *params, const struct buffer_spec *specs, int count);
@@ -120,18 +120,18 @@ int params_register(duet_params *params, const struct buffer_spec *specs, int co
 /* The views of values and gradients, where they are now. */
 void params_show(struct duet_params *params);
 
-/* ERR_USAGE: a file could not have a parameter, a buffer or a layer of this name, or would not find
- * it there again. The error text begins with `what`. */
+/* ERR_USAGE: a file could not have a parameter, a buffer or a layer of this name, or could not be
+ * read back. The error text begins with `what`. */
 int name_check(const char *what, const char *name);
 
 /* ERR_USAGE: two of the names are equal. `what`: "parameters". */
 int names_check_differ(const char *what, const struct param_spec *params, int param_count,
                        const struct buffer_spec *buffers, int buffer_count);
 
-/* Frees the buffers, also half-built ones; `count` of them were asked for. */
+/* Frees the buffers, also half-built ones; `count` of them were requested. */
 void params_free_buffers(duet_params *params, int count);
 
-/* What a file has beside values and buffers: tensors, the 8-byte ones first, and texts. */
+/* A file's contents besides values and buffers: tensors, the 8-byte ones first, and texts. */
 struct params_extra {
     const struct safetensors_item *items; /* [count] */
     int count;

@@ -7,7 +7,7 @@
 #include "nn/buffer.h"
 #include "nn/param.h"
 
-/* What there is, in the order of registration. */
+/* The parameters and buffers, in registration order. */
 struct state {
     const struct param_spec *params;
     int param_count;
@@ -17,7 +17,7 @@ struct state {
 
 /* Host memory, zeros. (*values)[i] is that of parameter i, all of them in one block, which
  * state_values_free frees (NULL is fine). *buffers is laid out as nn/buffer.h says, for free; NULL
- * where there are none. */
+ * if there are none. */
 int state_values(const struct state *state, float ***values);
 int state_buffers(const struct state *state, void **buffers);
 void state_values_free(float **values);
@@ -27,7 +27,7 @@ void state_values_free(float **values);
 int state_items(const struct state *state, float *const *values, const void *buffers, int wide,
                 struct safetensors_item *items);
 
-/* Reads what a file has under these names; values or buffers NULL: without those. */
+/* Reads a file's tensors of these names; values or buffers NULL: without those. */
 int state_read(const struct state *state, const struct safetensors *file, float *const *values,
                void *buffers);
 

@@ -18,7 +18,7 @@ static void reach(duet_var *x) {
     if (x) x->reached = 1, x->uses++;
 }
 
-/* All that read y have been seen. */
+/* All readers of y have been visited. */
 static void reach_behind_view(const struct node *n) {
     n->x->reached = 1;
     if (n->y->uses) tape_count_part(n->y);
@@ -58,8 +58,8 @@ static void walk_begin(duet_tape *t) {
     while ((at = at->next) != t);
 }
 
-/* The last node of the ring that was not walked; NULL: there is none. Equal clocks are of nodes
- * that do not depend on each other. */
+/* The last node of the ring that was not walked; NULL: there is none. Nodes with equal clocks do
+ * not depend on each other. */
 static struct node *walk_next(duet_tape *t, duet_tape **owner) {
     duet_tape *at = t, *latest = NULL;
     do {

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-/* The memory of a view whose value is a copy of it. */
+/* The base memory of a view whose value is a copy. */
 static int drop_view(duet_tape *t, duet_var *x) {
     if (x->beside == VIEW_ALONE || x->beside == VIEW_DROPPED) return OK;
     x->beside = VIEW_DROPPED;

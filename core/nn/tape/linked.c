@@ -35,7 +35,7 @@ static void link_tapes(duet_tape *a, duet_tape *b) {
 
 /* ---- the move ---- */
 
-/* Enqueues a copy on the stream of `to`, behind all that the stream of `from` has to do by now. */
+/* Enqueues a copy on the stream of `to`, after all current work of the stream of `from`. */
 static int pull(duet_tape *to, const struct tensor *copy, duet_tape *from,
                 const struct tensor *source) {
     if (!from->moved) CHECK(event_create(from->device, &from->moved));

@@ -10,7 +10,7 @@ int tape_launch_segments(duet_tape *t, enum op op, const struct op_args *whole) 
         struct op_args args = *whole;
         args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
         args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
-        /* Of rows (rows.h) the first is the one that all samples see: every row is alike. */
+        /* All rows (rows.h) are equal, so samples use the first. */
         if (op == OP_DROPOUT || op == OP_RANDOM)
             args.p.dropout.v = t->rows.inside ? 0 : t->segments.seg[s].v;
         CHECK(launch(t->stream, op, &args));
@@ -49,7 +49,7 @@ int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args 
     return grad_done(t, n->x, &args->out[0]);
 }
 
-/* ---- relus that were put off ---- */
+/* ---- deferred relus ---- */
 
 static int relu_now(duet_tape *t, duet_var *y) {
     struct op_args args = {.in[0] = y->relu_of->value, .p.activation.kind = ACTIVATION_RELU};
@@ -64,7 +64,7 @@ static int relu_now(duet_tape *t, duet_var *y) {
     return tape_fail(t, tape_relu_done(t, x));
 }
 
-/* A parameter as a value is no operand of an op that does not know what its gradient needs. */
+/* A parameter as a value cannot be an operand of an op that does not handle its gradient. */
 int tape_blocked(duet_tape *t, duet_var *x) {
     if (tape_failed(t, x)) return 1;
     if (x->param)

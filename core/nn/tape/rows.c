@@ -56,7 +56,7 @@ static int grow(duet_tape *t) {
     return OK;
 }
 
-/* Layers and their backwards read the memory of x, so it stays for as long as what a node reads. */
+/* Layers and their backwards read the memory of x, so it stays as long as a node's operands. */
 int tape_computed(duet_tape *t, duet_var *x) {
     if (!(x = to_plain(t, x)) || tape_stuck(t, x) || tape_fail(t, grow(t)) ||
         tape_fail(t, tape_grow_params(t, tape_param_count(t) + 1)))

@@ -12,21 +12,21 @@ struct param_use {
 
 /* Those of a pass. */
 struct tape_rows {
-    struct segments other; /* of as many segments one sample each; the batch's own while inside */
-    int inside;            /* 1: what is computed has one row for each segment */
+    struct segments other; /* one sample per segment; the batch's segments while inside */
+    int inside;            /* 1: results have one row for each segment */
     struct computed_param **computed;
     int count, capacity;
 };
 
 void tape_begin_rows(duet_tape *t);
 void tape_free_rows(duet_tape *t);
-/* From here on, or until here, what is computed has one row for each segment. */
+/* From here on, or until here, results have one row for each segment. */
 void tape_swap_rows(duet_tape *t);
-/* x (segments, ..), whose rows are alike, as one more parameter of the pass: its index; -1: the
+/* x (segments, ..), whose rows are equal, as one more parameter of the pass: its index; -1: the
  * tape has the error. */
 int tape_computed(duet_tape *t, duet_var *x);
 struct param *tape_computed_at(const duet_tape *t, int i);
-/* Parameters of the pass, the values of parameters included; and room for so many. */
+/* Parameters of the pass, including values of parameters; and the capacity. */
 int tape_param_count(const duet_tape *t);
 int tape_grow_params(duet_tape *t, int count);
 

@@ -16,7 +16,7 @@ static int is_inside(const struct step_arena *a, const struct step_arena_piece *
     return a->block && p->offset + p->bytes <= a->block_bytes;
 }
 
-/* Frees what is outside of the block and went back, behind the work that may still use it. */
+/* Frees returned pieces outside of the block, after the work that may still use them. */
 static int free_ended(struct step_arena *a) {
     if (!a->ended_count) return OK;
     CHECK(stream_sync(device_compute(a->device)));
@@ -45,7 +45,7 @@ void step_arena_free(struct step_arena *a) {
     a->capacity = a->ended_capacity = 0;
 }
 
-/* Room in `ended` for all that are outside, so that no piece fails to go back. */
+/* Grows `ended` for all outside pieces, so that returning a piece cannot fail. */
 static int reserve_ended(struct step_arena *a) {
     int most = a->outside + a->ended_count + 1, capacity = 2 * most;
     if (most <= a->ended_capacity) return OK;
@@ -74,7 +74,7 @@ static int reserve_piece(struct step_arena *a) {
     return list_grow("tape", &a->pieces, a->count, &a->capacity, sizeof *a->pieces);
 }
 
-/* Where the first gap of so many bytes is: before which piece. */
+/* Finds the first gap of so many bytes: the piece after it. */
 static int find_gap(const struct step_arena *a, size_t bytes, size_t *offset) {
     int i = 0;
     for (*offset = 0; i < a->count && a->pieces[i].offset - *offset < bytes; i++)
@@ -84,7 +84,7 @@ static int find_gap(const struct step_arena *a, size_t bytes, size_t *offset) {
 
 int step_arena_alloc(struct step_arena *a, size_t bytes, void **out) {
     struct step_arena_piece p = {.number = a->number};
-    if (!bytes) bytes = 1; /* an empty batch has an address too */
+    if (!bytes) bytes = 1; /* an empty batch has an address, too */
     p.bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     int at = find_gap(a, p.bytes, &p.offset);
     CHECK(reserve_piece(a));
@@ -129,7 +129,7 @@ int step_arena_holders(const struct step_arena *a, const void *memory) {
     return i < 0 ? 0 : a->pieces[i].holders;
 }
 
-/* Whoever reads it from now on reads NaN. */
+/* A later read gets NaN. */
 static int fill_with_nan(struct step_arena *a, const struct step_arena_piece *p) {
     const size_t most = (size_t)1 << 30;
     for (size_t done = 0; done < p->bytes; done += most) {
@@ -151,7 +151,7 @@ static int give_back(struct step_arena *a, int i) {
         a->ended[a->ended_count++] = p.memory;
     }
     const struct device_config *config = device_config(a->device);
-    /* Spans are of the step's own work, which this is not. */
+    /* Spans cover only the step's own work, and this is not part of it. */
     return config->check_operands && !config->spans ? fill_with_nan(a, &p) : OK;
 }
 
@@ -170,10 +170,10 @@ int step_arena_release(struct step_arena *a, int first, int end) {
 
 /* ---- steps ---- */
 
-/* All is freed before the block is allocated, so the peak does not rise. Where the free memory of
- * the device is in pieces too small for the block, the next step asks for its own pieces again.
- * After a step that ran out of memory nothing is kept: a smaller batch must find all the memory
- * that it would have found without that step. */
+/* All is freed before the block is allocated, so the peak does not rise. If the device's free
+ * memory is in pieces too small for the block, the next step allocates its own pieces again. After
+ * a step that ran out of memory nothing is kept: a smaller batch must find as much memory as
+ * without that step. */
 int step_arena_restart(struct step_arena *a, int ran_out) {
     a->number = 0;
     if (!a->outside && !a->ended_count && !ran_out) {

@@ -5,11 +5,10 @@
  *     backward    | x | y0 | y1 | dy1|        y2 and its gradient went back
  *     backward    | x | y0 | dy0|    |
  *
- * A plan, which knows no memory, gives the places. They depend only on the order of the calls, so
- * equal steps have equal addresses. A plan is in one block if that is large enough. A piece
- * beyond its end, such as every piece of the first step, is its own allocation, and the next
- * step has a larger block. So a steady step allocates nothing, and the ledger shows what a step
- * really needs.
+ * A plan without memory determines the offsets. They depend only on the order of the calls, so
+ * equal steps have equal addresses. A plan is in one block if that is large enough. A piece beyond
+ * its end, such as every piece of the first step, is its own allocation, and the next step has a
+ * larger block. So a steady step allocates nothing, and the ledger shows what a step really needs.
  *
  * Work that is enqueued may still use a piece that went back: the order of the stream protects it,
  * so all work on pieces must be on the device's compute stream, or be ordered before the stream's
@@ -27,39 +26,39 @@ struct step_arena_piece {
     int holders;
 };
 
-/* Zeroed but for device and cause is an empty arena. */
+/* An empty arena is zeroed except for device and cause. */
 struct step_arena {
     struct device *device;
-    enum mem_cause cause; /* what the memory is charged to */
+    enum mem_cause cause; /* the cause that the memory is charged to */
     char *block;          /* device memory; NULL: none */
     size_t block_bytes;
     struct step_arena_piece *pieces; /* [count], sorted by offset: those given out; owned */
     int count, capacity;
-    int number;   /* of the next piece, from 0 in each step */
+    int number;   /* number of the next piece, from 0 in each step */
     int outside;  /* pieces outside of the block */
-    void **ended; /* [ended_count] such ones that went back, still allocated; owned */
+    void **ended; /* [ended_count] those that were returned but are still allocated; owned */
     int ended_count, ended_capacity;
-    size_t extent; /* what the largest plan so far needs */
+    size_t extent; /* bytes of the largest plan so far */
 };
 
 /* *out becomes `bytes` of device memory, 256-byte aligned; 0 bytes have an address too. Nobody
  * holds it yet. ERR_MEMORY: the device has no room. */
 int step_arena_alloc(struct step_arena *a, size_t bytes, void **out);
 
-/* One more, or one less, holds the piece that `memory` is in; after the last one it goes back.
- * Memory of others, and NULL, are fine. */
+/* Adds or drops a holder of the piece that `memory` is in; after the last one it is returned. Other
+ * memory, and NULL, are fine. */
 void step_arena_hold(struct step_arena *a, const void *memory);
 int step_arena_drop(struct step_arena *a, const void *memory);
 
-/* How many hold the piece that `memory` is in; 0: nobody, or it is no memory of this arena. */
+/* The holders of the piece that `memory` is in; 0: none, or it is not memory of this arena. */
 int step_arena_holders(const struct step_arena *a, const void *memory);
 
-/* Gives back the pieces with these numbers, first .. end-1, that nobody holds:
- * `int first = a->number; ... step_arena_release(a, first, a->number)`. */
+/* Returns the pieces with these numbers, first .. end-1, that nobody holds: `int first = a->number;
+ * ... step_arena_release(a, first, a->number)`. */
 int step_arena_release(struct step_arena *a, int first, int end);
 
-/* Gives back everything. Where the plan has outgrown the block it waits for the compute stream and
- * makes a larger one. ran_out: the step before ran out of memory; then no memory is kept. */
+/* Returns everything. If the plan has outgrown the block, it waits for the compute stream and makes
+ * a larger one. ran_out: the previous step ran out of memory; then no memory is kept. */
 int step_arena_restart(struct step_arena *a, int ran_out);
 
 /* Frees the memory; the stream must be done with it. */

@@ -1,7 +1,7 @@
 /* Strided views of plain vars: narrow, permute, and a reshape of these if it is a view in PyTorch
  * too. Such a var has a description in place of memory, and a view of a view is a view of the same
- * memory. Ops that take strided operands read it where it is; for others tape_stuck makes one
- * copy, however long the chain of views was.
+ * memory. Ops that take strided operands read it where it is; for others tape_stuck makes one copy,
+ * however long the chain of views was.
  *
  *     memory of     qkv (N,T,3C)   | q | k | v |   q | k | v |   ...   one row for each token
  *     narrow        (N,T,C)        | q |           | q |               strides 3CT, 3C, 1
@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-enum { MOST_PARTS = 64 }; /* of a var, whose places are compared with each other */
+enum { MOST_PARTS = 64 }; /* of a var, for comparison with each other */
 
 int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to) {
     struct op_args args = {.in[0] = *from, .out[0] = *to};
@@ -27,19 +27,19 @@ int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tens
 int tape_copy_view(duet_tape *t, duet_var *x) {
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, tape_copy_strided(t, &x->value, &y))) return t->error;
-    step_arena_hold(&t->arena, y.data); /* beside that of x->view: lifetime.c says how long */
+    step_arena_hold(&t->arena, y.data); /* in addition to x->view's: lifetime.c says how long */
     x->beside = x->saved ? VIEW_SAVED : VIEW_MADE;
     x->value = y;
     return OK;
 }
 
-/* The same place in other memory, which begins at `data`. */
+/* The same layout in other memory, which begins at `data`. */
 static struct tensor moved(struct tensor place, const struct tensor *to, size_t first) {
     place.data = to->data ? (char *)to->data + first * sizeof(float) : NULL;
     return place;
 }
 
-/* ---- where the gradients of views go ---- */
+/* ---- the gradients of views ---- */
 
 void tape_count_part(duet_var *y) {
     duet_var *base = y->view_of;
@@ -47,8 +47,8 @@ void tape_count_part(duet_var *y) {
     base->parts = y;
 }
 
-/* 1: `t`, which begins at element `first`, has nothing but elements whose number is from *from to
- * *end - 1 in rows of `row`. */
+/* 1: `t`, which begins at element `first`, has only elements in columns *from to *end - 1 of rows
+ * of `row`. */
 static int columns_of(const struct tensor *t, size_t first, size_t row, size_t *from, size_t *end) {
     *from = first % row;
     *end = *from + 1;
@@ -75,8 +75,8 @@ static int lie_apart(const duet_var *a, const duet_var *b) {
     return 0;
 }
 
-/* 1: the gradients of the views of `base` are written into its own places. Every op that reads
- * it or them has been counted. */
+/* 1: the gradients of the views of `base` are written directly into its gradient. Every op that
+ * reads it or them has been counted. */
 static int has_places(duet_var *base) {
     int parts = 0;
     if (base->places) return base->places == PLACES_APART;
@@ -135,14 +135,14 @@ int tape_piece_place(duet_tape *t, const duet_var *y, struct tensor *place) {
 
 /* ---- views as nodes ---- */
 
-/* The gradient of y, copied to its place in that of the var behind. */
+/* The gradient of y, copied into that of its base. */
 static int copy_to(duet_tape *t, const duet_var *y, const struct tensor *place) {
     struct tensor dy = y->grad;
     if (dy.layout == LAYOUT_N16) dy = tensor_plain(dy.data, DTYPE_F32, place->rank, place->dims);
     return tape_copy_strided(t, &dy, place);
 }
 
-/* The gradient of the var behind y. args.in[0] and `first` say how y lies in a row-major x. */
+/* The gradient of y's base. args.in[0] and `first` give y's layout in a row-major x. */
 static int to_var_behind(duet_tape *t, struct node *n) {
     struct op_args zero = {.out[0] = grad_target(t, n->x)};
     const struct tensor *dx = &zero.out[0], place = moved(n->args.in[0], dx, n->first);
@@ -152,13 +152,13 @@ static int to_var_behind(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, dx);
 }
 
-/* 1: the views of base are all of it, once: a split. */
+/* 1: the views of base cover it exactly once: a split. */
 static int is_split(duet_var *base) {
     return has_places(base) && covered(base) == tensor_stored_count(&base->value);
 }
 
 /* In an eager program a copy of a view is its own operation, and so is a part of a var, whose
- * gradient is added to those of the other parts. All parts that a split makes are one. */
+ * gradient is added to those of the other parts. All parts of a split are one operation. */
 static void count_operations(duet_tape *t, const struct node *n) {
     const struct tensor *x = &n->x->value;
     int part = tensor_count(&n->args.in[0]) < (x->strided ? tensor_count : tensor_stored_count)(x);
@@ -173,7 +173,7 @@ static int part_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     count_operations(t, n);
     if (y->view_of && has_places(y->view_of)) {
-        if (y->in_place || !y->uses) return OK; /* it is there, or will be that of views of y */
+        if (y->in_place || !y->uses) return OK; /* it exists, or the views of y will make it */
         struct tensor place = place_of(t, y);
         CHECK(tape_error(t));
         return place.data == y->grad.data ? OK : copy_to(t, y, &place);
@@ -222,8 +222,8 @@ struct tensor tape_in_groups(const struct tensor *x) {
     return seen;
 }
 
-/* Where there is one group, some of the channels are one piece of its memory; other parts are
- * copies. Of a part of a part the gradients go back one after the other. */
+/* With a single group, a range of channels is one piece of its memory; other parts are copies. The
+ * gradients of a part of a part go back one after the other. */
 duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *seen, int dim,
                               int start, int length) {
     struct tensor y = x->value, from = tape_in_groups(seen);
@@ -251,8 +251,8 @@ duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *se
 
 /* ---- reshape ---- */
 
-/* The strides of dims[rank], as many elements as x, in the memory of x, which is strided; 0: they
- * are no view of it. As in PyTorch's view(). */
+/* The strides of dims[rank], with as many elements as x, in the memory of x, which is strided; 0:
+ * it is not a view. As in PyTorch's view(). */
 static int strides_of_shape(const struct tensor *x, int rank, const int *dims, int *stride) {
     struct tensor runs = *x;
     int run = tensor_merge(x->rank, runs.dims, runs.stride, NULL) - 1;

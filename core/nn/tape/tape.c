@@ -30,8 +30,8 @@ void tape_set_cause(duet_tape *t, enum mem_cause cause) {
 }
 
 /* Takes a tape out of the ring of those that have moved values: its pass is over. The others may
- * still copy from this tape's memory, or it from theirs. Their vars of this pass are
- * of no use any more. */
+ * still copy from this tape's memory, or it from theirs. Their vars of this pass cannot be used any
+ * more. */
 static void leave_ring(duet_tape *t) {
     duet_tape *before = t;
     stream_sync(t->stream); /* an error stays in the stream, and the next call returns it */
@@ -47,7 +47,7 @@ static void leave_ring(duet_tape *t) {
 
 void duet_tape_free(duet_tape *t) {
     if (!t) return;
-    /* What is enqueued may still use the arena. An earlier call has returned its error. */
+    /* Enqueued work may still use the arena. An earlier call has returned its error. */
     leave_ring(t);
     event_destroy(t->moved);
     step_arena_free(&t->arena);
@@ -246,7 +246,7 @@ struct tensor grad_target(duet_tape *t, const duet_var *x) {
     return tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
 }
 
-/* Memory that is not of this tape has no holders here. */
+/* Memory of other tapes has no holders here. */
 int grad_may_reuse(const duet_tape *t, const duet_var *y) {
     return step_arena_holders(&t->arena, y->grad.data) == 1;
 }

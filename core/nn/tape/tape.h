@@ -18,11 +18,11 @@
  * the segments and fires the hooks; the earlier ones fire none. So here, too, the bits do not
  * depend on how many devices share the segments. With one pass neither is set.
  *
- * Memory. Tensors live in the tape's step arena (nn/tape/step_arena.h, charged to MEM_ACTIVATIONS).
+ * Memory. Tensors are in the tape's step arena (nn/tape/step_arena.h, charged to MEM_ACTIVATIONS).
  * After two steps it is one block of the size that the largest step needed, so a steady step
- * allocates nothing. tape_begin gives all of it out again from the start: vars are invalid from
- * then on, and reads of the last step by another stream must be ordered before it. Gradients of
- * vars go back on the way, and with `once` values too (nn/tape/lifetime.c).
+ * allocates nothing. tape_begin reuses all of it from the start: vars are invalid from then on, and
+ * reads of the last step by another stream must be ordered before it. Gradients of vars are freed
+ * on the way, and with `once` values, too (nn/tape/lifetime.c).
  *
  * Errors. The first op that fails is noted in the tape and returns NULL; every later op that is
  * given NULL returns NULL; tape_backward and tape_error return the code. So forward functions need
@@ -38,13 +38,13 @@
 #include "nn/buffer.h"
 #include "nn/param.h"
 
-/* A value on the tape. Backward leaves the gradient of a leaf that asked for one; the gradients of
+/* A value on the tape. Backward keeps the gradient of a leaf that requires one; the gradients of
  * other vars are used up on the way. */
 struct duet_var {
     struct tensor value; /* in the device's own layout, unless the op says PLAIN */
-    struct tensor grad;  /* of a leaf: PLAIN; data is NULL where the root does not depend on it */
-    int needs_grad;      /* 1: it depends on a parameter, or on a leaf that asked for a gradient */
-    int keeps_grad;      /* 1: grad stays behind the backward of the node that made the var */
+    struct tensor grad;  /* of a leaf: PLAIN; data is NULL if the root does not depend on it */
+    int needs_grad;      /* 1: it depends on a parameter, or on a leaf that requires a gradient */
+    int keeps_grad;      /* 1: grad stays after the backward of the node that made the var */
     int reached;         /* 1: the root depends on it */
     struct tensor hits;  /* of a loss: I32 (N), 1 where the largest score was the label's */
     enum reduction reduction; /* of a loss */
@@ -53,12 +53,12 @@ struct duet_var {
     struct param *param;      /* common: the parameter whose value it is, or a view of; else NULL */
     int joins;                /* 1: made by tape_join: it stands for several roots */
     duet_var *terms[2];       /* of a sum of losses (nn/results.c); else NULL */
-    /* value is relu(*relu_of) but has no memory yet: tape_stuck computes it for whoever reads it.
-     * NULL: value is there. */
+    /* value is relu(*relu_of) but has no memory yet: tape_stuck computes it for its reader. NULL:
+     * value is there. */
     duet_var *relu_of;
-    /* A view (strided.c): `view` says how it lies in the memory of view_of, which is PLAIN and
-     * no such view itself, from its element view_at on. value is the same, until tape_stuck makes
-     * it a copy that is row-major. view_of NULL: it is none. */
+    /* A view (strided.c): `view` is its layout in the memory of view_of, which is PLAIN and not
+     * such a view itself, from its element view_at on. value is the same, until tape_stuck makes it
+     * a row-major copy. view_of NULL: not a view. */
     struct duet_var *view_of;
     struct tensor view;
     size_t view_at;
@@ -67,13 +67,13 @@ struct duet_var {
         VIEW_MADE,   /* value is: ops may make other views of it until forward is done with it */
         VIEW_SAVED,  /* the same, and a backward reads it */
         VIEW_DROPPED /* its memory is no longer held */
-    } beside;        /* what is held beside value */
-    /* What a walk back has found. */
+    } beside;        /* memory held besides value */
+    /* Found by a walk back. */
     int uses;     /* how often an op on the way to the root reads it; making a view is no op */
     int in_place; /* of a view: its gradient is written into that of view_of */
     enum { PLACES_UNKNOWN, PLACES_APART, PLACES_CLASH } places; /* of the views of it */
     struct duet_var *parts, *next_part; /* its views that ops read: a list */
-    /* What nn/autograd_memory.h goes by. */
+    /* For nn/autograd_memory.h. */
     int place; /* among the vars of the pass */
     /* What decides when value goes back to the arena. */
     int saved;               /* 1: a backward reads it */
@@ -87,19 +87,19 @@ struct duet_var {
 
 /* Fires on the compute thread, once a backward for each parameter, in the order in which their
  * gradients complete (of one layer the bias first), after the last kernel of the gradient was
- * enqueued. Of several passes the last one fires; parameters that only earlier passes used come at
- * its end. It may only enqueue. `index` counts in the param_set given to tape_begin. It does not
+ * enqueued. With several passes the last one fires; parameters that only earlier passes used come
+ * at its end. It may only enqueue. `index` counts in the param_set given to tape_begin. It does not
  * fire for a parameter that took no part in the loss, whose gradient keeps its old contents. A code
  * other than OK ends the backward and is returned by it. */
 typedef int grad_hook(void *context, int index);
 
-/* A tape for callers that bring segments, step block and log, as a replica does; duet_tape_create
- * makes one that has its own. duet_tape_free ends both. */
+/* A tape for callers that provide segments, step block and log, like a replica; duet_tape_create
+ * makes one with its own. duet_tape_free frees both. */
 int tape_init(duet_tape **out, struct device *device);
-/* What the step arena is charged to, in place of MEM_ACTIVATIONS. Before the first step. */
+/* The cause of the step arena's memory, in place of MEM_ACTIVATIONS. Before the first step. */
 void tape_set_cause(duet_tape *tape, enum mem_cause cause);
 
-/* What a step works on. */
+/* The inputs of a step. */
 struct tape_step {
     const struct segments *segments; /* how the batch is cut; copied by tape_begin */
     struct param_set *params;        /* borrowed; NULL: no parameters (DP's loss on device 0) */
@@ -108,19 +108,19 @@ struct tape_step {
     int add_grads;                   /* 1: gradients are added to those of the passes before */
     int more_passes;                 /* 1: passes follow before the gradients are complete */
     int global_n;                    /* samples of the batch on all ranks; 0: those of `segments` */
-    int once;                        /* 1: there is one backward at most, and behind it nobody reads
-                                      * any value but that of the loss: others go back on the way */
-    int64_t number; /* of the batch, for a forward function that is not the same every time */
+    int once;                        /* 1: there is at most one backward, and after it only the
+                                      * loss's value is read: others are freed on the way */
+    int64_t number;                  /* number of the batch, for a forward function that varies */
 };
 int64_t tape_number(const duet_tape *tape); /* of the step under way */
 int tape_training(const duet_tape *tape);   /* 1: it is a training step */
 
 /* Starts a step: forgets all nodes, keeps the memory. A segment and the whole batch may be empty.
- * Waits for the stream only where the step before needed new memory. */
+ * Waits for the stream only if the previous step needed new memory. */
 int tape_begin(duet_tape *tape, const struct tape_step *step);
 
-/* With `once`: forward has read for the last time the values of the vars made since there were
- * `first`, but not that of `kept`; or the value of x. What no backward reads goes back at once. */
+/* With `once`: forward has read for the last time the values of the vars from number `first` on,
+ * except that of `kept`; or the value of x. Values that no backward reads are freed at once. */
 void tape_forget_since(duet_tape *tape, int first, const duet_var *kept);
 void tape_forget(duet_tape *tape, duet_var *x);
 /* How many vars the pass has. */
@@ -129,13 +129,13 @@ int tape_var_count(const duet_tape *tape);
 /* The hook of all later backwards; NULL: none. */
 void tape_set_hook(duet_tape *tape, grad_hook *hook, void *context);
 
-/* How a synchronised batch_norm reaches the segments of other ranks. nn knows no ranks: syncbn/ is
- * behind these functions. Without an exchange the tape's own segments are all there are. */
+/* How a synchronised batch_norm reaches the segments of other ranks. nn/ does not know ranks:
+ * syncbn/ implements these functions. Without an exchange the tape's own segments are all. */
 struct tape_exchange {
     int segments; /* V: those of all ranks together */
-    int place;    /* of the one segment of a tape among the V; -1: a segment's number v says it */
+    int place;    /* index of the tape's one segment among the V; -1: use each segment's number v */
     /* *parts becomes F64 (V, rows, channels), valid until the next call. Every rank writes the
-     * matrices of its own segments there, each at its segment's number v, on the compute stream. */
+     * matrices of its segments there, at each segment's number v, on the compute stream. */
     int (*parts)(void *context, int rows, int channels, struct tensor *parts);
     /* Collective: enqueues that every rank gets the matrices of all. */
     int (*gather)(void *context, const struct tensor *parts);
@@ -148,21 +148,21 @@ void tape_set_exchange(duet_tape *tape, const struct tape_exchange *exchange);
 int tape_error(const duet_tape *tape);
 
 /* Backward from `root`. root_grad is its gradient: PLAIN, as the root must then be, and of the same
- * shape; it is never written to, and must stay until the stream is done with it. NULL where root is
- * a loss with MEAN or SUM. Gradients of parameters are written, not added to, unless the step has
- * several passes. A second backward on one tape starts anew. */
+ * shape; it is never written to, and must stay until the stream is done with it. NULL if root is a
+ * loss with MEAN or SUM. Gradients of parameters are written, not added to, unless the step has
+ * several passes. A second backward on one tape starts over. */
 int tape_backward(duet_tape *tape, duet_var *root, const struct tensor *root_grad);
 
 /* One var that stands for several roots, so that one backward starts from all of them:
  * tape_backward(tape, join, NULL). grads[i] is as root_grad above; of rank 0: roots[i] is a loss
- * with MEAN or SUM. The roots are different vars; one may depend on another. Call it behind the
+ * with MEAN or SUM. The roots are different vars; one may depend on another. Call it after the
  * forward pass. NULL after a failure. */
 duet_var *tape_join(duet_tape *tape, duet_var *const *roots, const struct tensor *grads, int count);
 
 /* ERR_USAGE: `function` is for a program's own pass, and a forward function has called it. */
 int pass_refuse_inside(duet_tape *tape, const char *function);
 
-/* a + b of which at least one is a loss, or a sum of losses. */
+/* a + b, at least one of which is a loss or a sum of losses. */
 duet_var *tape_add_losses(duet_tape *tape, duet_var *a, duet_var *b);
 
 /* Which parameters have a part in `root`, without going back: [parameters] 1: a backward from root,
@@ -178,8 +178,8 @@ duet_var *tape_leaf(duet_tape *tape, const struct tensor *value, int needs_grad)
  * The layers, functions and losses are those of duet/functions.h, which says what each computes.
  * nn/ implements them, with their checks: layers.c (with parameters, dropout), batch_norm.c,
  * layer_norm.c, pool.c, elementwise.c and functions.c, algebra.c, view.c, embedding.c, common.c,
- * matmul.c, cat.c, loss.c; operand.c has what all of them are made of.
- * model_layers.c has the layers that a model has described, by number.
+ * matmul.c, cat.c, loss.c; operand.c has their common parts. model_layers.c has the layers that a
+ * model has described, by number.
  *
  * Losses. The value of one is F64 (N): the unweighted loss of each sample. In backward DUET_MEAN
  * weighs each by step->weight, which is 1/B over the GLOBAL batch, so gradients only ever need
@@ -187,18 +187,17 @@ duet_var *tape_leaf(duet_tape *tape, const struct tensor *value, int needs_grad)
  * given for DUET_MEAN or DUET_SUM counts in place of their weights.
  *
  * The mask of dropout is a function of (seed, virtual device, step, layer, element), where layers
- * are numbered from 0 in order of call, including those that return x. Of dropout2d the element is
+ * are numbered from 0 in order of call, including those that return x. In dropout2d the element is
  * sample * C + channel.
  *
- * What follows has no function in duet/functions.h, or one with parameters by number in place of
- * struct param. */
+ * The functions below are missing in duet/functions.h, or take parameters by number there. */
 
-/* What a batch_norm layer is told. running and batches are its buffers, in device memory: the
- * caller's. data NULL: nothing is tracked. */
+/* The settings of a batch_norm layer. running and batches are its buffers, in device memory, owned
+ * by the caller. data NULL: nothing is tracked. */
 struct norm_config {
     double epsilon;        /* PyTorch's default: 1e-5 */
     double momentum;       /* PyTorch's default: 0.1; below 0: its None, the mean of all batches */
-    int eval;              /* 1: as in evaluation, also in a training pass; needs running */
+    int eval;              /* 1: as in evaluation, even in a training pass; needs running */
     int synchronised;      /* 1: SyncBatchNorm, the statistics of all segments */
     struct tensor running; /* F32 (2, C): running_mean, running_var */
     struct tensor batches; /* I64 (1): num_batches_tracked */
@@ -233,10 +232,10 @@ duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, str
 /* One of the functions of device/activation.h. */
 duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args function);
 
-/* x in PLAIN layout, batch first, as everything that leaves the device must be */
+/* x in PLAIN layout, batch first, like everything that leaves the device */
 duet_var *to_plain(duet_tape *t, duet_var *x);
 
-/* The reduction of a loss. ERR_USAGE: the value given was made by no loss. */
+/* The reduction of a loss. ERR_USAGE: the value given is not a loss. */
 int tape_loss_reduction(const duet_var *loss, enum reduction *r);
 
 /* For each segment s, enqueues the sum of its losses into row step->row, column s of `losses`

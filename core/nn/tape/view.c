@@ -12,7 +12,7 @@ int tape_view_backward(duet_tape *t, struct node *n) {
     return grad_may_reuse(t, n->y) ? grad_done(t, n->x, &dx) : grad_share(t, n->x, &dx);
 }
 
-/* The memory is the same, in both layouts: in N16 the 16 samples are innermost, behind all other
+/* The memory is the same, in both layouts: in N16 the 16 samples are innermost, after all other
  * dimensions. */
 duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
     if (x->value.strided && tape_stuck(t, x)) return NULL;
@@ -42,7 +42,7 @@ duet_var *duet_flatten(duet_tape *t, duet_var *x) {
     return view(t, x, 2, (int[]){x->value.dims[0], (int)tensor_sample_count(&x->value)});
 }
 
-/* Fills in the one -1 of a shape, and that of the rows. 0: `shape` is no shape for x. */
+/* Fills in the one -1 of a shape, and that of the rows. 0: `shape` does not fit x. */
 static int complete_shape(const struct tensor *x, int rank, const int *shape, int *to) {
     int64_t known = 1, want = (int64_t)tensor_sample_count(x);
     int open = -1;
@@ -63,8 +63,8 @@ static int complete_shape(const struct tensor *x, int rank, const int *shape, in
 }
 
 /* 1: dimensions of a sample become rows, (N,T,..) to (NT,..), or rows become dimensions: the order
- * of the numbers stays, in plain layout, and with it which are of a sample. There is no -1. A batch
- * of no samples has any shape. */
+ * of the numbers stays, in plain layout, and so do the samples that they belong to. There is no -1.
+ * A batch of no samples has any shape. */
 static int has_other_rows(const duet_tape *t, const struct tensor *x, int rank, const int *shape) {
     double count = shape && rank >= 1 && rank <= MAX_RANK;
     if (!count || !tape_rows_fit(t, shape[0]) || !tape_rows_fit(t, x->dims[0])) return 0;

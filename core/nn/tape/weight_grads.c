@@ -48,9 +48,9 @@ static struct tensor like_weight(duet_tape *t, const struct node *n) {
     return like(t, &n->w->value);
 }
 
-/* Room for the gradient of a bias. The kernels of layers that may have one write it without a bias
- * too, and nobody reads it; its shape is that of args.in[2]. An op that knows no bias has none
- * there. */
+/* Memory for the gradient of a bias. Kernels of layers that may have a bias always write it;
+ * without a bias nobody reads it. Its shape is that of args.in[2], which an op that never has a
+ * bias lacks. */
 static struct tensor like_bias(duet_tape *t, const struct node *n) {
     const struct tensor *absent = &n->args.in[2];
     if (n->b) return like(t, &n->b->value);
@@ -106,8 +106,8 @@ static struct tensor segment_grad(duet_tape *t, const struct param *p, int segme
     return grad;
 }
 
-/* 1 if this is the parameter's first use, over all passes; then there is memory for all segments.
- */
+/* 1 if this is the parameter's first use, over all passes; then there is memory for all
+ * segments. */
 static int first_use(duet_tape *t, const struct param *p) {
     struct param_use *use = &t->use[p->index];
     if (t->has_grad[p->index]) return 0;
@@ -144,7 +144,7 @@ static struct tensor part_of(const struct tensor *grad, size_t first, size_t cou
     return tensor_plain((float *)grad->data + first, DTYPE_F32, 1, &(int){(int)count});
 }
 
-/* Adds what the first halvings have left, piece by piece in the order of each. */
+/* Adds the terms left by the first halvings, piece by piece, in the order of each piece. */
 static int add_in_order(duet_tape *t, const struct param *p, const struct sum_pieces *sums) {
     struct sum_piece piece;
     for (int i = 0; i < sums->count; i++) {
@@ -160,8 +160,8 @@ static int add_in_order(duet_tape *t, const struct param *p, const struct sum_pi
     return OK;
 }
 
-/* Adds the kept gradients of one parameter: folds them level by level, to the end or until there is
- * one for each term of another order. The sum comes to its gradient. */
+/* Adds the kept gradients of one parameter: folds them level by level, to the end or until one is
+ * left for each term of another order. The sum goes to its gradient. */
 static int add_kept(duet_tape *t, struct param *p) {
     const struct sum_pieces *sums = t->step.params->sums;
     for (struct fold f = fold_down(t->segments.count, sums ? sums->piece[0].order.n : 1);
@@ -175,7 +175,7 @@ static int add_kept(duet_tape *t, struct param *p) {
     return copy_peer(t->stream, t->device, p->grad.data, t->device, sum.data, tensor_bytes(&sum));
 }
 
-/* For a value of parameters: segment s has made the gradient of row s. */
+/* For a value of parameters: segment s gives the gradient of row s. */
 static int rows_done(duet_tape *t, struct param *p) {
     struct tensor rows = grad_target(t, p->from);
     CHECK(t->error);
@@ -187,7 +187,7 @@ static int rows_done(duet_tape *t, struct param *p) {
     return grad_done(t, p->from, &rows);
 }
 
-/* One use less to come; after the last one the gradient is complete, and the hook fires. */
+/* One use fewer to come; after the last one the gradient is complete, and the hook fires. */
 static int complete(duet_tape *t, struct param *p, int kept) {
     struct param_use *use = &t->use[p->index];
     if (--use->left > 0 || (t->step.more_passes && !p->from)) return OK;
