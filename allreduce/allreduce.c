@@ -27,17 +27,17 @@ static const struct executor_kind *executors_of(enum device_kind kind, const str
 
 /* ---- the end ---- */
 
-/* After a failure of the job (a code from comm_check, a sync or a call): whatever waits for a peer
- * on this rank's streams goes on at once, so that the streams run empty and the process can end.
- * The sums are worthless. Waits for that a second or two at most, and returns 1 if nothing of this
- * object is under way any more. Only allreduce_free may follow, which does the same by itself
- * where the job has failed. NULL is fine. */
+/* After a failure of the job (a code from comm_check, a sync or a call): everything on this rank's
+ * streams that waits for a peer continues at once, so that the streams run empty and the process
+ * can end. The sums are worthless. Waits for that for at most a second or two, and returns 1 if no
+ * work of this object is pending any more. Only allreduce_free may follow, which does the same
+ * itself if the job has failed. NULL is fine. */
 static int allreduce_release(struct allreduce *ar) {
     return !ar || !ar->executor || !ar->ops->release || ar->ops->release(ar->executor);
 }
 
-/* `together`: all ranks have come here. `idle`: nothing of this object is under way on a stream
- * any more; if something is, the memory that it may reach stays until the process ends. */
+/* `together`: all ranks have come here. `idle`: no work of this object is pending on a stream any
+ * more; otherwise the memory that it may reach stays until the process ends. */
 static void free_all(struct allreduce *ar, int together, int idle) {
     void *own = ar->slab.of[ar->ranks.rank];
     drop_plans(ar);
@@ -54,10 +54,10 @@ static void free_all(struct allreduce *ar, int together, int idle) {
     free(ar);
 }
 
-/* A mapping may go only when its rank has left its last call, and memory only when no mapping is
- * left: stream sync, barrier, unmap, barrier; then the owner may free. With CUDA's IPC a peer may
- * still be storing into what is unmapped here, hence the first barrier, which is this one; the
- * second is for the owner. A job that has failed skips both: the dead cannot come, and no rank
+/* A mapping may be removed only when its rank has left its last call, and memory only when no
+ * mapping is left: stream sync, barrier, unmap, barrier; then the owner may free. With CUDA's IPC a
+ * peer may still be storing into what is unmapped here, hence the first barrier, which is this one;
+ * the second is for the owner. A job that has failed skips both: the dead cannot come, and no rank
  * touches shared memory any more, because each of its waits has ended with an error or has been
  * released. */
 static int leave_together(struct allreduce *ar) {
@@ -112,7 +112,7 @@ int allreduce_init(struct allreduce **out, struct comm *comm, struct device *dev
     return code;
 }
 
-/* ---- for people ---- */
+/* ---- texts for people ---- */
 
 const char *allreduce_executor_name(const struct allreduce *ar) {
     return ar->ops->name;

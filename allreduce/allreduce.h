@@ -2,7 +2,7 @@
  * In place.
  *
  *     plan.h        what each rank does, as integers: naive, oneshot, direct, ring, tree, fused
- *     select.h      which algorithm is the quickest for a size
+ *     select.h which algorithm is the fastest for a size
  *     executor.h    how a plan runs: on emulated devices, on GPUs
  *     allreduce.h   what DDP calls: share memory between the ranks, put calls on a stream
  *
@@ -25,7 +25,7 @@ struct allreduce;
 
 struct allreduce_config {
     enum allreduce_algorithm algorithm; /* AUTO: allreduce_choose, for each count */
-    int any_order; /* 1: over 3 or more ranks AUTO may take ring and tree too: other bits */
+    int any_order; /* 1: over 3 or more ranks AUTO may take ring and tree, too: other bits */
     struct plan_config plan; /* how data is cut */
     struct announcer *group; /* comm_call.group of all calls; NULL: none. Outlives the object */
 };
@@ -33,7 +33,7 @@ struct allreduce_config allreduce_config_default(void); /* AUTO, 0, plan_config_
 
 /* Collective. Allocates the slab and maps the peers'. comm NULL: a world of one rank. comm and
  * device stay the caller's and must outlive the object. config NULL: defaults. ERR_USAGE: the
- * ranks ask for different things; ERR_MEMORY. On failure *out is NULL. */
+ * ranks' settings differ; ERR_MEMORY. On failure *out is NULL. */
 int allreduce_init(struct allreduce **out, struct comm *comm, struct device *device,
                    const struct allreduce_config *config);
 
@@ -45,13 +45,13 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count);
 /* Collective. Enqueues: data[i] = sum over all ranks of (the rank's data[i] * scale), i < count.
  * Each product is rounded before it is added, as PyTorch's DDP does with scale = 1/n.
  *
- * data[0..count) is in a registered buffer, at the same place on each rank. The call returns
- * before it is done: data may be touched again behind an event. A count of 0 does nothing. Only a
- * count that has not been seen before allocates memory. `bucket` and `step` name the call in its
- * span ("allreduce bucket 1", phase allreduce) and in errors; -1: left out.
+ * data[0..count) is in a registered buffer, at the same place on each rank. The call returns before
+ * it is done: data may be touched again after an event. A count of 0 does nothing. Only a count
+ * that has not been seen before allocates memory. `bucket` and `step` name the call in its span
+ * ("allreduce bucket 1", phase allreduce) and in errors; -1: left out.
  *
- * ERR_FAILED: not inside a registered buffer. What goes wrong later is reported by the stream:
- * ERR_PEER, ERR_TIMEOUT, with rank, bucket, step and peer. */
+ * ERR_FAILED: not inside a registered buffer. The stream reports later failures: ERR_PEER,
+ * ERR_TIMEOUT, with rank, bucket, step and peer. */
 int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
                       float scale, int bucket, long step);
 
@@ -65,9 +65,9 @@ int all_gather_enqueue(struct allreduce *ar, struct stream *stream, float *data,
 int broadcast_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
                       long step);
 
-/* Collective, as these: data[0 .. n * block) is a block for each of the n ranks; that of this rank
- * becomes the sum of all ranks' (data * scale), in fold order, by NCCL in its own. What the others
- * hold then is not said. */
+/* Collective, like these: data[0 .. n * block) has a block for each of the n ranks; this rank's
+ * block becomes the sum of all ranks' (data * scale), in fold order, with NCCL in its own. The
+ * other blocks are then undefined. */
 int reduce_scatter_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t block,
                            float scale, int unit, long step);
 
@@ -76,12 +76,12 @@ int reduce_scatter_enqueue(struct allreduce *ar, struct stream *stream, float *d
 enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count,
                                                  char *text, size_t text_bytes);
 
-/* How calls run here: "host", "stepwise", where ranks share one GPU, "spin" or "nccl" (executor.h).
+/* How calls run here: "host", "stepwise" (ranks share one GPU), "spin" or "nccl" (executor.h).
  * Static storage. */
 const char *allreduce_executor_name(const struct allreduce *ar);
 
-/* The libraries that can run an allreduce on this kind of device, with their versions
- * ("NCCL 2.28.9"), or why one cannot be used. "" where there are none. Loads them. */
+/* The libraries that can run an allreduce on this kind of device, with their versions ("NCCL
+ * 2.28.9"), or why one cannot be used. "" if there are none. Loads them. */
 void allreduce_libraries(enum device_kind kind, char *text, size_t bytes);
 
 /* Collective, unless the job has failed: then it waits for no peer, since that may be dead. NULL

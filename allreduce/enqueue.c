@@ -102,7 +102,7 @@ void drop_plans(struct allreduce *ar) {
 
 /* ---- a call ---- */
 
-/* What the collectives have in common. */
+/* The common part of the collectives. */
 struct request {
     enum collective what;
     size_t count, block;

@@ -11,9 +11,9 @@
  *
  * allreduce.c, memory.c and enqueue.c share memory between the ranks, keep buffers and plans, and
  * count calls. They do not know what a flag looks like or who moves a byte. The executors know
- * that, and they know nothing but this header and the plan. Which executor a job takes depends on
- * the kind of its devices, on the algorithm and on who shares a GPU. All ranks choose the same one,
- * once, when the object is made. */
+ * that, and nothing but this header and the plan. Which executor a job takes depends on the kind of
+ * its devices, on the algorithm and on who shares a GPU. All ranks choose the same one, once, when
+ * the object is made. */
 #ifndef ALLREDUCE_EXECUTOR_H
 #define ALLREDUCE_EXECUTOR_H
 
@@ -23,13 +23,13 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-/* What one rank sees of all ranks. Arrays have n entries, this rank's own memory included. */
+/* One rank's view of all ranks. Arrays have n entries, this rank's own memory included. */
 struct executor_ranks {
     int n, rank;
     struct comm *comm;           /* NULL: a world of one rank */
     struct device *device;       /* this rank's */
     void *flags[MAX_DEVICES];    /* rank r's flags, laid out as the executor likes */
-    float *scratch[MAX_DEVICES]; /* rank r's scratch: two halves, one behind the other */
+    float *scratch[MAX_DEVICES]; /* rank r's scratch: two consecutive halves */
     size_t half;                 /* elements in one half of scratch */
     int link[MAX_DEVICES];       /* rank r's device number, for the traffic */
     struct traffic *traffic;     /* of this rank's device; NULL: not counted */
@@ -37,11 +37,11 @@ struct executor_ranks {
 
 /* One call. All fields are the same on all ranks but the plan, its bytes and the mappings. */
 struct executor_call {
-    const struct plan *plan; /* this rank's; NULL where the executor runs none */
-    void *kept;              /* what keep_plan made of the plan; NULL without keep_plan */
+    const struct plan *plan; /* this rank's; NULL if the executor runs none */
+    void *kept;              /* keep_plan's form of the plan; NULL without keep_plan */
     float *const *data;      /* [n]: each rank's registered buffer, as this rank reaches it */
     size_t offset, count;    /* the call's data in that buffer, elements */
-    uint64_t base;           /* what the plan's epochs are added to */
+    uint64_t base;           /* base of the plan's epochs */
     int half;                /* which half of scratch: 0 and 1 take turns */
     double scale;            /* each term is multiplied by it, and rounded, before it is added */
     int bucket;              /* for errors; -1: unknown */
@@ -55,9 +55,9 @@ struct executor_call {
     struct arithmetic how;
     const void *input; /* the plan's INPUT and OUTPUT: host memory of this rank */
     void *output;
-    int past_caches;    /* 1: what is copied to OUTPUT goes to memory past the caches */
-    uint64_t signature; /* of eager calls: a number that calls which differ do not share */
-    uint64_t more;      /* of messages: what goes with them beside the signature */
+    int past_caches;    /* 1: copies to OUTPUT bypass the caches */
+    uint64_t signature; /* of eager calls: a number that differs between different calls */
+    uint64_t more;      /* of messages: what travels with them besides the signature */
 };
 
 struct executor; /* an executor's own state: of one rank, for one object */
@@ -81,14 +81,14 @@ struct executor_ops {
     int (*keep_plan)(struct executor *executor, const struct plan *plan, void **kept);
     void (*drop_plan)(struct executor *executor, void *kept);
 
-    /* Puts one call on the stream, with one span of that name, and charges its traffic. What
-     * fails later is reported by the stream. */
+    /* Puts one call on the stream, with one span of that name, and charges its traffic. The stream
+     * reports later failures. */
     int (*enqueue)(struct executor *executor, struct stream *stream,
                    const struct executor_call *call, const char *span_name);
 
-    /* After a failure of the job: whatever waits on this rank's streams goes on at once, with
-     * worthless results. Returns 1 once the streams are empty, 0 if they are not after a second
-     * or two. NULL: nothing can be stuck. */
+    /* After a failure of the job: all waits on this rank's streams end at once, with worthless
+     * results. Returns 1 once the streams are empty, 0 if they are not after a second or two. NULL:
+     * nothing can be stuck. */
     int (*release)(struct executor *executor);
 
     /* The stream is idle, by a sync or by release. */
@@ -105,25 +105,25 @@ struct executor_question {
     const struct memory_handle *handle[MAX_DEVICES]; /* rank r's memory: tells who shares a GPU */
 };
 
-/* The executors of one kind of device, and what they need of the slab. */
+/* The executors of one kind of device, and their needs from the slab. */
 struct executor_kind {
     size_t (*flags_bytes)(int n); /* the flags of one rank */
 
-    /* Elements. Not 0: half of scratch is a multiple of this, and has as many more to spare. */
+    /* Elements. Not 0: half of scratch is a multiple of this, plus as many spare ones. */
     size_t scratch_pad;
 
     /* Zeroes the flags in this device's memory, which the host may not be able to touch. They are
      * zero when it returns. */
     int (*clear)(struct device *device, void *flags, size_t bytes);
 
-    /* Collective. On GPUs the ranks try whether bytes go from each other's memory as the driver
-     * says they do, once for each pair; after it device_reaches knows, and device_p2p_fault has the
-     * words. Comes before anything maps a peer's memory. ERR_FAILED: a trial never ended. NULL:
-     * nothing to try. */
+    /* Collective. On GPUs the ranks try, once for each pair, whether they can really access each
+     * other's memory as the driver says; device_reaches and device_p2p_fault then have the result.
+     * It comes before anything maps a peer's memory. ERR_FAILED: a trial never ended. NULL: nothing
+     * to try. */
     int (*meet)(struct comm *comm, struct device *device);
 
-    /* Collective. Sets *ops, and *link where the figures for emulated devices, which it holds, do
-     * not fit. ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
+    /* Collective. Sets *ops, and *link if the figures for emulated devices, which it holds, do not
+     * fit. ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
     int (*choose)(const struct executor_question *question, const struct executor_ops **ops,
                   struct allreduce_link *link);
 

@@ -31,8 +31,8 @@ static void of_ring(struct formula *f, int n, int rank, size_t count, size_t ali
     f->out_words = "2S - c[r+1] - c[r+2]";
 }
 
-/* In each tree a rank takes its half of the data from each child and once more from its parent, and
- * gives it to each of them as well. */
+/* In each tree a rank takes that half of the data from each child and from its parent, and also
+ * gives it to each of them. */
 static void of_tree(struct formula *f, int n, int rank, size_t count, size_t align) {
     uint64_t S = count * sizeof(float);
     for (int which = 0; which < 2; which++) {

@@ -33,7 +33,7 @@
 
 struct formula {
     uint64_t in, out;   /* bytes, exactly */
-    double textbook_in; /* bytes; of a tree the most that a rank may have */
+    double textbook_in; /* bytes; for a tree the most of any rank */
     double textbook_out;
     const char *in_words; /* "2S - c[r] - c[r+1]"; static storage */
     const char *out_words;
@@ -42,15 +42,15 @@ struct formula {
 };
 
 /* The formula of `rank` among n ranks and `count` elements, cut at multiples of `align`. n = 1 or
- * count = 0: nothing moves. Returns 0 where there is no formula for the algorithm; *out is zeroed
+ * count = 0: nothing moves. Returns 0 if there is no formula for the algorithm; *out is zeroed
  * then. */
 int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,
                struct formula *out);
 
-/* The same of the all-gather, with one block for each rank, and the broadcast in place. */
+/* The same for the all-gather, with one block for each rank, and the broadcast in place. */
 void formula_of_copy(enum collective what, int n, int rank, size_t count, struct formula *out);
 
-/* The same of a call of a process group, `count` elements a block. */
+/* The same for a call of a process group, `count` elements per block. */
 int formula_of_group(enum collective what, int n, int rank, size_t count, struct formula *out);
 
 #endif

@@ -40,13 +40,13 @@ struct place {
     uint64_t offset;
 };
 
-/* ---- which move comes behind which ---- */
+/* ---- which move comes after which ---- */
 
 static int later(int a, int b) {
     return a > b ? a : b;
 }
 
-/* The hop of a move that depends on moves of `hop`. What stays within a rank takes no hop. */
+/* The hop of a move that depends on moves of `hop`. Moves within a rank take no hop. */
 static int next_hop(int hop, int over_link) {
     return hop + (over_link ? 1 : 0);
 }
@@ -109,8 +109,8 @@ static int append(struct hops *h, const struct hop_move *move) {
     return OK;
 }
 
-/* Appends one move behind everything that it depends on, and behind hop `after`; sets *hop to the
- * hop that it takes. A range onto itself is no move. */
+/* Appends one move after everything that it depends on, and after hop `after`; sets *hop to its
+ * hop. Moving a range onto itself is not a move. */
 static int add_move(struct builder *b, int rank, struct place from, struct place to, int action,
                     uint64_t count, int after, int *hop) {
     *hop = after;
@@ -136,9 +136,9 @@ static int add_move(struct builder *b, int rank, struct place from, struct place
 }
 
 /* The two halves of a step. The rank first brings together what the step reads: at its own
- * destination, or in a sum in registers where it keeps nothing itself. A copy of its own data needs
- * no first half. Then it stores to the other destinations. *hop: the hop of the flags going in,
- * that of the last move coming out. */
+ * destination, or in a sum in registers if it keeps nothing itself. A copy of its own data needs no
+ * first half. Then it stores to the other destinations. *hop: the hop of the flags going in, that
+ * of the last move coming out. */
 static int add_moves(struct builder *b, const struct plan *p, const struct plan_step *s, int *hop) {
     int me = p->rank, keeps = s->dest_ranks >> me & 1, after = *hop, loaded = *hop;
     int reduces = s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY;

@@ -34,9 +34,9 @@ enum hop_action {
     HOP_REDUCE, /* destination += source */
 };
 
-/* Where a range is in a rank: in a buffer of the plan, or in HOP_SUM, a sum in registers: of a
- * rank that adds what it does not keep itself. Its offsets are those of the range that is written
- * in the end. */
+/* Where a range is in a rank: in a buffer of the plan, or in HOP_SUM, a sum in registers of a rank
+ * that adds but does not keep the result. Its offsets are those of the range that is finally
+ * written. */
 enum hop_buffer { HOP_DATA, HOP_SCRATCH, HOP_INPUT, HOP_OUTPUT, HOP_SUM, HOP_BUFFERS };
 const char *hop_buffer_name(enum hop_buffer buffer); /* "data", ...: static storage */
 
@@ -62,11 +62,11 @@ struct hops {
     int hops;                    /* 0: nothing crosses a link */
     uint64_t count;              /* elements of the call */
     uint64_t sizes[HOP_BUFFERS]; /* elements of each buffer of a rank */
-    enum hop_buffer result;      /* DATA, or OUTPUT where the plans have one */
+    enum hop_buffer result;      /* DATA, or OUTPUT if the plans have one */
     struct hop_move *moves; /* owned; [move_count], in an order in which they can be replayed */
     int move_count;
-    /* The result's buffer, cut wherever a move's range begins or ends in it: each move takes some
-     * whole chunks. */
+    /* The result's buffer, cut wherever a move's range begins or ends: each move takes whole
+     * chunks. */
     struct hop_chunk *chunks; /* owned; [chunk_count], in the order of their offsets */
     int chunk_count;
     int move_capacity;
@@ -84,7 +84,7 @@ int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, s
                  const struct plan_config *config);
 void hops_free(struct hops *hops); /* NULL and zeroed are fine */
 
-/* A replay on sets of ranks: whose inputs have been added into what is where. */
+/* A replay on sets of ranks: which ranks' inputs are in which memory. */
 struct hops_state;
 
 /* Before the first move: every rank's input is its own term. The hops stay the caller's and must
@@ -92,9 +92,8 @@ struct hops_state;
 int hops_state_init(struct hops_state **out, const struct hops *hops);
 void hops_state_free(struct hops_state *state); /* NULL is fine */
 
-/* Carries out the moves up to the end of hop `hop`; those that are done already stay done.
- * ERR_FAILED: a term is added to a sum that has it already, or memory is read that holds nothing;
- * ERR_MEMORY. */
+/* Carries out the remaining moves up to the end of hop `hop`. ERR_FAILED: a term is added to a sum
+ * that has it already, or memory is read that holds nothing; ERR_MEMORY. */
 int hops_state_run(struct hops_state *state, int hop);
 
 /* The ranks whose terms all elements of chunk c of the rank's result hold; 0: nothing is there. */

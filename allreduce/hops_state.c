@@ -54,7 +54,7 @@ static int cut(struct runs *r, uint64_t place, int *index) {
     return OK;
 }
 
-/* Puts `terms` into `count` elements from `place` on, or adds them to what is there. */
+/* Puts `terms` into `count` elements from `place` on, or adds them to the existing ones. */
 static int put(struct runs *r, uint64_t place, uint64_t count, uint64_t terms, int add) {
     int first, end;
     CHECK(cut(r, place, &first));
@@ -69,7 +69,7 @@ static int put(struct runs *r, uint64_t place, uint64_t count, uint64_t terms, i
     return OK;
 }
 
-/* Runs that end where the next one holds the same are one run. */
+/* Joins neighbouring runs that hold the same. */
 static void tidy(struct runs *r) {
     int kept = 0;
     for (int i = 0; i < r->count; i++)

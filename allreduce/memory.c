@@ -7,7 +7,7 @@
 #include "allreduce/state.h"
 #include "base/error.h"
 
-/* What a rank tells the others about a piece of its memory. */
+/* A rank's description of a piece of its memory for the others. */
 struct offer {
     struct memory_handle handle;
     uint64_t size;                  /* elements; must agree on all ranks */
@@ -65,7 +65,7 @@ static int choose_by_offers(struct allreduce *ar, const struct offer *offers) {
     return choose_executor(ar, handles);
 }
 
-/* Nothing is mapped where the executor does not touch the peers' device memory. */
+/* Nothing is mapped if the executor does not touch the peers' device memory. */
 static int import_all(struct allreduce *ar, const struct offer *offers, const int *fds,
                       struct shared *memory) {
     for (int r = 0; r < ar->ranks.n; r++) {

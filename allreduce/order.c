@@ -4,14 +4,15 @@
 #include "allreduce/plans/steps.h"
 #include "base/error.h"
 
-/* The partial sums that are at terms a and b become one. Returns where it is. */
+/* Joins the partial sums at terms a and b. Returns the position of the result. */
 static int add(struct sum_order *order, int *additions, int a, int b) {
     int to = a < b ? a : b, from = a < b ? b : a;
     order->add[(*additions)++] = (struct addition){(uint8_t)to, (uint8_t)from};
     return to;
 }
 
-/* A rank adds its first child's sum to its own term, then the second's. Returns where it is. */
+/* A rank adds its first child's sum to its own term, then the second's. Returns the position of the
+ * result. */
 static int add_subtree(struct sum_order *order, int *additions, int which, int rank) {
     const struct tree_node node = plan_tree_node(which, order->n, rank);
     int sum = rank;

@@ -70,9 +70,9 @@ enum allreduce_algorithm {
 };
 // clang-format on
 
-/* What a plan does. Two of them, which only copy, also have plans in place (plans/copies.c), and so
- * has the reduce-scatter (plans/reduce_scatter.c); process groups have plans of all, from INPUT to
- * OUTPUT (group/plans/). */
+/* The collective of a plan. Two of them, which only copy, also have plans in place
+ * (plans/copies.c), and so has the reduce-scatter (plans/reduce_scatter.c); process groups have
+ * plans of all, from INPUT to OUTPUT (group/plans/). */
 enum collective {
     COLLECTIVE_ALL_REDUCE, /* by one of the algorithms */
     COLLECTIVE_BARRIER,
@@ -113,7 +113,7 @@ enum plan_op {
     PLAN_NONE,        /* moves nothing: only awaits and posts */
     PLAN_COPY,        /* every rank of dest_ranks gets the source range */
     PLAN_REDUCE,      /* own dest += source */
-    PLAN_REDUCE_COPY, /* own dest += source, and the result goes to the other dest_ranks too */
+    PLAN_REDUCE_COPY, /* own dest += source, and the result also goes to the other dest_ranks */
     PLAN_SUM,         /* the source ranges of all n ranks, in fold order; goes to dest_ranks */
     PLAN_SUM_OWN,     /* the same, but this rank's own term is in its INPUT, at source_offset */
 };
@@ -124,7 +124,7 @@ static inline int plan_op_sums(int op) {
     return op == PLAN_SUM || op == PLAN_SUM_OWN;
 }
 
-/* INPUT and OUTPUT are a rank's own: no other rank can reach them. Plans of process groups copy
+/* INPUT and OUTPUT belong to a rank: no other rank can reach them. Plans of process groups copy
  * from INPUT and to OUTPUT, and DATA is a window of fixed size between them
  * (group/plans/windows.h). */
 enum plan_buffer { PLAN_DATA, PLAN_SCRATCH, PLAN_INPUT, PLAN_OUTPUT, PLAN_BUFFERS };
@@ -139,22 +139,22 @@ enum plan_flag {
     PLAN_DOWN_A, /* tree A, to a child: this many slices of your data hold the result */
     PLAN_DOWN_B, /* tree B, to a child */
     PLAN_SENT,   /* send: this many pieces of all messages to you are in your mailbox */
-    PLAN_TAKEN,  /* send, back to the sender: this many pieces have a place */
+    PLAN_TAKEN,  /* send, back to the sender: there is space for this many pieces */
     PLAN_SHOWN,  /* eager calls: my block is in my slot (group/plans/slots.c) */
     PLAN_LEFT,   /* eager calls: I have left those that used this part of the slots before */
     PLAN_FLAG_KINDS
 };
 const char *plan_flag_name(enum plan_flag kind); /* "ready", ...: static storage */
 
-/* Each rank's term is multiplied by the call's scale where it is read for the first time. The
- * product is rounded before it is added. */
+/* Each rank's term is multiplied by the call's scale when it is first read. The product is rounded
+ * before it is added. */
 enum {
     PLAN_SCALE_SOURCE = 1, /* the source range holds terms that are not scaled yet */
-    PLAN_SCALE_DEST = 2,   /* the rank's own range of a REDUCE does */
+    PLAN_SCALE_DEST = 2,   /* so does the rank's own range of a REDUCE */
 };
 
-/* Sets of ranks are bits: rank r is 1 << r. Epoch 0 never occurs: where a set is empty the step
- * does not wait, or does not post. */
+/* Sets of ranks are bits: rank r is 1 << r. Epoch 0 never occurs: if a set is empty, the step does
+ * not wait, or does not post. */
 struct plan_step {
     uint8_t op;             /* enum plan_op */
     uint8_t scale;          /* PLAN_SCALE_SOURCE | PLAN_SCALE_DEST */
@@ -196,8 +196,8 @@ struct plan {
     size_t scratch;          /* elements of one half that the steps use: up to config.scratch */
     size_t data;             /* elements of DATA: `count`, or those of the window */
     size_t input, output;    /* elements of INPUT and OUTPUT; 0: the plan has none */
-    uint32_t credits;        /* what TAKEN and LEFT begin with: send, eager calls; else 0 */
-    uint32_t epochs;         /* how far a call moves the base: the same on every rank */
+    uint32_t credits;        /* start values of TAKEN and LEFT: send, eager calls; else 0 */
+    uint32_t epochs;         /* by how much a call moves the base: the same on every rank */
     struct plan_step *steps; /* owned */
     int step_count, step_capacity;
     int error; /* the first failure while the plan is built */
@@ -219,8 +219,8 @@ void plan_free(struct plan *plan); /* NULL and zeroed are fine */
 int plan_build_all_gather(struct plan *plan, int n, int rank, size_t blocks, size_t block);
 int plan_build_broadcast(struct plan *plan, int n, int rank, size_t count);
 
-/* The order in which ring or tree adds element `at` of `count` over n >= 2 ranks: *piece is from
- * there to where the order may be another. ERR_FAILED: of another algorithm. */
+/* The order in which ring or tree adds element `at` of `count` over n >= 2 ranks: *piece is the
+ * length from there with the same order. ERR_FAILED: of another algorithm. */
 int plan_order(enum allreduce_algorithm algorithm, int n, size_t count, size_t at,
                struct sum_piece *piece);
 /* reduce-scatter in place: n blocks of `block` elements; block r of rank r becomes the sum of the
@@ -248,7 +248,7 @@ static inline uint64_t rank_others(int n, int rank) {
     return rank_all(n) & ~rank_bit(rank);
 }
 
-/* The place of a rank in tree `which` (0: A, 1: B) over n ranks; plans/tree.c draws both. */
+/* The position of a rank in tree `which` (0: A, 1: B) over n ranks; plans/tree.c draws both. */
 struct tree_node {
     int parent; /* -1: this rank is the root */
     int children, child[2];

@@ -34,7 +34,7 @@ struct allreduce_link allreduce_link_gpus(void) {
 }
 
 /* A handoff between processes, and the memory of one GPU. The choice does not depend on these
- * figures; they are here for whoever reads a cost. */
+ * figures; they are only for displayed costs. */
 struct allreduce_link allreduce_link_shared_gpu(int at_once) {
     struct allreduce_link link = {.name = "one GPU for all",
                                   .flag_us = 50,

@@ -1,10 +1,10 @@
-/* Which algorithm is the quickest: formulas for the cost of a call, evaluated with a few figures
- * of the link between the ranks.
+/* Which algorithm is the fastest: formulas for the cost of a call, evaluated with a few figures of
+ * the link between the ranks.
  *
  * The time of a call is flags + bytes. The first term is the number of waits for a flag, one after
  * another. The second is the time in which the busiest rank moves its bytes, or in which all ranks
- * together do, if they share one memory bus. For n ranks and S bytes of data, every load and store
- * counted:
+ * together move theirs, if they share one memory bus. For n ranks and S bytes of data, every load
+ * and store counted:
  *
  *     algorithm   flags           bytes moved by the busiest rank    by all ranks
  *     naive       2               7 (n-1) S                          the same
@@ -28,16 +28,16 @@
 
 #include "allreduce/plan.h"
 
-/* The figures of a link. They are constants that give the right scale, not measurements of the
- * present machine: they only have to put the algorithms in the right order. */
+/* The figures of a link. They are constants of the right scale, not measurements of this machine:
+ * they only have to put the algorithms in the right order. */
 struct allreduce_link {
-    char name[96];   /* where the reason of a choice names it */
+    char name[96];   /* its name in the reason of a choice */
     double flag_us;  /* from a post to the end of the wait for it, microseconds */
     double rank_gbs; /* loads and stores of one rank, GB/s */
     double all_gbs;  /* loads and stores of all ranks together, GB/s; 0: no common limit */
     double copy_gbs; /* a call's data to host memory, and back, GB/s; 0: it stays where it is */
     int takes_turns; /* 1: all ranks share one processor */
-    int at_once;     /* 1: and run on it at once, as far as there is room */
+    int at_once;     /* 1: and run on it at the same time, if there is room */
 };
 
 /* Emulated devices: n processes on the cores that this process may use, all in one memory. */

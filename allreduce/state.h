@@ -23,8 +23,8 @@ struct registration {
     struct registration *next;
 };
 
-/* The plan for one call: what it does, and the sizes that it does it for. Plans are kept until the
- * object is freed: a training run has a handful of counts, and a steady step allocates nothing. */
+/* The plan for one call, and the sizes that it is for. Plans are kept until the object is freed: a
+ * training run has a handful of counts, and a steady step allocates nothing. */
 struct kept_plan {
     enum collective what;
     size_t count, block; /* elements; block: of an all-gather, else 0 */
@@ -50,23 +50,24 @@ struct allreduce {
     struct shared slab; /* this object's memory: flags, then two halves of scratch */
     struct registration *registrations;
     struct kept_plan *plans;
-    uint64_t base;  /* what the next call's epochs are added to */
+    uint64_t base;  /* base of the next call's epochs */
     uint64_t calls; /* calls that were not empty: the parity chooses the half of scratch */
 };
 
 /* ---- memory.c ---- */
 
 /* Chooses the executor and the figures of the link, once. A world of one rank calls it directly;
- * others get there through take_slab, which knows whose memory is where. */
+ * others through take_slab, which knows all ranks' memory. */
 int choose_executor(struct allreduce *ar, const struct memory_handle *const *handles /* [n] */);
 
-/* Collective: allocates the slab and maps the peers'. On failure nothing is left of it. */
+/* Collective: allocates the slab and maps the peers'. A failure leaves nothing behind. */
 int take_slab(struct allreduce *ar);
 
-/* Unmaps the peers' parts. Nothing may be under way on them. */
+/* Unmaps the peers' parts. No work on them may be pending. */
 void unmap_peers(struct allreduce *ar, struct shared *memory);
 
-/* The registered buffer that holds data[0..count), and where in it, in elements; NULL: none. */
+/* The registered buffer that holds data[0..count), and the offset in it, in elements; NULL:
+ * none. */
 const struct registration *find_registration(const struct allreduce *ar, const float *data,
                                              size_t count, size_t *offset);
 

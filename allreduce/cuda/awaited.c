@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-static const double READ_S = 0.1; /* what a copy of some flags may take */
+static const double READ_S = 0.1; /* the time that a copy of some flags may take */
 
 static size_t seen_bytes(const struct cuda_calls *c) {
     return (size_t)PLAN_FLAG_KINDS * (size_t)c->ranks->n * sizeof(struct cuda_flag);
@@ -35,7 +35,7 @@ static int is_empty_within(cudaStream_t stream, double seconds) {
 }
 
 /* 1: `seen` holds the flags of channel 0. 0: they could not be read now. The lock is only tried,
- * because its holder may be the one who asks. */
+ * because the caller may hold it. */
 static int read_flags(struct cuda_calls *c, struct cuda_flag *seen) {
     struct cuda_device *d = c->device;
     if (pthread_mutex_trylock(&d->service_lock)) return 0;

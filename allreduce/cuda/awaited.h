@@ -1,6 +1,6 @@
 /* Finds out on the host which peer's flag a call waits for. It reads this rank's own flags from
  * device memory and compares them with the waits of the call's plan. For the executors whose flags
- * lie as step.h says. */
+ * have the layout of step.h. */
 #ifndef ALLREDUCE_CUDA_AWAITED_H
 #define ALLREDUCE_CUDA_AWAITED_H
 
@@ -12,10 +12,11 @@ static inline struct cuda_flag *cuda_flags_of(const struct cuda_calls *calls, in
     return (struct cuda_flag *)calls->ranks->flags[rank];
 }
 
-/* Room for one reading, in pinned memory; freed by device_host_free. */
+/* Pinned memory for one reading; freed by device_host_free. */
 int cuda_seen_alloc(const struct cuda_calls *calls, struct cuda_flag **seen);
 
-/* cuda_calls_ops.awaited, with that room. Channel 0 of the spin kernel stands for all channels. */
+/* cuda_calls_ops.awaited, with that memory. Channel 0 of the spin kernel stands for all
+ * channels. */
 enum cuda_awaits cuda_awaited_flag(struct cuda_calls *calls, struct cuda_flag *seen,
                                    const struct cuda_call *call, struct cuda_awaited *out);
 

@@ -1,5 +1,5 @@
 /* Which executor serves a job on GPUs. All ranks see the same memory handles and tell each other
- * what only one of them can see, so all choose alike. */
+ * what only one of them can see, so all make the same choice. */
 #include "allreduce/cuda/executor.h"
 
 #include <stdio.h>
@@ -20,13 +20,13 @@ static void find_sharers(const struct executor_question *q, int *a, int *b) {
     *a = *b = -1;
 }
 
-/* Two ranks of which the first one's GPU cannot reach the second one's; -1, -1: all reach all. */
+/* Two ranks, the first one's GPU cannot reach the second one's; -1, -1: all reach all. */
 struct reach {
     int from, to;
     int broken; /* 1: P2P is advertised and moves no bytes */
 };
 
-/* Collective: each rank knows the ways from its own GPU. */
+/* Collective: each rank knows only the ways from its own GPU. */
 static int find_unreachable(const struct executor_question *q, struct reach *found) {
     struct reach own = {-1, -1, 0}, all[MAX_DEVICES];
     for (int r = 0; r < q->n && own.to < 0; r++)
@@ -56,8 +56,8 @@ static int find_nccl(const struct executor_question *q, int a, int b, int *serve
     return OK;
 }
 
-/* For ranks whose GPUs do not all reach each other. `auto` takes NCCL where it can be had and keeps
- * the promised order of adding: over 2 ranks there is but one order. All other algorithms have
+/* For ranks whose GPUs do not all reach each other. `auto` takes NCCL if it is available and keeps
+ * the promised order of adding: over 2 ranks there is only one order. All other algorithms have
  * plans. */
 static int choose_out_of_reach(const struct executor_question *q, const struct reach *reach, int a,
                                int b, const struct executor_ops **ops,
@@ -83,7 +83,7 @@ static void disable_p2p_of_nccl(void) {
     setenv("NCCL_P2P_DISABLE", "1", 0);
 }
 
-/* Nobody but NCCL goes from the GPU of one machine to that of another. */
+/* Only NCCL goes from the GPU of one machine to that of another. */
 static int choose_over_machines(const struct executor_question *q, const struct executor_ops **ops,
                                 struct allreduce_link *link) {
     if (q->n > 2 && q->algorithm != ALLREDUCE_NCCL && !q->any_order)

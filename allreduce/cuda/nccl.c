@@ -12,10 +12,9 @@
  * + b equals b + a. Over more ranks NCCL chooses the order, and no bits are promised.
  *
  * No call here waits without a deadline. The communicator is non-blocking: what takes time returns
- * ncclInProgress, and ncclCommGetAsyncError is asked again and again, with a look at the job in
- * between. Each wait of the device asks for errors that come later. NCCL's documentation says that
- * abort ends kernels that wait for a peer, but not how long abort itself takes, so it runs in its
- * own thread. */
+ * ncclInProgress, and ncclCommGetAsyncError is polled, with a look at the job in between. Each wait
+ * of the device checks for later errors. NCCL's documentation says that abort ends kernels that
+ * wait for a peer, but not how long abort itself takes, so it runs in its own thread. */
 #include "allreduce/cuda/nccl.h"
 
 #include <pthread.h>
@@ -45,7 +44,7 @@ struct executor {
     ncclComm_t comm;   /* NULL: not made yet, or being aborted */
     int64_t failed_ns; /* since when NCCL has reported an error; 0: it has not */
     pthread_t abort_thread;
-    ncclComm_t aborting; /* what the thread aborts; NULL: no thread was started */
+    ncclComm_t aborting; /* the communicator that the thread aborts; NULL: no thread was started */
     int aborted;         /* 1: the thread is done; atomic */
 };
 
@@ -79,14 +78,14 @@ static int fail_by_nccl(struct executor *e, ncclResult_t result) {
     return cuda_calls_fail(&e->calls, ERR_FAILED);
 }
 
-/* What the communicator is at: ncclInProgress, ncclSuccess, or its error. */
+/* The state of the communicator: ncclInProgress, ncclSuccess, or its error. */
 static ncclResult_t state_of(struct executor *e) {
     ncclResult_t state = ncclSuccess, asked = e->nccl.ncclCommGetAsyncError(e->comm, &state);
     return asked == ncclSuccess ? state : asked;
 }
 
-/* Waits until the communicator has done what it was told last, which returned `result`. `what`
- * names it in errors: "NCCL's set-up". */
+/* Waits until the communicator has finished its last call, which returned `result`. `what` names it
+ * in errors: "NCCL's set-up". */
 static int settle(struct executor *e, ncclResult_t result, const char *what) {
     struct comm *comm = e->calls.ranks->comm;
     const struct device_config *config = &e->calls.device->head.config;
@@ -129,7 +128,7 @@ static void start_abort(struct executor *e) {
 /* ---- the calls under way ---- */
 
 /* NCCL reports an error but not its cause. A peer's failure reaches the job a moment later, so the
- * job is asked first. */
+ * job is checked first. */
 static int look_at_nccl(struct cuda_calls *c, int waiting) {
     struct executor *e = executor_of(c);
     ncclResult_t state = e->comm ? state_of(e) : ncclSuccess;
@@ -243,8 +242,8 @@ static int scale(struct cuda_stream *s, float *data, size_t count, float factor)
     return OK;
 }
 
-/* NCCL does not say what it moved where. Charged is the least that a call can do with: of an
- * allreduce what a ring of all ranks moves, of the others what a rank gets of each. Returns the
+/* NCCL does not say what it moved where. So a call is charged the least that it can move: an
+ * allreduce the bytes of a ring of all ranks, the others what a rank gets from each. Returns the
  * bytes. */
 static uint64_t charge(const struct executor_ranks *r, const struct executor_call *call) {
     uint64_t n = (uint64_t)r->n, each = (uint64_t)call->count * sizeof(float) / n;
@@ -262,7 +261,7 @@ static uint64_t charge(const struct executor_ranks *r, const struct executor_cal
                                               : (n - 1) * each;
 }
 
-/* Row after row of n blocks; what is left over is sent by its owners one by one. */
+/* Row after row of n blocks; the owners of remaining blocks send them one by one. */
 static int all_gather(struct executor *e, cudaStream_t s, float *data,
                       const struct executor_call *call) {
     size_t n = (size_t)e->calls.ranks->n, blocks = call->count / call->block, done = 0;

@@ -1,4 +1,4 @@
-/* Linked where nccl.h was not found: asking for NCCL is refused. */
+/* Linked if nccl.h was not found: requests for NCCL are refused. */
 #include "allreduce/cuda/nccl.h"
 
 #include <stdio.h>

@@ -20,8 +20,8 @@ static int map(struct region *region, int rank, int fd) {
     return OK;
 }
 
-/* Allocating takes the memory now: without it a page that cannot be had would end the process
- * when it is first touched. */
+/* Allocating takes the memory now: otherwise a missing page would end the process at its first
+ * touch. */
 static int make_own(struct region *region, const char *device_name, int *fd) {
     *fd = above_streams(memfd_create("duet-staged", MFD_CLOEXEC));
     if (*fd < 0 || file_allocate(*fd, region->bytes))

@@ -8,14 +8,14 @@
 #include "allreduce/executor.h"
 
 struct region {
-    void *of[MAX_DEVICES]; /* rank r's piece, at a page's start; NULL where it is not mapped */
+    void *of[MAX_DEVICES]; /* rank r's piece, at the start of a page; NULL if it is not mapped */
     size_t bytes;          /* of each piece */
     int n, rank;
     int pinned; /* 1: this rank's piece is pinned */
 };
 
 /* Collective: every rank brings `bytes` zeroed bytes, the same on all ranks. ERR_MEMORY: the host
- * has not enough. On failure *region is zeroed. */
+ * has too little. On failure *region is zeroed. */
 int region_open(struct region *region, const struct executor_ranks *ranks, size_t bytes);
 
 /* Not collective: a piece lives as long as a rank maps it. Unpinning may wait for the GPU. A zeroed

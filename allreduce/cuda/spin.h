@@ -6,18 +6,18 @@
  * with its own flags. In every step's range, channel b of every rank moves the granules b, b +
  * channels, b + 2 channels and so on. So channel b exchanges flags only with the peers' channels b,
  * and no two channels touch the same element of DATA or SCRATCH in one call
- * (tests/allreduce/test_channels.c checks it for every plan). What plan.h says of a plan holds for
- * each channel by itself. Blocks need nothing from each other: there is no barrier over the grid,
- * and the GPU may run the blocks in any order.
+ * (tests/allreduce/test_channels.c checks it for every plan). The rules of plan.h hold for each
+ * channel separately. Blocks need nothing from each other: there is no barrier over the grid, and
+ * the GPU may run the blocks in any order.
  *
  * A turn is one step of the plan. Thread r < n of a block handles the flags of rank r:
  *
- *     phase 1   posts to rank r what the step before has completed; computes rank r's pointers;
+ *     phase 1 posts to rank r what the previous step has completed; computes rank r's pointers;
  *               waits for rank r's flag of this step
  *     phase 2   all threads move the channel's part of the step (left out if it moves nothing)
  *
- * A barrier ends each phase. So a post comes behind the barrier that follows the stores of the
- * data, and the first load of the data behind the barrier that follows the wait:
+ * A barrier ends each phase. So a post comes after the barrier that follows the stores of the data,
+ * and the first load of the data comes after the barrier that follows the wait:
  *
  *     writer   all threads store | barrier | thread r: st.release.sys of the flag,
  *                                            a fence and then the store into the reader's memory
@@ -31,12 +31,12 @@
  * Epochs grow over all calls. The base of the next call is in device memory (spin_state) and is
  * advanced by the kernel itself. A launch holds no epoch, so a graph can replay it.
  *
- * A wait that is never satisfied ends too. Every SPIN_POLLS polls the waiting thread looks at the
- * clock, at the page's `stop`, and at whether another channel has failed. The first
- * to fail writes the record; then all channels end, and every later launch ends at once. Nothing
- * spins longer than the deadline.
+ * A wait that is never satisfied ends too. Every SPIN_POLLS polls the waiting thread checks the
+ * clock, the page's `stop`, and whether another channel has failed. The first to fail writes the
+ * record; then all channels end, and every later launch ends at once. Nothing spins longer than the
+ * deadline.
  *
- * What a turn needs is in shared memory, because the acquire has emptied the L1: a load from
+ * The data of a turn are in shared memory, because the acquire has emptied the L1: a load from
  * global memory right after it would be slow. */
 #ifndef ALLREDUCE_CUDA_SPIN_H
 #define ALLREDUCE_CUDA_SPIN_H
@@ -48,17 +48,17 @@ enum { SPIN_THREADS = 512 };
 /* Why a rank's kernels end early: the host said so, or a wait passed its deadline. */
 enum spin_end { SPIN_FINE, SPIN_STOPPED, SPIN_LATE };
 
-/* How far a rank has come. Zero at first; then only the kernels write it. */
+/* A rank's progress. Zero at first; then only the kernels write it. */
 struct spin_state {
     uint64_t base;   /* added to the epochs of the next call's plan */
     uint64_t calls;  /* calls completed; the parity chooses the half of SCRATCH */
-    uint32_t done;   /* channels that have completed the present call */
+    uint32_t done;   /* channels that have completed the current call */
     uint32_t failed; /* enum spin_end */
 };
 
-/* One page of the host's pinned memory. The host alone writes `stop`. The other fields are the
- * record of the first failure, written by the channel that set spin_state.failed; `code` is
- * written last. */
+/* One page of the host's pinned memory. Only the host writes `stop`. The other fields are the
+ * record of the first failure, written by the channel that set spin_state.failed; `code` is written
+ * last. */
 struct spin_page {
     uint32_t stop, pad[31];
     uint32_t code; /* SPIN_LATE, or 0: there is no record */
@@ -68,7 +68,7 @@ struct spin_page {
     uint64_t expected, seen; /* epochs of the flag */
 };
 
-/* One rank, in its GPU's memory: how far it has come, and where all ranks' memory lies. */
+/* One rank, in its GPU's memory: its progress, and the addresses of all ranks' memory. */
 struct spin_rank {
     struct spin_state state;
     int32_t n, rank;
@@ -78,7 +78,7 @@ struct spin_rank {
     float *scratch[MAX_DEVICES];
 };
 
-/* A plan in device memory: this head, and the steps directly behind it. */
+/* A plan in device memory: this head, directly followed by the steps. */
 struct spin_plan {
     uint32_t steps, epochs;
     uint64_t pad[7];
@@ -101,8 +101,8 @@ struct spin_call {
     int64_t step;              /* for the record */
 };
 
-/* The shared memory of one block. Three steps of the plan: the one before, whose post is due, the
- * present one, and the next, which is fetched meanwhile. Step i is at i % 3. */
+/* The shared memory of one block. Three steps of the plan: the previous one, whose post is due, the
+ * current one, and the next, which is fetched meanwhile. Step i is at i % 3. */
 struct spin_shared {
     struct spin_rank me; /* the block's copy, taken at the start */
     struct sum sum;
@@ -142,7 +142,7 @@ DUET_HD void spin_layout(const struct spin_call *c, const struct spin_rank *me,
     sum->aligned = c->aligned && s->source_offset % 4 == 0 && s->dest_offset % 4 == 0;
 }
 
-/* One wait: of which step of the plan, by which channel, for which rank. */
+/* One wait: the step of the plan, the channel, and the rank that it waits for. */
 struct spin_waiting {
     const struct plan_step *step;
     uint32_t index; /* of the step in the plan */
@@ -172,7 +172,7 @@ DUET_HD void spin_fail(const struct spin_call *c, const struct spin_rank *me, ui
  * another: 1. `failed` is the rank's own in device memory, not the block's copy of it.
  *
  * The relaxed loads see the epoch; the acquire behind them orders the data's loads. Its value must
- * be used: where nothing depends on it the assembler drops the load. */
+ * be used: if nothing depends on it, the assembler drops the load. */
 DUET_HD int spin_wait(const struct spin_call *c, const struct spin_rank *me, uint32_t *failed,
                       const struct spin_waiting *w) {
     const uint64_t *flag = spin_awaited(me, w->step, w->channel, w->peer);
@@ -247,9 +247,9 @@ DUET_HD void spin_leave(struct spin_state *state, const struct spin_plan *plan, 
     state->calls++;
 }
 
-/* Half a phase, with no barrier behind it: where threads run beside each other none of them waits
- * here for another. Where one thread after another runs all of them must have posted before the
- * first one waits, so there it is a phase. */
+/* Half a phase, with no barrier after it: if threads run in parallel, none of them waits here for
+ * another. If threads run one after another, all of them must have posted before the first one
+ * waits, so there it is a phase. */
 #ifdef BLOCK_BARRIER
 #define BLOCK_PART(at)
 #else

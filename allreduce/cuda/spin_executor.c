@@ -21,7 +21,7 @@
 
 struct executor {
     struct cuda_calls calls; /* first */
-    struct cuda_flag *seen;  /* pinned: this rank's flags as the host read them last */
+    struct cuda_flag *seen;  /* pinned: this rank's flags when the host last read them */
     struct spin_rank *rank;  /* device memory */
     struct spin_page *page;  /* pinned */
     void *staging;           /* pinned, SPIN_STAGING bytes */

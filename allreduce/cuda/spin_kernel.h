@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Loads the kernel; it comes before anything may spin, since loading may wait for the GPU.
+/* Loads the kernel; call it before anything may spin, since loading may wait for the GPU.
  * *resident: how many of its blocks the whole GPU holds at once. */
 int spin_load(const struct cuda_device *device, int *resident);
 

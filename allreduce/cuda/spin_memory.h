@@ -1,5 +1,5 @@
-/* What the spin kernel reads from device memory, brought there by the host: a rank's view of all
- * ranks, and plans. */
+/* Data that the host writes to device memory for the spin kernel: a rank's view of all ranks, and
+ * plans. */
 #ifndef ALLREDUCE_CUDA_SPIN_MEMORY_H
 #define ALLREDUCE_CUDA_SPIN_MEMORY_H
 

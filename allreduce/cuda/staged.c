@@ -9,7 +9,7 @@
  * adding, so the bits are the same. The pieces take the place of DATA and SCRATCH: element i of a
  * registered buffer is element i of each rank's piece. The three rules of plan.h hold as they do
  * for emulated devices: when a rank leaves a call, nobody touches its piece in this call any more,
- * so neither its copy back nor the next call's copy in meets a peer.
+ * so neither its copy back nor the next call's copy in collides with a peer.
  *
  * The plan runs in a function that CUDA calls when the stream comes to it (cudaLaunchHostFunc). It
  * waits for flags as a rank of emulated devices does, with the deadline, the abort word and the
@@ -26,7 +26,7 @@
 #include "allreduce/host/executor.h"
 #include "device/cuda/flag.h"
 
-/* A registered buffer and its places in host memory. */
+/* A registered buffer and its copies in host memory. */
 struct staged_buffer {
     const float *data;         /* this rank's, in device memory */
     struct region region;      /* every rank's piece, `count` elements */
@@ -34,7 +34,7 @@ struct staged_buffer {
     struct staged_buffer *next;
 };
 
-/* What the function on the stream is given. */
+/* The argument of the function on the stream. */
 struct staged_call {
     struct executor *executor;
     struct executor_call call;
@@ -46,7 +46,7 @@ struct executor {
     struct region slab;      /* of each rank: flags, then two halves of scratch */
     struct staged_buffer *buffers;
     struct staged_call call[CUDA_CALLS]; /* the call number k of `calls` has k % CUDA_CALLS */
-    int released;                        /* 1: waits end without what they waited for; atomic */
+    int released;                        /* 1: waits end unfulfilled; atomic */
     int code;                            /* the first failure of a plan, OK if none; atomic */
     char text[CUDA_ERROR_TEXT];          /* its message, written before code */
 };
@@ -65,7 +65,7 @@ static int wait_flag(void *context, struct comm_flag *flag, uint64_t epoch,
     return fail(ERR_FAILED, "allreduce on %s: released", e->calls.device->head.name);
 }
 
-/* Behind a failure the later calls of the stream do nothing. */
+/* After a failure, later calls of the stream do nothing. */
 static void CUDART_CB run_plan(void *argument) {
     struct staged_call *c = argument;
     struct executor *e = c->executor;
@@ -107,7 +107,7 @@ static void free_buffer(struct staged_buffer *buffer) {
 
 static void staged_close(struct executor *e) {
     cuda_calls_unwatch(&e->calls);
-    if (e->calls.stuck) return; /* the stream may still call run_plan: all stays for it */
+    if (e->calls.stuck) return; /* the stream may still call run_plan, so everything stays */
     while (e->buffers) {
         struct staged_buffer *next = e->buffers->next;
         free_buffer(e->buffers);

@@ -1,4 +1,4 @@
-/* What stepwise and spin make of a plan: the place of a flag, and a step as a sum
+/* How stepwise and spin read a plan: the position of a flag, and a step as a sum
  * (device/cuda/kernels/sum.h). The text is compiled for the host and for GPUs;
  * tests/allreduce/test_channels.c runs it on the host with every plan.
  *
@@ -11,7 +11,7 @@
 #include "allreduce/plan.h"
 #include "device/cuda/kernels/sum.h"
 
-/* The most blocks that run a plan side by side (spin.h). Stepwise uses channel 0 only. */
+/* The most blocks that run a plan in parallel (spin.h). Stepwise uses channel 0 only. */
 enum { CUDA_CHANNELS = 32 };
 
 struct cuda_flag {

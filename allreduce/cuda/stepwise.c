@@ -82,8 +82,8 @@ static int stepwise_open(struct executor **out, const struct executor_ranks *ran
 
 /* ---- a call ---- */
 
-/* Posts and waits that follow each other, also those of two steps, go to the driver in one call: a
- * stream that is given back to another process between two of them costs more than they do. */
+/* Consecutive posts and waits, also of two steps, go to the driver in one call: if another process
+ * gets the GPU between two of them, that costs more than they do. */
 struct flags {
     int count;
     struct cuda_flag_op all[CUDA_FLAGS_AT_ONCE];

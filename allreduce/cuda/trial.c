@@ -5,7 +5,7 @@
  *     each rank     a block of its slab: own | loaded | copied | inbox of rank 0, 1, ... | spare
  *     exchange      where the blocks lie; their contents are final
  *     each rank     loads and copies `own` of every peer, stores its own into its inbox there
- *     exchange      which of them came right, and that all stores are done
+ *     exchange which of them were right, and that all stores are done
  *     each rank     looks into its inboxes
  *     exchange      which of them came right
  *
@@ -25,13 +25,13 @@ static const size_t PIECE = CUDA_P2P_COUNT * sizeof(float);
 
 /* The ways to other ranks' GPUs, bit r for rank r's. */
 struct ways {
-    uint64_t open;    /* the driver advertises it, and it was not found broken */
+    uint64_t open;    /* the driver advertises it, and no trial has failed */
     uint64_t untried; /* it has not been tried by this rank */
 };
 
 /* A rank's trials: bit p for rank p. */
 struct came {
-    uint64_t right;   /* what it read came right */
+    uint64_t right;   /* it read the right bytes */
     uint64_t refused; /* the driver does not open the memory: it advertises nothing */
 };
 
@@ -43,10 +43,10 @@ struct meeting {
     cudaStream_t stream;
     unsigned char uuid[MAX_DEVICES][GPU_UUID_BYTES];
     struct ways ways[MAX_DEVICES];
-    uint64_t tries; /* bit r: the way to rank r's GPU is tried now, and by that rank too */
+    uint64_t tries; /* bit r: the way to rank r's GPU is tried now, also by that rank */
     struct memory_handle handle[MAX_DEVICES];
     struct came came[MAX_DEVICES];
-    uint64_t stored[MAX_DEVICES]; /* rank r's bit p: what rank p stored at it came right */
+    uint64_t stored[MAX_DEVICES]; /* rank r's bit p: rank p's stores to it were right */
 };
 
 static float *piece(float *block, int number) {
@@ -81,7 +81,7 @@ static struct ways own_ways(const struct meeting *m) {
     return ways;
 }
 
-/* A way is tried if both sides may and one of them has not. All ranks know all ways. */
+/* A way is tried if both sides may use it and one has not tried it. All ranks know all ways. */
 static int is_tried(const struct meeting *m, int a, int b) {
     const struct ways *to = &m->ways[a], *back = &m->ways[b];
     return to->open >> b & back->open >> a & (to->untried >> b | back->untried >> a) & 1;
@@ -152,7 +152,7 @@ static int look_into_inboxes(struct meeting *m, uint64_t *stored) {
     return OK;
 }
 
-/* All ranks judge all ways, so all have the same fault to tell of. */
+/* All ranks judge all ways, so all report the same fault. */
 static void learn(struct meeting *m) {
     for (int a = 0; a < m->n; a++)
         for (int b = a + 1; b < m->n; b++) {

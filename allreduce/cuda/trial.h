@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-/* The `meet` of executor.h: device_reaches and device_p2p_fault tell of the result. */
+/* The `meet` of executor.h: device_reaches and device_p2p_fault have the result. */
 int cuda_meet_ranks(struct comm *comm, struct device *device);
 
 #endif

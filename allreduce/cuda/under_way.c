@@ -9,7 +9,7 @@
 
 enum { STEPS_AHEAD = 2, OPERATIONS_A_MARK = 128 };
 static const int64_t LOOK_NS = 50 * 1000000; /* between two looks, as in comm/wait.c */
-static const double DRAIN_S = 1.5;           /* what a released stream may take to run empty */
+static const double DRAIN_S = 1.5;           /* the time for a released stream to run empty */
 static const double RELEASE_AGAIN_S = 0.05;  /* between two releases of a stream that has not */
 static const uint64_t NO_CALL = UINT64_MAX;
 
@@ -17,11 +17,11 @@ static struct cuda_call *call_at(struct cuda_calls *c, uint64_t number) {
     return &c->call[number % CUDA_CALLS];
 }
 
-/* Asks an event or, if that is NULL, a stream. A broken context counts as done: its error comes
+/* Polls an event or, if that is NULL, a stream. A broken context counts as done: its error comes
  * from the stream. */
 static int is_done(cudaEvent_t event, cudaStream_t stream) {
     cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
-    if (state != cudaSuccess) cudaGetLastError(); /* else the next launch would be blamed for it */
+    if (state != cudaSuccess) cudaGetLastError(); /* otherwise the next launch would report it */
     return state != cudaErrorNotReady;
 }
 
@@ -93,7 +93,7 @@ static void release(struct cuda_watch *watch) {
     c->ops->release(c);
 }
 
-/* Not by cuda_poll, which would ask whether to go on. */
+/* Not by cuda_poll, which would check whether to continue. */
 static int is_empty(struct cuda_calls *c) {
     if (c->stream && !is_done(NULL, c->stream->stream)) return 0;
     return !c->ops->is_released || c->ops->is_released(c);

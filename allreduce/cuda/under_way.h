@@ -3,11 +3,11 @@
  *
  * How far ahead the host may be. A launch into a stream whose queue is full blocks inside the
  * driver, which has no deadline. The queue does not empty while the stream waits for a rank that
- * never comes. So the host stays a few steps ahead at most: before it enqueues more it waits here,
+ * never comes. So the host stays at most a few steps ahead: before it enqueues more, it waits here,
  * where it can be interrupted.
  *
  * Who is waited for. A stream that waits does not say why, and CUDA knows nothing of peers. So
- * while the host waits for its device, it looks at the oldest call now and then: whether the stream
+ * while the host waits for its device, it checks the oldest call now and then: whether the stream
  * has reached it, and which peer's flag is missing. comm/ then treats that wait like a wait of the
  * host: abort, a peer that left, the deadline, with the same messages.
  *
@@ -26,16 +26,16 @@
 enum { CUDA_CALLS = 64, CUDA_MARKS = 4 };
 
 struct cuda_call {
-    cudaEvent_t begun, ended; /* recorded before and behind all that the call enqueues */
+    cudaEvent_t begun, ended; /* recorded before and after everything that the call enqueues */
     int complete;             /* 1: `ended` was recorded for this call, not for an earlier one */
-    const struct plan *plan;  /* NULL where the executor runs none */
+    const struct plan *plan;  /* NULL if the executor runs none */
     uint64_t base;            /* of the call's epochs */
     enum collective what;
     int bucket;
     long step;
 };
 
-/* What the oldest call waits for. */
+/* The target of the oldest call's wait. */
 struct cuda_awaited {
     uint64_t call; /* its number */
     int step;      /* of its plan */
@@ -44,7 +44,7 @@ struct cuda_awaited {
 enum cuda_awaits {
     CUDA_AWAITS_NOBODY,
     CUDA_AWAITS_PEER,
-    CUDA_AWAITS_UNSEEN, /* it could not be seen now: the next look asks again */
+    CUDA_AWAITS_UNSEEN, /* it could not be read now: the next look tries again */
 };
 
 struct cuda_calls;
@@ -55,15 +55,15 @@ struct cuda_calls_ops {
      * in struct cuda_watch. NULL: it finds none. */
     int (*look)(struct cuda_calls *calls, int waiting);
 
-    /* The peer that `call` waits for, a call that the stream has come to. Fills step and peer for
-     * CUDA_AWAITS_PEER. NULL: nobody, since the executor's own waits keep the deadline. */
+    /* The peer that `call` waits for, when the stream has reached that call. Fills step and peer
+     * for CUDA_AWAITS_PEER. NULL: nobody, since the executor's own waits keep the deadline. */
     enum cuda_awaits (*awaited)(struct cuda_calls *calls, const struct cuda_call *call,
                                 struct cuda_awaited *out);
 
     /* The job has failed: satisfies every wait of this rank. May come more than once. */
     void (*release)(struct cuda_calls *calls);
 
-    /* 1 once nothing but the stream is left to wait for. NULL: always. */
+    /* 1 once only the stream is left to wait for. NULL: always. */
     int (*is_released)(struct cuda_calls *calls);
 };
 
@@ -73,7 +73,7 @@ struct cuda_calls {
     const struct executor_ranks *ranks;
     struct cuda_device *device;
     struct cuda_stream *stream; /* the one that calls are put on; NULL before the first */
-    int stuck; /* release did not empty the stream: what it may reach must not be freed */
+    int stuck; /* release did not empty the stream: memory that it may reach must not be freed */
 
     /* Call number k is at call[k % CUDA_CALLS]; oldest .. next - 1 are not known to be done. */
     struct cuda_call call[CUDA_CALLS];
@@ -84,7 +84,7 @@ struct cuda_calls {
 
     struct cuda_watch watch;
     int64_t looked_ns;           /* the last look at the oldest call */
-    struct cuda_awaited awaited; /* what `wait` is about; call UINT64_MAX: nothing */
+    struct cuda_awaited awaited; /* the subject of `wait`; call UINT64_MAX: nothing */
     struct wait wait;
 };
 
@@ -94,13 +94,13 @@ int cuda_calls_open(struct cuda_calls *calls, const struct executor_ranks *ranks
                     const struct cuda_calls_ops *ops);
 void cuda_calls_close(struct cuda_calls *calls); /* zeroed or half-built is fine; unwatches */
 
-/* watch: from here on the device's waits look after these calls. The executor must be whole.
- * unwatch: before anything of the executor is freed; it may be called twice. */
+/* watch: from here on the device's waits check these calls. The executor must be complete. unwatch:
+ * before anything of the executor is freed; it may be called twice. */
 void cuda_calls_watch(struct cuda_calls *calls);
 void cuda_calls_unwatch(struct cuda_calls *calls);
 
-/* Around what a call enqueues. begin returns the job's failure if there is one, and waits where
- * the host is too far ahead. mark comes between two operations of a long call and waits for the
+/* Around the work that a call enqueues. begin returns the job's failure if there is one, and waits
+ * if the host is too far ahead. mark comes between two operations of a long call and waits for the
  * same reason; `operations` were enqueued since the mark before. */
 int cuda_calls_begin(struct cuda_calls *calls, struct cuda_stream *stream,
                      const struct executor_call *call);
@@ -113,8 +113,8 @@ int cuda_calls_release(struct cuda_calls *calls);
 /* Waits for the stream to run empty, and for is_released, a second or two at most. 1: they have. */
 int cuda_calls_drain(struct cuda_calls *calls);
 
-/* The stream has failed by something that is no CUDA error: later calls on it fail with the
- * thread's present error text. Returns code. */
+/* The stream has failed by something other than a CUDA error: later calls on it fail with the
+ * thread's current error text. Returns code. */
 int cuda_calls_fail(struct cuda_calls *calls, int code);
 
 #endif

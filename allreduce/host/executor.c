@@ -30,7 +30,7 @@ static void *range_of(const struct host_ranks *ranks, const struct executor_call
     return (char *)half + offset * bytes;
 }
 
-/* Before the piece of a message that the step puts into a mailbox, or takes from it. */
+/* The flag before the message piece that the step puts into a mailbox, or takes from it. */
 static struct host_slot *head_of(const struct host_ranks *ranks, const struct executor_call *call,
                                  const struct plan_step *step, int sends) {
     void *piece = sends
@@ -50,7 +50,7 @@ static int wait_flag(const struct host_ranks *ranks, const struct executor_call 
     return comm_wait_flag(ranks->all.comm, flag, epoch, &reason);
 }
 
-/* Flags that lie with what they are posted for. */
+/* Flags stored with the data that they are posted for. */
 static int wait_slot(const struct host_ranks *ranks, const struct executor_call *call,
                      const struct plan_step *step, uint64_t epoch, int peer) {
     int shown = step->wait_kind == PLAN_SHOWN;
@@ -152,7 +152,7 @@ static void move(const struct host_ranks *ranks, const struct executor_call *cal
         ranks->move(call->how, s, dest, dests, source, n, own, source_scale, own_scale);
 }
 
-/* On a dry device: what the plan moves, without moving it or waiting for anybody. */
+/* On a dry device: charges what the plan moves, without moving it or waiting for anybody. */
 static void charge_all(const struct host_ranks *ranks, const struct executor_call *call) {
     for (int i = 0; i < call->plan->step_count; i++)
         if (call->plan->steps[i].length > 0) executor_charge(&ranks->all, &call->plan->steps[i]);

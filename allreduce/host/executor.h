@@ -9,7 +9,7 @@
 
 #include "allreduce/executor.h"
 
-/* What one rank sees of all ranks: executor.h's view, and the flags in their true shape. */
+/* One rank's view of all ranks: executor.h's, with the flags in their real form. */
 struct host_ranks {
     struct executor_ranks all;
     struct comm_flag *flags[MAX_DEVICES]; /* rank r's flags: [kind * n + writer] */
@@ -21,9 +21,9 @@ struct host_ranks {
      * differs: a slot was shown by a call with another signature. Returns the error. */
     int (*differs)(void *context, int peer);
 
-    /* Of messages to one rank: how far its TAKEN flag had come when it was last looked at. A look
-     * fetches the flag from the other rank's core, so there is one only when all places are full.
-     * NULL: a look each time. */
+    /* For messages to one rank: its TAKEN flag when last read. Reading fetches the flag from the
+     * other rank's core, so it happens only when all places are full. NULL: it is read each
+     * time. */
     uint64_t *taken;
 
     /* Moves elements of any type by any operation, which process groups have (group/typed.h): the
@@ -74,8 +74,8 @@ void host_schedule(const struct executor_ranks *ranks, const struct executor_cal
 /* No more calls of these ranks follow. */
 void host_schedule_end(const struct executor_ranks *ranks);
 
-/* memcpy with stores that go to memory past the caches. They are over when it returns: a post, or
- * the end of the call, may follow as after any other move. */
+/* memcpy with stores that bypass the caches. They are complete when it returns: a post, or the end
+ * of the call, may follow as after any other move. */
 void move_past_caches(void *to, const void *from, size_t bytes);
 
 /* The sums above for each set of vector instructions that this processor has, the plainest first.

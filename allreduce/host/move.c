@@ -99,8 +99,8 @@ void move_fold(float *const *dest, int dests, const float *const *source, int n,
 }
 
 #if defined(__x86_64__)
-/* Whole lines of 64 bytes, so that none of them has to be read. The fence ends the stores, which
- * else would keep no order with a flag behind them. */
+/* Whole lines of 64 bytes, so that none has to be read. The fence completes the stores, which
+ * otherwise would not be ordered before a later flag. */
 void move_past_caches(void *to, const void *from, size_t bytes) {
     enum { LINE = 64, PER_LINE = LINE / sizeof(__m128i) };
     size_t head = -(uintptr_t)to % LINE, at = head < bytes ? head : bytes;

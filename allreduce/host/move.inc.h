@@ -35,8 +35,8 @@ static TARGET void SUFFIX(reduce)(float *const *dest, int dests, const float *ow
     }
 }
 
-/* The sum of n sources in units of four sizes, the wide ones first: blocks of four vectors that are
- * under way at a time, then what is left of a long range and all of a short one. */
+/* The sum of n sources in units of four sizes, the wide ones first: blocks of four vectors at a
+ * time, then the rest of a long range or all of a short one. */
 #define UNIT vec
 #define UNITS VECS
 #define FOLD_UNITS SUFFIX(fold_blocks)

@@ -42,8 +42,8 @@ static int end(struct plan *plan) {
     return code;
 }
 
-/* The first copy from a peer waits until its blocks are there; the last one says that it has been
- * read. */
+/* The first copy from a peer waits until its blocks are ready; the last one posts that they have
+ * been read. */
 static void copy_blocks(struct plan *plan, int peer, size_t blocks, size_t block) {
     size_t n = (size_t)plan->n, from = (size_t)peer;
     for (size_t b = from; b < blocks; b += n) {

@@ -65,7 +65,7 @@ static void await_slice(const struct ring *ring, struct plan_step *step, int h, 
 }
 
 /* The right neighbour may take slice s of hop h. Nobody takes the last hop's; its last slice tells
- * the left neighbour that its data has been read to the end. */
+ * the left neighbour that all of its data has been read. */
 static void post_slice(const struct ring *ring, struct plan_step *step, int h, int s) {
     if (h < last_hop(ring))
         post(step, rank_bit(ring->right), PLAN_SLICE, slice_epoch(ring, h, s));

@@ -19,19 +19,19 @@ struct range {
     size_t offset, length;
 };
 
-/* Part i of `parts` of `whole`. All parts have the same length, a multiple of align, but for the
- * last non-empty one, which takes what is left; parts behind it are empty. */
+/* Part i of `parts` of `whole`. All parts have the same length, a multiple of align, except the
+ * last non-empty one, which takes the rest; parts after it are empty. */
 struct range range_part(struct range whole, int parts, int i, size_t align);
 
 /* Piece i of `whole`, cut into pieces of `length` elements; the last may be shorter. */
 struct range range_piece(struct range whole, size_t length, size_t i);
 size_t range_pieces(struct range whole, size_t length); /* how many there are */
 
-/* In how many slices a range of `length` elements is pipelined, in a call of `count` elements. */
+/* The number of slices in which a range of `length` elements is pipelined, in a call of `count`
+ * elements. */
 int plan_slices(const struct plan_config *config, size_t count, size_t length);
 
-/* The longest slice that fits into `room` elements of scratch, a multiple of align where it can
- * be. */
+/* The longest slice that fits into `room` elements of scratch, a multiple of align if possible. */
 size_t plan_scratch_slice(const struct plan_config *config, size_t room);
 
 /* ---- steps ---- */
@@ -45,8 +45,8 @@ struct plan_step sum_all(struct range part, uint64_t dest_ranks);
 void from_scratch(struct plan_step *step, size_t offset);
 void to_scratch(struct plan_step *step, size_t offset);
 
-/* The step begins when the flags of `ranks` have come to the epoch; it ends by posting an epoch
- * to `ranks`. */
+/* The step begins when the flags of `ranks` have reached the epoch; it ends by posting an epoch to
+ * `ranks`. */
 void await(struct plan_step *step, uint64_t ranks, enum plan_flag kind, size_t epoch);
 void post(struct plan_step *step, uint64_t ranks, enum plan_flag kind, size_t epoch);
 

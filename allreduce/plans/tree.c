@@ -107,8 +107,8 @@ static void await_child(const struct tree *t, struct plan_step *step, int c, int
         await(step, child, t->up, (size_t)t->slices);
 }
 
-/* Own slice k += each child's, one step for each child. The last of them makes the slice
- * complete: its parent may take it, or the root writes the result down. */
+/* Own slice k += each child's, one step for each child. The last of them completes the slice: its
+ * parent may take it, or the root writes the result down. */
 static void go_up(const struct tree *t, int k) {
     for (int c = 0; c < t->node.children; c++) {
         struct plan_step add =
