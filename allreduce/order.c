@@ -11,8 +11,8 @@ static int add(struct sum_order *order, int *additions, int a, int b) {
     return to;
 }
 
-/* A rank adds its first child's sum to its own term, then the second's. Returns the position of the
- * result. */
+/* A rank adds its first child's sum to its own term, then the second's. Returns the result's
+ * place. */
 static int add_subtree(struct sum_order *order, int *additions, int which, int rank) {
     const struct tree_node node = plan_tree_node(which, order->n, rank);
     int sum = rank;

@@ -66,8 +66,7 @@ int take_slab(struct allreduce *ar);
 /* Unmaps the peers' parts. No work on them may be pending. */
 void unmap_peers(struct allreduce *ar, struct shared *memory);
 
-/* The registered buffer that holds data[0..count), and the offset in it, in elements; NULL:
- * none. */
+/* The registered buffer that holds data[0..count), and the offset, in elements; NULL: none. */
 const struct registration *find_registration(const struct allreduce *ar, const float *data,
                                              size_t count, size_t *offset);
 

@@ -8,7 +8,7 @@
  *
  *     ready order      9  8  7   6     4   5   3    2       |  1    0
  *     bytes           12 36 40 40000 4000 4000 4000 4000000 | 4000 1200000
- *     bucket          0: 4052088, closed by parameter 2     | 1: 1204000, what is left
+ *     bucket 0: 4052088, closed by parameter 2 | 1: 1204000, the rest
  *     limits          1 MiB for the first bucket            | 25 MiB for all others
  *
  * The first limit is small so that the first allreduce starts early. Sizes count the parameters'
@@ -33,12 +33,12 @@ struct bucket {
 struct bucket_plan {
     int param_count, bucket_count; /* parameters that are in buckets */
     int *order;                    /* [param_count] parameter indices, owned */
-    int *bucket_of;        /* of all: the bucket that holds parameter i, -1: it is frozen; owned */
+    int *bucket_of;        /* of all: the bucket that holds parameter i, -1 if frozen; owned */
     struct bucket *bucket; /* [bucket_count], owned */
 };
 
-/* The limits in bytes for sizes in MiB; a negative size is one that was not given. With neither
- * given the limits are 1 MiB, then 25 MiB. The cap alone replaces both, also when it is 25 (PyTorch
+/* The limits in bytes for sizes in MiB; a negative size means not given. With neither given the
+ * limits are 1 MiB, then 25 MiB. A cap without first_mb replaces both, even if it is 25 (PyTorch
  * 2.15); first_mb sets that of the first bucket. A fraction of a byte is dropped, as in PyTorch; 0
  * gives each parameter its own bucket. ERR_USAGE: a size is NaN. */
 int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]);
@@ -50,15 +50,15 @@ int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]);
 int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, int params, const int *order,
                      int count, const uint64_t *limits, int limit_count);
 
-/* The buckets of these parameters, in place of those that *plan had. order[trained]: in which their
- * gradients become ready; NULL: nobody knows yet. Then there is one bucket, in the order in which
- * the arena is laid out at first: the last parameter comes first. With find_unused, and order NULL,
- * a step need not show the order of any other, so the buckets are cut at once and stay: the
- * parameters are walked as they were registered, and what was registered last is reduced first. */
+/* The buckets of these parameters, replacing those in *plan. order[trained]: the order in which
+ * their gradients become ready; NULL: not known yet. Then there is one bucket, in the initial order
+ * of the arena: the last parameter comes first. With find_unused, and order NULL, a step need not
+ * show the order of any other, so the buckets are cut at once and stay: the parameters are walked
+ * as they were registered, and the last registered are reduced first. */
 int buckets_of(struct bucket_plan *plan, const struct param_set *params, const int *order,
                int find_unused, const uint64_t limits[2]);
 
-/* Turns the order and the list of buckets around: what was walked last comes first. */
+/* Reverses the order and the list of buckets: the last one walked comes first. */
 void bucket_plan_reverse(struct bucket_plan *plan);
 void bucket_plan_free(struct bucket_plan *plan); /* zeroed is fine; it owns no gradients */
 

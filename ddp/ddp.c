@@ -11,8 +11,8 @@
  * this.
  *
  * All of this belongs to the compute thread. The communication stream shares device memory with it,
- * and two kinds of event order the two: ready[b] (compute to comm, recorded behind the last
- * gradient of bucket b) and `reduced` (comm to compute, recorded behind the last allreduce). */
+ * and two kinds of event order the two: ready[b] (compute to comm, recorded after the last gradient
+ * of bucket b) and `reduced` (comm to compute, recorded after the last allreduce). */
 #include "ddp/ddp.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ int ddp_make_events(struct duet_ddp *ddp) {
     return OK;
 }
 
-/* The buckets for good: the gradients move to the order in which they become ready. */
+/* The final buckets: the gradients move to the order in which they become ready. */
 int ddp_plan_in_order(struct duet_ddp *ddp, const int *order) {
     CHECK(buckets_of(&ddp->plan, ddp->params, order, 0, ddp->limits));
     CHECK(ddp_make_events(ddp));
@@ -56,8 +56,8 @@ int ddp_plan_in_order(struct duet_ddp *ddp, const int *order) {
 }
 
 /* Rank 0's ready order becomes everybody's. The sync comes first, for two reasons: the gradients
- * are about to get other addresses; and a rank that may wait outside of its streams, as the
- * broadcast does, must have nothing left in them that a peer needs. */
+ * are about to move; and before a rank waits outside of its streams, as in the broadcast, they must
+ * hold no work that a peer needs. */
 static int rebuild(struct duet_ddp *ddp) {
     CHECK(stream_sync(device_compute(ddp->device)));
     CHECK(group_announce(ddp->group, "DDP: order of buckets"));
@@ -65,8 +65,8 @@ static int rebuild(struct duet_ddp *ddp) {
     return ddp_plan_in_order(ddp, ddp->ready_order);
 }
 
-/* A bucket in the gradient arena, where its parameters are one behind the other, each padded with
- * zeros to a multiple of PARAM_ALIGN elements. The pads are summed too: zeros stay zeros. */
+/* A bucket in the gradient arena, where its parameters are consecutive, each padded with zeros to a
+ * multiple of PARAM_ALIGN elements. The pads are summed, too: zeros stay zeros. */
 static float *bucket_data(const struct duet_ddp *ddp, const struct bucket *bucket, size_t *count) {
     const struct param_set *params = ddp->params;
     const struct param *first = &params->param[ddp->plan.order[bucket->first]];
@@ -94,8 +94,8 @@ int ddp_register_comm_hook(struct duet_ddp *ddp, ddp_comm_hook *hook, void *cont
     return OK;
 }
 
-/* The calls of a hook are its own affair, and a rank without one waits in an allreduce for ranks
- * that never come to it. So each step with a hook says so in the place of the first allreduce. */
+/* A hook decides which calls it makes, so a rank without a hook would wait in an allreduce that the
+ * others never join. So each step with a hook announces that in place of the first allreduce. */
 static int announce_hook(const struct duet_ddp *ddp) {
     const struct comm_call call = {.collective = "communication hook",
                                    .bucket = 0,
@@ -152,7 +152,7 @@ int ddp_gradient_ready(void *context, int index) {
     return ddp->config.no_overlap ? OK : ddp_ended(ddp, launch_full_buckets(ddp));
 }
 
-/* Appends to a list in `text`, as far as there is room. */
+/* Appends to a list in `text` if it fits. */
 static void list(char *text, size_t bytes, const char *separator, const char *item) {
     size_t used = strlen(text);
     snprintf(text + used, bytes - used, "%s%s", used ? separator : "", item);
@@ -213,7 +213,7 @@ int ddp_close_step(struct duet_ddp *ddp) {
     ddp->expecting = 0;
     CHECK(launch_full_buckets(ddp)); /* with no_overlap all of them; else none is left */
     CHECK(event_record(ddp->reduced, device_comm(device)));
-    /* the time of this wait counts as the allreduce's */
+    /* this wait counts as time of the allreduce */
     stream_set_phase(compute, PHASE_ALLREDUCE, ddp->step);
     CHECK(stream_wait(compute, ddp->reduced));
     return ddp_agree_on_used(ddp);
@@ -223,11 +223,11 @@ int ddp_finish(struct duet_ddp *ddp) {
     return ddp_ended(ddp, ddp_close_step(ddp));
 }
 
-/* ---- what a pass on the tape calls, beside ddp_gradient_ready: struct grad_reducer ---- */
+/* ---- what a pass on the tape calls, besides ddp_gradient_ready: struct grad_reducer ---- */
 
-/* PyTorch's rule: rank 0's buffers come before each forward, in evaluation too, if the forward
- * before it was one whose gradients were summed. With several passes an update the command's come
- * before every one, so that all ranks prove the same bits. */
+/* PyTorch's rule: rank 0's buffers come before each forward, also in evaluation, if the previous
+ * forward's gradients were summed. With several passes per update the command sends them before
+ * every pass, so that all ranks prove the same bits. */
 int ddp_enter(void *context, int32_t step, int opens, int reduces) {
     struct duet_ddp *ddp = context;
     int sync = ddp->sync_buffers || ddp->config.buffers_each_pass;
@@ -242,7 +242,7 @@ int ddp_enter(void *context, int32_t step, int opens, int reduces) {
     return ddp_broadcast_buffers(ddp, step < 0 ? ddp->step : step);
 }
 
-/* A backward that was not begun with ddp_enter is this rank's own. */
+/* A backward without ddp_enter is only this rank's. */
 int ddp_leave(void *context) {
     struct duet_ddp *ddp = context;
     if (!ddp->expecting) return OK;
@@ -254,7 +254,7 @@ int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step) {
     return ddp_ended(ddp, ddp_buffers_broadcast(ddp->buffers, step));
 }
 
-/* ---- what is asked of it ---- */
+/* ---- questions about it ---- */
 
 const struct bucket_plan *ddp_buckets(const struct duet_ddp *ddp) {
     return &ddp->plan;

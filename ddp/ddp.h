@@ -19,7 +19,7 @@
  *
  * Buckets are launched in index order on every rank, whatever the order in which they fill, because
  * a collective must be the same call on all ranks. In the first step nobody knows the order in
- * which gradients become ready, so there is one bucket with all of them, launched behind the last
+ * which gradients become ready, so there is one bucket with all of them, launched after the last
  * gradient. The ready order that rank 0 saw then becomes everybody's: the gradient arena is laid
  * out in it, and the buckets are cut from it.
  *
@@ -42,17 +42,18 @@
 
 /* A bucket whose gradients are ready, as a communication hook gets it. */
 struct ddp_bucket {
-    struct stream *stream;       /* where work on it goes: the communication stream */
+    struct stream *stream;       /* the stream for work on it: communication */
     float *data;                 /* the gradients, pads included, in device memory: in place */
     size_t count;                /* elements */
     int index;                   /* of the bucket */
     int last;                    /* 1: the last of the step */
     long step;                   /* for spans and errors */
-    float scale;                 /* what the terms are multiplied by without a hook */
-    struct allreduce *allreduce; /* in which the data is registered */
+    float scale;                 /* the factor of the terms without a hook */
+    struct allreduce *allreduce; /* the object in which the data is registered */
 };
 /* Enqueues the work of one bucket and returns. It is called in the order of the buckets, so its
- * collectives must be the same calls on all ranks. What it leaves in the bucket is the gradient. */
+ * collectives must be the same calls on all ranks. Its final content of the bucket is the
+ * gradient. */
 typedef int ddp_comm_hook(void *context, const struct ddp_bucket *bucket);
 
 struct ddp_config {
@@ -60,67 +61,66 @@ struct ddp_config {
     enum allreduce_algorithm algorithm;
     int any_order; /* 1: `auto` may choose ring and tree over 3 or more ranks: other bits */
     int divide;    /* 1: gradients are averaged over the ranks; 0: summed */
-    /* 1: before each backward the parameters that had no part in this rank's loss are looked for.
-     * They count as ready, with zeros, so a step may leave some out; they get the sum of the ranks
-     * that used them. What no rank used is not updated. In each step the ranks then meet on the
-     * host, behind the work of their streams; buckets are cut at the start and never rebuilt. */
+    /* 1: before each backward it finds the parameters without a part in this rank's loss. They
+     * count as ready, with zeros, so a step may leave some out; they get the sum of the ranks that
+     * used them. Parameters that no rank used are not updated. In each step the ranks then meet on
+     * the host, after the work of their streams; buckets are cut at the start and never rebuilt. */
     int find_unused;
-    /* What becomes of a rank whose input is used up before that of the others (join.c): nothing, so
-     * all ranks must have equally many batches; it shadows the others, and `divide` divides by the
+    /* How a rank is treated whose input ends before that of the others (join.c): not at all, so all
+     * ranks must have equally many batches; it shadows the others, and `divide` divides by the
      * number of all ranks, or of those that still have input; or the step fails on every rank, in
      * PyTorch's words. */
     enum duet_join join;
     int own_buffers;       /* 1: rank 0's buffers are not broadcast before each forward */
-    int buffers_each_pass; /* 1: they are also where the pass before has only accumulated */
-    const int *order; /* [trained] the order in which the gradients become ready, where it is known
-                         before the first step; read by ddp_init, alike on all ranks. NULL: not */
-    int no_overlap;   /* 1: no allreduce before backward has ended, to see what the overlap gains */
+    int buffers_each_pass; /* 1: they also are if the previous pass only accumulated */
+    const int *order; /* [trained] the order in which the gradients become ready, if known before
+                       * the first step; read by ddp_init, the same on all ranks. NULL: unknown */
+    int no_overlap;   /* 1: no allreduce before backward has ended, to see the gain of overlap */
 };
-/* Sizes not given, auto within the fold order, summed, overlapped. */
+/* Default sizes, auto within the fold order, summed, overlapped. */
 struct ddp_config ddp_config_default(void);
 
-/* Collective. Checks that all ranks hold the same model and copies rank 0's values to all. What is
- * borrowed must outlive the ddp: comm; the parameters, whose gradients get other places; and the
- * group of the program's communication hooks (NULL: the command's, which has none). ERR_FAILED with
- * PyTorch's words where models differ. On failure *out is NULL.
+/* Collective. Checks that all ranks hold the same model and copies rank 0's values to all. It
+ * borrows, so these must outlive it: comm; the parameters, whose gradients it moves; and the group
+ * of the program's communication hooks (NULL: the command's, which has none). ERR_FAILED with
+ * PyTorch's words if models differ. On failure *out is NULL.
  *
  * From then on each pass that begins with these parameters (pass_enter, duet_tape_begin) opens a
  * step, and the backward of an update's last pass closes it: struct grad_reducer. ddp_begin and
- * ddp_finish are the two ends, for who calls tape_backward itself. In between ddp_gradient_ready is
+ * ddp_finish are the two ends, for callers of tape_backward. In between ddp_gradient_ready is
  * called for each parameter once the last kernel of its gradient is enqueued on the device's
  * compute stream. With find_unused, gradients of unused parameters are filled with zeros, and they
- * are ready too. */
+ * are ready, too. */
 int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet_group *group,
              const struct ddp_config *config);
 
 int ddp_gradient_ready(void *ddp, int index); /* a grad_hook */
 
-/* Its end is duet_ddp_free: collective, unless the job has failed; so after a failure of the
- * caller's own call comm_abort first. It waits for what is enqueued. */
+/* Its end is duet_ddp_free: collective, unless the job has failed; so after the caller's own
+ * failure call comm_abort first. It waits for enqueued work. */
 
-/* Collective: rank 0's buffers go to all ranks; before a forward, of evaluation too. */
+/* Collective: rank 0's buffers go to all ranks; before a forward, also in evaluation. */
 int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step);
 
-/* In place of the allreduce of each bucket; once, before the first step, alike on all ranks.
- * ERR_USAGE: no hook, or a second one. ddp_allreduce_hook is what runs without one. */
+/* Replaces the allreduce of each bucket; once, before the first step, the same on all ranks.
+ * ERR_USAGE: no hook, or a second one. ddp_allreduce_hook is the default. */
 int ddp_register_comm_hook(struct duet_ddp *ddp, ddp_comm_hook *hook, void *context);
 int ddp_allreduce_hook(void *context, const struct ddp_bucket *bucket);
 
-/* The two ends of a step. ddp_begin: the next backward is to be reduced; `step` names it in spans
+/* The two ends of a step. ddp_begin: the next backward will be reduced; `step` names it in spans
  * and errors. In the second step it is collective, rebuilds the buckets and overwrites the
- * gradients of the first. ERR_FAILED: a parameter got no gradient in the step before (PyTorch's
- * words, with names and indices). Passes that only accumulate are between the two as well.
- * ddp_finish: the compute stream waits behind the last allreduce, so whatever is enqueued later
- * reads the sums. */
+ * gradients of the first. ERR_FAILED: a parameter got no gradient in the previous step (PyTorch's
+ * words, with names and indices). Passes that only accumulate are between the two, too. ddp_finish:
+ * the compute stream waits for the last allreduce, so later work reads the sums. */
 int ddp_begin(struct duet_ddp *ddp, int32_t step);
 int ddp_finish(struct duet_ddp *ddp);
 
-/* In place of a step on a rank that has no more input, where config.join is not off: the rank
- * shadows one step of the others, but for its update, with zeros, which are ready at once in the
- * order of the buckets. `forward` is what it does in place of a forward pass, which the others
- * begin. *active: ranks that had input; 0: none had, nothing was done, and the loop of this rank
- * ends. With join every step has a meeting of all ranks on the host. A model that waits for other
- * ranks inside its forward (SyncBatchNorm) cannot be shadowed. */
+/* Replaces a step on a rank that has no more input, if config.join is not off: the rank shadows one
+ * step of the others, without the update, with zeros, which are ready at once in the order of the
+ * buckets. `forward` replaces the forward pass that the others begin. *active: ranks that had
+ * input; 0: none had, nothing was done, and the loop of this rank ends. With join every step has a
+ * meeting of all ranks on the host. A model that waits for other ranks inside its forward
+ * (SyncBatchNorm) cannot be shadowed. */
 int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
                     void *context, int *active);
 
@@ -134,7 +134,7 @@ int ddp_found_unused(const struct duet_ddp *ddp);
 /* The buckets in force. Owned by the ddp; valid until the next begin. */
 const struct bucket_plan *ddp_buckets(const struct duet_ddp *ddp);
 
-/* The order [trained] of config.order, behind a step on rank 0; NULL: the buckets never follow it.
+/* The order [trained] of config.order, after a step on rank 0; NULL: the buckets never follow it.
  * Owned by the ddp; valid until the next begin. */
 const int *ddp_ready_order(const struct duet_ddp *ddp);
 

@@ -1,5 +1,5 @@
-/* Calls a program's communication hook for each full bucket, and keeps the call that the hook has
- * begun until the end of backward. */
+/* Calls a program's communication hook for each full bucket, and keeps the hook's pending call
+ * until the end of backward. */
 #include "ddp/hooks.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "group/group.h"
 
-/* Where bucket `index` is kept; buckets stay at their places, since hooks have pointers to them. */
+/* The slot of bucket `index`; buckets do not move, since hooks have pointers to them. */
 static int place(struct hooks *h, int index, struct hook_bucket **out) {
     while (h->count <= index) {
         struct hook_bucket **more =
@@ -22,7 +22,7 @@ static int place(struct hooks *h, int index, struct hook_bucket **out) {
     return OK;
 }
 
-/* A program's function may return any number, and leave no text: `before` is what duet_error() said
+/* A program's function may return any number, and leave no text: `before` is the duet_error() from
  * before the call. */
 static int returned(const struct hook_bucket *b, const char *what, int code, const char *before) {
     if (!code) return OK;
@@ -31,7 +31,7 @@ static int returned(const struct hook_bucket *b, const char *what, int code, con
     return code;
 }
 
-/* Ends what the bucket waits for; it may then wait for something else. */
+/* Ends the bucket's wait; it may then wait for something else. */
 static int end_of(struct hook_bucket *b) {
     char before[ERROR_BYTES];
     duet_work *work = b->work;

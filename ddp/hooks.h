@@ -14,15 +14,15 @@
 
 struct work;
 
-/* A bucket as hooks see it, and what it waits for. */
+/* A bucket as hooks see it, and its pending call. */
 struct hook_bucket {
     struct duet_bucket seen; /* first, so that a hook's pointer leads here */
     struct duet_tensor gradients;
-    int waiting; /* 1: duet_bucket_then was called, and its end has not come */
+    int waiting; /* 1: duet_bucket_then was called and is still pending */
     duet_work *work;
     int (*then)(const struct duet_bucket *bucket, void *state);
     void *state;
-    /* Of the hooks that compress: host memory of `room` elements, owned. */
+    /* For the compressing hooks: host memory of `room` elements, owned. */
     uint16_t *packed;
     float *staged; /* on a GPU: the gradients in host memory */
     size_t room;
@@ -38,20 +38,20 @@ struct hooks {
     int count;
 };
 
-/* The bucket behind a hook's pointer. A copy of struct duet_bucket, or one that a program has made
- * up, is refused: it has no tensor of gradients behind it. */
+/* The bucket that a hook's pointer refers to. A copy of struct duet_bucket, or one that a program
+ * invented, is refused: no tensor of gradients belongs to it. */
 int hook_bucket_of(struct hook_bucket **out, const struct duet_bucket *bucket, const char *what);
 
 /* A ddp_comm_hook; its context is a struct hooks. */
 int hooks_call(void *context, const struct ddp_bucket *bucket);
 
-/* The end of a backward: each bucket that waits is waited for, in order. */
+/* The end of a backward: waits for each pending bucket, in order. */
 int hooks_finish(struct hooks *hooks);
 
 /* Waits for calls under way, frees the rest. */
 void hooks_free(struct hooks *hooks);
 
-/* compress.c: waits for the sum of a bucket and frees what the bucket keeps. */
+/* compress.c: waits for the sum of a bucket and frees its memory. */
 void hooks_free_packed(struct hook_bucket *bucket);
 
 #endif

@@ -32,7 +32,7 @@ static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
     CHECK(bucket_limits(ddp->config.bucket_cap_mb, ddp->config.first_bucket_mb, ddp->limits));
     CHECK(make_counters(ddp));
     CHECK(buckets_of(&ddp->plan, ddp->params, NULL, ddp->config.find_unused, ddp->limits));
-    /* A ddp before this one has moved the gradients. */
+    /* An earlier ddp has moved the gradients. */
     if (ddp->params->layout_version) CHECK(param_set_relayout_grads(ddp->params, ddp->plan.order));
     if (ddp->config.order && !ddp->config.find_unused)
         CHECK(ddp_plan_in_order(ddp, ddp->config.order));

@@ -10,7 +10,7 @@
  * in the same order, with zeros, and then updates from the sums like everybody else. So all ranks
  * hold the same parameters and the same optimizer state at every step. (PyTorch does not update
  * joined ranks, and at the end broadcasts the parameters of a rank that was active to the last; the
- * momentum of the others stays behind. duet_ddp_join, at the end, does so too.) */
+ * momentum of the others stays old. duet_ddp_join does the same at the end.) */
 #include <string.h>
 
 #include "base/error.h"
@@ -49,7 +49,7 @@ int program_check_join(const struct duet_ddp *d) {
                            "forward: give DUET_JOIN_THROW");
 }
 
-/* Device memory of `bytes`, a multiple of 4, on all ranks alike. Its numbers fit into an int:
+/* Device memory of `bytes`, a multiple of 4, the same on all ranks. Its numbers fit into an int:
  * param_set_init and buffer_set_init refuse more. */
 static int broadcast_from(struct duet_ddp *d, void *data, size_t bytes, int root) {
     const int count = (int)(bytes / sizeof(float));

@@ -1,6 +1,6 @@
 /* If a step may leave out parameters or ranks, the ranks meet on the host in every step: they tell
  * each other who has input (join), and who used which parameter (find_unused). A rank that waits on
- * the host must have no work left in its streams that a peer needs, so it waits for its streams
+ * the host must have no work in its streams that a peer needs, so it waits for its streams
  * first. */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "ddp/state.h"
 #include "group/group.h"
 
-/* PyTorch's words, by which users search. The rank that ran out is to blame. */
+/* PyTorch's words, which users search for. The rank that ran out is to blame. */
 static int thrown(const struct duet_ddp *ddp, int mine) {
     if (!mine) return fail(ERR_FAILED, "Rank %d exhausted all inputs.", comm_rank(ddp->comm));
     return fail(ERR_PEER,
@@ -35,7 +35,7 @@ int ddp_count_active(struct duet_ddp *ddp, int mine, int *active) {
 }
 
 /* A parameter that any rank used is updated on all, from the sum in which the others' parts are
- * zero; one that none used is left alone. What a rank used is known on its host only. */
+ * zero; one that none used is unchanged. Only a rank's host knows what the rank used. */
 int ddp_agree_on_used(struct duet_ddp *ddp) {
     size_t count = (size_t)ddp->params->count;
     if (!ddp->config.find_unused) return OK;

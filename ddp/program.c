@@ -7,7 +7,7 @@
 #include "ddp/state.h"
 #include "group/group.h"
 
-/* duet_params_grad hands out the gradients where they are now; the second step moves them. */
+/* duet_params_grad returns the gradients at their current addresses; the second step moves them. */
 void program_show_gradients(struct duet_params *params) {
     struct param_set *set = &params->set;
     for (int i = 0; i < set->count; i++)
@@ -18,7 +18,7 @@ void program_show_gradients(struct duet_params *params) {
 
 static int config_of(const struct duet_ddp_options *options, struct ddp_config *config) {
     *config = ddp_config_default();
-    config->divide = 1; /* as PyTorch: the mean over the ranks */
+    config->divide = 1; /* as in PyTorch: the mean over the ranks */
     if (!options) return OK;
     if (!(options->bucket_cap_mb >= 0 && options->bucket_cap_mb <= 1e6))
         return fail(ERR_USAGE, "ddp: bucket_cap_mb %g: give MiB, or 0 for PyTorch's 25",

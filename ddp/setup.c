@@ -42,7 +42,7 @@ int ddp_check_group(const char *who, const duet_group *group, const duet_params 
 
 /* ---- shapes ---- */
 
-/* Those that are trained, as in PyTorch, and then all of them. */
+/* The trained ones, as in PyTorch, and then all. */
 static int check_counts(struct comm *comm, const struct param_set *params) {
     const int mine[2] = {params->trained, params->count};
     int all[MAX_DEVICES][2];
@@ -100,7 +100,7 @@ static int compare_shapes(const struct param_set *params, int rank, const struct
 
 /* ---- rank 0's bytes to all ---- */
 
-/* A gather, of which only rank 0's part is used. */
+/* A gather; only rank 0's part is used. */
 static int broadcast_bytes(struct comm *comm, void *bytes, size_t count) {
     char *all = malloc(count * (size_t)comm_world_size(comm) + 1);
     int code =

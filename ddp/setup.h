@@ -1,5 +1,5 @@
-/* The agreements that the ranks of DDP make outside of steps. These functions are collective: all
- * ranks call the same ones in the same order. */
+/* Agreements between the ranks of DDP outside of steps. These functions are collective: all ranks
+ * call the same ones in the same order. */
 #ifndef DDP_SETUP_H
 #define DDP_SETUP_H
 
@@ -8,15 +8,15 @@
 #include "nn/params/params.h"
 
 /* Checks that all ranks have the same number of parameters, with the shapes of rank 0. ERR_FAILED
- * with PyTorch's words: another number fails on every rank, another shape on the one with it. */
+ * with PyTorch's words: a different number fails on every rank, a different shape on its own. */
 int ddp_check_shapes(struct comm *comm, const struct param_set *params);
 
-/* Options that all ranks must give alike, as numbers, with their names. ERR_USAGE: one differs. */
+/* Options that must be equal on all ranks, as numbers, with their names. ERR_USAGE: one differs. */
 enum { DDP_MOST_OPTIONS = 4 };
 int ddp_check_options(struct comm *comm, const char *who, const char *const *names,
                       const double *mine, int count);
 
-/* The parameters are of the group of all ranks. ERR_USAGE: one is missing, or the group is not. */
+/* Checks that the group is that of all ranks. ERR_USAGE: it is not. */
 int ddp_check_group(const char *who, const duet_group *group, const duet_params *params);
 
 /* The values of every rank become rank 0's, to the bit. Waits for it. Shapes must agree. The bytes

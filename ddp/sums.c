@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/grow.h"
 
-/* The part that a piece of the bucket has of each parameter comes to its place. *count: the
- * elements of the bucket, pads included. */
+/* Maps each parameter's part of a piece of the bucket to its position. *count: the elements of the
+ * bucket, pads included. */
 static int add_piece(struct sums *s, const struct bucket *bucket, const struct sum_piece *piece,
                      size_t *count) {
     struct sum_pieces *all = &s->pieces;
@@ -25,7 +25,7 @@ static int add_piece(struct sums *s, const struct bucket *bucket, const struct s
     return OK;
 }
 
-/* `order`: in which the gradients become ready; NULL: nobody knows it yet. */
+/* `order`: the order in which the gradients become ready; NULL: not known yet. */
 static int cut(struct sums *s, const int *order) {
     struct sum_piece piece = {.count = 0};
     size_t count;

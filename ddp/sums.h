@@ -16,7 +16,7 @@
 
 struct sums {
     struct sum_pieces pieces;          /* in elements of the value arena */
-    const struct sum_pieces *in_force; /* for who adds; NULL: the fold order */
+    const struct sum_pieces *in_force; /* for the adding code; NULL: the fold order */
     struct param_set *params;          /* borrowed */
     duet_tape *tape;                   /* borrowed */
     struct ddp_config config;          /* with an algorithm that does not keep the fold order */
@@ -26,8 +26,8 @@ struct sums {
     int *ready, ready_count, rebuilt;
 };
 
-/* For a ddp of so many ranks. It becomes the hook of the tape, whose passes are those of `params`.
- * On failure *s is zeroed. */
+/* For a ddp of so many ranks. It becomes the hook of the tape, whose passes use `params`. On
+ * failure *s is zeroed. */
 int sums_init(struct sums *s, const struct ddp_config *config, int ranks, duet_params *params,
               duet_tape *tape);
 void sums_free(struct sums *s); /* zeroed is fine, here and below */
@@ -35,7 +35,7 @@ void sums_free(struct sums *s); /* zeroed is fine, here and below */
 /* Before the first pass of an update. */
 int sums_begin_update(struct sums *s);
 
-/* As ddp_ready_order. */
+/* Like ddp_ready_order. */
 const int *sums_ready_order(const struct sums *s);
 
 #endif

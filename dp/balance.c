@@ -8,7 +8,7 @@
 
 static const double LEAST = 0.75; /* of the largest */
 
-/* Sets the places of the smallest and the largest. Returns 1 if they are too far apart. */
+/* Sets the indices of the smallest and the largest. Returns 1 if they are too far apart. */
 static int apart(const uint64_t *values, int n, int *low, int *high) {
     *low = *high = 0;
     for (int i = 1; i < n; i++) {

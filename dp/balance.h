@@ -9,11 +9,11 @@
 #include "device/device.h"
 
 /* PyTorch's rule: the smallest of n devices has less than 75 % of the largest's memory or, if the
- * memories are alike, of its cores. Returns 1 then, with one line in text[0 .. bytes), in PyTorch's
- * words as far as users search for them; else 0. Of several equal devices the first is named. */
+ * memories are alike, of its cores. Then it returns 1 and one line in text[0 .. bytes), in the
+ * words of PyTorch that users search for; else 0. Among equal devices it names the first. */
 int dp_imbalance(const uint64_t *memory, const int *cores, int n, char *text, size_t bytes);
 
-/* The same of devices that are open. */
+/* The same for open devices. */
 int dp_imbalance_of(struct device *const *devices, int n, char *text, size_t bytes);
 
 #endif

@@ -30,21 +30,21 @@
  *     ========================== all threads have come back ====================================
  *     reduce        0 <-- the summed shards --------------   r
  *
- * *) With --loss-in-forward labels are scattered too; each device computes its own loss at the end
+ * *) With --loss-in-forward labels are scattered, too; each device computes its own loss at the end
  * of forward and goes straight on into backward. Gather then fetches S loss sums in place of all
- * outputs, and scatter_grad and the second start are left out. The bits are the same, because the
+ * outputs, and scatter_grad and the second start are not needed. The bits are the same, because the
  * loss and the gradient of a row depend only on that row and on 1/B. A single device runs in this
- * way too: there is nothing to gather.
+ * way, too: there is nothing to gather.
  *
  * Who waits for whom. Threads wait at the bars: dp/worker.h. Streams wait for events
  * (scatter_gather/device_group.h): stream 0 waits for ready[r], which thread r records at the end
- * of its part, when all that it reads and writes is enqueued; stream r waits, at the start of its
- * part, for `done`, which stream 0 records behind each collective. What the threads hand over is
- * enqueued, not finished: on an asynchronous device no thread waits for a kernel.
+ * of its part, when all its reads and writes are enqueued; stream r waits, at the start of its
+ * part, for `done`, which stream 0 records after each collective. The threads hand over enqueued
+ * work, not finished work: on an asynchronous device no thread waits for a kernel.
  *
- * Several passes a step (gradient accumulation): each pass goes from input to backward; reduce and
- * optimizer come once, behind the last. PyTorch reduces in every pass, which moves more bytes and
- * adds in another order: (pass 1 over all devices) + (pass 2 over all devices).
+ * Several passes per step (gradient accumulation): each pass goes from input to backward; reduce
+ * and optimizer come once, after the last. PyTorch reduces in every pass, which moves more bytes
+ * and adds in another order: (pass 1 over all devices) + (pass 2 over all devices).
  *
  * A device without samples (a short last batch) takes part with 0 rows. Its gradients are exact
  * zeros and are added like any others, as a single device adds an empty segment's: -0 + 0 is +0, so
@@ -60,11 +60,11 @@ int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const
     struct dp_rows rows[MOST_INPUTS + 1];
     CHECK(data_parallel_begin(m, x, inputs, y, outputs, pass, rows)); /* which rows go where */
     CHECK(dp_scatter(&m->dp, PHASE_SCATTER, rows, inputs + (y != NULL)));
-    CHECK(dp_replicate(&m->dp, PHASE_REPLICATE)); /* the last update has reached device 0 only */
+    CHECK(dp_replicate(&m->dp, PHASE_REPLICATE)); /* the last update has only reached device 0 */
     return dp_on_all_devices(&m->dp, PHASE_FORWARD, data_parallel_forward_on);
 }
 
-/* The output as it is gathered, in memory of the caller's tape. */
+/* The gathered output, in memory of the caller's tape. */
 static int gather_to_tape(struct duet_data_parallel *m, duet_tape *t, struct tensor *whole) {
     CHECK(data_parallel_shape(m, &m->output[0], whole));
     *whole = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, whole->rank, whole->dims);
@@ -76,7 +76,7 @@ static int gather_to_tape(struct duet_data_parallel *m, duet_tape *t, struct ten
 
 int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
                            const char *kept) {
-    int went_back = m->in_forward; /* straight on, in the part of forward */
+    int went_back = m->in_forward; /* straight on, within the forward part */
     CHECK(data_parallel_begin_backward(m, grads, count));
     if (!went_back) CHECK(data_parallel_scatter_grads(m, grads, count));
     CHECK(data_parallel_save_sums(m, kept)); /* of the passes before */
@@ -88,7 +88,7 @@ int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *cons
 
 /* ---- y = model(x) on a tape, as in PyTorch ----
  *
- * The whole of DataParallel's backward is that of the node of y:
+ * All of DataParallel's backward is the backward of y's node:
  *
  *     the caller's tape     y = call(x)  ->  loss            loss  ->  dL/dy  ->  the node of y
  *                               |                                                  |
@@ -96,7 +96,7 @@ int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *cons
  *                           gather                           device, reduce: gradients are there
  *
  * The replicas have their own tapes, so the caller's tape sees no parameter: the node tells it
- * which of them have a gradient. */
+ * which parameters have a gradient. */
 static int backward(duet_tape *t, struct node *n) {
     struct duet_data_parallel *m = n->context;
     struct duet_params *params = m->params[0];

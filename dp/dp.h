@@ -3,12 +3,12 @@
  * of the command, whose replicas bring shares in segments, step blocks and logs (struct dp_shares).
  *
  *     dp.c                the drawing, and the step from top to bottom
- *     moves.h             threads, events and copies, of which it is made
+ *     moves.h its parts: threads, events and copies
  *     program.c           what each device does in forward and backward, and the calls of duet.h
- *     program_open.c      makes and frees what it works on
- *     program_rows.c      what is cut into rows: inputs, outputs, their gradients
+ *     program_open.c allocates and frees its objects
+ *     program_rows.c cuts into rows: inputs, outputs, their gradients
  *     program_dim.c       the same along another dimension than that of rows
- *     program_passes.c    what a backward leaves: sums over several passes, the gradient of x */
+ *     program_passes.c results of a backward: sums over several passes, the gradient of x */
 #ifndef DP_DP_H
 #define DP_DP_H
 
@@ -19,10 +19,10 @@
 
 enum { MOST_INPUTS = 16, MOST_OUTPUTS = MOST_ROOTS };
 
-/* A tensor cut into rows: those of the device it is on are a view of it, the others a copy. */
+/* A tensor cut into rows: those of its own device are a view, the others copies. */
 struct pieces {
     int rows;               /* of the whole tensor */
-    int sizes[MAX_DEVICES]; /* of them those of each device; in all, at most `rows` */
+    int sizes[MAX_DEVICES]; /* the rows of each device; in all, at most `rows` */
     struct duet_tensor part[MAX_DEVICES];
     struct duet_tensor shown[MAX_DEVICES]; /* of an input: the part as forward sees it */
     void *memory[MAX_DEVICES];             /* owned, device memory, kept from step to step */
@@ -37,23 +37,23 @@ struct output {
     int is_loss[MAX_DEVICES];        /* 1: with DUET_MEAN or DUET_SUM; gathered as one number */
     enum reduction how[MAX_DEVICES]; /* of a loss */
     double loss[MAX_DEVICES];        /* its value */
-    int rows[MAX_DEVICES];           /* of what is gathered; 0: the device has none */
-    const duet_tensor *grad;         /* during a backward: of the gathered output; NULL: unused */
+    int rows[MAX_DEVICES];           /* of the gathered tensor; 0: the device has none */
+    const duet_tensor *grad;         /* during a backward: the gathered output's; NULL: unused */
     struct pieces grads;             /* of root[r] */
 };
 
 /* Backward passes whose gradients are added up. */
 struct passes {
-    const duet_tape *tape; /* that counted the last one done; NULL: none */
-    int64_t update;        /* as in struct duet_tape: the update of that one */
-    float *sums;           /* of the passes before, on device 0, owned; NULL: never needed */
+    const duet_tape *tape; /* the tape that counted the last one; NULL: none */
+    int64_t update;        /* as in struct duet_tape: that one's update */
+    float *sums;           /* sums of earlier passes, on device 0, owned; NULL: never needed */
     unsigned zeroed;       /* as in struct duet_params, when the last of them was done */
     char *has_grad;        /* [parameters] 1: it had a part in one of them; owned */
 };
 
-/* What the command's replicas (models/replica.h) bring. Rows are cut into these shares, not by
- * torch.chunk, and every device takes part, also without samples. A loss in forward goes to their
- * logs, and the device goes straight on into backward. */
+/* The contribution of the command's replicas (models/replica.h). Rows are cut into these shares,
+ * not by torch.chunk, and every device takes part, even without samples. A loss in forward goes to
+ * their logs, and the device goes straight on into backward. */
 struct dp_shares {
     int sizes[MAX_DEVICES];             /* samples of each device */
     int32_t step;                       /* for spans */
@@ -68,17 +68,17 @@ struct duet_data_parallel {
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context); /* or: */
     void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
                           void *context);
-    /* In the replicas; of the command alone. */
+    /* In the replicas; only for the command. */
     duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
     void (*warn)(const char *text, void *context);
     void *context;
-    int warned_of_scalars, warned_of_chunks; /* 1: it was said once */
+    int warned_of_scalars, warned_of_chunks; /* 1: the warning was given */
 
-    /* [0] is the program's, the others are copies. With `shares` all are others', tapes too. */
+    /* [0] is the program's, the others are copies. With `shares` all are borrowed, tapes too. */
     struct duet_params *params[MAX_DEVICES];
     struct duet_tape *tape[MAX_DEVICES];
     int input_grad; /* 1: backward also computes the gradients of the inputs */
-    int dim;        /* along which inputs are cut and outputs gathered */
+    int dim;        /* the dimension along which inputs are cut and outputs gathered */
     struct passes passes;
 
     /* The step under way. The caller writes it while the threads sleep; thread r writes
@@ -89,29 +89,29 @@ struct duet_data_parallel {
     struct pieces x[MOST_INPUTS], y;          /* x[0] has the samples */
     duet_var *leaf[MOST_INPUTS][MAX_DEVICES]; /* [i][r], on tape[r]: x[i]; NULL: it is not float */
     struct output output[MOST_OUTPUTS];
-    int can_go_back;    /* 1: behind a forward in training */
+    int can_go_back;    /* 1: after a forward in training */
     int in_forward;     /* 1: the replicas compute the loss, with `loss` */
-    int has_input_grad; /* 1: behind a backward, until the next forward */
+    int has_input_grad; /* 1: after a backward, until the next forward */
 };
 
 /* ---- program_open.c ---- */
 
-/* Around the replicas of the command: config->params, and a tape for each device, all borrowed.
- * m->forward, m->loss and m->context are the caller's to set. */
+/* Around the replicas of the command: config->params, and a tape for each device, all borrowed. The
+ * caller sets m->forward, m->loss and m->context. */
 int data_parallel_around(struct duet_data_parallel **out, struct dp_config *config,
                          duet_tape *const *tapes, struct dp_shares *shares);
-/* As duet_data_parallel_free. 0: a thread is lost, and all must stay. NULL: 1. */
+/* Like duet_data_parallel_free. 0: a thread is lost, and everything must stay. NULL: 1. */
 int data_parallel_close(struct duet_data_parallel *m);
 
 /* ---- dp.c ---- */
 
-/* Scatter, replicate, and forward on all replicas; their outputs stay where they are. x, and with
+/* Scatter, replicate, and forward on all replicas; their outputs stay on their devices. x, and with
  * the loss in forward y, are on device 0. */
 int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                           const duet_tensor *y, int outputs, enum duet_pass pass);
 
 /* Scatter of the outputs' gradients, backward on all replicas, reduce: the sums are added to the
- * gradients kept. Without gradients: from the losses in forward. */
+ * kept gradients. Without gradients: from the losses in forward. */
 int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
                            const char *kept);
 
@@ -121,18 +121,18 @@ int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *cons
 int data_parallel_forward_on(void *m, int r);
 int data_parallel_backward_on(void *m, int r);
 
-/* The two halves of a step begin: what is given is checked, and of a forward the rows are cut and
- * placed. */
+/* The start of the two halves of a step: checks the arguments; for a forward also cuts and places
+ * the rows. */
 int data_parallel_begin(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                         const duet_tensor *y, int outputs, enum duet_pass pass,
                         struct dp_rows *rows);
 int data_parallel_begin_backward(struct duet_data_parallel *m, const duet_tensor *const *grads,
                                  int count);
 
-/* ERR_USAGE: the call cannot be on this tape; it uses parameters of the replicas by itself, too. */
+/* ERR_USAGE: the call cannot be on this tape: the tape uses parameters of the replicas itself. */
 int data_parallel_check_tape(const struct duet_data_parallel *m, const duet_tape *t);
 int data_parallel_check_params(const duet_tape *t, const struct duet_params *params);
-/* The tape learns which parameters have a gradient. */
+/* Tells the tape which parameters have a gradient. */
 void data_parallel_mark_on_tape(duet_tape *t, const struct duet_params *params);
 
 /* Gives a warning, a line of text, to the program. */
@@ -144,20 +144,19 @@ void data_parallel_warn(const struct duet_data_parallel *m, const char *text);
 int data_parallel_room(struct duet_data_parallel *m, struct pieces *p, int r, size_t bytes,
                        enum mem_cause cause);
 
-/* Where the rows of `whole`, on device `lead`, go: p->sizes[r] of them to each device, in p->part.
- * Moves nothing, but makes room. */
+/* The destination of the rows of `whole`, on device `lead`: p->sizes[r] of them on each device, in
+ * p->part. It moves nothing, but allocates. */
 int data_parallel_place(struct duet_data_parallel *m, int lead, const duet_tensor *whole,
                         struct pieces *p, enum mem_cause cause, struct dp_rows *rows);
 
-/* Inputs to rows: cuts them and places them. */
+/* Cuts inputs into rows and places them. */
 int data_parallel_take(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                        const duet_tensor *y, struct dp_rows *rows);
 
-/* Memory of another for part r, in place of what data_parallel_room would allocate. */
+/* Borrowed memory for part r, in place of data_parallel_room's. */
 void data_parallel_lend(struct pieces *p, int r, void *memory, size_t bytes);
 
-/* The shape of an output as it is gathered, without memory. ERR_USAGE: it is a loss in some
- * replicas only. */
+/* The shape of a gathered output, without memory. ERR_USAGE: it is a loss only in some replicas. */
 int data_parallel_shape(struct duet_data_parallel *m, struct output *o, struct tensor *whole);
 
 /* The rows of the replicas' outputs into `whole`, which is of that shape. */
@@ -166,7 +165,7 @@ int data_parallel_gather_into(struct duet_data_parallel *m, struct output *o, st
 /* A new tensor on the output device: the rows of all replicas, or the vector of their losses. */
 int data_parallel_gather(struct duet_data_parallel *m, struct output *o, duet_tensor **whole);
 
-/* ERR_USAGE: these cannot be the gradients of the outputs, as they were gathered. */
+/* ERR_USAGE: these cannot be the gradients of the gathered outputs. */
 int data_parallel_check_grads(struct duet_data_parallel *m, const duet_tensor *const *grads,
                               int count);
 
@@ -174,37 +173,37 @@ int data_parallel_check_grads(struct duet_data_parallel *m, const duet_tensor *c
 int data_parallel_scatter_grads(struct duet_data_parallel *m, const duet_tensor *const *grads,
                                 int count);
 
-/* ---- program_dim.c: m->dim is in front where rows are cut and gathered; 0: nothing to do ---- */
+/* ---- program_dim.c: m->dim comes first while rows are cut and gathered; 0: nothing to do ---- */
 
-/* The shape with m->dim in front, or with back 1, of one that has it there, as it was. */
+/* The shape with m->dim first; with back 1, the original shape of one that has it first. */
 void data_parallel_turn(const struct duet_data_parallel *m, struct tensor *shape, int back);
 
 /* ERR_USAGE: a tensor of this shape and type cannot be cut along m->dim. */
 int data_parallel_check_dim(const struct duet_data_parallel *m, const struct tensor *t);
 
-/* *front: `whole`, on device `lead`, with m->dim in front, in memory of `p` that nothing else of p
- * uses there; or `whole` itself. */
+/* *front: `whole`, on device `lead`, with m->dim first, in memory of `p` that p does not use
+ * otherwise there; or `whole` itself. */
 int data_parallel_to_front(struct duet_data_parallel *m, int lead, const duet_tensor *whole,
                            struct pieces *p, enum mem_cause cause, duet_tensor *front);
 
-/* x as a node of the tape turns it; x itself without a dim. NULL: the tape has the error. */
+/* x permuted by a node of the tape; x itself without a dim. NULL: the tape has the error. */
 duet_var *data_parallel_turn_var(const struct duet_data_parallel *m, duet_tape *t, duet_var *x,
                                  int back);
 
-/* Input i as forward sees it on device r: in shown[r], and where it is float, *x on the tape. */
+/* Input i as forward sees it on device r: in shown[r], and if it is float, *x on the tape. */
 int data_parallel_show(struct duet_data_parallel *m, int i, int r, duet_var **x);
 
-/* Replaces a gathered tensor by one with m->dim where it was. */
+/* Replaces a gathered tensor by one with m->dim in its original position. */
 int data_parallel_turn_back(const struct duet_data_parallel *m, duet_tensor **tensor);
 
 /* ---- program_passes.c ---- */
 
-/* Which gradients on device 0 are of passes before this one of its update, which the tape t counts,
- * and stay in the sum: [parameters] 1: this one is; NULL: none. */
+/* Which gradients on device 0 belong to earlier passes of this update, as tape t counts, and stay
+ * in the sum: [parameters] 1: this one does; NULL: none. */
 const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t);
 
-/* Around a backward, which overwrites the gradients on device 0: saves those that are kept, and
- * adds them again. */
+/* Around a backward, which overwrites the gradients on device 0: saves the kept ones, and adds them
+ * again. */
 int data_parallel_save_sums(struct duet_data_parallel *m, const char *kept);
 int data_parallel_add_sums(struct duet_data_parallel *m, const char *kept);
 

@@ -4,14 +4,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* The spans of what the leading device moves next carry this phase. */
+/* The spans of the leading device's next moves have this phase. */
 static void enter(struct dp *dp, enum phase phase) {
     stream_set_phase(dp->group.stream, dp->training ? phase : PHASE_EVALUATE, dp->step);
 }
 
 /* ---- the parts of a step that run on every device's own thread ---- */
 
-/* Runs a part between the events that order its stream. The last event is recorded also after a
+/* Runs a part between the events that order its stream. The last event is recorded even after a
  * failure, so that the next step finds the streams in order. */
 static int in_order(void *context, int r) {
     struct dp *dp = context;
@@ -69,7 +69,7 @@ int dp_check_module(const duet_params *params, const struct device *first) {
     return OK;
 }
 
-/* PyTorch asks it before every forward, and so does this: whoever moves them is told. */
+/* As in PyTorch this is checked before every forward: a program that moves them gets the error. */
 int dp_begin(struct dp *dp, int32_t step, int training) {
     CHECK(caught(dp, workers_lost(dp->workers)));
     CHECK(dp_check_module(dp->params[0], dp->group.device[0]));
@@ -84,8 +84,8 @@ int dp_begin(struct dp *dp, int32_t step, int training) {
     return OK;
 }
 
-/* The other devices read buffers in evaluation; what they write to theirs is lost, since the next
- * replicate overwrites it. So a model's buffers are those of device 0, as in PyTorch. */
+/* The other devices read buffers in evaluation; their changes to their own are lost, since the next
+ * replicate overwrites them. So a model's buffers are those of device 0, as in PyTorch. */
 static int replicate_buffers(struct dp *dp) {
     float *buffers[MAX_DEVICES];
     struct param_range whole = {0, dp->buffer_bytes / sizeof(float)};

@@ -29,9 +29,10 @@ struct dp {
     struct device_group group;
     struct workers *workers;
     duet_params *params[MAX_DEVICES];
-    uint64_t layout_version; /* of params[0], as it was at the beginning */
-    size_t buffer_bytes;     /* of its buffers, as they were at the beginning */
-    /* Ranges of the parameter arena, at most 10 MiB each: replicate and reduce move one at once. */
+    uint64_t layout_version; /* of params[0], at the beginning */
+    size_t buffer_bytes;     /* of its buffers, at the beginning */
+    /* Ranges of the parameter arena, at most 10 MiB each: replicate and reduce move one at a
+     * time. */
     struct param_range *groups, *grad_groups; /* of the values, and of the gradients; owned */
     int group_count, grad_group_count;
     int sharded; /* 1: `shards` sums the gradients, not `reduce` */
@@ -39,7 +40,7 @@ struct dp {
     struct sharded_reduce shards;
     void *context;
 
-    /* The step under way. */
+    /* The current step. */
     int32_t step;      /* for spans */
     int training;      /* 0: all phases are PHASE_EVALUATE */
     worker_task *part; /* what the threads run now */
@@ -48,10 +49,10 @@ struct dp {
     struct span_log waits; /* thread 0's waits for the other threads (LANE_HOST) */
 };
 
-/* Starts the threads and makes ready what moves. The caller's thread becomes device 0's: it alone
- * may call the functions below. On failure everything is freed. dp_free returns 1, also for what is
- * zeroed; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT): that thread may
- * go on at any time, so nothing is freed, and all that dp_init was given must stay until the
+/* Starts the threads and prepares the moves. The caller's thread becomes device 0's: only it may
+ * call the functions below. On failure everything is freed. dp_free returns 1, also for a zeroed
+ * struct; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT): that thread may
+ * continue at any time, so nothing is freed, and everything given to dp_init must stay until the
  * process ends. */
 int dp_init(struct dp *dp, const struct dp_config *config);
 int dp_free(struct dp *dp);
@@ -60,7 +61,8 @@ int dp_free(struct dp *dp);
  * PyTorch's words, the parameters have left device 0 since. */
 int dp_begin(struct dp *dp, int32_t step, int training);
 
-/* A tensor that is scattered: whole on the leading device, and where its rows go on each. */
+/* A scattered tensor: whole on the leading device, and the destination of its rows on each
+ * device. */
 struct dp_rows {
     struct tensor whole;
     const int *sizes; /* rows of each device */
@@ -74,17 +76,17 @@ int dp_gather(struct dp *dp, const struct tensor *parts, const int *sizes, const
 int dp_replicate(struct dp *dp, enum phase phase);
 int dp_reduce(struct dp *dp); /* device 0's gradients become the sums */
 
-/* Runs a part on all devices, each on its own thread and in order with what is moved. Where
- * replicas fail, all threads come to the end of the part; then the code of the lowest failing
- * replica is returned, with "Caught <what> in replica <i> on device <d>. " before its text. */
+/* Runs a part on all devices, each on its own thread and in order with the moves. If replicas fail,
+ * all threads finish the part; then the code of the lowest failing replica is returned, with
+ * "Caught <what> in replica <i> on device <d>. " before its text. */
 int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part);
 
-/* Runs `work` while the output device leads: what is gathered comes to it, what is scattered goes
- * out from it. Device 0 leads again afterwards, behind all of it, also after a failure, whose text
- * stays. NULL: device 0 waits for what the output device has enqueued, and nothing else. */
+/* Runs `work` while the output device leads: gather goes to it, scatter starts from it. Afterwards
+ * device 0 leads again, after all of that work, even after a failure, whose text stays. NULL:
+ * device 0 only waits for the output device's enqueued work. */
 int dp_at_output(struct dp *dp, int (*work)(void *context), void *context);
 
-/* ERR_USAGE: not 1 to MAX_DEVICES devices, or no output device among them. */
+/* ERR_USAGE: not 1 to MAX_DEVICES devices, or the output device is not among them. */
 int dp_check_devices(int devices, int output_device);
 
 /* ERR_USAGE, in PyTorch's words: the parameters are not on the first device, or they have a ddp

@@ -85,7 +85,7 @@ int data_parallel_forward_on(void *context, int r) {
     return OK;
 }
 
-/* ---- what is checked before and behind ---- */
+/* ---- checks before and after ---- */
 
 int data_parallel_check_tape(const struct duet_data_parallel *m, const duet_tape *t) {
     struct device *output = m->dp.group.device[m->dp.output_device];
@@ -100,7 +100,7 @@ int data_parallel_check_tape(const struct duet_data_parallel *m, const duet_tape
     return OK;
 }
 
-/* The gradients of the replicas overwrite all those that this backward has. */
+/* The gradients of the replicas overwrite all others of this backward. */
 int data_parallel_check_params(const duet_tape *t, const struct duet_params *params) {
     for (int i = 0; i < params->set.count; i++)
         if (t->use[i].total)
@@ -111,7 +111,7 @@ int data_parallel_check_params(const duet_tape *t, const struct duet_params *par
     return OK;
 }
 
-/* What has a gradient keeps it, even if the last pass of the update is one without this node. */
+/* A parameter with a gradient keeps it, even if the last pass of the update lacks this node. */
 void data_parallel_mark_on_tape(duet_tape *t, const struct duet_params *params) {
     for (int i = 0; i < params->set.count; i++)
         if (params->has_grad[i]) t->fired[i] = 1, t->has_grad[i] = 1;

@@ -38,13 +38,13 @@ int data_parallel_check_dim(const struct duet_data_parallel *m, const struct ten
                 -t->rank, t->rank - 1, m->dim);
 }
 
-/* Copies `from` to `to`, both on `device`, whose shape data_parallel_turn says. */
+/* Copies `from` to `to`, both on `device`; data_parallel_turn gives the shape. */
 static int move(const struct duet_data_parallel *m, struct device *device,
                 const struct tensor *from, const struct tensor *to, int back) {
     int order[MAX_RANK];
     find_order(m, from->rank, back, order);
     struct op_args args = {.in[0] = tensor_permuted(from, order), .out[0] = *to};
-    args.in[0].dtype = args.out[0].dtype = DTYPE_F32; /* whatever 4 bytes they are */
+    args.in[0].dtype = args.out[0].dtype = DTYPE_F32; /* any 4-byte elements */
     return tensor_count(from) ? launch(device_compute(device), OP_PERMUTE, &args) : OK;
 }
 

@@ -6,7 +6,7 @@
 #include "dp/balance.h"
 #include "dp/dp.h"
 
-/* ---- what is given ---- */
+/* ---- checks of arguments ---- */
 
 static int check_devices(duet_device *const *devices, int n) {
     if (!devices) return fail(ERR_USAGE, "DataParallel: no devices were given");

@@ -15,7 +15,7 @@
 
 /* ---- several passes ---- */
 
-/* Where the sums lie during a backward. */
+/* The sums' memory during a backward. */
 static int make_sums(struct duet_data_parallel *m) {
     struct param_set *set = &m->params[0]->set;
     if (m->passes.sums) return OK;
@@ -27,9 +27,9 @@ static int is_zeroed(const struct duet_data_parallel *m) {
     return m->passes.zeroed != m->params[0]->zeroed;
 }
 
-/* A tape that was begun with the parameters knows what all its passes have left in them. Of others
- * this model knows its own passes: not each pass of an update needs to use it, so the number of the
- * pass does not tell whose gradients are there. */
+/* A tape that was begun with the parameters knows the gradients of all its passes. For other tapes
+ * this model knows only its own passes: not every pass of an update needs to use it, so the number
+ * of the pass does not tell whose gradients are there. */
 const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t) {
     const struct passes *p = &m->passes;
     if (m->shares) return NULL; /* the replicas have the sums */
@@ -59,7 +59,7 @@ int data_parallel_save_sums(struct duet_data_parallel *m, const char *kept) {
                      grads.data, tensor_bytes(&grads));
 }
 
-/* A parameter has a gradient where a replica, in this pass or in one before it, has used it. */
+/* A parameter has a gradient if a replica has used it in this pass or an earlier one. */
 static void mark_used(struct duet_data_parallel *m) {
     int count = m->params[0]->set.count;
     char *has_grad = m->passes.has_grad;
@@ -88,7 +88,7 @@ struct input_grads {
     const struct pieces *x;
     duet_var **leaf;                 /* of each replica */
     struct tensor rows[MAX_DEVICES]; /* of each replica */
-    duet_tensor *zeros[MAX_DEVICES]; /* owned: of a replica whose outputs do not depend on x */
+    duet_tensor *zeros[MAX_DEVICES]; /* owned: for a replica whose outputs do not depend on x */
     duet_tensor *grad;
 };
 
@@ -104,8 +104,8 @@ static int find_rows(struct duet_data_parallel *m, struct input_grads *g) {
     return OK;
 }
 
-/* The zeros were enqueued behind the backward, so its events do not cover them. Rows that no
- * replica has used keep zeros. */
+/* The zeros were enqueued after the backward, so its events do not cover them. Rows that no replica
+ * has used keep zeros. */
 static int gather_rows(struct duet_data_parallel *m, struct input_grads *g) {
     struct tensor used = g->grad->t;
     used.dims[0] = 0;

@@ -14,7 +14,7 @@
 /* ---- inputs ---- */
 
 /* As torch.chunk: ceil(N / devices) rows each until they are used up. Returns the number of chunks;
- * of no rows they are as many as devices, all of them empty. */
+ * without rows there are as many as devices, all empty. */
 static int chunk(struct pieces *p, int rows, int devices) {
     int most = rows / devices + (rows % devices > 0), left = rows, used = 0;
     p->rows = rows;
@@ -46,7 +46,7 @@ static void cut_to_shares(struct duet_data_parallel *m) {
     m->used = m->dp.count;
 }
 
-/* There are as many replicas as the input with the fewest chunks has. Without any rows the first
+/* There are as many replicas as chunks of the input with the fewest. Without any rows the first
  * device still runs, so that there is an output. */
 static void cut(struct duet_data_parallel *m, const duet_tensor *const *x, int count) {
     int least = m->dp.count, most = 0, rows = 0;
@@ -99,7 +99,7 @@ int data_parallel_place(struct duet_data_parallel *m, int lead, const duet_tenso
                         struct pieces *p, enum mem_cause cause, struct dp_rows *rows) {
     size_t row = tensor_sample_count(&whole->t) * dtype_bytes(whole->t.dtype), before = 0;
     *rows = (struct dp_rows){.whole = whole->t, .sizes = p->sizes};
-    rows->whole.dims[0] = 0; /* rows that no device takes stay where they are */
+    rows->whole.dims[0] = 0; /* rows that no device takes do not move */
     for (int r = 0; r < m->dp.count; r++) {
         struct duet_tensor *part = &p->part[r];
         size_t bytes = (size_t)p->sizes[r] * row;
@@ -120,7 +120,7 @@ int data_parallel_place(struct duet_data_parallel *m, int lead, const duet_tenso
 
 /* ---- outputs ---- */
 
-/* The output as it is gathered: that of the first replica with the rows of all. */
+/* The gathered output: that of the first replica, with the rows of all. */
 static struct tensor gathered(const struct duet_data_parallel *m, const struct output *o) {
     struct tensor whole = o->root[0]->value;
     if (o->is_loss[0]) whole = tensor_plain(NULL, DTYPE_F32, 1, (int[]){0});
@@ -154,7 +154,7 @@ struct gathering {
     const struct tensor *whole;
 };
 
-/* gather says which replica's output has another shape. */
+/* gather names the replica whose output has another shape. */
 static int gather_rows(void *gathering) {
     const struct gathering *g = gathering;
     struct tensor parts[MAX_DEVICES];

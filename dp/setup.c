@@ -14,7 +14,7 @@ int dp_check_devices(int devices, int output_device) {
     return OK;
 }
 
-/* The gradients lie as the values do, unless a ddp has moved them. */
+/* The gradients have the layout of the values, unless a ddp has moved them. */
 static int find_groups(struct dp *dp) {
     const struct param_set *set = &dp->params[0]->set;
     for (int i = 0; i < set->count; i++)
@@ -66,7 +66,7 @@ int dp_init(struct dp *dp, const struct dp_config *c) {
     return code;
 }
 
-/* First the threads end, then what is enqueued, and then the memory is freed. */
+/* First the threads end, then the enqueued work, and then the memory is freed. */
 int dp_free(struct dp *dp) {
     if (!workers_free(dp->workers)) return 0; /* a lost thread may still use everything */
     for (int r = 0; r < dp->group.count; r++)

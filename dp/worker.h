@@ -16,8 +16,8 @@ struct workers;
 typedef int worker_task(void *context, int index);
 
 /* `count` (1 .. MAX_DEVICES) indices, so count - 1 threads. timeout_s: how long the caller waits
- * for the others after its own share; a task must come to an end by itself, because its own waits
- * have deadlines. One thread at a time may call the functions below. */
+ * for the others after its own share; a task must end by itself, because its own waits have
+ * deadlines. One thread at a time may call the functions below. */
 int workers_init(struct workers **out, int count, double timeout_s);
 
 /* Ends and joins the threads. Returns 1 if all have ended. Returns 0 if one is still in a task
@@ -26,13 +26,12 @@ int workers_init(struct workers **out, int count, double timeout_s);
 int workers_free(struct workers *workers);
 
 /* Runs task(context, i) for every i, index 0 in the caller, and waits for all, also when some fail.
- * Returns the lowest index that failed, or -1. One that does not end in time has failed with
- * ERR_TIMEOUT, and every later run then fails at once. *own_end_ns (may be NULL): when index 0
- * had finished and began to wait for the others. */
+ * Returns the lowest index that failed, or -1. A thread that does not end in time has failed with
+ * ERR_TIMEOUT, and every later run fails at once. *own_end_ns (may be NULL): when index 0 had
+ * finished and began to wait for the others. */
 int workers_run(struct workers *workers, worker_task *task, void *context, int64_t *own_end_ns);
 
-/* What the last task of index i returned, and the text it left ("" after OK). Valid until the next
- * run. */
+/* The code of the last task of index i, and its text ("" after OK). Valid until the next run. */
 int workers_code(const struct workers *workers, int index);
 const char *workers_text(const struct workers *workers, int index);
 
@@ -40,8 +39,8 @@ const char *workers_text(const struct workers *workers, int index);
  * context; -1: there is none. */
 int workers_lost(const struct workers *workers);
 
-/* Fails with that code and text behind PyTorch's words for an exception in a replica, because users
- * search for them: "Caught RuntimeError in replica 1 on device 1. " `device`: its number. */
+/* Fails with that code and text, preceded by PyTorch's words for an exception in a replica, which
+ * users search for: "Caught RuntimeError in replica 1 on device 1. " `device`: its number. */
 int workers_caught(const struct workers *workers, int index, int device);
 
 #endif

@@ -26,7 +26,7 @@ int coalesce(const struct param_range *pieces, int n, size_t limit_bytes,
     return count;
 }
 
-/* A range must hold nothing but its own parameters and pads. Where two ranges overlap, a reduce
+/* A range must hold nothing but its own parameters and pads. If two ranges overlapped, a reduce
  * would add some gradients twice. */
 static int check_disjoint(const struct param_range *groups, int n) {
     for (int i = 0; i < n; i++)

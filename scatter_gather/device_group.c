@@ -44,8 +44,7 @@ int device_group_lead(struct device_group *group, int lead) {
     group->lead = lead;
     group->stream = device_compute(group->device[lead]);
     CHECK(stream_wait(group->stream, group->done[before]));
-    return device_group_leave(
-        group); /* whoever follows the new one follows the one before it, too */
+    return device_group_leave(group); /* followers of the new leader also follow the previous one */
 }
 
 int device_group_ready(struct device_group *group, int r) {

@@ -20,7 +20,7 @@
  *   collective. Stream r waits for it before it reads the new data, and before it overwrites data
  *   that the leading device reads.
  *
- * An event stands for its most recent record, so the calls themselves need an order too. Threads
+ * An event stands for its most recent record, so the calls themselves need an order, too. Threads
  * hand over to each other (dp/worker.h): all call device_group_ready before the collective is
  * called, and device_group_follow after it. */
 #ifndef SCATTER_GATHER_DEVICE_GROUP_H
@@ -45,8 +45,8 @@ int device_group_init(struct device_group *group, int count, struct device *cons
 /* The streams must be idle. A zeroed or half-built group is fine. */
 void device_group_free(struct device_group *group);
 
-/* From here on device `lead` executes the collectives; its stream waits for all that the one before
- * it has enqueued. Called on device 0's thread, while the other threads sleep. */
+/* From here on device `lead` executes the collectives; its stream waits for everything that the
+ * previous leader has enqueued. Called on device 0's thread, while the other threads sleep. */
 int device_group_lead(struct device_group *group, int lead);
 
 /* Called on device r's thread, before and after a collective. */

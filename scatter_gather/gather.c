@@ -16,8 +16,8 @@ static const char *shape_text(int rank, const int *dims, char *text, size_t byte
     return text;
 }
 
-/* The input must have the output's shape, with `size` rows. The words of the error are PyTorch's,
- * because users search for them. */
+/* The input must have the output's shape, with `size` rows. The error has PyTorch's words, because
+ * users search for them. */
 static int check_input(const struct tensor *input, int size, const struct tensor *output,
                        const char *device) {
     int expected[MAX_RANK], same = input->rank == output->rank && input->dims[0] == size;
@@ -37,7 +37,7 @@ static int check_input(const struct tensor *input, int size, const struct tensor
     return OK;
 }
 
-/* The leading device's own rows move first, since they may be where others' rows go. */
+/* The leading device's own rows move first, since they may occupy the destination of others. */
 static int gather_rows(struct device_group *group, const struct tensor *inputs, const int *sizes,
                        const int *offsets, const struct tensor *output) {
     size_t row_bytes = tensor_sample_count(output) * dtype_bytes(output->dtype);

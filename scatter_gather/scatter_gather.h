@@ -22,17 +22,17 @@
 #include "scatter_gather/coalesce.h"
 #include "scatter_gather/device_group.h"
 
-/* Hands sizes[r] rows of `source` (PLAIN, any dtype, on the leading device) to parts[r] on
- * device r, which has space for them; device r's rows follow device r-1's. Nothing is touched
- * where sizes[r] is 0. parts[lead] may be its very rows of `source`, or NULL: its share is then
- * a view, and nothing moves. ERR_FAILED where the sizes do not sum to source->dims[0]. */
+/* Hands sizes[r] rows of `source` (PLAIN, any dtype, on the leading device) to parts[r] on device
+ * r, which has space for them; device r's rows follow device r-1's. If sizes[r] is 0, nothing is
+ * touched there. parts[lead] may be its very rows of `source`, or NULL: its share is then a view,
+ * and nothing moves. ERR_FAILED if the sizes do not sum to source->dims[0]. */
 int scatter(struct device_group *group, const struct tensor *source, const int *sizes,
             void *const *parts);
 
 /* Lays inputs[r] (PLAIN, on device r, sizes[r] rows) one below the other into `output` (on the
- * leading device). An input of 0 rows is not looked at. The leading device's input may already lie
- * in its place, or where the rows of others will go, but not across both. ERR_FAILED, in PyTorch's
- * words, where a shape is wrong. */
+ * leading device). An input of 0 rows is ignored. The leading device's input may already be in its
+ * place, or in the place of others' rows, but not across both. ERR_FAILED, in PyTorch's words, if a
+ * shape is wrong. */
 int gather(struct device_group *group, const struct tensor *inputs, const int *sizes,
            const struct tensor *output);
 
@@ -42,7 +42,7 @@ int broadcast_coalesced(struct device_group *group, float *const *arenas,
                         const struct param_range *groups, int group_count);
 
 /* A reduce-add, made once and used in every step. The stream reads it when a call's turn comes, so
- * it must stay until a sync or an event behind the last call: keep it as long as the group. */
+ * it must stay until a sync or an event after the last call: keep it as long as the group. */
 struct reduce_plan {
     struct device_group *group; /* borrowed */
     int root;                   /* the device that adds, on its compute stream */
@@ -53,15 +53,14 @@ struct reduce_plan {
     const struct sum_pieces *sums;
 
     const struct reduce_executor *executor; /* reduce_executor.h: by the kind of the devices */
-    size_t most; /* elements of the largest range that may be asked for */
+    size_t most; /* elements of the largest range that may be requested */
     /* [r]: `most` elements on the root's GPU, which cannot read GPU r, or adds there in an order
      * of `sums` */
     float *staging[MAX_DEVICES];
 };
 
 /* Makes a plan for ranges of up to `most` elements; sums: as above. Allocates staging (MEM_COMM on
- * the root) only where GPUs do not reach each other, or with sums. On failure the plan is
- * zeroed. */
+ * the root) only if GPUs do not reach each other, or with sums. On failure the plan is zeroed. */
 int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, int root,
                      float *const *arenas, size_t most, const struct sum_pieces *sums);
 
@@ -76,7 +75,7 @@ int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_rang
 /* Enqueues one range on the root's compute stream, without any event. */
 int reduce_add_one(const struct reduce_plan *plan, struct param_range range);
 
-/* The arithmetic of one piece alone, without streams and devices: at once, on the calling thread,
+/* Only the arithmetic of one piece, without streams and devices: at once, on the calling thread,
  * arena[root] = the sum of all arenas there. */
 void reduce_add_piece(const struct reduce_plan *plan, const struct sum_piece *piece);
 

@@ -28,15 +28,15 @@
 
 struct sharded_reduce {
     struct device_group *group;       /* borrowed */
-    const struct param_range *ranges; /* borrowed: what is reduced, [range_count] */
+    const struct param_range *ranges; /* borrowed: the reduced ranges, [range_count] */
     int range_count;
     float *arena[MAX_DEVICES];         /* of each device, borrowed */
     struct reduce_plan *plan;          /* [group->count], owned; of the devices that add */
     struct event *summed[MAX_DEVICES]; /* of each device that adds: its shard is summed */
 };
 
-/* The part of `range` that device d of n adds up; its count is 0 where it adds none. Over all
- * devices the parts are the whole range, each element once. */
+/* The part of `range` that device d of n adds up; its count is 0 if it adds none. Over all devices
+ * the parts are the whole range, each element once. */
 struct param_range shard_of(struct param_range range, int n, int d);
 
 /* Makes the plans of all devices; on a failure everything is freed. The ranges and arenas must stay
@@ -47,8 +47,9 @@ int sharded_reduce_init(struct sharded_reduce *s, struct device_group *group, fl
 /* The streams must be done with it. Zeroed is fine. */
 void sharded_reduce_free(struct sharded_reduce *s);
 
-/* The two halves. First each device's thread, after the hand-over behind device_group_ready of ALL
- * devices: stream d waits for the gradients of all and adds up its shard, in place, in arena[d]. */
+/* The two halves. First each device's thread, after the hand-over that follows device_group_ready
+ * of ALL devices: stream d waits for the gradients of all and adds up its shard, in place, in
+ * arena[d]. */
 int sharded_reduce_add(struct sharded_reduce *s, int d);
 /* Then device 0's thread, which leads: it copies the shards into arena[0], whose ranges then hold
  * the sums. The other arenas are left half summed. */

@@ -1,5 +1,5 @@
 /* SyncBatchNorm around parameters: from then on every tape that begins a pass with them has the
- * exchange of syncbn.c, and its batch_norm uses it. duet_convert_sync_batchnorm is the call of
+ * exchange of syncbn.c, which its batch_norm uses. duet_convert_sync_batchnorm is the call of
  * duet.h. */
 #include <stdio.h>
 #include <stdlib.h>

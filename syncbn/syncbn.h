@@ -10,16 +10,16 @@ struct syncbn;
 
 struct syncbn_config {
     struct comm *comm;
-    struct announcer *group; /* among whose calls its own are; NULL: the command's */
+    struct announcer *group; /* its calls are among this group's; NULL: the command's */
     struct device *device;
     int segments; /* V: of all ranks; rank r holds those with v mod world size = r */
-    int place;    /* of the one segment of a program's tape among them; -1: a segment's v says it */
+    int place;    /* index of the one segment of a program's tape; -1: use each segment's v */
     int channels; /* the most that a layer has */
 };
 
-/* Collective. *exchange is to be given to every tape whose synchronised batch_norms take the
- * statistics of all segments; it is valid until syncbn_free. What is given is borrowed. ERR_MEMORY;
- * on failure *out is NULL. */
+/* Collective. Give *exchange to every tape whose synchronised batch_norms take the statistics of
+ * all segments; it is valid until syncbn_free. The arguments are borrowed. ERR_MEMORY; on failure
+ * *out is NULL. */
 int syncbn_init(struct syncbn **out, const struct syncbn_config *config,
                 struct tape_exchange *exchange);
 

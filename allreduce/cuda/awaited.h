@@ -15,8 +15,7 @@ static inline struct cuda_flag *cuda_flags_of(const struct cuda_calls *calls, in
 /* Pinned memory for one reading; freed by device_host_free. */
 int cuda_seen_alloc(const struct cuda_calls *calls, struct cuda_flag **seen);
 
-/* cuda_calls_ops.awaited, with that memory. Channel 0 of the spin kernel stands for all
- * channels. */
+/* cuda_calls_ops.awaited, using it. Channel 0 of the spin kernel stands for all channels. */
 enum cuda_awaits cuda_awaited_flag(struct cuda_calls *calls, struct cuda_flag *seen,
                                    const struct cuda_call *call, struct cuda_awaited *out);
 

@@ -27,8 +27,7 @@ struct range range_part(struct range whole, int parts, int i, size_t align);
 struct range range_piece(struct range whole, size_t length, size_t i);
 size_t range_pieces(struct range whole, size_t length); /* how many there are */
 
-/* The number of slices in which a range of `length` elements is pipelined, in a call of `count`
- * elements. */
+/* In how many slices a range of `length` elements is pipelined, in a call of `count` elements. */
 int plan_slices(const struct plan_config *config, size_t count, size_t length);
 
 /* The longest slice that fits into `room` elements of scratch, a multiple of align if possible. */

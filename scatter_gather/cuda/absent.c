@@ -1,5 +1,4 @@
-/* In place of scatter_gather/cuda/reduce.c where the build has no CUDA: no GPU is ever opened
- * there. */
+/* Replaces scatter_gather/cuda/reduce.c in a build without CUDA, which never opens a GPU. */
 #include "scatter_gather/reduce_executor.h"
 
 const struct reduce_executor *const cuda_reduce_executor = NULL;

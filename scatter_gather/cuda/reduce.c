@@ -3,9 +3,9 @@
  * and writes the root's arena. In another order the kernel adds two terms at a time, and the terms
  * of the other GPUs are copied to staging first, where partial sums can stay.
  *
- * The root's GPU reads a peer's memory where it is, if it can reach it. If it cannot, the driver
- * first copies the range through the host into staging on the root. Either way the same bytes cross
- * the same link and are charged to it. */
+ * The root's GPU reads a peer's memory directly if it can reach it. If it cannot, the driver first
+ * copies the range through the host into staging on the root. Either way the same bytes cross the
+ * same link and are charged to it. */
 #include <string.h>
 
 #include "device/cuda/kernels/sum_launch.h"
@@ -29,7 +29,8 @@ static int open_plan(struct reduce_plan *plan) {
     return OK;
 }
 
-/* Sets *source to where the root reads device r's part of the range, after a copy if need be. */
+/* Sets *source to the address at which the root reads device r's part of the range, after a copy if
+ * necessary. */
 static int bring(const struct reduce_plan *plan, const struct sum_piece *piece, int r,
                  const float **source) {
     struct device_group *group = plan->group;
