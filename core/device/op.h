@@ -174,7 +174,7 @@ struct loss_args {
     int column;            /* LOSS_SUM: column of the log */
     int places;            /* rows of a sample, which share its weight; 0: one */
     int log_probabilities; /* CROSS_ENTROPY: 1: x is these, as in nll_loss, not scores */
-    double smoothing; /* CROSS_ENTROPY: the target's part spread over all classes, 0 to 1 */
+    double smoothing;      /* CROSS_ENTROPY: the target's part spread over all classes, 0 to 1 */
     int ignores, ignore_index; /* ignores 1: rows with this label do not count, whatever it is */
 };
 struct fill_args {
