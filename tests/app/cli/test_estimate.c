@@ -89,6 +89,9 @@ static void check_ways(const char *words, int with_dp) {
 /* A model, and what else can change memory or traffic: uneven and short batches, virtual devices,
  * each optimizer, each algorithm, BatchNorm's buffers, where DP computes and reduces. */
 #define SMALL "--dataset random --samples 42 --steps 3 "
+#define WITH_NORMS                                                                       \
+    "--dataset random --samples 8 --steps 2 --model resnet18 --shape 1x8x8 --devices 2 " \
+    "--batch-size 4 "
 #define PICTURES "--dataset synthetic --samples 42 --steps 3 "
 static const char *const sets[] = {
     PICTURES "--model lenet --devices 3 --batch-size 20 --optimizer adam --virtual-devices off",
@@ -101,21 +104,13 @@ static const char *const sets[] = {
           "--optimizer adamw",
     SMALL "--model branches --devices 3 --batch-size 20 --allreduce fused --output-device 1 "
           "--find-unused-parameters --blocking-copies",
-    "--dataset random --samples 8 --steps 2 --model resnet18 --shape 1x8x8 --devices 2 "
-    "--batch-size 4",
-};
+    WITH_NORMS};
 enum { SETS = sizeof sets / sizeof *sets };
 
 CliTest(cli_estimate, is_what_profile_measures, 120) {
     for (int i = 0; i < SETS; i += test_short() ? 3 : 1)
         check_ways(sets[i], 1);
-}
-
-CliTest(cli_estimate, of_sync_bn, 120) {
-    check_ways("--dataset random --samples 8 --steps 2 --model resnet18 --shape 1x8x8 --devices 2 "
-               "--batch-size 4 "
-               "--sync-bn",
-               0);
+    check_ways(WITH_NORMS "--sync-bn", 0);
 }
 
 CliTest(cli_estimate, of_single, 60) {
@@ -234,13 +229,6 @@ CliTest(cli_estimate, of_outputs_by_token, 60) {
     json_free(j);
 }
 
-static void expect_refused(const char *words, const char *what) {
-    struct cli c;
-    cli_run(&c, "estimate --details %s", words);
-    cr_expect(c.status == 2 && strstr(c.err, what), "%s: status %d: %s", words, c.status, c.err);
-    cli_free(&c);
-}
-
 /* What a model takes is known where it is built. No head of a table stands before the error. */
 CliTest(cli_estimate, a_model_that_does_not_suit_its_samples, 60) {
     struct cli c;
@@ -277,21 +265,23 @@ CliTest(cli_estimate, nets_of_torchvision, 60) {
 }
 
 CliTest(cli_estimate, refuses_what_cannot_be_computed, 60) {
-    expect_refused("--device cuda", "--device: cuda: emulated devices are counted");
-    expect_refused("--allreduce nccl", "--allreduce: nccl: what it moves is not known");
-    expect_refused("--join", "--join: a rank without samples");
-    expect_refused("--data-dir .", "--data-dir: .: its files are not read");
-    expect_refused("--params 1M", "give --shape, and --classes or --outputs");
-    expect_refused("--params 1M --shape 10 --classes 2 --model mlp", "--model mlp is given too");
-    expect_refused("--params 1", "--params: '1': give a count from 2");
-    expect_refused("--params 3B --shape 10 --classes 2", "--params: '3B': give a count");
-    expect_refused("--model described", "give --params N");
-    expect_refused("--params 1M --shape 10 --classes 2 --outputs 2x2", "--classes 2 is given too");
-    expect_refused("--params 1M --shape 10 --outputs 2", "--outputs: '2': give the tokens");
-    expect_refused("--params 1M --shape 10 --outputs 65536x65536", "at most 2^31 - 1");
-    expect_refused("--as tf", "--as: 'tf'");
-    expect_refused("--as pytorch --gpu v100", "--as: no effect with --gpu");
-    expect_refused("--host duet", "--host: no effect without --gpu");
+    cli_fails(2, "--device: cuda: emulated devices are counted", "estimate --device cuda");
+    cli_fails(2, "--allreduce: nccl: what it moves is not known", "estimate --allreduce nccl");
+    cli_fails(2, "--join: a rank without samples", "estimate --join");
+    cli_fails(2, "--data-dir: .: its files are not read", "estimate --data-dir .");
+    cli_fails(2, "give --shape, and --classes or --outputs", "estimate --params 1M");
+    cli_fails(2, "--model mlp is given too",
+              "estimate --params 1M --shape 10 --classes 2 --model mlp");
+    cli_fails(2, "--params: '1': give a count from 2", "estimate --params 1");
+    cli_fails(2, "--params: '3B': give a count", "estimate --params 3B --shape 10 --classes 2");
+    cli_fails(2, "give --params N", "estimate --model described");
+    cli_fails(2, "--classes 2 is given too",
+              "estimate --params 1M --shape 10 --classes 2 --outputs 2x2");
+    cli_fails(2, "--outputs: '2': give the tokens", "estimate --params 1M --shape 10 --outputs 2");
+    cli_fails(2, "at most 2^31 - 1", "estimate --params 1M --shape 10 --outputs 65536x65536");
+    cli_fails(2, "--as: 'tf'", "estimate --as tf");
+    cli_fails(2, "--as: no effect with --gpu", "estimate --as pytorch --gpu v100");
+    cli_fails(2, "--host: no effect without --gpu", "estimate --host duet");
 }
 
 /* Where neither a model nor data are named it is the model of the lessons: DP's outputs weigh on

@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-#include "clock/result.h"
+#include "allreduce/allreduce.h"
+#include "comm/comm.h"
+#include "device/device.h"
 #include "tests/harness/harness.h"
 
 /* A GPU whose kernels take as many nanoseconds as they move bytes, beside 4 us to launch each. */
@@ -76,26 +78,15 @@ static void expect(const char *name, int64_t start, int64_t stop) {
               (long long)s->start_ns, (long long)s->end_ns, (long long)start, (long long)stop);
 }
 
+/* Kernels of 4 us, launches of 3: the stream is behind by 1 us a kernel. */
 Test(clock_run, kernels_of_a_stream_follow_each_other) {
     begin(1);
-    kernel(0, 100000, "a");
-    kernel(0, 50000, "b");
+    kernel(0, 0, "first");
+    kernel(0, 0, "second");
+    kernel(0, 50000, "last");
     run();
-    int64_t a = LAUNCH + START;
-    expect("a", a, a + 100000 + KERNEL);
-    expect("b", a + 104000, a + 104000 + 50000 + KERNEL);
-    end();
-}
-
-Test(clock_run, a_stream_that_is_faster_than_the_host_waits_for_launches) {
-    begin(1);
-    for (int i = 0; i < 3; i++)
-        kernel(0, 0, i == 2 ? "last" : "early");
-    config.host = CLOCK_DUET;
-    machine.scale = 1;
-    run();
-    /* kernels of 4 us, launches of 3: the stream is behind by 1 us a kernel */
-    expect("last", LAUNCH + START + 2 * KERNEL, LAUNCH + START + 3 * KERNEL);
+    expect("second", LAUNCH + START + KERNEL, LAUNCH + START + 2 * KERNEL);
+    expect("last", LAUNCH + START + 2 * KERNEL, LAUNCH + START + 3 * KERNEL + 50000);
     end();
 }
 
@@ -122,16 +113,13 @@ static void two_copies(int shared) {
     run();
 }
 
-Test(clock_run, copies_over_one_link_share_it) {
+Test(clock_run, copies_over_one_link_share_it_and_over_two_do_not) {
     two_copies(1);
     /* alone for 3 us: 30000 bytes; the rest of the first at half the rate, 54 us; then the
      * second, alone again, has 30000 bytes left */
     expect("first", 8000, 8000 + 3000 + 54000);
     expect("second", 11000, 65000 + 3000);
     end();
-}
-
-Test(clock_run, copies_over_two_links_do_not) {
     two_copies(0);
     expect("first", 8000, 38000);
     expect("second", 11000, 41000);
@@ -253,4 +241,49 @@ Test(clock_run, a_star_is_bound_by_device_0_and_an_exchange_by_the_link_between_
     cr_assert_eq(took(0, 1), 100000);
     /* 1, 2 and 3 send to the other root over one link */
     cr_assert_eq(took(0, 2), 3 * 100000);
+}
+
+enum { RANKS = 4, COUNT = 65536 }; /* elements: 256 KiB, so each part is one slice */
+
+/* Duet's ring, as DDP runs it: the plan of a rank, written into the schedule by the executor of dry
+ * devices. */
+static void issue_ring(int rank) {
+    struct comm *comm;
+    struct device *device;
+    struct allreduce *ar;
+    void *data;
+    struct device_config config = {.kind = DEVICE_DRY,
+                                   .index = rank,
+                                   .rank = rank,
+                                   .memory_bytes = 1 << 24,
+                                   .schedule = schedule};
+    struct allreduce_config sums = allreduce_config_default();
+    cr_assert(!comm_imagine(&comm, rank, RANKS));
+    cr_assert(!device_open(&device, &config));
+    cr_assert(!allreduce_algorithm_parse("ring", &sums.algorithm));
+    cr_assert(!allreduce_init(&ar, comm, device, &sums));
+    cr_assert(!device_alloc(device, &data, COUNT * sizeof(float), MEM_GRADS));
+    cr_assert(!allreduce_register(ar, data, COUNT));
+    cr_assert(!allreduce_enqueue(ar, device_comm(device), data, COUNT, 1, 0, 0));
+    allreduce_free(ar);
+    device_free(device, data);
+    device_close(device);
+    comm_close(comm);
+}
+
+/* 2 (n-1)/n S / B + 2 (n-1) latency, to the nanosecond. */
+Test(clock_run, duets_ring_takes_what_the_formula_says) {
+    int64_t end_ns = 0, want = 2 * (RANKS - 1) * (COUNT * 4 / RANKS / 64 + 2000);
+    begin(RANKS);
+    for (int r = 0; r < RANKS; r++)
+        join(r, (r + 1) % RANKS, 64, 2);
+    for (int r = 0; r < RANKS; r++)
+        issue_ring(r);
+    run();
+    cr_assert_eq(spans.count, RANKS);
+    for (int r = 0; r < RANKS; r++)
+        if (spans.spans[r].end_ns > end_ns) end_ns = spans.spans[r].end_ns;
+    int64_t got = end_ns - spans.spans[0].start_ns;
+    cr_assert_eq(got, want, "%lld ns, not %lld", (long long)got, (long long)want);
+    end();
 }
