@@ -1,5 +1,5 @@
 /* The kernels of N16 for one instruction set and one size of group, and their table. The including
- * file has chosen the instruction set and defined WIDE, GROUP and KERNELS, the name of the table. */
+ * file has chosen the instruction set and defined WIDE, GROUP and KERNELS, the table's name. */
 #include "device/host/kernels/vec.inc.h"
 
 #include "device/host/kernels/n16_conv.inc.h"

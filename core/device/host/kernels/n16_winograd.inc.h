@@ -17,8 +17,9 @@
  * vectors, 16 samples at once, as always in N16; only u has halves in it. So integers stay exact,
  * and the error on others is about that of the direct sum.
  *
- * Tiles are taken some vectors at a time: their v and m stay in the second-level cache while u streams by
- * once. The order of a sum is channel by channel, whatever the tile, the group and the lane. */
+ * Tiles are taken some vectors at a time: their v and m stay in the second-level cache while u
+ * streams by once. The order of a sum is channel by channel, whatever the tile, the group and the
+ * lane. */
 
 /* Sums of a register tile: outputs by vectors of tiles. */
 #if ACCUMULATORS >= 28
