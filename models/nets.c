@@ -31,6 +31,8 @@
     NET(vgg19_bn, "vgg19_bn", 3, 224, 224, 0, 0) \
     NET(densenet121, "densenet121", 3, 224, 224, 0, 0) \
     NET(squeezenet, "squeezenet1_0", 3, 224, 224, 0, 0) \
+    NET(mobilenet, "mobilenet_v2", 3, 224, 224, 0, 0) \
+    NET(efficientnet, "efficientnet_b0", 3, 224, 224, 0, 0) \
     NET(gpt2_small, "gpt2-small", 128, 1, 1, 1, 1024) \
     NET(gpt2_medium, "gpt2-medium", 128, 1, 1, 1, 1024) \
     NET(gpt2_large, "gpt2-large", 128, 1, 1, 1, 1024) \

@@ -87,7 +87,7 @@ MODELS = {
     "torchvision-resnet18": vision("resnet18"), **{name: vision(name) for name in (
         "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d", "resnext101_32x8d",
         "wide_resnet50_2", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn", "densenet121",
-        "squeezenet1_0")},
+        "squeezenet1_0", "mobilenet_v2", "efficientnet_b0")},
     "resnext101_32x4d": lambda: torchvision.models.ResNet(  # NVIDIA's; torchvision has none
         torchvision.models.resnet.Bottleneck, [3, 4, 23, 3], CLASSES, groups=32, width_per_group=4),
     "gpt2-small": lambda: Transformer(12, 768, 12, 50257, 1024),
@@ -151,8 +151,7 @@ def of_module(m, name):
         return "adaptive_avg_pool2d", [], dict(size=pair(m.output_size))
     if isinstance(m, nn.Dropout):
         return "dropout", [], dict(p=m.p)
-    assert isinstance(m, nn.ReLU), m
-    return "relu", [], {}
+    return type(m).__name__.lower(), [], {}  # ReLU, ReLU6, SiLU, Sigmoid
 
 
 DEFAULTS = dict(padding=0, groups=1, ceil_mode=0, eps=1e-5, momentum=0.1, p=0.5)
@@ -170,6 +169,8 @@ def of_function(node):
     rest += [x for x in node.args if isinstance(x, tuple)]
     if name == "cat":
         return "cat", vars, dict(dim=1)
+    if name == "mul" and len(vars) == 2:
+        return "multiply", vars, {}
     if name == "getitem":  # a part of a split
         split, size, dim = vars[0].args
         return "narrow", [split], dict(dim=dim, start=node.args[1] * size, length=size)
@@ -218,6 +219,8 @@ def text_of(net, example):
             seen[node] = node.target
         elif node.target == "split":
             continue
+        elif "stochastic_depth" in str(node.target):  # timm and NVIDIA train without it
+            seen[node] = seen[node.args[0]]
         elif node.op == "output":
             lines.append(f"return {seen[node.args[0]]}")
         else:
