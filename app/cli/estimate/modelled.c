@@ -25,6 +25,7 @@
 #include "train/estimate/estimate.h"
 #include "train/estimate/modelled.h"
 #include "train/estimate/retime.h"
+#include "train/shared_data.h"
 
 enum { MOST_COUNTS = 8 };
 
@@ -129,6 +130,7 @@ static int read_asked(struct asked *a, const struct words *w) {
     CHECK(measured_read(&a->measured, w->measured, a->choice.gpus * a->choice.machines > 1));
     CHECK(read_until(a, w->until));
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
+    CHECK(estimate_prepare(&a->run));
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4", 1, MAX_DEVICES, counts,
                          MOST_COUNTS, &a->counts));
     for (int i = 0; i < a->counts; i++) {
@@ -146,7 +148,6 @@ static int read_asked(struct asked *a, const struct words *w) {
                     "--as: no effect with --gpu, whose table shows what PyTorch would hold: "
                     "leave it out");
     CHECK(open_files(a, &w->files));
-    CHECK(estimate_prepare(&a->run));
     if (!*a->run.files.json) return OK;
     CHECK(atomic_open(&a->json, a->run.files.json));
     CHECK(results_start(&a->writer, a->json.file, "estimate"));
@@ -276,8 +277,11 @@ static int show(struct asked *a) {
     int width = text_width(stdout), several = a->choice.machines * a->choice.gpus > 1;
     struct run_config last = config_of(a, WAY_DDP, a->devices[a->counts - 1]);
     struct run_config one = config_of(a, WAY_SINGLE, 1);
+    struct dataset set;
     struct clock_config first = clock_chosen(&a->choice, 0, 0);
     first.last_phase = a->last;
+    CHECK(run_open_set(&one, &set, 1)); /* no head stands before an error */
+    dataset_free(&set);
     CHECK(measured_give(&a->measured, &one, &first));
     print_head(a, width);
     if (*a->measured.doubt) text_wrap(stdout, width, 0, 2, a->measured.doubt);

@@ -184,6 +184,8 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     cli_fails(2, "--gpu: it is missing", "estimate --until forward");
     cli_fails(2, "leave --gpu out", "estimate --validate --gpu v10");
     cli_fails(2, "give amp", "estimate --gpu v100 --precision bf16");
+    cli_fails(2, "its files are not read", "estimate --gpu v100 --data-dir .");
+    cli_well("estimate --gpu v100 --params 1M --shape 10 --classes 2 --devices 1");
     cli_fails(2, "below 4 devices", "estimate --gpu v100 --batch-size 2 --devices 4");
     cli_fails(2, "did you mean backward?", "estimate --gpu v100 --until backwards");
     cli_fails(2, "it works only with estimate", "train --model resnet50");
