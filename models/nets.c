@@ -3,11 +3,10 @@
  * of the original and gradients of the same sizes. Their results have not been compared with
  * PyTorch's.
  *
- * The assembler copies the texts into the program's constant data, so the program finds them
- * wherever it is installed. A text is read when its model is opened, for the samples and classes of
- * the run. */
+ * A text is read when its model is opened, for the samples and classes of the run. */
 #include <string.h>
 
+#include "base/embed.h"
 #include "base/error.h"
 #include "models/graph/graph.h"
 #include "models/models.h"
@@ -41,17 +40,7 @@
     NET(bert_base, "bert-base", 128, 1, 1, 20, 512) \
     NET(bert_large, "bert-large", 128, 1, 1, 20, 512)
 
-#define TEXT(SYMBOL, NAME, ...) \
-    extern const char net_##SYMBOL[]; \
-    __asm__(".pushsection .rodata\n" \
-            ".type net_" #SYMBOL ", %object\n" \
-            ".hidden net_" #SYMBOL "\n" \
-            ".globl net_" #SYMBOL "\n" \
-            "net_" #SYMBOL ":\n" \
-            ".incbin \"models/nets/" NAME ".duet\"\n" \
-            ".byte 0\n" \
-            ".size net_" #SYMBOL ", . - net_" #SYMBOL "\n" \
-            ".popsection\n");
+#define TEXT(SYMBOL, NAME, ...) EMBED(net_##SYMBOL, "models/nets/" NAME ".duet");
 EACH_NET(TEXT)
 
 #define ROW(SYMBOL, NAME, D, H, W, FEWEST, MOST) \

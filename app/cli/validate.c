@@ -19,7 +19,17 @@
 #include "cli/estimate/modelled.h"
 #include "train/validation.h"
 
-enum { FITTED, HELD_OUT, HEADLINE, MIXED, BLIND, SCORES, MOST_ROWS = 512 };
+enum { SCORES = 5, MOST_ROWS = 600 };
+
+/* Rows that are counted together. */
+static const struct {
+    const char *name, *roles;
+    int mixed; /* 1: only mixed precision */
+} scored[SCORES] = {{"fitted", "f", 0},
+                    {"held out", "th", 0},
+                    {"the ten headline rows of these", "h", 0},
+                    {"held out, only mixed precision", "th", 1},
+                    {"held back until the model was fixed", "b", 0}};
 
 /* A held-out row, and its cell in the table of stated errors. */
 struct held_out {
@@ -31,8 +41,6 @@ struct held_outs {
     struct series *all; /* the published ones */
     struct held_out row[MOST_ROWS];
     int count;
-    const struct series *series; /* the last series whose time on one GPU was given */
-    double given;                /* its factor in clock_config; 0: the host alone takes it */
 };
 
 struct score {
@@ -143,25 +151,12 @@ static int hold_out_again(const struct series *s, const struct series_point *p,
         clock.given = 0;
     } else {
         if (p->role == 'f' || s->point[0].gpus > 1 || p->gpus == 1) return OK;
-        if (all->series != s) {
-            int code = fit_given(s, &clock);
-            if (code && code != ERR_USAGE) return code;
-            all->series = s;
-            all->given = code ? 0 : clock.given;
-        }
-        clock.given = all->given;
-        if (clock.given <= 0) return OK;
+        int code = fit_given(s, &clock);
+        if (code) return code == ERR_USAGE ? OK : code; /* the host alone takes that time */
     }
     CHECK(model_point(s, p, &clock, result, &half));
     hold_out(all, s, &clock, result, p);
     return OK;
-}
-
-static void show_command(const struct series *s, const struct series_point *p,
-                         const struct machine *machine) {
-    struct text text = {.used = 0};
-    validation_command(s, p, machine, &text);
-    printf("    %s\n", text.words);
 }
 
 static int show_point(const struct hardware *h, const struct series *s,
@@ -169,11 +164,11 @@ static int show_point(const struct hardware *h, const struct series *s,
                       struct held_outs *all) {
     struct clock_config clock = {.given = 0};
     struct clock_result result = {.step = 0};
-    int given = s->point[0].role == 'g';
+    struct text text = {.used = 0};
     double half;
     CHECK(hardware_find_machine(h, "--validate", s->machine, &clock.machine));
     CHECK(hardware_find_gpu(h, "--validate", clock.machine->gpu, &clock.gpu));
-    if (given) CHECK(fit_given(s, &clock));
+    if (s->point[0].role == 'g') CHECK(fit_given(s, &clock));
     CHECK(model_point(s, p, &clock, &result, &half));
     double ms = (double)result.step_ns * 1e-6,
            near = half > 0 ? half : nearest_says(all->all, s, p);
@@ -190,13 +185,12 @@ static int show_point(const struct hardware *h, const struct series *s,
     printf("%-3s %-16s %-15s %3d  %c %9.2f %9.2f %+6.1f %6s %6s%s\n", s->table, s->machine,
            s->model, p->gpus, p->role, p->ms, ms, error[0], null[0], null[1],
            fabs(error[0]) > 10 ? "  miss" : "");
-    if (commands) show_command(s, p, clock.machine);
+    validation_command(s, p, clock.machine, &text);
+    if (commands) printf("    %s\n", text.words);
     fflush(stdout); /* a row takes seconds */
-    if (p->role == 'f') count(&scores[FITTED], error, has);
-    if (p->role == 't' || p->role == 'h') count(&scores[HELD_OUT], error, has);
-    if (p->role == 'h') count(&scores[HEADLINE], error, has);
-    if (strchr("th", p->role) && clock.precision == CLOCK_AMP) count(&scores[MIXED], error, has);
-    if (p->role == 'b') count(&scores[BLIND], error, has);
+    for (int i = 0; i < SCORES; i++)
+        if (strchr(scored[i].roles, p->role) && (!scored[i].mixed || s->precision == CLOCK_AMP))
+            count(&scores[i], error, has);
     return OK;
 }
 
@@ -310,11 +304,8 @@ static int show_all(const struct hardware *h, int commands) {
         for (int k = 0; !code && k < SERIES_POINTS && s->point[k].ms > 0; k++)
             code = show_point(h, s, &s->point[k], commands, scores, all);
     printf("\n");
-    show_score("fitted", &scores[FITTED]);
-    show_score("held out", &scores[HELD_OUT]);
-    show_score("the ten headline rows of these", &scores[HEADLINE]);
-    show_score("held out, only mixed precision", &scores[MIXED]);
-    show_score("held back until the model was fixed", &scores[BLIND]);
+    for (int i = 0; i < SCORES; i++)
+        show_score(scored[i].name, &scores[i]);
     if (!code) show_trust(all);
     if (all) free(all->all);
     free(all);

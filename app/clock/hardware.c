@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/embed.h"
 #include "base/error.h"
 #include "base/text/nearest.h"
 #include "base/text/parse.h"
@@ -22,17 +23,7 @@ struct hardware {
     int nodes;
 };
 
-/* The table, a text that ends with a zero byte: the assembler copies it into the program. */
-extern const char hardware_text[];
-__asm__(".pushsection .rodata\n"
-        ".type hardware_text, %object\n"
-        ".hidden hardware_text\n"
-        ".globl hardware_text\n"
-        "hardware_text:\n"
-        ".incbin \"app/clock/hardware.txt\"\n"
-        ".byte 0\n"
-        ".size hardware_text, . - hardware_text\n"
-        ".popsection\n");
+EMBED(hardware_text, "app/clock/hardware.txt");
 
 /* A line that is read. */
 struct line {

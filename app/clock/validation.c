@@ -5,20 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/embed.h"
 #include "base/error.h"
 #include "base/grow.h"
 
-/* A text that ends with a zero byte: the assembler copies it into the program. */
-extern const char published_text[];
-__asm__(".pushsection .rodata\n"
-        ".type published_text, %object\n"
-        ".hidden published_text\n"
-        ".globl published_text\n"
-        "published_text:\n"
-        ".incbin \"app/clock/published.txt\"\n"
-        ".byte 0\n"
-        ".size published_text, . - published_text\n"
-        ".popsection\n");
+EMBED(published_text, "app/clock/published.txt");
 
 static int index_of(const char *word, const char *const *words, int count) {
     int i = 0;

@@ -4,19 +4,10 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/embed.h"
 #include "base/error.h"
 
-/* The style of the page, a text that ends with a zero byte: the assembler copies it into the
- * program's constant data, so that a build needs no other tool and the file stays readable. */
-extern const char page_css[];
-__asm__(".pushsection .rodata\n"
-        ".type page_css, %object\n"
-        ".globl page_css\n"
-        "page_css:\n"
-        ".incbin \"app/report/page/page.css\"\n"
-        ".byte 0\n"
-        ".size page_css, . - page_css\n"
-        ".popsection\n");
+EMBED(page_css, "app/report/page/page.css");
 
 /* The policy lets the page load nothing at all: it is complete. */
 void html_start(FILE *file, const char *title) {
