@@ -15,8 +15,8 @@ const char *trust_way_name(enum clock_way way);
 
 /* Times that are alike share one error: of one kind of model in one mode, under autocast or not, on
  * as many GPUs. `informed`: the clock knows something of this machine. Either the time of one GPU
- * was given; or the machine is calibrated, which says nothing of transformers, since only
- * convolutions were fitted. DataParallel's time is that of the host, so it takes a calibrated
+ * was given; or the machine is calibrated, which says nothing of transformers, since no factor on
+ * kernels was fitted to one. DataParallel's time is that of the host, so it takes a calibrated
  * machine, and of transformers both. */
 struct trust_cell {
     enum clock_kind kind;
@@ -25,7 +25,7 @@ struct trust_cell {
 };
 enum { TRUST_FEW_GPUS = 4, TRUST_ANY = -1 /* many: the number shows no difference */ };
 struct trust_cell trust_cell_of(const struct clock_config *clock);
-/* 1: they are one, where neither has TRUST_ANY or either has. */
+/* 1: both are of the same times; TRUST_ANY is few GPUs and many. */
 int trust_same(const struct trust_cell *a, const struct trust_cell *b);
 
 /* The error that nine of ten rows of errors[rows] stay below, sorted here; 0: there are none. Rows
