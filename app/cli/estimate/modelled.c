@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/text/nearest.h"
 #include "base/text/parse.h"
 #include "clock/trust.h"
 #include "cli/commands.h"
@@ -30,7 +29,8 @@
 enum { MOST_COUNTS = 8 };
 
 struct words {
-    const char *devices, *measured, *until; /* NULL: not given */
+    const char *devices, *measured; /* NULL: not given */
+    int until;                      /* 0: forward, 1: backward; -1: not given */
     struct run_paths files;
     int validate;
 };
@@ -45,8 +45,8 @@ static const struct option modelled_options[] = {
      "another batch's, as 1:118ms,1x64:230ms, from both",
      read_word, OPTION_AT(struct words, measured), NO_LIMITS, ALWAYS},
     {"--until", "forward|backward",
-     "the last part of the step, as some measurements have it (default: the optimizer)", read_word,
-     OPTION_AT(struct words, until), NO_LIMITS, ALWAYS},
+     "the last part of the step, as some measurements have it (default: the optimizer)",
+     read_choice, OPTION_AT(struct words, until), NO_LIMITS, ALWAYS},
     {"--trace", "FILE", "a timeline of DP and DDP on the last number of GPUs, for ui.perfetto.dev",
      read_text, OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
     {"--report", "FILE", "an HTML page with these steps: timeline, phases, memory, traffic",
@@ -93,15 +93,6 @@ int modelled_is_asked(int argc, char **argv) {
     return 0;
 }
 
-static int read_until(struct asked *a, const char *text) {
-    static const char *const names[] = {"forward", "backward"};
-    if (!text) return OK;
-    a->last = strcmp(text, names[0]) ? PHASE_ALLREDUCE : PHASE_GATHER;
-    return strcmp(text, names[0]) && strcmp(text, names[1])
-               ? unknown_value("--until", text, names, 2)
-               : OK;
-}
-
 static int is_shown(const struct shown_steps *s) {
     return *s->names.files.trace || *s->names.files.report || *s->names.files.pictures;
 }
@@ -128,7 +119,7 @@ static int read_asked(struct asked *a, const struct words *w) {
     int64_t counts[MOST_COUNTS];
     CHECK(clock_choose(&a->choice, &a->run.clock));
     CHECK(measured_read(&a->measured, w->measured, a->choice.gpus * a->choice.machines > 1));
-    CHECK(read_until(a, w->until));
+    a->last = w->until < 0 ? PHASE_NONE : w->until ? PHASE_ALLREDUCE : PHASE_GATHER;
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(estimate_prepare(&a->run));
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4", 1, MAX_DEVICES, counts,
@@ -316,7 +307,7 @@ void modelled_help(void) {
 }
 
 int command_modelled(int argc, char **argv, const struct duet_model *own) {
-    struct words w = {.devices = NULL};
+    struct words w = {.until = -1};
     struct options options = {.command = "estimate", .part = {{modelled_options, &w}}};
     struct asked *a = calloc(1, sizeof *a);
     int code;
