@@ -73,7 +73,7 @@ static int check_row(const char *line) {
 
 /* Who gives the time of one GPU, or has a calibrated machine, is never told a larger error. */
 Test(trust, to_know_more_costs_nothing) {
-    int rows, cells = 0;
+    int rows;
     for (int i = 0; i < CLOCK_KINDS * CLOCK_WAYS * 2 * 8; i++) {
         struct trust_cell cell = {.kind = (enum clock_kind)(i / 8 / 2 / CLOCK_WAYS),
                                   .way = (enum clock_way)(i / 8 / 2 % CLOCK_WAYS),
@@ -83,9 +83,7 @@ Test(trust, to_know_more_costs_nothing) {
         cell.informed = 1;
         cr_expect(!rows || error_of(cell, devices, &rows) <= without, "%s, %s on %d",
                   trust_kind_name(cell.kind), trust_way_name(cell.way), devices);
-        cells += rows > 0;
     }
-    cr_expect_gt(cells, 0);
 }
 
 /* A row: table, machine, model of one word or of two, GPUs, role, measured, modelled. What its
@@ -104,17 +102,19 @@ static void expect_same(const char *row, const char *command) {
 
 Test(trust, the_table_is_that_of_the_rows_held_out_and_ten_rows_can_be_typed, .timeout = 300) {
     static char line[512], row[512];
-    int in_table = 0, checked = 0, count = 0;
+    int in_table = 0, checked = 0, count = 0, shares = 0;
     if (test_short()) cr_skip_test("it runs all rows: seconds, and minutes under a sanitizer");
     FILE *f = popen("build/duet estimate --validate --details", "r");
     cr_assert_not_null(f);
     for (; fgets(line, sizeof line, f); memcpy(row, line, sizeof row)) {
         if (!strncmp(line, "error to expect", 15)) in_table = 1;
         if (in_table) checked += check_row(line);
+        const char *share = strstr(line, " %), its median");
+        if (share) shares += atoi(share - 2) >= 90; /* per cent of the rows held out */
         if (!strncmp(line, "    duet ", 9) && ++count % 44 == 0) expect_same(row, line);
     }
     cr_expect_eq(pclose(f), 0);
-    cr_expect_eq(checked, 42);
+    cr_expect(checked == 42 && shares == 3, "%d, %d", checked, shares);
     cr_assert_eq(count, 453);
 }
 
