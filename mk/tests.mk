@@ -29,7 +29,7 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 # programs run there too, as an example of remote calls does.
 SKIP_SAN    := scripts/test_% python/test_% app/cli/test_json app/cli/test_profile_counts \
                app/cli/test_golden_resnet rpc/test_kills app/cli/test_same_bits \
-               app/cli/test_limits app/cli/test_modelled app/cli/test_widths \
+               app/cli/test_limits app/cli/test_modelled \
                app/doctor/test_faults app/doctor/test_ranks examples/test_scripts
 SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_channels \
                app/doctor/test_% app/cli/test_bad_files core/base/test_random \

@@ -117,6 +117,13 @@ static inline int cli_same_file(const char *a, const char *b) {
     return same;
 }
 
+static inline void cli_put(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+}
+
 /* ---- one command ---- */
 
 /* 1 if this subcommand takes --device. Of a flag given twice the last one counts, so a test may

@@ -1,13 +1,6 @@
 /* DUET_TRACE and duet report: the calls of a job of process groups, and who waited for whom. */
 #include "tests/app/cli/run.h"
 
-static void put(const char *path, const char *text) {
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    cr_assert_eq(fclose(file), 0);
-}
-
 /* One rank's file: FILE.GROUP.RANK. Calls follow, then end_rank. */
 static FILE *begin_rank(const char *file, const char *group, int rank, int ranks) {
     char path[64];
@@ -113,7 +106,7 @@ CliTest(cli_calls, odd_names_and_counts, 60) {
         put_call(f, i, "barrier", 0, i * 1e-6, i * 1e-6 + 0.9988);
     end_rank(f);
     end_rank(begin_rank("c-1", "h", 0, 1));
-    put("c-1.h.0x", "none of them");
+    cli_put("c-1.h.0x", "none of them");
     for (int again = 0; again < 2; again++) {
         cli_run(&c, "report c-1");
         cr_assert_eq(c.status, 0, "%s", c.err);
@@ -185,7 +178,7 @@ CliTest(cli_calls, wrong_files_are_refused, 60) {
         {"{\"duet_calls\"", "c.x.0"}};
     put_ranks();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        put("c.x.0", wrong[i][0]);
+        cli_put("c.x.0", wrong[i][0]);
         cli_fails(1, wrong[i][1], "report c");
     }
     cli_fails(1, "run the job with DUET_TRACE=nothing", "report nothing");

@@ -229,6 +229,19 @@ CliTest(cli_estimate, of_outputs_by_token, 60) {
     json_free(j);
 }
 
+CliTest(cli_estimate, no_line_is_wider_than_80, 60) {
+    static const char *const lines[] = {
+        "--gpu v100 --machine nvlink-4 --model resnet18",
+        "--details --devices 8 --params 25.6M --shape 3x224x224 --classes 1000 --activations 90M "
+        "--device-memory 4G"};
+    for (int i = 0; i < 2; i++) {
+        struct cli c;
+        cli_run(&c, "estimate %s", lines[i]);
+        cr_expect(c.status == 0 && plain_lines(c.out), "%s%s", c.out, c.err);
+        cli_free(&c);
+    }
+}
+
 /* What a model takes is known where it is built. No head of a table stands before the error. */
 CliTest(cli_estimate, a_model_that_does_not_suit_its_samples, 60) {
     struct cli c;

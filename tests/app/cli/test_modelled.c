@@ -6,13 +6,6 @@
 #include "tests/app/cli/run.h"
 #include "tests/app/cli/trace.h"
 
-static void write_file(const char *name, const char *text) {
-    FILE *file = fopen(name, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    cr_assert_eq(fclose(file), 0);
-}
-
 /* Mixed precision takes less time and memory than float32, TF32 in products less time than without;
  * what nobody has measured is said to be so. */
 Test(modelled, precisions, .init = cli_folder_make, .fini = cli_folder_remove, .timeout = 60) {
@@ -117,8 +110,8 @@ CliTest(modelled, lessons_three_models, 60) {
 
 CliTest(modelled, a_machine_of_ones_own, 120) {
     struct cli c;
-    write_file("mine", "link slow gbs 1 us 5\nmachine mine gpus 2\njoin gpu0-1 hub slow # a hub\n"
-                       "join hub host memory\n");
+    cli_put("mine", "link slow gbs 1 us 5\nmachine mine gpus 2\njoin gpu0-1 hub slow # a hub\n"
+                    "join hub host memory\n");
     cli_run(&c, "estimate --gpu a100-40 --machine ./mine --devices 1,2 --host duet --what-if "
                 "link=2x,launch=0");
     cr_assert_eq(c.status, 0, "%s", c.err);
@@ -130,7 +123,7 @@ CliTest(modelled, a_machine_of_ones_own, 120) {
     cr_expect(answer && sscanf(strstr(answer, "DP gains"), "DP gains %lf", &gain) == 1);
     cr_expect(gain > 20 && gain <= 100, "%g: %s", gain, c.out);
     cli_free(&c);
-    write_file("again", "machine dgx1 gpus 2\njoin gpu0-1 hub pcie3\njoin hub host memory\n");
+    cli_put("again", "machine dgx1 gpus 2\njoin gpu0-1 hub pcie3\njoin hub host memory\n");
     cli_well("estimate --gpu v100 --machine ./again --devices 2"); /* it replaces the table's */
 }
 
@@ -192,15 +185,15 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     cli_fails(2, "dgx1 has 8 GPUs", "scale --gpu v100 --machine dgx1 --devices 1,16");
     cli_fails(2, "no multiple of it", "scale --gpu v100 --machine dgx1 --devices 6,3 --nodes 2");
     cli_fails(2, "no network joins machines like pc-p", "scale --gpu v100 --devices 4 --nodes 2");
-    write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
+    cli_put("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
     cli_fails(2, "negative:1: fp32", "estimate --gpu v100 --machine ./negative");
-    write_file("nothing", "machine m gpus 2\njoin gpu0 hub pcie3\njoin hub host memory\n");
+    cli_put("nothing", "machine m gpus 2\njoin gpu0 hub pcie3\njoin hub host memory\n");
     cli_fails(2, "gpu0 does not reach every", "estimate --gpu v100 --machine ./nothing");
-    write_file("part", "machine m gpus 2.5\n");
+    cli_put("part", "machine m gpus 2.5\n");
     cli_fails(2, "part:1: '2.5': give an integer", "estimate --gpu v100 --machine ./part");
-    write_file("typo", "machine m gpus 2\njoin gpu0x hub pcie3\n");
+    cli_put("typo", "machine m gpus 2\njoin gpu0x hub pcie3\n");
     cli_fails(2, "typo:2: 'gpu0x'", "estimate --gpu v100 --machine ./typo");
-    write_file("itself", "machine m gpus 2\njoin gpu0 gpu0 pcie3\n");
+    cli_put("itself", "machine m gpus 2\njoin gpu0 gpu0 pcie3\n");
     cli_fails(2, "two different ends", "estimate --gpu v100 --machine ./itself");
 }
 

@@ -141,11 +141,8 @@ CliTest(own_model, a_file_that_is_a_pipe_is_read_once, 60) {
 }
 
 CliTest(own_model, what_is_wrong_with_a_file_is_named, 60) {
-    FILE *file = fopen("net.duet", "w");
-    fputs("duet 1\ninput %x: f32[N, 784]\nparameter w: f32[10, 100]\n"
-          "%1: f32[N, 10] = linear(%x, w, none)\nreturn %1\n",
-          file);
-    fclose(file);
+    cli_put("net.duet", "duet 1\ninput %x: f32[N, 784]\nparameter w: f32[10, 100]\n"
+                        "%1: f32[N, 10] = linear(%x, w, none)\nreturn %1\n");
     cli_fails(2, "net.duet: line 4: linear w: takes 100 inputs, but was given (2, 784)",
               "train --model net.duet --dataset random");
     cr_assert_eq(system("sed -i s/100/784/ net.duet && echo 'Sequential(' >print.txt"), 0);

@@ -9,13 +9,6 @@
     "C\xc2\x9b"
 #define SHOWN "A\\x1b[31mB\\u202eC\\u009b"
 
-static void put(const char *path, const char *text) {
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    cr_assert_eq(fclose(file), 0);
-}
-
 /* A net, whose parameter has a name without ESC, which ends a word there. */
 static const char net[] = "duet 1\ninput %x: f32[N, 4]\n"
                           "parameter w\xe2\x80\xae: f32[3, 4]\nparameter b: f32[3]\n"
@@ -65,13 +58,13 @@ static const struct row {
 };
 
 CliTest(cli_plain, all_ways_in, 120) {
-    put(RAW ".duet", net);
-    put("net.duet", net);
-    put("bad.duet", "duet 1\ninput %x: f\xe2\x80\xae[N]\n");
-    put("torn.json", "{\"\\u001b[31m\": 1, \"\\u001b[31m\": 1}");
-    put(RAW ".json", "{\"otherData\": {\"duet_timeline\": 1, \"devices\": 1}, "
-                     "\"traceEvents\": [{\"pid\": 0, \"name\": \"\\u001b[2J\", "
-                     "\"ts\": 2, \"dur\": 0, \"args\": {\"waiting\": false}}]}");
+    cli_put(RAW ".duet", net);
+    cli_put("net.duet", net);
+    cli_put("bad.duet", "duet 1\ninput %x: f\xe2\x80\xae[N]\n");
+    cli_put("torn.json", "{\"\\u001b[31m\": 1, \"\\u001b[31m\": 1}");
+    cli_put(RAW ".json", "{\"otherData\": {\"duet_timeline\": 1, \"devices\": 1}, "
+                         "\"traceEvents\": [{\"pid\": 0, \"name\": \"\\u001b[2J\", "
+                         "\"ts\": 2, \"dur\": 0, \"args\": {\"waiting\": false}}]}");
     put_safetensors(
         "net.safetensors",
         "{\"\\u001b[31m\\u202e\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}");

@@ -87,17 +87,9 @@ CliTest(cli_profile, three_tables, 120) {
                       matches(table[i], "^ +device 0 +devices 1-2$") &&
                       matches(table[i], "^  .waiting for the others. +[0-9.]+ +-$"),
                   "%s", table[i]);
-    /* Only plain DP gathers outputs: 60 rows of 10 numbers, and as many of their gradient. */
+    /* Only plain DP gathers outputs. How many bytes, test_wide_head.c and test_profile_counts.c say. */
     cr_expect(strstr(table[0], "gathered output") && !strstr(table[1], "gathered output") &&
               !strstr(table[2], "gathered output"));
-    cr_expect_geq(json_int(device(root, 0, 0), "memory_at_peak_by_cause/gathered_output"),
-                  60 * 10 * 4);
-    cr_expect_eq(json_int(device(root, 0, 1), "memory_at_peak_by_cause/gathered_output"), 0);
-    /* In each step DP sends the parameters to every other device and receives as many gradients. */
-    cr_expect_geq(json_int(device(root, 0, 0), "bytes_out"),
-                  (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
-    cr_expect_geq(json_int(device(root, 0, 0), "bytes_in"),
-                  (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
     /* DDP's ranks do the same work, and each has memory for collectives. */
     cr_expect(matches(table[2], "^ +devices 0-2$") && strstr(table[2], "(allreduce, exposed)"),
               "%s", table[2]);

@@ -6,20 +6,16 @@
 
 /* A program of shell words in the test's folder. */
 static void script(const char *name, const char *text) {
-    FILE *file = fopen(name, "w");
-    cr_assert_not_null(file);
-    fprintf(file, "#!/bin/sh\n%s\n", text);
-    cr_assert_eq(fclose(file), 0);
+    char all[1024];
+    snprintf(all, sizeof all, "#!/bin/sh\n%s\n", text);
+    cli_put(name, all);
     cr_assert_eq(chmod(name, 0755), 0);
 }
 
 static void holds(const char *path, const char *want) {
-    char text[256] = "";
-    FILE *file = fopen(path, "r");
-    cr_assert_not_null(file, "%s: not there", path);
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
+    char *text = cli_read(path, NULL);
     cr_assert_str_eq(text, want, "%s: '%s'", path, text);
+    free(text);
 }
 
 #define HAS(text, word) cr_assert_not_null(strstr((text), (word)), "no '%s' in: %s", (word), (text))

@@ -2,13 +2,6 @@
  * are none. */
 #include "tests/app/cli/run.h"
 
-static void put(const char *path, const char *text) {
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 #define OF(devices) \
     "{\"otherData\": {\"duet_timeline\": 1, \"devices\": " devices "}, \"traceEvents\": ["
 #define SPAN(device, name, ts, dur, waiting)                                      \
@@ -33,7 +26,7 @@ CliTest(cli_timeline, times_by_hand, 30) {
     char text[2048] = "";
     for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++)
         strcat(text, by_hand[i]);
-    put("parts.json", text);
+    cli_put("parts.json", text);
     cli_run(&c, "report parts.json");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect_str_eq(
@@ -57,7 +50,7 @@ CliTest(cli_timeline, what_is_none_is_refused, 60) {
         {"{\"otherData\"", "parts.json"},
         {"{}", "run the job with DUET_TRACE=parts.json"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        put("parts.json", wrong[i][0]);
+        cli_put("parts.json", wrong[i][0]);
         cli_fails(1, wrong[i][1], "report parts.json");
     }
 }

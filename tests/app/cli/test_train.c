@@ -236,6 +236,24 @@ CliTest(cli_train, what_the_json_says, 60) {
     json_free(j);
 }
 
+/* The global batch is so many samples a device, of all devices that the mode has. */
+CliTest(cli_train, batch_per_device, 60) {
+#define SMALL "--model simple --dataset random --samples 100 --epochs 1 --quiet --json j"
+    static const char *const ways[] = {"train --mode single", "train --mode dp --devices 4",
+                                       "train --mode ddp --devices 3", "compare --devices 2"};
+    static const int batch[] = {5, 20, 15, 10};
+    for (int i = 0; i < 4; i++) {
+        cli_well("%s --batch-per-device 5 " SMALL, ways[i]);
+        struct json *j = json_of("j");
+        cr_expect_eq(json_int(j, i < 3 ? "batch_size" : "single/batch_size"), batch[i]);
+        json_free(j);
+    }
+    cli_fails(2, "--batch-per-device: 5: --batch-size 10 is given too",
+              "train --batch-size 10 --batch-per-device 5");
+    cli_fails(2, "--batch-per-device: 9000000 on 2 devices: give at most 8388608",
+              "train --mode dp --batch-per-device 9000000");
+}
+
 /* A batch larger than the data set is the whole data set, so buffers are sized by that. The larger
  * of both sets counts: evaluation takes the same batch size. 16777216 pictures are 49 GiB. */
 CliTest(cli_train, buffers_follow_the_data_set, 60) {
