@@ -174,29 +174,15 @@ static inline void cli_start_va(struct cli *c, int terminal, const char *format,
     setpgid(c->pid, c->pid); /* both sides set it, so the group exists when either goes on */
 }
 
-__attribute__((format(printf, 2, 3))) static inline void cli_start(struct cli *c,
-                                                                   const char *format, ...) {
-    va_list words;
-    va_start(words, format);
-    cli_start_va(c, 0, format, words);
-    va_end(words);
-}
-
-__attribute__((format(printf, 2, 3))) static inline void
-cli_start_on_terminal(struct cli *c, const char *format, ...) {
-    va_list words;
-    va_start(words, format);
-    cli_start_va(c, 200, format, words);
-    va_end(words);
-}
-
-__attribute__((format(printf, 3, 4))) static inline void
-cli_start_on_narrow_terminal(struct cli *c, int columns, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static inline void cli_start_in(struct cli *c, int columns,
+                                                                      const char *format, ...) {
     va_list words;
     va_start(words, format);
     cli_start_va(c, columns, format, words);
     va_end(words);
 }
+#define cli_start(c, ...) cli_start_in(c, 0, __VA_ARGS__)
+#define cli_start_on_terminal(c, ...) cli_start_in(c, 200, __VA_ARGS__)
 
 static inline void cli_pause(void) {
     usleep(2000);

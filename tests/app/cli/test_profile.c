@@ -87,7 +87,7 @@ CliTest(cli_profile, three_tables, 120) {
                       matches(table[i], "^ +device 0 +devices 1-2$") &&
                       matches(table[i], "^  .waiting for the others. +[0-9.]+ +-$"),
                   "%s", table[i]);
-    /* Only plain DP gathers outputs. How many bytes, test_wide_head.c and test_profile_counts.c say. */
+    /* Only plain DP gathers outputs: how many bytes is in test_wide_head.c. */
     cr_expect(strstr(table[0], "gathered output") && !strstr(table[1], "gathered output") &&
               !strstr(table[2], "gathered output"));
     /* DDP's ranks do the same work, and each has memory for collectives. */

@@ -112,8 +112,8 @@ CliTest(cli_train, narrow_terminal, 120) {
     enum { COLUMNS = 20 };
     struct cli c;
     put_data(60, 20);
-    cli_start_on_narrow_terminal(
-        &c, COLUMNS, "train --data-dir d --model mlp --mlp-hidden 2 --batch-size 20 --epochs 2");
+    cli_start_in(&c, COLUMNS,
+                 "train --data-dir d --model mlp --mlp-hidden 2 --batch-size 20 --epochs 2");
     cli_wait(&c);
     cr_assert_eq(c.status, 0, "%s", c.err);
     int rewritten = 0;
