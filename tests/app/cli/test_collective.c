@@ -43,6 +43,10 @@ CliTest(cli_collective, the_ring_by_eye, 60) {
     has("--ranks=4 --count=256",
         "  rank 0 --chunk 1--> rank 1 =           rank 2 --chunk 3--> rank 3 =\n");
     has("", "  0-3            1572864      1572864  equal     2(n-1)/n S = 1572864, equal\n");
+    has("--algorithm direct", "  0-3            1572864      1572864  equal ");
+    has("--algorithm naive", "  0              3145728      3145728  equal ");
+    has("--algorithm naive", "  1-3            1048576      1048576  equal ");
+    has("--algorithm oneshot", "  0-3            3145728      3145728  equal ");
     has("--ranks 3 --count 100",
         "  1                  592          592  equal     2(n-1)/n S = 533.3, uneven\n");
 }

@@ -5,7 +5,6 @@
 #include "report/excess.h"
 #include "report/findings.h"
 #include "report/profile_table.h"
-#include "report/text.h"
 #include "tests/app/report/records.h"
 
 static void profile(FILE *file, const struct run_record *run) {
@@ -234,14 +233,4 @@ Test(profile, findings, .timeout = 30) {
     cr_expect(!strstr(text, "DP holds") && !strstr(text, "faster"), "%s", text);
     free(text);
     record_free(&dp), record_free(&lif), record_free(&ddp);
-}
-
-Test(profile, wrapped_text, .timeout = 30) {
-    char *text;
-    size_t bytes;
-    FILE *f = open_memstream(&text, &bytes);
-    text_wrap(f, 12, 1, 3, "one two three four thirteen-letters x");
-    fclose(f);
-    cr_expect_str_eq(text, " one two\n   three\n   four\n   thirteen-letters\n   x\n");
-    free(text);
 }

@@ -28,14 +28,10 @@ static int wait_at_gate(void *context, int index) {
 static void open_session(struct session *s, struct run_config *config, struct run_record *record,
                          enum run_mode mode) {
     put_data(16, 4);
-    run_config_default(config);
-    config->mode = mode;
+    *config = config_on_cpu(mode, "lenet");
     config->batch_size = 8;
-    config->quiet = 1;
     config->data.workers = 0;
     config->timeout = 0.1; /* DP gives its threads 5 s more */
-    snprintf(config->device, sizeof config->device, "cpu");
-    snprintf(config->data.folder, sizeof config->data.folder, "d");
     cr_assert_eq(session_open(s, config, NULL, record), OK, "%s", error_message());
 }
 
@@ -83,16 +79,10 @@ CliTest(session, closes_whole_otherwise, 60) {
 /* ---- the trainer counts updates ---- */
 
 static struct run_config adam_config(enum run_mode mode) {
-    struct run_config config;
-    run_config_default(&config);
-    config.mode = mode;
+    struct run_config config = config_on_cpu(mode, "mlp");
     config.update.optimizer = OPTIMIZER_ADAM;
     config.update.lr = 0.01;
     config.batch_size = 8, config.epochs = 3; /* of two batches */
-    config.quiet = 1;
-    snprintf(config.device, sizeof config.device, "cpu");
-    snprintf(config.model.name, sizeof config.model.name, "mlp");
-    snprintf(config.data.folder, sizeof config.data.folder, "d");
     return config;
 }
 
@@ -164,19 +154,14 @@ static int one_rank(void *context) {
 }
 
 static int run_ranks(void (*different)(struct run_config *, int), const char *device) {
-    struct run_config config;
+    struct run_config config = config_on_cpu(MODE_DDP, "mlp");
     put_data(16, 4);
-    run_config_default(&config);
-    config.mode = MODE_DDP;
     config.devices = 3;
     config.batch_size = 12;
     config.epochs = 1;
-    config.quiet = 1;
     config.timeout = 20;
-    snprintf(config.model.name, sizeof config.model.name, "mlp");
     config.model.options.hidden_count = 1, config.model.options.hidden[0] = 4;
     snprintf(config.device, sizeof config.device, "%s", device);
-    snprintf(config.data.folder, sizeof config.data.folder, "d");
     make_different = different;
     struct launch launch = {
         .world_size = 3, .entry = one_rank, .context = &config, .start_timeout_s = 20};

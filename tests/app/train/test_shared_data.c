@@ -1,46 +1,21 @@
 /* The data sets of a command are read once: the ranks of a job map what the launcher has read. */
 #include "train/shared_data.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/error.h"
 #include "tests/app/cli/data.h"
-#include "tests/harness/harness.h"
-
-static char folder[] = "/tmp/duet-shared-XXXXXX";
-
-static void enter(void) {
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
-    put_data(50, 20);
-}
-
-static void leave(void) {
-    cr_assert_eq(system("rm -rf d"), 0);
-    cr_assert_eq(chdir("/"), 0);
-    cr_assert_eq(rmdir(folder), 0);
-}
-
-static struct run_config config_of(void) {
-    struct run_config config;
-    run_config_default(&config);
-    snprintf(config.data.folder, sizeof config.data.folder, "d");
-    return config;
-}
+#include "tests/app/cli/run.h"
 
 static int is_open(int fd) {
     return fcntl(fd, F_GETFD) >= 0;
 }
 
-Test(shared_data, is_read_once, .timeout = 30, .init = enter, .fini = leave) {
-    struct run_config config = config_of();
+CliTest(shared_data, is_read_once, 30) {
+    struct run_config config = config_on_cpu(MODE_SINGLE, "lenet"), from_disk = config;
     struct dataset read, mapped;
+    put_data(50, 20);
     cr_assert_eq(shared_data_open(&config), OK, "%s", error_message());
     cr_assert(config.data.fd[0] > 2 && config.data.fd[1] > 2 && config.data.seconds > 0);
     int first = config.data.fd[0], second = config.data.fd[1];
-    struct run_config from_disk = config_of();
     cr_assert_eq(run_open_set(&from_disk, &read, 1), OK, "%s", error_message());
     cr_assert_eq(system("rm d/*"), 0);
     cr_assert_eq(run_open_set(&config, &mapped, 1), OK, "%s", error_message());
@@ -60,10 +35,10 @@ Test(shared_data, is_read_once, .timeout = 30, .init = enter, .fini = leave) {
     dataset_free(&read);
 }
 
-Test(shared_data, without_evaluation_the_test_part_is_not_read, .timeout = 30, .init = enter,
-     .fini = leave) {
-    struct run_config config = config_of();
+CliTest(shared_data, without_evaluation_the_test_part_is_not_read, 30) {
+    struct run_config config = config_on_cpu(MODE_SINGLE, "lenet");
     config.evaluate = 0;
+    put_data(50, 20);
     cr_assert_eq(system("rm d/t10k*"), 0);
     cr_assert_eq(shared_data_open(&config), OK, "%s", error_message());
     cr_assert(config.data.fd[0] && !config.data.fd[1]);
