@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "tests/harness/harness.h"
-#include "train/run.h"
 
 static inline void put_number(FILE *f, uint32_t n) {
     for (int shift = 24; shift >= 0; shift -= 8)
@@ -49,18 +48,6 @@ static inline void put_data(int train, int test) {
     put_labels("d/train-labels-idx1-ubyte", 2049, (uint32_t)train, train, 9);
     put_images("d/t10k-images-idx3-ubyte", 2051, (uint32_t)test, test);
     put_labels("d/t10k-labels-idx1-ubyte", 2049, (uint32_t)test, test, 0);
-}
-
-/* A quiet run of this model on emulated devices, with the data set of put_data. */
-static inline struct run_config config_on_cpu(enum run_mode mode, const char *model) {
-    struct run_config config;
-    run_config_default(&config);
-    config.mode = mode;
-    config.quiet = 1;
-    snprintf(config.device, sizeof config.device, "cpu");
-    snprintf(config.model.name, sizeof config.model.name, "%s", model);
-    snprintf(config.data.folder, sizeof config.data.folder, "d");
-    return config;
 }
 
 #define FASHION_MNIST "/usr/share/datasets/fashion-mnist/"

@@ -7,8 +7,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "tests/app/cli/data.h"
-#include "tests/app/cli/run.h"
+#include "tests/app/train/config.h"
 #include "train/compare/compare.h"
 #include "train/compare/lockstep.h"
 

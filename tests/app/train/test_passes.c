@@ -3,8 +3,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "tests/app/cli/data.h"
-#include "tests/app/cli/run.h"
+#include "tests/app/train/config.h"
 #include "train/compare/bits.h"
 #include "train/trainer.h"
 

@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "comm/launch.h"
-#include "tests/app/cli/data.h"
-#include "tests/app/cli/run.h"
+#include "tests/app/train/config.h"
 #include "train/trainer.h"
 
 struct gate {

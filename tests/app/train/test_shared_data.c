@@ -2,8 +2,7 @@
 #include "train/shared_data.h"
 
 #include "base/error.h"
-#include "tests/app/cli/data.h"
-#include "tests/app/cli/run.h"
+#include "tests/app/train/config.h"
 
 static int is_open(int fd) {
     return fcntl(fd, F_GETFD) >= 0;
