@@ -333,14 +333,7 @@ static inline void cli_wait(struct cli *c) {
     cli_wait_beside(c, 0);
 }
 
-__attribute__((format(printf, 2, 3))) static inline void cli_run(struct cli *c, const char *format,
-                                                                 ...) {
-    va_list words;
-    va_start(words, format);
-    cli_start_va(c, 0, format, words);
-    va_end(words);
-    cli_wait(c);
-}
+#define cli_run(c, ...) (cli_start_in(c, 0, __VA_ARGS__), cli_wait(c))
 
 static inline void cli_free(struct cli *c) {
     free(c->out);
@@ -362,28 +355,34 @@ __attribute__((format(printf, 1, 2))) static inline void cli_well(const char *fo
     cli_free(&c);
 }
 
-/* Runs a command that must fail with this status and one line on stderr. The line begins with
- * cli_name and ": ", and contains each of `words`, which are separated by '|'. The command must not
- * leave a new file in the folder. */
-__attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, const char *words,
-                                                                   const char *format, ...) {
+/* Runs a command that must end with this status and print each of `words`, which are separated by
+ * '|', but none with a '!' in front. cli_fails: they are one line on stderr, which begins with
+ * cli_name and ": ", and no new file is left in the folder. */
+#define cli_says(status, words, ...) cli_ends(0, status, words, __VA_ARGS__)
+#define cli_fails(status, words, ...) cli_ends(1, status, words, __VA_ARGS__)
+__attribute__((format(printf, 4, 5))) static inline void
+cli_ends(int fails, int status, const char *words, const char *format, ...) {
     struct cli c;
     va_list list;
-    char all[512], line[4096];
+    char all[1024], line[4096];
     int files = cli_files();
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
     cli_run(&c, "%s", line);
     cr_expect_eq(c.status, status, "%s: status %d, not %d: %s", line, c.status, status, c.err);
-    const char *end = strchr(c.err, '\n');
+    const char *end = strchr(c.err, '\n'), *out = fails ? "" : c.out;
     size_t name = strlen(cli_name);
-    cr_expect(!strncmp(c.err, cli_name, name) && !strncmp(c.err + name, ": ", 2) && end && !end[1],
+    cr_expect(!fails || (!strncmp(c.err, cli_name, name) && !strncmp(c.err + name, ": ", 2) &&
+                         end && !end[1]),
               "%s: not one line that begins with %s: '%s'", line, cli_name, c.err);
     snprintf(all, sizeof all, "%s", words);
-    for (char *save, *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
-        cr_expect(strstr(c.err, word), "%s: '%s' is not in: %s", line, word, c.err);
-    cr_expect_eq(cli_files(), files, "%s: left a file", line);
+    for (char *save, *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save)) {
+        int absent = *word == '!',
+            found = strstr(c.err, word + absent) || strstr(out, word + absent);
+        cr_expect_neq(found, absent, "%s: '%s' is not true of: %s%s", line, word, out, c.err);
+    }
+    cr_expect(!fails || cli_files() == files, "%s: left a file", line);
     cli_free(&c);
 }
 

@@ -100,7 +100,6 @@ CliTest(cli_calls, steps_tell_whom_to_blame, 60) {
 /* A name with letters of its own, other files beside it, a group that made no call,
  * and a thousand calls. */
 CliTest(cli_calls, odd_names_and_counts, 60) {
-    struct cli c;
     FILE *f = begin_rank("c-1", "g", 0, 1);
     for (int i = 1; i <= 1234; i++)
         put_call(f, i, "barrier", 0, i * 1e-6, i * 1e-6 + 0.9988);
@@ -108,23 +107,19 @@ CliTest(cli_calls, odd_names_and_counts, 60) {
     end_rank(begin_rank("c-1", "h", 0, 1));
     cli_put("c-1.h.0x", "none of them");
     for (int again = 0; again < 2; again++) {
-        cli_run(&c, "report c-1");
-        cr_assert_eq(c.status, 0, "%s", c.err);
-        cr_expect(strstr(c.out, "Group g: 1 rank, 1234 collectives in 1 ms.\n"), "%s", c.out);
-        cr_expect(strstr(c.out, "Group h: 1 rank, 0 collectives in 0 ns.\n"), "%s", c.out);
-        cli_free(&c);
+        cli_says(0,
+                 "Group g: 1 rank, 1234 collectives in 1 ms.\n|"
+                 "Group h: 1 rank, 0 collectives in 0 ns.\n",
+                 "report c-1");
     }
 }
 
 /* A file each of the ranks of the job and of the group made of two of them. */
 static void run_traced(int ranks, const char *example) {
-    struct cli c;
     setenv("DUET_TRACE", "calls", 1);
-    cli_run(&c, "run --nproc-per-node %d %s/" BUILD_DIR "/examples/%s", ranks, cli_root_path,
-            example);
+    cli_says(0, "", "run --nproc-per-node %d %s/" BUILD_DIR "/examples/%s", ranks, cli_root_path,
+             example);
     unsetenv("DUET_TRACE");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cli_free(&c);
 }
 
 CliTest(cli_calls, ranks_leave_their_files, 60) {
@@ -139,22 +134,13 @@ CliTest(cli_calls, ranks_leave_their_files, 60) {
     free(trace);
     cli_free(&c);
     cr_assert_eq(unlink("calls.world.3"), 0);
-    cli_run(&c, "report calls");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "Only 3 of 4 ranks left a file, so nobody's waits are known."), "%s",
-              c.out);
-    cli_free(&c);
+    cli_says(0, "Only 3 of 4 ranks left a file, so nobody's waits are known.", "report calls");
 }
 
 /* The buckets of a program's DDP: in each step all ranks begin the allreduce of each once. */
 CliTest(cli_calls, buckets_are_a_group_of_their_own, 60) {
-    struct cli c;
     run_traced(3, "mlp/ddp");
-    cli_run(&c, "report calls");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "Group world-ddp0: 3 ranks, 5 collectives in"), "%s", c.out);
-    cr_expect(!strstr(c.out, "Only "), "%s", c.out);
-    cli_free(&c);
+    cli_says(0, "Group world-ddp0: 3 ranks, 5 collectives in|!Only ", "report calls");
 }
 
 #define OF(group, rank, ranks)                                                      \

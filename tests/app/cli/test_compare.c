@@ -157,10 +157,8 @@ CliTest(cli_compare, not_finite, 120) {
     cr_expect_gt(json_int(root, "ddp/verdict/not_finite_at_step"), 0);
     json_free(root);
     cli_free(&c);
-    cli_run(&c, "profile --data-dir d --batch-size 20 --steps 6 --lr 1e30 --quiet");
-    cr_expect(matches(c.err, "^duet: DP, loss in forward: loss: not finite since step [1-9]"), "%s",
-              c.err);
-    cli_free(&c);
+    cli_says(0, "duet: DP, loss in forward: loss: not finite since step ",
+             "profile --data-dir d --batch-size 20 --steps 6 --lr 1e30 --quiet");
 }
 
 static void check_lines(const char *out, const char *const *lines, size_t count) {

@@ -5,17 +5,12 @@
 
 /* Only the gradients differ between the two ways: S bytes into device 0 instead of 3 S. */
 CliTest(cli_dp, profile_shows_what_sharding_saves, 120) {
-    struct cli c;
     put_data(103, 20);
     static const char line[] =
         "profile --data-dir d --model mlp --batch-size 40 --steps 2 --devices 4 --json %s %s";
     cli_well(line, "a", "");
-    cli_run(&c, line, "b", "--dp-reduce sharded --output-device 1");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect_not_null(strstr(c.out, "\nDP, output device 1, sharded reduce: 4 devices"), "%s",
-                       c.out);
-    cr_expect_not_null(strstr(c.out, "\nDDP: 4 devices"), "%s", c.out);
-    cli_free(&c);
+    cli_says(0, "\nDP, output device 1, sharded reduce: 4 devices|\nDDP: 4 devices", line, "b",
+             "--dp-reduce sharded --output-device 1");
     struct json *a = json_of("a"), *b = json_of("b");
     int64_t outputs = 10 * 10 * 4, losses = 3 * 16;
     int64_t first = json_int(a, "dp_loss_in_forward/per_device/0/bytes_in"),
@@ -59,14 +54,11 @@ CliTest(cli_dp, uneven_devices_are_told_of_once, 60) {
                   c.err);
         cli_free(&c);
     }
-    cli_run(&c, "train --mode dp --devices 3 --device-memory 64M,48M,64M --data-dir d --model mlp "
-                "--steps 1");
-    cr_expect(c.status == 0 && !*c.err, "75 %% are enough: %s", c.err);
-    cli_free(&c);
-    cli_run(&c, "train --mode ddp --devices 3 --device-memory 64M,32M,64M --data-dir d --model mlp "
-                "--steps 1");
-    cr_expect(c.status == 0 && !*c.err, "DDP does not warn: %s", c.err);
-    cli_free(&c);
+    /* 75 % are enough, and DDP does not warn */
+    cli_well("train --mode dp --devices 3 --device-memory 64M,48M,64M --data-dir d --model mlp "
+             "--steps 1");
+    cli_well("train --mode ddp --devices 3 --device-memory 64M,32M,64M --data-dir d --model mlp "
+             "--steps 1");
     cli_fails(1, "out of memory on device 2",
               "train --mode dp --devices 3 --data-dir d --steps 1 "
               "--device-memory 64M,64M,2M --batch-size 48 --quiet");

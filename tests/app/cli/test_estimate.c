@@ -59,10 +59,7 @@ static void compare_devices(const struct json *estimated, const char *way,
 }
 
 static struct json *output_of(const char *command, const char *words) {
-    struct cli c;
-    cli_run(&c, "%s %s --json j", command, words);
-    cr_assert(c.status == 0, "%s %s: status %d: %s", command, words, c.status, c.err);
-    cli_free(&c);
+    cli_says(0, "", "%s %s --json j", command, words);
     return json_of("j");
 }
 
@@ -129,11 +126,8 @@ CliTest(cli_estimate, of_single, 60) {
 CliTest(cli_estimate, of_what_does_not_fit, 60) {
     const char *words = "--model simple --dataset random --classes 20000 --devices 4 --steps 2 "
                         "--samples 512 --device-memory 48M";
-    struct cli c;
     struct json *estimated = output_of("estimate", words);
-    cli_run(&c, "profile %s --workers 0 --json m", words);
-    cr_assert_eq(c.status, 1);
-    cli_free(&c);
+    cli_says(1, "", "profile %s --workers 0 --json m", words);
     struct json *measured = json_of("m");
     cr_expect_str_eq(json_at(estimated, "dp/does_not_fit")->string,
                      json_at(measured, "dp/does_not_fit")->string);
@@ -143,16 +137,11 @@ CliTest(cli_estimate, of_what_does_not_fit, 60) {
 }
 
 CliTest(cli_estimate, says_that_it_is_computed, 60) {
-    struct cli c;
-    cli_run(&c, "estimate --details --devices 4 --optimizer adam --model resnet18 --batch-size 64 "
-                "--dataset random --shape 3x224x224 --classes 1000 --device-memory 6600M");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "computed, not measured"), "%s", c.out);
-    cr_expect(strstr(c.out, "what this means (all of it computed)"), "%s", c.out);
-    cr_expect(strstr(c.out, "single: does not fit"), "%s", c.out);
-    cr_expect(strstr(c.out, "DDP: fits, with at most "), "%s", c.out);
-    cr_expect(!strstr(c.out, "ms a step") && !strstr(c.out, "images/s"), "%s", c.out);
-    cli_free(&c);
+    cli_says(0,
+             "computed, not measured|what this means (all of it computed)|single: does not fit|"
+             "DDP: fits, with at most |!ms a step|!images/s",
+             "estimate --details --devices 4 --optimizer adam --model resnet18 --batch-size 64 "
+             "--dataset random --shape 3x224x224 --classes 1000 --device-memory 6600M");
 }
 
 /* A model of the house, described by its numbers: its two tensors have 100 elements each, as
@@ -195,17 +184,11 @@ CliTest(cli_estimate, of_a_described_model, 60) {
 CliTest(cli_estimate, as_pytorch, 60) {
     static const char *const words = "--model simple --dataset random --classes 20000 --devices 4 "
                                      "--steps 2 --samples 512 --batch-size 64 --as pytorch";
-    struct cli c;
-    cli_run(&c, "estimate %s --device-memory 18M --json e", words);
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "PyTorch's DataParallel: does not fit: it holds "), "%s", c.out);
-    cr_expect(strstr(c.out, "PyTorch's DDP: fits, with at most "), "%s", c.out);
-    cr_expect(strstr(c.out, "\nDP at its peak  "), "%s", c.out);
-    cli_free(&c);
-    cli_run(&c, "profile %s --workers 0 --device cpu --json p", words);
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "\nsaved by autograd "), "%s", c.out);
-    cli_free(&c);
+    cli_says(0,
+             "PyTorch's DataParallel: does not fit: it holds |PyTorch's DDP: fits, with at most |"
+             "\nDP at its peak  ",
+             "estimate %s --device-memory 18M --json e", words);
+    cli_says(0, "\nsaved by autograd ", "profile %s --workers 0 --device cpu --json p", words);
     struct json *estimated = json_of("e"), *profiled = json_of("p");
     for (int d = 0; d < 4; d++) {
         char path[64];
@@ -244,18 +227,14 @@ CliTest(cli_estimate, no_line_is_wider_than_80, 60) {
 
 /* What a model takes is known where it is built. No head of a table stands before the error. */
 CliTest(cli_estimate, a_model_that_does_not_suit_its_samples, 60) {
-    struct cli c;
     FILE *file = fopen("net.duet", "w");
     cr_assert_not_null(file);
     fputs("duet 1\ninput %x: f32[N, 10]\nparameter w: f32[4, 10]\n"
           "%1: f32[N, 4] = linear(%x, w, none)\nreturn %1\n",
           file);
     fclose(file);
-    cli_run(&c, "estimate --model net.duet --dataset random --shape 12 --classes 4");
-    cr_expect(c.status != 0 && strstr(c.err, "the graph is for samples of 10, the data has 12"),
-              "%s", c.err);
-    cr_expect_str_eq(c.out, "");
-    cli_free(&c);
+    cli_fails(2, "the graph is for samples of 10, the data has 12",
+              "estimate --model net.duet --dataset random --shape 12 --classes 4");
 }
 
 /* torchvision's nets have samples and classes of their own, and hold what the texts hold that

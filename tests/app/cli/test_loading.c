@@ -62,7 +62,5 @@ CliTest(cli_loading, the_profile_shows_the_stages, 120) {
     }
     json_free(a);
     json_free(b);
-    cli_run(&c, line, "b", "--no-pin-memory");
-    cr_expect(c.status == 0 && strstr(c.out, "not pinned"), "%s%s", c.out, c.err);
-    cli_free(&c);
+    cli_says(0, "not pinned", line, "b", "--no-pin-memory");
 }

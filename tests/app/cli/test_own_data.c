@@ -34,20 +34,14 @@ CliTest(own_data, every_kind_trains_with_equal_bits, 120) {
 
 /* 3 outputs, not the 10 that pictures of digits have at least; the sizes without opening it. */
 CliTest(own_data, the_model_follows_the_data, 60) {
-    struct cli c;
     be_program("floats");
     cli_well("train --steps 6 --batch-size 35 --save net.safetensors --json train.json");
     struct json *root = json_of("train.json");
     cr_expect_eq(json_int(root, "train_samples"), 70);
     json_free(root);
-    cli_run(&c, "estimate --devices 2 --batch-size 12");
-    cr_expect_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "mynet on own"), "%s", c.out);
-    cli_free(&c);
+    cli_says(0, "mynet on own", "estimate --devices 2 --batch-size 12");
     be_program("function"); /* labels that only a run would read */
-    cli_run(&c, "estimate --devices 2 --batch-size 12");
-    cr_expect(c.status == 2 && strstr(c.err, "give --classes"), "%s", c.err);
-    cli_free(&c);
+    cli_says(2, "give --classes", "estimate --devices 2 --batch-size 12");
     cli_well("estimate --devices 2 --batch-size 12 --classes 3");
     be_program("floats");
     cli_well("train --dataset random --steps 2 --samples 32"); /* others are still there */
@@ -55,12 +49,8 @@ CliTest(own_data, the_model_follows_the_data, 60) {
 }
 
 static void refused(const char *kind, const char *command, int status, const char *says) {
-    struct cli c;
     be_program(kind);
-    cli_run(&c, "%s", command);
-    cr_expect_eq(c.status, status, "%s, %s: %s", kind, command, c.err);
-    cr_expect(strstr(c.err, says), "%s, %s: %s", kind, command, c.err);
-    cli_free(&c);
+    cli_says(status, says, "%s", command);
 }
 
 CliTest(own_data, what_is_refused, 60) {
@@ -75,11 +65,8 @@ CliTest(own_data, what_is_refused, 60) {
     refused("negative", "train", 2, "label -1 of sample 3");
     refused("empty", "train", 2, "0 samples");
     refused("test alone", "train", 2, "test data without training data");
-    struct cli c;
     cli_be_program("examples/my_model", "mynet");
-    cli_run(&c, "train --dataset own");
-    cr_expect(c.status == 2 && strstr(c.err, "brings no data along"), "%s", c.err);
-    cli_free(&c);
+    cli_says(2, "brings no data along", "train --dataset own");
 }
 
 /* Whatever a command writes that does not depend on time. */

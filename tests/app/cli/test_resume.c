@@ -241,16 +241,12 @@ CliTest(cli_resume, nothing_is_left_to_train, 120) {
 
 /* A checkpoint that cannot be written costs the run nothing but its exit status. */
 CliTest(cli_resume, a_disk_that_is_full, 120) {
-    struct cli c;
     put_data(48, 8);
     cli_well(RUN "--save one");
-    cli_run(&c, RUN "--mode ddp --save two --checkpoint /dev/full --checkpoint-every 2");
-    cr_expect_eq(c.status, 1, "status %d: %s", c.status, c.err);
-    cr_expect(matches(c.err, "^duet: warning: checkpoint of step 2: cannot write: /dev/full: No "
-                             "space left on device: training goes on$"),
-              "%s", c.err);
-    cr_expect(matches(c.err, "^duet: cannot write: /dev/full: No space left on device$"), "%s",
-              c.err);
+    cli_says(
+        1,
+        "duet: warning: checkpoint of step 2: cannot write: /dev/full: No space left on device: "
+        "training goes on\n|duet: cannot write: /dev/full: No space left on device\n",
+        RUN "--mode ddp --save two --checkpoint /dev/full --checkpoint-every 2");
     cr_expect(cli_same_file("one", "two"), "other weights");
-    cli_free(&c);
 }

@@ -21,39 +21,28 @@ static void holds(const char *path, const char *want) {
 #define HAS(text, word) cr_assert_not_null(strstr((text), (word)), "no '%s' in: %s", (word), (text))
 
 CliTest(cli_run, ranks_get_torchruns_environment, 60) {
-    struct cli c;
     script("show", "echo \"$RANK $LOCAL_RANK $ROLE_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR "
                    "$GROUP_RANK $GROUP_WORLD_SIZE $ROLE_WORLD_SIZE $ROLE_NAME "
                    "$TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $1 $2\"\n"
                    "[ $MASTER_PORT -gt 0 ] && [ -n \"$TORCHELASTIC_RUN_ID\" ]");
-    cli_run(&c, "run --standalone --nproc_per_node=3 --nnodes=1 --node-rank 0 --master-addr "
-                "localhost ./show --a b");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    HAS(c.out, "0 0 0 3 3 127.0.0.1 0 1 3 default 0 0 --a b\n");
-    HAS(c.out, "1 1 1 3 3 127.0.0.1 0 1 3 default 0 0 --a b\n");
-    HAS(c.out, "2 2 2 3 3 127.0.0.1 0 1 3 default 0 0 --a b\n");
-    cli_free(&c);
+    cli_says(0,
+             "0 0 0 3 3 127.0.0.1 0 1 3 default 0 0 --a b\n|1 1 1 3 3 127.0.0.1 0 1 3 default 0 0 "
+             "--a b\n|2 2 2 3 3 127.0.0.1 0 1 3 default 0 0 --a b\n",
+             "run --standalone --nproc_per_node=3 --nnodes=1 --node-rank 0 --master-addr localhost "
+             "./show --a b");
 }
 
 /* A second job beside the first, by the second line of PyTorch's texts. */
 CliTest(cli_run, a_second_job_has_an_address_and_a_port_of_its_own, 60) {
-    struct cli c;
     script("show", "echo \"$MASTER_ADDR:$MASTER_PORT $*\"");
-    cli_run(&c, "run --nproc_per_node=2 --master_addr=127.0.0.2 --master_port=29502 "
-                "./show --lr 1");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    HAS(c.out, "127.0.0.2:29502 --lr 1\n");
-    cli_free(&c);
+    cli_says(0, "127.0.0.2:29502 --lr 1\n",
+             "run --nproc_per_node=2 --master_addr=127.0.0.2 --master_port=29502 ./show --lr 1");
 }
 
 /* Programs of process groups, found along PATH or by a path. */
 CliTest(cli_run, process_groups_meet, 60) {
-    struct cli c;
-    cli_run(&c, "run --nproc-per-node 4 %s/" BUILD_DIR "/examples/scatter", cli_root_path);
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    HAS(c.out, "rank 0: [0, 1, 2, 3, 4]\n");
-    HAS(c.out, "rank 3: [15, 16, 17, 18, 19]\n");
-    cli_free(&c);
+    cli_says(0, "rank 0: [0, 1, 2, 3, 4]\n|rank 3: [15, 16, 17, 18, 19]\n",
+             "run --nproc-per-node 4 %s/" BUILD_DIR "/examples/scatter", cli_root_path);
 }
 
 CliTest(cli_run, lines_begin_with_the_rank, 60) {
@@ -71,15 +60,9 @@ CliTest(cli_run, lines_begin_with_the_rank, 60) {
     HAS(c.err, "err 0\n");
     cr_assert_null(strstr(c.err, "[default"));
     cli_free(&c);
-    cli_run(&c, "run --nproc-per-node 2 --tee 3 ./talk");
-    HAS(c.err, "[default1]:err 1\n");
-    cli_free(&c);
+    cli_says(0, "[default1]:err 1\n", "run --nproc-per-node 2 --tee 3 ./talk");
     script("long", "head -c 20000 /dev/zero | tr '\\0' x; echo end");
-    cli_run(&c, "run --tee 1 ./long");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    HAS(c.out, "x\n[default0]:x"); /* a line that is too long is cut */
-    HAS(c.out, "xend\n");
-    cli_free(&c);
+    cli_says(0, "x\n[default0]:x|xend\n", "run --tee 1 ./long"); /* too long a line is cut */
 }
 
 /* The reader of the output takes its time, and a process that a rank left behind holds the pipe
@@ -105,33 +88,27 @@ CliTest(cli_run, nothing_is_left_running, 60) {
     static const char *const left[] = {
         "sleep 100 &", "setsid sleep 100 &", "(setsid sh -c 'sleep 100; true' &)",
         "(trap '' TERM HUP; sleep 100; true) &", "sleep 100 & kill -STOP $!"};
-    struct cli c;
     for (size_t i = 0; i < 2 * sizeof left / sizeof *left; i++) {
         char text[128];
         snprintf(text, sizeof text, "%s\nexit %d", left[i / 2], 7 * (int)(i % 2));
         script("leaves", text);
         int64_t start = now_ns();
-        cli_run(&c, "run --nproc-per-node 2 ./leaves"); /* asserts that nobody is left */
-        cr_assert_eq(c.status, 7 * (int)(i % 2), "%s: %s", text, c.err);
+        /* asserts that nobody is left */
+        cli_says(7 * (int)(i % 2), "", "run --nproc-per-node 2 ./leaves");
         cr_assert_lt(now_ns() - start, 10000000000, "%s", text);
-        cli_free(&c);
     }
     /* who ends soon is not hurried */
     script("ends", "(sleep 0.2; echo done >word) &\nexit 0");
-    cli_run(&c, "run ./ends");
+    cli_well("run ./ends");
     holds("word", "done\n");
-    cli_free(&c);
 }
 
 /* The first failure is told, with its signal. */
 CliTest(cli_run, a_failure_is_reported, 60) {
     struct cli c;
     script("dies", "[ $RANK = 1 ] && kill -SEGV $$\nexec sleep 20");
-    cli_run(&c, "run --nproc-per-node 3 ./dies");
-    cr_assert_eq(c.status, 128 + SIGSEGV, "%s", c.err);
-    HAS(c.err, "duet: rank 1 (pid");
-    HAS(c.err, "ended by signal 11 (Segmentation fault)");
-    cli_free(&c);
+    cli_says(128 + SIGSEGV, "duet: rank 1 (pid|ended by signal 11 (Segmentation fault)",
+             "run --nproc-per-node 3 ./dies");
     /* what ranks have started ends with them */
     script("status", "sleep 20 &\n[ $RANK = 1 ] && exit 42\nsleep 20");
     cli_start(&c, "run --nproc-per-node 2 ./status");

@@ -244,27 +244,21 @@ CliTest(cli_same_bits, layers_that_steps_leave_out, 300) {
     }
     cli_well("compare --data-dir d --model branches --find-unused-parameters --virtual-devices off "
              "--steps 3 --batch-size 8 --devices 3 --quiet");
-    struct cli c;
-    cli_run(&c, "train --mode ddp --data-dir d --model mlp --steps 2 --find-unused-parameters");
-    cr_expect(strstr(c.out, "did not find any unused parameters in the forward pass"), "%s", c.out);
-    cli_free(&c);
-    cli_run(&c, "train --mode ddp --data-dir d --model branches --steps 2 --batch-size 8 "
-                "--find-unused-parameters");
-    cr_expect(!strstr(c.out, "did not find any unused parameters"), "%s", c.out);
-    cli_free(&c);
+    cli_says(0, "did not find any unused parameters in the forward pass",
+             "train --mode ddp --data-dir d --model mlp --steps 2 --find-unused-parameters");
+    cli_says(0, "!did not find any unused parameters",
+             "train --mode ddp --data-dir d --model branches --steps 2 --batch-size 8 "
+             "--find-unused-parameters");
     cli_fails(1,
               "Expected to have finished reduction in the prior iteration|You can enable unused "
               "parameter detection by passing --find-unused-parameters|: right.weight, "
               "right.bias. ",
               "train --mode ddp --data-dir d --model branches --batch-size 16 --quiet");
     /* no step follows the last one that could fail */
-    cli_run(&c, "train --mode ddp --data-dir d --model branches --batch-size 16 --steps 1");
-    cr_expect(c.status == 0 && strstr(c.err, "right.weight, right.bias"), "%s", c.err);
-    cli_free(&c);
-    cli_run(&c, "compare --data-dir d --model branches --batch-size 16 --steps 1");
-    cr_expect_eq(c.status, 3);
-    cr_expect(strstr(c.out, "(rank 0: right.weight,"), "%s", c.out);
-    cli_free(&c);
+    cli_says(0, "right.weight, right.bias",
+             "train --mode ddp --data-dir d --model branches --batch-size 16 --steps 1");
+    cli_says(3, "(rank 0: right.weight,",
+             "compare --data-dir d --model branches --batch-size 16 --steps 1");
 }
 
 /* The checks above can fail: with virtual devices off each mode cuts the batch by its own number of

@@ -78,13 +78,9 @@ CliTest(cli_train, remarks, 120) {
                   with[i].words, c.out);
         cli_free(&c);
     }
-    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
-        struct cli c;
-        cli_run(&c, "train --data-dir d --batch-size 20 --epochs 1 %s", without[i]);
-        cr_expect(c.status == 0 && !strstr(c.out, "duplicates") && !strstr(c.out, "promised"),
-                  "%s: %s", without[i], c.out);
-        cli_free(&c);
-    }
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        cli_says(0, "!duplicates|!promised", "train --data-dir d --batch-size 20 --epochs 1 %s",
+                 without[i]);
 }
 
 /* On a terminal the line of progress is rewritten with a carriage return and spaces alone. */
