@@ -2,7 +2,10 @@
 #ifndef TESTS_HARNESS_TEXT_H
 #define TESTS_HARNESS_TEXT_H
 
+#include <regex.h>
 #include <string.h>
+
+#include "tests/harness/harness.h"
 
 /* How often `text` has the word, also inside of longer ones. */
 static inline int count_of(const char *text, const char *word) {
@@ -22,6 +25,16 @@ static inline int says(const char *text, const char *words) {
         if (!*w) return 1;
     }
     return 0;
+}
+
+/* 1 if the POSIX extended expression matches somewhere in the text; '^' and '$' match at lines. */
+static inline int matches(const char *text, const char *expression) {
+    regex_t regex;
+    cr_assert_eq(regcomp(&regex, expression, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0, "%s",
+                 expression);
+    int found = regexec(&regex, text, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return found;
 }
 
 #endif

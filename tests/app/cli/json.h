@@ -2,8 +2,6 @@
 #ifndef TESTS_CLI_JSON_H
 #define TESTS_CLI_JSON_H
 
-#include <regex.h>
-
 #include "base/error.h"
 #include "base/text/json.h"
 #include "tests/app/cli/run.h"
@@ -64,16 +62,6 @@ static inline const char *json_text(const struct json *root, const char *path) {
     const struct json *item = json_at(root, path);
     cr_assert_eq(item->kind, JSON_STRING, "%s is no text", path);
     return item->string;
-}
-
-/* 1 if the POSIX extended expression matches somewhere in the text; '^' and '$' match at lines. */
-static inline int matches(const char *text, const char *expression) {
-    regex_t regex;
-    cr_assert_eq(regcomp(&regex, expression, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0, "%s",
-                 expression);
-    int found = regexec(&regex, text, 0, NULL, 0) == 0;
-    regfree(&regex);
-    return found;
 }
 
 /* The text with each broken paragraph on one line: what follows an indented line's newline is one

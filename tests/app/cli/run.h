@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/text.h"
 
 #define CliTest(suite, name, seconds) \
     Test(suite, name, .timeout = (seconds), .init = cli_folder_make, .fini = cli_folder_remove)
@@ -356,8 +356,9 @@ __attribute__((format(printf, 1, 2))) static inline void cli_well(const char *fo
 }
 
 /* Runs a command that must end with this status and print each of `words`, which are separated by
- * '|', but none with a '!' in front. cli_fails: they are one line on stderr, which begins with
- * cli_name and ": ", and no new file is left in the folder. */
+ * '|', but none with a '!' in front; one with a '^' is an expression of `matches`. cli_fails: they
+ * are one line on stderr, which begins with cli_name and ": ", and no new file is left in the
+ * folder. */
 #define cli_says(status, words, ...) cli_ends(0, status, words, __VA_ARGS__)
 #define cli_fails(status, words, ...) cli_ends(1, status, words, __VA_ARGS__)
 __attribute__((format(printf, 4, 5))) static inline void
@@ -378,7 +379,10 @@ cli_ends(int fails, int status, const char *words, const char *format, ...) {
               "%s: not one line that begins with %s: '%s'", line, cli_name, c.err);
     snprintf(all, sizeof all, "%s", words);
     for (char *save, *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save)) {
-        int absent = *word == '!',
+        int absent = *word == '!', found;
+        if (*word == '^')
+            found = matches(c.err, word) || matches(out, word);
+        else
             found = strstr(c.err, word + absent) || strstr(out, word + absent);
         cr_expect_neq(found, absent, "%s: '%s' is not true of: %s%s", line, word, out, c.err);
     }

@@ -14,6 +14,8 @@ static void outputs_make(void) {
     cli_folder_make();
     put_data(640, 64);
 }
+#define OutputsTest(name) \
+    Test(cli_outputs, name, .timeout = 300, .init = outputs_make, .fini = cli_folder_remove)
 
 static void permissions_are(const char *path, mode_t want) {
     struct stat s;
@@ -29,7 +31,7 @@ static void weights_are_whole(const char *path) {
 }
 
 /* Every mode writes its files; rank 0 of DDP is a process of its own. */
-static void all_modes_write(void) {
+OutputsTest(every_mode_writes) {
     static const char *const modes[] = {"single", "dp --devices 2", "ddp --devices 2"};
     for (int i = 0; i < 3; i++) {
         int files = cli_files();
@@ -42,13 +44,7 @@ static void all_modes_write(void) {
     cr_assert(cli_same_file("w0", "w1") && cli_same_file("w0", "w2"));
 }
 
-Test(cli_outputs, every_mode_writes, .timeout = 300, .init = outputs_make,
-     .fini = cli_folder_remove) {
-    all_modes_write();
-}
-
-Test(cli_outputs, permissions_stay, .timeout = 300, .init = outputs_make,
-     .fini = cli_folder_remove) {
+OutputsTest(permissions_stay) {
     static const char *const names[] = {"w", "l", "j"};
     umask(022);
     for (int mode = 0; mode < 2; mode++) {
@@ -61,8 +57,7 @@ Test(cli_outputs, permissions_stay, .timeout = 300, .init = outputs_make,
     }
 }
 
-Test(cli_outputs, a_read_only_file_is_refused_at_the_start, .timeout = 300, .init = outputs_make,
-     .fini = cli_folder_remove) {
+OutputsTest(a_read_only_file_is_refused_at_the_start) {
     static const char *const flags[] = {"--save", "--log-loss", "--json"};
     cr_assert_eq(close(open("kept", O_CREAT | O_WRONLY, 0444)), 0);
     for (int i = 0; i < 3; i++) /* the training would take longer than the test may */
@@ -105,8 +100,7 @@ static void others_are_whole(const char *mode, int failing) {
     cli_free(&c);
 }
 
-Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init = outputs_make,
-     .fini = cli_folder_remove) {
+OutputsTest(one_that_fails_does_not_cost_the_others) {
     for (int failing = 1; failing < 32; failing += failing < 16 ? 1 : 5)
         others_are_whole(failing % 3 == 0   ? "ddp --devices 2"
                          : failing % 3 == 1 ? "dp"
@@ -116,16 +110,14 @@ Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init
 
 /* The file of losses is written while the run trains, here of 400 steps. When that fails, the run
  * goes on. */
-Test(cli_outputs, losses_that_cannot_be_written_do_not_end_the_run, .timeout = 300,
-     .init = outputs_make, .fini = cli_folder_remove) {
+OutputsTest(losses_that_cannot_be_written_do_not_end_the_run) {
     cli_says(1, "cannot write: /dev/full: No space left",
              TRAIN " --batch-size 8 --epochs 5 --log-loss /dev/full --save w");
     weights_are_whole("w");
 }
 
 /* A dash is standard output to some programs and a file to others. */
-Test(cli_outputs, a_dash_is_refused, .timeout = 300, .init = outputs_make,
-     .fini = cli_folder_remove) {
+OutputsTest(a_dash_is_refused) {
     static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace"};
     for (int i = 0; i < 4; i++)
         cli_fails(2, "-: give /dev/stdout| ./- ", TRAIN " --mode %s --epochs 10000 %s -",
@@ -139,8 +131,7 @@ Test(cli_outputs, a_dash_is_refused, .timeout = 300, .init = outputs_make,
 }
 
 /* Standard output is a regular file here, as after `> file`: it is written to, not replaced. */
-Test(cli_outputs, standard_output, .timeout = 300, .init = outputs_make,
-     .fini = cli_folder_remove) {
+OutputsTest(standard_output) {
     static const char *const modes[] = {"single", "ddp --devices 2"};
     for (int i = 0; i < 2; i++) {
         cli_says(0, "step,epoch,loss\n0,0,|\n1,0,",

@@ -82,17 +82,14 @@ CliTest(cli_scale, the_global_batch_stays, 120) {
 
 /* Exercises 1 and 2 of d2l 13.5: a batch for each device, and a list of rates. */
 CliTest(cli_scale, the_batch_grows_with_the_devices, 120) {
-    struct cli c;
     int k = 0;
     put_data(PICTURES, 20);
-    cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 20 --batch_per_device 16 --epochs 1 "
-                "--devices=1,2,4 --lr 0.1,0.3 --json j");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(plain_lines(c.out), "%s", c.out);
-    cr_expect(matches(c.out, "^1 device: best test accuracy [01]\\.[0-9]{4} at learning rate 0"));
-    cr_expect(matches(c.out, "^4 devices: best test accuracy "));
-    cr_expect(matches(c.out, "^bits: no two runs have the same batch and learning rate$"));
-    cli_free(&c);
+    cli_says(0,
+             "^1 device: best test accuracy [01]\\.[0-9]{4} at learning rate 0|"
+             "^4 devices: best test accuracy |"
+             "^bits: no two runs have the same batch and learning rate$",
+             "scale --data-dir d --model mlp --mlp-hidden 20 --batch_per_device 16 --epochs 1 "
+             "--devices=1,2,4 --lr 0.1,0.3 --json j");
     struct json *j = json_of("j");
     for (const struct json *row = json_at(j, "runs")->child; row; row = row->next, k++) {
         int devices = 1 << k / 2;
@@ -125,31 +122,19 @@ CliTest(cli_scale, the_defaults_are_those_of_the_text, 120) {
 }
 
 CliTest(cli_scale, devices_that_do_not_fit_one_another, 120) {
-    struct cli c;
+#define SMALL "scale --data-dir d --model mlp --mlp-hidden 9 --epochs 1 "
     put_data(PICTURES, 20);
-    cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 9 --batch-size 24 --epochs 1 "
-                "--mode dp --devices 2,3");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(matches(c.out, "^ +3 +8 +24 .* -$"), "%s", c.out);
-    cr_expect(!strstr(c.out, "equal to the first"));
-    cr_expect(matches(c.out, "^bits of 3 devices, lr 0.2: -: 2 virtual devices against 3"), "%s",
-              c.out);
-    cli_free(&c);
-    cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 9 --batch-size 25 --epochs 1 "
-                "--devices 1,2 --virtual-devices off");
-    cr_expect(c.status == 0 && matches(c.out, "^ +2 12-13 +25 .* -$"), "%s%s", c.err, c.out);
-    cr_expect(matches(c.out, "^bits of 2 devices, lr 0.2: -: virtual devices are off"), "%s",
-              c.out);
-    cli_free(&c);
+    cli_says(0,
+             "^ +3 +8 +24 .* -$|!equal to the first|"
+             "^bits of 3 devices, lr 0.2: -: 2 virtual devices against 3",
+             SMALL "--batch-size 24 --mode dp --devices 2,3");
+    cli_says(0, "^ +2 12-13 +25 .* -$|^bits of 2 devices, lr 0.2: -: virtual devices are off",
+             SMALL "--batch-size 25 --devices 1,2 --virtual-devices off");
     /* a rate too large: no failure, but it is said, and equal NaNs are no proof */
-    cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 9 --batch-size 24 --epochs 1 "
-                "--devices 1,2 --lr 1e30");
-    cr_expect(c.status == 0 && matches(c.err, "^duet: 2 devices, lr 1e\\+30: loss: not finite"),
-              "%s", c.err);
-    cr_expect(matches(c.out, "^ +2 +12 +24 .* -$"), "%s", c.out);
-    cr_expect(matches(c.out, "^bits of 2 devices, lr 1e\\+30: -: losses that are not finite"), "%s",
-              c.out);
-    cli_free(&c);
+    cli_says(0,
+             "^duet: 2 devices, lr 1e\\+30: loss: not finite|^ +2 +12 +24 .* -$|"
+             "^bits of 2 devices, lr 1e\\+30: -: losses that are not finite",
+             SMALL "--batch-size 24 --devices 1,2 --lr 1e30");
 }
 
 CliTest(cli_scale, what_is_refused, 120) {
