@@ -33,8 +33,8 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, in
                         .text = o->function};
     if (o->path) m.path = *o->path;
     message_begin(w, &m);
-    wire_put_u8(w, DUET_RPC_LIST);
-    wire_put_u32(w, (uint32_t)o->count);
+    wire_put_as(w, uint8_t, DUET_RPC_LIST);
+    wire_put_as(w, uint32_t, (uint32_t)o->count);
     for (int i = 0; i < o->count; i++)
         CHECK(value_write(rpc, w, &o->args[i], 0));
     CHECK(wire_error(w));

@@ -15,7 +15,7 @@ static int write_tensor(struct wire_out *w, const duet_tensor *t, int number) {
                                .number = (uint8_t)number};
     for (int i = 0; i < head.rank; i++)
         head.shape[i] = duet_tensor_dim(t, i);
-    wire_put_u8(w, DUET_RPC_TENSOR);
+    wire_put_as(w, uint8_t, DUET_RPC_TENSOR);
     wire_put(w, &head, sizeof head);
     size_t bytes = duet_tensor_count(t) * wire_type_bytes(duet_tensor_type(t));
     void *room = wire_put_room(w, bytes);
@@ -57,7 +57,7 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r) {
     r->refs++;
     pthread_mutex_unlock(&rpc->lock);
     const struct wire_rref wire = {r->id, (uint64_t)r->owner};
-    wire_put_u8(w, DUET_RPC_RREF);
+    wire_put_as(w, uint8_t, DUET_RPC_RREF);
     wire_put(w, &wire, sizeof wire);
     return OK;
 }
@@ -80,7 +80,7 @@ int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *
     case DUET_RPC_RREF: return write_rref(rpc, w, v->rref);
     default: break;
     }
-    wire_put_u8(w, (unsigned)v->type);
+    wire_put_as(w, uint8_t, (unsigned)v->type);
     switch (v->type) {
     case DUET_RPC_NONE: return OK;
     case DUET_RPC_INT:
@@ -91,12 +91,12 @@ int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *
         return OK;
     case DUET_RPC_BYTES:
         if (v->bytes && !v->data) return fail(ERR_USAGE, "rpc: %zu bytes at NULL", v->bytes);
-        wire_put_u64(w, v->bytes);
+        wire_put_as(w, uint64_t, v->bytes);
         wire_put(w, v->data, v->bytes);
         return OK;
     case DUET_RPC_LIST:
         CHECK(check_list(v, depth));
-        wire_put_u32(w, (uint32_t)v->count);
+        wire_put_as(w, uint32_t, (uint32_t)v->count);
         for (int i = 0; i < v->count; i++)
             CHECK(value_write(rpc, w, &v->items[i], depth + 1));
         return OK;

@@ -39,22 +39,9 @@ void wire_put(struct wire_out *w, const void *data, size_t bytes) {
     w->bytes += bytes;
 }
 
-void wire_put_u8(struct wire_out *w, unsigned value) {
-    uint8_t byte = (uint8_t)value;
-    wire_put(w, &byte, 1);
-}
-
-void wire_put_u32(struct wire_out *w, uint32_t value) {
-    wire_put(w, &value, sizeof value);
-}
-
-void wire_put_u64(struct wire_out *w, uint64_t value) {
-    wire_put(w, &value, sizeof value);
-}
-
 void wire_put_text(struct wire_out *w, const char *text) {
     size_t bytes = strlen(text) + 1;
-    wire_put_u64(w, bytes);
+    wire_put_as(w, uint64_t, bytes);
     wire_put(w, text, bytes);
 }
 

@@ -39,9 +39,7 @@ struct wire_out {
 };
 int wire_error(const struct wire_out *w); /* no host memory, or too large: the same for all puts */
 void wire_put(struct wire_out *w, const void *data, size_t bytes);
-void wire_put_u8(struct wire_out *w, unsigned value);
-void wire_put_u32(struct wire_out *w, uint32_t value);
-void wire_put_u64(struct wire_out *w, uint64_t value);
+#define wire_put_as(w, type, value) wire_put(w, &(type){(type)(value)}, sizeof(type))
 void wire_put_text(struct wire_out *w, const char *text);
 /* Room for the elements of a tensor; NULL: none. Valid until the next put. */
 void *wire_put_room(struct wire_out *w, size_t bytes);

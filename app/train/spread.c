@@ -15,6 +15,7 @@
 #include "comm/environment.h"
 #include "group/group.h"
 #include "train/compare/bits.h"
+#include "train/files/settings.h"
 #include "train/trainer.h"
 
 int spread_begin(struct run_config *config) {
@@ -66,19 +67,10 @@ int spread_check(struct run_config *config, enum spread_command command) {
     return OK;
 }
 
-static void digest(uint64_t *hash, const void *data, size_t bytes) {
-    for (size_t i = 0; data && i < bytes; i++)
-        *hash = (*hash ^ ((const uint8_t *)data)[i]) * 0x100000001b3u;
-}
-
 int spread_same_data(struct comm *comm, const struct dataset *set) {
-    size_t n = (size_t)set->count, numbers = n * sample_shape_count(&set->shape);
-    uint64_t mine = 0xcbf29ce484222325u ^ n, all[MAX_DEVICES];
+    uint64_t mine, all[MAX_DEVICES];
     if (!comm_is_spread(comm)) return OK;
-    digest(&mine, set->images, numbers);
-    digest(&mine, set->labels, n);
-    digest(&mine, set->numbers, numbers * sizeof(float));
-    digest(&mine, set->answers, n * (size_t)dataset_answer_count(set) * sizeof(float));
+    mine = settings_fingerprint(set) ^ (uint64_t)set->count;
     CHECK(comm_gather(comm, &mine, sizeof mine, all));
     for (int r = 1; r < comm_world_size(comm); r++)
         if (all[r] != all[0])

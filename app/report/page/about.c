@@ -23,7 +23,6 @@ __attribute__((format(printf, 3, 4))) static void fact(FILE *file, const char *n
 static void add_word(struct text *text, const char *word) {
     int plain = *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                       "0123456789-_=./,:+@%") == strlen(word);
-    text_add(text, text->used ? " " : "");
     if (plain) {
         text_add(text, "%s", word);
         return;
@@ -61,20 +60,15 @@ static void put_run_facts(FILE *file, const struct run_record *r) {
 void about_table(FILE *file, const struct page *page) {
     const struct origin *o = page->origin;
     const struct run_record *first = first_run(page);
-    struct text line = {.used = 0};
     char memory[32];
-    for (int i = 0; i < o->word_count; i++)
-        add_word(&line, o->words[i]);
     fprintf(file, "<div class=\"scroll\"><table class=\"facts\"><tbody>\n");
     fprintf(file, "<tr><th scope=\"row\">command</th><td><code>");
-    for (char *at = line.words; *at;) {
-        size_t n = strcspn(at, " ");
-        int more = at[n] == ' ';
-        at[n] = 0;
-        fprintf(file, "<span>"); /* a browser would break a line within --word too */
-        html_text(file, at);
-        fprintf(file, more ? "</span> " : "</span>");
-        at += n + (size_t)more;
+    for (int i = 0; i < o->word_count; i++) {
+        struct text word = {.used = 0};
+        add_word(&word, o->words[i]);
+        fprintf(file, i ? " <span>" : "<span>"); /* a browser would break a line within --word */
+        html_text(file, word.words);
+        fprintf(file, "</span>");
     }
     fprintf(file, "</code></td></tr>\n");
     if (first) put_run_facts(file, first);

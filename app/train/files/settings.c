@@ -61,7 +61,7 @@ static uint64_t mix(uint64_t hash, const uint8_t *bytes, size_t count) {
     return hash;
 }
 
-static uint64_t fingerprint(const struct dataset *set) {
+uint64_t settings_fingerprint(const struct dataset *set) {
     size_t count = (size_t)set->count, numbers = count * sample_shape_count(&set->shape),
            answers = count * (size_t)dataset_answer_count(set);
     uint64_t hash = set->images ? mix(1, set->images, numbers)
@@ -103,7 +103,7 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
     add_model(&l, &s->model);
     put(&l, "--seed", "%" PRIu64, c->seed); /* before the data, which may be drawn from it */
     put(&l, "--dataset", "%s: %d samples, fingerprint %016" PRIx64, s->train_set.name,
-        s->train_set.count, fingerprint(&s->train_set));
+        s->train_set.count, settings_fingerprint(&s->train_set));
     add_count(&l, "--virtual-devices", s->virtual_devices);
     put(&l, "--batch-size", "%d", c->batch_size);
     put(&l, "--no-sync-steps", "%d", c->update.passes);

@@ -18,4 +18,7 @@ struct setting {
 /* Fills in `settings` and returns how many there are. The session's data and model must be open. */
 int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST]);
 
+/* Of all samples of a data set and what they stand for. */
+uint64_t settings_fingerprint(const struct dataset *set);
+
 #endif
