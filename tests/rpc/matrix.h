@@ -3,7 +3,6 @@
 #ifndef TESTS_RPC_MATRIX_H
 #define TESTS_RPC_MATRIX_H
 
-#include "tests/rpc/inside.h"
 #include "tests/rpc/workers.h"
 
 enum { ROWS = 3, IN = 4, OUT = 2 };

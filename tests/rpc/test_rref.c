@@ -3,7 +3,6 @@
  * to its limit, a worker to the function that runs in it, and what is kept to its worker. */
 #include <math.h>
 
-#include "tests/rpc/inside.h"
 #include "tests/rpc/functions.h"
 
 /* Uses a reference that it was given. */

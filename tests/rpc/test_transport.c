@@ -9,14 +9,14 @@
 #include "rpc/proof.h"
 #include "tests/rpc/functions.h"
 
-struct job {
+struct sending {
     const char *transport, *host, *secret;
     int port;
     double timeout_s;
     const char *refused;    /* words of the error that init gives; NULL: it is good */
     const char *machine[3]; /* each worker's network namespace; NULL: that of the test */
 };
-static struct job job;
+static struct sending job;
 
 static void enter_machine(const char *name) {
     char path[64];
@@ -123,7 +123,7 @@ static void talk_and_end(struct worker *w) {
 }
 
 Test(transport, tcp_carries_calls_between_all, .timeout = 60) {
-    job = (struct job){
+    job = (struct sending){
         .transport = "tcp", .host = "127.0.0.1", .secret = "sixteen letters.", .port = free_port()};
     workers(3, talk_and_end);
     job.host = "::1";
@@ -133,7 +133,7 @@ Test(transport, tcp_carries_calls_between_all, .timeout = 60) {
 /* Each refusal is one line that says what to do. */
 Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
     pid_t p[2];
-    job = (struct job){.transport = "tcp", .host = "127.0.0.1", .port = free_port()};
+    job = (struct sending){.transport = "tcp", .host = "127.0.0.1", .port = free_port()};
     job.refused = "set DUET_RPC_SECRET to 16 characters or more";
     workers(1, NULL);
     job.secret = "short";
@@ -204,7 +204,7 @@ static int knock(int i) {
 Test(transport, strangers_keep_nobody_out, .timeout = 60) {
     pid_t p[2];
     int held[STRANGERS];
-    job = (struct job){
+    job = (struct sending){
         .transport = "tcp", .host = "127.0.0.1", .secret = "sixteen letters.", .port = free_port()};
     if (!(p[0] = fork())) _exit(run_one(0, 2, talk_and_end));
     for (int i = 0; i < STRANGERS; i++)
@@ -245,7 +245,7 @@ static void drop_machines(void) {
 }
 
 Test(transport, two_machines_and_a_cable, .timeout = 120) {
-    job = (struct job){
+    job = (struct sending){
         .transport = "tcp", .host = "10.77.0.1", .secret = "sixteen letters.", .port = free_port()};
     if (build_machines()) {
         fprintf(stderr, "network namespaces cannot be made here: nothing is tried between two\n");

@@ -12,6 +12,8 @@
 
 #include "base/error.h"
 #include "duet.h"
+#include "rpc/agent.h"
+#include "rpc/autograd.h"
 #include "tests/harness/harness.h"
 
 /* In a worker: ends it where something does not hold; the launcher then ends the others. */
@@ -151,6 +153,34 @@ static inline void alone(int n, void (*body)(struct worker *w), const int *statu
         cr_expect_eq(status & 0x7f ? status & 0x7f : status, statuses ? statuses[r] : 0,
                      "worker %d", r);
     }
+}
+
+/* ---- inside a worker ---- */
+
+/* What this worker has at the moment. */
+struct rpc_info {
+    int threads;     /* of the pool */
+    int owned, kept; /* objects here; references and futures of this worker */
+    int contexts;    /* of duet/autograd.h that are known here */
+};
+
+static inline void rpc_info(duet_rpc *rpc, struct rpc_info *info) {
+    *info = (struct rpc_info){0};
+    if (!rpc) return;
+    pthread_mutex_lock(&rpc->lock);
+    info->owned = rpc->life.objects;
+    info->kept = rpc->kept;
+    pthread_mutex_lock(&rpc->pool.lock);
+    info->threads = rpc->pool.count;
+    pthread_mutex_unlock(&rpc->pool.lock);
+    for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
+        info->contexts++;
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+/* The context of the call that a function runs in; NULL: none. It belongs to the caller. */
+static inline duet_autograd_context *autograd_context_of(duet_rpc_call *call) {
+    return call ? call->said->entered : NULL;
 }
 
 #endif
