@@ -7,10 +7,7 @@
 #include "base/text/text.h"
 
 /* As tables and --json write it. */
-static const char *finding_state_name(enum finding_state state) {
-    static const char *const names[] = {"ok", "off", "not here"};
-    return names[state];
-}
+static const char *const state_names[] = {"ok", "off", "not here"};
 
 struct findings *findings_new(void) {
     void *memory = mmap(NULL, sizeof(struct findings), PROT_READ | PROT_WRITE,
@@ -52,8 +49,8 @@ enum { CHECK_WIDTH = 36, STATE_WIDTH = 8 };
 
 void finding_print(FILE *file, const struct finding *f, int width, int details) {
     struct text text = {.used = 0};
-    text_add(&text, "%-*s  %-*s  %s", CHECK_WIDTH, f->check, STATE_WIDTH,
-             finding_state_name(f->state), f->measured);
+    text_add(&text, "%-*s  %-*s  %s", CHECK_WIDTH, f->check, STATE_WIDTH, state_names[f->state],
+             f->measured);
     text_wrap(file, width, 0, CHECK_WIDTH + STATE_WIDTH + 4, text.words);
     if (!*f->bound || (!details && f->state == FINDING_OK)) return;
     text = (struct text){.used = 0};
@@ -69,7 +66,7 @@ void findings_json(const struct findings *findings, struct json_writer *w, const
         const struct finding *f = &findings->row[i];
         json_object(w, NULL);
         json_string(w, "check", f->check);
-        json_string(w, "state", finding_state_name(f->state));
+        json_string(w, "state", state_names[f->state]);
         json_string(w, "measured", f->measured);
         json_string(w, "bound", f->bound);
         json_close(w);

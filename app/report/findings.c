@@ -15,15 +15,12 @@ struct list {
     int count, details;
 };
 
-/* The next one, which is empty. `done` does not count one that stays empty. */
-static struct text *next(const struct list *list) {
+/* The next one, which is empty, behind those that do not stay so. */
+static struct text *next(struct list *list) {
+    list->count += list->text[list->count].used && list->count < FINDINGS - 1;
     struct text *text = &list->text[list->count];
     text->words[0] = 0, text->used = 0;
     return text;
-}
-
-static void done(struct list *list) {
-    list->count += list->text[list->count].used && list->count < FINDINGS - 1;
 }
 
 static double peak_of(const struct run_record *r) {
@@ -100,7 +97,6 @@ static void memory_excess(struct list *list, const struct run_record *dp) {
         part[i] = 0;
     }
     text_add(text, ".");
-    done(list);
 }
 
 static void longer_phases(struct list *list, const struct run_record *dp) {
@@ -116,7 +112,6 @@ static void longer_phases(struct list *list, const struct run_record *dp) {
     if (all <= 0) {
         text_add(text, "In no phase does device 0 of DP take longer than the others by more than "
                        "the spread of the steps.");
-        done(list);
         return;
     }
     text_add(text, "Device 0 of DP works %.3f ms longer per step than the others:", all * 1e-6);
@@ -125,7 +120,6 @@ static void longer_phases(struct list *list, const struct run_record *dp) {
                  i == PART_REST ? "the rest (replicate, forward, backward)" : part_names[i],
                  part[i] * 1e-6, 100 * part[i] / all);
     text_add(text, ".");
-    done(list);
 }
 
 /* ---- what the other ways save ---- */
@@ -163,7 +157,6 @@ static void loss_in_forward(struct list *list, const struct run_record *dp,
     else
         text_add(text,
                  "; its time in gather, loss and scatter_grad changes by no more than the spread.");
-    done(list);
 }
 
 /* "3.57 MiB less", "as much". */
@@ -186,7 +179,6 @@ static void ddp_saves(struct list *list, const struct run_record *dp,
              more_or_less(peak_of_others(ddp) - peak_of_others(dp), others),
              more_or_less(others_value(ddp, VALUE_LINKS, 0) - others_value(dp, VALUE_LINKS, 0),
                           moved_others));
-    done(list);
 }
 
 static double held_by_all(const struct run_record *r, enum mem_cause cause) {
@@ -214,7 +206,6 @@ static void ddp_does_not_save(struct list *list, const struct run_record *dp,
                  ddp->trainable_count);
     }
     text_add(text, ".");
-    done(list);
 }
 
 /* ---- which is faster ---- */
@@ -281,11 +272,9 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
     if (fabs(gain) > spread && !modelled) text_add(text, " (spread %.2f ms).", spread * 1e-6);
     int shared = record_shared(dp), is_shared = shared && dp->devices > shared;
     if (list->details || (!is_shared && !modelled)) why(text, dp, ddp); /* else add_load says it */
-    done(list);
     text = next(list);
     if (add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp) || text->used) {
         text_add(text, ": do not trust these times.");
-        done(list);
         text = next(list);
     }
     if (!is_shared || dp->gpus) return;
@@ -294,46 +283,36 @@ static void which_is_faster(struct list *list, const struct run_record *dp,
              "%.2f ms in DP and %.2f ms in DDP (computed from busy times).",
              dp->devices, shared, shared > 1 ? "s" : "", step_of_own_cores(dp) * 1e-6,
              step_of_own_cores(ddp) * 1e-6);
-    done(list);
-}
-
-/* How busy modelled GPUs are. */
-static void load(struct list *list, const struct run_record *dp, const struct run_record *ddp) {
-    add_load(next(list), dp, ddp);
-    done(list);
-}
-
-static void beside(struct list *list, const struct beside_pytorch *run) {
-    beside_pytorch_sentence(next(list), run, list->details);
-    done(list);
 }
 
 static void in_brief(struct list *list, const struct profiled *runs) {
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
     if (dp && ddp) which_is_faster(list, dp, ddp);
-    load(list, dp, ddp);
+    add_load(next(list), dp, ddp); /* how busy modelled GPUs are */
     if (dp) memory_excess(list, dp);
-    if (dp) beside(list, &runs->dp_beside);
+    if (dp) beside_pytorch_sentence(next(list), &runs->dp_beside, list->details);
     if (dp && ddp) ddp_saves(list, dp, ddp);
 }
 
 static void in_detail(struct list *list, const struct profiled *runs) {
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
     if (dp) memory_excess(list, dp);
-    if (dp) beside(list, &runs->dp_beside);
+    if (dp) beside_pytorch_sentence(next(list), &runs->dp_beside, list->details);
     if (dp && !dp->computed) longer_phases(list, dp);
     if (dp && runs->loss_in_forward) loss_in_forward(list, dp, runs->loss_in_forward);
     if (dp && ddp) ddp_saves(list, dp, ddp);
     if (ddp) ddp_does_not_save(list, dp, ddp);
-    if (ddp) beside(list, &runs->ddp_beside);
+    if (ddp) beside_pytorch_sentence(next(list), &runs->ddp_beside, list->details);
     if (dp && ddp) which_is_faster(list, dp, ddp);
-    load(list, dp, ddp);
+    add_load(next(list), dp, ddp);
 }
 
 int profile_findings(const struct profiled *runs, struct text sentences[FINDINGS]) {
     struct list list = {sentences, 0, runs->details};
     const struct run_record *any = runs->dp ? runs->dp : runs->ddp;
+    sentences->used = 0;
     if (any && any->devices > 1) (runs->details ? in_detail : in_brief)(&list, runs);
+    next(&list);
     return list.count;
 }
 
