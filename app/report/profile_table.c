@@ -88,14 +88,6 @@ static int is_of_training(int phase) {
            phase != PHASE_PROOF;
 }
 
-static void head(const struct profile *t) {
-    for (int i = 0; i < t->table->columns; i++) {
-        const struct group *g = &t->group[i];
-        snprintf(t->table->head[i], TABLE_CELL, g->first == g->last ? "device %d" : "devices %d-%d",
-                 g->first, g->last);
-    }
-}
-
 static void memory_rows(const struct profile *t, const char *name, enum value value) {
     row(t, 0, name, value, MEM_CAUSE_COUNT, print_bytes);
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
@@ -152,7 +144,10 @@ int profile_columns(struct table *table, const struct run_record *r, int details
     struct profile t = {table, r, details, group + first};
     *table = (struct table){
         .columns = left < most ? left : most, .name_width = NAME, .value_width = VALUE};
-    head(&t);
+    for (int i = 0; i < table->columns; i++)
+        snprintf(table->head[i], TABLE_CELL,
+                 t.group[i].first == t.group[i].last ? "device %d" : "devices %d-%d",
+                 t.group[i].first, t.group[i].last);
     all_memory_rows(&t);
     byte_rows(&t);
     int known = !r->computed || strcmp(r->model, "described") != 0; /* else kernels are unknown */

@@ -141,10 +141,6 @@ static int read_logs(struct loop *l, int epoch, int final) {
     return OK;
 }
 
-static int is_power_of_two(int n) {
-    return (n & (n - 1)) == 0;
-}
-
 static int train_epoch(struct loop *l, int epoch) {
     struct session *s = l->s;
     int batches = loader_steps(s->train_loader), passes = s->config->update.passes;
@@ -159,8 +155,8 @@ static int train_epoch(struct loop *l, int epoch) {
         CHECK(one_step(l, batch));
         CHECK(checkpoint_if_due(l));
         in_epoch++;
-        int full = (l->logged + 1) * passes > session_log_rows(s);
-        if (full || l->logged == LOG_ROWS || is_power_of_two(in_epoch))
+        int full = (l->logged + 1) * passes > session_log_rows(s) || l->logged == LOG_ROWS;
+        if (full || !(in_epoch & (in_epoch - 1))) /* after 1, 2, 4, ... */
             CHECK(read_logs(l, epoch, 0));
     }
     CHECK(feed_finish(&l->feed));

@@ -115,15 +115,10 @@ static void put_end(struct picture *p, const char *element, const char *tip) {
     fprintf(p->file, "</title></%s>\n", element);
 }
 
-static void put_place(struct picture *p, double x, double y, double width, double height) {
-    fprintf(p->file, "<rect x=\"%.6g\" y=\"%.6g\" width=\"%.6g\" height=\"%.6g\"", tenth(x),
-            tenth(y), tenth(width), tenth(height));
-}
-
-/* A path is shorter than a <rect>, and consecutive boxes of one shade share one. Both edges are
- * rounded, not an edge and the width, so that touching boxes still touch. A box whose width becomes
- * 0 is left out: nobody could see it or point at it, and a page of 64 devices would have
- * thousands. */
+/* A path is shorter than a <rect>, and boxes of one shade that follow each other share one. Both
+ * edges are rounded, not an edge and the width, so that boxes that touch still do. What is too thin
+ * to have a width then cannot be seen or rested on, and a page of 64 devices would have thousands
+ * of such boxes. */
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip) {
     double left = tenth(x), right = tenth(x + width), top = tenth(y), bottom = tenth(y + height);
@@ -149,7 +144,8 @@ void picture_outline(struct picture *p, double x, double y, double width, double
                      enum shade shade, const char *tip) {
     if (!(width > 1) || !(height > 1)) return;
     end_boxes(p);
-    put_place(p, x + .5, y + .5, width - 1, height - 1);
+    fprintf(p->file, "<rect x=\"%.6g\" y=\"%.6g\" width=\"%.6g\" height=\"%.6g\"", tenth(x + .5),
+            tenth(y + .5), tenth(width - 1), tenth(height - 1));
     put_stroke(p, shade, 1);
     fprintf(p->file, " stroke-dasharray=\"2 2\"");
     put_end(p, "rect", tip);

@@ -22,12 +22,6 @@ struct strip {
 /* Above the cells: the headline and the numbers of the chunks, in heights of a line. */
 static const double STRIP_HEAD = 2.7;
 
-static struct strip strip_of(const struct picture *p, const struct hops *hops,
-                             const struct hops_state *state) {
-    double width = hops->chunk_count > 8 ? 1.2 : hops->hops > 3 ? 2.4 : 3.4;
-    return (struct strip){hops, state, width * p->font, 1.5 * p->font};
-}
-
 static double strip_frame_width(const struct picture *p, const struct strip *s) {
     return 1.6 * p->font + s->hops->chunk_count * s->cell;
 }
@@ -168,7 +162,7 @@ static int fit_frames(const struct picture *p, struct strip *s, double gap, doub
 static int draw_strip(struct picture *p, const char *title, const struct hops *h,
                       struct hops_state *state) {
     double f = p->font, gap = 1.5 * f;
-    struct strip s = strip_of(p, h, state);
+    struct strip s = {h, state, f * (h->chunk_count > 8 ? 1.2 : h->hops > 3 ? 2.4 : 3.4), 1.5 * f};
     double key = strip_key(p, 0, h->n, 0), top = key + 1.9 * f;
     int columns = fit_frames(p, &s, gap, key), rows = (h->hops + columns) / columns;
     double width = strip_frame_width(p, &s) + gap, height = strip_frame_height(p, &s) + gap;

@@ -16,13 +16,10 @@ enum time_key {
     TIME_PARTS = TIME_KEYS - PHASE_COUNT
 };
 
-static int is_of_step(int phase) {
-    return phase != PHASE_NONE && phase != PHASE_EVALUATE;
-}
-
-/* Nanoseconds per step, the mean over all steps; 0 for phases outside a step. */
+/* Nanoseconds a step, mean over all steps; 0 for phases that are no part of a step. */
 static double time_part(const struct run_record *run, int device, int key) {
-    if (key < PHASE_COUNT) return is_of_step(key) ? device_value(run, device, VALUE_PHASE, key) : 0;
+    if (key == PHASE_NONE || key == PHASE_EVALUATE) return 0;
+    if (key < PHASE_COUNT) return device_value(run, device, VALUE_PHASE, key);
     return device_value(run, device,
                         key == TIME_WAIT      ? VALUE_WAIT
                         : key == TIME_NO_CORE ? VALUE_NO_CORE

@@ -24,12 +24,7 @@ static int value_column(const struct run_record *r, int p) {
     return p < r->parameters ? p : r->parameters + p;
 }
 
-/* Values of a device: its parameters and its buffers. */
-static int values_of(const struct run_record *r) {
-    return r->parameters + r->buffers;
-}
-
-/* The name of a parameter or, after them, a buffer, as verdict.parameter counts. */
+/* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
 static const char *verdict_name(const struct run_record *r, int p) {
     return p < r->parameters ? r->names[p] : r->buffer_names[p - r->parameters];
 }
@@ -47,10 +42,10 @@ static int differs(struct verdict *v, int step, int parameter, int device, int i
  * or b itself. Returns 1 if there is one. Both runs must be hashed. */
 static int first_difference(const struct run_record *a, const struct run_record *b,
                             struct verdict *v) {
-    int steps = a->steps < b->steps ? a->steps : b->steps;
+    int steps = a->steps < b->steps ? a->steps : b->steps, values = b->parameters + b->buffers;
     for (int step = 0; step < steps; step++) {
         for (int d = 0; d < b->devices; d++)
-            for (int p = 0; p < values_of(b); p++)
+            for (int p = 0; p < values; p++)
                 if (hash_at(a, 0, step, value_column(a, p)) !=
                     hash_at(b, d, step, value_column(b, p)))
                     return differs(v, step, p, d, 0);
@@ -62,7 +57,7 @@ static int first_difference(const struct run_record *a, const struct run_record 
     }
     if (a->steps != b->steps) return differs(v, steps, 0, 0, 0);
     for (int d = 0; d < b->devices; d++)
-        for (int p = 0; p < values_of(b); p++)
+        for (int p = 0; p < values; p++)
             if (a->final_hashes[0][p] != b->final_hashes[d][p]) return differs(v, steps, p, d, 0);
     return 0;
 }
