@@ -45,8 +45,7 @@ static inline void run_rows(enum op op, const struct op_args *a) {
 
 static inline void run_norm(enum op op, const struct op_args *a) {
     static double norm_workspace[3 * 4096];
-    struct norm n, merge;
-    cr_assert(norm_of(op, a, &n));
+    struct norm n = norm_of(op, a), merge;
     if (op == OP_BATCH_NORM_TRACK) RUN_NORM(batch_norm_track, &n, 1);
     if (op != OP_BATCH_NORM_MOMENTS && op != OP_BATCH_NORM_SUMS) return;
     (void)norm_cut(&n, norm_workspace, &merge);
@@ -57,10 +56,9 @@ static inline void run_norm(enum op op, const struct op_args *a) {
 }
 
 static inline void run_layer_norm(enum op op, const struct op_args *a) {
-    struct norm_weights w;
     struct norm_rows r;
     if (op == OP_LAYER_NORM_BACKWARD_WEIGHT) {
-        cr_assert(norm_weights_of(a, &w));
+        struct norm_weights w = norm_weights_of(a);
         RUN_BLOCKS(layer_norm_backward_weight, &w, struct norm_weights_shared, 3,
                    NORM_WEIGHT_THREADS);
         return;
@@ -116,8 +114,7 @@ static inline void run_log(enum op op, const struct op_args *a) {
 }
 
 static inline void run_grouped_weight(const struct op_args *a) {
-    struct grouped_conv c;
-    cr_assert(grouped_conv_of(OP_CONV2D_BACKWARD_WEIGHT, a, &c));
+    struct grouped_conv c = grouped_conv_of(OP_CONV2D_BACKWARD_WEIGHT, a);
     RUN_BLOCKS(grouped_conv_backward_weight, &c, struct grouped_shared, 3, GROUPED_THREADS);
 }
 
@@ -179,9 +176,8 @@ static inline uint32_t run_product(enum op op, const struct op_args *a, int tile
                                    size_t workspace) {
     struct product p;
     struct planes q;
-    enum product_kind kind;
+    enum product_kind kind = product_of(op, a, &p);
     struct heap heap = {0};
-    cr_assert(product_of(op, a, &p, &kind));
     if (tile == PLANES) {
         cr_assert(planes_of(&p, kind, &q));
         return run_planes(&q, kind);

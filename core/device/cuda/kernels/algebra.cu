@@ -40,45 +40,32 @@ const void *algebra_kernel(int i) {
     return i < 5 ? others[i] : NULL;
 }
 
-static int enqueue_matmul(struct cuda_stream *stream, const struct op_args *args) {
-    struct matmul m;
+static void enqueue_matmul(struct cuda_stream *stream, const struct op_args *args) {
     enum product_kind kind;
-    if (!matmul_of(args, &m, &kind)) return refuse_size(OP_MATMUL);
+    struct matmul m = matmul_of(args, &kind);
     enum tile tile = product_choose(&m.p, kind, stream->head.device->config.allow_tf32);
-    size_t blocks = matmul_grid(&m, kind, tile);
-    if (blocks >= (size_t)1 << 31) return refuse_size(OP_MATMUL);
-    enqueue(stream, kernels[kind - PRODUCT_LINEAR_KK][tile], (uint32_t)blocks,
+    enqueue(stream, kernels[kind - PRODUCT_LINEAR_KK][tile], matmul_grid(&m, kind, tile),
             (uint32_t)tile_threads(tile), &m);
-    return OK;
 }
 
 int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args *args) {
-    struct sum_over sum;
-    struct spread spread_args;
-    struct permute permute_args;
-    struct embedding e;
-    struct to_index index;
-    switch (op) {
-    case OP_MATMUL: return enqueue_matmul(stream, args);
-    case OP_SUM:
-        sum = sum_over_of(args);
-        enqueue(stream, DUET_KERNEL(sum_over), grid_for(sum.tiles, 1), SUM_OVER_THREADS, &sum);
-        return OK;
-    case OP_SPREAD:
-        if (!spread_of(args, &spread_args)) return refuse_size(op);
-        enqueue_each(stream, DUET_KERNEL(spread), spread_args.all, &spread_args);
-        return OK;
-    case OP_PERMUTE:
-        if (!permute_of(args, &permute_args)) return refuse_size(op);
-        enqueue_each(stream, DUET_KERNEL(permute), permute_args.all, &permute_args);
-        return OK;
-    case OP_TO_INDEX:
-        index = to_index_of(args);
-        enqueue_each(stream, DUET_KERNEL(to_index), index.all, &index);
-        return OK;
-    default: /* OP_EMBEDDING_BACKWARD */
-        if (!embedding_of(args, &e)) return refuse_size(op);
+    if (op == OP_MATMUL) {
+        enqueue_matmul(stream, args);
+    } else if (op == OP_SUM) {
+        struct sum_over s = sum_over_of(args);
+        enqueue(stream, DUET_KERNEL(sum_over), grid_for(s.tiles, 1), SUM_OVER_THREADS, &s);
+    } else if (op == OP_SPREAD) {
+        struct spread s = spread_of(args);
+        enqueue_each(stream, DUET_KERNEL(spread), s.all, &s);
+    } else if (op == OP_PERMUTE) {
+        struct permute p = permute_of(args);
+        enqueue_each(stream, DUET_KERNEL(permute), p.all, &p);
+    } else if (op == OP_TO_INDEX) {
+        struct to_index t = to_index_of(args);
+        enqueue_each(stream, DUET_KERNEL(to_index), t.all, &t);
+    } else { /* OP_EMBEDDING_BACKWARD */
+        struct embedding e = embedding_of(args);
         enqueue_each(stream, DUET_KERNEL(embedding_backward), e.all, &e);
-        return OK;
     }
+    return OK;
 }

@@ -26,33 +26,31 @@ struct matmul {
     uint32_t batches, tiles;         /* tiles: blocks of one product */
 };
 
-/* Writes the op as products of one kind. Returns 0 if it is too large for 32-bit indices. */
-static inline int matmul_of(const struct op_args *a, struct matmul *m, enum product_kind *kind) {
+/* Writes the op as products of one kind, *kind. */
+static inline struct matmul matmul_of(const struct op_args *a, enum product_kind *kind) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
-    const struct matmul none = ZEROED;
+    struct matmul m = ZEROED;
     int turn_a = a->p.matmul.turn_a, turn_b = a->p.matmul.turn_b;
     uint32_t rows = (uint32_t)y->dims[1], cols = (uint32_t)y->dims[2],
              depth = (uint32_t)x->dims[turn_a ? 1 : 2];
-    *m = none;
     *kind = turn_a ? PRODUCT_LINEAR_RC : turn_b ? PRODUCT_LINEAR_KK : PRODUCT_LINEAR_KC;
-    if (product_too_large(a)) return 0;
-    m->p.a = tensor_f32(x), m->p.b = tensor_f32(&a->in[1]), m->p.out = tensor_f32(y);
-    m->p.rows = rows, m->p.cols = cols, m->p.depth = depth;
-    m->p.a_row = turn_a ? 1 : depth, m->p.a_depth = turn_a ? rows : 1;
-    m->p.b_depth = turn_b ? 1 : cols, m->p.b_col = turn_b ? depth : 1;
-    m->p.out_row = cols, m->p.out_col = 1;
-    m->p.ones_row = m->p.ones_col = -1;
-    m->a_step = (size_t)rows * depth, m->b_step = (size_t)depth * cols;
-    m->out_step = (size_t)rows * cols;
-    m->batches = (uint32_t)y->dims[0];
-    return 1;
+    m.p.a = tensor_f32(x), m.p.b = tensor_f32(&a->in[1]), m.p.out = tensor_f32(y);
+    m.p.rows = rows, m.p.cols = cols, m.p.depth = depth;
+    m.p.a_row = turn_a ? 1 : depth, m.p.a_depth = turn_a ? rows : 1;
+    m.p.b_depth = turn_b ? 1 : cols, m.p.b_col = turn_b ? depth : 1;
+    m.p.out_row = cols, m.p.out_col = 1;
+    m.p.ones_row = m.p.ones_col = -1;
+    m.a_step = (size_t)rows * depth, m.b_step = (size_t)depth * cols;
+    m.out_step = (size_t)rows * cols;
+    m.batches = (uint32_t)y->dims[0];
+    return m;
 }
 
 /* The grid: blocks of all products. No workspace, so nothing is split. */
-static inline size_t matmul_grid(struct matmul *m, enum product_kind kind, enum tile tile) {
+static inline uint32_t matmul_grid(struct matmul *m, enum product_kind kind, enum tile tile) {
     product_grid(&m->p, kind, tile, NULL, 0);
     m->tiles = m->p.row_tiles * m->p.col_tiles;
-    return (size_t)m->tiles * m->batches;
+    return m->tiles * m->batches;
 }
 
 DUET_BLOCK void k_matmul(int kind, int tile, const struct matmul *m, struct product_shared *memory,
@@ -126,17 +124,14 @@ struct spread {
     float divide;
 };
 
-/* Returns 0 if there are 2^31 elements or more. */
-static inline int spread_of(const struct op_args *a, struct spread *s) {
+static inline struct spread spread_of(const struct op_args *a) {
     const struct tensor *dx = &a->out[0];
-    const struct spread none = ZEROED;
-    *s = none;
-    if (tensor_count(dx) >= (size_t)1 << 31) return 0;
-    s->dy = tensor_f32(&a->in[0]), s->dx = tensor_f32(dx), s->all = tensor_count(dx);
-    s->by_inner = divider_of((uint32_t)(dx->dims[2] ? dx->dims[2] : 1));
-    s->by_row = divider_of((uint32_t)(s->all ? tensor_sample_count(dx) : 1));
-    s->divide = (float)a->p.sum.divide;
-    return 1;
+    struct spread s = ZEROED;
+    s.dy = tensor_f32(&a->in[0]), s.dx = tensor_f32(dx), s.all = tensor_count(dx);
+    s.by_inner = divider_of((uint32_t)(dx->dims[2] ? dx->dims[2] : 1));
+    s.by_row = divider_of((uint32_t)(s.all ? tensor_sample_count(dx) : 1));
+    s.divide = (float)a->p.sum.divide;
+    return s;
 }
 
 DUET_HD void k_spread(const struct spread *s, struct place at) {
@@ -160,25 +155,22 @@ struct permute {
     uint32_t step[MAX_RANK], to[MAX_RANK]; /* in x and y, of each dimension */
 };
 
-/* Returns 0 if there are 2^31 elements or more. */
-static inline int permute_of(const struct op_args *a, struct permute *p) {
+static inline struct permute permute_of(const struct op_args *a) {
     struct tensor x = a->in[0], y = a->out[0];
-    const struct permute none = ZEROED;
+    struct permute p = ZEROED;
     uint32_t below = 1;
-    *p = none;
-    if (tensor_count(&y) >= (size_t)1 << 31) return 0;
-    p->x = tensor_f32(&x), p->y = tensor_f32(&y), p->all = tensor_count(&y);
+    p.x = tensor_f32(&x), p.y = tensor_f32(&y), p.all = tensor_count(&y);
     tensor_strides(&x, x.stride);
     tensor_strides(&y, y.stride);
     int rank = tensor_merge(y.rank, y.dims, x.stride, y.stride);
-    p->first = MAX_RANK - rank;
+    p.first = MAX_RANK - rank;
     for (int i = 0; i < MAX_RANK - 1; i++)
-        p->by[i] = divider_of(1);
+        p.by[i] = divider_of(1);
     for (int i = rank - 1, at = MAX_RANK - 1; i >= 0; below *= (uint32_t)y.dims[i--], at--) {
-        p->step[at] = (uint32_t)x.stride[i], p->to[at] = (uint32_t)y.stride[i];
-        if (at < MAX_RANK - 1) p->by[at] = divider_of(below ? below : 1);
+        p.step[at] = (uint32_t)x.stride[i], p.to[at] = (uint32_t)y.stride[i];
+        if (at < MAX_RANK - 1) p.by[at] = divider_of(below ? below : 1);
     }
-    return 1;
+    return p;
 }
 
 DUET_HD void k_permute(const struct permute *p, struct place at) {
@@ -225,17 +217,14 @@ struct embedding {
     struct divider by_width;
 };
 
-/* Returns 0 if there are 2^31 elements or more. */
-static inline int embedding_of(const struct op_args *a, struct embedding *e) {
-    const struct embedding none = ZEROED;
-    *e = none;
-    if (tensor_count(&a->out[0]) >= (size_t)1 << 31) return 0;
-    e->dy = tensor_f32(&a->in[0]), e->index = (const int32_t *)a->in[1].data;
-    e->dw = tensor_f32(&a->out[0]), e->left_out = (uint32_t)a->p.embedding.left_out;
-    e->n = (uint32_t)a->in[0].dims[0], e->width = (uint32_t)a->in[0].dims[1];
-    e->all = tensor_count(&a->out[0]);
-    e->by_width = divider_of(e->width ? e->width : 1);
-    return 1;
+static inline struct embedding embedding_of(const struct op_args *a) {
+    struct embedding e = ZEROED;
+    e.dy = tensor_f32(&a->in[0]), e.index = (const int32_t *)a->in[1].data;
+    e.dw = tensor_f32(&a->out[0]), e.left_out = (uint32_t)a->p.embedding.left_out;
+    e.n = (uint32_t)a->in[0].dims[0], e.width = (uint32_t)a->in[0].dims[1];
+    e.all = tensor_count(&a->out[0]);
+    e.by_width = divider_of(e.width ? e.width : 1);
+    return e;
 }
 
 DUET_HD void k_embedding_backward(const struct embedding *e, struct place at) {

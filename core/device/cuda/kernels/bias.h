@@ -13,16 +13,13 @@ struct add_bias {
     struct divider by_pixels, by_channels;
 };
 
-/* Returns 0 if y is too large for 32-bit indices. */
-static inline int add_bias_of(const struct tensor *y, const struct tensor *b, struct add_bias *a) {
+static inline struct add_bias add_bias_of(const struct tensor *y, const struct tensor *b) {
     size_t count = tensor_count(y), channels = tensor_count(b);
-    struct add_bias none = ZEROED;
-    *a = none;
-    if (count >= (size_t)1 << 31) return 0;
-    a->y = tensor_f32(y), a->b = tensor_f32(b), a->count = (uint32_t)count;
-    a->by_channels = divider_of((uint32_t)channels);
-    a->by_pixels = divider_of((uint32_t)(tensor_sample_count(y) / channels));
-    return 1;
+    struct add_bias a = ZEROED;
+    a.y = tensor_f32(y), a.b = tensor_f32(b), a.count = (uint32_t)count;
+    a.by_channels = divider_of((uint32_t)channels);
+    a.by_pixels = divider_of((uint32_t)(tensor_sample_count(y) / channels));
+    return a;
 }
 
 DUET_HD void k_add_bias(const struct add_bias *a, struct place at) {

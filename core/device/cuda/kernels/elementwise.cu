@@ -46,7 +46,6 @@ static int key_of(enum op op, const struct elementwise *e) {
 
 int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct elementwise e = elementwise_of(op, args);
-    if (e.by_plane.d && e.count >= (size_t)1 << 31) return refuse_size(op);
     enqueue(stream, kernel_of(kernels, key_of(op, &e)), grid_for(e.count, 4 * SIMPLE_THREADS),
             SIMPLE_THREADS, &e);
     return OK;

@@ -16,8 +16,7 @@ static const struct op_kernel kernels[] = {
 FAMILY_KERNELS(grouped_conv)
 
 int enqueue_grouped_conv(struct cuda_stream *stream, enum op op, const struct op_args *args) {
-    struct grouped_conv c;
-    if (!grouped_conv_of(op, args, &c)) return refuse_size(op);
+    struct grouped_conv c = grouped_conv_of(op, args);
     if (op == OP_CONV2D_BACKWARD_WEIGHT)
         enqueue(stream, kernel_of(kernels, op), grid_for((size_t)c.count + (size_t)c.outputs, 1),
                 GROUPED_THREADS, &c);

@@ -24,8 +24,7 @@ struct grouped_conv {
         by_channels; /* of what is written; of dy in BACKWARD_WEIGHT */
 };
 
-/* Returns 0 if there are too many elements for the index arithmetic. */
-static inline int grouped_conv_of(enum op op, const struct op_args *a, struct grouped_conv *c) {
+static inline struct grouped_conv grouped_conv_of(enum op op, const struct op_args *a) {
     const int forward = op == OP_CONV2D_FORWARD, weight = op == OP_CONV2D_BACKWARD_WEIGHT;
     const struct tensor *x = forward || weight ? &a->in[0] : &a->out[0],
                         *w = weight ? &a->out[0] : &a->in[1],
@@ -34,10 +33,6 @@ static inline int grouped_conv_of(enum op op, const struct op_args *a, struct gr
                                       : &a->in[0];
     const struct tensor *over = forward || weight ? y : x;
     struct grouped_conv made = ZEROED;
-    *c = made;
-    if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31 ||
-        tensor_count(w) >= (size_t)1 << 30)
-        return 0;
     made.x = tensor_f32(x), made.w = tensor_f32(w), made.b = tensor_f32(&a->in[2]);
     made.dy = tensor_f32(y), made.y = tensor_f32(&a->out[0]), made.db = tensor_f32(&a->out[1]);
     made.count = (uint32_t)tensor_count(&a->out[0]);
@@ -50,8 +45,7 @@ static inline int grouped_conv_of(enum op op, const struct op_args *a, struct gr
     made.by_columns = divider_of((uint32_t)over->dims[3]);
     made.by_rows = divider_of((uint32_t)over->dims[2]);
     made.by_channels = divider_of((uint32_t)over->dims[1]);
-    *c = made;
-    return 1;
+    return made;
 }
 
 DUET_HD size_t grouped_at(uint32_t n, int channels, int c, int height, int h, int width, int v) {

@@ -39,7 +39,6 @@ static inline void enqueue_each(struct cuda_stream *stream, const void *kernel, 
     enqueue(stream, kernel, grid_for(count, SIMPLE_THREADS), SIMPLE_THREADS, param);
 }
 
-/* For kernels that count elements in 31 bits. */
 static inline int refuse_size(enum op op) {
     return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
 }

@@ -22,8 +22,7 @@ int enqueue_layer_norm(struct cuda_stream *stream, enum op op, const struct op_a
                 NORM_ROW_THREADS, &rows);
         return OK;
     }
-    struct norm_weights weights;
-    if (!norm_weights_of(args, &weights)) return refuse_size(op);
+    struct norm_weights weights = norm_weights_of(args);
     enqueue(stream, kernel_of(kernels, op), grid_for(weights.tiles, 1), NORM_WEIGHT_THREADS,
             &weights);
     return OK;

@@ -191,21 +191,18 @@ struct norm_weights_shared {
     double dw[NORM_WEIGHT_THREADS], db[NORM_WEIGHT_THREADS];
 };
 
-/* Returns 0 if there are 2^31 elements or more. */
-static inline int norm_weights_of(const struct op_args *a, struct norm_weights *p) {
-    const struct norm_weights none = ZEROED;
-    *p = none;
-    if (tensor_count(&a->in[0]) >= (size_t)1 << 31) return 0;
-    p->x = tensor_f32(&a->in[0]), p->dy = tensor_f32(&a->in[1]);
-    p->moments = (const double *)a->in[2].data;
-    p->dw = tensor_f32(&a->out[0]), p->db = tensor_f32(&a->out[1]);
-    p->length = (uint32_t)a->in[0].dims[1], p->groups = (uint32_t)a->p.layer_norm.groups;
-    p->inner = (uint32_t)a->p.layer_norm.inner, p->weights = p->length / p->inner;
-    p->columns = p->inner == 1 ? NORM_COLUMNS : 1, p->lanes = NORM_WEIGHT_THREADS / p->columns;
-    p->all = p->groups * p->weights, p->tiles = (p->all + p->columns - 1) / p->columns;
-    p->terms = (uint32_t)a->in[0].dims[0] / p->groups * p->inner;
-    p->by_inner = divider_of(p->inner);
-    return 1;
+static inline struct norm_weights norm_weights_of(const struct op_args *a) {
+    struct norm_weights p = ZEROED;
+    p.x = tensor_f32(&a->in[0]), p.dy = tensor_f32(&a->in[1]);
+    p.moments = (const double *)a->in[2].data;
+    p.dw = tensor_f32(&a->out[0]), p.db = tensor_f32(&a->out[1]);
+    p.length = (uint32_t)a->in[0].dims[1], p.groups = (uint32_t)a->p.layer_norm.groups;
+    p.inner = (uint32_t)a->p.layer_norm.inner, p.weights = p.length / p.inner;
+    p.columns = p.inner == 1 ? NORM_COLUMNS : 1, p.lanes = NORM_WEIGHT_THREADS / p.columns;
+    p.all = p.groups * p.weights, p.tiles = (p.all + p.columns - 1) / p.columns;
+    p.terms = (uint32_t)a->in[0].dims[0] / p.groups * p.inner;
+    p.by_inner = divider_of(p.inner);
+    return p;
 }
 
 DUET_BLOCK void k_layer_norm_backward_weight(const struct norm_weights *p,

@@ -41,8 +41,7 @@ static uint32_t norm_blocks(enum op op, const struct norm *n) {
 int enqueue_norm(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     const int over_values = op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_SUMS;
     const enum op merging = op == OP_BATCH_NORM_SUMS ? OP_BATCH_NORM_TOTAL : OP_BATCH_NORM_MERGE;
-    struct norm n, merge;
-    if (!norm_of(op, args, &n)) return refuse_size(op);
+    struct norm n = norm_of(op, args), merge;
     const int cut = over_values && norm_cut(&n, (double *)stream->workspace, &merge);
     enqueue(stream, kernel_of(kernels, op), norm_blocks(op, &n), NORM_THREADS, &n);
     if (cut)

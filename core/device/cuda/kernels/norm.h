@@ -37,8 +37,7 @@ struct norm_shared {
     double a[NORM_THREADS], b[NORM_THREADS];
 };
 
-/* 0 if there are too many elements for the index arithmetic. */
-static inline int norm_of(enum op op, const struct op_args *a, struct norm *norm) {
+static inline struct norm norm_of(enum op op, const struct op_args *a) {
     struct norm n = ZEROED;
     const struct tensor *in = a->in, *out = a->out;
     n.channels = in[0].dims[op == OP_BATCH_NORM_MERGE || op == OP_BATCH_NORM_TOTAL ? 2 : 1];
@@ -50,7 +49,6 @@ static inline int norm_of(enum op op, const struct op_args *a, struct norm *norm
     case OP_BATCH_NORM_SUMS:
     case OP_BATCH_NORM_FORWARD:
     case OP_BATCH_NORM_BACKWARD_DATA:
-        if (tensor_count(&in[0]) >= (size_t)1 << 31) return 0;
         n.x = tensor_f32(&in[0]), n.count = (uint32_t)tensor_count(&in[0]);
         n.samples = in[0].dims[0];
         n.spatial = (int)(tensor_sample_count(&in[0]) / (size_t)n.channels);
@@ -95,8 +93,7 @@ static inline int norm_of(enum op op, const struct op_args *a, struct norm *norm
         n.out = tensor_f32(&out[0]);
         break;
     }
-    *norm = n;
-    return 1;
+    return n;
 }
 
 /* Cuts the moments or sums of *n into parts. If there are several, they go to `workspace`, and

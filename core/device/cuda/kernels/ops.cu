@@ -24,8 +24,20 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     return refuse_n16(op);
 }
 
+/* Kernels count elements in 31 bits; the tiles of a product may pass its end by less than 4096. */
+static int is_too_large(enum op op, const struct op_args *a) {
+    const int in_tiles = op_table[op].family == PRODUCT || op == OP_MATMUL;
+    const size_t end = ((size_t)1 << 31) - (in_tiles ? 4096 : 0);
+    for (int i = 0; i < OP_INPUTS + OP_OUTPUTS; i++) {
+        const struct tensor *t = i < OP_INPUTS ? &a->in[i] : &a->out[i - OP_INPUTS];
+        if (t->data && tensor_count(t) >= end) return 1;
+    }
+    return 0;
+}
+
 int cuda_launch_op(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     if (op_takes_n16(args)) return refuse_n16(op);
+    if (is_too_large(op, args)) return refuse_size(op);
     CHECK(cuda_library_takes(stream, op) ? cuda_library_enqueue(stream, op, args)
                                          : enqueue_op(stream, op, args));
     CUDA_STREAM_CHECK(stream, cudaGetLastError(), op_name(op));

@@ -16,20 +16,16 @@ struct pad {
     struct divider by_rows, by_columns;
 };
 
-/* Returns 0 if there are too many elements for the index arithmetic. */
-static inline int pad_of(const struct op_args *a, struct pad *pad) {
+static inline struct pad pad_of(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     struct pad made = ZEROED;
-    *pad = made;
-    if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31) return 0;
     made.x = tensor_f32(x), made.y = tensor_f32(y);
     made.count = (uint32_t)tensor_count(y);
     made.height = x->dims[2], made.width = x->dims[3];
     made.top = a->p.pad.top, made.left = a->p.pad.left, made.value = a->p.pad.value;
     made.by_rows = divider_of((uint32_t)y->dims[2]);
     made.by_columns = divider_of((uint32_t)y->dims[3]);
-    *pad = made;
-    return 1;
+    return made;
 }
 
 DUET_HD void k_pad(const struct pad *p, struct place at) {
@@ -51,19 +47,15 @@ struct cat {
     struct divider by_part;
 };
 
-/* Returns 0 if there are too many elements for the index arithmetic. */
-static inline int cat_of(const struct op_args *args, struct cat *cat) {
+static inline struct cat cat_of(const struct op_args *args) {
     const struct tensor *a = &args->in[0], *b = &args->in[1], *y = &args->out[0];
     struct cat made = ZEROED;
-    *cat = made;
-    if (tensor_count(y) >= (size_t)1 << 31) return 0;
     made.a = tensor_f32(a), made.b = tensor_f32(b), made.y = tensor_f32(y);
     made.count = (uint32_t)tensor_count(y);
     made.of_a = (uint32_t)(a->dims[2] * a->dims[3]);
     made.of_b = (uint32_t)(b->dims[2] * b->dims[3]);
     made.by_part = divider_of(made.of_a + made.of_b);
-    *cat = made;
-    return 1;
+    return made;
 }
 
 DUET_HD void k_cat(const struct cat *c, struct place at) {

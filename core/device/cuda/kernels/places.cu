@@ -14,21 +14,16 @@ const void *places_kernel(int i) {
 }
 
 int enqueue_places(struct cuda_stream *stream, enum op op, const struct op_args *args) {
-    struct along t;
-    struct argsort s;
-    struct gather_rows g;
     if (op == OP_GATHER_ROWS) {
-        if (!gather_rows_of(args, &g)) return refuse_size(op);
+        struct gather_rows g = gather_rows_of(args);
         enqueue_each(stream, DUET_KERNEL(gather_rows), g.all, &g);
-        return OK;
-    }
-    if (op == OP_ARGSORT) {
-        if (!argsort_of(args, &s)) return refuse_size(op);
+    } else if (op == OP_ARGSORT) {
+        struct argsort s = argsort_of(args);
         enqueue_each(stream, DUET_KERNEL(argsort), s.all, &s);
-        return OK;
+    } else {
+        struct along t = along_of(op, args);
+        enqueue_each(stream, op == OP_TAKE_ALONG ? DUET_KERNEL(take_along) : DUET_KERNEL(add_along),
+                     t.all, &t);
     }
-    if (!along_of(op, args, &t)) return refuse_size(op);
-    enqueue_each(stream, op == OP_TAKE_ALONG ? DUET_KERNEL(take_along) : DUET_KERNEL(add_along),
-                 t.all, &t);
     return OK;
 }

@@ -22,20 +22,17 @@ struct along {
     struct divider by_column, by_inner;
 };
 
-/* Returns 0 if there are 2^31 elements or more. */
-static inline int along_of(enum op op, const struct op_args *a, struct along *t) {
+static inline struct along along_of(enum op op, const struct op_args *a) {
     const struct tensor *to = &a->out[0], *x = op == OP_TAKE_ALONG ? &a->in[0] : to,
                         *y = op == OP_TAKE_ALONG ? to : &a->in[0];
-    const struct along none = ZEROED;
-    *t = none;
-    if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31) return 0;
-    t->from = tensor_f32(&a->in[0]), t->index = tensor_f32(&a->in[1]), t->to = tensor_f32(to);
-    t->inner = (uint32_t)x->dims[2], t->count = (uint32_t)x->dims[1];
-    t->rows = (uint32_t)y->dims[1], t->each = a->in[1].dims[2] > 1;
-    t->all = tensor_count(to);
-    t->by_column = divider_of((uint32_t)(t->all ? tensor_sample_count(to) : 1));
-    t->by_inner = divider_of(t->inner ? t->inner : 1);
-    return 1;
+    struct along t = ZEROED;
+    t.from = tensor_f32(&a->in[0]), t.index = tensor_f32(&a->in[1]), t.to = tensor_f32(to);
+    t.inner = (uint32_t)x->dims[2], t.count = (uint32_t)x->dims[1];
+    t.rows = (uint32_t)y->dims[1], t.each = a->in[1].dims[2] > 1;
+    t.all = tensor_count(to);
+    t.by_column = divider_of((uint32_t)(t.all ? tensor_sample_count(to) : 1));
+    t.by_inner = divider_of(t.inner ? t.inner : 1);
+    return t;
 }
 
 /* The place that element i of row k names, in the rows of o. */
@@ -76,17 +73,14 @@ struct gather_rows {
     struct divider by_count;
 };
 
-/* Returns 0 for 2^31 numbers or more, whose indices would not fit. */
-static inline int gather_rows_of(const struct op_args *a, struct gather_rows *g) {
+static inline struct gather_rows gather_rows_of(const struct op_args *a) {
     size_t count = tensor_sample_count(&a->in[0]), n = (size_t)a->out[0].dims[0];
-    const struct gather_rows none = ZEROED;
-    *g = none;
-    if (count >= (size_t)1 << 31 || n * count >= (size_t)1 << 31) return 0;
-    g->x = tensor_f32(&a->in[0]), g->index = (const int32_t *)a->in[1].data;
-    g->y = tensor_f32(&a->out[0]);
-    g->rows = a->in[0].dims[0], g->all = n * count;
-    g->by_count = divider_of((uint32_t)count);
-    return 1;
+    struct gather_rows g = ZEROED;
+    g.x = tensor_f32(&a->in[0]), g.index = (const int32_t *)a->in[1].data;
+    g.y = tensor_f32(&a->out[0]);
+    g.rows = a->in[0].dims[0], g.all = n * count;
+    g.by_count = divider_of((uint32_t)count);
+    return g;
 }
 
 DUET_HD void k_gather_rows(const struct gather_rows *g, struct place at) {
@@ -107,19 +101,16 @@ struct argsort {
     struct divider by_column, by_inner;
 };
 
-/* Returns 0 if there are 2^31 elements or more. */
-static inline int argsort_of(const struct op_args *a, struct argsort *s) {
+static inline struct argsort argsort_of(const struct op_args *a) {
     const struct tensor *x = &a->in[0];
-    const struct argsort none = ZEROED;
-    *s = none;
-    if (tensor_count(x) >= (size_t)1 << 31) return 0;
-    s->x = tensor_f32(x), s->y = tensor_f32(&a->out[0]);
-    s->inner = (uint32_t)x->dims[2], s->count = (uint32_t)x->dims[1];
-    s->descending = a->p.sort.descending;
-    s->all = tensor_count(x);
-    s->by_column = divider_of((uint32_t)(s->all ? tensor_sample_count(x) : 1));
-    s->by_inner = divider_of(s->inner ? s->inner : 1);
-    return 1;
+    struct argsort s = ZEROED;
+    s.x = tensor_f32(x), s.y = tensor_f32(&a->out[0]);
+    s.inner = (uint32_t)x->dims[2], s.count = (uint32_t)x->dims[1];
+    s.descending = a->p.sort.descending;
+    s.all = tensor_count(x);
+    s.by_column = divider_of((uint32_t)(s.all ? tensor_sample_count(x) : 1));
+    s.by_inner = divider_of(s.inner ? s.inner : 1);
+    return s;
 }
 
 DUET_HD void k_argsort(const struct argsort *s, struct place at) {

@@ -32,25 +32,26 @@ static const struct op_kernel kernels[] = {
 
 FAMILY_KERNELS(pool)
 
-static int enqueue_pad(struct cuda_stream *stream, const struct op_args *args) {
-    struct pad p;
-    if (!pad_of(args, &p)) return refuse_size(OP_PAD);
+static void enqueue_pad(struct cuda_stream *stream, const struct op_args *args) {
+    struct pad p = pad_of(args);
     enqueue_each(stream, DUET_KERNEL(pad), p.count, &p);
-    return OK;
 }
 
-static int enqueue_cat(struct cuda_stream *stream, const struct op_args *args) {
-    struct cat c;
-    if (!cat_of(args, &c)) return refuse_size(OP_CAT);
+static void enqueue_cat(struct cuda_stream *stream, const struct op_args *args) {
+    struct cat c = cat_of(args);
     enqueue_each(stream, DUET_KERNEL(cat), c.count, &c);
+}
+
+static int enqueue_windows(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    const int adaptive = op == OP_ADAPTIVE_AVG_POOL_FORWARD || op == OP_ADAPTIVE_AVG_POOL_BACKWARD;
+    struct pool p = pool_of(op, args);
+    if (adaptive && pool_too_long(&p)) return refuse_size(op);
+    enqueue_each(stream, kernel_of(kernels, (pool_is_2x2(&p) ? OF_2X2 : 0) + op), p.count, &p);
     return OK;
 }
 
 int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *args) {
-    struct pool p;
-    if (op == OP_PAD) return enqueue_pad(stream, args);
-    if (op == OP_CAT) return enqueue_cat(stream, args);
-    if (!pool_of(op, args, &p)) return refuse_size(op);
-    enqueue_each(stream, kernel_of(kernels, (pool_is_2x2(&p) ? OF_2X2 : 0) + op), p.count, &p);
+    if (op != OP_PAD && op != OP_CAT) return enqueue_windows(stream, op, args);
+    (op == OP_PAD ? enqueue_pad : enqueue_cat)(stream, args);
     return OK;
 }

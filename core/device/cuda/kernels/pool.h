@@ -32,9 +32,11 @@ struct pool {
     struct divider by_rows, by_columns; /* of y's plane; adaptive backward */
 };
 
-/* For an adaptive pool: are the products of a coordinate and a side too large for the dividers? */
-static inline int too_long(int pixels, int windows) {
-    return (uint64_t)(pixels + 1) * (uint64_t)(windows + 1) >= (uint64_t)1 << 31;
+/* For an adaptive pool: are the products of a place and a side too large for the dividers? */
+static inline int pool_too_long(const struct pool *p) {
+    const uint64_t rows = (uint64_t)(p->height + 1) * (uint64_t)(p->rows + 1),
+                   columns = (uint64_t)(p->width + 1) * (uint64_t)(p->columns + 1);
+    return rows >= (uint64_t)1 << 31 || columns >= (uint64_t)1 << 31;
 }
 
 /* Do the windows lie side by side? */
@@ -47,8 +49,7 @@ static inline uint32_t windows_over(int pixels, int size) {
     return ((uint32_t)pixels + (uint32_t)size - 1) / (uint32_t)size;
 }
 
-/* Returns 0 if there are too many elements for the index arithmetic. */
-static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool) {
+static inline struct pool pool_of(enum op op, const struct op_args *a) {
     const struct tensor *out = &a->out[0];
     int by_x = op == OP_MAX_POOL_BACKWARD,
         adaptive = op == OP_ADAPTIVE_AVG_POOL_FORWARD || op == OP_ADAPTIVE_AVG_POOL_BACKWARD;
@@ -57,16 +58,12 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     const struct tensor *x = forward ? &a->in[0] : out;
     const struct tensor *y = forward ? out : &a->in[by_x];
     struct pool made = ZEROED;
-    *pool = made;
-    if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31) return 0;
     made.x = forward || by_x ? tensor_f32(&a->in[0]) : NULL;
     made.dy = forward ? NULL : tensor_f32(y);
     made.out = tensor_f32(out);
     made.count = (uint32_t)tensor_count(out);
     made.height = x->dims[2], made.width = x->dims[3], made.rows = y->dims[2],
     made.columns = y->dims[3];
-    if (adaptive && (too_long(made.height, made.rows) || too_long(made.width, made.columns)))
-        return 0;
     for (int i = 0; i < 2; i++) {
         made.size[i] = adaptive ? 1 : a->p.pool.size[i];
         made.stride[i] = adaptive ? 1 : a->p.pool.stride[i];
@@ -88,8 +85,7 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
         made.count = (uint32_t)(out->dims[0] * out->dims[1]) * width * height;
         made.by_out_width = divider_of(width), made.by_out_height = divider_of(height);
     }
-    *pool = made;
-    return 1;
+    return made;
 }
 
 /* The place of element i of out. */

@@ -75,13 +75,11 @@ const void *product_kernel(int i) {
                     : NULL;
 }
 
-static int make_product(struct cuda_stream *stream, enum op op, const struct op_args *args,
-                        struct product *p, enum product_kind *kind) {
-    if (!stream->workspace)
-        return fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream",
-                    op_name(op));
-    if (!product_of(op, args, p, kind)) return refuse_size(op);
-    return OK;
+static int check_workspace(const struct cuda_stream *stream, enum op op) {
+    return stream->workspace
+               ? OK
+               : fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream",
+                      op_name(op));
 }
 
 static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum product_kind kind,
@@ -103,18 +101,18 @@ static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum pr
 
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct product p;
-    enum product_kind kind;
     if (op < OP_LINEAR_FORWARD && args->p.conv.general)
         return enqueue_grouped_conv(stream, op, args);
-    CHECK(make_product(stream, op, args, &p, &kind));
+    CHECK(check_workspace(stream, op));
+    enum product_kind kind = product_of(op, args, &p);
     enqueue_tiles(stream, &p, kind, stream->head.device->config.allow_tf32);
     return OK;
 }
 
 int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct product p;
-    enum product_kind kind;
-    CHECK(make_product(stream, op, args, &p, &kind));
+    CHECK(check_workspace(stream, op));
+    enum product_kind kind = product_of(op, args, &p);
     product_bias_alone(&p, kind);
     enqueue_tiles(stream, &p, kind, 0);
     return OK;

@@ -69,13 +69,6 @@ static inline struct picture picture_of(const struct tensor *t) {
     return p;
 }
 
-static inline int product_too_large(const struct op_args *a) {
-    const struct tensor *all[5] = {&a->in[0], &a->in[1], &a->in[2], &a->out[0], &a->out[1]};
-    for (int i = 0; i < 5; i++)
-        if (all[i]->data && tensor_count(all[i]) >= ((size_t)1 << 31) - 4096) return 1;
-    return 0;
-}
-
 static inline void conv_product_of(enum op op, const struct op_args *a, struct product *p) {
     const struct tensor *x = op == OP_CONV2D_BACKWARD_DATA ? &a->out[0] : &a->in[0];
     const struct tensor *y = op == OP_CONV2D_FORWARD         ? &a->out[0]
@@ -140,26 +133,18 @@ static inline enum product_kind linear_product_of(enum op op, const struct op_ar
     return PRODUCT_LINEAR_RC;
 }
 
-/* Writes an op as a product; *kind says which loaders it takes. Returns 0 if it is too large for
- * 32-bit indices. */
-static inline int product_of(enum op op, const struct op_args *a, struct product *p,
-                             enum product_kind *kind) {
+/* Writes an op as a product; the result says which loaders it takes. */
+static inline enum product_kind product_of(enum op op, const struct op_args *a, struct product *p) {
     struct product none = ZEROED;
     *p = none;
-    *kind = PRODUCT_CONV_FORWARD;
     p->out = tensor_f32(&a->out[0]);
     p->ones_row = p->ones_col = -1;
-    if (product_too_large(a)) return 0;
-    if (op >= OP_LINEAR_FORWARD) {
-        *kind = linear_product_of(op, a, p);
-    } else {
-        conv_product_of(op, a, p);
-        *kind = op == OP_CONV2D_FORWARD           ? PRODUCT_CONV_FORWARD
-                : op == OP_CONV2D_BACKWARD_WEIGHT ? PRODUCT_CONV_WEIGHT
-                : p->stride == 1                  ? PRODUCT_CONV_DATA
-                                                  : PRODUCT_CONV_DATA_STRIDED;
-    }
-    return 1;
+    if (op >= OP_LINEAR_FORWARD) return linear_product_of(op, a, p);
+    conv_product_of(op, a, p);
+    return op == OP_CONV2D_FORWARD           ? PRODUCT_CONV_FORWARD
+           : op == OP_CONV2D_BACKWARD_WEIGHT ? PRODUCT_CONV_WEIGHT
+           : p->stride == 1                  ? PRODUCT_CONV_DATA
+                                             : PRODUCT_CONV_DATA_STRIDED;
 }
 
 /* Reduces a weight gradient to the bias's part: the row, or the column, of ones. */
