@@ -29,7 +29,8 @@ size_t tensor_count(const struct tensor *t) {
 }
 
 size_t tensor_stored_count(const struct tensor *t) {
-    if (t->layout == LAYOUT_N16) return (size_t)(t->groups * t->lanes) * tensor_sample_count(t);
+    if (t->layout == LAYOUT_N16)
+        return (size_t)t->groups * (size_t)t->lanes * tensor_sample_count(t);
     if (!t->strided || !tensor_count(t)) return tensor_count(t);
     size_t last = 0;
     for (int d = 0; d < t->rank; d++)

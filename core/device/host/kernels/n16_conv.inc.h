@@ -4,7 +4,8 @@
  * channel count or picture width has to be a multiple of anything. The speed comes from register
  * tiles: sums of several channels at several pixels stay in registers while a loop over the terms
  * runs. Filters of 3 x 3 with many channels go by Winograd's minimal filtering
- * (n16_winograd.inc.h), all others directly. */
+ * (n16_winograd.inc.h), those of 1 x 1 are a product of matrices (n16_pointwise.inc.h), and all
+ * others are computed directly. */
 
 struct conv {
     int groups, channels, height, width, outputs, out_height, out_width, k, stride, padding;
@@ -49,9 +50,12 @@ INLINE const float *prefetch_share(const float *pixels, int *lines, int shares) 
     return pixels + (size_t)share * GROUP;
 }
 
+/* The sizes of tile that the registers allow: TILE_MOST of them. */
+#define EACH_OF_SIX(TILE) TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 #if ACCUMULATORS >= 28
-#define FORWARD_CHANNELS 4
+#define EACH_TILE(TILE) EACH_OF_SIX(TILE) TILE(7)
+enum { TILE_MOST = 7, FORWARD_CHANNELS = 4 };
 #else
-#define FORWARD_CHANNELS 2
+#define EACH_TILE EACH_OF_SIX
+enum { TILE_MOST = 6, FORWARD_CHANNELS = 2 };
 #endif
-enum { FORWARD_TILE_MOST = ACCUMULATORS / FORWARD_CHANNELS };

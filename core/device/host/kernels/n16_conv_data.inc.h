@@ -18,8 +18,8 @@
 #define GATHER_CHANNELS 2
 #endif
 
-/* pixels of dx in the largest tile of the instances below */
-enum { DATA_TILE_MOST = 13, GATHER_TILE_MOST = ACCUMULATORS >= 28 ? 7 : 6 };
+/* Pixels of dx in the largest tile of a filter width. */
+enum { DATA_TILE_MOST = 13 };
 
 /* Adds to row h of dx (of DATA_CHANNELS channels, whose filters begin at w_offset) what comes from
  * pixels q0 .. q0 + T - 1 of the rows of dy that reach it. */
@@ -142,7 +142,7 @@ static void gather_rows(const struct conv *s, int h, struct gather_row *row) {
 /* T pixels from `column` on. q is the pixel of dy that tap kx_begin of the first one comes from. */
 INLINE void gather_tile(const struct conv *s, const float *dy, const struct gather_row *row,
                         int column, int q, const int T) {
-    vec acc[GATHER_CHANNELS][GATHER_TILE_MOST];
+    vec acc[GATHER_CHANNELS][TILE_MOST];
     size_t dy_plane = plane(s->out_height, s->out_width),
            filter = (size_t)s->channels * s->k * s->k;
     int k = s->k, stride = s->stride, width = s->out_width;
@@ -191,37 +191,19 @@ INLINE void gather_tile(const struct conv *s, const float *dy, const struct gath
                                 const struct gather_row *row, int column, int q) { \
         gather_tile(s, dy, row, column, q, T);                                     \
     }
-GATHER_TILE(1)
-GATHER_TILE(2)
-GATHER_TILE(3)
-GATHER_TILE(4)
-GATHER_TILE(5)
-GATHER_TILE(6)
-#if ACCUMULATORS >= 28
-GATHER_TILE(7)
-#endif
+EACH_TILE(GATHER_TILE)
+#define GATHER_NAME(T) gather_tile_##T,
 
 static void data_by_gathering(const struct conv *s, const float *dy, float *dx) {
     static void (*const tile[])(const struct conv *, const float *, const struct gather_row *, int,
-                                int) = {
-        NULL,
-        gather_tile_1,
-        gather_tile_2,
-        gather_tile_3,
-        gather_tile_4,
-        gather_tile_5,
-        gather_tile_6,
-#if ACCUMULATORS >= 28
-        gather_tile_7
-#endif
-    };
+                                int) = {NULL, EACH_TILE(GATHER_NAME)};
     for (int c = 0; c < s->channels; c += GATHER_CHANNELS)
         for (int h = 0; h < s->height; h++) {
             struct gather_row row;
             gather_rows(s, h, &row);
             for (int phase = 0; phase < s->stride && phase < s->width; phase++) {
                 int pixels = (s->width - phase + s->stride - 1) / s->stride,
-                    tiles = tiles_of(pixels, GATHER_TILE_MOST), left = phase + s->padding;
+                    tiles = tiles_of(pixels, TILE_MOST), left = phase + s->padding;
                 row.kx_begin = left % s->stride;
                 for (int i = 0; i < GATHER_CHANNELS; i++) {
                     size_t channel = (size_t)(c + i < s->channels ? c + i : s->channels - 1);
@@ -242,6 +224,10 @@ static void square_conv_backward_data(const struct op_args *a) {
     struct conv s = conv_of(a, dx, dy);
     if (a->scratch && conv_way(OP_CONV2D_BACKWARD_DATA, a) == WAY_WINOGRAD) {
         winograd_backward_data(a, &s);
+        return;
+    }
+    if (is_pointwise(&s)) {
+        pointwise_backward_data(a, &s);
         return;
     }
     size_t dy_group = s.outputs * plane(s.out_height, s.out_width);

@@ -21,7 +21,7 @@ struct forward_rows {
 /* Computes pixels q0 .. q0 + T - 1 of these rows. T is a constant where this is inlined. */
 INLINE void forward_tile(const struct conv *s, const float *x, const struct forward_rows *rows,
                          int q0, int stride, const int T) {
-    vec acc[FORWARD_CHANNELS][FORWARD_TILE_MOST];
+    vec acc[FORWARD_CHANNELS][TILE_MOST];
     UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
         UNROLL for (int j = 0; j < T; j++) {
             acc[i][j] = splat(rows->bias[i]);
@@ -77,23 +77,10 @@ typedef void forward_tile_function(const struct conv *, const float *, const str
         else                                                                \
             forward_tile(s, x, rows, q0, s->stride, T);                     \
     }
-FORWARD_TILE(1)
-FORWARD_TILE(2)
-FORWARD_TILE(3)
-FORWARD_TILE(4)
-FORWARD_TILE(5)
-FORWARD_TILE(6)
-#if ACCUMULATORS >= 28
-FORWARD_TILE(7)
-#endif
+EACH_TILE(FORWARD_TILE)
 
-static forward_tile_function *const forward_tiles[FORWARD_TILE_MOST + 1] = {
-    NULL,           forward_tile_1, forward_tile_2, forward_tile_3,
-    forward_tile_4, forward_tile_5, forward_tile_6,
-#if ACCUMULATORS >= 28
-    forward_tile_7,
-#endif
-};
+#define FORWARD_NAME(T) forward_tile_##T,
+static forward_tile_function *const forward_tiles[] = {NULL, EACH_TILE(FORWARD_NAME)};
 
 /* All output channels are computed for a band of rows before the next band, so that the input
  * rows of a band stay in the second-level cache. */
@@ -106,13 +93,17 @@ static void square_conv_forward(const struct op_args *a) {
         winograd_forward(a, &s);
         return;
     }
+    if (is_pointwise(&s)) {
+        pointwise_forward(a, &s);
+        return;
+    }
     const float *bias = tensor_f32(&a->in[2]);
     size_t x_group = s.channels * plane(s.height, s.width),
            y_plane = plane(s.out_height, s.out_width);
     size_t filter = (size_t)s.channels * s.k * s.k,
            row_bytes = (size_t)s.channels * s.width * s.stride * GROUP * 4;
     int band = row_bytes < BAND_BYTES ? (int)(BAND_BYTES / row_bytes) : 1;
-    int tiles = tiles_of(s.out_width, FORWARD_TILE_MOST);
+    int tiles = tiles_of(s.out_width, TILE_MOST);
     for (int g = 0; g < s.groups; g++)
         for (int part = 0; part < PARTS; part++) {
             const float *xg = tensor_f32(x) + g * x_group + part * LANES;

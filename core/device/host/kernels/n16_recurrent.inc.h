@@ -43,24 +43,6 @@ INLINE vec tanh_vec(vec x) {
     return minus_one / (minus_one + splat(2));
 }
 
-/* The first `count` lanes; the others are 0. */
-INLINE vec load_some(const float *p, int count) {
-    float lanes[LANES] = {0};
-    if (count == LANES) return load(p);
-    memcpy(lanes, p, (size_t)count * sizeof *p);
-    return load(lanes);
-}
-
-INLINE void store_some(float *p, vec v, int count) {
-    float lanes[LANES];
-    if (count == LANES) {
-        store(p, v);
-        return;
-    }
-    store(lanes, v);
-    memcpy(p, lanes, (size_t)count * sizeof *p);
-}
-
 /* ---- what both directions share ---- */
 
 struct recurrence {

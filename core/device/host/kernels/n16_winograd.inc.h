@@ -24,10 +24,10 @@
 /* Sums of a register tile: outputs by vectors of tiles. */
 #if ACCUMULATORS >= 28
 #define WINOGRAD_OUTPUTS_OF(T) ((T) > 5 ? 4 : (T) == 5 ? 5 : 6)
-enum { WINOGRAD_VECTORS = MOST_TILES, WINOGRAD_OUTPUTS = 6, PLACES = 16 };
+enum { WINOGRAD_OUTPUTS = 6, PLACES = 16 };
 #else
 #define WINOGRAD_OUTPUTS_OF(T) ((T) > 4 ? 2 : 3)
-enum { WINOGRAD_VECTORS = 6, WINOGRAD_OUTPUTS = 3, PLACES = 16 };
+enum { WINOGRAD_OUTPUTS = 3, PLACES = 16 };
 #endif
 enum { SIDE_BY_SIDE = WIDE / LANES }; /* tiles, or pixels, of a wide vector */
 
@@ -166,7 +166,7 @@ INLINE size_t winograd_step(int channels, int vectors) {
 static void winograd_inputs(const struct winograd *s, int first, int count) {
     int vectors = tiles_of(count, SIDE_BY_SIDE);
     size_t step = winograd_step(s->channels, vectors);
-    struct winograd_place places[WINOGRAD_VECTORS * SIDE_BY_SIDE];
+    struct winograd_place places[TILE_MOST * SIDE_BY_SIDE];
     for (int t = 0; t < count; t++)
         places[t] = winograd_place(s->height, s->width, 2 * ((first + t) / s->tiles_x) - s->padding,
                                    2 * ((first + t) % s->tiles_x) - s->padding);
@@ -186,7 +186,7 @@ INLINE void winograd_product(const struct winograd *s, int place, const int OUTP
                 *v = s->v + (size_t)place * winograd_step(s->channels, T);
     float *m = s->m + (size_t)place * winograd_step(s->outputs, T);
     for (int o = 0; o < s->outputs; o += OUTPUTS) {
-        wide acc[WINOGRAD_OUTPUTS][WINOGRAD_VECTORS];
+        wide acc[WINOGRAD_OUTPUTS][TILE_MOST];
         const float *row[WINOGRAD_OUTPUTS], *pixels = v;
         UNROLL for (int i = 0; i < OUTPUTS; i++) {
             int output = o + i < s->outputs ? o + i : s->outputs - 1;
@@ -218,28 +218,10 @@ typedef void winograd_products(const struct winograd *);
         for (int place = 0; place < PLACES; place++)               \
             winograd_product(s, place, WINOGRAD_OUTPUTS_OF(T), T); \
     }
-WINOGRAD_PRODUCTS(1)
-WINOGRAD_PRODUCTS(2)
-WINOGRAD_PRODUCTS(3)
-WINOGRAD_PRODUCTS(4)
-WINOGRAD_PRODUCTS(5)
-WINOGRAD_PRODUCTS(6)
-#if ACCUMULATORS >= 28
-WINOGRAD_PRODUCTS(7)
-#endif
+EACH_TILE(WINOGRAD_PRODUCTS)
 
-static winograd_products *const winograd_all_products[WINOGRAD_VECTORS + 1] = {
-    NULL,
-    winograd_products_1,
-    winograd_products_2,
-    winograd_products_3,
-    winograd_products_4,
-    winograd_products_5,
-    winograd_products_6,
-#if ACCUMULATORS >= 28
-    winograd_products_7,
-#endif
-};
+#define WINOGRAD_NAME(T) winograd_products_##T,
+static winograd_products *const winograd_all_products[] = {NULL, EACH_TILE(WINOGRAD_NAME)};
 
 /* y = AT m A + bias of the tiles; pixels beyond the picture's edge are left out. */
 static void winograd_outputs(const struct winograd *s, int first, int count) {
@@ -272,10 +254,10 @@ static void winograd_outputs(const struct winograd *s, int first, int count) {
 static void winograd_run(struct winograd s, int groups, const struct tensor *x,
                          const struct tensor *y, float *scratch) {
     s.v = scratch;
-    s.m = s.v + (size_t)PLACES * winograd_step(s.channels, WINOGRAD_VECTORS);
+    s.m = s.v + (size_t)PLACES * winograd_step(s.channels, TILE_MOST);
     s.tiles_x = (s.out_width + 1) / 2;
     s.tiles = s.tiles_x * ((s.out_height + 1) / 2);
-    int vectors = tiles_of(s.tiles, SIDE_BY_SIDE), blocks = tiles_of(vectors, WINOGRAD_VECTORS);
+    int vectors = tiles_of(s.tiles, SIDE_BY_SIDE), blocks = tiles_of(vectors, TILE_MOST);
     for (int g = 0; g < groups; g++)
         for (int part = 0; part < PARTS; part++) {
             s.x = tensor_f32(x) + g * s.channels * plane(s.height, s.width) + part * LANES;

@@ -117,6 +117,21 @@ INLINE wide fused_wide(wide a, wide b, wide c) {
 }
 #endif
 
+/* The first `count` lanes; the others are 0. */
+INLINE wide load_some(const float *p, int count) {
+    wide v = {0};
+    if (count == WIDE) return load_wide(p);
+    memcpy(&v, p, (size_t)count * sizeof *p);
+    return v;
+}
+
+INLINE void store_some(float *p, wide v, int count) {
+    if (count == WIDE)
+        store_wide(p, v);
+    else
+        memcpy(p, &v, (size_t)count * sizeof *p);
+}
+
 /* Square roots, correctly rounded everywhere. */
 INLINE vec roots(vec x) {
 #if LANES == 16
