@@ -119,25 +119,24 @@ static inline float *n16_at(const struct tensor *t, size_t n, size_t i) {
     return tensor_f32(t) + (n / lanes * tensor_sample_count(t) + i) * lanes + n % lanes;
 }
 
-/* Copies `plain` to t, in N16, with `pad` in the lanes past the last sample: finite junk in
- * activations, 0 in gradients. */
-static inline void n16_fill(struct tensor *t, const struct tensor *plain, float pad) {
+/* A copy of `plain` that lies as t, in N16, with `pad` in the lanes past the last sample: finite
+ * junk in activations, 0 in gradients. */
+static inline struct tensor n16_as(struct heap *heap, struct tensor t, const struct tensor *plain,
+                                   float pad) {
+    t.data = heap_take(heap, tensor_bytes(&t));
     size_t count = tensor_sample_count(plain), samples = (size_t)plain->dims[0];
-    for (size_t n = 0; n < (size_t)(t->groups * t->lanes); n++)
+    for (size_t n = 0; n < (size_t)(t.groups * t.lanes); n++)
         for (size_t i = 0; i < count; i++)
-            *n16_at(t, n, i) = n < samples ? tensor_f32(plain)[n * count + i] : pad;
-}
-
-static inline struct tensor n16_of(struct heap *heap, const struct tensor *plain, float pad) {
-    struct tensor t = n16_new(heap, plain);
-    n16_fill(&t, plain, pad);
+            *n16_at(&t, n, i) = n < samples ? tensor_f32(plain)[n * count + i] : pad;
     return t;
 }
 
+static inline struct tensor n16_of(struct heap *heap, const struct tensor *plain, float pad) {
+    return n16_as(heap, tensor_in_n16(plain, NULL), plain, pad);
+}
+
 static inline struct tensor plain_of(struct heap *heap, const struct tensor *n16) {
-    struct tensor t = *n16;
-    t.layout = LAYOUT_PLAIN;
-    t.groups = t.lanes = 0;
+    struct tensor t = tensor_plain(NULL, n16->dtype, n16->rank, n16->dims);
     t.data = heap_take(heap, tensor_bytes(&t));
     size_t count = tensor_sample_count(&t);
     for (size_t n = 0; n < (size_t)t.dims[0]; n++)

@@ -1,8 +1,7 @@
-/* Every case of doctor/cases.h by the host's fast kernels: in both layouts, in N16 in groups of as
- * few lanes as its samples need and of 16, in place where the op allows it, on every instruction
- * set. Each must be within the reference's bound
- * (doctor/ops_judge.c) and have the bits of the others. What each op means: test_kernels_*.c
- * beside this file. */
+/* Every case of doctor/cases.h by the host's fast kernels: in both layouts, in N16 also in groups of
+ * more lanes than needed, in place where the op allows it, on every instruction set. Each must be
+ * within the reference's bound (doctor/ops_judge.c) and have the bits of the others. What each op
+ * means: test_kernels_*.c beside this file. */
 #include "base/error.h"
 #include "device/op_table.h"
 #include "doctor/ops.h"
@@ -29,9 +28,7 @@ static struct tensor laid(struct heap *heap, const struct turn *t, const struct 
     if (!t->n16 || !operand_may_be_n16(operand)) return tensor_copy(heap, plain);
     struct tensor n16 = tensor_in_n16(plain, NULL);
     if (t->lanes && n16.groups) n16.groups = (plain->dims[0] + 15) / 16, n16.lanes = t->lanes;
-    n16.data = heap_take(heap, tensor_bytes(&n16));
-    n16_fill(&n16, plain, pad_of(operand));
-    return n16;
+    return n16_as(heap, n16, plain, pad_of(operand));
 }
 
 static struct op_args args_of(struct heap *heap, const struct turn *t) {

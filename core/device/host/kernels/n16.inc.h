@@ -3,7 +3,7 @@
 #include "device/host/kernels/vec.inc.h"
 
 #include "device/host/kernels/n16_conv.inc.h"
-#include "device/host/kernels/n16_pointwise.inc.h"
+#include "device/host/kernels/n16_product.inc.h"
 #include "device/host/kernels/n16_winograd.inc.h"
 #include "device/host/kernels/n16_turned.inc.h"
 #include "device/host/kernels/n16_winograd_weight.inc.h"

@@ -4,7 +4,7 @@
  * channel count or picture width has to be a multiple of anything. The speed comes from register
  * tiles: sums of several channels at several pixels stay in registers while a loop over the terms
  * runs. Filters of 3 x 3 with many channels go by Winograd's minimal filtering
- * (n16_winograd.inc.h), those of 1 x 1 are a product of matrices (n16_pointwise.inc.h), and all
+ * (n16_winograd.inc.h), those of 1 x 1 are a product of matrices (n16_product.inc.h), and all
  * others are computed directly. */
 
 struct conv {

@@ -1,94 +1,10 @@
-/* The fully connected layer in N16: three matrix products, in two kernels.
- *
- * The forward pass and the one backward to the data are the same product:
- *
- *     out[g][r] = start[r] + sum over s of W(r,s) * in[g][s]        W(r,s) = w[r*by_row + s*by_sum]
- *
- * A vector holds 16 samples, and W(r,s) is one number broadcast to all lanes. The two strides serve
- * both passes and both layouts of a weight matrix. The register tile is ROWS x COLUMNS, where a
- * column is one vector. The sum is divided into blocks that fit the cache, so that a large w is
- * read from memory once, whatever the batch. Every output adds its products in order of s, one by
- * one.
+/* The fully connected layer in N16. The forward pass and the one backward to the data are the
+ * product of n16_product.inc.h, for planes of one pixel.
  *
  * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. B is transposed
  * into plain rows in a panel on the stack, 32 columns wide. A vector then is WIDE neighbours of
  * dw, an element of A is a number broadcast, and lanes are never added to each other. Each sum
  * adds the samples in order. */
-
-enum { SUM_BLOCK = 128, ROWS = 6 };
-#if ACCUMULATORS >= 28
-#define COLUMNS 4
-#else
-#define COLUMNS 2
-#endif
-
-struct product {
-    const float *w;        /* W(r,s) = w[r * by_row + s * by_sum] */
-    const float *start;    /* [rows]; NULL: 0 */
-    const float *in;       /* [group][sums][16] */
-    float *out;            /* [group][rows][16] */
-    size_t by_row, by_sum; /* strides of w */
-    int rows, sums;        /* outputs of a sample; terms of each */
-    int columns;           /* vectors: groups x PARTS */
-};
-
-/* Floats to a column's first vector, if each sample has `height` elements. */
-INLINE size_t column_offset(int column, int height) {
-    return (size_t)(column / PARTS) * height * GROUP + (size_t)(column % PARTS) * LANES;
-}
-
-/* Adds terms s0 .. s1 - 1 to rows r .. r + ROWS - 1 of N columns. If fewer rows are left, the last
- * one is computed again. */
-INLINE void product_tile(const struct product *m, int r, int column, int s0, int s1, const int N) {
-    vec acc[ROWS][COLUMNS];
-    const float *w[ROWS], *in[COLUMNS];
-    float *out[COLUMNS];
-    size_t row[ROWS];
-    UNROLL for (int j = 0; j < N; j++) {
-        in[j] = m->in + column_offset(column + j, m->sums) + (size_t)s0 * GROUP;
-        out[j] = m->out + column_offset(column + j, m->rows);
-    }
-    UNROLL for (int i = 0; i < ROWS; i++) {
-        row[i] = (size_t)(r + i < m->rows ? r + i : m->rows - 1);
-        w[i] = m->w + row[i] * m->by_row + s0 * m->by_sum;
-        float start = m->start ? m->start[row[i]] : 0;
-        UNROLL for (int j = 0; j < N; j++) acc[i][j] =
-            s0 ? load(out[j] + row[i] * GROUP) : splat(start);
-    }
-    size_t by_sum = m->by_sum;
-    for (size_t s = 0, count = (size_t)(s1 - s0); s < count; s++) {
-        vec x[COLUMNS];
-        UNROLL for (int j = 0; j < N; j++) x[j] = load(in[j] + s * GROUP);
-        UNROLL for (int i = 0; i < ROWS; i++) {
-            vec weight = splat(w[i][s * by_sum]);
-            UNROLL for (int j = 0; j < N; j++) acc[i][j] = fused(weight, x[j], acc[i][j]);
-        }
-    }
-    UNROLL for (int i = 0; i < ROWS; i++) {
-        UNROLL for (int j = 0; j < N; j++) store(out[j] + row[i] * GROUP, acc[i][j]);
-    }
-}
-
-static void product_tile_wide(const struct product *m, int r, int column, int s0, int s1) {
-    product_tile(m, r, column, s0, s1, COLUMNS);
-}
-
-static void product_tile_one(const struct product *m, int r, int column, int s0, int s1) {
-    product_tile(m, r, column, s0, s1, 1);
-}
-
-static void product_run(const struct product *m) {
-    for (int s0 = 0; s0 < m->sums; s0 += SUM_BLOCK) {
-        int s1 = s0 + SUM_BLOCK < m->sums ? s0 + SUM_BLOCK : m->sums;
-        for (int r = 0; r < m->rows; r += ROWS) {
-            int column = 0;
-            for (; column + COLUMNS <= m->columns; column += COLUMNS)
-                product_tile_wide(m, r, column, s0, s1);
-            for (; column < m->columns; column++)
-                product_tile_one(m, r, column, s0, s1);
-        }
-    }
-}
 
 static void n16_linear_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
@@ -96,8 +12,7 @@ static void n16_linear_forward(const struct op_args *a) {
     int turned = a->p.linear.weight_is_in_out;
     product_run(&(struct product){tensor_f32(&a->in[1]), tensor_f32(&a->in[2]), tensor_f32(x),
                                   tensor_f32(y), turned ? 1 : (size_t)inputs,
-                                  turned ? (size_t)outputs : 1, outputs, inputs,
-                                  y->groups * PARTS});
+                                  turned ? (size_t)outputs : 1, outputs, inputs, y->groups, GROUP});
 }
 
 static void n16_linear_backward_data(const struct op_args *a) {
@@ -106,7 +21,7 @@ static void n16_linear_backward_data(const struct op_args *a) {
     int turned = a->p.linear.weight_is_in_out;
     product_run(&(struct product){tensor_f32(&a->in[1]), NULL, tensor_f32(dy), tensor_f32(dx),
                                   turned ? (size_t)outputs : 1, turned ? 1 : (size_t)inputs, inputs,
-                                  outputs, dx->groups * PARTS});
+                                  outputs, dx->groups, GROUP});
 }
 
 /* ---- the weight gradient ---- */

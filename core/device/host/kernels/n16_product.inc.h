@@ -1,0 +1,119 @@
+/* A product of matrices in N16: the fully connected layer and the convolution of 1 x 1 with stride
+ * 1, forward and backward to the data. Its columns are all pixels of all samples:
+ *
+ *     y[r] = start[r] + sum over s of W(r,s) x[s]        W(r,s) = w[r*by_row + s*by_sum]
+ *
+ * Neighbouring pixels are neighbours in memory, so a vector is full however few samples a group
+ * has; W(r,s) is one number broadcast to all lanes. The two strides serve both passes and both
+ * layouts of a weight matrix. A tile is ROWS x VECTORS sums. Its part of x is copied side by side
+ * first, since planes of whole pages would all fall into the same few lines of the cache. The sum
+ * is divided into blocks, whose part of w stays in the second-level cache. Every output adds its
+ * products in the order of s, one by one. */
+
+enum { PRODUCT_ROWS = 6, PRODUCT_VECTORS = ACCUMULATORS >= 28 ? 4 : 2, PRODUCT_TERMS = 128 };
+
+struct product {
+    const float *w, *start; /* start NULL: 0 */
+    const float *x;         /* [group][sums][plane] */
+    float *y;               /* [group][rows][plane] */
+    size_t by_row, by_sum;  /* strides of w */
+    int rows, sums, groups;
+    int plane; /* floats: of all pixels and samples of a group */
+};
+
+/* Some vectors of x and y. */
+struct product_columns {
+    float panel[PRODUCT_TERMS * PRODUCT_VECTORS * WIDE] __attribute__((aligned(64)));
+    float *y[PRODUCT_VECTORS];  /* in row 0 */
+    int lanes[PRODUCT_VECTORS]; /* WIDE; of the last vector of a plane what is left */
+    int whole;                  /* 1: all have WIDE lanes */
+};
+
+/* Adds terms s0 .. s0 + terms - 1 to rows r .. r + PRODUCT_ROWS - 1 of N vectors. Where fewer rows
+ * are left, the last one is computed again. */
+INLINE void product_tile(const struct product *m, const struct product_columns *c, int r, int s0,
+                         int terms, const int N, const int WHOLE) {
+    wide acc[PRODUCT_ROWS][PRODUCT_VECTORS];
+    const float *w[PRODUCT_ROWS], *panel = c->panel;
+    size_t row[PRODUCT_ROWS], by_sum = m->by_sum;
+    UNROLL for (int i = 0; i < PRODUCT_ROWS; i++) {
+        row[i] = (size_t)(r + i < m->rows ? r + i : m->rows - 1);
+        w[i] = m->w + row[i] * m->by_row + (size_t)s0 * by_sum;
+        float start = m->start ? m->start[row[i]] : 0;
+        UNROLL for (int j = 0; j < N; j++) acc[i][j] =
+            s0 ? load_some(c->y[j] + row[i] * m->plane, WHOLE ? WIDE : c->lanes[j])
+               : splat_wide(start);
+    }
+    for (size_t s = 0; s < (size_t)terms; s++, panel += N * WIDE) {
+        wide x[PRODUCT_VECTORS];
+        UNROLL for (int j = 0; j < N; j++) x[j] = load_wide_once(panel + j * WIDE);
+        UNROLL for (int i = 0; i < PRODUCT_ROWS; i++) {
+            wide weight = splat_wide(w[i][s * by_sum]);
+            UNROLL for (int j = 0; j < N; j++) acc[i][j] = fused_wide(weight, x[j], acc[i][j]);
+        }
+    }
+    UNROLL for (int i = 0; i < PRODUCT_ROWS; i++) {
+        UNROLL for (int j = 0; j < N; j++)
+            store_some(c->y[j] + row[i] * m->plane, acc[i][j], WHOLE ? WIDE : c->lanes[j]);
+    }
+}
+
+/* Adds the terms to all rows of N vectors, of which the first is number `first` of all. */
+INLINE void product_columns(const struct product *m, struct product_columns *c, int first, int s0,
+                            int terms, const int N) {
+    int of_plane = tiles_of(m->plane, WIDE);
+    c->whole = 1;
+    for (int j = 0; j < N; j++) {
+        size_t group = (size_t)((first + j) / of_plane);
+        int at = (first + j) % of_plane * WIDE, left = m->plane - at;
+        const float *x = m->x + (group * m->sums + s0) * m->plane + at;
+        c->y[j] = m->y + group * m->rows * m->plane + at;
+        c->lanes[j] = left < WIDE ? left : WIDE;
+        if (left < WIDE) c->whole = 0;
+        for (int s = 0; s < terms; s++)
+            store_wide(c->panel + (s * N + j) * WIDE,
+                       load_some(x + (size_t)s * m->plane, c->lanes[j]));
+    }
+    for (int r = 0; r < m->rows; r += PRODUCT_ROWS)
+        if (c->whole)
+            product_tile(m, c, r, s0, terms, N, 1);
+        else
+            product_tile(m, c, r, s0, terms, N, 0);
+}
+
+static void product_run(const struct product *m) {
+    struct product_columns c;
+    int all = m->groups * tiles_of(m->plane, WIDE), tiles = tiles_of(all, PRODUCT_VECTORS);
+    for (int s0 = 0; s0 < m->sums; s0 += PRODUCT_TERMS) {
+        int terms = m->sums - s0 < PRODUCT_TERMS ? m->sums - s0 : PRODUCT_TERMS;
+        for (int t = 0; t < tiles; t++) {
+            int first = tile_begin(t, tiles, all);
+            switch (tile_begin(t + 1, tiles, all) - first) {
+            case 1: product_columns(m, &c, first, s0, terms, 1); break;
+            case 2: product_columns(m, &c, first, s0, terms, 2); break;
+#if ACCUMULATORS >= 28
+            case 3: product_columns(m, &c, first, s0, terms, 3); break;
+            default: product_columns(m, &c, first, s0, terms, 4);
+#endif
+            }
+        }
+    }
+}
+
+/* ---- convolutions of 1 x 1 ---- */
+
+static int is_pointwise(const struct conv *s) {
+    return s->k == 1 && s->stride == 1 && s->padding == 0;
+}
+
+static void pointwise_forward(const struct op_args *a, const struct conv *s) {
+    product_run(&(struct product){s->w, tensor_f32(&a->in[2]), tensor_f32(&a->in[0]),
+                                  tensor_f32(&a->out[0]), (size_t)s->channels, 1, s->outputs,
+                                  s->channels, s->groups, (int)plane(s->height, s->width)});
+}
+
+static void pointwise_backward_data(const struct op_args *a, const struct conv *s) {
+    product_run(&(struct product){s->w, NULL, tensor_f32(&a->in[0]), tensor_f32(&a->out[0]), 1,
+                                  (size_t)s->channels, s->channels, s->outputs, s->groups,
+                                  (int)plane(s->height, s->width)});
+}
