@@ -18,8 +18,7 @@
  * and the error on others is about that of the direct sum.
  *
  * Tiles are taken some vectors at a time: their v and m stay in the second-level cache while u
- * streams by once. The order of a sum is channel by channel, whatever the tile, the group and the
- * lane. */
+ * streams by. A sum goes channel by channel, whatever the tile, the group and the lane. */
 
 /* Sums of a register tile: outputs by vectors of tiles. */
 #if ACCUMULATORS >= 28
