@@ -13,17 +13,16 @@ def write_tensors(path, arrays):
     """The length of the header, the header, the numbers: those of 8 bytes first."""
     header, blobs, at = {}, [], 0
     for name, array in sorted(arrays.items(), key=lambda item: -item[1].itemsize):
-        blob = array.tobytes()
         header[name] = {"dtype": _TYPES[str(array.dtype)], "shape": list(array.shape),
-                        "data_offsets": [at, at + len(blob)]}
-        blobs.append(blob)
-        at += len(blob)
+                        "data_offsets": [at, at + array.nbytes]}
+        blobs.append(array if array.flags.c_contiguous else array.copy("C"))
+        at += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for blob in blobs:
-            file.write(blob)
+            blob.tofile(file)
 
 
 def replace_tensors(path, arrays):

@@ -7,7 +7,7 @@
     lower/          each op as lines
     values.py       the values of the text, and which dimension of them is of the samples
     text.py         the text
-    verify.py       runs the text and the model once, and compares
+    verify.py       runs the text and the model, and compares
 
 Parameters, buffers and constants go into net.safetensors beside the text."""
 
@@ -31,9 +31,9 @@ _WHY = {  # of words of PyTorch's what they mean
 
 def _otherwise(model, inputs):
     """How to estimate a model that cannot be exported."""
-    from .trace import globals_kept, without_torchs_log
+    from .trace import without_torchs_log
     try:
-        with without_torchs_log(), globals_kept(model):
+        with without_torchs_log():
             return f"\nestimate it by its numbers: duet estimate {describe(model, *inputs)}"
     except Exception:
         return ""
@@ -42,13 +42,11 @@ def _otherwise(model, inputs):
 def _saves(torch, model, inputs):
     """The line that says what autograd keeps, in bytes: of each sample, and of all together. None
     where it cannot be told, as of a model that deepcopy does not take."""
-    from .trace import globals_kept
     samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
     twice = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in inputs]
     four = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in twice]
     try:
-        with globals_kept(model):
-            two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
+        two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
     except Exception:
         return []
     each = (more - two) // (2 * samples)
@@ -186,7 +184,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     def run_beside(trial):
         if verify:
             _progress(quiet, "duet.export: verifying ...")
-            verified(torch, model, _result_of, example_inputs, trial, program, ops)
+            verified(model, _result_of, example_inputs, trial, program, ops)
     _check(path, text, stored, "cross-entropy" if len(result.shape) > 1 else "mse", run_beside)
     write_tensors(_weights_of(path), stored)
     path.write_text(text, encoding="utf-8")

@@ -1,10 +1,11 @@
 """Checks that the text computes the same as the model. duet.export runs the text by Duet, and
 compares its loss and gradients with the model's in float64.
 
-Three batches are compared: the example inputs, a second batch after them, which finds state that
-forward keeps between batches, and one with another number of samples. PyTorch's own float32 tells
-how close a right answer comes. This finds what torch.export does not see: state, hooks on
-gradients, an autograd.Function with its own backward, reentrant checkpoints.
+One batch shows it all: it comes behind the example inputs, so it finds state that forward keeps
+between batches; it has another number of samples than the trace; and its numbers are others. Where
+it differs, three smaller checks say which of these it was. PyTorch's own float32 tells how close a
+right answer comes. This finds what torch.export does not see: state, hooks on gradients, an
+autograd.Function with its own backward, reentrant checkpoints.
 """
 
 import bisect
@@ -18,6 +19,8 @@ import struct
 import warnings
 
 import numpy
+import torch
+from torch.nn import functional as F
 
 from .._files import save_dataset
 from .._library import DuetError
@@ -41,10 +44,12 @@ _WHY = {"the example inputs": "what forward does is not in the trace: it changes
                               "Python's or numpy's numbers, or keeps something from call to call",
         "a second batch": "forward keeps something from one batch to the next, as a count in a dict"
                           ": Duet's forward has no state",
-        "another number of samples": "what forward does depends on the number of samples"}
+        "another number of samples": "what forward does depends on the number of samples",
+        "a second batch of other samples": "forward keeps something, or does something else for "
+                                           "other samples"}
 
 
-def copied(torch, model):
+def copied(model):
     """A copy, on which forward may leave what it likes. A tensor that forward has computed and kept
     is copied as a number; what cannot be copied is an ExportError."""
     kept = {id(x): x.detach().clone() for module in model.modules() for x in vars(module).values()
@@ -57,97 +62,86 @@ def copied(torch, model):
                           "modules hold must be, so that nothing of the model changes") from None
 
 
-def _target_of(shape):
-    return numpy.random.RandomState(3).standard_normal(tuple(shape)).astype("f4")
-
-
 def _norm(x):
-    return float(numpy.linalg.norm(x))
+    return torch.linalg.vector_norm(x, dtype=torch.float64).item()
 
 
 # ---- PyTorch's answer
 
-def _mode(torch, dtype):
+class _Mode(torch.overrides.TorchFunctionMode):
     """Forward without dropout, and in dtype where it asks for float32 by name."""
-    F = torch.nn.functional
+
     dropouts = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout,
                 F.feature_alpha_dropout, torch.dropout, torch.dropout_, torch.alpha_dropout}
 
-    class Exact(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            kwargs = dict(kwargs or {})
-            if function in dropouts:
-                return args[0] if args else kwargs["input"]
-            if function is F.scaled_dot_product_attention:
-                args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
-                kwargs.update({"dropout_p": 0.0} if len(args) < 5 else {})
-            if dtype == torch.float64:
-                function = torch.Tensor.double if function is torch.Tensor.float else function
-                args = tuple(dtype if x is torch.float32 else x for x in args)
-                kwargs = {k: dtype if x is torch.float32 else x for k, x in kwargs.items()}
-            return function(*args, **kwargs)
-    return Exact()
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if function in self.dropouts:
+            return args[0] if args else kwargs["input"]
+        if function is F.scaled_dot_product_attention:
+            args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
+            kwargs.update({"dropout_p": 0.0} if len(args) < 5 else {})
+        if self.dtype == torch.float64:
+            function = torch.Tensor.double if function is torch.Tensor.float else function
+            args = tuple(self.dtype if x is torch.float32 else x for x in args)
+            kwargs = {k: self.dtype if x is torch.float32 else x for k, x in kwargs.items()}
+        return function(*args, **kwargs)
 
 
-class _Run:
-    """Forward and backward of a copy of the model: its loss and gradients."""
+class _Answer:
+    """The loss of the last of these batches, and its gradients, of a copy of the model. moved: the
+    number of a draw that moves each parameter by about as much as float32 rounds on the way."""
 
-    def __init__(self, torch, model, result_of, dtype, before, inputs, updated=(), moved=0,
-                 backward=True):
+    def __init__(self, model, result_of, dtype, batches, updated, moved=0, backward=True):
         def typed(x):
             return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-        model = copied(torch, model).cpu()
+        model = copied(model).cpu()
         for module in model.modules():
             if isinstance(module, (torch.nn.RNNBase, torch.nn.MultiheadAttention)):
                 module.dropout = 0.0
         model = model.double() if dtype == torch.float64 else model
-        self._move(torch, model, moved)
         if not model.training:
             model.train()
         # What is drawn is the same in each run, and not what it was in the trace.
         random.seed(7), numpy.random.seed(7), torch.manual_seed(7)
-        drawn = torch.get_rng_state()
-        default = torch.get_default_dtype()
+        drawn, default = torch.get_rng_state(), torch.get_default_dtype()
+        of_moves = torch.Generator().manual_seed(moved)
+        for p in model.parameters() if moved else ():
+            p.data *= 1 + ROUNDED * torch.randn(p.shape, generator=of_moves, dtype=p.dtype)
         torch.set_default_dtype(dtype)
         try:
-            with _mode(torch, dtype), torch.enable_grad():
+            with _Mode(dtype), torch.enable_grad():
                 kept = {name: model.get_buffer(name).clone() for name in updated}
-                for batch in before:
+                for batch in batches[:-1]:
                     model(*map(typed, batch))
                 for name, numbers in kept.items():  # the text updates these itself
                     model.get_buffer(name).data.copy_(numbers)
                 model.zero_grad()
-                y = result_of(model(*map(typed, inputs)))
-                self.target = _target_of(y.shape)
+                y = result_of(model(*map(typed, batches[-1])))
+                self.target = numpy.random.RandomState(3).standard_normal(y.shape).astype("f4")
                 loss = (y - torch.from_numpy(self.target).to(dtype)).square().mean()
                 if backward:
                     loss.backward()
         finally:
             torch.set_default_dtype(default)
-        self.draws = not torch.equal(torch.get_rng_state(), drawn)
-        self.loss, self.gradients = loss.item(), {}
-        for name, p in model.named_parameters():
-            if p.requires_grad:
-                gradient = torch.zeros_like(p) if p.grad is None else p.grad
-                self.gradients[name] = gradient.double().numpy().ravel()
-
-    def _move(self, torch, model, seed):
-        """Each parameter by about as much as float32 rounds on the way to it."""
-        drawn = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for p in model.parameters() if seed else ():
-                p *= 1 + ROUNDED * torch.randn(p.shape, generator=drawn, dtype=p.dtype)
+        self.draws, self.loss = not torch.equal(torch.get_rng_state(), drawn), loss.item()
+        self.gradients = {name: torch.zeros_like(p) if p.grad is None else p.grad
+                          for name, p in model.named_parameters() if p.requires_grad}
 
 
 # ---- Duet's
 
 def _read(path):
-    blob = pathlib.Path(path).read_bytes()
+    blob = numpy.memmap(path, "u1", "r")
     size = 8 + struct.unpack("<Q", blob[:8])[0]
-    return {name: numpy.frombuffer(blob, "<f4", (item["data_offsets"][1] - at) // 4, size + at)
-            for name, item in json.loads(blob[8:size]).items()
+    return {name: blob[size + begin:size + end].view("<f4").reshape(item["shape"])
+            for name, item in json.loads(bytes(blob[8:size])).items()
             if name != "__metadata__" and item["dtype"] == "F32"
-            for at in item["data_offsets"][:1]}
+            for begin, end in [item["data_offsets"]]}
 
 
 def duets(path, inputs, target, trained=()):
@@ -158,30 +152,38 @@ def duets(path, inputs, target, trained=()):
                 lr=RATE if trained else 0, shuffle=False, mode="single", virtual_devices=1,
                 save=saved, progress=False, quiet=True).runs[0]
     before, after = (_read(one) for one in (path.with_suffix(".safetensors"), saved))
-    return run.losses[0], {name: (x.astype("f8") - after[name]) / RATE
+    return run.losses[0], {name: (x - after[name]) * numpy.float32(1 / RATE)
                            for name, x in before.items() if name in trained and name in after}
 
 
 # ---- both, side by side
 
-def compare(loss, gradients, exact, near):
-    """What differs: "the loss", and names of parameters; and the largest difference, of what is
-    allowed. near: runs that are right up to roundings, PyTorch's own float32 among them; none
-    where exact itself is of float32."""
-    theirs = max((abs(one.loss - exact.loss) for one in near), default=0)
-    whole = numpy.sqrt(sum(_norm(g) ** 2 for g in exact.gradients.values()))
-    apart = {name: max((_norm(one.gradients[name] - g) for one in near), default=1e-4 * _norm(g))
-             for name, g in exact.gradients.items()}
-    relative = numpy.sqrt(sum(x * x for x in apart.values())) / (whole or 1)
-    checks = [("the loss", abs(loss - exact.loss), TIMES * theirs + FLOOR * abs(exact.loss))]
-    for name, g in exact.gradients.items():
-        limit = TIMES * max(apart[name], relative * _norm(g)) + FLOOR * _norm(g) + NOTHING * whole
-        checks.append((name, _norm(gradients[name] - g) if name in gradients else _norm(g), limit))
-    return ([name for name, off, limit in checks if not off <= limit],
-            max(off / limit if limit else float(off > 0) for _, off, limit in checks))
+class _Distances:
+    """How far answers are from the exact one: a number for the loss and one for each gradient."""
+
+    def __init__(self, exact):
+        self.exact, self.names = exact, numpy.array(["the loss", *exact.gradients])
+        self.size = numpy.array([abs(exact.loss), *map(_norm, exact.gradients.values())])
+        self.near = numpy.zeros(len(self.names))  # of what is right up to roundings
+
+    def of(self, loss, gradients):
+        """A gradient that Duet lacks is 0."""
+        return numpy.array([abs(loss - self.exact.loss), *(
+            _norm(g - torch.as_tensor(gradients.get(name, 0.0)))
+            for name, g in self.exact.gradients.items())])
+
+    def differing(self, off):
+        """Which of these distances are too large, and the largest of what is allowed."""
+        whole, near = numpy.linalg.norm(self.size[1:]), self.near[1:]
+        limit = FLOOR * self.size
+        limit[0] += TIMES * self.near[0]
+        limit[1:] += NOTHING * whole + TIMES * numpy.maximum(
+            near, numpy.linalg.norm(near) / (whole or 1) * self.size[1:])
+        most = numpy.divide(off, limit, where=limit > 0, out=(off > 0).astype(float))
+        return [*self.names[~(off <= limit)]], most.max()
 
 
-def _batch(torch, x, samples, seed=None):
+def _batch(x, samples, seed=None):
     """The first samples of the example, again where it has fewer. With a seed others: each number
     of a token is that of some sample at its place, and others are moved a little."""
     if not isinstance(x, torch.Tensor):
@@ -200,9 +202,13 @@ class _Unverified(Exception):
     pass
 
 
+class _Fails(ExportError):
+    """Forward itself raises an exception."""
+
+
 class _Verification:
-    def __init__(self, torch, model, result_of, inputs, path, program, ops):
-        self.torch, self.model, self.result_of, self.path = torch, model, result_of, path
+    def __init__(self, model, result_of, inputs, path, program, ops):
+        self.model, self.result_of, self.path = model, result_of, path
         self.program, self.ops = program, ops
         self.text, self.most = re.sub(r"((?:= dropout(?:2d)?\(.*\bp|dropout_p)=)[^,)]+", r"\g<1>0",
                                       path.read_text(encoding="utf-8")), 0.0
@@ -210,61 +216,83 @@ class _Verification:
         path.write_text(self.text, encoding="utf-8")  # dropout draws other masks in PyTorch
         self.inputs = [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in inputs]
         tensors = [x for x in self.inputs if isinstance(x, torch.Tensor)]
-        self.large = sum(x[0].numel() for x in tensors) > LARGE
-        self.count = max(2, min(len(tensors[0]), 2 if self.large else 4))
+        self.large, given = sum(x[0].numel() for x in tensors) > LARGE, len(tensors[0])
+        self.count = max(2, min(given, 2 if self.large else 4))
+        self.other = 2 if self.large and given > 2 else self.count + 1  # than in the trace
+
+    def answer(self, dtype, batches, **how):
+        return _Answer(self.model, self.result_of, dtype, batches, self.updated, **how)
 
     def both(self, before, samples, seed=None):
-        """What differs for a batch, if something does."""
-        torch = self.torch
-        inputs = [_batch(torch, x, samples, seed and seed + 7 * i)
-                  for i, x in enumerate(self.inputs)]
-        def run(dtype, *more):
-            return _Run(torch, self.model, self.result_of, dtype, before, inputs, self.updated,
-                        *more)
-        try:
-            single = run(torch.float32)
-            near = [single]
-        except Exception as error:
-            if seed:  # numbers that the model does not take
-                return self.both(before, samples)
-            raise ExportError(f"duet.export: forward of {samples} samples: {error} (a tensor "
-                              "that it keeps in a global must be a buffer)") from None
-        try:
-            exact = run(torch.float64)
-        except Exception:  # an op of float32 alone
-            exact, near = near[0], []
-        if samples == self.count and seed is None:
-            first, again = single.loss, run(torch.float32, 0, False).loss
-            if abs(again - first) > 1e-5 * abs(first):
-                raise ExportError(f"duet.export: {type(self.model).__name__} has the loss "
-                                  f"{first:.7g} and, called again, {again:.7g}: {_OUTSIDE}")
-        numbers = exact.loss, *map(_norm, exact.gradients.values())
-        if exact.draws or not numpy.isfinite(numbers).all():
+        """What differs for a batch behind others, if something does."""
+        batches = [*before, [_batch(x, samples, seed and seed + 7 * i)
+                             for i, x in enumerate(self.inputs)]]
+        for dtype in (torch.float64, torch.float32):  # there are ops of float32 alone
+            try:
+                exact, why = self.answer(dtype, batches), ""
+                break
+            except Exception as error:
+                exact, why = None, str(error)
+        distances = exact and _Distances(exact)
+        finite = exact and numpy.isfinite(distances.size).all()
+        if seed and not finite:  # the model does not take these numbers
+            return self.both(before, samples)
+        if not exact:
+            raise _Fails(f"duet.export: forward of {samples} samples: {why} (a tensor that it "
+                         "keeps in a global must be a buffer)")
+        if exact.draws or not finite:
             why = ("its random numbers are not Duet's" if exact.draws else
                    "its loss or gradients are not finite for the example inputs")
             warnings.warn(f"duet.export: {type(self.model).__name__} is not verified: {why}",
-                          stacklevel=6)
+                          stacklevel=8)
             raise _Unverified
-        tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+        if before:
+            self.refuse_state_outside(batches[-1:], exact.loss)
+        tensors = [x for x in batches[-1] if isinstance(x, torch.Tensor)]
         loss, gradients = duets(self.path, tensors, exact.target, exact.gradients)
-        differ, most = compare(loss, gradients, exact, near)
-        # A number beside the corner of a relu may fall on either side in float32. How much that
-        # changes shows where the parameters themselves are moved by as little.
-        if differ and near:
-            near += [run(torch.float64, moved) for moved in range(1, 9)]
-            differ, most = compare(loss, gradients, exact, near)
+        own = distances.of(loss, gradients)
+        if dtype == torch.float32:
+            distances.near[1:] = 1e-4 * distances.size[1:]
+        differ, most = distances.differing(own)
+        # First PyTorch's float32 says how near is near. A number beside the corner of a relu may
+        # fall on either side in it: that is seen where parameters are moved by as little.
+        for moved in range(9 if dtype == torch.float64 else 0):
+            if differ:
+                near = self.answer(torch.float64 if moved else torch.float32, batches, moved=moved)
+                distances.near = numpy.maximum(distances.near,
+                                               distances.of(near.loss, near.gradients))
+                differ, most = distances.differing(own)
         self.most = max(self.most, 0 if differ else most)
         return (differ, loss, exact, gradients, tensors) if differ else None
 
+    def refuse_state_outside(self, batch, loss):
+        """That of a copy of the model is its own."""
+        first = loss
+        for _ in range(2):  # the first may round other than float64
+            again = self.answer(torch.float32, batch, backward=False).loss
+            if abs(again - first) <= 1e-5 * abs(first):
+                return
+            first, loss = again, first
+        raise ExportError(f"duet.export: {type(self.model).__name__} has the loss {loss:.7g} and, "
+                          f"called again, {first:.7g}: {_OUTSIDE}")
+
     def run(self):
-        first = [_batch(self.torch, x, self.count) for x in self.inputs]
+        first = [_batch(x, self.count) for x in self.inputs]
+        try:
+            found = self.both([first], self.other, 2)
+            if not found:
+                return
+        except _Fails:  # it may keep what has as many rows as a batch
+            found = None
         for what, before, samples, seed in (
-                ("the example inputs", (), self.count, None),
-                ("a second batch", (first,), self.count, 2),
-                ("another number of samples", (), self.count + 1, None)):
-            found = self.both(before, samples, seed)
-            if found:
-                raise ExportError(self.told(what, *found))
+                ("the example inputs", [], self.count, None),
+                ("a second batch", [first], self.count, 2),
+                ("another number of samples", [], self.other, None)):
+            one = self.both(before, samples, seed)
+            if one:
+                raise ExportError(self.told(what, *one))
+        if found:
+            raise ExportError(self.told("a second batch of other samples", *found))
 
     def told(self, what, differ, loss, exact, gradients, tensors):
         says = f"duet.export: the text is not the model: for {what} "
@@ -276,36 +304,26 @@ class _Verification:
         name = differ[-1]  # the last one: what is behind it has the right gradients
         uses = [line for line in lines
                 if line.startswith("%") and re.search(rf"[ (]{re.escape(name)}[,)]", line)]
-        return (f"{says}the gradient of {name} is {_norm(gradients.get(name, 0)):.4g}, PyTorch's "
-                f"{_norm(exact.gradients[name]):.4g}, at or behind {(uses or ['no line'])[-1]}: "
-                f"{_UNSEEN}")
-
-    def off(self, lines, i, want, tensors):
-        """Is the value of line i another? want has it by samples."""
-        trial, weights = self.path.with_name("part.duet"), self.path.with_suffix(".safetensors")
-        trial.with_suffix(".safetensors").write_bytes(weights.read_bytes())
-        trial.write_text("\n".join([*lines[:i + 1], f"return {lines[i].split(':')[0]}", ""]),
-                         encoding="utf-8")
-        sizes = re.search(r"f32\[N(.*?)\]", lines[i]).group(1).split(",")[1:]
-        want = want.reshape([len(want), *map(int, sizes)]).astype("f4")
-        try:
-            mean = duets(trial, tensors, want)[0]
-        except DuetError:  # a part that no parameter is in
-            return False
-        return not mean ** 0.5 <= APART * _norm(want) / want.size ** 0.5
+        return (f"{says}the gradient of {name} is {numpy.linalg.norm(gradients.get(name, 0)):.4g}, "
+                f"PyTorch's {_norm(exact.gradients[name]):.4g}, at or behind "
+                f"{(uses or ['no line'])[-1]}: {_UNSEEN}")
 
     def first_op(self, lines, at, tensors):
         """The first op whose value differs from the trace's."""
-        if not self.ops:
-            return "its ops were not looked at"
-        names, values = [*self.ops], _traced_values(self.torch, self.program, tensors)
-        by_sample = {}
-        for name, (node, dim, front, told) in self.ops.items():
-            x = values[node].unflatten(dim, (front, len(tensors[0]), -1))
-            by_sample[name] = x.movedim(dim + 1, 0).flatten(1).numpy()
+        names, values = [*self.ops], _traced_values(self.program, tensors)
 
         def off(name):
-            return self.off(lines, at[name], by_sample[name], tensors)
+            node, dim, front, _ = self.ops[name]
+            want = values[node].unflatten(dim, (front, len(tensors[0]), -1)).movedim(dim + 1, 0)
+            sizes = re.search(r"f32\[N(.*?)\]", lines[at[name]]).group(1).split(",")[1:]
+            want = want.reshape([-1, *map(int, sizes)]).numpy().astype("f4")
+            self.path.write_text("\n".join([*lines[:at[name] + 1], f"return {name}", ""]),
+                                 encoding="utf-8")
+            try:
+                mean = duets(self.path, tensors, want)[0]
+            except DuetError:  # a part that no parameter is in
+                return False
+            return not mean ** 0.5 <= APART * numpy.linalg.norm(want) / want.size ** 0.5
 
         def operands(name):
             for word in re.findall(r"%\d+", lines[at[name]].partition(" = ")[2]):
@@ -318,7 +336,7 @@ class _Verification:
         return "each op is as it was traced"
 
 
-def _traced_values(torch, program, inputs):
+def _traced_values(program, inputs):
     """{node: its value}, without dropout."""
     class Run(torch.fx.Interpreter):
         def run_node(self, node):
@@ -333,21 +351,20 @@ def _traced_values(torch, program, inputs):
     return run.env
 
 
-def verify(torch, model, result_of, inputs, path, program=None, ops=None):
+def verify(model, result_of, inputs, path, program, ops):
     """The text of `path` and the weights beside it are the model: else an ExportError says what is
     not. Returns the largest difference, of what is allowed. program, ops: the trace, and {line: the
     node whose value it has, how that lies, and what is said of it}."""
-    threads = None
-    verification = _Verification(torch, model, result_of, inputs, path, program, ops or {})
+    verification = _Verification(model, result_of, inputs, path, program, ops)
     python, of_numpy = random.getstate(), numpy.random.get_state()
+    threads = torch.get_num_threads()
     try:
         if not verification.large:  # threads that wait for one another would take longer
-            threads = torch.get_num_threads()
             torch.set_num_threads(1)
         with torch.random.fork_rng(devices=[]), contextlib.suppress(_Unverified):
             verification.run()
     finally:
-        torch.set_num_threads(threads or torch.get_num_threads())
+        torch.set_num_threads(threads)
         random.setstate(python)
         numpy.random.set_state(of_numpy)
     return verification.most
