@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 class Points(nn.Module):
     """A graph of each point's 18 nearest, as nets of point clouds make it in each layer, in the
-    three ways in which they take neighbours."""
+    two ways in which they take neighbours."""
 
     def __init__(self):
         super().__init__()
@@ -19,10 +19,8 @@ class Points(nn.Module):
         beside = x.gather(1, nearest.reshape(n, -1, 1).expand(-1, -1, width))
         beside = beside.view(n, points, 18, width)
         same = x[torch.arange(n).view(-1, 1, 1), nearest]
-        rows = (nearest + torch.arange(n).view(-1, 1, 1) * points).view(-1)
-        again = x.reshape(n * points, width)[rows, :].view(n, points, 18, width)
         own = x.unsqueeze(2).expand_as(beside)
-        return torch.cat(((beside + 2 * same + again) / 4 - own, own), 3)
+        return torch.cat(((beside + 2 * same) / 3 - own, own), 3)
 
     def forward(self, x):
         x = torch.relu(self.first(self.edges(x))).amax(2)

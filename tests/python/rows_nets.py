@@ -104,8 +104,8 @@ class ComputedWeights(nn.Module):
             torch.linspace(-1, 1, 8), torch.linspace(0, 1, 8), indexing="ij"))[None])
 
     def forward(self, x):
-        weight = F.batch_norm(self.conv.weight.reshape(1, 4, -1), None, None, self.gain.view(-1),
-                              training=True).reshape_as(self.conv.weight)
+        weight = self.conv.weight - self.conv.weight.mean((1, 2, 3), keepdim=True)
+        weight = self.gain * weight / weight.square().mean((1, 2, 3), keepdim=True).sqrt()
         x = F.conv2d(x, weight, self.conv.bias, padding=1) + self.places(self.grid)
         x = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="reflect"), self.blur.expand(4, 1, 3, 3), groups=4)
         x = F.gelu(self.grouped(x))  # (N, 6, 3, 4)

@@ -135,8 +135,7 @@ def _progress(quiet, text):
 def export(model, example_inputs, path, quiet=False, verify=True):
     """Writes `path`, a text, and beside it the weights, path with .safetensors in place of .duet.
     A model in eval mode is traced in training mode; of one in training mode the layers in eval
-    mode stay so: a BatchNorm keeps its statistics. A model in half precision becomes float32, with
-    a warning. What has requires_grad=False stays frozen.
+    mode stay so: a BatchNorm keeps its statistics. What has requires_grad=False stays frozen.
     example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
     names every op that Duet has not, with its module and the line of your source. Returns `path`.
     Nothing of the model changes. quiet: no line of progress on a terminal. verify: runs the text
@@ -152,9 +151,8 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         model = model.module
     from .lower import Interpreter
-    from .trace import decompose, in_float32, trace, without_torchs_log
+    from .trace import decompose, trace, without_torchs_log
     from .verify import verify as verified
-    model, example_inputs = in_float32(model, example_inputs)
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
     if not tensors or any(not x.dim() or not x.shape[0] for x in tensors) or \
             len({x.shape[0] for x in tensors}) > 1:

@@ -58,7 +58,7 @@ class Writer(Layout):
     def line(self, op, x, **settings):
         """A line of one operand as it lies."""
         x = self.value(x)
-        return x.but(name=self.emit(op, [x], x.axes, shared=x.shared, **settings), offset=None)
+        return x.but(name=self.emit(op, [x], x.axes, shared=x.shared, **settings))
 
     # ---- tensors that are there from the start
 

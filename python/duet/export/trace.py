@@ -32,18 +32,6 @@ def without_torchs_log():
         logging.disable(level)
 
 
-def in_float32(model, inputs):
-    """Of a model in half precision a copy in float32, which holds each of its numbers."""
-    halves = {x.dtype for x in (*model.parameters(), *model.buffers())
-              if x.dtype in (torch.float16, torch.bfloat16)}
-    if not halves:
-        return model, inputs
-    warnings.warn(f"duet.export: the model is in {', '.join(sorted(map(str, halves)))}: its "
-                  "weights are taken as float32, in which Duet computes", stacklevel=3)
-    return copied(model).float(), tuple(
-        x.float() if isinstance(x, torch.Tensor) and x.dtype in halves else x for x in inputs)
-
-
 def _for_a_trace(model):
     """What a trace needs of a copy of the model: training mode; of transformers no cache beside the
     result, and experts as matrices that are looked up, as which they are the same numbers."""

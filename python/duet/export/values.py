@@ -44,12 +44,10 @@ class N(int):
 
 
 class Value:
-    def __init__(self, name, axes, shape, at=None, front=1, repeats=(), shared=False, dtype=None,
-                 offset=None):
+    def __init__(self, name, axes, shape, at=None, front=1, repeats=(), shared=False, dtype=None):
         self.name, self.axes, self.shape = name, list(axes), list(shape)
         self.at, self.front, self.shared, self.dtype = at, front, shared, dtype
         self.repeats = {d for d in repeats if self.shape[d] != 1}
-        self.offset = offset  # places of rows of all samples: so many rows are of each
 
     def but(self, **changes):
         return Value(**{**vars(self), **changes})
@@ -108,17 +106,10 @@ class Const:
         one = self.tensor.flatten()[0]
         return one.item() if all((t == one).all() for t in self.of) else None
 
-    def rows_apart(self):
-        """What it is for the second sample, of which the others have multiples; else None."""
-        if len(self.of) < 2 or not self.rank or self.shape[0] != N(1):
-            return None
-        each = int(self.of[0][1].flatten()[0])
-        return each if all(bool(part.eq(i * each).all()) for t in self.of
-                           for i, part in enumerate(t)) else None
-
-    def is_place(self, more=0):
-        """Is it for each sample its number among them? more 1: or several times that?"""
-        return (self.rows_apart() or 0) > more or not more and self.rows_apart() == 1
+    def is_place(self):
+        """Is it for each sample its number among them?"""
+        return len(self.of) == 2 and self.rank > 0 and self.shape[0] == N(1) and all(
+            bool(part.eq(i).all()) for t in self.of for i, part in enumerate(t))
 
     def alike(self):
         """The tensor of one sample, with size k where the shape has kN."""

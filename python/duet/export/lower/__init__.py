@@ -48,7 +48,7 @@ class Interpreter(Writer):
         self.of = {id(x): name for name, x in (*model.named_parameters(), *model.named_buffers())}
         super().__init__(torch, self.of.values())
         self.env, self.refusals, self.inputs, self.buffers = {}, [], [], set()
-        self.updates, self.written, self.drawn = [], {}, {}
+        self.updates, self.written = [], {}
         self.shown = {}  # lines that have an op's value: its node, at, front, and what it is
         self.below = {}
         self.measure = Sizes(program)

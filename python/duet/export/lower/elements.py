@@ -77,26 +77,13 @@ def _(w, a, shape):
     return w.line("round", a.self)
 
 
-@lower(aten._prelu_kernel)
-def _(w, a, shape):
-    """At 0 the slope is the weight."""
-    return w.where(w.line("above", a.self, number=0), a.self, w.mul(a.self, a.weight))
-
-
 # ---- arithmetic
 
 def _scaled(w, x, alpha):
     return x if alpha == 1 else x * alpha if isinstance(x, (int, float)) else w.times(x, alpha)
 
 
-@lower(aten.add)
-def _(w, a, shape):
-    for x, rows in ((a.self, a.other), (a.other, a.self)):
-        if isinstance(rows, Const) and isinstance(x, Value) and rows.is_place(1):
-            return w.value(x).but(offset=rows.rows_apart())
-    return w.add(a.self, _scaled(w, a.other, a.get("alpha", 1)))
-
-
+lower(aten.add)(lambda w, a, shape: w.add(a.self, _scaled(w, a.other, a.get("alpha", 1))))
 lower(aten.sub)(lambda w, a, shape: w.sub(a.self, _scaled(w, a.other, a.get("alpha", 1))))
 lower(aten.mul)(lambda w, a, shape: w.mul(a.self, a.other))
 
@@ -126,11 +113,13 @@ def div(w, a, shape):
     return w.mul(a.self, w.line("reciprocal", a.other))
 
 
-@lower(aten.ceil, aten.trunc)
+@lower(aten.ceil, aten.floor, aten.trunc)
 def rounded(w, a, shape):
     node = w.given["self"]
     require(name_of(node) != "div" or not is_whole(node.args[0].meta["val"]),
             "of a quotient of integers, which may fall short of one by a rounding: write x // n")
+    require(name_of(node) != "add" or not any(name_of(x) == "rand" for x in node.args),
+            "of random numbers, which are drawn in evaluation too: write torch.bernoulli")
     return w.line("trunc" if "copy" in w.op else w.op[6:], a.self)
 
 
@@ -283,18 +272,11 @@ def _(w, a, shape):
     a dropout does nothing, so it is p there: x / p times that is x."""
     if a.get("p") is None:
         return compare(w, "above", a.self, _drawn(w, "rand", shape))
-    return kept_with(w, a.p, shape)
-
-
-def kept_with(w, p, shape, node=None):
-    if node is not None and (node, p) in w.drawn:
-        return w.drawn[node, p]
     axes = _own(w, shape)
     ones = w.constant(torch.ones([int(n) for n in axes[1:]] or [1]))
     ones = w.emit("expand", [ones], axes)
-    kept = w.emit("dropout", [ones], axes, once=False, p=1 - p)
-    y = w.drawn[node, p] = w.times(Value(kept, axes, shape, 0, dtype=torch.float32), p)
-    return y
+    kept = w.emit("dropout", [ones], axes, once=False, p=1 - a.p)
+    return w.times(Value(kept, axes, shape, 0, dtype=torch.float32), a.p)
 
 
 @lower(aten.native_dropout)
@@ -320,18 +302,3 @@ def _(w, a, shape):
     y = w.emit("dropout2d", [flat], rows, once=False, p=a.p)
     y = w.emit("reshape", [y], [rows[0], *map(int, shape[1:])])
     return w.of_rows(y, x, count, shape)
-
-
-@lower(aten.floor)
-def _(w, a, shape):
-    """Of torch.rand() + p it is a draw, which is how some write stochastic depth."""
-    node = w.given["self"]
-    if name_of(node) == "add" and isinstance(a.self, Value):
-        drawn = [x for x in node.args if name_of(x) == "rand"]
-        p = [x for x in node.args if isinstance(x, float)]
-        if drawn and p:
-            first = w.drawn.setdefault(drawn[0], p[0])
-            require(0 < p[0] < 1 and first == p[0], "of random numbers that another floor has "
-                                                    "taken, plus another number")
-            return kept_with(w, p[0], shape, drawn[0])
-    return rounded(w, a, shape)

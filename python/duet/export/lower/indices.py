@@ -43,8 +43,7 @@ def rows_of(w, table, index, padding=-1):
     index, width = w.lifted(index), math.prod(map(int, table.shape[1:]))
     settings = {} if padding is None or padding < 0 else {"padding_idx": padding}
     table = table if isinstance(table, Value) else w.constant(table.alike())
-    y = index.but(axes=[*index.axes, width], shape=[*index.shape, width], offset=None,
-                  dtype=torch.float32)
+    y = index.but(axes=[*index.axes, width], shape=[*index.shape, width], dtype=torch.float32)
     rows = w.parameter(w.view(table, [int(table.shape[0]), width]), "table")
     y.name = w.emit("embedding", [index, rows], y.axes, **settings)
     return w.view(y, [*index.shape, *table.shape[1:]])
@@ -90,11 +89,6 @@ def _(w, a, shape):
     return at_places(w, a.self, dim, a.index, shape)
 
 
-@lower(aten.index_select)
-def _(w, a, shape):
-    return _indexed(w, a.self, [None] * (a.dim % len(a.self.shape)) + [a.index], shape)
-
-
 @lower(aten.index, aten._unsafe_index)
 def _(w, a, shape):
     return _indexed(w, a.self, list(a.indices), shape)
@@ -120,18 +114,13 @@ def _indexed(w, x, indices, shape):
         x = w.view(x, [*x.shape[:first], math.prod(x.shape[first:first + len(given)]),
                        *x.shape[first + len(given):]]) if len(given) > 1 else x
         return w.view(taken(w, x, first, flat.flatten()), shape)
-    if first == 0 and len(given) == 1 and x.at == 0 and x.front == 1 and \
-            indices[0].offset == int(x.shape[0]):
-        return _of_each_sample(w, w.view(x, [N(1), int(x.shape[0]), *x.shape[1:]]),
-                               [None, indices[0]], shape, w.given["indices"])
     require(first == 0 and x.at is None, "it picks samples")
     sizes = [int(n) for n in x.shape[:len(given)]]
     if len(given) > 1:
         index = _flat(sizes, [w.plus(i, 0) if isinstance(i, Value) else i for i in indices], w)
         x = w.view(x, [math.prod(sizes), *x.shape[len(given):]])
     else:
-        index = _from_the_end(w, indices[0], w.given["indices"][0] if "indices" in w.given else
-                              w.given["index"], sizes[0])
+        index = _from_the_end(w, indices[0], w.given["indices"][0], sizes[0])
     require(x.rank == 1 or w.is_parameter(x), "of a table that is computed: write one_hot @ table")
     return w.view(rows_of(w, x, index), shape)
 
@@ -154,14 +143,14 @@ def _from_the_end(w, index, node, count):
     return w.add(index, w.times(compare(w, "above", index, 0, swap=True), count))
 
 
-def _of_each_sample(w, x, indices, shape, nodes=None):
+def _of_each_sample(w, x, indices, shape):
     """x[torch.arange(N), i, ..]: of each sample one place of these dimensions, or several."""
     rest = indices[1:]
     if not rest:
         return w.view(x, shape)
-    nodes = nodes or w.given["indices"][1:]
     sizes = [int(n) for n in x.shape[1:1 + len(rest)]]
-    rest = [_from_the_end(w, i, node, n) for i, node, n in zip(rest, nodes, sizes)]
+    rest = [_from_the_end(w, i, node, n)
+            for i, node, n in zip(rest, w.given["indices"][1:], sizes)]
     if all(isinstance(i, Const) for i in rest):
         flat = _flat(sizes, [i.alike() for i in rest])
         x = w.view(x, [x.shape[0], math.prod(sizes), *x.shape[1 + len(rest):]])

@@ -7,7 +7,6 @@ import torch
 
 from ..text import Const, N, require
 from . import lower
-from .reductions import reduce
 from .shapes import narrow, padded
 
 aten = torch.ops.aten
@@ -87,9 +86,7 @@ def _(w, a, shape):
                             else p, what) for p, what, number in (
                                 (weight, "weight", 1.), (bias, "bias", 0.))]
     how = {"momentum": a.momentum} if training else {"training": 0}
-    if x.shared:
-        require(training and buffers[0] is None, "of a value without samples")
-        return [_of_weights(w, x, weight, bias, a.eps)] + [None] * 4
+    require(not x.shared, "of a value without samples")
     name, x, count = w.rows(x)
     full = [N(count), *map(int, shape[1:])]
     flat = full if len(full) in (2, 4) else [*full[:2], math.prod(full[2:]), 1]
@@ -98,16 +95,6 @@ def _(w, a, shape):
     y = y if flat == full else w.emit("reshape", [y], full)
     y = w.of_rows(y, x, count, shape)
     return [y] + [None] * 4
-
-
-def _of_weights(w, x, weight, bias, eps):
-    """A standardised weight is a value of parameters, as the ops of the definition leave it."""
-    dims, sizes = [d for d in range(x.rank) if d != 1], [1, x.shape[1], *[1] * (x.rank - 2)]
-    off = w.sub(x, reduce(w, "mean", x, dims, True))
-    scale = w.plus(reduce(w, "mean", w.mul(off, off), dims, True), eps)
-    y = w.mul(off, w.line("reciprocal", w.line("sqrt", scale)))
-    y = y if weight is None else w.mul(y, w.view(w.value(weight), sizes))
-    return y if bias is None else w.add(y, w.view(w.value(bias), sizes))
 
 
 def _weights(w, a):
