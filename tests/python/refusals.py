@@ -252,6 +252,7 @@ class Refusals(unittest.TestCase):
     def test_what_each_sample_would_do_for_itself(self):
         self.refused(Net(samples_joined), "mixes samples")
         self.refused(Net(lambda net, x: x * x.prod()), "mixes samples")
+        self.refused(Net(lambda net, x: x.repeat(2, 1)[::2]), "some of the samples")
 
     def test_stochastic_depth_that_evaluation_would_draw_too(self):
         for tried in (lambda net, x: x / 0.75 * torch.floor(torch.rand(x.shape[0], 1) + 0.75),

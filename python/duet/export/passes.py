@@ -83,7 +83,7 @@ def needed(program, result, written):
 def folded(program, sizes, wanted, tensors):
     """{node: Const} of what depends on no input and no parameter; `tensors` are those of buffers
     and lifted constants, by node."""
-    constants, random = dict(tensors), torch.Tag.nondeterministic_seeded
+    random = torch.Tag.nondeterministic_seeded
     constants = {node: Const([x], list(x.shape)) for node, x in tensors.items()}
 
     def at(x, samples):

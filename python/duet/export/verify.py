@@ -12,7 +12,6 @@ import bisect
 import contextlib
 import copy
 import json
-import pathlib
 import random
 import re
 import struct

@@ -11,7 +11,7 @@ import torch
 
 from ..passes import (Sizes, bounds, folded, mutations, needed, refuse_rounded_integers,
                       result_of)
-from ..text import Const, N, Refused, Value, Writer, require, text_of
+from ..text import N, Refused, Value, Writer, require, text_of
 
 LOWERINGS = {}
 

@@ -1,10 +1,8 @@
 """Views, parts and sizes."""
 
-import math
-
 import torch
 
-from ..text import LEAST, Const, N, Value, require
+from ..text import LEAST, Const, N, require
 from . import lower
 
 aten = torch.ops.aten
@@ -94,6 +92,7 @@ def _(w, a, shape):
     start, stop = (w.sizes([n])[0] if n is not None else None for n in (a.get("start"),
                                                                         a.get("end")))
     if isinstance(size, N):
+        require(step == 1, "it takes some of the samples")
         start = start or 0
         if int(start) < 0:
             start = N(int(size) + int(start))
