@@ -105,7 +105,7 @@ static int run_calls(struct rank *r, int calls, size_t count, float scale) {
     return stream_sync(device_comm(r->device));
 }
 
-/* The stream is idle, so what its thread does with spans may change. */
+/* The stream is idle, so how its thread handles spans may change. */
 static int time_calls(struct rank *r, size_t count, float scale, struct timing *t) {
     int calls = (int)r->options->calls;
     double mine, all[MAX_DEVICES], *single = calloc((size_t)calls, sizeof *single);
@@ -165,7 +165,7 @@ static int copy_speed(struct rank *r, size_t count, double *best) {
     return OK;
 }
 
-/* 1: the ranks take turns on one GPU, so no link is theirs alone. */
+/* 1: the ranks take turns on one GPU, so they share its links. */
 static int shares_device(const struct rank *r) {
     return r->n > 1 && !strcmp(allreduce_executor_name(r->ar), "stepwise");
 }

@@ -7,7 +7,7 @@
 Each net is exported, which compares its loss and gradients with PyTorch's float64, and then trained
 by SGD on samples that are drawn. PyTorch trains eagerly with one thread, on tensors that are in
 memory already. A step's time is the median of a run, and the least of all rounds. The last column
-is Duet's time over PyTorch's. The export's seconds are beside them."""
+is Duet's time over PyTorch's. The export's seconds are shown too."""
 import argparse
 import json
 import os

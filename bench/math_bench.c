@@ -7,11 +7,11 @@
  * ISA is avx512, avx2 or generic, by default all that there are; WORD takes only the lines whose
  * name contains it. Each line is the best of several runs and is compared, in the same run, with
  * the most that a core can do: a loop of nothing but multiply-adds, and memcpy of as many bytes as
- * an op reads and writes. What fits the caches is timed as it is there. GFLOP/s count the
- * products of the plain formula; 3 x 3 convolutions of many channels need fewer, and so exceed
- * the peak. "error" is the largest difference from the reference over the largest value, on a
- * batch of 33. Small differences are rounding, since both orders of a sum are right; above 1e-4
- * the bench fails. */
+ * an op reads and writes. Data that fit the caches are timed from there. GFLOP/s count the products
+ * of the plain formula; 3 x 3 convolutions of many channels need fewer, and so exceed the peak.
+ * "error" is the largest difference from the reference over the largest value, on a batch of 33.
+ * Small differences are rounding, since both orders of a sum are right; above 1e-4 the bench
+ * fails. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs what the pages claim beside the peers that are installed, and writes one page.
+"""Measures the pages' claims beside the installed peers, and writes one page.
 
     make bench-report [ROUNDS=3] [PYTHON=python3] [OUT=build/bench-report.md]
 

@@ -67,7 +67,7 @@ static int tensor_calls(duet_rpc *rpc, duet_device *device, const char *name, in
     return DUET_OK;
 }
 
-/* What a copy takes where a call copies: how fast memory is. */
+/* The time of a copy of as many bytes: how fast memory is. */
 static int copies(void) {
     enum { BYTES = 1 << 26, COUNT = 20 };
     double us[COUNT];

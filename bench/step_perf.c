@@ -4,11 +4,11 @@
  *               [--devices 2,4] [--epochs 5] [--data-dir DIR] [--cuda-math own|library] [--tf32]
  *               [--json FILE]
  *
- * Each line is its own job, started and timed as `duet train` would: the loader, the step and
- * the reading of the losses are in the time, evaluation is not. Every model runs in mode single at
- * each batch, and with the first batch in DP and DDP on each of --devices. The first epoch warms
- * up. us/step is the median over the other epochs of an epoch's time over its steps; the least and
- * the most are beside it. `first step` is counted from the launch: processes, devices, contexts,
+ * Each line is its own job, started and timed as `duet train` would: the loader, the step and the
+ * reading of the losses are in the time, evaluation is not. Every model runs in mode single at each
+ * batch, and with the first batch in DP and DDP on each of --devices. The first epoch warms up.
+ * us/step is the median over the other epochs of an epoch's time over its steps; the shortest and
+ * the longest are beside it. `first step` is counted from the launch: processes, devices, contexts,
  * data.
  *
  * The answer is checked: losses are finite and fall. LeNet starts from the weights of 300 steps
@@ -193,7 +193,7 @@ static int write_json(const char *name, const struct measured *m, int runs) {
     return code;
 }
 
-/* Whoever cuts this program off has all that was measured until then. */
+/* If this program is cut off, all measurements until then are printed. */
 struct report {
     const char *json; /* the file, "": none */
     const struct measured *all;

@@ -4,7 +4,7 @@
     python3 bench/torch_step.py --data-dir DIR [--device auto|cpu|cuda] [--duet build/duet]
                                 [--models lenet,convnet] [--batch 256] [--rounds 3] [--epochs 3]
                                 [--json FILE]
-    needs torch alone
+    needs only torch
 
 PyTorch runs at its best: float pictures are on the device already and are taken in order, by
 slices; no loss is read. The graph holds forward, backward and SGD, and two copies fill its inputs.

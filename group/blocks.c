@@ -1,5 +1,5 @@
-/* Process groups: the blocks of a call, of equal or different lengths. One tensor, `many`, has
- * those of all ranks, and the other, `one`, is this rank's. */
+/* Process groups: the blocks of a call, of equal or different lengths. One tensor, `many`, has the
+ * blocks of all ranks; the other, `one`, has this rank's. */
 #include "group/calls.h"
 
 static int is_part(const duet_tensor *one, const duet_tensor *many, int own) {
@@ -8,8 +8,8 @@ static int is_part(const duet_tensor *one, const duet_tensor *many, int own) {
 }
 
 /* `other` must be a tensor of the same type and kind of device as `one`, and share no memory with
- * it; but `one` may be block number `own` of it (-1: none). `which` of the two it is, for the
- * message where it is NULL. */
+ * it; but `one` may be block number `own` of it (-1: none). `which` names it in the message if it
+ * is NULL. */
 static int check_memory(const char *name, const char *which, const duet_tensor *other,
                         const duet_tensor *one, int own) {
     int gpu = group_call_on_gpu(one);
@@ -25,7 +25,7 @@ static int check_memory(const char *name, const char *which, const duet_tensor *
     return OK;
 }
 
-/* Where blocks have their own lengths, input and output may not be one either. */
+/* If blocks differ in length, input and output must be different too. */
 static int check_apart(const char *name, const char *which, const duet_tensor *other,
                        const duet_tensor *one) {
     CHECK(check_memory(name, which, other, one, -1));

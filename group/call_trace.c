@@ -17,7 +17,7 @@ enum { COLLECTIVES = 1, MESSAGES }; /* tracks of the trace */
 
 struct call_trace {
     pthread_mutex_t lock;    /* collectives and messages have their own threads */
-    struct json_writer json; /* into `text`, since a child of fork would flush a file once more */
+    struct json_writer json; /* into `text`: a forked child would flush a file a second time */
     char *text, *path;
     size_t bytes;
     char group[64];
@@ -57,8 +57,8 @@ static struct call_trace *open_trace(const char *group, int rank, int n) {
     return t;
 }
 
-/* The group's name has letters that a file name may have on every system. A job's name may be drawn
- * at random, 32 digits of a UUID, of which the first eight tell groups apart. */
+/* The group's name, in letters that every file system allows. A job's name may be drawn at random,
+ * 32 digits of a UUID, of which the first eight tell groups apart. */
 struct call_trace *call_trace_open(const char *name, int made, int rank, int n) {
     char group[64];
     snprintf(group, sizeof group, made ? "%.*s-%d" : "%.*s", strlen(name) < 32 ? 32 : 8, name,
@@ -105,7 +105,7 @@ static int write_file(struct call_trace *t) {
     struct atomic_file file = {0};
     json_close(&t->json);
     json_close(&t->json);
-    CHECK(json_finish(&t->json, t->path)); /* also where there was no memory for the text */
+    CHECK(json_finish(&t->json, t->path)); /* also if there was no memory for the text */
     CHECK(atomic_open(&file, t->path));
     fwrite(t->text, 1, t->bytes, file.file);
     int code = atomic_commit(&file);
@@ -114,12 +114,12 @@ static int write_file(struct call_trace *t) {
 }
 
 void call_trace_close(struct call_trace *t) {
-    struct failures job = {.code = OK}; /* a group that is left may have failed */
+    struct failures job = {.code = OK}; /* the group may have failed */
     if (!t) return;
     failures_add(&job, ERR_FAILED);
     if (write_file(t))
         fprintf(stderr, "%s: warning: DUET_TRACE: rank %d: %s\n", program_name(), t->rank,
                 error_message());
-    failures_end(&job); /* its message is the last one again */
+    failures_end(&job); /* restores its message as the last one */
     free_trace(t);
 }

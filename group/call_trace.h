@@ -1,4 +1,4 @@
-/* The times of a group's calls, which show who waits for whom: DUET_TRACE=FILE.
+/* The times of a group's calls, which show which rank waits for which: DUET_TRACE=FILE.
  *
  * Each rank of each group writes its own file when it leaves the group, FILE.GROUP.RANK: a
  * Chrome trace, which ui.perfetto.dev opens. A rank whose job has failed cannot gather the others'
@@ -17,8 +17,8 @@ struct call_trace;
 struct group;
 struct work;
 
-/* NULL where DUET_TRACE is not set, or without host memory. `name`: of the job, or "world";
- * `made`: which of the groups made of it this is, 0: it is the job itself. */
+/* NULL where DUET_TRACE is not set, or without host memory. `name`: of the job, or "world"; `made`:
+ * the number of this group among those made of it; 0: the job itself. */
 struct call_trace *call_trace_open(const char *name, int made, int rank, int n);
 
 /* Of the next ddp around this group; all ranks make them in the same order. NULL: of no group, or

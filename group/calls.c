@@ -6,7 +6,7 @@
 
 struct duet_work {
     struct work *work;
-    /* On a GPU: where the call's tensors are meanwhile, NULL on other devices. */
+    /* On a GPU: the host copies of the call's tensors; NULL on other devices. */
     void *staged_input, *staged_output;
     duet_tensor *output;
     struct device *device;
@@ -86,7 +86,7 @@ int group_call_on_gpu(const duet_tensor *t) {
     return t && device_config(t->device)->kind == DEVICE_CUDA;
 }
 
-/* A place in host memory for a tensor of a GPU, with its elements if `read`. */
+/* Host memory for a tensor of a GPU, with its elements if `read`. */
 static int stage(const duet_tensor *t, void **staged, int read) {
     size_t bytes = tensor_bytes(&t->t);
     struct stream *stream = device_compute(t->device);
@@ -102,7 +102,7 @@ static void drop_stage(struct duet_work *w) {
     w->staged_input = w->staged_output = NULL;
 }
 
-/* Sets the call's memory. What is still to be computed on the tensors is waited for. */
+/* Sets the call's memory, after pending work on the tensors has ended. */
 static int prepare(struct duet_work *w, struct group_call *call, duet_tensor *output,
                    const duet_tensor *input) {
     const duet_tensor *t = output ? output : input;
@@ -120,15 +120,15 @@ static int prepare(struct duet_work *w, struct group_call *call, duet_tensor *ou
     if (output == input)
         w->staged_output = w->staged_input;
     else if (output)
-        CHECK(stage(output, &w->staged_output, 1)); /* a call may leave parts of it as they are */
+        CHECK(stage(output, &w->staged_output, 1)); /* a call may leave parts of it unchanged */
     w->back = output != NULL;
     call->input = w->staged_input;
     call->output = w->staged_output;
     return OK;
 }
 
-/* Behind the call: brings the result back to the GPU, once. A handle may be waited for again when
- * the tensor is gone. */
+/* After the call: copies the result to the GPU, once. A handle may be waited for again after the
+ * tensor is freed. */
 static int finish(struct duet_work *w, int code) {
     int back = w->back && !code;
     w->back = 0;
@@ -139,7 +139,7 @@ static int finish(struct duet_work *w, int code) {
     return stream_sync(stream);
 }
 
-/* Makes the call with the elements of these tensors, in host memory where they are a GPU's. */
+/* Makes the call with these tensors, or with host copies of them if they are on a GPU. */
 static int run_call(duet_group *group, struct group_call *call, duet_tensor *output,
                     const duet_tensor *input, int *source, duet_work **out) {
     struct duet_work *w = calloc(1, sizeof *w);
@@ -175,7 +175,7 @@ int duet_work_source(const duet_work *work) {
 
 void duet_work_free(duet_work *work) {
     if (!work) return;
-    duet_work_wait(work); /* who wants the result has waited already */
+    duet_work_wait(work); /* a caller that wants the result has already waited */
     work_free(work->work);
     drop_stage(work);
     free(work);
@@ -188,7 +188,7 @@ static const enum element_type element_types[] = {
     [DUET_F16] = ELEMENT_F16, [DUET_BF16] = ELEMENT_BF16, [DUET_I64] = ELEMENT_I64,
     [DUET_U8] = ELEMENT_U8};
 
-/* Sets what every call has: its group, its handle, and the tensor that says type and count. */
+/* Sets the fields of every call: group, handle, and the tensor that gives type and count. */
 static int begin_call(const char *name, const duet_group *group, const duet_tensor *tensor,
                       duet_work **work, struct group_call *call) {
     if (work) *work = NULL;

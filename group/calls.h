@@ -9,8 +9,8 @@
 
 struct group *group_of(const duet_group *group);
 
-/* gather, all_gather, scatter, reduce_scatter, where this rank has both tensors: checks them and,
- * if `sizes` are given, sets the lengths of the blocks, which are kept in lengths[n]. */
+/* gather, all_gather, scatter, reduce_scatter on a rank with both tensors: checks them and, if
+ * `sizes` are given, sets the blocks' lengths, stored in lengths[n]. */
 int group_call_blocks(const char *name, const duet_group *group, struct group_call *call,
                       const duet_tensor *output, const duet_tensor *input, const int *sizes,
                       size_t *lengths);

@@ -14,7 +14,7 @@ void begin_making(struct group *g) {
     __atomic_store_n(g->memory.makes[g->rank], g->made, __ATOMIC_RELEASE);
 }
 
-/* 1: the peer has begun a new_group of this group that this rank has not, and call `number` not. */
+/* 1: the peer has begun a new_group that this rank has not, and has not begun call `number`. */
 static int is_making(const struct group *g, uint64_t number, int peer) {
     if (__atomic_load_n(g->memory.makes[peer], __ATOMIC_ACQUIRE) <= g->made) return 0;
     const struct announcement *theirs = &g->memory.announced[peer][number % ANNOUNCED];

@@ -1,6 +1,6 @@
-/* Eager calls: those whose blocks fit a slot. group/plans/slots.c has their plan. The announcement,
- * the plans and the signature are made once for each kind of call, so that a call costs little more
- * than its plan.
+/* Eager calls: calls whose blocks fit a slot. Their plan is in group/plans/slots.c. The
+ * announcement, the plans and the signature are made once for each kind of call, so that a call
+ * costs little more than its plan.
  *
  * Do all ranks make the same calls? Each announcement is in another core's cache, so reading those
  * of all peers would cost more than the call itself. So an eager call only notes what it is. A
@@ -99,7 +99,7 @@ static int find_eager(struct group *g, const struct group_call *call, struct eag
     if (!*kept || !is_of(*kept, call)) {
         struct eager_call *made;
         CHECK(make_eager(g, call, &made));
-        release_eager(*kept); /* works under way may still use it */
+        release_eager(*kept); /* current works may still use it */
         *kept = made;
     }
     *out = *kept;
@@ -111,7 +111,7 @@ static int find_eager(struct group *g, const struct group_call *call, struct eag
 static int tallies_differ(const struct work *work, int peer) {
     struct group *g = work->group;
     CHECK(announcer_look_back(&g->announcer, work->number));
-    CHECK(comm_check(g->job->comm)); /* the peer has told both calls */
+    CHECK(comm_check(g->job->comm)); /* the peer has named both calls */
     int code = fail(ERR_FAILED,
                     "rank %d: before %s #%llu rank %d has made other calls: all ranks must make "
                     "the same calls in the same order",
@@ -121,8 +121,7 @@ static int tallies_differ(const struct work *work, int peer) {
     return code;
 }
 
-/* All ranks have been at the turn before this one, and none has come further than to the next: four
- * tallies are enough. */
+/* All ranks have passed the previous turn, and none is beyond the next: four tallies are enough. */
 static int compare_tallies(const struct work *work) {
     const struct group *g = work->group;
     uint64_t turn = work->base / HALF_OF_SLOTS, place = (turn - 1) % TALLIES;

@@ -10,7 +10,7 @@
 #include "comm/environment.h"
 #include "group/mpi/mpi.h"
 
-enum { USUAL_CACHE = 32 << 20 }; /* where the machine does not say */
+enum { USUAL_CACHE = 32 << 20 }; /* if the machine does not say */
 
 static void release_job(struct membership *job) {
     if (!job || __atomic_sub_fetch(&job->users, 1, __ATOMIC_ACQ_REL) > 0) return;
@@ -49,15 +49,15 @@ static void free_group(struct group *g) {
     free(g);
 }
 
-/* What all ranks must agree on when a group is made. */
+/* The values that all ranks must agree on when a group is made. */
 struct agreement {
     int32_t n, ranks[MAX_DEVICES]; /* without gaps: the bytes are compared */
     struct group_sizes sizes;
     double timeout_s;
 };
 
-/* Bytes that tensors can have in the last cache, where windows and what else runs need some room.
- * Asked for once: the answer takes microseconds. */
+/* Bytes that tensors can have in the last cache, less some for windows and other programs. Asked
+ * for once: the answer takes microseconds. */
 static size_t room_in_caches(void) {
     long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     return (bytes > 0 ? (size_t)bytes : USUAL_CACHE) / 4 * 3;
@@ -119,8 +119,8 @@ static int open_group(struct group *g, const struct agreement *a) {
                                       .me = g->rank,
                                       .ranks = g->ranks,
                                       .numbered = 1};
-    /* Every slot is free, and so is every place of every mailbox: `left` in plans/slots.c, `taken`
-     * in plans/mailbox.c. */
+    /* All slots and all places of all mailboxes are free: `left` in plans/slots.c, `taken` in
+     * plans/mailbox.c. */
     for (int r = 0; r < g->n; r++)
         comm_post_flag(&g->memory.flags[g->rank][PLAN_LEFT * g->n + r], HALF_OF_SLOTS);
     for (int r = 0; r < g->n; r++)
@@ -128,7 +128,7 @@ static int open_group(struct group *g, const struct agreement *a) {
     return runner_open(&g->collectives, g, RUNS_COLLECTIVES);
 }
 
-/* A rank that is no member takes part in the making only. */
+/* A rank that is not a member only takes part in the creation. */
 static int make_group(struct group **out, struct membership *job, const struct agreement *a) {
     struct group *g = new_group(job, a);
     if (!g) return fail(ERR_MEMORY, "process group: no host memory: free some");
@@ -147,7 +147,7 @@ struct group_sizes group_sizes_default(void) {
     return sizes;
 }
 
-/* All ranks of a job, which it joins. */
+/* Joins a job; its group has all ranks. */
 static int open_job(struct group **out, const struct comm_options *options,
                     const struct group_sizes *sizes) {
     struct agreement all = {.timeout_s = options->timeout_s, .sizes = *sizes};
@@ -166,7 +166,7 @@ static int open_job(struct group **out, const struct comm_options *options,
     all.n = comm_world_size(job->comm);
     for (int r = 0; r < all.n; r++)
         all.ranks[r] = r;
-    job->users = 1; /* until the group is made: a failure must be told before the rank leaves */
+    job->users = 1; /* until the group exists: a failure must be reported before the rank leaves */
     code = make_group(out, job, &all);
     if (code) comm_abort(job->comm, code, error_message());
     release_job(job);

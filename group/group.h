@@ -69,16 +69,16 @@ int group_open_sized(struct group **out, double timeout_s, const struct group_si
  * list *out is NULL. timeout_s 0: world's. The group may outlive `world`. */
 int group_new(struct group **out, struct group *world, const int *ranks, int n, double timeout_s);
 
-/* Ends what is under way, each call within its deadline, and leaves; waits for no other rank that
- * has made the same calls. Works that were not freed must not be used any more. NULL is fine. */
+/* Ends pending calls, each within its deadline, and leaves; does not wait for ranks that have made
+ * the same calls. Works that were not freed must not be used any more. NULL is fine. */
 void group_close(struct group *group);
 
 int group_rank(const struct group *group);
 int group_size(const struct group *group);
 int group_local_rank(const struct group *group);
 
-/* The job, of which the group is all ranks with the same numbers; NULL: it is a sub-group, or it
- * numbers the ranks otherwise. Borrowed from the group. */
+/* The job, if the group has all its ranks with the same numbers; NULL: it is a sub-group, or
+ * numbers them otherwise. Borrowed from the group. */
 struct comm *group_comm(const struct group *group);
 
 /* What the ranks do in the group's name by other means, as DDP, stands among its calls: for
@@ -93,25 +93,25 @@ struct group_call {
     size_t count; /* elements of a block: windows.h */
     struct arithmetic how;
     int average; /* 1: each term is multiplied by 1/n before it is added: floats only */
-    int root;    /* where there is one */
+    int root;    /* if there is one */
     int peer;    /* COLLECTIVE_SEND: the other rank; ANY_SOURCE */
     int receive; /* COLLECTIVE_SEND: 1: this rank receives */
     int tag;     /* COLLECTIVE_SEND: only messages of the same tag are received, in their order */
     const void *input;
     void *output; /* may be the input */
 
-    /* Where blocks have their own lengths: those of `input` and of `output`, in elements, [n],
+    /* If blocks differ in length: the lengths of those of `input` and `output`, in elements, [n],
      * read when the call begins; NULL: `count` each. ALL_TO_ALL takes both. ALL_GATHER and, on the
      * root, GATHER have output_sizes, and `count` is the length of the input; REDUCE_SCATTER and,
      * on the root, SCATTER have input_sizes, and `count` is the length of the output. All ranks
-     * call it so; uneven 1 says it of those that give neither. Input and output are different
-     * memory. A rank that expects another number than its peer gives is told so. */
+     * call it so; those that give neither set uneven 1. Input and output are different memory. A
+     * rank that expects a number other than its peer's gets an error. */
     const size_t *input_sizes, *output_sizes;
     int uneven;
 };
 
-/* Runs the call to its end; or, where work is not NULL, begins it, and *work is to be waited for
- * and then freed. Memory of the call must not be touched until the end. ERR_USAGE: nothing was
+/* Runs the call to its end; or, if work is not NULL, begins it, and *work must be waited for and
+ * then freed. Memory of the call must not be touched until the end. ERR_USAGE: nothing was
  * begun. */
 int group_run(struct group *group, const struct group_call *call, struct work **work);
 
@@ -122,8 +122,8 @@ int work_done(struct work *work);         /* 1: it has ended, 0: not yet */
 int work_source(const struct work *work); /* of a receive that has ended: the rank it came from */
 void work_free(struct work *work);        /* waits for the end; NULL is fine */
 
-/* A barrier at which rank 0 finds out who does not come within timeout_s: all of them, or the first
- * one. ERR_TIMEOUT: "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms". */
+/* A barrier at which rank 0 finds out which ranks do not come within timeout_s: all of them, or the
+ * first one. ERR_TIMEOUT: "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms". */
 int group_monitored_barrier(struct group *group, double timeout_s, int all);
 
 #endif

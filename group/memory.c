@@ -120,7 +120,7 @@ static size_t place_bytes(const struct group *g) {
 
 uint64_t mailbox_pieces(const struct group *g, size_t count, enum element_type type) {
     size_t bytes = place_bytes(g) - MAILBOX_HEAD, each = element_bytes(type);
-    if (count <= bytes / sizeof(double)) return 1; /* whatever the type: without a division */
+    if (count <= bytes / sizeof(double)) return 1; /* for any type: without a division */
     return (count + bytes / each - 1) / (bytes / each);
 }
 

@@ -22,7 +22,7 @@ static int late(struct group *g, uint64_t epoch, double timeout_s, int all) {
     for (int r = 1; r < g->n && (all || !missing); r++)
         if (!has_come(g, r, epoch))
             text_append(ranks, sizeof ranks, missing++ ? ", %d" : "%d", g->ranks[r]);
-    if (!missing) return OK; /* they have come in this moment */
+    if (!missing) return OK; /* they have just come */
     comm_whereabouts(g->job->comm, others, sizeof others);
     int code =
         fail(ERR_TIMEOUT, "[Rank %d]: Rank%s %s failed to pass monitoredBarrier #%llu in %.0f ms%s",
@@ -32,8 +32,8 @@ static int late(struct group *g, uint64_t epoch, double timeout_s, int all) {
     return code;
 }
 
-/* The deadline of the wait that the others of the job see is a little later than that of the
- * barrier, which has its own words. */
+/* The deadline of the wait that other ranks see is a little later than the barrier's, which has its
+ * own message. */
 static const double LATER_S = 2;
 
 static struct comm_wait_reason reason_of(const struct group *g, int rank, double timeout_s) {
@@ -45,8 +45,7 @@ static struct comm_wait_reason reason_of(const struct group *g, int rank, double
                                      .timeout_s = timeout_s};
 }
 
-/* One of the others gives rank 0 a second more, so that it is the one to say who is missing; but
- * not where it is silent itself. */
+/* Another rank gives rank 0 a second more to say who is missing, unless rank 0 itself is silent. */
 static int no_word(struct group *g, double timeout_s, int64_t deadline) {
     const struct comm_wait_reason told = reason_of(g, 0, timeout_s);
     int64_t past = now_ns() - deadline;
@@ -54,8 +53,8 @@ static int no_word(struct group *g, double timeout_s, int64_t deadline) {
     return past >= 1000000000 || silent ? comm_distant_late(g->job->comm, &told, NULL) : OK;
 }
 
-/* Waits for the flag of `rank`. Rank 0 does not fail the job at the first rank that is late, if it
- * has to name all. */
+/* Waits for the flag of `rank`. If rank 0 must name all late ranks, the first one does not fail the
+ * job. */
 static int wait_for(struct group *g, struct comm_flag *flag, int rank, uint64_t epoch,
                     int64_t deadline, double timeout_s, int all) {
     const struct comm_wait_reason reason = reason_of(g, rank, timeout_s + LATER_S);
@@ -101,7 +100,7 @@ static int report(struct group *g, uint64_t epoch, double timeout_s) {
 static int meet(struct group *g, double timeout_s, int all) {
     struct comm_call told = {
         .collective = "MONITORED_BARRIER", .bucket = -1, .step = -1, .what = NULL};
-    wait_for_runner(g->collectives); /* collectives under way come first */
+    wait_for_runner(g->collectives); /* pending collectives come first */
     CHECK(announcer_announce(&g->announcer, &told));
     uint64_t epoch = ++g->base;
     return g->rank == 0 ? wait_for_all(g, epoch, timeout_s, all) : report(g, epoch, timeout_s);

@@ -18,7 +18,7 @@ static int same_request(const struct window_request *a, const struct window_requ
            a->window == b->window && a->first == b->first;
 }
 
-/* Plans that no work uses make room for others, those that were asked for last stay. */
+/* Unused plans are dropped for new ones, the least recently used first. */
 static void drop_old_plans(struct group *g) {
     int seen = 0;
     for (struct group_plan **p = &g->plans; *p;) {
@@ -100,8 +100,8 @@ int plan_parts(struct work *work) {
 
 /* ---- running ---- */
 
-/* The tensors of all ranks, which share the caches: what is copied to an output that is thrown out
- * again before it is read need not go through them. */
+/* The tensors of all ranks share the caches: a copy to an output that would be evicted before it is
+ * read need not pass through them. */
 static int exceeds_caches(const struct group *g, const struct group_call *call) {
     struct window_request q = request_of(g, call);
     return window_touched(&q) >= g->caches / element_bytes(call->how.type);

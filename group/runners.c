@@ -17,8 +17,8 @@
  * which the other one would fall asleep, too. */
 static const int64_t CALLER_SPIN_NS = 100000;
 
-/* A wait that goes on for long: has a peer called something else? A call that is not eager has
- * looked when it began. */
+/* A long wait: has a peer called something else? Calls that are not eager have checked at their
+ * start. */
 static int look_at_peers(void *context) {
     const struct runner *runner = context;
     struct group *g = runner->group;
@@ -34,7 +34,7 @@ static int slot_differs(void *context, int peer) {
     const struct runner *runner = context;
     const struct group *g = runner->group;
     CHECK(look_at_peers(context));
-    CHECK(comm_check(g->job->comm)); /* the peer has told both calls */
+    CHECK(comm_check(g->job->comm)); /* the peer has named both calls */
     int code = fail(ERR_FAILED, "rank %d: %s #%llu: rank %d has made other calls before it",
                     g->ranks[g->rank], window_name(runner->now->call.what),
                     (unsigned long long)runner->now->number, g->ranks[peer]);
@@ -42,7 +42,7 @@ static int slot_differs(void *context, int peer) {
     return code;
 }
 
-/* What messages call this call. */
+/* The name of this call in messages. */
 static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
     const struct group *g = runner->group;
     const struct work *work = runner->now;

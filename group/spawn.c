@@ -34,16 +34,15 @@ static int run_rank(void *argument) {
     return error_exit_status(code);
 }
 
-/* Has this process a device open? Its memory is shared with a fork, and its threads are not. What
- * is mapped tells: an emulated device's memory, or a GPU's. */
+/* Has this process a device open? Its memory is shared with a fork, and its threads are not. The
+ * process's mappings tell: memory of an emulated device, or of a GPU. */
 static int has_device(void) {
     return process_has_mapped(
         (const char *const[]){"/memfd:duet-device", "/memfd:" JOB_MEMORY, "/dev/nvidia", NULL});
 }
 
-/* The rank whose failure is told: `first`, unless that only saw that a peer had ended, or left: who
- * has another reason is the cause then. A wrong argument is nobody else's doing, so it always
- * is. */
+/* The rank whose failure is reported: `first`, unless it only saw that a peer had ended or left:
+ * then a rank with another reason is the cause. A wrong argument is always the rank's own cause. */
 static int guilty_rank(const struct spawn *s, int n, int first) {
     int saw = s->outcomes[first].code;
     if (saw != ERR_FAILED && saw != ERR_PEER) return first;

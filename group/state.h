@@ -20,7 +20,7 @@ struct membership {
     int made;      /* groups made of it so far, on all ranks the same */
 };
 
-/* What goes with each piece of a message: executor_call.signature and .more. */
+/* Sent with each piece of a message: executor_call.signature and .more. */
 struct mailbox_head {
     uint64_t count;
     uint32_t type;
@@ -50,7 +50,7 @@ struct shared_memory {
     size_t slot_stride;                 /* bytes from one slot to the next */
 };
 
-/* What a rank has called before a turn of the eager calls: eager.c. */
+/* The calls that a rank made before a turn of the eager calls: eager.c. */
 enum { TALLIES = 4 };
 struct tally {
     uint64_t sum;    /* announcer.tally */
@@ -77,7 +77,7 @@ struct group_plan {
 
 enum { SLOTS = 32, HALF_OF_SLOTS = SLOTS / 2, KEPT_EAGER = 64 };
 
-/* All that an eager call needs and that does not change from call to call. */
+/* The parts of an eager call that do not change from call to call. */
 struct eager_call {
     enum collective what; /* these say which call it is */
     struct arithmetic how;
@@ -102,7 +102,7 @@ struct work {
     uint64_t base;            /* of the first part's epochs */
     uint64_t calls;           /* counted calls before this one: the half of scratch */
     struct eager_call *brief; /* not NULL: an eager call; `base` is its number among them */
-    struct tally tally;       /* of an eager call: what was called before it */
+    struct tally tally;       /* of an eager call: the calls before it */
     size_t *claims; /* of an uneven call: uneven.c; `last` is then the plan of their exchange */
     const size_t *sizes; /* over MPI: the lengths of its blocks, [from * n + to]; else NULL */
 
@@ -122,7 +122,7 @@ struct runner {
     struct group *group;
     enum runner_kind kind;
     struct work *now;          /* what is run */
-    int peer;                  /* whom it waits for, a rank of the group */
+    int peer;                  /* the rank of the group that it waits for */
     uint64_t taken;            /* of messages to one rank: host_ranks.taken */
     struct executor_call part; /* what is executed; what does not change is set once */
     struct worker *worker;     /* of one thread; NULL: all calls so far were waited for */
@@ -140,14 +140,14 @@ void runner_close(struct runner *runner); /* behind all its works; NULL is fine 
 /* Waits for a flag on behalf of runner->now. peer: rank of the group. */
 int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer);
 
-/* What messages call runner->now, where no one rank is waited for. */
+/* The name of runner->now in messages, if it waits for no single rank. */
 struct comm_wait_reason runner_reason(struct runner *runner);
 
 /* Before runner->now begins: ERR_PEER, which names the call, once the job has failed. */
 int check_job(struct runner *runner);
 
-/* What messages call the calls of a group: "all_reduce", or of the second group that a program has
- * made "all_reduce of group 2". The group of all ranks is number 0 and not named. */
+/* The names of a group's calls in messages: "all_reduce", or in the second group that a program
+ * makes "all_reduce of group 2". The group of all ranks is number 0 and not named. */
 enum { CALL_NAME = 40 };
 /* As torch.distributed: "all_reduce". */
 static inline const char *call_name(enum collective what) {
@@ -203,7 +203,7 @@ struct window_request request_of(const struct group *group, const struct group_c
 int plan_parts(struct work *work); /* its plans, and the number of parts; base: of a message's */
 int run_parts(struct runner *runner, struct work *work); /* all parts of a work */
 
-/* plan_parts.c: what the peers are told of a call. `text` is what told->what points to. */
+/* plan_parts.c: a call's announcement to the peers. told->what points to `text`. */
 enum { TOLD_TEXT = 48 };
 void tell(const struct group_call *call, struct comm_call *told, char text[TOLD_TEXT]);
 

@@ -92,8 +92,8 @@ static int check(const struct group *g, const struct group_call *call) {
     return OK;
 }
 
-/* The work of a call that is waited for is the group's own, so that nothing is allocated. Set is
- * what is not set by all of those who begin it: an eager call has no time for more. */
+/* The work of a call that is waited for is the group's own, so that nothing is allocated. Only
+ * fields that not every caller sets are set here: an eager call has no time for more. */
 static struct work *new_work(struct group *g, const struct group_call *call, int waited) {
     struct work *work = waited ? &g->here : malloc(sizeof *work);
     if (!work) return NULL;
@@ -107,7 +107,7 @@ static struct work *new_work(struct group *g, const struct group_call *call, int
     return work;
 }
 
-/* For work that has ended, or was never begun. */
+/* For work that has ended or was never begun. */
 static void release_work(struct work *work) {
     if (work->full) work->full->users--;
     if (work->last) work->last->users--;

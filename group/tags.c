@@ -74,8 +74,8 @@ int judge_message(struct work *work, const struct mailbox_head *head, int from) 
     return code;
 }
 
-/* Takes the message that begins at piece `base` of the row of `from` to `output`, by plans of its
- * own: the group keeps its plans for one thread. */
+/* Takes the message that begins at piece `base` of the row of `from` to `output`, by separate
+ * plans: those of the group are for one thread. */
 static int take(struct runner *runner, const struct work *work, const struct mailbox_head *head,
                 int from, uint64_t base, void *output) {
     struct group_plan last = {0}, full = {0};
@@ -126,7 +126,7 @@ static int take_for_others(struct runner *runner, struct work *work,
 /* The first message of the row of `from`, which is this work's turn. *taken 1: it was wanted. */
 static int take_first(struct runner *runner, struct work *work, int from, int *taken) {
     struct group *g = work->group;
-    uint64_t base = g->received[from]; /* only who has its turn changes it */
+    uint64_t base = g->received[from]; /* changed only by the work whose turn it is */
     struct host_slot *slot = mailbox_slot(g, from, base);
     CHECK(wait_on(runner, (struct comm_flag *)slot, base + 1, from));
     const struct mailbox_head head = {slot->signature, (uint32_t)slot->more,
@@ -149,7 +149,7 @@ static int has_come(const struct group *g, int from) {
     return __atomic_load_n(&mailbox_slot(g, from, next)->epoch, __ATOMIC_ACQUIRE) > next;
 }
 
-/* A row whose turn this work may have now, -1: none; or a message of the stash. */
+/* A row that this work may read now, -1: none; or a message of the stash. */
 static int find_row(struct group *g, const struct group_call *call, struct stashed **stashed) {
     int row = -1;
     pthread_mutex_lock(&g->mailbox_lock);
@@ -192,8 +192,8 @@ static int nothing_came(const struct work *work, double limit) {
     return code;
 }
 
-/* Until a row or a message of the stash is there for this work. There is no one flag to sleep on:
- * it looks again and again, at first often. */
+/* Waits until this work has a row or a message of the stash. There is no single flag to sleep on,
+ * so it polls, at first often. */
 static int wait_for_row(struct work *work, int *row, struct stashed **stashed) {
     struct group *g = work->group;
     struct comm *comm = g->job->comm;

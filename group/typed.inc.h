@@ -87,7 +87,7 @@ static void SUFFIX(reduce)(enum element_op op, void *const *dest, int dests, con
     }
 }
 
-/* The first halving is done while the sources are loaded, so half of the terms need a place. */
+/* The first halving is done while the sources are loaded, so only half of the terms are stored. */
 static void SUFFIX(fold)(enum element_op op, void *const *dest, int dests,
                          const void *const *source, int n, double scale, size_t length) {
     C term[(MAX_DEVICES + 1) / 2][BLOCK], other[BLOCK];

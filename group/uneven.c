@@ -1,7 +1,7 @@
-/* Collectives whose blocks have their own lengths. A rank knows what it gives and what it
- * expects, not what passes between two others. So such a call begins with an all_gather of these
- * numbers, the claims, through the same windows. Then every rank knows all claims, reports any
- * mismatch, and builds the plan.
+/* Collectives whose blocks have their own lengths. A rank knows the lengths that it gives and
+ * expects, not those between two others. So such a call begins with an all_gather of these numbers,
+ * the claims, through the same windows. Then every rank knows all claims, reports any mismatch, and
+ * builds the plan.
  *
  *     claims of a rank    gives to rank 0 .. n-1 | expects of rank 0 .. n-1
  *
@@ -46,7 +46,7 @@ int plan_uneven(struct work *work) {
     return take_plan(work->group, &q, &work->last);
 }
 
-/* What looks like other sizes may be another call, which is then named. */
+/* Different sizes may come from a different call, which is then named. */
 static int differ(const struct work *work, int from, int to, size_t gives, size_t expects) {
     struct group *g = work->group;
     CHECK(announcer_look_back(&g->announcer, work->number));

@@ -15,7 +15,7 @@
 
 enum { CN1, CN2, DP1, FC1, DP2, FC2 };
 
-enum { SMALLEST = 6 }; /* the side of a picture of which the pool leaves one pixel */
+enum { SMALLEST = 6 }; /* the side at which the pool leaves one pixel */
 
 static void describe(duet_module *m, void *context) {
     (void)context;

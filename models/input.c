@@ -6,7 +6,7 @@
  *     compute stream   ... step k, reads place 0 ...| step k+1, reads place 1 ...
  *     copy stream         batch k+1 -> place 1         batch k+2 -> place 0
  *
- * Two events of each place keep them in order: `loaded` is recorded behind a copy, and the step
+ * Two events of each place keep them in order: `loaded` is recorded after a copy, and the step
  * that takes the place waits for it; `used` is recorded on the compute stream when the next step
  * takes the other place, and the next copy waits for it. A batch that was not announced is copied
  * on the compute stream itself, into the place that is in use. The second place is allocated with

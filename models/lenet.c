@@ -11,9 +11,9 @@
 
 enum { W1, B1, W2, B2, W3, B3, W4, B4 };
 
-enum { SMALLEST = 14 }; /* the side of a picture of which the second pool leaves one pixel */
+enum { SMALLEST = 14 }; /* the side at which the second pool leaves one pixel */
 
-/* What the two convolutions and pools leave of a side: 28 -> 26 -> 13 -> 9 -> 4. */
+/* The side after the two convolutions and pools: 28 -> 26 -> 13 -> 9 -> 4. */
 static int side_left(int side) {
     return ((side - 2) / 2 - 4) / 2;
 }

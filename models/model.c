@@ -14,7 +14,7 @@ static const struct duet_model *const known[] = {
     &lenet_model,   &convnet_model, &mlp_model,      &resnet18_model,  &simple_model,
     &complex_model, &wide_model,    &branches_model, &described_model,
 };
-/* The last one is for estimates alone and is not offered. */
+/* The last one is only for estimates and is not offered. */
 enum {
     KNOWN = sizeof known / sizeof *known,
     OFFERED = KNOWN - 1,
@@ -23,7 +23,7 @@ enum {
     PICTURE_CLASSES = 1000 /* of torchvision's */
 };
 
-/* The program's own model goes before one of Duet's that has its name. NULL: there is none. */
+/* The program's own model precedes one of Duet's with the same name. NULL: there is none. */
 static const struct duet_model *find(const char *name, const struct model_options *options) {
     if (options->own && !strcmp(options->own->name, name)) return options->own;
     for (int i = 0; i < KNOWN; i++)
@@ -169,8 +169,7 @@ static int check_output(const struct model *model, const duet_var *x, const duet
         model->name, SHAPE(v), x->value.dims[0], model->classes);
 }
 
-/* While the forward function runs the tape knows its layers, and that others have begun this
- * pass and will end it. */
+/* While forward runs, the tape knows its layers, and that its callers begin and end the pass. */
 duet_var *model_forward(const struct model *model, duet_tape *t, struct buffer_set *buffers,
                         duet_var *x) {
     if (tape_stuck(t, x)) return NULL;
@@ -195,7 +194,7 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
                      const struct tensor *answers) {
     duet_tensor given = {.device = t->device, .t = *answers, .borrowed = 1};
     if (tape_failed(t, output)) return NULL;
-    given.t.dims[0] = output->value.dims[0]; /* there is room for larger batches */
+    given.t.dims[0] = output->value.dims[0]; /* larger batches fit */
     switch (model->loss) {
     case DUET_MSE: return duet_mse_loss(t, output, &given, DUET_MEAN);
     case DUET_SMOOTH_L1: return duet_smooth_l1_loss(t, output, &given, DUET_MEAN);

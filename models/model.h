@@ -21,8 +21,8 @@ struct safetensors_pair;
 
 enum { MODEL_HIDDEN_MAX = 16 }; /* hidden layers of an mlp */
 
-/* What the outputs are compared with: labels, by cross entropy (of scores or of log-probabilities),
- * or targets, by one of the others. Never DUET_NLL: see log_probabilities. */
+/* The loss: of labels cross entropy (of scores or log-probabilities), of targets one of the others.
+ * Never DUET_NLL: see log_probabilities. */
 const char *loss_name(enum duet_loss loss); /* "cross-entropy", "mse", ..: as --loss takes it */
 static inline int loss_of_targets(enum duet_loss loss) {
     return loss != DUET_CROSS_ENTROPY;
@@ -31,7 +31,7 @@ static inline int loss_of_targets(enum duet_loss loss) {
 struct model {
     const char *name;
     int channels, height, width; /* of one sample */
-    int classes;                 /* numbers that forward gives for a sample */
+    int classes;                 /* numbers per sample in forward's output */
     int places;     /* labels of a sample: the numbers are the scores of each; 0: one */
     int normalised; /* 1: pixels enter as (x - mean) / std, float32 */
     float mean, std;
@@ -43,7 +43,7 @@ struct model {
     /* 1: forward ends in log_softmax, and cross entropy is nll; 0: it ends in scores */
     int log_probabilities;
     double dropout;   /* < 0: the model's own probabilities; else it replaces all of them */
-    int ignored;      /* 1 + the label that counts nothing, DUET_IGNORED of the data; 0: none */
+    int ignored;      /* 1 + the label to be ignored, DUET_IGNORED of the data; 0: none */
     int init_d2l;     /* 1: initial values as "Dive into Deep Learning" draws them */
     int sync_bn;      /* 1: every BatchNorm of the model is a SyncBatchNorm */
     int norms;        /* 1: it has a BatchNorm, though perhaps without running statistics */
@@ -79,7 +79,7 @@ struct model_options {
     const struct duet_model *own; /* the model of the program that runs; NULL: it is duet itself */
 };
 
-/* The most classes, all of which a float holds, and parameters of a model. */
+/* The most classes, which a float represents exactly, and parameters of a model. */
 enum { MODEL_MAX_CLASSES = 1 << 24, MODEL_MAX_PARAMETERS = 1 << 30 };
 
 /* The program's own model, or "lenet", "convnet", "mlp" and so on, for samples of
@@ -88,7 +88,7 @@ enum { MODEL_MAX_CLASSES = 1 << 24, MODEL_MAX_PARAMETERS = 1 << 30 };
  * cannot take; a number beyond the limits above. */
 int model_open(struct model *model, const char *name, const struct model_options *options);
 int model_is_known(const char *name); /* 1: a model of this name comes with Duet */
-/* 1: and it is there for estimates alone (nets.c). */
+/* 1: and it serves only for estimates (nets.c). */
 int model_is_outline(const char *name);
 /* The samples that a model is made for: 1x28x28 of an unknown one. */
 struct sample_shape model_sample(const char *name, const struct model_options *options);
@@ -104,8 +104,8 @@ size_t model_trained(const struct model *model); /* of those that are not frozen
 int model_hashes(const struct model *model);
 
 int model_label_classes(const struct model *model); /* of each label */
-/* What the loss compares with the outputs of n samples, over `memory`: labels I32 (n), or
- * (n,places) where a sample has several; targets F32 (n,classes). */
+/* The answers that the loss compares with the outputs of n samples, over `memory`: labels I32 (n),
+ * or (n,places) where a sample has several; targets F32 (n,classes). */
 struct tensor model_answers(const struct model *model, void *memory, int n);
 
 /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes), by the
@@ -133,7 +133,7 @@ int model_values_save(const struct model *model, struct atomic_file *file, float
                       const void *buffers);
 void model_values_free(float **values);
 
-/* What a file may hold beside the values: the same with more tensors and with text about it. */
+/* The same with more tensors, and with text about the file. */
 struct model_state {
     float *const *values; /* [param_count] */
     const void *buffers;

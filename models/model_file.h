@@ -28,8 +28,7 @@ void model_file_free(struct model_file *file); /* NULL is fine */
 /* The file behind a model, or NULL where there is none. */
 const struct model_file *model_file_of(const struct duet_model *model);
 
-/* What a model of this file is called: its name without folders; what has no name of its own, as
- * /dev/fd/63, is called `unnamed`. */
+/* The model's name: that of the file without folders; if it has none, as /dev/fd/63, `unnamed`. */
 static inline void model_file_name(const char *path, const char *unnamed, char name[64]) {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     int has_none = !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6);

@@ -10,10 +10,10 @@ enum { MODEL_MAX_LAYERS = MODEL_HIDDEN_MAX + 1 }; /* linear layers of an mlp */
 extern const struct duet_model lenet_model, convnet_model, mlp_model, resnet18_model, simple_model,
     complex_model, wide_model, branches_model, described_model;
 
-/* A net that is a text inside the program, for dry runs alone (nets.c): its name and its sample.
+/* A net that is a text inside the program, only for dry runs (nets.c): its name and its sample.
  * NULL: there is none. */
 const struct duet_model *net_find(const char *name);
-/* The name of the first one that contains `part`; NULL: there is none. */
+/* The name of the first that contains `part`; NULL: none. */
 const char *net_like(const char *part);
 /* The graph of such a net for samples of these sizes; the caller frees it. */
 int net_open(struct graph **out, const struct duet_model *model, const struct sample_shape *sample,
@@ -27,14 +27,14 @@ static inline const struct model *const_model_of(const duet_module *module) {
     return (const struct model *)module;
 }
 
-/* While a model is described: what was asked for, and a refusal with its own text. */
+/* While a model is described: the options, and a refusal with its own text. */
 const struct model_options *module_options(const duet_module *module);
 void module_fail(duet_module *module, int code);
 
 /* Refuses a picture that is lower or narrower than `side`. */
 void module_needs_pixels(duet_module *module, int side);
 
-/* Registers a buffer, of which the name of `spec` counts for nothing, and returns its index. */
+/* Registers a buffer, ignoring the name in `spec`, and returns its index. */
 int module_buffer(duet_module *module, const char *name, const struct buffer_spec *spec);
 
 /* Fills in parameters, buffers and layers by `describe`, and the functions. The first failure of

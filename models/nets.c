@@ -64,7 +64,7 @@ const char *net_like(const char *part) {
     return NULL;
 }
 
-/* A sample of a transformer is its tokens, each of which has a place. */
+/* A sample of a transformer is its tokens, each with a position. */
 static int check_tokens(const struct net *net, const struct sample_shape *s) {
     char text[SAMPLE_SHAPE_BYTES];
     const char *why = s->height * s->width != 1

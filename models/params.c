@@ -16,7 +16,7 @@ static int check_model(const struct duet_model *model) {
     return OK;
 }
 
-/* The list of layers goes over to the parameters. */
+/* Moves the list of layers to the parameters. */
 static void hand_over_layers(duet_params *params, struct model *model) {
     params->layers = params->own_layers = model->layers;
     params->layer_count = model->layer_count;

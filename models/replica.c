@@ -185,7 +185,7 @@ int replica_update(struct replica *r) {
     return optimizer_update(r->optimizer, &r->now);
 }
 
-/* With DDP full buckets are summed beside backward, and behind it the stream waits for the last. */
+/* With DDP, full buckets are summed during backward; after it the stream waits for the last. */
 int replica_step(struct replica *r, const struct step_block *step, const struct batch *batch) {
     duet_var *output, *loss;
     CHECK(replica_write_step(r, step));

@@ -57,15 +57,15 @@ struct replica {
     struct device *device;     /* borrowed */
     const struct model *model; /* borrowed */
     struct replica_config config;
-    /* As a program has them, owned. params->has_grad: 1: the parameter had a part in the loss of
-     * the step under way. The gradient of one that had none is zero, and its update is left out. */
+    /* As a program has them, owned. params->has_grad: 1: the parameter contributed to this step's
+     * loss. Otherwise its gradient is zero, and it is not updated. */
     duet_params *params;
     duet_optimizer *optimizer; /* NULL: its parameters are replicated to it (DP) */
     struct step_block now;     /* a host copy of *step */
     duet_tape *tape;
     struct step_block *step; /* that of params */
     struct batch_place place[2];
-    int place_now; /* the place that the step reads; pixels and labels are its own */
+    int place_now; /* the place that the step reads, with its pixels and labels */
     float *pixels; /* (max_samples, C, H, W), MEM_INPUT */
     void *labels;  /* model_answers of max_samples: labels or targets; MEM_INPUT */
     int global_n;  /* of the batch that was loaded last */
@@ -88,14 +88,14 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
 void replica_free(struct replica *r);
 
 /* Sends the step block to the device; it is copied at the call. The first is for training steps;
- * with the second, what is brought in for this step counts as PHASE_EVALUATE or PHASE_PROOF. */
+ * with the second, this step's loads count as PHASE_EVALUATE or PHASE_PROOF. */
 int replica_write_step(struct replica *r, const struct step_block *step);
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase);
 
 /* Copies a batch to the device, unless it was announced and is on its way already. Then it begins
  * the copy of batch->next, where there is one, beside the kernels of this step. The memory of both
- * must stay until events that are recorded after their own loads are done; a batch that was
- * announced is the next one to be loaded, or none is. ERR_FAILED: more than max_samples. */
+ * must stay until events recorded after their own loads are done; an announced batch must be the
+ * next one loaded. ERR_FAILED: more than max_samples. */
 int replica_load(struct replica *r, const struct batch *batch);
 
 /* Begins a pass over the first segments->n samples that the replica holds, on its tape and with its
@@ -114,8 +114,8 @@ int replica_loss(struct replica *r, duet_var *output, int training, duet_var **l
 /* In place of forward and loss on a replica without input: logs losses and hits of zero. */
 int replica_log_nothing(struct replica *r);
 
-/* Backward from a loss of replica_loss. The reducer of params is told of each gradient on the way,
- * and sums them behind an update's last pass. */
+/* Backward from a loss of replica_loss. The reducer of params is notified of each gradient, and
+ * sums them after an update's last pass. */
 int replica_backward(struct replica *r, duet_var *loss);
 
 /* The optimizer: parameters from their (reduced) gradients, which are hashed first where
@@ -128,7 +128,7 @@ int replica_step(struct replica *r, const struct step_block *step, const struct 
 /* An evaluation step from begin to end: step block, load, forward, loss. */
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch);
 
-/* Hashes values and buffers as they are into row step->row, in PHASE_PROOF. Nothing where
+/* Hashes the current values and buffers into row step->row, in PHASE_PROOF. Nothing where
  * config.hashes is 0. */
 int replica_hash_values(struct replica *r);
 

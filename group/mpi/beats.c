@@ -68,7 +68,7 @@ static int tell(struct network *net, const struct beat *beat, int again) {
     return late;
 }
 
-/* Waiting calls have been told of the failure, but this process is in no call that checks for
+/* Waiting calls have been told of the failure, but this process is not in a call that checks for
  * it. */
 static void last_word(const struct comm *comm) {
     struct abort_record failure;

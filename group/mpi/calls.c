@@ -127,7 +127,7 @@ static int run(struct mpi_call *c, const size_t *sizes) {
     }
     CHECK(line_blocks(&c->gives, c->line->n, gives, c->element));
     CHECK(line_blocks(&c->gets, c->line->n, gets, c->element));
-    c->own = (int)bytes; /* less than the blocks of all */
+    c->own = (int)bytes; /* fewer than the blocks of all */
     return mpi_wait(c->line->net, begin[call->what](c, &request), &request, c->wait);
 }
 

@@ -26,7 +26,7 @@ int mpi_load(struct mpi *mpi) {
         return fail(ERR_USAGE, "MPI: %s: install libopenmpi3, or the Open MPI of this machine",
                     dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        /* of a program that is linked with MPI the objects are its own copies */
+        /* if the program is linked with MPI, the objects are its own copies */
         void *symbol = dlsym(RTLD_DEFAULT, symbols[i].symbol);
         if (!symbol)
             return fail(ERR_USAGE, "MPI: %s has no %s: install Open MPI 4 or 5", LIBRARY,

@@ -75,9 +75,9 @@ int mpi_split(struct network *net, int member, int key, MPI_Comm *out) {
     return mpi_result(net, net->mpi.Comm_split(net->mpi.world, color, key, out), "MPI_Comm_split");
 }
 
-/* Of its ways to add up Open MPI takes for a call that does not block, and in place, the one that
- * needs twice the time of its MPI_Allreduce. Two ranks best exchange all that they have; more halve
- * it step by step. What the user has chosen stays. */
+/* For a nonblocking in-place sum Open MPI chooses an algorithm that takes twice as long as its
+ * MPI_Allreduce. Two ranks had better exchange all data; more halve it step by step. A choice of
+ * the user's is kept. */
 static int choose_sums(const struct place *place) {
     const char *recursive_doubling = "4", *rabenseifner = "3";
     const char *best = place->world == 2 ? recursive_doubling : rabenseifner;
@@ -186,7 +186,7 @@ static void close_world(struct network *net) {
     int64_t limit_ns = together ? net->comm->timeout_ns : FAILED_NS;
     if (net->initialized) call_aside(net, finalize, limit_ns, &stuck);
     failures_end(&before);
-    if (together && !stuck) free(net); /* else MPI may still read it */
+    if (together && !stuck) free(net); /* otherwise MPI may still read it */
 }
 
 /* ---- collectives of comm/ ---- */
@@ -194,7 +194,7 @@ static void close_world(struct network *net) {
 static int gather(struct network *net, const void *mine, size_t bytes, void *all,
                   struct wait *wait) {
     MPI_Request request;
-    struct blocks one; /* as MPI asks where `mine` is its place in `all` */
+    struct blocks one; /* as MPI requires if `mine` is its block of `all` */
     CHECK(line_blocks(&one, 1, &bytes, 1));
     const void *from = mine == (char *)all + (size_t)net->comm->rank * bytes ? MPI_IN_PLACE : mine;
     return mpi_wait(net,

@@ -81,8 +81,8 @@ size_t place_of(const struct flow *f, size_t j, int b) {
 
 /* ---- the verbs ---- */
 
-/* What this rank has for itself, behind its show of piece j. Of an all_gather that is what it
- * shows, and is kept piece by piece, each of which then is in a cache. */
+/* This rank's block for itself, after its show of piece j. In an all_gather that is the block it
+ * shows, copied piece by piece while each is in a cache. */
 void keep_own(const struct flow *f, size_t j) {
     const struct pattern *p = f->pattern;
     int me = f->q->rank, is_shown = f->shows && !p->parts;
@@ -109,7 +109,7 @@ static void read_shown(const struct flow *f, struct plan_step *step, uint64_t ra
     if (!slots) post(step, ranks, PLAN_DONE, j + 1);
 }
 
-/* This rank's own term is in its window; what is shown in a slot is taken from INPUT itself. */
+/* This rank's own term is in its window, or, with slots, in INPUT itself. */
 static void take_sum(const struct flow *f, size_t j) {
     int me = f->q->rank;
     if (j >= pieces_of(f, me, me)) return;

@@ -93,9 +93,8 @@ static void through_windows(struct plan *plan, const struct window_request *q,
 
 /* ---- what does not fit the pattern ---- */
 
-/* The algorithm, in place in the windows. Its DATA is touched by others only after this rank has
- * posted a flag, which it does behind the copy in, and no more once it leaves, which it does before
- * the copy out. */
+/* The algorithm, in place in the windows. Others touch its DATA only after this rank has posted a
+ * flag, after the copy in, and no longer once it leaves, before the copy out. */
 static int allreduce_in_windows(struct plan *plan, const struct window_request *q) {
     int me = q->rank;
     struct plan inner;
@@ -113,7 +112,7 @@ static int allreduce_in_windows(struct plan *plan, const struct window_request *
     return OK;
 }
 
-/* Everybody tells everybody that it has come. */
+/* Each rank tells all others that it has come. */
 static void barrier(struct plan *plan, const struct window_request *q) {
     uint64_t others = rank_others(q->n, q->rank);
     plan->epochs = 1;

@@ -66,15 +66,14 @@ struct window_request {
  * in all other cases a count of 0 gives no steps. The caller has checked it. ERR_MEMORY. */
 int plan_build_window(struct plan *plan, const struct window_request *request);
 
-/* The longest count that one plan should take: longer calls are made of several, which keeps plans
- * short. */
+/* The largest count for one plan: longer calls use several, which keeps plans short. */
 size_t window_longest(const struct window_request *request);
 
-/* Elements of INPUT and OUTPUT of all ranks together, about: those of a root are counted as those
- * of the others. */
+/* About the elements of INPUT and OUTPUT of all ranks together: a root's are counted like the
+ * others'. */
 size_t window_touched(const struct window_request *request);
 
-/* The name of the collective in messages, as PyTorch has it: "ALLREDUCE". Static storage. */
+/* The collective's name in messages, as in PyTorch: "ALLREDUCE". Static storage. */
 const char *window_name(enum collective what);
 
 #endif

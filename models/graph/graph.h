@@ -71,7 +71,7 @@ struct graph_tensor {
         beside_samples; /* 1: an update is of it; an op whose result has N reads it */
 };
 
-/* What an op is told beside its operands: a number, or a list of them. */
+/* A setting of an op: a number, or a list of them. */
 struct graph_setting {
     int count; /* -1: a single number */
     double number[GRAPH_RANK];
@@ -89,7 +89,7 @@ struct graph_node {
     struct graph_setting *settings; /* as many as the op has */
 };
 
-/* A buffer that gets another value behind each training pass. */
+/* A buffer that gets a new value after each training pass. */
 struct graph_update {
     int tensor, value;
 };
@@ -109,27 +109,27 @@ struct graph {
     int result;              /* the value that is returned */
     struct graph_update *updates;
     int update_count, update_room;
-    /* What PyTorch's autograd keeps for backward, in bytes: of each sample, and of all together;
-     * -1: the file does not say. */
+    /* Bytes that PyTorch's autograd keeps for backward: per sample, and for all together; -1: the
+     * file does not say. */
     int64_t pytorch_sample, pytorch_shared;
     struct duet_model model; /* names this struct as its context */
 };
 
-/* Reads a text, which errors call `path`. ERR_USAGE: it is no graph; the error names the line. */
+/* Reads a text; errors call it `path`. ERR_USAGE: it is not a graph; the error names the line. */
 int graph_parse(struct graph **out, const char *path, const char *text, size_t bytes);
-/* The same of a text of no one size: `sizes` are what GRAPH_LETTERS stand for. */
+/* The same for a text without fixed sizes: `sizes` are the values of GRAPH_LETTERS. */
 int graph_parse_sized(struct graph **out, const char *path, const char *text, size_t bytes,
                       const int *sizes);
 void graph_free(struct graph *g); /* NULL is fine */
 
-/* The graph behind a model, or NULL where it is none. */
+/* The graph of a model; NULL: it has none. */
 const struct graph *graph_of(const struct duet_model *model);
 
 /* Classes of each label; with targets, the numbers of one. Labels of a sample, where it has more
  * than one; else 0. */
 int graph_classes(const struct graph *g, int targets);
 int graph_places(const struct graph *g);
-/* The first i64 input, such as tokens, is below this; 0: there is none. */
+/* The upper bound of the first i64 input, such as tokens; 0: there is none. */
 int graph_below(const struct graph *g);
 
 /* Runs the model of a graph for two samples on a dry device: every op checks its operands, and

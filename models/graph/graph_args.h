@@ -22,7 +22,7 @@ static inline double number(const struct graph_node *n, int i) {
     return n->settings[i].number[0];
 }
 
-/* What no op takes stays beyond its limits. */
+/* Values that no op takes stay outside its limits. */
 static inline int as_whole(double x) {
     return x >= -INT_MAX && x <= INT_MAX ? (int)x : INT_MAX;
 }
@@ -38,12 +38,12 @@ static inline void list(const struct graph_node *n, int i, int count, int *out) 
         out[k] = as_whole(s->number[s->count < 0 ? 0 : k < s->count ? k : 0]);
 }
 
-/* Dimensions count without that of the rows. */
+/* Dimensions are counted without that of the rows. */
 static inline int whole_dim(const struct graph_run *r, const struct graph_node *n, int i) {
     return whole(n, i) + r->in_rows;
 }
 
-/* The same of a list, or of one number; returns how many. */
+/* The same for a list or a single number; returns how many. */
 static inline int list_dims(const struct graph_run *r, const struct graph_node *n, int i,
                             int *out) {
     int count = n->settings[i].count < 0 ? 1 : n->settings[i].count;
@@ -53,7 +53,7 @@ static inline int list_dims(const struct graph_run *r, const struct graph_node *
     return count;
 }
 
-/* The shape of the result as its line says, behind the rows of a value of parameters. */
+/* The result's shape by its line, after the rows of a value of parameters. */
 static inline int result_shape(const struct graph_run *r, const struct graph_node *n, int *dims) {
     const struct graph_shape *s = &r->graph->values[n->y].shape;
     dims[0] = r->tape->segments.count;

@@ -14,7 +14,7 @@
 
 /* ---- samples and classes ---- */
 
-/* The reader has seen to it that all together are an int. */
+/* The reader has checked that their sum fits an int. */
 static int numbers_of(const struct graph_shape *s) {
     int count = 1;
     for (int i = 1; i < s->rank; i++)
@@ -113,7 +113,7 @@ static int shape_is(const struct graph_run *r, const struct graph_node *n) {
 }
 
 static int run_node(struct graph_run *r, const struct graph_node *n) {
-    if (r->at[n->y].var) return OK; /* another op has done this one too */
+    if (r->at[n->y].var) return OK; /* another op has included this one */
     duet_var *y = graph_run_op(r, n);
     if (!y || r->tape->error) {
         if (!r->tape->error) tape_fail(r->tape, fail(ERR_FAILED, "%s: gave nothing", n->op->name));
@@ -130,12 +130,12 @@ static int run_node(struct graph_run *r, const struct graph_node *n) {
     return r->tape->error;
 }
 
-/* A value that is used no more. What an op returns may be its operand, which has another name. */
+/* A value that is not used any more. An op's result may be its operand under another name. */
 static void end_value(struct graph_run *r, int y) {
     if (!--r->at[y].var->names) tape_forget(r->tape, r->at[y].var);
 }
 
-/* Behind the node, which has made the vars from `first` on: only its result is used again. */
+/* After the node, which has made the vars from `first` on: only its result is used again. */
 static void end_operands(struct graph_run *r, const struct graph_node *n, int first) {
     r->at[n->y].var->names++;
     tape_forget_since(r->tape, first, r->at[n->y].var);

@@ -143,8 +143,7 @@ static duet_var *run_permute(struct graph_run *r, const struct graph_node *n) {
     return duet_permute(r->tape, x, order);
 }
 
-/* What is without N as a value of the samples: each has it. Of a value, what has size 1 is
- * repeated. */
+/* A value without N as one of the samples: each has it. Dimensions of size 1 are repeated. */
 static duet_var *run_expand(struct graph_run *r, const struct graph_node *n) {
     int dims[GRAPH_RANK + 1], rank = result_shape(r, n, dims);
     duet_var *x = beside_result(r, n, 0);

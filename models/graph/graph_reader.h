@@ -28,7 +28,7 @@ int graph_rest(struct graph_reader *r);
 /* 1: `mark`, or the word `text`, is here, and is taken. */
 int graph_take(struct graph_reader *r, const char *mark);
 int graph_is_word(struct graph_reader *r, const char *text);
-/* The same where it must. */
+/* The same; an error if it is absent. */
 int graph_expect(struct graph_reader *r, const char *mark);
 size_t graph_word_length(const char *at);
 int graph_word(struct graph_reader *r, const char *what, char out[GRAPH_WORD]);

@@ -20,7 +20,7 @@ static char letter_of(const char *operands, int i, int *optional) {
     return 0;
 }
 
-/* What is wrong with operand i; NULL: nothing is. */
+/* The fault of operand i; NULL: none. */
 static const char *misfit(const struct graph *g, char letter, int what, int in_rows) {
     const struct graph_tensor *t = what < 0 ? &g->tensors[~what] : NULL;
     const int has_n = !t && graph_has_batch(&g->values[what].shape);
@@ -94,7 +94,7 @@ static int read_setting(struct graph_reader *r, struct graph_setting *s) {
     return graph_expect(r, "]");
 }
 
-/* What the structs of duet/functions.h take 0 of for a default, a graph says. */
+/* A graph must give the fields whose 0 in duet/functions.h means a default. */
 static int check_window(struct graph_reader *r, const struct graph_node *n, const char *key,
                         const struct graph_setting *s) {
     if (strcmp(key, "stride") && strcmp(key, "dilation") && strcmp(key, "groups") &&
