@@ -32,7 +32,7 @@ void duet_rpc_give_device(duet_rpc *rpc, duet_device *device) {
 
 /* ---- the beginning ---- */
 
-/* In nanoseconds; at most LONGEST_S, also of INFINITY. */
+/* In nanoseconds; at most LONGEST_S, also for INFINITY. */
 static int64_t time_of(double seconds, double otherwise) {
     double s = seconds > 0 ? seconds : otherwise;
     return (int64_t)((s < LONGEST_S ? s : LONGEST_S) * 1e9);
@@ -52,8 +52,8 @@ static void set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     }
 }
 
-/* Functions that still run here must find links to answer on, so they end first; what comes in
- * meanwhile is dropped (take_frame). */
+/* Functions that still run here must find links to answer on, so they end first; messages received
+ * meanwhile are dropped (take_frame). */
 static void free_worker(duet_rpc *rpc) {
     pthread_mutex_lock(&rpc->lock);
     rpc->stop = 1;
@@ -115,7 +115,7 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
 
 /* ---- the end ---- */
 
-/* Waits until nothing is under way here. */
+/* Waits until no call is pending here. */
 static int wait_idle(duet_rpc *rpc, int64_t deadline) {
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
@@ -131,7 +131,7 @@ static void tell_all(duet_rpc *rpc, enum message_kind kind, int code) {
             tell_peer(rpc, r, &(struct message){.kind = kind, .code = (uint64_t)code});
 }
 
-/* Who has not come to the end. */
+/* The workers that have not reached the end. */
 static int name_missing(const duet_rpc *rpc) {
     char names[256] = "";
     for (int r = 0; r < rpc->world; r++)
@@ -141,8 +141,8 @@ static int name_missing(const duet_rpc *rpc) {
     return fail(ERR_TIMEOUT, "rpc: shutdown: worker %s did not come in time", names);
 }
 
-/* Says that this worker waits for the end, unless somebody has ended, and waits until all do, or
- * one cannot come any more: it has died, or left before. */
+/* Says that this worker waits for the end, unless one has ended, and waits until all do, or until
+ * one cannot come: it has died, or left before. */
 static int wait_all_came(duet_rpc *rpc, int64_t deadline) {
     const uint64_t all = ~(uint64_t)0 >> (MOST_WORKERS - rpc->world);
     int code = OK, late = 0;
@@ -162,8 +162,8 @@ static int wait_all_came(duet_rpc *rpc, int64_t deadline) {
     return code;
 }
 
-/* Each says that it waits for the end when it has nothing under way, and serves calls of the others
- * until all have said so. What a call leads to that nobody waits for may end later still. */
+/* Each says that it waits for the end when it has no pending call, and serves the others' calls
+ * until all have said so. Work that a call starts and nobody waits for may end later still. */
 static int leave_together(duet_rpc *rpc, double timeout_s) {
     int64_t deadline = timeout_s > 0 ? now_ns() + time_of(timeout_s, 0) : 0;
     duet_device *paused = pause_begin(rpc);
@@ -174,8 +174,8 @@ static int leave_together(duet_rpc *rpc, double timeout_s) {
     return code;
 }
 
-/* Until the sockets have taken what was sent, which may still be on its way then; `together`: and
- * until all others have said goodbye, who have all words of this one by that. */
+/* Waits until the sockets have taken all messages, which may still be in transit then; `together`:
+ * also until all others have said goodbye and so have all messages of this one. */
 static void say_goodbye(duet_rpc *rpc, int code, int together) {
     const int64_t deadline = deadline_after(FLUSH_S);
     pthread_mutex_lock(&rpc->lock);

@@ -41,11 +41,11 @@ struct peer {
     enum peer_state state;
     int followed;  /* 1: it has left because another worker had ended */
     int64_t heard; /* when its last message came */
-    char why[256]; /* PEER_GONE: what happened */
+    char why[256]; /* PEER_GONE: the reason */
     /* its link */
     int fd;                     /* -1: none, as of this worker itself */
-    int ended;                  /* 1: nothing comes or goes any more */
-    struct frame *first, *last; /* what is to be sent; `last` counts where there is a first */
+    int ended;                  /* 1: no message comes or goes any more */
+    struct frame *first, *last; /* frames to be sent; `last` is valid if there is a first */
     pthread_cond_t work;
     pthread_t attends, reads; /* the first `threads` of them are there */
     int threads;
@@ -59,7 +59,7 @@ struct function {
     duet_device *device; /* NULL: none */
 };
 
-/* What a call from here waits for. Two may have it: the program, and the table of calls without an
+/* The result of a call from here. Two may have it: the program, and the table of calls without an
  * answer. All but `refs` is written under the worker's lock. */
 struct duet_future {
     duet_rpc *rpc;
@@ -76,7 +76,7 @@ struct duet_future {
     struct duet_future *next;       /* in its list */
 };
 
-/* The value behind a reference, at its owner. */
+/* The value of a reference, at its owner. */
 struct owner {
     duet_rpc *rpc;
     uint64_t rref;
@@ -100,11 +100,11 @@ struct duet_rref {
     struct duet_future *created; /* of remote(): the call that makes the value; NULL: none */
 };
 
-/* Who has a device: threads, in the order in which they come. Each has at most one, and gives it
+/* Which thread has a device: in the order in which they come. Each has at most one, and gives it
  * away before it waits for another worker, so no two threads wait for each other. */
 struct turns {
     duet_device *device;
-    uint64_t next, serving; /* as in a shop: who comes draws a number */
+    uint64_t next, serving; /* as in a shop: each thread draws a number */
     pthread_t holder;
     int held;
 };
@@ -117,7 +117,7 @@ struct duet_rpc {
     int beyond; /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* peers, references, devices, the end: told to all who wait */
+    pthread_cond_t changed; /* peers, references, devices, the end: wakes all waits */
     struct peer peers[MOST_WORKERS];
     struct function *functions; /* [function_count], made before the first call comes */
     int function_count;
@@ -131,7 +131,7 @@ struct duet_rpc {
     struct life life;
     struct owner *owners;
     int kept; /* references that the program has; futures that it has, or that wait for an answer */
-    int over; /* 1: shut down; what is left goes with the last of these */
+    int over; /* 1: shut down; the rest is freed with the last of these */
     duet_autograd_context *contexts;
     uint64_t contexts_made;
 };
@@ -139,7 +139,7 @@ struct duet_rpc {
 /* A call that runs here. */
 struct duet_rpc_call {
     duet_rpc *rpc;
-    struct message *said;   /* by its caller; what the call makes is set aside there */
+    struct message *said;   /* by its caller; holds what the call will make */
     struct failures failed; /* the first */
     int (*run)(duet_rpc_call *call, void *context);
     void *context_of_run;
@@ -154,7 +154,7 @@ struct duet_rpc_call {
 };
 
 uint64_t new_id(duet_rpc *rpc); /* under the lock */
-/* Ends the lock; behind the end of a reference or of a future. */
+/* Releases the lock; after the end of a reference or of a future. */
 void unlock_or_end(duet_rpc *rpc);
 
 /* ---- waiting ----
@@ -185,11 +185,11 @@ void links_close(duet_rpc *rpc); /* nothing comes once it has returned */
 
 /* ---- peers ---- */
 int find_worker(const duet_rpc *rpc, const char *name, int *rank);
-/* Takes what has come. Under the lock. */
+/* Takes a received message. Under the lock. */
 void take_frame(struct peer *peer, struct frame *frame);
-/* Under the lock: the worker is no more. */
+/* Under the lock: the worker has gone. */
 void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why);
-/* The error of whoever needs it: "rpc: worker 'x' has gone: why". */
+/* The error for calls that need it: "rpc: worker 'x' has gone: why". */
 int peer_error(const duet_rpc *rpc, int rank, const char *what);
 /* The worker that ended first, of those that have died, or left before they came where `came` has a
  * bit for each that did; -1: none has. */
@@ -197,7 +197,7 @@ int first_to_end(const duet_rpc *rpc, uint64_t came);
 
 /* ---- futures and references as they are held (refcount.c); under the lock ---- */
 void future_free(struct duet_future *f); /* one that nobody has */
-void future_drop(struct duet_future *f); /* one of those who have it releases it */
+void future_drop(struct duet_future *f); /* one of its holders releases it */
 void rref_drop(duet_rref *r);
 /* One that is made here, and one that has come. NULL: no memory. */
 duet_rref *rref_new(duet_rpc *rpc, uint64_t id, int owner);
@@ -222,7 +222,7 @@ struct outgoing {
     const struct path *path;        /* NULL: the call is of no pass */
     struct var_list *vars;
 };
-/* What duet_rpc_sync and its like are given; ERR_USAGE where it cannot be. */
+/* The arguments of duet_rpc_sync and similar; ERR_USAGE if they are invalid. */
 int check_count(const char *function, const struct duet_rpc_value *args, int count);
 int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
                const struct duet_rpc_value *args, int count, double timeout_s);
@@ -252,11 +252,11 @@ int user_name_check(const char *name);
 /* ---- values ---- */
 /* Writes a value, which `depth` lists are around. */
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int depth);
-/* Behind the last use of what was written: the bytes go, and its references are held no more. */
+/* After the last use of the written value: frees the bytes and releases its references. */
 void values_done(duet_rpc *rpc, struct wire_out *w);
-/* Makes the tensors of a value that has come, on `device`. */
+/* Makes the tensors of a received value, on `device`. */
 int value_make(struct duet_rpc_value *v, duet_device *device);
-/* Makes the one value that was written for this worker itself. */
+/* Makes the one value that this worker has written for itself. */
 int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out);
 

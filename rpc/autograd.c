@@ -139,7 +139,7 @@ int duet_autograd_pass(duet_tape **out, duet_autograd_context *c, duet_params *p
     CHECK_OUT(out);
     if (!c) return fail(ERR_USAGE, "autograd: pass: no context was given");
     duet_rpc *rpc = c->rpc;
-    if (c->creator != rpc->rank) /* the order of sums and the masks need one who counts */
+    if (c->creator != rpc->rank) /* the order of sums and the masks need one counter */
         return fail(ERR_USAGE,
                     "autograd: pass: worker '%s' has created this context: use "
                     "duet_autograd_call_pass in a function",
@@ -165,7 +165,7 @@ int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *p
     CHECK(duet_rpc_call_error(call));
     if (call->pass) return fail(ERR_USAGE, "autograd: pass: this call has begun one");
     if (params && params->reducer &&
-        call->said->entered) /* who would see to it that all ranks call it? */
+        call->said->entered) /* nothing would ensure that all ranks call it */
         return fail(ERR_USAGE, "autograd: pass: the parameters have a duet_ddp: use "
                                "duet_autograd_pass in a context of this worker");
     if (params && (duet_device *)params->set.device != call->device)

@@ -57,7 +57,7 @@ struct autograd {
     struct duet_rpc_value args; /* of the call, without the references in it */
     struct kept_tensor *kept;
     struct remote_op *ops; /* the last one first */
-    uint64_t turn;         /* of the walk under way, or of the last one; 0: there was none */
+    uint64_t turn;         /* of the current or last walk; 0: there was none */
     int walking, retain;
     struct autograd *next;
 };
@@ -77,7 +77,7 @@ struct remote_op {
     struct remote_op *next;
 };
 
-/* What one backward of one pass has added to the gradients of some parameters. */
+/* The terms that one backward of one pass adds to the gradients of some parameters. */
 struct grad_part {
     duet_params *params;   /* which may be gone when the context ends */
     struct device *device; /* theirs */
@@ -106,7 +106,7 @@ struct duet_autograd_context {
  * and it is not known. It stays until context_leave. */
 duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int only_known);
 void context_leave(duet_autograd_context *c);
-void context_forget_pass(duet_autograd_context *c); /* one that a call has left is gone */
+void context_forget_pass(duet_autograd_context *c); /* one that a call had left has ended */
 void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
 
 /* ---- autograd.c ---- */
@@ -125,7 +125,7 @@ void pass_of_call_ends(duet_rpc_call *call, int code);
 /* ---- remote_op.c ---- */
 /* The result of a call has come: its float tensors become vars of the tape. */
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result);
-int remote_ops_finish(struct autograd *pass, int code); /* waits for what is under way */
+int remote_ops_finish(struct autograd *pass, int code); /* waits for pending calls */
 
 /* The gradients that vars (NULL: none) have, as a list that borrows them. */
 struct gradients {

@@ -44,8 +44,8 @@ static int copy_grads(struct autograd *p, float *arena, int i, int back) {
                      tensor_bytes(&param->value));
 }
 
-/* The gradients of the walk go where those of the parameters lie, which the ddp averages over its
- * ranks, and come back. All ranks give them in one order, the last parameter first. */
+/* The gradients of the walk are copied to those of the parameters, averaged by the ddp over its
+ * ranks, and copied back. All ranks give them in one order, the last parameter first. */
 static int average_over_ranks(struct autograd *p, float *arena, duet_var *root) {
     const struct grad_reducer *r = p->params->reducer;
     const char *has_grad = p->shadow.has_grad;
@@ -153,8 +153,8 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
     return check_again(p);
 }
 
-/* The passes of the roots one after another, the first made first. What is refused is refused
- * before the first of them, so that all graphs stay as they were. */
+/* The passes of the roots one after another, the first made first. All refusals come before the
+ * first of them, so that all graphs stay unchanged. */
 static int walk_all(duet_autograd_context *c, duet_var *const *roots, int count, int retain) {
     struct autograd *of[MOST_ROOTS] = {NULL};
     const duet_tensor *none[MOST_ROOTS] = {NULL};

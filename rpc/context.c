@@ -28,8 +28,8 @@ static duet_autograd_context *context_new(duet_rpc *rpc, uint64_t id) {
 
 /* ---- the end ---- */
 
-/* Frees the passes of the creator, and gradients. What is on a device goes by a thread that has
- * it. */
+/* Frees the passes of the creator, and gradients. Device memory is freed by a thread that has the
+ * device. */
 static void clear(duet_autograd_context *c) {
     while (c->passes || c->parts) {
         struct autograd *p = c->passes;
@@ -57,7 +57,7 @@ static void end_context(void *context) {
     if (gone) free(c);
 }
 
-/* Where no job can be made it stays until the end of the worker, as all do that are left then. */
+/* If no job can be made it stays until the end of the worker, like all others left then. */
 static void free_unused(duet_autograd_context *c) {
     if (c->users || (c->left && c->creator != c->rpc->rank) || c->rpc->stop) return;
     c->users = 1;
@@ -72,7 +72,7 @@ void contexts_free_all(duet_rpc *rpc) {
     }
 }
 
-/* ---- calls in it, and what they leave ---- */
+/* ---- calls in it, and the passes that they leave ---- */
 
 duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int only_known) {
     duet_autograd_context *c = context_find(rpc, id);
@@ -97,7 +97,7 @@ int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
     if (!out || !rpc)
         return fail(ERR_USAGE, "autograd: context: no %s was given", rpc ? "place" : "worker");
     pthread_mutex_lock(&rpc->lock);
-    /* A count of its own: the ids of calls depend on time, and dropout draws by this one. */
+    /* A separate count: the ids of calls depend on time, and dropout draws by this one. */
     uint64_t id = (uint64_t)rpc->rank << ID_BITS | ++rpc->contexts_made;
     *out = context_new(rpc, id);
     if (*out) (*out)->users = 1;
@@ -114,7 +114,7 @@ static int is_all_on(const duet_autograd_context *c, const duet_device *device) 
     return all;
 }
 
-/* What is on the device of this thread goes at once, so that the next context has its memory. */
+/* Memory on the device of this thread is freed at once, for the next context. */
 void duet_autograd_context_free(duet_autograd_context *c) {
     if (!c) return;
     const duet_device *mine = device_of_thread(c->rpc);

@@ -12,14 +12,14 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
     peer->state = state;
     snprintf(peer->why, sizeof peer->why, "is gone: %s", why);
     futures_of_dead(rpc, peer->rank);
-    /* at the stop all of it ends, and the pool may be gone before the links */
+    /* at the stop everything ends, and the pool may be gone before the links */
     if (!rpc->stop) life_gone(&rpc->life, peer->rank);
     pthread_cond_broadcast(&rpc->changed);
 }
 
 /* ---- what has come ---- */
 
-/* Gives up what was set aside for it; under the lock. */
+/* Releases the entries reserved for it; under the lock. */
 static void end_call(duet_rpc *rpc, struct message *m) {
     if (m->makes) life_release(&rpc->life, m->makes);
     if (m->leaves) life_release(&rpc->life, m->leaves);
@@ -53,9 +53,9 @@ static int make_entry(duet_rpc *rpc, const struct message *m, uint64_t rref, uin
     return OK;
 }
 
-/* What `remote` makes is there for references from this moment on, and so is the pass that a call
- * in a context leaves. The object of a method stays until the method has ended: its caller may give
- * up or die meanwhile, and with it the last reference. */
+/* From now on references find the value that `remote` makes, and the pass that a call in a context
+ * leaves. The object of a method stays until the method has ended: its caller may give up or die
+ * meanwhile, and with it the last reference. */
 static int set_aside(duet_rpc *rpc, struct message *m) {
     if (m->context) m->entered = context_enter(rpc, m->context, !m->pass);
     if (m->pass && !m->entered) return fail(ERR_MEMORY, "no host memory for a context");
@@ -65,7 +65,7 @@ static int set_aside(duet_rpc *rpc, struct message *m) {
     }
     if (m->rref) CHECK(make_entry(rpc, m, m->rref, &m->makes));
     if (m->pass) CHECK(make_entry(rpc, m, m->pass, &m->leaves));
-    /* It would wait for what it makes itself, or for a later call that waits for this one. */
+    /* It would wait for its own result, or for a later call that waits for this one. */
     return m->self == m->holds ? OK : fail(ERR_USAGE, "the object of this reference is gone");
 }
 

@@ -49,7 +49,7 @@ static int choose(struct local **locals, duet_params *params, int i,
     return OK;
 }
 
-/* The device of the first parameter is that of the object, and is taken. */
+/* Takes the device of the first parameter, which is the object's. */
 static int choose_arg(duet_rpc_call *call, int i, struct local **locals,
                       const struct duet_optimizer_options *options) {
     struct owner *at;
@@ -90,7 +90,7 @@ int serve_optimizer(duet_rpc_call *call, void *context) {
     return code ? code : duet_rpc_return_object(call, locals, optimizers_free);
 }
 
-/* The optimizer is shown parameters whose gradients are those of the context. */
+/* The optimizer gets parameters with the gradients of the context. */
 static int step_local(struct local *l, duet_autograd_context *context) {
     struct grad_part *sum;
     struct duet_params shadow;

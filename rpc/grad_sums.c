@@ -1,6 +1,6 @@
 /* The gradients of a context at one worker. Each walk over a pass leaves a part. The parts arrive
- * in any order, and are added in the order of their paths once somebody asks. So the bits of a sum
- * do not depend on time. */
+ * in any order, and are added in the order of their paths when they are needed. So the bits of a
+ * sum do not depend on time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ static int add_param(const struct param *p, struct grad_part *sum, const struct 
     return launch(stream, OP_ADD_FORWARD, &args);
 }
 
-/* Of a parameter without a gradient the sum has zeros. */
+/* A parameter without a gradient has zeros in the sum. */
 static int add_part(struct grad_part *sum, const struct grad_part *part) {
     struct param_set *set = &sum->params->set;
     for (int i = 0; i < set->count; i++) {

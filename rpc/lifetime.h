@@ -1,6 +1,6 @@
-/* How long an object of a reference lives: as long as anybody anywhere has a reference to it, and
- * no longer. This is the protocol only, a state machine without threads or time, so that a test
- * can walk through all orders of its messages (tests/rpc/test_lifetime.c).
+/* How long an object of a reference lives: as long as any worker has a reference to it, and no
+ * longer. This is the protocol only, a state machine without threads or time, so that a test can
+ * walk through all orders of its messages (tests/rpc/test_lifetime.c).
  *
  * The *owner* has the object. It counts the references that each worker has to it, and frees it
  * once all counts are zero and it has none itself.
@@ -48,7 +48,7 @@ struct life {
     uint64_t asked[MOST_WORKERS], confirmed[MOST_WORKERS]; /* HOLDs sent to each owner; HELDs */
     uint64_t gone;                                         /* workers that have died, a bit each */
     void (*emit)(void *context, int to, const struct life_message *message);
-    void (*free)(void *context, uint64_t rref); /* nobody has the object any more */
+    void (*free)(void *context, uint64_t rref); /* the object has no holder any more */
     void *context;
 };
 
@@ -67,6 +67,6 @@ void life_drop(struct life *l, int owner, uint64_t rref); /* one of this worker'
 
 /* ---- messages ---- */
 void life_deliver(struct life *l, int from, const struct life_message *message);
-void life_gone(struct life *l, int worker); /* the worker has died: what it had is over */
+void life_gone(struct life *l, int worker); /* the worker has died: its references end */
 
 #endif

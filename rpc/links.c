@@ -1,9 +1,9 @@
 /* Links: how messages get from worker to worker. A link is the socket to one peer, which
  * rendezvous.c has opened. Two threads look after it:
  *
- *     read_frames    takes what comes, and tells the end of the stream
+ *     read_frames    takes messages, and reports the end of the stream
  *     attend         writes what the socket did not take at once, and once a second ends calls to
- *                    the peer that are late, says "I am here", and notices where the peer does not
+ *                    the peer that are late, says "I am here", and notices if the peer does not
  *
  * So a sender never waits for a peer. A message that a worker sends to itself arrives at once. A
  * worker that has sent nothing for `silence_s` counts as gone: it is stopped, or its machine is. It
@@ -23,7 +23,7 @@ enum { WRITE_US = 100000 }; /* the longest that `attend` does not look at time *
 
 /* ---- sending ---- */
 
-/* What the socket takes of the frame. 1: it has all. */
+/* Writes as much of the frame as the socket takes. 1: all of it. */
 static int write_some(struct peer *p, struct frame *f, int flags) {
     ssize_t n = send(p->fd, f->data + f->sent, f->bytes - f->sent, MSG_NOSIGNAL | flags);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -67,8 +67,8 @@ void tell_peer(duet_rpc *rpc, int to, const struct message *m) {
 
 /* ---- time ---- */
 
-/* late: by how much this comes too late. After half of silence_s it is this worker that was
- * stopped, and of what the peer has said meanwhile nothing was heard. */
+/* late: the delay of this check. After half of silence_s this worker itself was stopped, and could
+ * not hear what the peer said meanwhile. */
 static void check_silence(struct peer *p, int64_t now, int64_t late) {
     duet_rpc *rpc = p->rpc;
     char why[128];
@@ -110,7 +110,7 @@ static void *attend(void *peer) {
     return NULL;
 }
 
-/* NULL: the stream has ended, or what comes is no message. */
+/* NULL: the stream has ended, or the bytes are not a message. */
 static struct frame *read_frame(int fd) {
     struct message_header h;
     if (socket_read(fd, &h, sizeof h, 0) || !header_is_good(&h)) return NULL;

@@ -45,7 +45,7 @@ int header_is_good(const struct message_header *h) {
            h->bytes <= MESSAGE_MOST_BYTES;
 }
 
-/* An id is of a worker of this world; or of the one that has sent it. */
+/* An id must belong to a worker of this world, or to the sender. */
 static int fields_are_good(const struct message *m, int world) {
     const uint64_t most = (uint64_t)1 << 60; /* nanoseconds: more than thirty years */
     const int call = m->kind == MESSAGE_CALL, own = !m->rref || id_worker(m->rref) == m->from;
@@ -72,7 +72,7 @@ int message_read(struct message *m, struct frame *f, duet_rpc *rpc, int from) {
     memcpy(&h, f->data, sizeof h);
     *m = (struct message){.frame = f, .kind = (enum message_kind)h.kind, .from = from, .rpc = rpc};
     int code = read_fields(m, &in);
-    if (code) value_drop(&m->value); /* nothing of it is believed */
+    if (code) value_drop(&m->value); /* none of it is trusted */
     if (!code || m->kind != MESSAGE_ANSWER) return code;
     strncpy(m->why, error_message(), sizeof m->why - 1);
     m->code = (uint64_t)code;

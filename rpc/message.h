@@ -1,4 +1,4 @@
-/* Messages: what one worker says to another:
+/* Messages from one worker to another:
  *
  *     bytes of the whole (8) | kind (8) || fields | text | value
  *
@@ -23,7 +23,7 @@ enum message_kind {
     MESSAGE_PING,     /* "I am here" */
     MESSAGE_LEAVE,    /* the worker waits for the end of all */
     MESSAGE_BYE,      /* the worker ends as planned, or by this error of its shutdown */
-    MESSAGE_GIVEN_UP, /* "you have said nothing for too long": the sender takes no more of it */
+    MESSAGE_GIVEN_UP, /* "you have been silent for too long": the sender ignores later messages */
     MESSAGE_KINDS
 };
 
@@ -40,8 +40,8 @@ struct frame {
     struct frame *next;
 };
 
-/* Where a pass of autograd stands among the calls of its context: the number of the creator's pass,
- * that of the call in it, and so on inwards. */
+/* The position of a pass of autograd among the calls of its context: the number of the creator's
+ * pass, that of the call in it, and so on inwards. */
 enum { MOST_PATH = 64 };
 struct path {
     uint32_t depth, step[MOST_PATH];
@@ -53,7 +53,7 @@ struct message {
     /* the fields, as they travel */
     uint64_t call;          /* the id of a call, which its answer repeats */
     uint64_t timeout;       /* of a call: nanoseconds until its caller gives up; 0: never */
-    uint64_t code;          /* of an answer, or what kind of LIFE or BYE it is */
+    uint64_t code;          /* of an answer, or the kind of LIFE or BYE */
     uint64_t self;          /* the reference whose method it is; 0: none */
     uint64_t rref;          /* CALL: the reference that its result becomes, or 0 */
     uint64_t worker;        /* LIFE: for whom */
@@ -64,19 +64,19 @@ struct message {
     /* what has come */
     struct frame *frame; /* owned; all texts point into it */
     duet_rpc *rpc;       /* that it has come to */
-    int wrong;           /* why a call is refused, with the text behind it; OK */
+    int wrong;           /* why a call is refused, with its text; OK */
     char why[ERROR_BYTES];
-    /* what the worker has set aside for a call, before it runs */
+    /* reserved by the worker for a call, before it runs */
     duet_autograd_context *entered; /* which it holds; NULL: none */
     uint64_t holds;                 /* the object of its method, which it holds; 0: none */
     uint64_t makes, leaves; /* the references whose value and pass it makes, both held; 0: none */
 };
 
-static inline int id_worker(uint64_t id) { /* who has made it */
+static inline int id_worker(uint64_t id) { /* the worker that made it */
     return (int)(id >> ID_BITS);
 }
 
-/* Header and fields into w; the value is what is put behind them. */
+/* Header and fields into w; the value is to be put after them. */
 void message_begin(struct wire_out *w, const struct message *m);
 /* What is in w, as a frame. NULL: no host memory, or too large (wire_error). */
 struct frame *message_end(struct wire_out *w);
@@ -84,8 +84,8 @@ void frame_free(struct frame *frame); /* NULL is fine */
 
 int header_is_good(const struct message_header *header); /* 0: no peer of ours sends it */
 /* Takes the frame, which `from` has sent to this worker; the references in it have arrived. Under
- * the lock. ERR_FAILED: it makes no sense; then the message has its kind, and its `call` where that
- * came, and must be dropped nevertheless. An answer that makes no sense is one with an error. */
+ * the lock. ERR_FAILED: it is invalid; the message then has its kind, and `call` if that was read,
+ * and must still be dropped. An invalid answer counts as one with an error. */
 int message_read(struct message *m, struct frame *frame, duet_rpc *rpc, int from);
 void message_drop(struct message *m); /* under the lock; NULL is fine; frees m */
 

@@ -1,8 +1,8 @@
 /* Calls from here: they are sent, and their futures wait for the answer.
  *
  * A future is held by the program and by the table of calls without an answer. It ends with the
- * answer, with the end of the worker it was sent to, or at its deadline. Whoever waits for it
- * checks the deadline, and links.c does so once a second. */
+ * answer, with the end of the worker it was sent to, or at its deadline. The waiting thread checks
+ * the deadline, and links.c does so once a second. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static int await_answer(duet_rpc *rpc, struct duet_future *f, const struct outgo
     return OK;
 }
 
-/* Under one lock, so that the end of the pass that it leaves comes behind the call. */
+/* Under one lock, so that the end of the pass that it leaves follows the call. */
 static int send_call(duet_rpc *rpc, struct duet_future *f, const struct outgoing *o,
                      struct frame *frame) {
     pthread_mutex_lock(&rpc->lock);
@@ -139,7 +139,7 @@ void future_answer(duet_rpc *rpc, struct message *answer) {
     struct duet_future *f = rpc->pending;
     while (f && f->id != answer->call)
         f = f->next;
-    if (!f || f->to != answer->from) { /* its caller has given up, or nobody has asked */
+    if (!f || f->to != answer->from) { /* its caller has given up, or none exists */
         message_drop(answer);
     } else if (answer->code) { /* worker, function, cause */
         int code = fail((int)answer->code, "rpc: worker '%s': %s: %s", rpc->peers[f->to].name,

@@ -1,7 +1,7 @@
 /* Threads: see pool.h.
  *
  * Two waits here have no deadline, because a timeout would not help. A thread without a job waits
- * for nobody: pool_close ends it. pool_close waits for jobs under way; their own waits for other
+ * for nobody: pool_close ends it. pool_close waits for running jobs; their own waits for other
  * workers have ended before it is called (rpc->stop). */
 #include "rpc/pool.h"
 
@@ -19,7 +19,7 @@ void pool_open(struct pool *p, int limit) {
 
 static void *thread_of_pool(void *argument);
 
-/* Sees to it that somebody takes the next job, with the lock held. */
+/* Ensures that a thread takes the next job, with the lock held. */
 static void call_thread(struct pool *p) {
     pthread_t thread;
     if (!p->queued || p->stop) return;
@@ -27,7 +27,7 @@ static void call_thread(struct pool *p) {
         pthread_cond_signal(&p->work);
         return;
     }
-    if (p->count - p->waiting >= p->limit) return; /* who is done with a job takes it */
+    if (p->count - p->waiting >= p->limit) return; /* the next idle thread takes it */
     p->count++;
     if (thread_start(&thread, thread_of_pool, p))
         p->count--;
@@ -45,7 +45,7 @@ static void run_first(struct pool *p) {
     pthread_mutex_lock(&p->lock);
 }
 
-static _Thread_local const struct pool *pool_of_thread; /* NULL: it is of none */
+static _Thread_local const struct pool *pool_of_thread; /* NULL: of no pool */
 
 static void *thread_of_pool(void *argument) {
     struct pool *p = argument;
@@ -61,7 +61,7 @@ static void *thread_of_pool(void *argument) {
         }
     }
     p->count--;
-    call_thread(p); /* what woke this thread is for another */
+    call_thread(p); /* the signal was for another thread */
     pthread_cond_broadcast(&p->ended);
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -108,7 +108,7 @@ void pool_close(struct pool *p) {
     pthread_cond_broadcast(&p->work);
     while (p->count)
         pthread_cond_wait(&p->ended, &p->lock);
-    while (p->first) /* what ends values and contexts must be done */
+    while (p->first) /* jobs that end values and contexts must run */
         run_first(p);
     pthread_mutex_unlock(&p->lock);
     pthread_mutex_destroy(&p->lock);

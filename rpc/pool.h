@@ -30,10 +30,10 @@ struct pool {
 void pool_open(struct pool *pool, int limit);
 /* Runs run(context) on a thread. ERR_MEMORY: it cannot. */
 int pool_run(struct pool *pool, void (*run)(void *context), void *context);
-/* Around a wait, also of a thread that is not of the pool: it counts for nothing there. */
+/* Around a wait; has no effect in a thread outside the pool. */
 void pool_pause(struct pool *pool);
 void pool_resume(struct pool *pool);
 int pool_has_this_thread(const struct pool *pool);
-void pool_close(struct pool *pool); /* waits for the jobs under way and runs the others itself */
+void pool_close(struct pool *pool); /* waits for running jobs and runs the others itself */
 
 #endif

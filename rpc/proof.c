@@ -50,7 +50,7 @@ static void hash_block(uint32_t state[8], const uint8_t *block) {
         state[i] += v[i];
 }
 
-/* Of `first` and what follows it, at most MOST_BYTES together. */
+/* Of `first` and the parts after it, at most MOST_BYTES together. */
 static void sha256(uint8_t out[PROOF_BYTES], const void *first, size_t a, const void *next,
                    size_t b) {
     uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -114,7 +114,7 @@ void proof_name(char *out, size_t bytes, const char *secret) {
         snprintf(out + 2 * i, bytes - 2 * i, "%02x", code[i]);
 }
 
-/* ---- what a peer says of itself ---- */
+/* ---- a peer's description of itself ---- */
 
 int opening_check(const struct opening *o) {
     if (o->magic != HELLO_MAGIC) return fail(ERR_USAGE, "rpc: a peer is no worker of Duet");

@@ -28,7 +28,7 @@ struct hello {
     char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or all know it */
 };
 
-/* ERR_USAGE: the peer is no worker, or is of another version. */
+/* ERR_USAGE: the peer is not a worker, or has another version. */
 int opening_check(const struct opening *opening);
 
 /* 1: it has 1 to 127 letters, digits, or one of `others`. NULL is fine. */
@@ -36,7 +36,7 @@ int name_is_good(const char *name, const char *others);
 int worker_name_check(const char *name); /* the others are "_", ":" and "-" */
 
 /* ERR_USAGE: the peer was started for another world, has a rank that is not in it, or no proper
- * name. To be called once the proof behind the hello is right. */
+ * name. To be called once the hello's proof has been checked. */
 int hello_check(const struct hello *hello, const struct hello *own);
 
 enum proof_role { ROLE_DIALS = 1, ROLE_LISTENS };
@@ -53,7 +53,7 @@ void proof_make(uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role 
 int proof_check(const uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,
                 const uint8_t *own, const uint8_t *peer, const struct hello *hello);
 
-/* A name that tells nobody the secret: of the abstract sockets of a job. */
+/* A name that does not reveal the secret: for the abstract sockets of a job. */
 void proof_name(char *out, size_t bytes, const char *secret);
 
 #endif

@@ -1,7 +1,7 @@
-/* Who has what. The last release frees a future or a reference, which the program, the table of
- * calls and one another hold. `life` says when the last reference to a value of this worker is
- * gone. The value is then freed on a thread of the pool, because an object's `destroy` is the
- * user's function and the tensors need their device. */
+/* Which holder has which object. The last release frees a future or a reference, which the program,
+ * the table of calls and one another hold. `life` says when the last reference to a value of this
+ * worker is gone. The value is then freed on a thread of the pool, because an object's `destroy` is
+ * the user's function and the tensors need their device. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -55,7 +55,7 @@ static int owner_is_here(duet_rpc *rpc, const duet_rref *r) {
     return rpc->peers[r->owner].state == PEER_HERE ? OK : peer_error(rpc, r->owner, "a reference");
 }
 
-/* Until its owner has confirmed what was asked of it, or is gone. */
+/* Waits until its owner has confirmed the request, or is gone. */
 static int wait_confirmed(duet_rpc *rpc, const duet_rref *r, uint64_t number) {
     duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);

@@ -7,7 +7,7 @@
 
 /* ---- backward ---- */
 
-/* The gradient of a result is where the walk has left it, for `fire` to send. */
+/* Leaves the gradient of a result in place, for `fire` to send. */
 static int receive_backward(duet_tape *t, struct node *n) {
     (void)t, (void)n;
     return OK;
@@ -26,7 +26,7 @@ struct duet_rpc_value gradients_of(struct gradients *g, struct device *device,
     return duet_rpc_list(g->item, count);
 }
 
-/* All gradients of the results are there, since the walk has gone past whoever used them. */
+/* All gradients of the results are complete, since the walk has passed all their users. */
 static int fire_backward(duet_tape *t, struct node *n) {
     struct remote_op *op = n->context;
     struct autograd *p = op->pass;
@@ -228,7 +228,7 @@ int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const
     CHECK_OUT(out);
     CHECK(check_call(&o, tape->remote->rpc, to, function, args, count, timeout_s));
     CHECK(op_new(&op, tape, &o, &path));
-    o.op = NULL; /* what comes as the answer is no result */
+    o.op = NULL; /* the answer is not a result */
     CHECK(rref_remote(out, op->pass->rpc, &o));
     int code = record_sent(op);
     if (code) {

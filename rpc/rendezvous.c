@@ -2,16 +2,16 @@
  *
  *     the others    listen themselves, and dial rank 0           ->  rank 0
  *     each side     opening: a random number  ->  hello and proof (proof.h)
- *     rank 0        once all have come, or one is wrong here: the roll of names and places, or why
- *                   there is no job                             ->  the others
- *     rank r        dials the lower ones at their places, and waits for the higher ones
+ *     rank 0        once all have come, or one is wrong here: the roll of names and addresses, or
+ *                   why there is no job                             ->  the others
+ *     rank r        dials the lower ones at their addresses, and waits for the higher ones
  *
- * On one machine the places are names made of the user, the job and the rank. With TCP rank 0
+ * On one machine the addresses are names made of the user, the job and the rank. With TCP rank 0
  * listens at MASTER_ADDR:MASTER_PORT, and each other worker at its own address that leads there.
  *
  * A secret from Duet's launcher or from the user tells jobs apart. Without one a job is known by
- * what the environment says of it. That is enough inside a machine, where the kernel tells which
- * user a peer belongs to; over TCP a secret is required. */
+ * its environment variables. That is enough inside a machine, where the kernel tells which user a
+ * peer belongs to; over TCP a secret is required. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ struct meeting {
     int listener; /* -1: there is none */
     int64_t deadline;
     char first[ADDRESS_BYTES]; /* where rank 0 listens */
-    char hint[ERROR_BYTES];    /* what may be why somebody has not come; "": nothing */
+    char hint[ERROR_BYTES];    /* a likely reason for a missing worker; "": none */
     struct roll roll;
 };
 
@@ -93,9 +93,9 @@ static int find_first(struct meeting *m) {
     return OK;
 }
 
-/* ---- the opening: who listens lets the other one say first who it is ---- */
+/* ---- the opening: the side that dials introduces itself first ---- */
 
-/* That a connection has ended does not take the place of a reason. */
+/* The end of a connection does not replace a known reason. */
 static void keep_hint(struct meeting *m, int code) {
     if (code != ERR_PEER || !m->hint[0]) snprintf(m->hint, sizeof m->hint, "%s", error_message());
 }
@@ -120,9 +120,9 @@ static int exchange(const struct meeting *m, int fd, enum proof_role role, int64
     return proof_check(heard.proof, secret, other_role, other.nonce, mine.nonce, theirs);
 }
 
-/* ---- the door: one who knocks after another, and each has a second for its opening ---- */
+/* ---- accepting: one connection after another, each with a second for its opening ---- */
 
-/* At rank 0. ERR_USAGE: somebody who knows the secret cannot be of this job. */
+/* At rank 0. ERR_USAGE: a peer that knows the secret does not fit this job. */
 static int check_new(const struct meeting *m, const struct hello *hello) {
     const struct roll *roll = &m->roll;
     CHECK(hello_check(hello, &roll->worker[m->rpc->rank]));
@@ -137,7 +137,7 @@ static int check_new(const struct meeting *m, const struct hello *hello) {
     return OK;
 }
 
-/* At the others: 1: it is the worker of the roll that is waited for. */
+/* At the others: 1: it is the awaited worker of the roll. */
 static int is_awaited(const struct meeting *m, const struct hello *hello) {
     return hello->rank > m->rpc->rank && hello->rank < m->rpc->world &&
            m->rpc->peers[hello->rank].fd < 0 &&
@@ -149,7 +149,7 @@ static void refuse_job(struct meeting *m, int code) {
     snprintf(m->roll.text, sizeof m->roll.text, "%s", error_message());
 }
 
-/* Who cannot prove that it knows the secret may be a stranger, so that ends nothing. Takes fd. */
+/* A peer that cannot prove that it knows the secret may be a stranger, and is ignored. Takes fd. */
 static int let_in(struct meeting *m, int fd) {
     struct hello hello;
     int code = exchange(m, fd, ROLE_LISTENS, deadline_after(OPENING_MS * 1e-3), &hello);
@@ -190,14 +190,14 @@ static int listen_beside(struct meeting *m, int fd) {
     return rpc->beyond ? socket_place(m->listener, 0, place, PLACE_BYTES) : OK;
 }
 
-/* Why init must end: it has waited for `who` in vain. */
+/* Why init must fail: it has waited for `who` in vain. */
 static int came_late(const struct meeting *m, const char *who) {
     return fail(ERR_TIMEOUT, "rpc: init: %s did not come within %g s: start all %d workers%s%s",
                 who, (double)m->rpc->timeout_ns * 1e-9, m->rpc->world, m->hint[0] ? ": " : "",
                 m->hint);
 }
 
-/* Until somebody is there who knows the secret. */
+/* Repeats until a peer that knows the secret answers. */
 static int dial(struct meeting *m, int rank) {
     const char *address = rank ? m->roll.worker[rank].place : m->first;
     char who[32];
@@ -284,7 +284,7 @@ static int meet(struct meeting *m) {
     return OK;
 }
 
-/* Nobody listens any more when all have come. */
+/* No worker listens any more when all have come. */
 int rendezvous(duet_rpc *rpc) {
     struct meeting *m = calloc(1, sizeof *m);
     if (!m) return fail(ERR_MEMORY, "rpc: init: no host memory");

@@ -6,7 +6,7 @@
 
 #include "rpc/agent.h"
 
-/* ---- references to what is here ---- */
+/* ---- references to local values ---- */
 
 static int new_owner(duet_rref **out, duet_rpc *rpc, const char *type, struct owner **owner) {
     CHECK_OUT(out);

@@ -47,7 +47,7 @@ int add_functions(duet_rpc *rpc, const struct duet_rpc_function *functions, int 
     return OK;
 }
 
-/* A method is one of the class of its object, which the owner alone knows. */
+/* A method belongs to the class of its object, which only the owner knows. */
 static int user_function(duet_rpc_call *call) {
     const struct owner *o = call->self;
     const char *said = call->said->text, *dot = o ? NULL : strrchr(said, '.');
@@ -90,7 +90,7 @@ static int run_to_here(duet_rpc_call *call, void *context) {
 }
 
 static int run_wait(duet_rpc_call *call, void *context) {
-    (void)call, (void)context; /* the value is there: serve has waited for it */
+    (void)call, (void)context; /* the value exists: serve has waited for it */
     return OK;
 }
 
@@ -100,7 +100,7 @@ static int own_function(duet_rpc_call *call) {
     const struct {
         const char *name;
         int (*run)(duet_rpc_call *call, void *context);
-        int fits; /* 1: the call has what it needs */
+        int fits; /* 1: the call has the right arguments */
     } own[] = {{"duet.to_here", run_to_here, o != NULL},
                {"duet.wait", run_wait, o != NULL},
                {"duet.backward", serve_backward, o && o->pass},
@@ -118,7 +118,7 @@ static int own_function(duet_rpc_call *call) {
 
 /* ---- one call ---- */
 
-/* What the function has returned becomes the value behind the reference. */
+/* The function's result becomes the value of the reference. */
 static int keep_result(duet_rpc_call *call) {
     const uint64_t makes = call->said->makes;
     struct duet_rpc_value value = duet_rpc_none();
@@ -157,7 +157,7 @@ static int run_function(duet_rpc_call *call) {
     return code;
 }
 
-/* Finds all that the call needs, and runs it on its device. */
+/* Finds everything that the call needs, and runs it on its device. */
 static int serve_on_device(duet_rpc_call *call) {
     const struct message *m = call->said;
     if (m->self) CHECK(owner_wait(call->rpc, m->self, &call->self));
@@ -183,7 +183,7 @@ static void send_answer(duet_rpc_call *call, int code) {
         answer.text = failed.text;
         message_begin(w, &answer);
     }
-    struct frame *f = message_end(w); /* without one the caller's deadline will tell */
+    struct frame *f = message_end(w); /* without one the caller's deadline ends the call */
     pthread_mutex_lock(&call->rpc->lock);
     if (f) send_frame(call->rpc, m->from, f);
     pthread_mutex_unlock(&call->rpc->lock);

@@ -7,7 +7,7 @@
 
 /* ---- writing ---- */
 
-/* number: of a var, from 1; 0: it is none. */
+/* number: of a var, from 1; 0: it is not a var. */
 static int write_tensor(struct wire_out *w, const duet_tensor *t, int number) {
     if (!t) return fail(ERR_USAGE, "rpc: a tensor is NULL");
     struct wire_tensor head = {.type = (uint8_t)duet_tensor_type(t),
@@ -23,7 +23,7 @@ static int write_tensor(struct wire_out *w, const duet_tensor *t, int number) {
     return bytes ? duet_tensor_read(t, room) : OK;
 }
 
-/* A var whose gradient is of no use travels as a tensor. */
+/* A var whose gradient is not needed travels as a tensor. */
 static int write_var(struct wire_out *w, duet_var *x) {
     struct var_list *l = w->vars;
     if (!l)

@@ -8,8 +8,8 @@
 
 /* ---- writing ---- */
 
-/* At least half is added, so that a message of many parts is not copied for each of them; what is
- * missing may be more, as for a tensor, and then not twice of it. */
+/* Grows by at least half, so that many parts do not copy a message each time; or only by what is
+ * missing, and a little, if that is more, as for a tensor. */
 static int make_room(struct wire_out *w, size_t bytes) {
     if (bytes > MESSAGE_MOST_BYTES - w->bytes) w->failed = ERR_USAGE;
     if (w->failed) return 0;
@@ -143,7 +143,7 @@ static int read_value(struct wire_in *w, struct duet_rpc_value *v, int depth);
 static int read_list(struct wire_in *w, struct duet_rpc_value *v, int depth) {
     uint32_t count = 0;
     CHECK(wire_get(w, &count, sizeof count));
-    /* Each item takes at least a byte: a count that cannot be is not believed. Arguments are a list
+    /* Each item takes at least a byte: impossible counts are refused. Arguments are a list
      * themselves. */
     if (count > w->bytes - w->at || depth > DEEPEST_LIST) return broken_value();
     struct duet_rpc_value *items = calloc((size_t)count + 1, sizeof *items);

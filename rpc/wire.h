@@ -27,7 +27,7 @@ enum {
 /* The largest message: a tensor of 2^31 - 1 doubles, and some room. */
 static const uint64_t MESSAGE_MOST_BYTES = (uint64_t)17 << 30;
 
-/* What is being written. */
+/* A value that is being written. */
 struct wire_out {
     uint8_t *data;                /* owned */
     size_t bytes, room, value_at; /* value_at: where the value begins */
@@ -41,7 +41,7 @@ int wire_error(const struct wire_out *w); /* no host memory, or too large: the s
 void wire_put(struct wire_out *w, const void *data, size_t bytes);
 #define wire_put_as(w, type, value) wire_put(w, &(type){(type)(value)}, sizeof(type))
 void wire_put_text(struct wire_out *w, const char *text);
-/* Room for the elements of a tensor; NULL: none. Valid until the next put. */
+/* Memory for the elements of a tensor; NULL: none. Valid until the next put. */
 void *wire_put_room(struct wire_out *w, size_t bytes);
 
 struct wire_rref {
@@ -60,7 +60,7 @@ struct wire_in {
     duet_rpc *rpc; /* who reads */
     const uint8_t *data;
     size_t bytes, at;
-    int from; /* who has written */
+    int from; /* the sender */
 };
 /* Each returns ERR_FAILED where the bytes end or make no sense. A value that was read has its
  * references, also after an error: value_drop. Under the lock. */

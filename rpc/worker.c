@@ -117,8 +117,8 @@ void life_emit(void *context, int to, const struct life_message *m) {
 
 /* ---- the end of its memory ---- */
 
-/* References and futures that the program has kept say that the worker is no more, and can be
- * freed: as long as there are any, this much of it stays. */
+/* References and futures that the program has kept report that the worker has ended, and can be
+ * freed: while any exist, this much of it stays. */
 void unlock_or_end(duet_rpc *rpc) {
     int last = rpc->over && !rpc->kept;
     pthread_mutex_unlock(&rpc->lock);
