@@ -167,7 +167,7 @@ out:
 }
 
 int main(int argc, char **argv) {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* a line reaches a pipe when it is printed */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* lines reach a pipe when they are printed */
     static float pictures[N * 3 * SIDE * SIDE];
     const int32_t labels[N] = {7, 993};
     double losses[2][STEPS];
@@ -177,7 +177,7 @@ int main(int argc, char **argv) {
         return fprintf(stderr, "alexnet DIVISOR: 1, 2, 4, 8 or 16\n"), DUET_USAGE;
     TRY(duet_rng_create(&rng, 1));
     duet_rng_normal(rng, pictures, sizeof pictures / sizeof *pictures, 0, 1);
-    for (int count = 1; count <= 2 && !code; count++) { /* devices of their own for each run */
+    for (int count = 1; count <= 2 && !code; count++) { /* separate devices for each run */
         duet_device *devices[2] = {NULL};
         duet_tensor *x = NULL, *y = NULL;
         code = duet_devices_open(devices, count, "auto", (uint64_t)2 << 30);

@@ -24,7 +24,7 @@ static void describe(duet_module *m, void *context) {
     duet_module_linear(m, "aux", 8 * 14 * 14, duet_module_classes(m), 1);
 }
 
-/* The layer `aux` has no part in the loss, as in many a model that was changed. */
+/* The layer `aux` has no part in the loss, as happens when a model is changed. */
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     x = duet_layer_relu(t, BN, duet_layer(t, CONV, x)); /* (n,8,28,28) */

@@ -77,7 +77,7 @@ static int evaluate(duet_group *group, const char *way) {
     TRY(pass(tape, params, x, y, DUET_TRAIN));
     if (rank == 0 || mended)
         TRY(pass(tape, params, x, NULL, module ? DUET_EVALUATE_MODULE : DUET_EVALUATE));
-    if (rank != 0 && !way) sleep(60); /* it has other work */
+    if (rank != 0 && !way) sleep(60); /* busy with other work */
     if (rank == 0) printf("evaluated\n");
 out:
     duet_tensor_free(x), duet_tensor_free(y), duet_ddp_free(ddp), duet_tape_free(tape);

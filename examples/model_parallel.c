@@ -1,7 +1,7 @@
-/* Model parallelism: a model split by layers over two devices of one process, first as it is, then
- * with micro-batches that follow each other through the parts as on a belt. Beside each call stands
- * what it is in PyTorch. The program shows that the split model has the bits of the whole one. With
- * a file it also writes when each device computed in the last step, which `duet report` draws.
+/* Model parallelism: a model split by layers over two devices of one process, first with whole
+ * batches, then with micro-batches that follow each other as on a belt. Beside each call stands
+ * PyTorch's. The program shows that the split model has the bits of the whole one. With a file it
+ * also writes when each device computed in the last step, which `duet report` draws.
  *
  *     ./model_parallel 1 cpu-async one.json      one batch, on emulated devices
  *     ./model_parallel 4 cpu-async parts.json    in four micro-batches

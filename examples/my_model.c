@@ -1,4 +1,4 @@
-/* A model of your own, with the whole command `duet` around it:
+/* Your own model, with the whole command `duet` around it:
  *
  *     cc my_model.c -o mynet $(pkg-config --cflags --libs duet)
  *     ./mynet compare --devices 4      trains it as single, DP and DDP; proves that they agree

@@ -13,7 +13,7 @@
         if (code_) return code_; \
     } while (0)
 
-/* Ends a rank of another number of ranks: rank 0 says why and fails, the others just end. */
+/* Ends the ranks of a job of another size: rank 0 says why and fails, the others just end. */
 static inline void need_ranks(const char *program, int n) {
     static const char *const by[][2] = {{"RANK", "WORLD_SIZE"},
                                         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},

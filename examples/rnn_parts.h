@@ -11,7 +11,7 @@
 enum { STEPS = 5, BATCH = 3, TOKENS = 10, INPUT = 2, HIDDEN = 3, LAYERS = 4, BATCHES = 5 };
 enum { LSTM_PARAMS = 4 * LAYERS, ALL_PARAMS = LSTM_PARAMS + 3, MOST_MASKS = 8 };
 
-/* ---- dropout with masks of one's own, so that both ways to run draw the same ---- */
+/* ---- dropout with masks drawn here, so that both ways to run draw the same ---- */
 
 struct drop {
     double p;

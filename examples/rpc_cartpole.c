@@ -38,7 +38,7 @@ struct agent {
     duet_optimizer *optimizer;
     duet_tape *tape; /* of one episode: all forwards of all observers */
     duet_rng *rng;
-    duet_tensor *kept[MOST_OBSERVERS * MOST_STEPS * 3]; /* what the tape reads until backward */
+    duet_tensor *kept[MOST_OBSERVERS * MOST_STEPS * 3]; /* read by the tape until backward */
     int kept_count;
     duet_var *log_probs[MOST_OBSERVERS][MOST_STEPS];
     int actions[MOST_OBSERVERS][MOST_STEPS];

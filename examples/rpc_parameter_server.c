@@ -38,7 +38,7 @@ struct server {
     duet_params *params;
     pthread_mutex_t lock;
     pthread_cond_t updated;
-    float sent[MOST_TRAINERS][INPUT + 1]; /* gradients of the update under way */
+    float sent[MOST_TRAINERS][INPUT + 1]; /* gradients of the current update */
     int came;
     int64_t updates;
 };
@@ -55,8 +55,8 @@ static int update(struct server *s, const float *const *gradients, int count) {
     return duet_sgd(s->params, RATE, 1);
 }
 
-/* Until update number `after` is done, or WAIT_S have passed: a trainer is lost. Without the
- * device, which whoever comes last needs. */
+/* Waits until update number `after` is done, or WAIT_S have passed: a trainer is lost. Without the
+ * device, which the last trainer needs. */
 static int wait_for_update(struct server *s, duet_rpc *rpc, int64_t after) {
     struct timespec until;
     int late = 0;
@@ -130,7 +130,7 @@ struct trainer {
     double loss;
 };
 
-/* Samples of one line for all trainers, with noise of their own. */
+/* Samples of one line for all trainers, each with its own noise. */
 static int make_samples(struct trainer *tr) {
     float x[SAMPLES * INPUT], y[SAMPLES];
     duet_rng *rng;

@@ -138,7 +138,7 @@ static int step(duet_autograd_context *c, duet_device *device, const struct batc
     duet_tape *t;
     int n = BATCH / split, code = DUET_OK;
     TRY(duet_autograd_pass(&t, c, NULL, n));
-    for (int i = 0; i < split && !code; i++) { /* all are under way at once */
+    for (int i = 0; i < split && !code; i++) { /* all run at once */
         duet_tensor *x;
         code = duet_tensor_create(&x, device, DUET_F32, 2, (int[]){n, INPUT}, b->x + i * n * INPUT);
         if (code) break;

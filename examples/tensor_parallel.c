@@ -76,7 +76,7 @@ static int read_grad(duet_tape *t, duet_var *x, float *values) {
 static float A[HIDDEN * IN], a[HIDDEN], B[OUT * HIDDEN], pictures[N * IN];
 static int32_t labels[N];
 
-/* What of the model is compared: output of both layers, and the gradients. */
+/* The compared parts of the model: output of both layers, and the gradients. */
 struct result {
     double loss;
     float columns[N * HIDDEN], z[N * OUT], dA[HIDDEN * IN], dx[N * IN];

@@ -1,4 +1,4 @@
-"""pip install ./python: builds the library and the command by make, and takes them along.
+"""pip install ./python: builds the library and the command by make, and includes them.
 
 The sources are those of the tree that this folder is in, so the package is built there.
 """

@@ -1,4 +1,4 @@
-/* What the four programs of this folder share: the model (model.c) and the data (data.c). */
+/* Shared by the four programs of this folder: the model (model.c) and the data (data.c). */
 #ifndef MLP_H
 #define MLP_H
 

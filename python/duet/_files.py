@@ -26,7 +26,7 @@ def write_tensors(path, arrays):
 
 
 def replace_tensors(path, arrays):
-    """The same, whole or not at all."""
+    """The same, written whole or not at all."""
     beside = f"{path}.{os.getpid()}"
     try:
         write_tensors(beside, arrays)
@@ -43,7 +43,7 @@ def _array(given):
 
 
 def _joined(inputs):
-    """The inputs of each sample, one behind the other."""
+    """The inputs of each sample, one after another."""
     import numpy
     rows = [row.reshape(len(row), -1) for row in map(_array, inputs)]
     kind = "float32" if any(row.dtype.kind == "f" for row in rows) else "int64"

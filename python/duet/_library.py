@@ -94,8 +94,7 @@ def check(library, code, error=DuetError):
 
 
 def open_host_device(library):
-    """A device that only says that memory is the host's: tensors over the caller's memory are on
-    it."""
+    """A device that stands for host memory: tensors over the caller's memory are on it."""
     device = c_void_p()
     check(library, library.duet_device_open(byref(device), b"cpu", 0, 1 << 21))
     return device

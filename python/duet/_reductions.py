@@ -10,14 +10,14 @@ from ._tensors import BITS, OPS, TYPES, RedOp, dense, in_a_row, one, reduction
 from ._work import Call
 
 
-# What is reduced where it is, without anything before or behind: by what, of which elements.
+# In-place reductions without steps before or after: the operation, and the element types.
 PLAIN = {(op, dtype): how for op, how in OPS.items() for dtype in TYPES
          if op != RedOp.AVG or dtype.is_floating_point}
 
 
 class Reductions:
     def _prepare(self, tensor, op):
-        """What is reduced in the tensor's place, how, and what follows: (tensor, op, behind)."""
+        """The tensor to reduce instead, the operation, and the step after it, as a tuple."""
         dense(tensor)
         if tensor.is_complex():
             if op not in (RedOp.SUM, RedOp.AVG):
@@ -40,7 +40,7 @@ class Reductions:
         return wide, OPS[op], lambda: tensor.copy_(wide)
 
     def _bitwise(self, tensor, op, opts, want):
-        """Gathers what all ranks have and combines it where it is wanted."""
+        """Gathers the tensors of all ranks and combines them on the ranks that need the result."""
         whole = torch.empty((self.the_size, *tensor.shape), dtype=tensor.dtype)
 
         def combine():

@@ -9,15 +9,15 @@ from ._library import WrongArgument
 
 
 def _by_place(model, names, defaults, inputs):
-    """In forward's order; without labels, since the loss is Duet's own."""
+    """In forward's order; without labels, since Duet computes the loss."""
     given = {name: x for name, x in inputs.items() if name != "labels"}
     shifted = getattr(model, "prepare_decoder_input_ids_from_labels", None)  # of T5, BART
     if shifted and "labels" in inputs:
         given.setdefault("decoder_input_ids", shifted(labels=inputs["labels"]))
     strange = sorted(given.keys() - set(names))
     if strange:
-        raise WrongArgument(f"duet.export: {type(model).__name__} takes no input {strange[0]} by "
-                            f"place: there are {', '.join(names)}")
+        raise WrongArgument(f"duet.export: {type(model).__name__} takes no positional input "
+                            f"{strange[0]}: there are {', '.join(names)}")
     last = max((names.index(name) for name in given), default=-1)
     return tuple(given.get(*one) for one in list(zip(names, defaults))[:last + 1])
 
@@ -33,7 +33,7 @@ def _result_of(output):
 
 
 def called(export):
-    """export, of which the inputs may be a dict too. Inside, forward has a place for each."""
+    """export whose inputs may also be a dict. Inside, forward has a parameter for each."""
     @functools.wraps(export)
     def of_calls(model, example_inputs, *arguments, **options):
         kind, several = type(model), isinstance(example_inputs, tuple)

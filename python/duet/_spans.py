@@ -25,7 +25,7 @@ class Spans:
         self.inside = threading.local()  # in a thread: a span covers the calls below it
 
     def cover(self, name, tensors, make):
-        """make() makes a call, under a span that ends with it."""
+        """Calls make() under a span that ends with the call."""
         if getattr(self.inside, "is_covered", False):
             return make()
         span = Span(self.thread, name, tensors)
@@ -58,8 +58,8 @@ def _flat(tensors):
 
 
 def spanned(name, brings=0):
-    """Of a method of a group: a call named `name`. brings: which argument has the tensors that the
-    rank brings; None: there are none. name may be a function of them."""
+    """Wraps a method of a group as a call named `name`. brings: the argument with the rank's input
+    tensors; None: there are none. name may be a function of them."""
     def wrap(method):
         @functools.wraps(method)
         def call(self, *arguments, **more):

@@ -15,7 +15,7 @@ BITS = {RedOp.BAND: torch.bitwise_and, RedOp.BOR: torch.bitwise_or,
 TYPES = {torch.float32: lib.F32, torch.float64: lib.F64, torch.float16: lib.F16,
           torch.bfloat16: lib.BF16, torch.int32: lib.I32, torch.int64: lib.I64,
           torch.uint8: lib.U8}
-# What Duet has no type for is moved as integers as wide as its elements.
+# Elements of types that Duet lacks are moved as integers of the same width.
 MOVED = {8: (lib.I64, 1), 4: (lib.I32, 1), 2: (lib.F16, 1), 1: (lib.U8, 1), 16: (lib.I64, 2)}
 
 
@@ -44,7 +44,7 @@ def dense(tensor):
 
 
 def in_a_row(tensors):
-    """The memory of tensors that are one behind the other, as one tensor; None: they are not."""
+    """The memory of consecutive tensors, as one tensor; None: they are not consecutive."""
     first = tensors[0]
     at = first.data_ptr()
     for tensor in tensors:
@@ -58,6 +58,6 @@ def in_a_row(tensors):
 
 
 def named(text, tensors):
-    """An error's text, which for a type that Duet lacks says another one."""
+    """An error's text, in which a type that Duet lacks appears as another one."""
     types = {str(t.dtype)[6:] for t in tensors if t is not None and t.dtype not in TYPES}
     return f"{text} (of {', '.join(types)} here, which travels as that)" if types else text

@@ -1,4 +1,4 @@
-"""Calls of process groups that are under way, and their failures as PyTorch's exceptions."""
+"""Pending calls of process groups, and their failures as PyTorch's exceptions."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ class DuetBackendError(dist.DistBackendError, lib.DuetError):
 
 
 class Call(Work):
-    """A call under way, or, where it has no handle, one that has ended."""
+    """A pending call, or, without a handle, one that has ended."""
 
     # Slots and no __init__: a short message costs little more than what is done here.
     __slots__ = ("group", "handle", "value", "keep", "behind", "source", "error", "future",
@@ -37,7 +37,7 @@ class Call(Work):
 
     @classmethod
     def begun(cls, group, handle, result, keep, behind=None, source=-1):
-        """source: who sends a message, ANYBODY where that is known at its end."""
+        """source: the sender of a message, ANYBODY if it is known only at the end."""
         call = cls()
         call.group, call.handle, call.value, call.keep = group, handle, result, keep
         call.behind, call.source, call.lock = behind, source, threading.Lock()
@@ -46,7 +46,7 @@ class Call(Work):
         return call
 
     def _end(self):
-        """Waits for the end, once; whoever comes second gets the same answer."""
+        """Waits for the end, once; later callers get the same answer."""
         with self.lock:
             if self.handle is None:
                 return
@@ -98,7 +98,7 @@ class Call(Work):
         return True
 
     def is_completed(self):
-        """Who waits in _end frees the handle, so it is looked at only where nobody does."""
+        """A wait in _end frees the handle, so it is read only while nobody waits."""
         if self.handle is None:
             return True
         if not self.lock.acquire(blocking=False):
@@ -149,8 +149,8 @@ class Call(Work):
 
 
 class Watcher:
-    """A thread that waits for works whose future somebody holds, in the order of their calls. What
-    hangs on a future runs in it, and may wait for another call: then a further thread waits."""
+    """A thread that waits for works whose future somebody holds, in the order of their calls.
+    Callbacks of a future run in it, and may wait for another call: then a further thread waits."""
 
     def __init__(self):
         self.changed = threading.Condition()

@@ -36,7 +36,7 @@ class Record(dict):
 
 
 class Result(Record):
-    """What a subcommand found out: the record of docs/json.md. `output` is what it printed, and
+    """The result of a subcommand: the record of docs/json.md. `output` is what it printed, and
     `page` is its report, as HTML."""
 
     def __init__(self, record, output, page):
@@ -77,7 +77,7 @@ def _words(options):
 
 
 def _as_arguments(text):
-    """The command's line with --batch-size as batch_size, as it is given here."""
+    """The command's line with --batch-size as batch_size, as it is written in Python."""
     text = re.sub(r"--no-([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_") + "=False", text)
     text = re.sub(r"(?<![\w/])--(?!help)([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), text)
     return text.replace("unknown option", "unknown argument")
@@ -134,8 +134,8 @@ class _Progress:
 
 
 def _follow(process, progress):
-    """Reads both streams to their end. Ctrl-C ends the command first, which then writes what it
-    has; then the exception goes on."""
+    """Reads both streams to their end. Ctrl-C ends the command first, which then writes its results
+    so far; then the exception is raised again."""
     lines, errors = [], []
     reader = threading.Thread(target=lambda: lines.extend(process.stdout), daemon=True)
     reader.start()

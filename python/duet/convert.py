@@ -24,7 +24,7 @@ def _load(source):
             return torch.load(source, map_location="cpu", weights_only=True)
     except OSError as error:
         raise DuetError(f"convert: {source}: {error.strerror or error}") from None
-    except Exception as error:  # whatever torch.load meets in a file that is none of its own
+    except Exception as error:  # torch.load may raise anything for a file in another format
         what = " ".join(str(error).split())
         why = ("it holds more than tensors: save model.state_dict()"
                if "Unsupported global" in what or "GLOBAL" in what else
@@ -35,17 +35,17 @@ def _load(source):
 
 
 def _find(source, given):
-    """The dict of tensors: the whole, or what is in it under one of the usual names."""
+    """The dict of tensors: the whole, or the one in it under a usual name."""
     import torch
     if isinstance(given, torch.Tensor) or not isinstance(given, collections.abc.Mapping):
-        raise DuetError(f"convert: {source}: a {type(given).__name__}, no dict of tensors: save "
+        raise DuetError(f"convert: {source}: a {type(given).__name__}, not a dict of tensors: save "
                         "model.state_dict()")
     for key in _INSIDE:
         if isinstance(given.get(key), collections.abc.Mapping):
             return _find(source, given[key])
     tensors = {str(key): value for key, value in given.items() if isinstance(value, torch.Tensor)}
     if not tensors:
-        raise DuetError(f"convert: {source}: no tensors in it: there are "
+        raise DuetError(f"convert: {source}: no tensors in it, only "
                         f"{', '.join(map(str, list(given)[:6])) or 'no names'}")
     return tensors, [str(key) for key in given if str(key) not in tensors]
 

@@ -21,8 +21,8 @@ class Numbers(Record):
 
 
 def saved_bytes(model, inputs, named):
-    """The bytes that autograd keeps for the backward pass of these inputs, beside parameters,
-    buffers, inputs and outputs; and the outputs, which have no memory."""
+    """The bytes that autograd keeps for the backward pass of these inputs, besides parameters,
+    buffers, inputs and outputs; and the outputs, without memory."""
     import torch
     from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
     from torch.utils import _pytree

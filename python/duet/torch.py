@@ -50,7 +50,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
         self.shared = _State.of_process()
         self.library, self.device = self.shared.library, self.shared.device
         self.lock = threading.Lock()
-        self.tensors, self.aged = {}, {}  # handles by where tensors lie, and those of before
+        self.tensors, self.aged = {}, {}  # handles by the address of tensors, and the previous ones
         self.under_way, self.watcher, self.splits = set(), Watcher(), 0
         self.handle = c_void_p()
         if rank == 0:
@@ -60,7 +60,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
             byref(self.handle), name, rank, size, self.timeout_s), DuetBackendError)
         self.shared.groups.add(self)
 
-    # ---- what torch.distributed asks a group ----
+    # ---- the methods that torch.distributed calls ----
 
     def rank(self):
         return self.the_rank
@@ -141,8 +141,8 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
     # ---- how a call is made ----
 
     def _tensor(self, tensor):
-        """The handle of a tensor over the same memory. It says where the elements lie, so it stays
-        right whatever becomes of that memory."""
+        """The handle of a tensor over the same memory. It holds only the address of the elements,
+        so it stays valid whatever happens to that memory."""
         key = (tensor.data_ptr(), tensor.dtype, tensor.numel())
         return self.tensors.get(key) or self._new_tensor(key, tensor)
 
@@ -159,7 +159,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
         return handle
 
     def _forget_tensors(self):
-        """Frees the handles of the time before, and keeps those of now until the next time: another
+        """Frees the previous handles, and keeps the current ones until the next time: another
         thread may have taken one for a call that it is about to make."""
         with self.lock:  # no call is being made
             if self.under_way or len(self.tensors) <= _MOST_TENSORS:
@@ -178,7 +178,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
         return DuetBackendError("the process group was destroyed: create it again")
 
     def _run(self, opts, call, arguments, result=(), keep=(), behind=None):
-        """Makes call(group, *arguments, work), of the library. behind() follows it."""
+        """Makes the library's call(group, *arguments, work), followed by behind()."""
         brief = False
         if getattr(opts, "asyncOp", True):
             limit = None
@@ -212,8 +212,8 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
 
 
 class _State:
-    """What all groups of a process share: the library, and what is to be left at its end. A child
-    of fork makes its own."""
+    """The state that all groups of a process share: the library, and the groups to leave at its
+    end. A forked child makes another."""
 
     _of = {}  # by process
 
@@ -228,7 +228,7 @@ class _State:
         self.spans = Spans()
         self.library = lib.load()
         self.device = lib.open_host_device(self.library)
-        self.nothing = ctypes.create_string_buffer(64)  # where tensors without elements lie
+        self.nothing = ctypes.create_string_buffer(64)  # the address of tensors without elements
         atexit.register(self.leave)
         # Processes of multiprocessing that were forked run these and not those of atexit.
         multiprocessing.util.Finalize(None, self.leave, exitpriority=0)
@@ -247,5 +247,5 @@ def _create(store, rank, size, timeout, backend="duet"):
 
 if not hasattr(dist.Backend, "DUET"):
     dist.Backend.register_backend("duet", _create, devices=["cpu"])
-    # PyTorch's flight recorder reads what a group written in Python does not have.
+    # PyTorch's flight recorder reads fields that a group written in Python lacks.
     getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("duet")

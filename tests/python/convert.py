@@ -67,8 +67,8 @@ class Convert(unittest.TestCase):
 
     def test_what_is_refused_in_one_line(self):
         for what, why in ((self.net, "more than tensors: save model.state_dict"),
-                          (torch.zeros(3), "a Tensor, no dict of tensors"),
-                          ({"epoch": 3, "loss": 0.5}, "no tensors in it: there are epoch, loss")):
+                          (torch.zeros(3), "a Tensor, not a dict of tensors"),
+                          ({"epoch": 3, "loss": 0.5}, "no tensors in it, only epoch, loss")):
             with self.assertRaisesRegex(duet.DuetError, why) as caught:
                 self.converted(what)
             self.assertNotIn("\n", str(caught.exception))

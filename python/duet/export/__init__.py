@@ -23,10 +23,10 @@ from ..model import describe, saved_bytes
 from .text import ExportError, text_of
 
 _WHY = {  # of words of PyTorch's what they mean
-    "data-dependent": ": what a model does may not depend on the numbers in a tensor, as the size "
-                      "of F.one_hot without num_classes does",
-    "Constraints violated": ": it works for one number of samples alone, as len(x) and "
-                            "torch.take_along_dim do: take x.shape[0], and gather"}
+    "data-dependent": ": a model must not depend on the numbers in a tensor, as the size of "
+                      "F.one_hot without num_classes does",
+    "Constraints violated": ": it works for only one number of samples, as len(x) and "
+                            "torch.take_along_dim do: use x.shape[0], and gather"}
 
 
 def _otherwise(model, inputs):
@@ -59,8 +59,8 @@ def _weights_of(path):
 
 
 def _check(path, text, stored, loss, verify):
-    """Before anything is written where it was asked for, the command reads the text, and it is run
-    beside the model."""
+    """Before the result is written, the command reads the text, which is then run beside the
+    model."""
     with tempfile.TemporaryDirectory() as folder:
         trial = pathlib.Path(folder, "net.duet")
         trial.write_text(text, encoding="utf-8")
@@ -74,8 +74,8 @@ def _check(path, text, stored, loss, verify):
 
 
 def _used(run, result):
-    """The lines that the result is made of, numbered anew, and those of batch norms, which keep
-    statistics. All of them where an input is used by others alone. And the ops that they show."""
+    """The lines that the result needs, numbered anew, and those of batch norms, which keep
+    statistics. All lines if only others use an input. And the ops that they show."""
     wanted, kept = {result.name, *(value for _, value in run.updates)}, []
     for line in reversed(run.lines):
         if line.name in wanted or line.begin.endswith("= batch_norm"):
@@ -127,7 +127,7 @@ def _result_of(output):
 
 
 def _progress(quiet, text):
-    """A line on a terminal that whatever comes next overwrites: tracing takes up to minutes."""
+    """A line on a terminal that the next output overwrites: tracing takes up to minutes."""
     if not quiet and sys.stderr.isatty():
         print(f"{text:<72}\r", end="", file=sys.stderr, flush=True)
 

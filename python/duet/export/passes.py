@@ -22,7 +22,7 @@ class Sizes:
                     isinstance(x.shape[0], torch.SymInt) and x.shape[0].node.expr.is_Symbol:
                 count = x.shape[0].node
                 first = first or count
-                if count.hint == first.hint:  # inputs have as many samples, where no op says so
+                if count.hint == first.hint:  # inputs have as many samples, although no op says so
                     self.same[count.expr] = first.expr
         self.samples = first.expr if first else None
 
@@ -58,7 +58,7 @@ def result_of(program):
 
 
 def mutations(program):
-    """{name of a buffer: the node that forward writes into it}, but for what batch norms keep."""
+    """{name of a buffer: the node that forward writes into it}, except those of batch norms."""
     by_name, out = {node.name: node for node in program.graph.nodes}, {}
     for spec in program.graph_signature.output_specs:
         node = by_name.get(getattr(spec.arg, "name", None))
@@ -71,7 +71,7 @@ def mutations(program):
 
 
 def needed(program, result, written):
-    """What the result is made of, what is written into buffers, and batch norms, which keep
+    """The nodes that the result needs, those written into buffers, and batch norms, which keep
     statistics."""
     wanted = {*written} if result is None else {result, *written}
     for node in reversed(program.graph.nodes):
@@ -81,7 +81,7 @@ def needed(program, result, written):
 
 
 def folded(program, sizes, wanted, tensors):
-    """{node: Const} of what depends on no input and no parameter; `tensors` are those of buffers
+    """{node: Const} of nodes that depend on no input and no parameter; `tensors`: those of buffers
     and lifted constants, by node."""
     random = torch.Tag.nondeterministic_seeded
     constants = {node: Const([x], list(x.shape)) for node, x in tensors.items()}
@@ -212,8 +212,8 @@ def refuse_rounded_integers(program, wanted, constants, inputs):
                       else node.args[1:] if name == "where" else node.all_input_nodes), 0]
         most[node] = _largest(node, name, given)
         if name in _ARITHMETIC and max(most[node], *given) > _EXACT:
-            node.meta["refused"] = ("its integers may pass 2^24, which float32 rounds: clamp says "
-                                    "how large they are")
+            node.meta["refused"] = ("its integers may exceed 2^24, which float32 rounds: use "
+                                    "clamp to bound them")
 
 
 def _largest(node, name, given):

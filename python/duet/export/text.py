@@ -85,7 +85,7 @@ class Writer(Layout):
             return x
         if isinstance(x, (bool, int, float)):
             x = Const([self.torch.tensor(float(x))], [])
-        require(isinstance(x, Const), "it takes what is no tensor of the samples")
+        require(isinstance(x, Const), "it takes a value that is not a tensor of the samples")
         number = x.number
         if number is not None:
             return self.constant(self.torch.tensor([number], dtype=x.dtype)).but(

@@ -41,15 +41,15 @@ def _for_a_trace(model):
             if getattr(config, name, None) == found:
                 setattr(config, name, wanted)
     for module in model.modules():
-        # The mean of all batches needs their number, which a trace has not: Duet's word is -1.
+        # The mean of all batches needs their number, which a trace lacks: Duet's word is -1.
         if getattr(module, "momentum", 0) is None and \
                 isinstance(module, torch.nn.modules.batchnorm._NormBase):
             module.momentum = -1.0
     own = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
     for name, _ in model.named_children():
         if hasattr(own, name):
-            raise ExportError(f"torch.fx has a {name} of its own: rename the module {name}")
-    if not model.training:  # else its layers stay as they are: what is frozen is seen
+            raise ExportError(f"torch.fx uses the name {name}: rename the module {name}")
+    if not model.training:  # otherwise its layers stay unchanged, and frozen ones are seen
         model.train()
 
 
@@ -76,7 +76,7 @@ def trace(model, inputs):
     return traced, program
 
 
-# ---- what neither a trace nor a run beside the model (verify.py) would find out
+# ---- faults that neither a trace nor a run beside the model (verify.py) would find
 
 def _refuse_what_a_copy_has_not(model):
     """Hooks of parameters; and two tensors over one memory, which would go apart. A tie is one
@@ -107,8 +107,8 @@ def _refuse_guards(program):
         samples = symbols.pop()
         if not all(guard.expr.subs(samples, n) for n in _SAMPLES):
             text = str(guard.expr).replace(str(samples), "x.shape[0]")
-            raise ExportError(f"{place.filename}:{place.lineno}: what forward does depends on the "
-                              f"number of samples, of which the example has {text}")
+            raise ExportError(f"{place.filename}:{place.lineno}: forward depends on the "
+                              f"number of samples: the example took the branch {text}")
 
 
 # ---- few kinds of op: what has a lowering stays whole, all else is decomposed by PyTorch; it is
@@ -119,7 +119,7 @@ def decompose(program):
     _without_asserts(program.graph)
     program._guards_code = []  # those of shapes are looked at by trace.py
     seen = set()
-    for name, x in program.state_dict.items():  # what has two names is twice here
+    for name, x in program.state_dict.items():  # a node with two names is here twice
         program.state_dict[name] = x.clone() if id(x) in seen and not isinstance(
             x, torch.nn.Parameter) else x
         seen.add(id(x))
@@ -135,7 +135,7 @@ def decompose(program):
 
 
 def _without_asserts(graph):
-    """What is only asserted may be any op."""
+    """Ops used only by assertions may be any."""
     for node in reversed(graph.nodes):
         name = str(node.target)
         if node.op == "call_function" and not node.users and (

@@ -20,7 +20,7 @@ LEAST = -3.4028234663852886e+38  # of float32
 
 
 class ExportError(DuetError, ValueError):
-    """What of a model cannot be exported: a line for each op, and how to estimate it anyway."""
+    """Why a model cannot be exported: a line for each op, and how to estimate it anyway."""
 
 
 class Refused(Exception):
@@ -88,8 +88,8 @@ class Value:
 
 
 class Const:
-    """What depends on no input and no parameter: a tensor, or, where it depends on the number of
-    samples, what it is for two of them and for three. `shape` has N."""
+    """A value that depends on no input and no parameter: a tensor, or, if it depends on the number
+    of samples, its values for two of them and for three. `shape` has N."""
 
     def __init__(self, of, shape):
         self.of, self.shape = of, list(shape)
@@ -100,7 +100,7 @@ class Const:
 
     @property
     def number(self):
-        """The number that all of its elements are; None where they differ."""
+        """The number that all elements equal; None if they differ."""
         if not self.tensor.numel():
             return None
         one = self.tensor.flatten()[0]
@@ -131,7 +131,7 @@ _IN_FRONT = _MIXES + "the first dimension alone may be that of the samples"
 
 
 class Layout:
-    """What a Writer (text.py) does to bring values into the form that an op takes."""
+    """The part of a Writer (text.py) that brings values into the form that an op takes."""
 
     def lay(self, x, sizes, shared=False):
         """The name of a line of x with these sizes behind the samples. shared: with none, where x

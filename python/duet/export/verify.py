@@ -35,12 +35,12 @@ APART = 3e-5  # of a line's numbers, which differ by more than float32 rounds
 RATE = 2.0 ** 40  # a step with it says the gradient: (before - after) / RATE
 LARGE = 1 << 14  # numbers of a sample: of such, two are enough
 
-_UNSEEN = ("torch.export does not see a backward of its own (autograd.Function, hooks), "
+_UNSEEN = ("torch.export does not see a custom backward (autograd.Function, hooks), "
            "inference_mode, .data and checkpoint(use_reentrant=True): write it as forward")
-_OUTSIDE = ("forward keeps something outside of the model, in a global, a class or a default "
+_OUTSIDE = ("forward keeps something outside the model, in a global, a class or a default "
             "argument: Duet's forward has no state")
-_WHY = {"the example inputs": "what forward does is not in the trace: it changes a .data, draws by "
-                              "Python's or numpy's numbers, or keeps something from call to call",
+_WHY = {"the example inputs": "forward does more than the trace shows: it changes a .data, draws "
+                              "by Python's or numpy's generator, or keeps something between calls",
         "a second batch": "forward keeps something from one batch to the next, as a count in a dict"
                           ": Duet's forward has no state",
         "another number of samples": "what forward does depends on the number of samples",
@@ -57,8 +57,8 @@ def copied(model):
         return copy.deepcopy(model, kept)
     except Exception as error:
         raise ExportError(f"duet.export: {type(model).__name__} cannot be copied ("
-                          f"{(str(error).splitlines() or [type(error).__name__])[0]}): what its "
-                          "modules hold must be, so that nothing of the model changes") from None
+                          f"{(str(error).splitlines() or [type(error).__name__])[0]}): its "
+                          "modules must be copyable: the export runs copies of the model") from None
 
 
 def _norm(x):
@@ -105,7 +105,7 @@ class _Answer:
         model = model.double() if dtype == torch.float64 else model
         if not model.training:
             model.train()
-        # What is drawn is the same in each run, and not what it was in the trace.
+        # The draws are equal in all runs, and differ from those of the trace.
         random.seed(7), numpy.random.seed(7), torch.manual_seed(7)
         drawn, default = torch.get_rng_state(), torch.get_default_dtype()
         of_moves = torch.Generator().manual_seed(moved)

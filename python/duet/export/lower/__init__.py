@@ -66,7 +66,7 @@ class Interpreter(Writer):
     def sizes(self, dims):
         return [self.measure.of(d) for d in dims]
 
-    # ---- tensors that are there from the start
+    # ---- tensors that exist from the start
 
     def _tensors(self):
         """The node of each tensor of the model, but for parameters and the buffers of norms."""
@@ -98,7 +98,7 @@ class Interpreter(Writer):
             self.model.get_buffer(spec.target)
         name = self.of[id(tensor)]
         require(_NAME.fullmatch(name) and name != "none",
-                f"'{name}' is no name in the text: rename what it is of")
+                f"'{name}' is not a valid name in the text: rename its module")
         if spec.kind.name == "PARAMETER":
             require(tensor.dtype is torch.float32, f"parameter {name} is {tensor.dtype}: Duet "
                     "computes in float32: model.float() makes it so")
@@ -208,7 +208,7 @@ class Interpreter(Writer):
         return self._result(self.env.get(result), names)
 
     def _update(self, name, value):
-        """A buffer takes a value of parameters and buffers in each step."""
+        """A buffer takes a value of parameters and buffers at each step."""
         if value is Refused:
             return
         require(isinstance(value, Value) and value.shared and value.dtype.is_floating_point and

@@ -67,13 +67,13 @@ def _(w, a, shape):
 
 @lower(aten.softplus)
 def _(w, a, shape):
-    require(a.threshold == 20 and a.beta > 0, "softplus with another threshold than 20")
+    require(a.threshold == 20 and a.beta > 0, "softplus with a threshold other than 20")
     return w.times(w.line("softplus", w.times(a.self, a.beta)), 1 / a.beta)
 
 
 @lower(aten.round)
 def _(w, a, shape):
-    require(not a.get("decimals"), "to decimals, which float32 has not")
+    require(not a.get("decimals"), "to decimals, which float32 cannot represent")
     return w.line("round", a.self)
 
 
@@ -99,7 +99,7 @@ def div(w, a, shape):
     if "rounding_mode" not in a:
         mode = "floor" if "floor_divide" in w.op else None
     if mode:
-        require(number, "division that rounds, by what is no number other than 0")
+        require(number, "division that rounds, by something other than a nonzero number")
         x = a.self
         if mode == "trunc":
             require(number.is_integer(), "rounding towards 0 by other than an integer")
@@ -126,7 +126,7 @@ def rounded(w, a, shape):
 def _modulo(op):
     def run(w, a, shape):
         number = w.number(a.other)
-        require(number and math.isfinite(number), "by what is no number other than 0")
+        require(number and math.isfinite(number), "by something other than a nonzero number")
         return w.line(op, a.self, number=number)
     return run
 
@@ -152,7 +152,7 @@ def _(w, a, shape):
 # ---- comparisons
 
 def _finite(w, x):
-    """Of infinities the difference would be none."""
+    """Infinities have no difference."""
     if isinstance(x, Const):
         return Const([t.clamp(LEAST, -LEAST) if t.is_floating_point() else t for t in x.of],
                      x.shape)
@@ -238,11 +238,11 @@ def _(w, a, shape):
     return x
 
 
-# ---- random numbers, of which each sample has its own; in an evaluation they are drawn too
+# ---- random numbers, separate for each sample; in an evaluation they are drawn too
 
 def _own(w, shape):
     """The axes of what is drawn."""
-    require(shape and isinstance(shape[0], N), "it draws numbers that are of no sample")
+    require(shape and isinstance(shape[0], N), "it draws numbers that belong to no sample")
     return [N(1), *([int(shape[0])] if int(shape[0]) > 1 else []), *map(int, shape[1:])]
 
 

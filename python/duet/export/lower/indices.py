@@ -14,7 +14,7 @@ aten = torch.ops.aten
 
 
 def taken(w, x, dim, places):
-    """x.index_select(dim, places), of constant places."""
+    """x.index_select(dim, places), with constant places."""
     x, count = w.value(x), int(x.shape[dim])
     require(not isinstance(x.shape[dim], N), "it picks samples")
     places = torch.where(places < 0, places + count, places)
@@ -97,12 +97,12 @@ def _(w, a, shape):
 def _indexed(w, x, indices, shape):
     given = [d for d, i in enumerate(indices) if i is not None]
     require(all(i is None or not (isinstance(i, Value) and i.dtype is torch.bool)
-                for i in indices), "of as many places as a mask has: its size is not known")
+                for i in indices), "by a mask, whose result has no known size")
     first, x = given[0], w.value(x)
     if isinstance(indices[first], Const) and isinstance(x.shape[first], N) and \
             indices[first].of[0].dtype is not torch.bool:
         require(first == 0 and indices[0].is_place() and len(given) == len(indices),
-                "its places depend on the number of samples")
+                "its indices depend on the number of samples")
         return _of_each_sample(w, x, indices, shape)
     constant = all(isinstance(indices[d], Const) for d in given)
     require(given == list(range(first, first + len(given))), "of dimensions that are apart")
@@ -163,7 +163,7 @@ def _of_each_sample(w, x, indices, shape):
     return w.view(at_places(w, x, 1, index, [N(1), count, *behind]), shape)
 
 
-# ---- what is put at places
+# ---- values written at indices
 
 @lower(aten.index_put)
 def _(w, a, shape):
@@ -176,7 +176,7 @@ def _(w, a, shape):
 
 
 def _sums(w, index, src, dim, shape):
-    """What is in src for each place, added up."""
+    """The values of src for each place, added up."""
     require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
             "into a part of other dimensions")
     index, src = (w.lifted(w.dense(w.value(v), only=[dim])) for v in (index, src))
@@ -196,9 +196,9 @@ def _(w, a, shape):
 
 @lower(aten.scatter)
 def _(w, a, shape):
-    """Where a place is one of the indices it has the value."""
+    """A place that is one of the indices has the value."""
     dim, value = a.dim % len(shape), a.get("value", a.get("src"))
-    require(not isinstance(shape[dim], N), "it puts samples in other places")
+    require(not isinstance(shape[dim], N), "it writes samples at other indices")
     require(not a.get("reduce"), "with a reduce")
     index = w.value(a.index)
     number = value.number if isinstance(value, Const) else w.number(value)
@@ -206,7 +206,7 @@ def _(w, a, shape):
     distinct = int(index.shape[dim]) == 1 or name_of(node) == "getitem" and \
         name_of(node.args[0]) in ("topk", "sort")
     require(number is not None or distinct and list(value.shape) == list(index.shape),
-            "of several values in a row, of which places may be the same")
+            "of several values in a row, whose indices may be equal")
     if number is None:
         number = _sums(w, index, value, dim, shape)
     ones = w.value(Const([torch.ones(1)], index.shape))

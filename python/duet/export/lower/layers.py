@@ -79,7 +79,7 @@ def _(w, a, shape):
         base = getattr(mean, "name", "").removesuffix("running_mean")
         buffers = [base + "running_mean", base + "running_var", base + "num_batches_tracked"]
         require(getattr(mean, "name", "") == buffers[0] and var.name == buffers[1] and
-                w.names.issuperset(buffers), "its statistics are no buffers running_mean, "
+                w.names.issuperset(buffers), "its statistics are not the buffers running_mean, "
                 "running_var and num_batches_tracked of one module, as nn.BatchNorm has them")
     weight, bias = a.get("weight"), a.get("bias")
     operands = [w.parameter(Const([torch.full([int(shape[1])], number)], shape[1:2]) if p is None
@@ -133,8 +133,8 @@ def _(w, a, shape):
 
 @lower(aten.avg_pool2d)
 def _(w, a, shape):
-    """The line knows whole windows and divides by their size. What a last one lacks are zeros, and
-    the rest a factor of each place: what PyTorch makes of ones, through what the line does."""
+    """The line knows whole windows and divides by their size. A short last one is filled with
+    zeros, and each place gets a factor: PyTorch's result for ones, over the line's."""
     pool, x = torch.nn.functional.avg_pool2d, w.value(a.self)
     require(x.rank == 4, "of what has no dimension of samples beside its channels")
     size, padding = pair(a.kernel_size), pair(a.get("padding", 0))

@@ -67,7 +67,7 @@ def matmul(w, x, y):
             "matmul", [name, right], [*before, width]), flat=True).but(shape=shape)
     like = x if x.at is not None else y
     x, y = (w.dense(v, [*needed, d], like) for v, d in ((x, rank - 1), (y, rank - 2)))
-    # The samples are in front, whichever dimension they are of; of both they may not be.
+    # The samples are in front, whichever dimension they are of; they may not be of both.
     require(x.at is None or y.at is None or (x.at, x.front) == (y.at, y.front) and x.at in
             range(rank - 2), "it mixes samples: both have them in other dimensions")
     lead = [math.prod(int(shape[d]) for d in needed)] if needed else []
@@ -158,7 +158,7 @@ def _mask_line(w, mask, y, rank, keys):
 
 
 def _by_definition(w, q, k, v, mask, scale, p):
-    """softmax(q k^T scale + mask) v, as lines of their own."""
+    """softmax(q k^T scale + mask) v, as separate lines."""
     scale = int(q.shape[-1]) ** -0.5 if scale is None else scale
     scores = w.add(matmul(w, w.times(q, scale), swapped(w, k)), mask)
     weights = softmax(w, scores, -1)

@@ -114,7 +114,7 @@ def argmax(w, x, dim):
 
 
 def _signed(w, a):
-    """Minima are maxima of what is below 0."""
+    """Minima are maxima of the negated numbers."""
     x = w.value(a.self)
     sign = -1 if "min" in w.op else 1
     return w.times(x, sign), sign
@@ -196,7 +196,7 @@ def _(w, a, shape):
 # ---- orders
 
 def order(w, x, dim, descending):
-    """The places of x in its order; of what is equal the first stays in front."""
+    """The indices that sort x; among equals the first stays in front."""
     require(x.at is not None, "of a tensor without samples")
     size = int(x.shape[dim])
 

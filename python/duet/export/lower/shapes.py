@@ -11,14 +11,14 @@ aten = torch.ops.aten
 lower(aten.view)(lambda w, a, shape: w.view(w.value(a.self), shape))
 lower(aten.unsqueeze)(lambda w, a, shape: w.value(a.self).unsqueezed(a.dim))
 lower(aten.permute)(lambda w, a, shape: w.permuted(w.value(a.self), *a.dims))
-# A new size of what has size 1 is no axis.
+# A new size in place of size 1 is not an axis.
 lower(aten.expand)(lambda w, a, shape: w.value(a.self).expanded(shape))
 lower(aten.copy)(lambda w, a, shape: w.value(a.src).expanded(shape))
 
 
 @lower(aten.clone, aten._to_copy, aten.lift_fresh_copy)
 def _(w, a, shape):
-    """Also a change of type: numbers become whole towards 0, and a bool is what is not 0."""
+    """Also a change of type: numbers are rounded towards 0, and a bool is x != 0."""
     from .elements import rounded, truth
     kind = a.get("dtype")
     if kind is torch.bool:
@@ -159,7 +159,7 @@ def _(w, a, shape):
         return a.src
     start, stop, step = slice(start, stop, a.get("step", 1)).indices(int(size))
     x, y, parts = w.value(a.self), w.value(a.src), []
-    require(step == 1, "into places that are apart: write torch.where")
+    require(step == 1, "at indices that are not adjacent: write torch.where")
     for part, first, length in ((x, 0, start), (y, 0, stop - start), (x, stop, int(size) - stop)):
         if length:
             parts.append(narrow(w, part, dim, first, length))
