@@ -56,7 +56,7 @@ static int understand(struct model_file *f) {
     char text[FILE_KIND_TEXT];
     const char *kind = file_kind(f->text, f->bytes, f->path, text);
     if (kind && strncmp(f->text, "duet", 4))
-        return fail(ERR_USAGE, "--model: %.200s: no text of duet.export: it is %s", f->path, kind);
+        return fail(ERR_USAGE, "--model: %.200s: not from duet.export: it is %s", f->path, kind);
     CHECK(graph_parse(&f->graph, f->path, f->text, f->bytes));
     f->graph->file = f;
     f->model = &f->graph->model;

@@ -147,7 +147,7 @@ test_faults() {
     printf '#!/bin/sh\nexec %s "$@" --dataset %s\n' "$build/duet" random >"$work/other"
     echo "$on_m1 \"\$@\"; exec $build/duet \"\$@\" --dataset synthetic" >"$work/two"
     on "$two" 2 bash "$work/two" train --mode ddp --steps 1
-    verdict "other data" "$(says 'rank 1 on m1 reads other training data')"
+    verdict "other data" "$(says 'rank 1 on m1 reads different data')"
     local lines wrong="$build/duet train --mode ddp --dataset synthetic --steps 1"
     echo "(( OMPI_COMM_WORLD_RANK == 1 )) && exec $wrong --no-such; exec $wrong" >"$work/two"
     on "$pairs" 4 bash "$work/two"

@@ -111,7 +111,7 @@ static int write_picture(const char *folder, const struct drawing *c) {
     if (mkdir(folder, 0777) && errno != EEXIST)
         return fail_errno(ERR_FAILED, errno, "--pictures: %s: the folder cannot be made", folder);
     if (!stat(folder, &s) && !S_ISDIR(s.st_mode))
-        return fail(ERR_FAILED, "--pictures: %s: is no folder: name a folder for the picture",
+        return fail(ERR_FAILED, "--pictures: %s: is not a folder: name one for the picture",
                     folder);
     if (snprintf(path, sizeof path, "%s/%s-%d.svg", folder, c->word, c->n) >= (int)sizeof path)
         return fail(ERR_FAILED, "--pictures: %s: the name is too long", folder);

@@ -64,8 +64,7 @@ static int write_files(struct run_files *files, const struct comparison *c, cons
         struct page_run *one = &page.run[page.count++];
         *one = (struct page_run){.title = mode_title(mode),
                                  .run = run,
-                                 .missing =
-                                     *c->full[mode] ? c->full[mode] : "it did not come to its end"};
+                                 .missing = *c->full[mode] ? c->full[mode] : "it did not finish"};
         if (run && c->judged[mode]) judge_page(one, c, mode, &text[mode]);
     }
     int code = run_files_write(files, command, write_runs, c, &page);

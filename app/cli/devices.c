@@ -143,7 +143,7 @@ int command_devices(int argc, char **argv, const struct duet_model *own) {
     if (argc == 1 && !strcmp(argv[0], "--gpus")) return report_error(list_hardware());
     if (argc)
         return report_error(
-            fail(ERR_USAGE, "unknown option: %s: duet devices takes --gpus alone", argv[0]));
+            fail(ERR_USAGE, "unknown option: %s: duet devices takes only --gpus", argv[0]));
     list_emulated();
     list_gpus();
     return 0;

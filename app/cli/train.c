@@ -22,7 +22,8 @@ static void describe(const struct run_config *config) {
     text_add(&text, "%s: %s on %s, batch global %d = %s per device x %d", mode_title(config->mode),
              config->model.name, config->data.name, config->batch_size,
              share_words(config->batch_size, w, !v && config->mode == MODE_DP, share), w);
-    if (config->update.passes > 1) text_add(&text, ", %d batches an update", config->update.passes);
+    if (config->update.passes > 1)
+        text_add(&text, ", %d batches per update", config->update.passes);
     text_add(&text, ", %s lr %g, virtual devices %s", optimizer_name(config->update.optimizer),
              config->update.lr, virtual);
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);

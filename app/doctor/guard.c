@@ -86,7 +86,7 @@ int guard_check(struct doctor *d, const char *name, doctor_check *check, void (*
         if (d->progress->step < first) d->progress->step = first;
     }
     if (d->findings->count == before)
-        note(d, FINDING_OFF, d->progress->name, "", "the check of %s found nothing out", name);
+        note(d, FINDING_OFF, d->progress->name, "", "the check of %s reported nothing", name);
     if (idle) idle(context);
     return OK;
 }

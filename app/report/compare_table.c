@@ -177,7 +177,7 @@ void batch_line(FILE *file, const struct run_record *run) {
     }
     text_add(&batch, " = global %d", first->batch_size);
     text_wrap(file, text_width(file), 0, 2, batch.words);
-    if (first->passes > 1) text_add(&text, "%d batches an update; ", first->passes);
+    if (first->passes > 1) text_add(&text, "%d batches per update; ", first->passes);
     text_add(&text, "%s, learning rate %g", first->optimizer, first->lr);
     if (first->virtual_devices)
         text_add(&text, "; %d virtual devices, %d duplicates per epoch", first->virtual_devices,

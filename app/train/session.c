@@ -57,10 +57,10 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     const char *part = train ? "training" : "test";
     char text[2][SAMPLE_SHAPE_BYTES];
     if (!set->outputs && dataset_answer_count(set) != (m->places ? m->places : 1))
-        return fail(ERR_USAGE,
-                    "--dataset: %s: %d labels a sample: model %s has scores for %d: give --dataset "
-                    "random",
-                    set->name, dataset_answer_count(set), m->name, m->places ? m->places : 1);
+        return fail(
+            ERR_USAGE,
+            "--dataset: %s: %d labels per sample: model %s has scores for %d: try --dataset random",
+            set->name, dataset_answer_count(set), m->name, m->places ? m->places : 1);
     if (set->classes > model_label_classes(m))
         return fail(ERR_FAILED,
                     "%s labels of %s: up to %d: model %s has %d classes: give --classes %d", part,

@@ -75,8 +75,8 @@ int spread_same_data(struct comm *comm, const struct dataset *set) {
     for (int r = 1; r < comm_world_size(comm); r++)
         if (all[r] != all[0])
             return fail(ERR_USAGE,
-                        "data: rank %d on %s reads other training data than rank 0 on %s: copy the "
-                        "same files to all machines",
+                        "data: rank %d on %s reads different data from rank 0 on %s: copy the same "
+                        "files to all machines",
                         r, comm_machine(comm, r), comm_machine(comm, 0));
     return OK;
 }

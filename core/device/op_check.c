@@ -43,11 +43,11 @@ static int may_be_strided(const struct operand *operand) {
 
 static int check_strides(enum op op, const struct operand *o, const struct tensor *t) {
     if (t->strided && !may_be_strided(o))
-        return wrong(op, o, t, "is a view whose elements lie apart: this op takes none");
+        return wrong(op, o, t, "is a view with gaps: this op takes none");
     for (int d = 0; t->strided && d < t->rank; d++)
         if (t->stride[d] < 0) return wrong(op, o, t, "a stride is below 0");
     if (tensor_stored_count(t) <= INT32_MAX || !t->strided) return OK;
-    return wrong(op, o, t, "its elements lie 2^31 or more apart");
+    return wrong(op, o, t, "its elements span 2^31 or more");
 }
 
 static int check_layout(enum op op, const struct operand *o, const struct tensor *t, int segment) {

@@ -78,14 +78,14 @@ int rule_sum(enum op op, const struct op_args *a) {
 int rule_along(enum op op, const struct op_args *a) {
     int numbers = (op == OP_TAKE_ALONG ? a->out[0] : a->in[0]).dims[2], places = a->in[1].dims[2];
     if (places == 1 || places == numbers) return OK;
-    return fail(ERR_FAILED, "%s: %d places for %d numbers: give one for all, or one for each",
+    return fail(ERR_FAILED, "%s: %d indices for %d numbers: give one for all, or one for each",
                 op_name(op), places, numbers);
 }
 
 int rule_argsort(enum op op, const struct op_args *a) {
     if (a->in[0].dims[1] <= 1 << 24) return OK;
-    return fail(ERR_FAILED, "%s: of %d numbers: a place beyond 2^24 is no float", op_name(op),
-                a->in[0].dims[1]);
+    return fail(ERR_FAILED, "%s: of %d numbers: an index above 2^24 is not exact in float32",
+                op_name(op), a->in[0].dims[1]);
 }
 
 /* ---- pictures ---- */
@@ -139,7 +139,7 @@ int rule_activation(enum op op, const struct op_args *a) {
 static int check_dropout(enum op op, const struct dropout_args *p) {
     if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES) return OK;
     return fail(ERR_FAILED,
-                "%s: p %g, layer %d, virtual device %d: p must lie in 0..1, the others fit",
+                "%s: p %g, layer %d, virtual device %d: p must be in 0..1, the others in range",
                 op_name(op), p->p, p->layer, p->v);
 }
 

@@ -301,7 +301,7 @@ class Refusals(unittest.TestCase):
         whole = torch.randn(3, 4), torch.full((3, 4), 3)
         self.refused(Net(lambda net, x, y: x + x.gather(0, y)), "picks samples", *whole)
         self.refused(Net(lambda net, x, y: x + x.scatter(0, y, 1.0)), "writes samples", *whole)
-        self.refused(Net(lambda net, x, y: x.scatter(1, y, x)), "may be the same", *whole)
+        self.refused(Net(lambda net, x, y: x.scatter(1, y, x)), "indices may be equal", *whole)
         self.refused(Net(lambda net, x, y: x[:, None].expand(-1, 2, -1).scatter(
             2, y[:, None], 1.0).sum(1)), "part of other dimensions", *whole)
         self.refused(Net(lambda net, x, y: torch.take_along_dim(x, y, 1)), "and gather", *whole)

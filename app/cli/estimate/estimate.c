@@ -101,8 +101,8 @@ static void show_needs(const struct ways *ways, int width, int details) {
     }
     text_add(&text, ".");
     if (details)
-        text_add(&text, " What a GPU's driver, its libraries and PyTorch's caching allocator take "
-                        "beside it is not known here.");
+        text_add(&text, " Memory of a GPU's driver, its libraries and PyTorch's caching "
+                        "allocator is not included.");
     if (n) text_wrap(stdout, width, 0, 2, text.words);
 }
 

@@ -57,8 +57,8 @@ static void show_mixed(const struct run_config *c, const struct modelled *m, int
             text_add(&text, " %s %s,", mem_cause_name((enum mem_cause)i),
                      format_bytes(held->device[0].at_peak[i], size, sizeof size));
     text_add(&text,
-             " copies of weights in two bytes among activations; weights, gradients and what "
-             "allreduce moves are float32: %s",
+             " activations include 2-byte copies of weights; weights, gradients and allreduced "
+             "data are float32: %s",
              format_bytes(m->record->parameter_count * sizeof(float), size, sizeof size));
     text_wrap(stdout, text_width(stdout), 2, 4, text.words);
     free(held);

@@ -103,7 +103,7 @@ static int try_folder(struct run_files *o, const char *folder) {
     else if (errno != EEXIST)
         return fail_errno(ERR_FAILED, errno, "--pictures: %s: the folder cannot be made", folder);
     else if (!stat(folder, &s) && !S_ISDIR(s.st_mode))
-        return fail(ERR_FAILED, "--pictures: %s: is no folder: name a folder for the pictures",
+        return fail(ERR_FAILED, "--pictures: %s: is not a folder: name one for the pictures",
                     folder);
     return try_pictures(folder);
 }

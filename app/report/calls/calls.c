@@ -64,7 +64,7 @@ static int read_call(const char *path, struct traced_call *c, const struct json 
     const char *name = json_word(event, "name");
     if (!number || !number->natural || !bytes || bytes->kind != JSON_NUMBER || !is_name(name) ||
         event_times(event, &c->start_ns, &c->end_ns))
-        return is_wrong(path, "a call is torn");
+        return is_wrong(path, "a call is damaged");
     c->number = number->natural;
     c->bytes = bytes->natural;
     snprintf(c->name, sizeof c->name, "%s", name);

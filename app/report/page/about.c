@@ -43,12 +43,12 @@ static void put_run_facts(FILE *file, const struct run_record *r) {
          r->dataset, r->train_samples, r->channels, r->height, r->width, r->test_samples,
          r->classes);
     fact(file, "batch", "%d samples over all devices%s", r->batch_size,
-         r->passes > 1 ? ", several of them an update" : "");
+         r->passes > 1 ? ", several of them per update" : "");
     fact(file, "optimizer", "%s, learning rate %g", r->optimizer, r->lr);
     fact(file, "seed", "%" PRIu64, r->seed);
     if (r->virtual_devices) fact(file, "virtual devices", "%d", r->virtual_devices);
     if (r->computed)
-        fact(file, "devices", "none: they were imagined, and nothing was computed");
+        fact(file, "devices", "none: they were simulated, and nothing was computed");
     else if (r->gpus)
         fact(file, "devices", "%s, on %d GPU%s", r->kind, r->gpus, r->gpus > 1 ? "s" : "");
     else

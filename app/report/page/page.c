@@ -62,7 +62,7 @@ static void put_gaps(FILE *file, const struct page *page) {
                           "its times have gaps.",
                           one->title, (long long)one->run->spans_lost);
         if (one->run && !one->run->steps)
-            put_paragraph(file, "warning", "%s did no step.", one->title);
+            put_paragraph(file, "warning", "%s made no step.", one->title);
         int step = one->run ? record_not_finite(one->run, NULL) : -1;
         if (step >= 0)
             put_paragraph(file, "warning", "%s: the loss is not finite since step %d.", one->title,

@@ -36,7 +36,7 @@ void bits_order_text(const struct run_config *config, char text[SUM_ORDER_BYTES]
     if (config->ddp.bucket_cap_mb >= 0)
         snprintf(cap, sizeof cap, ", buckets of %.6g MiB", config->ddp.bucket_cap_mb);
     snprintf(text, SUM_ORDER_BYTES, "%s over %d devices%s%s", allreduce_algorithm_name(algorithm),
-             config->devices, cap, config->ddp.find_unused ? ", cut at once" : "");
+             config->devices, cap, config->ddp.find_unused ? ", cut at the start" : "");
 }
 
 int bits_promised(const struct run_config *config, char *why_not, size_t bytes) {
@@ -49,7 +49,7 @@ int bits_promised(const struct run_config *config, char *why_not, size_t bytes) 
                  "count");
     else if (!fold_fits(v, w))
         snprintf(why_not, bytes,
-                 "%d virtual devices on %d devices: %d a device is no power of two, so sums "
+                 "%d virtual devices on %d devices: %d per device is not a power of two, so sums "
                  "associate differently",
                  v, w, v / w);
     else if (adds_in_its_own_order(config, &algorithm) &&
@@ -73,7 +73,7 @@ int bits_promised_between(const struct run_record *a, const struct run_record *b
     if (a->passes != b->passes) {
         snprintf(
             why_not, bytes,
-            "%d batches an update against %d: a kernel sums the samples of one batch at a time",
+            "%d batches per update against %d: a kernel sums the samples of one batch at a time",
             a->passes, b->passes);
         return 0;
     }

@@ -76,7 +76,7 @@ static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
     uint64_t begin = (uint64_t)offsets->child->integer,
              end = (uint64_t)offsets->child->next->integer;
     if (begin > end || end > data_bytes)
-        return wrong(s, e->name, "data_offsets lie outside the file");
+        return wrong(s, e->name, "data_offsets are outside the file");
     if (__builtin_mul_overflow(e->count, (uint64_t)size, &e->bytes) ||
         (size && e->bytes != end - begin))
         return wrong(s, e->name, "shape and data_offsets disagree");

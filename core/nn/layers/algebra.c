@@ -13,7 +13,7 @@
 int tape_mixes_samples(duet_tape *t, const char *op) {
     if (!t->inside_model) return 0;
     tape_fail(t, fail(ERR_USAGE,
-                      "%s: it would mix the samples of a batch, which lie on several devices: in "
+                      "%s: it would mix the samples of a batch, which are on several devices: in "
                       "a model's forward keep the dimension of samples",
                       op));
     return 1;

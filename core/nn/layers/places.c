@@ -117,7 +117,7 @@ duet_var *tape_scatter_add(duet_tape *t, duet_var *index, duet_var *src, int dim
         return NULL;
     const int from = src->value.dims[at], places = index->value.dims[at];
     if (places != from)
-        return tape_refuse(t, "%s: %d places for %d numbers: give one for each", name, places,
+        return tape_refuse(t, "%s: %d indices for %d numbers: give one for each", name, places,
                            from);
     return tape_fail(t, check_places(name, index, at, from, size)) ||
                    !together(t, name, &src, &index, at)

@@ -43,8 +43,7 @@ int optimizer_add_group(struct optimizer *o, const struct param_set *set,
     if (!found)
         return fail(
             ERR_USAGE,
-            "group '%s': no parameter that is trained, and in no group before it, has this name "
-            "or pattern",
+            "group '%s': no trained parameter outside earlier groups has this name or pattern",
             group->params);
     o->config.group[g] = *group;
     o->rate[g] = group->lr;

@@ -156,10 +156,10 @@ CliTest(cli_calls, wrong_files_are_refused, 60) {
         {OF("g", "3", "3") "]}", "it holds no calls of a rank"},
         {OF("g", "1", "3") "]}", "its rank has another file"},
         {OF("g", "0", "2") "]}", "more or fewer ranks"},
-        {OF("h", "0", "1") "{\"ph\": \"X\"}]}", "a call is torn"},
-        {OF("h", "0", "1") CALL("barrier", "9", "-1"), "a call is torn"},
-        {OF("h", "0", "1") CALL("barrier", "1e300", "1"), "a call is torn"},
-        {OF("h", "0", "1") CALL("\\u001b[2J", "8", "9"), "a call is torn"},
+        {OF("h", "0", "1") "{\"ph\": \"X\"}]}", "a call is damaged"},
+        {OF("h", "0", "1") CALL("barrier", "9", "-1"), "a call is damaged"},
+        {OF("h", "0", "1") CALL("barrier", "1e300", "1"), "a call is damaged"},
+        {OF("h", "0", "1") CALL("\\u001b[2J", "8", "9"), "a call is damaged"},
         {OF("\\u0007", "0", "1") "]}", "it holds no calls of a rank"},
         {"{\"duet_calls\"", "c.x.0"}};
     put_ranks();

@@ -51,7 +51,7 @@ CliTest(cli_report, what_cannot_be_written, 120) {
     int files = cli_files();
     /* told before anything is trained */
     cli_fails(1, "nowhere/r|No such file", "train " TINY "--epochs 100000 --report nowhere/r");
-    cli_fails(1, "--pictures: file: is no folder", "demo " TINY "--epochs 100000 --pictures file");
+    cli_fails(1, "--pictures: file: is not a", "demo " TINY "--epochs 100000 --pictures file");
     cli_fails(1, "--pictures: no/p: the folder cannot be made|No such file",
               "train " TINY "--epochs 100000 --pictures no/p");
     cli_fails(2, "--json and --report|same file", "train " TINY "--json r --report ./r");
@@ -134,7 +134,7 @@ CliTest(cli_report, stopped_half_way, 120) {
     cli_wait(&c);
     cr_expect_eq(c.status, 128 + SIGTERM, "%s", c.err);
     page_has("r", "Stopped early: ");
-    page_has("r", "DDP is missing: it did not come to its end");
+    page_has("r", "DDP is missing: it did not finish");
     page_has("r", "<th scope=\"col\">DP</th>"); /* as far as it came */
     cli_free(&c);
     has_runs_to("dp");

@@ -176,7 +176,7 @@ Test(page, what_is_missing_is_said, .timeout = 60) {
         struct span s = {.phase = PHASE_EVALUATE, .start_ns = 10, .end_ns = 20};
         span_log_init(&runs[i].kept, 1), span_add(&runs[i].kept, &s);
     }
-    check_page(&page, "DDP did no step.", "id=\"timeline\"");
+    check_page(&page, "DDP made no step.", "id=\"timeline\"");
     free_runs();
     /* without spans, and a loss that is not finite */
     page = three_runs(2);

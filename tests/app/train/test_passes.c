@@ -47,7 +47,7 @@ CliTest(passes, train_as_one_large_batch, 120) {
                       b.losses[s]);
         cr_assert_neq(a.losses[0], a.losses[1]);
         cr_assert_eq(bits_promised_between(&a, &b, why_not, sizeof why_not), 0);
-        cr_assert(strstr(why_not, "1 batches an update against 4"), "%s", why_not);
+        cr_assert(strstr(why_not, "1 batches per update against 4"), "%s", why_not);
         record_free(&a), record_free(&b);
     }
 }

@@ -151,7 +151,7 @@ Test(dataset_tensors, refuses_in_one_line, .timeout = 30, .init = path_make,
     refused(&x, &huge, 0, 0, 0, "y: label 4294967296 of sample 1");
     refused(&x, &targets, 0, 0, 0, "--loss: cross-entropy: y of data set");
     refused(&x, &y, 0, 0, 1, "--loss: mse: y of data set");
-    refused(&x, &y, 1, 0, 0, "data_offsets lie outside the file");
+    refused(&x, &y, 1, 0, 0, "data_offsets are outside the file");
     struct dataset_config c = {.name = "no/such.safetensors"};
     struct dataset set;
     cr_expect_eq(dataset_make(&set, &c, 1), ERR_FAILED);

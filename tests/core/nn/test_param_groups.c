@@ -140,7 +140,7 @@ Test(api_groups, misuse_is_told, .timeout = 30) {
     MUST_FAIL(duet_optimizer_add_group(o, &(struct duet_param_group){"hea", 1, -1}), DUET_USAGE,
               "'hea'");
     MUST(duet_optimizer_add_group(o, &groups[1]));
-    MUST_FAIL(duet_optimizer_add_group(o, &groups[0]), DUET_USAGE, "in no group before it");
+    MUST_FAIL(duet_optimizer_add_group(o, &groups[0]), DUET_USAGE, "outside earlier groups");
     MUST_FAIL(duet_optimizer_set_lr(o, 2, 1), DUET_USAGE, "group 2");
     MUST_FAIL(duet_optimizer_set_lr(o, 1, -1), DUET_USAGE, "learning rate");
     duet_optimizer_free(o);
