@@ -152,7 +152,7 @@ duet_var *duet_sqrt(duet_tape *tape, duet_var *x);
 duet_var *duet_reciprocal(duet_tape *tape, duet_var *x);
 struct duet_pool {
     int stride[2], padding[2], ceil_mode;
-    int width; /* of a window that is no square; 0: it is one */
+    int width; /* of a window that is not square; 0: it is */
 };
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, const struct duet_pool *how);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, const struct duet_pool *how);
@@ -191,7 +191,7 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  * matmul is used where it is. In a model's forward (struct duet_model) the samples of a batch may
  * be on several devices. So these are refused there: sum and mean of all elements or over dimension
  * 0, moving that dimension, operands of different rank, and matmul with a var of samples that is a
- * matrix or a vector as b. Constants and parameters are no vars of samples and are allowed. */
+ * matrix or a vector as b. Constants and parameters are not vars of samples and are allowed. */
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);

@@ -256,7 +256,7 @@ struct duet_dataset_info duet_dataset_info(const duet_dataset *set);
  * epoch is padded with its first samples until it divides by the ranks. The last batch of an epoch
  * may be smaller.
  *
- * A loader warns of two traps, in one line each. If the number of samples is no multiple of the
+ * A loader warns of two traps, in one line each. If the number of samples is not a multiple of the
  * ranks, rank 0 says at the start how many samples are served twice in every epoch. And the first
  * time that the same epoch begins twice in a row, a line says that the order of samples is the same
  * again: the program forgot set_epoch. */

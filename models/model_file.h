@@ -19,7 +19,7 @@ struct model_file {
     const struct duet_model *model; /* of that graph */
 };
 
-/* Reads the file, or a pipe. ERR_USAGE: the text is no model; the error names its line. */
+/* Reads the file, or a pipe. ERR_USAGE: the text is not a model; the error names its line. */
 int model_file_open(struct model_file **out, const char *path);
 /* The same of a text in memory; `path` is what errors call it. */
 int model_file_parse(struct model_file **out, const char *path, const char *text, size_t bytes);

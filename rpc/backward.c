@@ -145,8 +145,7 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
     pthread_mutex_unlock(&c->rpc->lock);
     *out = p;
     if (!p)
-        return fail(ERR_USAGE,
-                    "autograd: backward: root %d is no var of a duet_autograd_pass of this context",
+        return fail(ERR_USAGE, "autograd: backward: root %d is not a var of a pass of this context",
                     i);
     CHECK(duet_tape_error(p->tape));
     if (!root->needs_grad) return fail(ERR_USAGE, "requires_grad not set on root %d", i);

@@ -117,7 +117,7 @@ void proof_name(char *out, size_t bytes, const char *secret) {
 /* ---- a peer's description of itself ---- */
 
 int opening_check(const struct opening *o) {
-    if (o->magic != HELLO_MAGIC) return fail(ERR_USAGE, "rpc: a peer is no worker of Duet");
+    if (o->magic != HELLO_MAGIC) return fail(ERR_USAGE, "rpc: a peer is not a worker of Duet");
     if (o->version != WIRE_VERSION)
         return fail(ERR_USAGE, "rpc: a peer speaks version %u, this worker %d: build both alike",
                     o->version, WIRE_VERSION);

@@ -12,7 +12,7 @@
 enum finding_state {
     FINDING_OK,
     FINDING_OFF,      /* the bound is exceeded, or the check could not be finished */
-    FINDING_NOT_HERE, /* this machine or this program does not have it, which is no failure */
+    FINDING_NOT_HERE, /* this machine or this program does not have it, which is not a failure */
 };
 
 enum { FINDINGS_MOST = 1024, CHECK_NAME_BYTES = 48 };

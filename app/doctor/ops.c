@@ -73,7 +73,7 @@ static int library_kernels(struct doctor *d, int first) {
     d->math = DEVICE_MATH_LIBRARY;
     int code = doctor_open(d, 0, DEVICE_BYTES, 1, &bed.device);
     d->math = DEVICE_MATH_OWN;
-    /* Libraries that are not installed are no failure. Those that are installed but cannot be used
+    /* A missing library is not a failure. Those that are installed but cannot be used
      * are: --cuda-math library would fail with this error text. */
     if (code) {
         note(d, code == ERR_USAGE ? FINDING_NOT_HERE : FINDING_OFF, "cuda: products by libraries",

@@ -14,7 +14,7 @@ struct progress {
     int steps_per_epoch;
     int untimed; /* 1: lines have no times: the run gets modelled ones at its end */
     int first;   /* steps done before, by the run that this one resumes */
-    /* The first step whose loss was not finite; -1: none. It is reported, but it is no error. */
+    /* The first step whose loss was not finite; -1: none. It is reported, but is not an error. */
     int not_finite;
     int64_t last_ns; /* when the rewritten line was last drawn */
     int line_width;  /* columns of the line that is there now */

@@ -50,7 +50,7 @@ static int check_devices(const struct run_config *config) {
         return fail(ERR_USAGE, "--virtual-devices: %d: give 1 to %d, or off", v, MAX_DEVICES);
     if (v != VIRTUAL_OFF && v % w)
         return fail(ERR_USAGE,
-                    "--virtual-devices: %d is no multiple of %d devices: give %d, or off", v, w,
+                    "--virtual-devices: %d is not a multiple of %d devices: give %d, or off", v, w,
                     (v / w + 1) * w);
     if (config->batch_size < 1)
         return fail(ERR_USAGE, "--batch-size: %d: give at least 1", config->batch_size);

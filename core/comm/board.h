@@ -46,7 +46,7 @@ struct card {
     int64_t heard_ns; /* over a network: when its last beat came */
     int64_t beat_ns;  /* when it last did so, on the clock of base/clock.h, which all ranks share */
     uint32_t pid;
-    uint32_t left;       /* 1: comm_close was called; the end of the process is no failure */
+    uint32_t left;       /* 1: comm_close was called; the end of the process is not a failure */
     int32_t start_errno; /* why the program could not be started, 0 if it could */
     uint32_t core; /* 1 + the core of the last thread of the rank that had to wait; 0: unknown */
     uint32_t where_claimed;   /* 1: a thread of the rank has begun to write `where` */

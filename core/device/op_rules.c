@@ -48,7 +48,7 @@ int rule_conv(enum op op, const struct op_args *a) {
     if (!p->general &&
         (p->groups != 1 || w->dims[2] != w->dims[3] || p->stride[0] != p->stride[1] ||
          p->padding[0] != p->padding[1] || p->dilation[0] != 1 || p->dilation[1] != 1))
-        return fail(ERR_FAILED, "%s: is no convolution of square windows: it needs `general`",
+        return fail(ERR_FAILED, "%s: is not a convolution of square windows: it needs `general`",
                     op_name(op));
     return want(op, forward ? "y" : "dy", y, 4, x->dims[0], w->dims[0], rows, columns);
 }

@@ -267,7 +267,7 @@ static int check_start(const duet_tape *t, duet_var *root, const duet_tensor *gi
         return OK;
     return fail(ERR_USAGE,
                 "backward: grad can be implicitly created only for scalar outputs, and this var "
-                "is no loss: use duet_mean, duet_sum or give a gradient");
+                "is not a loss: use duet_mean, duet_sum or give a gradient");
 }
 
 /* The gradient of a root: the given one, or 1 if the root is a single number, such as a mean. A

@@ -107,7 +107,7 @@ int duet_var_grad(duet_tensor **out, duet_tape *t, duet_var *leaf) {
         return fail(ERR_USAGE, "gradient: none is kept of this var: make it with duet_leaf");
     if (!leaf->grad.data)
         return fail(ERR_USAGE, "gradient: this leaf has none: %s",
-                    t->went_back ? "duet_backward did not come to it: it has no part in the loss"
+                    t->went_back ? "duet_backward did not reach it: it has no part in the loss"
                                  : "call duet_backward first");
     return copy_out(out, t, &leaf->grad);
 }

@@ -134,7 +134,7 @@ static int read_return(struct graph_reader *r) {
     char name[GRAPH_WORD];
     CHECK(graph_word(r, "a %value", name));
     CHECK(graph_find_name(r, name, &r->g->result));
-    if (r->g->result < 0) return graph_wrong(r, "%.80s is no value: return a line's %%value", name);
+    if (r->g->result < 0) return graph_wrong(r, "%.80s is not a value: return a %%value", name);
     r->returned = 1;
     r->g->values[r->g->result].uses++;
     return OK;

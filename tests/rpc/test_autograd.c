@@ -177,7 +177,7 @@ static void wrong(struct worker *w) {
         GOOD(duet_autograd_sync(t[i], "w1", "forward", DUET_ARGS(duet_rpc_tensor(x)), 0, &y));
         loss[i] = duet_sum(t[i], y.var, NULL, 0, 0);
     }
-    FAILS(DUET_USAGE, duet_autograd_backward(c[0], &loss[1], 1, 0), "is no var of");
+    FAILS(DUET_USAGE, duet_autograd_backward(c[0], &loss[1], 1, 0), "is not a var of");
     FAILS(DUET_USAGE, duet_tape_begin(t[0], NULL, 1, DUET_TRAIN), "duet_autograd_backward");
     for (int i = 1; i >= 0; i--)
         GOOD(duet_autograd_backward(c[i], &loss[i], 1, 1));

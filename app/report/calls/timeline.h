@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* Reads the file, and prints a lane for each device in letters, its busy time, and the bubble.
- * *is_one 0: the file is of another kind or missing; nothing is printed, and that is no error.
+ * *is_one 0: the file is of another kind or missing; nothing is printed, and that is not an error.
  * ERR_FAILED: it is torn; ERR_MEMORY. */
 int timeline_print(FILE *out, const char *path, int *is_one);
 

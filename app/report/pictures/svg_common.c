@@ -45,7 +45,7 @@ int has_phases(const struct page *page) {
 /* A page should stay small enough to be sent around. */
 enum { MOST_SPANS = 6000 };
 
-/* Spans of a step of all runs, about. */
+/* About how many spans a step has. */
 static double spans_of_step(const struct page *page) {
     double spans = 0;
     for (int i = 0; i < page->count; i++) {

@@ -27,7 +27,7 @@ int retime_fits(const struct run_config *config, const struct machine *m) {
                     "for which duet devices --gpus names one",
                     nodes, m->name);
     if (devices % nodes)
-        return fail(ERR_USAGE, "--nodes: %d: --devices %d is no multiple of it: give one", nodes,
+        return fail(ERR_USAGE, "--nodes: %d: --devices %d is not a multiple of it: give one", nodes,
                     devices);
     if (devices > nodes * m->gpus)
         return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most %d%s", devices,

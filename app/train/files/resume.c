@@ -19,7 +19,7 @@ static int check_version(const struct safetensors *file) {
     const char *version = safetensors_text(file, "duet_checkpoint");
     if (!version)
         return fail(ERR_FAILED,
-                    "--resume: %s: it is no checkpoint: give a file of --checkpoint, or "
+                    "--resume: %s: not a checkpoint: give a file of --checkpoint, or "
                     "--init-from for weights only",
                     file->path);
     if (strcmp(version, CHECKPOINT_VERSION))

@@ -127,7 +127,7 @@ static int check_version(const struct safetensors *file) {
     const char *version = safetensors_text(file, "duet_checkpoint");
     if (!version)
         return fail(ERR_FAILED,
-                    "load: %s: it is no checkpoint: give one, or duet_params_load for values only",
+                    "load: %s: not a checkpoint: give one, or duet_params_load for values only",
                     file->path);
     return strcmp(version, CHECKPOINT_VERSION)
                ? fail(ERR_FAILED,

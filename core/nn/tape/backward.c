@@ -142,7 +142,7 @@ static int check_root(const duet_tape *t, const duet_var *root, const struct ten
                     "backward: element 0 of tensors does not require grad and does not have a "
                     "grad_fn: the var depends on no parameter that is trained");
     if (!grad && (root->hits.data || root->joins)) return OK;
-    if (!grad) return fail(ERR_FAILED, "backward: the root is no loss: give its gradient");
+    if (!grad) return fail(ERR_FAILED, "backward: the root is not a loss: give its gradient");
     if (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN ||
         !same_shape(grad, &root->value))
         return fail(

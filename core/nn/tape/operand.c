@@ -69,8 +69,8 @@ int tape_blocked(duet_tape *t, duet_var *x) {
     if (tape_failed(t, x)) return 1;
     if (x->param)
         return tape_fail(t, fail(ERR_USAGE,
-                                 "parameter %s: as a value it goes into add, subtract, multiply, "
-                                 "matmul, reshape and expand: expand it first",
+                                 "parameter %s: only add, subtract, multiply, matmul, reshape "
+                                 "and expand take a parameter: expand it first",
                                  x->param->spec->name));
     int stuck = x->relu_of && relu_now(t, x);
     scheduled_operation(t->stream);

@@ -63,13 +63,13 @@ struct duet_var {
     struct tensor view;
     size_t view_at;
     enum {
-        VIEW_ALONE,  /* value is no copy of it */
+        VIEW_ALONE,  /* value is not a copy of it */
         VIEW_MADE,   /* value is: ops may make other views of it until forward is done with it */
         VIEW_SAVED,  /* the same, and a backward reads it */
         VIEW_DROPPED /* its memory is no longer held */
     } beside;        /* memory held besides value */
     /* Found by a walk back. */
-    int uses;     /* how often an op on the way to the root reads it; making a view is no op */
+    int uses;     /* how often an op on the way to the root reads it; making a view is not an op */
     int in_place; /* of a view: its gradient is written into that of view_of */
     enum { PLACES_UNKNOWN, PLACES_APART, PLACES_CLASH } places; /* of the views of it */
     struct duet_var *parts, *next_part; /* its views that ops read: a list */

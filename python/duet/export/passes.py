@@ -33,7 +33,7 @@ class Sizes:
         if expression.is_Integer:
             return int(expression)
         factor = expression / self.samples
-        require(factor.is_Integer, f"its shape has {expression}, no multiple of the samples of "
+        require(factor.is_Integer, f"its shape has {expression}, not a multiple of the samples of "
                                    "the first input")
         return N(int(factor))
 

@@ -63,7 +63,7 @@ class Writer(Layout):
     # ---- tensors that are there from the start
 
     def stored(self, name, tensor):
-        """A parameter, buffer or constant: its sizes of 1 are no dimensions of others."""
+        """A parameter, buffer or constant: its sizes of 1 are not dimensions of others."""
         shape = list(tensor.shape)
         return Value(name, [N(1), *(shape or [1])], shape, shared=True, dtype=tensor.dtype)
 

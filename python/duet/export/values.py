@@ -223,7 +223,7 @@ class Layout:
         return names, y, [1 + keys.index(d) for d in skip]
 
     def together(self, op, values, shape, **settings):
-        """A line that computes element by element of several values; None is no operand."""
+        """A line that computes element by element of several values; None is not an operand."""
         given = [self.value(x) for x in values if x is not None]
         names, y, _ = self.beside(given, shape, direct=op in ("add", "subtract", "multiply"))
         rest = iter(names)

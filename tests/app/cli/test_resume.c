@@ -208,7 +208,7 @@ CliTest(cli_resume, bad_files_and_words, 120) {
     put_data(48, 8);
     cli_well(RUN "--steps 4 --checkpoint ck --save w --momentum 0.9");
     cli_fails(1, "cannot read: nope", RUN "--resume nope");
-    cli_fails(1, "--resume: w: it is no checkpoint|--init-from", RUN "--resume w");
+    cli_fails(1, "--resume: w: not a checkpoint|--init-from", RUN "--resume w");
     cr_assert_eq(system("head -c 100000 ck > short"), 0);
     cli_fails(1, "safetensors|short", RUN "--momentum 0.9 --resume short");
     cr_assert_eq(system("sed 's/\"step\": \"4\"/\"step\": \"x\"/' ck > nostep"), 0);

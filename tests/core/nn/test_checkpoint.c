@@ -315,7 +315,7 @@ Test(api_checkpoint, what_is_refused, .timeout = 30) {
     MUST_FAIL(duet_checkpoint_save(&c, "/nowhere/x"), DUET_FAILED, "/nowhere");
     MUST_FAIL(duet_checkpoint_load(&c, "/nowhere/x"), DUET_FAILED, "/nowhere");
     MUST(duet_params_save(p.params, file));
-    MUST_FAIL(duet_checkpoint_load(&c, file), DUET_FAILED, "it is no checkpoint");
+    MUST_FAIL(duet_checkpoint_load(&c, file), DUET_FAILED, "not a checkpoint");
     /* another optimizer, another momentum, none at all */
     train(&other, .1, 0, 2);
     bad = (struct duet_checkpoint){.params = other.params, .optimizer = other.optimizer};

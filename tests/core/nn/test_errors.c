@@ -64,7 +64,7 @@ Test(errors, of_backward_and_begin, .timeout = 30) {
     duet_var *scores = net_forward(net.tape, begin(1), 0);
     wrong.dims[1] = 4;
     expect(tape_backward(net.tape, NULL, NULL), ERR_FAILED, "no root");
-    expect(tape_backward(net.tape, scores, NULL), ERR_FAILED, "no loss");
+    expect(tape_backward(net.tape, scores, NULL), ERR_FAILED, "not a loss");
     expect(tape_backward(net.tape, scores, &wrong), ERR_FAILED, "shaped like the root");
     MUST(tape_backward(net.tape, scores, &grad));
     duet_var *none = duet_cross_entropy(net.tape, scores, &labels, DUET_NONE, NULL);

@@ -48,7 +48,7 @@ for _op, _formula in _FORMULAS.items():
 
 @lower(aten.log1p)
 def _(w, a, shape):
-    """log(1 + x), whose gradient it has. Near 0 it lacks what 1 + x rounds off, over 1 + x."""
+    """log(1 + x). Near 0 it adds the rounding error of 1 + x, divided by 1 + x."""
     u = w.plus(w.value(a.self), 1)
     off = w.mul(w.sub(a.self, w.plus(u, -1)), w.line("reciprocal", u))
     small = w.line("above", w.times(w.line("abs", a.self), -1), number=-0.5)
