@@ -14,7 +14,7 @@ Test(modelled, precisions, .init = cli_folder_make, .fini = cli_folder_remove, .
     } asked[] = {
         {"fp32 --model resnet50 --shape 3x224x224", "; precision fp32"},
         {"default --model resnet50 --shape 3x224x224", "host pytorch: times"},
-        {"amp --model resnet50 --shape 3x224x224", "allreduce moves are float32: 97.5 MiB"},
+        {"amp --model resnet50 --shape 3x224x224", "allreduced data are float32: 97.5 MiB"},
         {"default --model bert-base", "bert-base of 128 tokens, 64 samples per GPU"},
         {"tf32 --model bert-base", "host pytorch: times"},
         {"amp --model bert-base", "; precision amp, while runs of Duet"}};

@@ -136,7 +136,7 @@ Test(api_groups, misuse_is_told, .timeout = 30) {
     MUST(options_of("adam", 0, &options));
     MUST(duet_optimizer_create(&o, params, &options));
     MUST_FAIL(duet_optimizer_add_group(o, &(struct duet_param_group){"back", 1, -1}), DUET_USAGE,
-              "'back': no parameter that is trained");
+              "'back': no trained parameter");
     MUST_FAIL(duet_optimizer_add_group(o, &(struct duet_param_group){"hea", 1, -1}), DUET_USAGE,
               "'hea'");
     MUST(duet_optimizer_add_group(o, &groups[1]));
