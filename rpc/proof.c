@@ -140,7 +140,7 @@ int worker_name_check(const char *name) {
 
 int hello_check(const struct hello *hello, const struct hello *own) {
     if (!memchr(hello->name, 0, HELLO_NAME) || !memchr(hello->place, 0, PLACE_BYTES))
-        return fail(ERR_USAGE, "rpc: init: the hello of rank %d: a text has no end", hello->rank);
+        return fail(ERR_USAGE, "rpc: init: the hello of rank %d: unterminated text", hello->rank);
     CHECK(worker_name_check(hello->name));
     if (hello->world != own->world)
         return fail(ERR_USAGE, "rpc: init: worker '%s' was started for %d workers, '%s' for %d",

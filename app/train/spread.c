@@ -40,7 +40,7 @@ static int check_compare(const struct run_config *config) {
     if (bits_promised(&one, why_not, sizeof why_not)) return OK;
     return fail(ERR_USAGE,
                 "compare over several machines: equal bits are not promised (%s), and there is no "
-                "lock step: leave that out",
+                "lock step: leave out the cause",
                 why_not);
 }
 

@@ -142,7 +142,7 @@ static void set_environment(const struct words *w) {
     setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); /* rank 0 of a PyTorch program opens one */
 }
 
-/* In the rank, before the program. This command's own settings of signals are not for it. */
+/* In the rank, before the program. It must not inherit this command's signal mask. */
 static int prepare_rank(void *context) {
     const struct words *w = context;
     sigprocmask(SIG_SETMASK, &w->mask, NULL);
