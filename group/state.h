@@ -176,7 +176,7 @@ struct group {
     /* Receives, by the rank that sends. The lock guards all but the list of runners. */
     pthread_mutex_t mailbox_lock;
     uint64_t received[MAX_DEVICES]; /* pieces that were taken */
-    int pending[MAX_DEVICES];       /* receives from that rank, and no other, under way */
+    int pending[MAX_DEVICES];       /* pending receives from only that rank */
     int taking[MAX_DEVICES];        /* 1: a receive looks at what comes first, or takes it */
     struct stashed *stash;          /* oldest first */
     struct runner *collectives, *sends[MAX_DEVICES], *receives;

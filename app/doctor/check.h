@@ -7,7 +7,7 @@
 
 /* How far a check has got. The process of the check writes it, the doctor reads it. */
 struct progress {
-    int step;                    /* the step under way, from 0 */
+    int step;                    /* the current step, from 0 */
     char name[CHECK_NAME_BYTES]; /* of that step, as a row of the table would name it */
     int gpus;                    /* GPUs that the machine check has found; 0 before */
 };

@@ -112,7 +112,7 @@ struct tape_step {
                                       * loss's value is read: others are freed on the way */
     int64_t number;                  /* number of the batch, for a forward function that varies */
 };
-int64_t tape_number(const duet_tape *tape); /* of the step under way */
+int64_t tape_number(const duet_tape *tape); /* of the current step */
 int tape_training(const duet_tape *tape);   /* 1: it is a training step */
 
 /* Starts a step: forgets all nodes, keeps the memory. A segment and the whole batch may be empty.
