@@ -6,9 +6,9 @@
  *     buckets    | W3  b2 | W2  W1 ... |                     as they became ready
  *     pieces     chunks of buckets, cut where a parameter begins, in their places above
  *
- * The parameters and one order determine the buckets. The first step has one bucket. For the second,
- * buckets are cut in the order in which the gradients became ready, which the tape's hook reports
- * here as it does to DDP. Integers only. */
+ * The parameters and one order determine the buckets. The first step has one bucket. For the
+ * second, buckets are cut in the order in which the gradients became ready, which the tape's hook
+ * reports here as it does to DDP. Integers only. */
 #ifndef DDP_SUMS_H
 #define DDP_SUMS_H
 
