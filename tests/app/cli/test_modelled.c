@@ -183,7 +183,7 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     cli_fails(2, "did you mean backward?", "estimate --gpu v100 --until backwards");
     cli_fails(2, "it works only with estimate", "train --model resnet50");
     cli_fails(2, "dgx1 has 8 GPUs", "scale --gpu v100 --machine dgx1 --devices 1,16");
-    cli_fails(2, "no multiple of it", "scale --gpu v100 --machine dgx1 --devices 6,3 --nodes 2");
+    cli_fails(2, "not a multiple of it", "scale --gpu v100 --machine dgx1 --devices 6,3 --nodes 2");
     cli_fails(2, "no network joins machines like pc-p", "scale --gpu v100 --devices 4 --nodes 2");
     cli_put("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
     cli_fails(2, "negative:1: fp32", "estimate --gpu v100 --machine ./negative");
