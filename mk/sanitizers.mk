@@ -23,8 +23,8 @@ $(foreach folder,core/base core/data core/device core/device/host core/nn core/n
                core/nn/layers core/nn/optimizer allreduce \
     allreduce/plans allreduce/host scatter_gather group/plans,$(eval OPT_$(folder) := -O1))
 # Kernels without a sanitizer are those of the plain build: to compile them takes half a minute.
-PLAIN_KERNELS := $(patsubst %,core/device/host/kernels/n16_%.o,\
-                   avx2 avx512 $(if $(filter thread,$(SAN)),generic))
+PLAIN_KERNELS := $(foreach size,4 8 16,$(patsubst %,core/device/host/kernels/n$(size)_%.o,\
+                   avx2 avx512 $(if $(filter thread,$(SAN)),generic)))
 plain-kernels:
 	+@$(MAKE) --no-print-directory SAN= EMULATION= H=build B=build $(PLAIN_KERNELS:%=build/%)
 $(PLAIN_KERNELS:%=$(H)/%): $(H)/%: plain-kernels
