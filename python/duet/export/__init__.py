@@ -31,9 +31,9 @@ _WHY = {  # of words of PyTorch's what they mean
 
 def _otherwise(model, inputs):
     """How to estimate a model that cannot be exported."""
-    from .trace import without_torchs_log
+    from .trace import globals_kept, without_torchs_log
     try:
-        with without_torchs_log():
+        with without_torchs_log(), globals_kept(model):
             return f"\nestimate it by its numbers: duet estimate {describe(model, *inputs)}"
     except Exception:
         return ""
@@ -45,8 +45,10 @@ def _saves(torch, model, inputs):
     samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
     twice = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in inputs]
     four = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in twice]
+    from .trace import globals_kept
     try:
-        two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
+        with globals_kept(model):
+            two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
     except Exception:
         return []
     each = (more - two) // (2 * samples)

@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import io
 import logging
+import operator
 import sys
 import warnings
 
@@ -53,6 +54,21 @@ def _for_a_trace(model):
         model.train()
 
 
+@contextlib.contextmanager
+def globals_kept(model):
+    """A tensor that a trace put into a global has no numbers: it is removed, and refused."""
+    spaces = {id(s): s for module in model.modules() for one in (module, *type(module).__mro__)
+              if (s := getattr(vars(one).get("forward"), "__globals__", None))}
+    before = [dict(space) for space in spaces.values()]
+    yield
+    for space, kept in zip(spaces.values(), before):
+        for name, x in [*space.items()]:
+            if isinstance(x, torch._subclasses.FakeTensor):
+                space.update(kept) if name in kept else space.pop(name)
+                raise ExportError(f"forward keeps a tensor in the global {name}: Duet's forward "
+                                  "has no state but buffers")
+
+
 @without_torchs_log()
 def trace(model, inputs):
     """The copy of the model that is traced, and the program."""
@@ -64,12 +80,14 @@ def trace(model, inputs):
                     else None for x in pairs)
     varargs = any(p.kind is p.VAR_POSITIONAL
                   for p in inspect.signature(model.forward).parameters.values())
-    _refuse_what_a_copy_has_not(model)
+    _refuse_hooks(model)
     traced = copied(model)
     kept = [b.clone() for b in traced.buffers()]
     _for_a_trace(traced)
-    program = torch.export.export(traced, tuple(pairs), strict=False,
-                                  dynamic_shapes=(dynamic,) if varargs else dynamic)
+    with globals_kept(model):
+        program = torch.export.export(traced, tuple(pairs), strict=False,
+                                      dynamic_shapes=(dynamic,) if varargs else dynamic)
+    _refuse_shared_memory(model, program)
     _refuse_guards(program)
     for b, before in zip(traced.buffers(), kept):
         b.data.copy_(before)
@@ -78,19 +96,29 @@ def trace(model, inputs):
 
 # ---- faults that neither a trace nor a run beside the model (verify.py) would find
 
-def _refuse_what_a_copy_has_not(model):
-    """Hooks of parameters; and two tensors over one memory, which would go apart. A tie is one
-    Parameter at two places."""
-    found = {}
-    for name, x in (*model.named_parameters(), *model.named_buffers()):
-        if x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None):
+def _refuse_hooks(model):
+    """Those of parameters, which a copy lacks."""
+    for name, p in model.named_parameters():
+        if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
             raise ExportError(f"a hook on the backward of {name}: its gradients are not those of "
                               "what forward computes")
-        other, before = found.setdefault(x.data_ptr(), (name, x))
-        if before is not x and x.data_ptr() and (before.requires_grad or x.requires_grad):
-            raise ExportError(f"{other} and {name} lie in one memory and are two tensors, which "
-                              "Duet would train apart: tie them as one Parameter (a.weight = "
-                              "b.weight), or give one a clone()")
+
+
+def _refuse_shared_memory(model, program):
+    """A tie is one Parameter at two places. Two tensors over one memory would each be another's
+    constant, or two parameters that go apart."""
+    found = {}
+    for spec in program.graph_signature.input_specs:
+        name, x = spec.target or "", None
+        with contextlib.suppress(AttributeError):  # what the trace alone has
+            x = operator.attrgetter(name)(model)
+        if isinstance(x, torch.Tensor) and x.layout is torch.strided and x.numel() and \
+                x.device.type != "meta":
+            other, before = found.setdefault(x.data_ptr(), (name, x))
+            if before is not x and (before.requires_grad or x.requires_grad):
+                raise ExportError(f"{other} and {name} are two tensors in one memory, "
+                                  "which Duet would train apart: tie them as one Parameter "
+                                  "(a.weight = b.weight), or give one a clone()")
 
 
 def _refuse_guards(program):

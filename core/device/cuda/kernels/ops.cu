@@ -24,8 +24,10 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     return refuse_n16(op);
 }
 
-/* Kernels count elements in 31 bits; the tiles of a product may pass its end by less than 4096. */
+/* Kernels count elements in 31 bits. Pointwise ones do not, since an optimizer has two moments for
+ * each parameter. The tiles of a product may pass its end by less than 4096. */
 static int is_too_large(enum op op, const struct op_args *a) {
+    if (op_table[op].family == POINTWISE && op != OP_DROPOUT) return 0;
     const int in_tiles = op_table[op].family == PRODUCT || op == OP_MATMUL;
     const size_t end = ((size_t)1 << 31) - (in_tiles ? 4096 : 0);
     for (int i = 0; i < OP_INPUTS + OP_OUTPUTS; i++) {
