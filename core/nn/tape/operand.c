@@ -90,7 +90,7 @@ duet_var *tape_relu_put_off(const duet_tape *t, const duet_var *x) {
 
 /* ---- layouts ---- */
 
-/* Converts segment by segment, because no group of 16 holds samples of two segments. */
+/* Converts segment by segment, because no group holds samples of two segments. */
 static int convert(duet_tape *t, const struct tensor *from, const struct tensor *to) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in[0] = tensor_segment(from, &t->segments, s),

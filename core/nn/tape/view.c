@@ -12,7 +12,7 @@ int tape_view_backward(duet_tape *t, struct node *n) {
     return grad_may_reuse(t, n->y) ? grad_done(t, n->x, &dx) : grad_share(t, n->x, &dx);
 }
 
-/* The memory is the same, in both layouts: in N16 the 16 samples are innermost, after all other
+/* The memory is the same, in both layouts: in N16 a group is innermost, after all other
  * dimensions. */
 duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
     if (x->value.strided && tape_stuck(t, x)) return NULL;

@@ -1,5 +1,5 @@
-/* Every case of doctor/cases.h by the host's fast kernels: in both layouts, in N16 also in groups
- * of more lanes than needed, in place where the op allows it, on every instruction set. Each must
+/* Every case of doctor/cases.h by the host's fast kernels: in both layouts, in N16 in groups of
+ * at least 4, 8 and 16 lanes, in place where the op allows it, on every instruction set. Each must
  * be within the reference's bound (doctor/ops_judge.c) and have the bits of the others. What each
  * op means: test_kernels_*.c beside this file. */
 #include "base/error.h"
@@ -10,7 +10,7 @@
 /* A case as it is tried: `in_place` is the input that out[0] overwrites, -1 for none. */
 struct turn {
     enum op op;
-    int n16, in_place, lanes; /* lanes 16: in groups of 16 where fewer would do; 0: they do */
+    int n16, in_place, lanes; /* lanes: of a group, at least */
     size_t terms;
     const struct op_args *args;
     const struct tensor *want, *size;
@@ -27,7 +27,8 @@ static struct tensor laid(struct heap *heap, const struct turn *t, const struct 
     if (!plain->data) return *plain;
     if (!t->n16 || !operand_may_be_n16(operand)) return tensor_copy(heap, plain);
     struct tensor n16 = tensor_in_n16(plain, NULL);
-    if (t->lanes && n16.groups) n16.groups = (plain->dims[0] + 15) / 16, n16.lanes = t->lanes;
+    if (n16.lanes < t->lanes) n16.lanes = t->lanes;
+    n16.groups = (plain->dims[0] + n16.lanes - 1) / n16.lanes;
     return n16_as(heap, n16, plain, pad_of(operand));
 }
 
@@ -72,12 +73,13 @@ static int equal_bits(struct heap *heap, const struct tensor *a, const struct te
 static void on_every_isa(struct turn *t) {
     struct op_args first = {.step = NULL};
     struct heap heap = {0};
-    for (int i = 0; i < 2 * ISAS; i++) {
-        host_kernel *kernel = kernel_of(t->op, all_isas[i / 2]);
-        t->lanes = i % 2 * 16;
-        if (!kernel || (t->lanes && !t->n16)) continue;
-        snprintf(t->name, sizeof t->name, "%s%s%s%s, %s", op_name(t->op), t->n16 ? ", N16" : "",
-                 t->lanes ? " of 16" : "", t->in_place >= 0 ? ", in place" : "", all_isas[i / 2]);
+    for (int i = 0; i < 3 * ISAS; i++) {
+        host_kernel *kernel = kernel_of(t->op, all_isas[i / 3]);
+        t->lanes = 4 << i % 3;
+        if (!kernel || (t->lanes > 4 && !t->n16)) continue;
+        snprintf(t->name, sizeof t->name, "%s%s of %d%s, %s", op_name(t->op),
+                 t->n16 ? ", N16" : ", plain", t->lanes, t->in_place >= 0 ? ", in place" : "",
+                 all_isas[i / 3]);
         struct op_args a = args_of(&heap, t);
         kernel(&a);
         judge(&heap, t, &a);

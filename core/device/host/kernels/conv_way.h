@@ -54,7 +54,7 @@ static inline size_t turned_width(int channels) {
 }
 
 /* Floats at `places` places: the filters of a pass or their gradients, the tiles or pixels under
- * way of 16 samples, and what keeps places apart. */
+ * way of a group, and what keeps places apart. */
 static inline size_t conv_scratch_floats(const struct conv_shape *s, size_t places) {
     size_t channels = turned_width(s->x[1]), outputs = turned_width(s->y[1]);
     return places * (channels * outputs + (size_t)MOST_TILES * MOST_LANES * (channels + outputs) +

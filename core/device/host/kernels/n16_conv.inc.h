@@ -1,6 +1,6 @@
 /* Convolution in N16: what its passes share.
  *
- * One vector is one pixel of 16 samples, so a weight is a single number broadcast to all lanes. No
+ * One vector is one pixel of a group, so a weight is a single number broadcast to all lanes. No
  * channel count or picture width has to be a multiple of anything. The speed comes from register
  * tiles: sums of several channels at several pixels stay in registers while a loop over the terms
  * runs. Filters of 3 x 3 with many channels go by Winograd's minimal filtering

@@ -1,6 +1,6 @@
 /* Convolution with groups in N16. The common case is depthwise, one channel for each group: a few
- * products for each pixel, so loads and border checks dominate. A vector is one pixel of 16
- * samples. Eight pixels of a row are computed together: a load serves all its windows. */
+ * products for each pixel, so loads and border checks dominate. A vector is one pixel of a
+ * group. Eight pixels of a row are computed together: a load serves all its windows. */
 
 struct grouped {
     int groups, channels, outputs, height, width, out_height, out_width;

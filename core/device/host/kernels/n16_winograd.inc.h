@@ -14,7 +14,7 @@
  *          | 0   0   1 |         | 0  1  0 -1 |
  *
  * (Lavin and Gray, "Fast algorithms for convolutional neural networks".) The transforms are sums of
- * vectors, 16 samples at once, as always in N16; only u has halves in it. So integers stay exact,
+ * vectors, a group at once, as always in N16; only u has halves in it. So integers stay exact,
  * and the error on others is about that of the direct sum.
  *
  * Tiles are taken some vectors at a time: their v and m stay in the second-level cache while u

@@ -1,7 +1,7 @@
 /* The vector types of the fast path. Included by n16_<isa>.c, which has chosen the instruction set
  * and defined WIDE, the floats in one vector register, and GROUP, the samples of a group.
  *
- * A group of N16 is 16 samples: one register of AVX-512, two of AVX2, four of the generic kind.
+ * A group of 16 samples is one register of AVX-512, two of AVX2, four of the generic kind.
  * `vec` is one register, or as much of it as a smaller group fills. A kernel treats the PARTS of a
  * group one after another, each as if it were alone. So every lane sees the same operations in the
  * same order whatever the width, and all give the same bits. That also needs a multiply-add that
@@ -183,7 +183,7 @@ INLINE vec select_vec(ivec mask, vec a, vec b) {
     return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
 
-/* The sum of the 16 lanes of a group in fold order (base/fold.h): lanes 8 apart, then 4, 2, 1. */
+/* The sum of a group's lanes in fold order (base/fold.h): of 16, lanes 8 apart, then 4, 2, 1. */
 INLINE float sum_of_group(const float *lanes) {
     float s[GROUP];
     memcpy(s, lanes, sizeof s);
