@@ -119,6 +119,11 @@ static int read_asked(struct asked *a, const struct words *w) {
     int64_t counts[MOST_COUNTS];
     CHECK(clock_choose(&a->choice, &a->run.clock));
     CHECK(measured_read(&a->measured, w->measured, a->choice.gpus * a->choice.machines > 1));
+    if (w->measured && *a->run.clock.what_if)
+        return fail(ERR_USAGE,
+                    "--measured %s: with --what-if %s: a measured time is of the real "
+                    "machine: leave one of them out",
+                    w->measured, a->run.clock.what_if);
     a->last = w->until < 0 ? PHASE_NONE : w->until ? PHASE_ALLREDUCE : PHASE_GATHER;
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(estimate_prepare(&a->run));
@@ -306,6 +311,19 @@ void modelled_help(void) {
     options_print(modelled_options);
 }
 
+static int refuse_beside_validate(const struct options *o) {
+    for (int part = 0; part < 2; part++)
+        for (int i = 0; o->part[part].rows[i].help; i++) {
+            const char *name = o->part[part].rows[i].name;
+            if (o->given[part][i] && strcmp(name, "--validate") && strcmp(name, "--details"))
+                return fail(ERR_USAGE,
+                            "--validate: it compares all published rows, each on its own GPU: "
+                            "leave %s out",
+                            name);
+        }
+    return OK;
+}
+
 int command_modelled(int argc, char **argv, const struct duet_model *own) {
     struct words w = {.until = -1};
     struct options options = {.command = "estimate", .part = {{modelled_options, &w}}};
@@ -320,10 +338,8 @@ int command_modelled(int argc, char **argv, const struct duet_model *own) {
         command_usage(&options, own);
         modelled_help();
     } else if (w.validate) {
-        code = *a->run.clock.gpu
-                   ? fail(ERR_USAGE, "--validate: it compares all published rows, each on its own "
-                                     "GPU: leave --gpu out")
-                   : modelled_validate(a->run.details);
+        CHECK_GOTO(refuse_beside_validate(&options), code, done);
+        code = modelled_validate(a->run.details);
     } else {
         CHECK_GOTO(read_asked(a, &w), code, done);
         code = show(a);

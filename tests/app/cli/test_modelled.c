@@ -169,6 +169,12 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     cli_fails(2, "--host", "estimate --gpu v100 --host tensorflow");
     cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 2:9ms");
     cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 1:9ms,1x0:9ms");
+    cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 1x32x64:100ms");
+    cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 1:0x64ms");
+    cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 1:infms");
+    cli_fails(2, "such as 1:118ms", "estimate --gpu v100 --measured 1x9999999999:9ms");
+    cli_fails(2, "leave one of them out",
+              "estimate --gpu v100 --measured 1:9ms --what-if compute=2x");
     cli_fails(2, "by the clock the two times are ",
               "estimate --gpu v100 --model bert-base --measured 1x32:267.6ms,1x48:200ms");
     cli_fails(2, "times the clock's ", "estimate --gpu v100 --measured 1:118000ms");
@@ -176,6 +182,12 @@ CliTest(modelled, bad_input_gets_one_line, 120) {
     cli_fails(2, "--gpu: it is missing", "estimate --measured 1:9ms");
     cli_fails(2, "--gpu: it is missing", "estimate --until forward");
     cli_fails(2, "leave --gpu out", "estimate --validate --gpu v10");
+    cli_fails(2, "leave --json out", "estimate --validate --json j");
+    cli_fails(2, "leave --model out", "estimate --model mlp --validate");
+    cli_fails(2, "leave --measured out", "estimate --validate --measured 1:9ms");
+    cli_fails(2, "leave --until out", "estimate --validate --until forward");
+    cli_fails(2, "leave --devices out", "estimate --validate --devices 1");
+    cli_fails(2, "leave --trace out", "estimate --validate --trace t");
     cli_fails(2, "give amp", "estimate --gpu v100 --precision bf16");
     cli_fails(2, "its files are not read", "estimate --gpu v100 --data-dir .");
     cli_well("estimate --gpu v100 --params 1M --shape 10 --classes 2 --devices 1");
