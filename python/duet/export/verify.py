@@ -3,8 +3,8 @@ compares its loss and gradients with the model's in float64.
 
 Three batches are compared: the example inputs; other numbers right after them, which finds state
 that forward keeps; and another number of samples. If something differs by more than FLOOR,
-PyTorch's own float32 tells how close a right answer comes. This finds what torch.export does not see: state, hooks on gradients, an
-autograd.Function with its own backward, reentrant checkpoints.
+PyTorch's own float32 tells how close a right answer comes. This finds what torch.export does not
+see: state, hooks on gradients, an autograd.Function with its own backward, reentrant checkpoints.
 """
 
 import bisect
