@@ -22,7 +22,7 @@ ifeq ($(findstring fuzzer,$(SAN)),)
 $(foreach folder,core/base core/data core/device core/device/host core/nn core/nn/tape \
                core/nn/layers core/nn/optimizer allreduce \
     allreduce/plans allreduce/host scatter_gather group/plans,$(eval OPT_$(folder) := -O1))
-# Kernels without a sanitizer are those of the plain build: to compile them takes half a minute.
+# Kernels without a sanitizer are those of the plain build: to compile them takes a minute.
 PLAIN_KERNELS := $(foreach size,4 8 16,$(patsubst %,core/device/host/kernels/n$(size)_%.o,\
                    avx2 avx512 $(if $(filter thread,$(SAN)),generic)))
 plain-kernels:

@@ -6,11 +6,12 @@
  * Neighbouring pixels are neighbours in memory, so a vector is full however few samples a group
  * has; W(r,s) is one number broadcast to all lanes. The two strides serve both passes and both
  * layouts of a weight matrix. A tile is ROWS x VECTORS sums. Its part of x is copied side by side
- * first, since planes of whole pages would all fall into the same few lines of the cache. The sum
- * is divided into blocks, whose part of w stays in the second-level cache. Every output adds its
- * products in the order of s, one by one. */
+ * first, since planes of whole pages would all fall into the same few lines of the cache. Sum and
+ * rows are divided into blocks, whose part of w stays in the second-level cache. Every output adds
+ * its products in the order of s, one by one. */
 
-enum { PRODUCT_ROWS = 6, PRODUCT_VECTORS = ACCUMULATORS >= 28 ? 4 : 2, PRODUCT_TERMS = 128 };
+enum { PRODUCT_ROWS = 6, PRODUCT_VECTORS = ACCUMULATORS >= 28 ? 4 : 2 };
+enum { PRODUCT_TERMS = 128, PRODUCT_BLOCK = 170 * PRODUCT_ROWS };
 
 struct product {
     const float *w, *start; /* start NULL: 0 */
@@ -58,9 +59,9 @@ INLINE void product_tile(const struct product *m, const struct product_columns *
     }
 }
 
-/* Adds the terms to all rows of N vectors, of which the first is number `first` of all. */
-INLINE void product_columns(const struct product *m, struct product_columns *c, int first, int s0,
-                            int terms, const int N) {
+/* Adds the terms to a block of rows of N vectors, of which the first is number `first` of all. */
+INLINE void product_columns(const struct product *m, struct product_columns *c, int r0, int first,
+                            int s0, int terms, const int N) {
     int of_plane = tiles_of(m->plane, WIDE);
     c->whole = 1;
     for (int j = 0; j < N; j++) {
@@ -74,7 +75,7 @@ INLINE void product_columns(const struct product *m, struct product_columns *c, 
             store_wide(c->panel + (s * N + j) * WIDE,
                        load_some(x + (size_t)s * m->plane, c->lanes[j]));
     }
-    for (int r = 0; r < m->rows; r += PRODUCT_ROWS)
+    for (int r = r0; r < m->rows && r < r0 + PRODUCT_BLOCK; r += PRODUCT_ROWS)
         if (c->whole)
             product_tile(m, c, r, s0, terms, N, 1);
         else
@@ -84,20 +85,21 @@ INLINE void product_columns(const struct product *m, struct product_columns *c, 
 static void product_run(const struct product *m) {
     struct product_columns c;
     int all = m->groups * tiles_of(m->plane, WIDE), tiles = tiles_of(all, PRODUCT_VECTORS);
-    for (int s0 = 0; s0 < m->sums; s0 += PRODUCT_TERMS) {
-        int terms = m->sums - s0 < PRODUCT_TERMS ? m->sums - s0 : PRODUCT_TERMS;
-        for (int t = 0; t < tiles; t++) {
-            int first = tile_begin(t, tiles, all);
-            switch (tile_begin(t + 1, tiles, all) - first) {
-            case 1: product_columns(m, &c, first, s0, terms, 1); break;
-            case 2: product_columns(m, &c, first, s0, terms, 2); break;
+    for (int r0 = 0; r0 < m->rows; r0 += PRODUCT_BLOCK)
+        for (int s0 = 0; s0 < m->sums; s0 += PRODUCT_TERMS) {
+            int terms = m->sums - s0 < PRODUCT_TERMS ? m->sums - s0 : PRODUCT_TERMS;
+            for (int t = 0; t < tiles; t++) {
+                int first = tile_begin(t, tiles, all);
+                switch (tile_begin(t + 1, tiles, all) - first) {
+                case 1: product_columns(m, &c, r0, first, s0, terms, 1); break;
+                case 2: product_columns(m, &c, r0, first, s0, terms, 2); break;
 #if ACCUMULATORS >= 28
-            case 3: product_columns(m, &c, first, s0, terms, 3); break;
-            default: product_columns(m, &c, first, s0, terms, 4);
+                case 3: product_columns(m, &c, r0, first, s0, terms, 3); break;
+                default: product_columns(m, &c, r0, first, s0, terms, 4);
 #endif
+                }
             }
         }
-    }
 }
 
 /* ---- convolutions of 1 x 1 ---- */
