@@ -208,15 +208,14 @@ class _Verification:
         path.write_text(self.text, encoding="utf-8")  # dropout draws other masks in PyTorch
         self.inputs = [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in inputs]
         tensors = [x for x in self.inputs if isinstance(x, torch.Tensor)]
-        self.large, given = sum(x[0].numel() for x in tensors) > LARGE, len(tensors[0])
-        self.count = max(2, min(given, 2 if self.large else 4))
-        self.other = 2 if self.large and given > 2 else self.count + 1  # than in the trace
+        self.large = sum(x[0].numel() for x in tensors) > LARGE
+        self.count = max(2, min(len(tensors[0]), 2 if self.large else 4))
 
     def answer(self, dtype, batches, **how):
         return _Answer(self.model, self.result_of, dtype, batches, self.updated, **how)
 
     def both(self, before, samples, seed=None):
-        """What differs for a batch behind others, if something does."""
+        """What differs for a batch after others, if something does."""
         batches = [*before, [_batch(x, samples, seed and seed + 7 * i)
                              for i, x in enumerate(self.inputs)]]
         for dtype in (torch.float64, torch.float32):  # there are ops of float32 alone
@@ -231,7 +230,7 @@ class _Verification:
             return self.both(before, samples)
         if not exact:
             raise ExportError(f"duet.export: forward of {samples} samples: {why} (a tensor that it "
-                         "keeps in a global must be a buffer)")
+                              "keeps in a global must be a buffer)")
         if exact.draws or not finite:
             why = ("its random numbers are not Duet's" if exact.draws else
                    "its loss or gradients are not finite for the example inputs")
@@ -273,7 +272,7 @@ class _Verification:
         for what, before, samples, seed in (
                 ("the example inputs", [], self.count, None),
                 ("a second batch", [first], self.count, 2),
-                ("another number of samples", [], self.other, None)):
+                ("another number of samples", [], self.count + 1, None)):
             one = self.both(before, samples, seed)
             if one:
                 raise ExportError(self.told(what, *one))
