@@ -106,10 +106,17 @@ static int read_spans(int fd, struct run_record *record) {
     return OK;
 }
 
-static int say_stopped(const struct run_record *record, int signal) {
-    int done = record->first_step + record->steps;
-    return fail(ERR_FAILED, "ended by signal %d (%s) after %d step%s", signal, strsignal(signal),
-                done, done == 1 ? "" : "s");
+/* Adds to a run's code that it was stopped, and which files could not be written. */
+static int end_run(struct job_result *result, int code, int stopped,
+                   const struct run_record *record, struct failures *unwritten) {
+    int done = record ? record->first_step + record->steps : 0;
+    result->unwritten = !code && unwritten->code;
+    result->stopped = !code && stopped;
+    if (result->stopped && record)
+        failures_add(unwritten,
+                     fail(ERR_FAILED, "ended by signal %d (%s) after %d step%s", result->signal,
+                          strsignal(result->signal), done, done == 1 ? "" : "s"));
+    return code ? code : failures_end(unwritten);
 }
 
 /* In this process; record_new as in a rank that is started for the job. */
@@ -117,10 +124,7 @@ static int run_spread(const struct run_config *config, struct run_record *record
                       struct job_result *result) {
     struct failures unwritten = {0};
     int code = spread_run(config, record, &unwritten, &result->signal);
-    result->unwritten = !code && unwritten.code;
-    result->stopped = !code && result->signal;
-    if (result->stopped) failures_add(&unwritten, say_stopped(record, result->signal));
-    if (!code) code = failures_end(&unwritten);
+    code = end_run(result, code, result->signal, record, &unwritten);
     result->exit_status = result->stopped ? 128 + result->signal : error_exit_status(code);
     return code;
 }
@@ -178,10 +182,7 @@ int job_run(const struct run_config *config, struct run_record *record, struct j
     if (!code && record) code = read_spans(fds[JOB_SPANS], record);
     if (!code && record && *config->clock.gpu && !config->dump_grads)
         code = retime_record(config, record);
-    result->unwritten = !code && unwritten.code;
-    result->stopped = !code && launched.stopped;
-    if (result->stopped && record) failures_add(&unwritten, say_stopped(record, launched.signal));
-    if (!code) code = failures_end(&unwritten);
+    code = end_run(result, code, launched.stopped, record, &unwritten);
     if (code && !result->exit_status) result->exit_status = error_exit_status(code);
 done:
     if (code) error_with_options();

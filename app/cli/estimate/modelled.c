@@ -120,10 +120,8 @@ static int read_asked(struct asked *a, const struct words *w) {
     CHECK(clock_choose(&a->choice, &a->run.clock));
     CHECK(measured_read(&a->measured, w->measured, a->choice.gpus * a->choice.machines > 1));
     if (w->measured && *a->run.clock.what_if)
-        return fail(ERR_USAGE,
-                    "--measured %s: with --what-if %s: a measured time is of the real "
-                    "machine: leave one of them out",
-                    w->measured, a->run.clock.what_if);
+        return fail(ERR_USAGE, "--measured and --what-if: a measured time is that of the machine "
+                               "as it is: leave one of them out");
     a->last = w->until < 0 ? PHASE_NONE : w->until ? PHASE_ALLREDUCE : PHASE_GATHER;
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(estimate_prepare(&a->run));
