@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/grow.h"
+#include "nn/tape/tape.h"
 
 /* Maps each parameter's part of a piece of the bucket to its position. *count: the elements of the
  * bucket, pads included. */

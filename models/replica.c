@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "models/replica_internal.h"
-#include "nn/optimizer/program.h"
+#include "nn/params/optimizer.h"
 
 static int alloc_log(struct replica *r, struct tensor *log, enum dtype dtype, int columns) {
     if (!columns || !r->config.log_rows) return OK;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/optimizer/program.h"
+#include "nn/params/optimizer.h"
 #include "rpc/autograd.h"
 
 /* ---- at an owner ---- */

@@ -10,6 +10,7 @@
 struct params_sync {
     struct norm_sync api;
     struct syncbn *syncbn; /* NULL: there is one rank */
+    struct tape_exchange exchange;
 };
 
 static void free_sync(struct norm_sync *api) {
@@ -45,7 +46,8 @@ static int check_same(struct group *group, int channels) {
 
 static int make(struct params_sync *s, const struct syncbn_config *config) {
     if (comm_world_size(config->comm) == 1 || !config->channels) return OK;
-    return syncbn_init(&s->syncbn, config, &s->api.exchange);
+    s->api.exchange = &s->exchange;
+    return syncbn_init(&s->syncbn, config, &s->exchange);
 }
 
 int syncbn_convert(duet_params *params, struct comm *comm, struct announcer *group, int segments,

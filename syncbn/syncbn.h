@@ -5,6 +5,7 @@
 
 #include "comm/comm.h"
 #include "nn/params/params.h"
+#include "nn/tape/tape.h"
 
 struct syncbn;
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "fsdp/fsdp.h"
-#include "nn/optimizer/program.h"
+#include "nn/params/optimizer.h"
 #include "syncbn/syncbn.h"
 #include "train/session.h"
 

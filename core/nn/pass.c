@@ -126,7 +126,7 @@ int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step) 
     t->layer_count = params ? params->layer_count : 0;
     t->dropout = -1;
     t->sync_bn = params && params->sync;
-    tape_set_exchange(t, t->sync_bn ? &params->sync->exchange : NULL);
+    tape_set_exchange(t, t->sync_bn ? params->sync->exchange : NULL);
     t->went_back = 0;
     if (params) params->in_use |= step->training;
     with.params = params ? &params->set : NULL;

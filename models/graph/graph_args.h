@@ -5,6 +5,7 @@
 #include <limits.h>
 
 #include "models/graph/graph.h"
+#include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
 /* Operand i; NULL: it is none. */

@@ -9,7 +9,7 @@
 #include "fsdp/fsdp.h"
 #include "models/graph/graph.h"
 #include "nn/autograd_memory.h"
-#include "nn/optimizer/program.h"
+#include "nn/params/optimizer.h"
 #include "train/estimate/as_fsdp.h"
 #include "train/estimate/estimate.h"
 #include "train/session.h"

@@ -16,7 +16,7 @@
 #include "base/program_name.h"
 #include "base/worker.h"
 #include "ddp/ddp.h"
-#include "nn/optimizer/optimizer_items.h"
+#include "nn/params/optimizer_items.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
 #include "train/files/settings.h"

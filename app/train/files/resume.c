@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/files/safetensors.h"
 #include "base/text/parse.h"
-#include "nn/optimizer/optimizer_items.h"
+#include "nn/params/optimizer_items.h"
 #include "train/compare/bits.h"
 #include "train/files/output.h"
 #include "train/files/settings.h"

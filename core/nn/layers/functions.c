@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
 static duet_var *activate(duet_tape *t, duet_var *x, enum activation kind, double a, double b) {

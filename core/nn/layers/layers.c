@@ -5,6 +5,7 @@
  *     backward    dy = y->grad; the parameters come first, so that their allreduce can start early,
  *                 then the gradient of x */
 #include "base/error.h"
+#include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
 static int linear_backward(duet_tape *t, struct node *n) {

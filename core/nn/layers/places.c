@@ -3,6 +3,7 @@
  *
  * The ops see a tensor as (outer, indices, inner), a view that costs nothing. */
 #include "base/error.h"
+#include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
 static struct tensor seen_at(const struct tensor *x, int dim) {

@@ -8,6 +8,7 @@
  *
  * So it needs no extra kernels. A sequence (N,C,H) is a picture (N,C,H,1). */
 #include "base/error.h"
+#include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
 static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,

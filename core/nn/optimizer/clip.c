@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "device/clip.h"
-#include "nn/params/params.h"
 
 /* The most elements of a piece: a GPU gives each to a block of threads. */
 enum { PIECE = 1 << 15 };
@@ -123,13 +122,4 @@ int grad_clip_norm(const struct grad_clip *c, double *norm) {
     if (!code) *norm = clip_norm(sums, c->count);
     free(sums);
     return code;
-}
-
-int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm) {
-    if (norm) *norm = 0;
-    if (!params) return fail(ERR_USAGE, "clip: no parameters were given");
-    if (!(max_norm >= 0)) /* NaN too */
-        return fail(ERR_USAGE, "clip: max_norm %g: give at least 0", max_norm);
-    CHECK(grad_clip(&params->clip, &params->set, max_norm));
-    return norm ? grad_clip_norm(&params->clip, norm) : OK;
 }

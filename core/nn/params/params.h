@@ -5,10 +5,13 @@
 
 #include "base/error.h"
 #include "base/files/safetensors.h"
+#include "nn/buffer.h"
 #include "nn/optimizer/clip.h"
 #include "nn/optimizer/optimizer.h"
-#include "nn/tape/tape.h"
 #include "nn/tensor.h"
+
+struct tape_exchange; /* nn/tape/tape.h */
+struct tape_step;
 
 /* Larger numbers than these are mistakes; up to these nothing overflows. */
 enum {
@@ -56,7 +59,7 @@ struct grad_reducer {
 
 /* How a batch_norm reaches the other ranks; syncbn/ implements it. */
 struct norm_sync {
-    struct tape_exchange exchange; /* segments 0: there is one rank */
+    const struct tape_exchange *exchange; /* NULL: there is one rank */
     void (*free)(struct norm_sync *sync);
 };
 

@@ -34,7 +34,7 @@
 #define NN_TAPE_H
 
 #include "base/segment.h"
-#include "nn/layers/text_functions.h"
+#include "duet/functions.h"
 #include "nn/buffer.h"
 #include "nn/param.h"
 

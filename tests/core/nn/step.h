@@ -5,6 +5,7 @@
 
 #include "tests/core/nn/net.h"
 
+#include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
 static struct net_data data;

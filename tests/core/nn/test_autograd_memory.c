@@ -3,6 +3,7 @@
 #include "nn/autograd_memory.h"
 
 #include "duet.h"
+#include "nn/layers/text_functions.h"
 #include "nn/tensor.h"
 #include "tests/golden/golden.h"
 

@@ -1,6 +1,6 @@
 /* An optimizer's state as the tensors of a checkpoint: see optimizer_items.h. */
 #include "base/error.h"
-#include "nn/optimizer/optimizer_items.h"
+#include "nn/params/optimizer_items.h"
 
 #include <inttypes.h>
 #include <stdio.h>

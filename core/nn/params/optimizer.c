@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/optimizer/program.h"
+#include "nn/params/optimizer.h"
 
 /* PyTorch's; the command has the chapter's, 0.2. */
 static const double SGD_LEARNING_RATE = 0.001;

@@ -1,6 +1,6 @@
 /* An optimizer of duet/train.h: the internal one and the parameters that it updates. */
-#ifndef NN_OPTIMIZER_PROGRAM_H
-#define NN_OPTIMIZER_PROGRAM_H
+#ifndef NN_PARAMS_OPTIMIZER_H
+#define NN_PARAMS_OPTIMIZER_H
 
 #include "duet/train.h"
 #include "nn/optimizer/optimizer.h"

@@ -13,7 +13,7 @@
 #include "base/files/safetensors.h"
 #include "base/text/number.h"
 #include "base/text/parse.h"
-#include "nn/optimizer/optimizer_items.h"
+#include "nn/params/optimizer_items.h"
 #include "nn/tape/tape_internal.h"
 
 /* The version of the command's list of tensors, and that of a program's list of texts. */

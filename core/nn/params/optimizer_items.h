@@ -1,11 +1,11 @@
-/* The optimizer's part of a checkpoint of a program (nn/params/checkpoint.c) or of the command
+/* The optimizer's part of a checkpoint of a program (nn/checkpoint.c) or of the command
  * (train/files/checkpoint.c): the number of updates of each parameter, and each part of the state
  * as a tensor, such as "optimizer.exp_avg.W1". */
-#ifndef NN_OPTIMIZER_OPTIMIZER_ITEMS_H
-#define NN_OPTIMIZER_OPTIMIZER_ITEMS_H
+#ifndef NN_PARAMS_OPTIMIZER_ITEMS_H
+#define NN_PARAMS_OPTIMIZER_ITEMS_H
 
 #include "base/files/safetensors.h"
-#include "nn/optimizer/program.h"
+#include "nn/params/optimizer.h"
 
 enum { OPTIMIZER_PARTS = 2, OPTIMIZER_PREFIX = 40 };
 
