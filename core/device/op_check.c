@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "device/op_wants.h"
+#include "device/op_table.h"
 
 static enum dtype type_of(char letter) {
     switch (letter) {
@@ -101,6 +101,16 @@ int op_takes_n16(const struct op_args *args) {
     return n16;
 }
 
+static int check_shape(enum op op, const char *name, const struct tensor *t,
+                       const struct tensor *wanted) {
+    char is[SHAPE_TEXT], should[SHAPE_TEXT];
+    if (t->rank == wanted->rank &&
+        !memcmp(t->dims, wanted->dims, (size_t)t->rank * sizeof *t->dims))
+        return OK;
+    return fail(ERR_FAILED, "%s: operand %s is %s: the other operands make it %s", op_name(op),
+                name, op_shape_text(t, is), op_shape_text(wanted, should));
+}
+
 /* A letter is the same dimension everywhere, and all activations have the same layout. */
 static int check_letters(enum op op, const struct op_args *args) {
     const struct op_row *row = &op_table[op];
@@ -114,10 +124,11 @@ static int check_letters(enum op op, const struct op_args *args) {
         struct tensor wanted;
         if (!o->name || !t->data) continue;
         op_letters_read(&letters, op_shape(op, args, output, k), t, &wanted);
-        CHECK(want_shape(op, o->name, t, &wanted));
+        CHECK(check_shape(op, o->name, t, &wanted));
         if (!operand_may_be_n16(o)) continue;
-        if (first) CHECK(want_layout(op, o->name, t, first));
-        first = first ? first : t;
+        if (!first) first = t;
+        if (t->layout != first->layout || t->groups != first->groups || t->lanes != first->lanes)
+            return wrong(op, o, t, "its layout must be that of the other operands");
     }
     return OK;
 }
@@ -165,6 +176,7 @@ int op_check(enum op op, const struct op_args *args) {
     if (s->step && !args->step)
         return fail(ERR_FAILED, "%s: the step block is missing", op_name(op));
     CHECK(check_letters(op, args));
-    if (s->rule) CHECK(s->rule(op, args));
+    const char *misfit = s->rule ? s->rule(op, args) : NULL;
+    if (misfit) return fail(ERR_FAILED, "%s: %s", op_name(op), misfit);
     return check_overlaps(op, args);
 }

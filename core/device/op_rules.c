@@ -1,20 +1,25 @@
 /* Rules about an op's operands that letters cannot express (op_table.c): sums of dimensions,
- * settings that do not fit, layouts. Types, ranks and letters were checked before (op_check.c). */
-#include "device/op_wants.h"
+ * settings that do not fit, layouts. Types, ranks and letters were checked before (op_check.c).
+ *
+ * A layer refuses wrong arguments of a program before it launches anything, with their values. What
+ * is caught here is a mistake of the layer itself, so a rule only says which one. */
+#include "device/op_table.h"
+
+/* 1: t has these sizes. */
+static int is_sized(const struct tensor *t, int d0, int d1, int d2, int d3) {
+    return t->dims[0] == d0 && t->dims[1] == d1 && t->dims[2] == d2 && t->dims[3] == d3;
+}
 
 /* ---- layouts ---- */
 
-static int must_be_n16(enum op op, const char *name, const struct tensor *t) {
-    if (t->layout == LAYOUT_N16 || !t->dims[0]) return OK;
-    return fail(ERR_FAILED, "%s: operand %s: must be in N16", op_name(op), name);
+const char *rule_to_n16(enum op op, const struct op_args *a) {
+    (void)op;
+    return a->out[0].layout == LAYOUT_N16 || !a->out[0].dims[0] ? NULL : "y must be in N16";
 }
 
-int rule_to_n16(enum op op, const struct op_args *a) {
-    return must_be_n16(op, "y", &a->out[0]);
-}
-
-int rule_to_plain(enum op op, const struct op_args *a) {
-    return must_be_n16(op, "x", &a->in[0]);
+const char *rule_to_plain(enum op op, const struct op_args *a) {
+    (void)op;
+    return a->in[0].layout == LAYOUT_N16 || !a->in[0].dims[0] ? NULL : "x must be in N16";
 }
 
 /* ---- products ---- */
@@ -27,7 +32,7 @@ static int conv_side(const struct conv_args *p, int side, int pixels, int taps) 
     return rest < 0 || rest > INT32_MAX ? 0 : (int)(rest / p->stride[side]) + 1;
 }
 
-int rule_conv(enum op op, const struct op_args *a) {
+const char *rule_conv(enum op op, const struct op_args *a) {
     int forward = op == OP_CONV2D_FORWARD, weight = op == OP_CONV2D_BACKWARD_WEIGHT;
     const struct tensor *x = forward || weight ? &a->in[0] : &a->out[0],
                         *w = weight ? &a->out[0] : &a->in[1],
@@ -38,19 +43,13 @@ int rule_conv(enum op op, const struct op_args *a) {
     int rows = conv_side(p, 0, x->dims[2], w->dims[2]),
         columns = conv_side(p, 1, x->dims[3], w->dims[3]);
     if (p->groups < 1 || x->dims[1] != p->groups * (int64_t)w->dims[1] || w->dims[0] % p->groups)
-        return fail(ERR_FAILED, "%s: %d groups, %d channels to %d, %d of a filter: do not divide",
-                    op_name(op), p->groups, x->dims[1], w->dims[0], w->dims[1]);
-    if (!rows || !columns)
-        return fail(ERR_FAILED,
-                    "%s: a window of %d x %d does not suit %d x %d pixels: check stride, "
-                    "padding and dilation",
-                    op_name(op), w->dims[2], w->dims[3], x->dims[2], x->dims[3]);
+        return "the groups do not divide the channels";
+    if (!rows || !columns) return "stride, padding, dilation or the window does not suit x";
     if (!p->general &&
         (p->groups != 1 || w->dims[2] != w->dims[3] || p->stride[0] != p->stride[1] ||
          p->padding[0] != p->padding[1] || p->dilation[0] != 1 || p->dilation[1] != 1))
-        return fail(ERR_FAILED, "%s: is not a convolution of square windows: it needs `general`",
-                    op_name(op));
-    return want(op, forward ? "y" : "dy", y, 4, x->dims[0], w->dims[0], rows, columns);
+        return "is not a convolution of square windows: it needs `general`";
+    return is_sized(y, x->dims[0], w->dims[0], rows, columns) ? NULL : "y is of another size";
 }
 
 int turned_linear(const struct op_args *args, int output, int i) {
@@ -62,228 +61,188 @@ int turned_matmul(const struct op_args *args, int output, int i) {
     return !output && (i ? args->p.matmul.turn_b : args->p.matmul.turn_a);
 }
 
-int rule_matmul(enum op op, const struct op_args *a) {
-    if (!a->p.matmul.turn_a || !a->p.matmul.turn_b) return OK;
-    return fail(ERR_FAILED, "%s: both operands are transposed: transpose one at most", op_name(op));
+const char *rule_matmul(enum op op, const struct op_args *a) {
+    (void)op;
+    return a->p.matmul.turn_a && a->p.matmul.turn_b ? "both operands are transposed" : NULL;
 }
 
-int rule_sum(enum op op, const struct op_args *a) {
-    if (a->p.sum.divide >= 1) return OK;
-    return fail(ERR_FAILED, "%s: a divisor of %d: it must be at least 1", op_name(op),
-                a->p.sum.divide);
+const char *rule_sum(enum op op, const struct op_args *a) {
+    (void)op;
+    return a->p.sum.divide >= 1 ? NULL : "the divisor must be at least 1";
 }
 
 /* ---- places ---- */
 
-int rule_along(enum op op, const struct op_args *a) {
+const char *rule_along(enum op op, const struct op_args *a) {
     int numbers = (op == OP_TAKE_ALONG ? a->out[0] : a->in[0]).dims[2], places = a->in[1].dims[2];
-    if (places == 1 || places == numbers) return OK;
-    return fail(ERR_FAILED, "%s: %d indices for %d numbers: give one for all, or one for each",
-                op_name(op), places, numbers);
+    return places == 1 || places == numbers ? NULL : "give one index for all numbers, or for each";
 }
 
-int rule_argsort(enum op op, const struct op_args *a) {
-    if (a->in[0].dims[1] <= 1 << 24) return OK;
-    return fail(ERR_FAILED, "%s: of %d numbers: an index above 2^24 is not exact in float32",
-                op_name(op), a->in[0].dims[1]);
+const char *rule_argsort(enum op op, const struct op_args *a) {
+    (void)op;
+    return a->in[0].dims[1] <= 1 << 24 ? NULL : "an index above 2^24 is not exact in float32";
 }
 
 /* ---- pictures ---- */
 
-int rule_pool(enum op op, const struct op_args *a) {
+const char *rule_pool(enum op op, const struct op_args *a) {
     int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD,
-        by_dy = op == OP_AVG_POOL_BACKWARD;
+        by_dy = op == OP_AVG_POOL_BACKWARD, windows[2];
     const struct tensor *x = by_dy ? &a->out[0] : &a->in[0], *y = forward ? &a->out[0]
                                                                   : by_dy ? &a->in[0]
                                                                           : &a->in[1];
     const struct pool_args *p = &a->p.pool;
     if (by_dy && p->relu != (a->in[1].data != NULL))
-        return fail(ERR_FAILED, "%s: operand x: is needed with the relu before it, and only then",
-                    op_name(op));
-    int windows[2];
+        return "x is needed with the relu before it, and only then";
     for (int i = 0; i < 2; i++) {
-        const int pixels = x->dims[2 + i];
-        if (p->size[i] < 1 || p->stride[i] < 1 || p->size[i] > pixels)
-            return fail(ERR_FAILED, "%s: window %d, stride %d over %d %s: does not fit",
-                        op_name(op), p->size[i], p->stride[i], pixels, i ? "columns" : "rows");
-        windows[i] = (pixels - p->size[i]) / p->stride[i] + 1;
+        if (p->size[i] < 1 || p->stride[i] < 1 || p->size[i] > x->dims[2 + i])
+            return "the window or the stride does not suit x";
+        windows[i] = (x->dims[2 + i] - p->size[i]) / p->stride[i] + 1;
     }
-    return want(op, forward ? "y" : "dy", y, 4, x->dims[0], x->dims[1], windows[0], windows[1]);
+    return is_sized(y, x->dims[0], x->dims[1], windows[0], windows[1]) ? NULL
+                                                                       : "y is of another size";
 }
 
-int rule_pad(enum op op, const struct op_args *a) {
+const char *rule_pad(enum op op, const struct op_args *a) {
     const int top = a->p.pad.top, left = a->p.pad.left, *from = a->in[0].dims, *to = a->out[0].dims;
-    if (top > -from[2] && top < to[2] && left > -from[3] && left < to[3]) return OK;
-    return fail(ERR_FAILED, "%s: %d above and %d to the left: leave nothing of %d x %d pixels",
-                op_name(op), top, left, from[2], from[3]);
+    (void)op;
+    return top > -from[2] && top < to[2] && left > -from[3] && left < to[3]
+               ? NULL
+               : "the margins leave no pixel";
 }
 
-int rule_cat(enum op op, const struct op_args *args) {
-    const struct tensor *a = &args->in[0], *b = &args->in[1];
-    return want(op, "y", &args->out[0], 4, a->dims[0], a->dims[1], a->dims[2] + b->dims[2],
-                a->dims[3]);
+const char *rule_cat(enum op op, const struct op_args *args) {
+    const int *a = args->in[0].dims, *b = args->in[1].dims;
+    (void)op;
+    return is_sized(&args->out[0], a[0], a[1], a[2] + b[2], a[3]) ? NULL : "y is of another size";
 }
 
 /* ---- settings of elementwise ops ---- */
 
-int rule_activation(enum op op, const struct op_args *a) {
-    const struct activation_args *p = &a->p.activation;
-    if ((unsigned)p->kind >= ACTIVATION_COUNT)
-        return fail(ERR_FAILED, "%s: function %d: there is none of this number", op_name(op),
-                    (int)p->kind);
-    if (!activation_is_plain(p->kind) || a->in[0].layout == LAYOUT_PLAIN) return OK;
-    return fail(ERR_FAILED, "%s: function %d: all operands must be in plain layout", op_name(op),
-                (int)p->kind);
+const char *rule_activation(enum op op, const struct op_args *a) {
+    const enum activation kind = a->p.activation.kind;
+    (void)op;
+    if ((unsigned)kind >= ACTIVATION_COUNT) return "there is no function of this number";
+    return activation_is_plain(kind) && a->in[0].layout != LAYOUT_PLAIN
+               ? "this function takes plain operands only"
+               : NULL;
 }
 
-static int check_dropout(enum op op, const struct dropout_args *p) {
-    if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES) return OK;
-    return fail(ERR_FAILED,
-                "%s: p %g, layer %d, virtual device %d: p must be in 0..1, the others in range",
-                op_name(op), p->p, p->layer, p->v);
+static const char *dropout_misfit(const struct dropout_args *p) {
+    return p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES
+               ? NULL
+               : "p, the layer or the virtual device is out of range";
 }
 
-int rule_dropout(enum op op, const struct op_args *a) {
-    if (a->p.dropout.planes && a->in[0].rank != 4)
-        return fail(ERR_FAILED, "%s: operand x: rank %d: planes have rank 4", op_name(op),
-                    a->in[0].rank);
-    return check_dropout(op, &a->p.dropout);
-}
-
-int rule_random(enum op op, const struct op_args *a) {
-    return check_dropout(op, &a->p.dropout);
+const char *rule_dropout(enum op op, const struct op_args *a) {
+    if (op == OP_DROPOUT && a->p.dropout.planes && a->in[0].rank != 4) return "planes have rank 4";
+    return dropout_misfit(&a->p.dropout);
 }
 
 /* ---- losses and logs ---- */
 
 /* Only cross entropy of scores has label smoothing. */
-int rule_loss_forward(enum op op, const struct op_args *a) {
+const char *rule_loss_forward(enum op op, const struct op_args *a) {
     int known = (op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD) &&
                 !a->p.loss.log_probabilities;
     double smoothing = a->p.loss.smoothing;
-    if (smoothing >= 0 && smoothing <= (known ? 1 : 0)) return OK;
-    return fail(ERR_FAILED, "%s: label smoothing %g: it must be between 0 and %d", op_name(op),
-                smoothing, known);
+    return smoothing >= 0 && smoothing <= (known ? 1 : 0) ? NULL : "no such label smoothing";
 }
 
-int rule_loss_backward(enum op op, const struct op_args *a) {
-    int none = a->p.loss.reduction == REDUCE_NONE;
-    if (none != !!a->in[2].data)
-        return fail(ERR_FAILED,
-                    "%s: operand dloss is %s: it goes with reduction none, and only there",
-                    op_name(op), none ? "missing" : "given");
+const char *rule_loss_backward(enum op op, const struct op_args *a) {
+    if ((a->p.loss.reduction == REDUCE_NONE) != (a->in[2].data != NULL))
+        return "dloss goes with reduction none, and only there";
     if (a->p.loss.reduction == REDUCE_MEAN && !a->step)
-        return fail(ERR_FAILED, "%s: the mean needs the step block: it holds 1/B", op_name(op));
+        return "the mean needs the step block: it holds 1/B";
     return rule_loss_forward(op, a);
 }
 
-static int check_column(enum op op, int column, const struct tensor *log) {
-    if (column >= 0 && column < log->dims[1]) return OK;
-    return fail(ERR_FAILED, "%s: column %d: the log has %d", op_name(op), column, log->dims[1]);
-}
-
-int rule_loss_sum(enum op op, const struct op_args *a) {
-    return check_column(op, a->p.loss.column, &a->out[0]);
-}
-
-int rule_hash(enum op op, const struct op_args *a) {
-    return check_column(op, a->p.hash.column, &a->out[0]);
+/* The column of a log. */
+const char *rule_column(enum op op, const struct op_args *a) {
+    int column = op == OP_HASH ? a->p.hash.column : a->p.loss.column;
+    return column >= 0 && column < a->out[0].dims[1] ? NULL : "the log has no such column";
 }
 
 /* ---- optimizers ---- */
 
-int rule_clip(enum op op, const struct op_args *a) {
-    if (a->p.clip.max_norm >= 0) return OK;
-    return fail(ERR_FAILED, "%s: a norm of at most %g: it must be at least 0", op_name(op),
-                a->p.clip.max_norm);
+const char *rule_clip(enum op op, const struct op_args *a) {
+    (void)op;
+    return a->p.clip.max_norm >= 0 ? NULL : "the norm must be at least 0";
 }
 
-int rule_sgd(enum op op, const struct op_args *a) {
-    if (a->p.sgd.momentum == 0 || a->out[1].data) return OK;
-    return fail(ERR_FAILED, "%s: momentum %g: operand momentum is missing", op_name(op),
-                a->p.sgd.momentum);
+const char *rule_sgd(enum op op, const struct op_args *a) {
+    (void)op;
+    return a->p.sgd.momentum == 0 || a->out[1].data ? NULL : "operand momentum is missing";
 }
 
-int rule_two_moments(enum op op, const struct op_args *a) {
-    return want(op, "moments", &a->out[1], 2, (int)tensor_count(&a->out[0]), 2, 0, 0);
+const char *rule_two_moments(enum op op, const struct op_args *a) {
+    const struct tensor *m = &a->out[1];
+    (void)op;
+    return (size_t)m->dims[0] == tensor_count(&a->out[0]) && m->dims[1] == 2
+               ? NULL
+               : "two moments for each element";
 }
 
 /* ---- rows, and their order ---- */
 
-static int check_rows(enum op op, const char *name, const struct tensor *t) {
-    if (!t->data || !t->strided || t->stride[t->rank - 1] == 1) return OK;
-    return fail(ERR_FAILED, "%s: operand %s: the elements of a row lie %d apart: must be 1",
-                op_name(op), name, t->stride[t->rank - 1]);
+static int has_rows(const struct tensor *t) {
+    return !t->data || !t->strided || t->stride[t->rank - 1] == 1;
 }
 
-int rule_attention(enum op op, const struct op_args *a) {
+const char *rule_attention(enum op op, const struct op_args *a) {
     const struct attention_args *p = &a->p.attention;
     const struct tensor *mask = &a->in[3];
-    if (p->dropout.p != 0 && !a->step)
-        return fail(ERR_FAILED, "%s: dropout needs the step block: it holds the seed", op_name(op));
-    CHECK(check_dropout(op, &p->dropout));
+    int rows = 1;
+    (void)op;
     for (int i = 0; i < OP_INPUTS; i++)
-        CHECK(check_rows(op, op_table[op].in[i].name, &a->in[i]));
+        rows &= has_rows(&a->in[i]);
     for (int i = 0; i < OP_OUTPUTS; i++)
-        CHECK(check_rows(op, op_table[op].out[i].name, &a->out[i]));
-    if (!mask->data) return OK;
-    if (p->mask_shared < 1 || mask->dims[0] < 1)
-        return fail(ERR_FAILED, "%s: %d masks, shared by %d: must be at least 1", op_name(op),
-                    mask->dims[0], p->mask_shared);
-    if (mask->dims[1] == 1 || mask->dims[1] == a->in[0].dims[2]) return OK;
-    return fail(ERR_FAILED, "%s: a mask of %d rows for %d queries: give 1, or one for each",
-                op_name(op), mask->dims[1], a->in[0].dims[2]);
+        rows &= has_rows(&a->out[i]);
+    if (!rows) return "the elements of a row must be neighbours";
+    if (p->dropout.p != 0 && !a->step) return "dropout needs the step block: it holds the seed";
+    if (mask->data && (p->mask_shared < 1 || mask->dims[0] < 1 ||
+                       (mask->dims[1] != 1 && mask->dims[1] != a->in[0].dims[2])))
+        return "a mask has one row, or one for each query";
+    return dropout_misfit(&p->dropout);
 }
 
-static int want_weights(enum op op, const char *name, const struct tensor *t, int weights) {
-    return t->data ? want(op, name, t, 1, weights, 0, 0, 0) : OK;
-}
-
-int rule_layer_norm(enum op op, const struct op_args *a) {
+const char *rule_layer_norm(enum op op, const struct op_args *a) {
     const struct layer_norm_args *p = &a->p.layer_norm;
     int rows = a->in[0].dims[0], length = a->in[0].dims[1];
     if (p->groups < 1 || p->inner < 1 || length % p->inner || rows % p->groups ||
         (int64_t)p->groups * (length / p->inner) > INT32_MAX)
-        return fail(ERR_FAILED, "%s: %d groups, %d neighbours a weight: %d rows of %d must divide",
-                    op_name(op), p->groups, p->inner, rows, length);
+        return "the groups must divide the rows, and the neighbours of a weight their length";
+    int forward = op == OP_LAYER_NORM_FORWARD, data = op == OP_LAYER_NORM_BACKWARD_DATA;
+    const struct tensor *w = forward ? &a->in[1]
+                             : data  ? &a->in[2]
+                                     : &a->out[0],
+                        *b = forward ? &a->in[2]
+                             : data  ? w
+                                     : &a->out[1];
     int weights = p->groups * (length / p->inner); /* K */
-    if (op == OP_LAYER_NORM_BACKWARD_DATA) return want_weights(op, "w", &a->in[2], weights);
-    if (op == OP_LAYER_NORM_FORWARD) {
-        CHECK(want_weights(op, "w", &a->in[1], weights));
-        return want_weights(op, "b", &a->in[2], weights);
-    }
-    CHECK(want_weights(op, "dw", &a->out[0], weights));
-    return want_weights(op, "db", &a->out[1], weights);
+    return (!w->data || w->dims[0] == weights) && (!b->data || b->dims[0] == weights)
+               ? NULL
+               : "another number of weights";
 }
 
 /* Which operands each kind has, and how wide they are. */
-int rule_recurrent(enum op op, const struct op_args *a) {
+const char *rule_recurrent(enum op op, const struct op_args *a) {
     static const int gates[RECURRENT_COUNT] = {4, 3, 1, 1}, saved[RECURRENT_COUNT] = {6, 5, 1, 1};
     enum recurrent kind = a->p.recurrent.kind;
-    if ((unsigned)kind >= RECURRENT_COUNT)
-        return fail(ERR_FAILED, "%s: kind %d: there is none of this number", op_name(op),
-                    (int)kind);
+    if ((unsigned)kind >= RECURRENT_COUNT) return "there is no kind of this number";
     int forward = op == OP_RECURRENT_FORWARD, lstm = kind == RECURRENT_LSTM,
         gru = kind == RECURRENT_GRU;
     const struct tensor *w = &a->in[forward ? 1 : 2], *kept = forward ? &a->out[1] : &a->in[1],
                         *first = forward ? &a->in[3] : &a->out[1],
                         *last = forward ? &a->out[2] : &a->in[3];
-    if (w->dims[0] != gates[kind] * (int64_t)w->dims[1])
-        return fail(ERR_FAILED, "%s: a weight of %d rows and %d columns: kind %d has %d gates",
-                    op_name(op), w->dims[0], w->dims[1], (int)kind, gates[kind]);
+    if (w->dims[0] != gates[kind] * (int64_t)w->dims[1]) return "w has not the rows of its gates";
     if (kept->data && kept->dims[2] != saved[kind] * (int64_t)w->dims[1])
-        return fail(ERR_FAILED, "%s: operand saved has rows of %d: must be %d of %d", op_name(op),
-                    kept->dims[2], saved[kind], w->dims[1]);
+        return "saved has rows of another length";
     if (first->data && first->dims[1] != 1 + lstm)
-        return fail(ERR_FAILED, "%s: %d states at first: kind %d has %d", op_name(op),
-                    first->dims[1], (int)kind, 1 + lstm);
+        return "an LSTM has two first states, others one";
     if (forward && (!kept->data) != !(lstm || gru))
-        return fail(ERR_FAILED, "%s: operand saved: is of an LSTM or GRU, and of these always",
-                    op_name(op));
+        return "saved is of an LSTM or GRU, and of these always";
     if ((last->data && !lstm) || (forward && lstm && !last->data))
-        return fail(ERR_FAILED, "%s: operand %s: is of an LSTM", op_name(op),
-                    forward ? "last" : "dlast");
-    if (!forward && (!a->out[2].data) != !gru)
-        return fail(ERR_FAILED, "%s: operand dhidden: is of a GRU, and of it always", op_name(op));
-    return OK;
+        return "the last c is of an LSTM, and of it always";
+    return !forward && (!a->out[2].data) != !gru ? "dhidden is of a GRU, and of it always" : NULL;
 }

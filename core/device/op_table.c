@@ -105,7 +105,7 @@ const struct op_row op_table[OP_COUNT] = {
 
     /* Random numbers, for each element of the segment. Flops: a logarithm, a root and a sine. */
     [OP_RANDOM] = {POINTWISE, .out = {{"y", "f", "."}},
-        .step = 1, .segment = 1, .rule = rule_random, .flops = "4 ."},
+        .step = 1, .segment = 1, .rule = rule_dropout, .flops = "4 ."},
 
     /* Max, subtract, exp, add, subtract; backward: multiply, add, subtract, multiply; of the
      * logarithm: add, exp, multiply, subtract. */
@@ -133,7 +133,7 @@ const struct op_row op_table[OP_COUNT] = {
 
     /* Writes one number into logs of R rows: row step->row, column p.loss.column. */
     [OP_LOSS_SUM] = {LOG, .in = {{"loss", "d", "N"}, {"hits", "i", "N"}},
-        .out = {{"losses", "d", "RS"}, {"hits", "l", "RS"}}, .step = 1, .rule = rule_loss_sum,
+        .out = {{"losses", "d", "RS"}, {"hits", "l", "RS"}}, .step = 1, .rule = rule_column,
         .flops = "1 N"},
 
     /* host/kernels/reference_norm.c says what the rows of moments, parts, sums and factors hold.
@@ -193,7 +193,7 @@ const struct op_row op_table[OP_COUNT] = {
 
     /* Writes one number into a log of R rows: row step->row, column p.hash.column. */
     [OP_HASH] = {LOG, .in = {{"x", "f", "."}}, .out = {{"hashes", "u", "RS"}}, .step = 1,
-        .rule = rule_hash},
+        .rule = rule_column},
 
     /* Row n of y is row index[n] of x; of an index outside 0..R-1 it is NaN. */
     [OP_GATHER_ROWS] = {ALONG, .in = {{"x", "f", "R."}, {"index", "i", "N"}},

@@ -14,9 +14,9 @@ struct operand {
     const char *name, *type, *shape;
 };
 
-/* ERR_FAILED names the op and the operand or setting that does not fit the others. The operands
- * themselves, and their letters, have been checked. */
-typedef int op_rule(enum op op, const struct op_args *args);
+/* What does not fit: an operand or a setting; NULL: all fit. The operands themselves, and their
+ * letters, have been checked. */
+typedef const char *op_rule(enum op op, const struct op_args *args);
 
 typedef double op_cost(const struct op_args *args);
 
@@ -73,9 +73,9 @@ void op_letters_read(struct op_letters *letters, const char *shape, const struct
 /* ---- op_rules.c ---- */
 
 op_rule rule_to_n16, rule_to_plain, rule_conv, rule_pool, rule_pad, rule_cat, rule_dropout,
-    rule_random, rule_loss_forward, rule_loss_backward, rule_loss_sum, rule_sgd, rule_two_moments,
-    rule_hash, rule_matmul, rule_sum, rule_along, rule_argsort, rule_layer_norm, rule_activation,
-    rule_clip, rule_recurrent, rule_attention;
+    rule_loss_forward, rule_loss_backward, rule_column, rule_sgd, rule_two_moments, rule_matmul,
+    rule_sum, rule_along, rule_argsort, rule_layer_norm, rule_activation, rule_clip, rule_recurrent,
+    rule_attention;
 int turned_linear(const struct op_args *args, int output, int i);
 int turned_matmul(const struct op_args *args, int output, int i);
 
