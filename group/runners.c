@@ -21,12 +21,8 @@ static const int64_t CALLER_SPIN_NS = 100000;
  * start. */
 static int look_at_peers(void *context) {
     const struct runner *runner = context;
-    struct group *g = runner->group;
     const struct work *work = runner->now;
-    if (runner->kind == RUNS_COLLECTIVES)
-        CHECK(look_for_deadlock(g, g->names.collectives[work->call.what], work->number,
-                                runner->peer));
-    return work->brief ? announcer_look_back(&g->announcer, work->number) : OK;
+    return work->brief ? announcer_look_back(&runner->group->announcer, work->number) : OK;
 }
 
 /* A slot was shown by another call. */
@@ -62,7 +58,6 @@ static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
 int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer) {
     if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch) return OK;
     struct comm_wait_reason reason = reason_of(runner, peer);
-    runner->peer = peer;
     return comm_wait_flag(runner->group->job->comm, flag, epoch, &reason);
 }
 
@@ -70,7 +65,6 @@ struct comm_wait_reason runner_reason(struct runner *runner) {
     struct comm_wait_reason reason = reason_of(runner, runner->group->rank);
     const struct group *g = runner->group;
     const struct group_call *call = &runner->now->call;
-    runner->peer = g->rank;
     reason.peer = -1;
     for (int r = 0; r < g->n; r++)
         if (call->what != COLLECTIVE_SEND || call->peer == ANY_SOURCE || call->peer == r)
@@ -148,14 +142,9 @@ int run_on(struct runner *runner, struct work *work, int wait) {
         return OK;
     }
     work->task.by_waiter = 1;
-    __atomic_store_n(&runner->group->waits, runner->kind == RUNS_COLLECTIVES, __ATOMIC_RELEASE);
-    int code = runner->worker ? OK : run_work(work);
-    if (runner->worker) {
-        worker_run(runner->worker, &work->task);
-        code = task_end(&work->task);
-    }
-    __atomic_store_n(&runner->group->waits, 0, __ATOMIC_RELEASE);
-    return code;
+    if (!runner->worker) return run_work(work);
+    worker_run(runner->worker, &work->task);
+    return task_end(&work->task);
 }
 
 static int nothing(void *context) {
