@@ -6,7 +6,6 @@
  * broadcast makes them equal even if a rank has read another file or got another seed. */
 #include "ddp/setup.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,14 +58,6 @@ static int check_counts(struct comm *comm, const struct param_set *params) {
     return OK;
 }
 
-/* "[5, 3]" */
-static void describe_sizes(const struct param_spec *spec, char *text, size_t bytes) {
-    snprintf(text, bytes, "[");
-    for (int i = 0; i < spec->rank; i++)
-        text_append(text, bytes, i ? ", %d" : "%d", spec->dims[i]);
-    text_append(text, bytes, "]");
-}
-
 struct shape {
     int rank, dims[MAX_RANK], frozen;
 };
@@ -88,12 +79,11 @@ static int compare_shapes(const struct param_set *params, int rank, const struct
                         "[%d]: params[%d] in this process is %sfrozen, unlike that of process 0: "
                         "freeze the same ones on all ranks",
                         rank, i, mine.frozen ? "" : "not ");
-        describe_sizes(spec, sizes, sizeof sizes);
-        return fail(
-            ERR_FAILED,
-            "[%d]: params[%d] in this process with sizes %s appears not to match sizes of the same "
-            "param in process 0.",
-            rank, i, sizes);
+        return fail(ERR_FAILED,
+                    "[%d]: params[%d] in this process with sizes [%s] appears not to match sizes "
+                    "of the same "
+                    "param in process 0.",
+                    rank, i, text_sizes(sizes, sizeof sizes, spec->rank, spec->dims));
     }
     return OK;
 }

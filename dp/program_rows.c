@@ -216,14 +216,11 @@ static int check_grad(const struct duet_data_parallel *m, const struct output *o
                     "DataParallel: the gradient is on %s, the output is on %s: bring it "
                     "over with duet_tensor_to",
                     device_name(grad->device), device_name(device));
-    int same = grad->t.dtype == DTYPE_F32 && grad->t.rank == output.rank;
-    for (int i = 0; same && i < output.rank; i++)
-        same = grad->t.dims[i] == output.dims[i];
-    return same ? OK
-                : fail(ERR_USAGE,
-                       "DataParallel: a gradient of %zu elements for an output of %zu: "
-                       "type and shape must agree",
-                       tensor_count(&grad->t), tensor_count(&output));
+    if (grad->t.dtype == DTYPE_F32 && tensor_same_shape(&grad->t, &output)) return OK;
+    return fail(ERR_USAGE,
+                "DataParallel: a gradient of %zu elements for an output of %zu: "
+                "type and shape must agree",
+                tensor_count(&grad->t), tensor_count(&output));
 }
 
 /* The gradient of a replica's loss is that of each of its samples, divided as the loss is. */

@@ -1,20 +1,9 @@
 /* Gather: the leading device joins the rows of all devices, in the order of the devices. So one
  * device holds the output of the whole batch, and later its gradient, too. No other device needs
  * this memory. */
-#include <stdio.h>
-
 #include "base/error.h"
 #include "base/text/text.h"
 #include "scatter_gather/scatter_gather.h"
-
-/* "[64, 10]" */
-static const char *shape_text(int rank, const int *dims, char *text, size_t bytes) {
-    snprintf(text, bytes, "[");
-    for (int i = 0; i < rank; i++)
-        text_append(text, bytes, i ? ", %d" : "%d", dims[i]);
-    text_append(text, bytes, "]");
-    return text;
-}
 
 /* The input must have the output's shape, with `size` rows. The error has PyTorch's words, because
  * users search for them. */
@@ -28,9 +17,9 @@ static int check_input(const struct tensor *input, int size, const struct tensor
     if (!same) {
         char got[64], want[64];
         return fail(ERR_FAILED,
-                    "Gather got an input of invalid size: got %s, but expected %s: from %s",
-                    shape_text(input->rank, input->dims, got, sizeof got),
-                    shape_text(output->rank, expected, want, sizeof want), device);
+                    "Gather got an input of invalid size: got [%s], but expected [%s]: from %s",
+                    text_sizes(got, sizeof got, input->rank, input->dims),
+                    text_sizes(want, sizeof want, output->rank, expected), device);
     }
     if (input->dtype != output->dtype || input->layout != LAYOUT_PLAIN)
         return fail(ERR_FAILED, "gather: an input of another type or layout: from %s", device);

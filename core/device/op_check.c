@@ -104,9 +104,7 @@ int op_takes_n16(const struct op_args *args) {
 static int check_shape(enum op op, const char *name, const struct tensor *t,
                        const struct tensor *wanted) {
     char is[SHAPE_TEXT], should[SHAPE_TEXT];
-    if (t->rank == wanted->rank &&
-        !memcmp(t->dims, wanted->dims, (size_t)t->rank * sizeof *t->dims))
-        return OK;
+    if (tensor_same_shape(t, wanted)) return OK;
     return fail(ERR_FAILED, "%s: operand %s is %s: the other operands make it %s", op_name(op),
                 name, op_shape_text(t, is), op_shape_text(wanted, should));
 }

@@ -28,6 +28,10 @@ size_t tensor_count(const struct tensor *t) {
     return (t->rank > 0 ? (size_t)t->dims[0] : 1) * tensor_sample_count(t);
 }
 
+int tensor_same_shape(const struct tensor *a, const struct tensor *b) {
+    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+}
+
 size_t tensor_stored_count(const struct tensor *t) {
     if (t->layout == LAYOUT_N16)
         return (size_t)t->groups * (size_t)t->lanes * tensor_sample_count(t);

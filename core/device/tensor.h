@@ -61,6 +61,8 @@ static inline float *tensor_f32(const struct tensor *t) {
  * of N16: the product of all dims. */
 size_t tensor_sample_count(const struct tensor *t);
 size_t tensor_count(const struct tensor *t);
+/* 1: as many dimensions, of the same sizes. */
+int tensor_same_shape(const struct tensor *a, const struct tensor *b);
 
 /* Elements in memory, with the padding of N16 or the gaps of a strided tensor; and their bytes. */
 size_t tensor_stored_count(const struct tensor *t);

@@ -284,9 +284,7 @@ static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, str
     if (given) {
         *grad = given->t;
         const struct tensor *value = &(*root)->value;
-        if (grad->rank == value->rank &&
-            !memcmp(grad->dims, value->dims, (size_t)grad->rank * sizeof *grad->dims))
-            return OK;
+        if (tensor_same_shape(grad, value)) return OK;
         return fail(ERR_USAGE,
                     "backward: the gradient given is %s, and the var %s: both must be of "
                     "one shape",

@@ -199,10 +199,7 @@ static int check_pair(const char *what, const duet_tensor *to, const duet_tensor
     if (to->device == from->device && tensor_overlap(&to->t, &from->t))
         return fail(ERR_USAGE, "%s: the two tensors overlap: copy one with duet_tensor_to first",
                     what);
-    int same = to->t.rank == from->t.rank && to->t.dtype == from->t.dtype;
-    for (int i = 0; same && i < to->t.rank; i++)
-        same = to->t.dims[i] == from->t.dims[i];
-    if (same) return OK;
+    if (to->t.dtype == from->t.dtype && tensor_same_shape(&to->t, &from->t)) return OK;
     return fail(ERR_USAGE, "%s: to %s of %s from %s of %s: shape and type must agree", what,
                 SHAPE(&to->t), dtype_name(to->t.dtype), SHAPE(&from->t), dtype_name(from->t.dtype));
 }

@@ -1,11 +1,11 @@
 /* Reads the tensors of an open file, each by its name; F16 and BF16 become float32. */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "base/text/json.h"
 #include "base/files/safetensors.h"
 
@@ -73,19 +73,6 @@ const char *safetensors_halves(const struct safetensors *s) {
     return NULL;
 }
 
-/* BF16 is the upper half of a float. F16 has 5 bits of exponent and 10 of fraction: moved to their
- * places in a float, its exponent is 127 - 15 too small, which a product corrects, also for
- * subnormal numbers. An infinity or a NaN keeps the largest exponent. */
-static float float_of_half(uint16_t half, int is_bf16) {
-    uint32_t bits = is_bf16 ? (uint32_t)half << 16 : (uint32_t)(half & 0x7fff) << 13;
-    float x;
-    if (!is_bf16 && (half & 0x7c00) == 0x7c00) bits |= 0xffu << 23;
-    memcpy(&x, &bits, sizeof x);
-    if (is_bf16) return x;
-    if (isfinite(x)) x *= 0x1p112f;
-    return half & 0x8000 ? -x : x;
-}
-
 /* The halves are read into the upper half of out; the float that is written never reaches one that
  * is still to be read. */
 static int read_halves(const struct safetensors *s, const struct safetensors_entry *e, float *out) {
@@ -94,7 +81,7 @@ static int read_halves(const struct safetensors *s, const struct safetensors_ent
     for (uint64_t i = 0; i < e->count; i++) {
         uint16_t half;
         memcpy(&half, from + 2 * i, sizeof half);
-        out[i] = float_of_half(half, e->dtype[0] == 'B');
+        out[i] = e->dtype[0] == 'B' ? float_of_bf16(half) : float_of_f16(half);
     }
     return OK;
 }

@@ -41,6 +41,13 @@ void text_append(char *text, size_t bytes, const char *format, ...) {
     va_end(list);
 }
 
+const char *text_sizes(char *text, size_t bytes, int rank, const int *sizes) {
+    *text = 0;
+    for (int i = 0; i < rank; i++)
+        text_append(text, bytes, i ? ", %d" : "%d", sizes[i]);
+    return text;
+}
+
 void text_add(struct text *text, const char *format, ...) {
     va_list list;
     va_start(list, format);

@@ -16,6 +16,9 @@ int text_width(FILE *file);
  * after `hanging`. */
 void text_wrap(FILE *file, int width, int indent, int hanging, const char *text);
 
+/* Writes "64, 10" into text and returns it. */
+const char *text_sizes(char *text, size_t bytes, int rank, const int *sizes);
+
 /* Appends to the string in `text`, which has `bytes` bytes; text that does not fit is cut. */
 void text_append(char *text, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -78,10 +78,6 @@ int tape_check_terms(const char *op, const struct tensor *a, const struct tensor
     return OK;
 }
 
-static int same_shape(const struct tensor *a, const struct tensor *b) {
-    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
-}
-
 static duet_var *like(duet_tape *t, const char *name, duet_var *x, const duet_var *other) {
     return tape_for_samples(t, name, x, other->value.rank, other->value.dims[0]);
 }
@@ -138,7 +134,8 @@ static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name
     duet_var *small[2] = {NULL, NULL};
     if (!for_samples(t, &a, &b, name) || tape_blocked(t, a) || tape_blocked(t, b)) return NULL;
     if (a->value.rank != b->value.rank && tape_mixes_samples(t, name)) return NULL;
-    if (!same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name, small)) return NULL;
+    if (!tensor_same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name, small))
+        return NULL;
     if (a->value.layout != b->value.layout) {
         a = to_device_layout(t, a);
         b = to_device_layout(t, b);

@@ -1,9 +1,9 @@
 /* The activations, and the norms over one sample at a time. Each checks its settings and calls the
  * internal op. */
 #include <math.h>
-#include <stdio.h>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "nn/layers/text_functions.h"
 #include "nn/tape/tape_internal.h"
 
@@ -83,11 +83,9 @@ static int check_shape(const struct tensor *x, int rank, const int *shape) {
     for (int i = 0; good && i < rank; i++)
         good = shape[i] == x->dims[x->rank - rank + i];
     if (good) return OK;
-    char want[SHAPE_TEXT] = "", is[SHAPE_TEXT] = "";
-    for (int i = 0, used = 0; shape && rank <= MAX_RANK && i < rank; i++)
-        used += snprintf(want + used, sizeof want - (size_t)used, i ? ", %d" : "%d", shape[i]);
-    for (int i = 0, used = 0; i < x->rank; i++)
-        used += snprintf(is + used, sizeof is - (size_t)used, i ? ", %d" : "%d", x->dims[i]);
+    char want[SHAPE_TEXT], is[SHAPE_TEXT];
+    text_sizes(want, sizeof want, shape && rank <= MAX_RANK ? rank : 0, shape);
+    text_sizes(is, sizeof is, x->rank, x->dims);
     return fail(ERR_USAGE,
                 "layer_norm: Given normalized_shape=[%s], expected input with shape [N, ..., %s], "
                 "but got input of size [%s]",

@@ -128,10 +128,6 @@ int params_leave_out_unused(duet_params *params, duet_tape *tape, duet_var *root
     return OK;
 }
 
-static int same_shape(const struct tensor *a, const struct tensor *b) {
-    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
-}
-
 static int check_root(const duet_tape *t, const duet_var *root, const struct tensor *grad) {
     if (!root) return fail(ERR_FAILED, "backward: no root: the forward pass made none");
     if (!t->step.training)
@@ -144,7 +140,7 @@ static int check_root(const duet_tape *t, const duet_var *root, const struct ten
     if (!grad && (root->hits.data || root->joins)) return OK;
     if (!grad) return fail(ERR_FAILED, "backward: the root is not a loss: give its gradient");
     if (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN ||
-        !same_shape(grad, &root->value))
+        !tensor_same_shape(grad, &root->value))
         return fail(
             ERR_FAILED,
             "backward: the gradient given must be shaped like the root, both in plain layout: "
