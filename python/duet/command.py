@@ -17,9 +17,6 @@ from ._library import DuetError, WrongArgument, find
 
 _WITHOUT_REPORT = {"estimate", "scale"}  # subcommands that write no page
 _ENDS_IN = 10  # seconds that the command has to end after Ctrl-C
-# "epoch: 0 [4/8 (50%)] training loss: 2.302364" and "ddp epoch 1/1  step 6  loss 2.3020 ..."
-_STEP = re.compile(r"epoch: (\d+) \[(\d+)/(\d+) .*loss: (\S+)")
-_EPOCH = re.compile(r"(.+?) epoch (\d+)/(\d+) .*loss (\S+)")
 
 
 class Record(dict):
@@ -102,31 +99,15 @@ def _with_a_file(subcommand, options, folder):
 
 
 class _Progress:
-    """One line on stderr that is written again and again, as tqdm does."""
+    """The command's lines of losses on stderr, each over the one before."""
 
     def __init__(self, wanted):
-        self.wanted, self.width, self.run = wanted, 0, ""
+        self.wanted, self.width = wanted, 0
 
     def show(self, line):
-        if not self.wanted:
-            return
-        step, epoch = _STEP.match(line), _EPOCH.match(line)
-        if step:
-            number, at, steps, loss = step.groups()
-            text = f"epoch {int(number) + 1} {self._bar(int(at) + 1, int(steps))} loss {loss}"
-        elif epoch:
-            run, number, epochs, loss = epoch.groups()
-            text = f"{run} epoch {number}/{epochs} {self._bar(int(number), int(epochs))} " \
-                   f"loss {loss}"
-        else:
-            return
-        self.width = max(self.width, len(text))
-        print("\r" + text.ljust(self.width), end="", file=sys.stderr, flush=True)
-
-    @staticmethod
-    def _bar(at, of):
-        done = 20 * at // max(of, 1)
-        return f"{100 * at // max(of, 1):3d}%|{'#' * done}{' ' * (20 - done)}| {at}/{of}"
+        if self.wanted and " loss" in line:
+            self.width = max(self.width, len(line))
+            print("\r" + line.rstrip().ljust(self.width), end="", file=sys.stderr, flush=True)
 
     def end(self):
         if self.width:
