@@ -26,7 +26,7 @@ static int begin(void *args) {
 
 static int end(void *args) {
     struct bucket_note *note = args;
-    call_trace_add_bucket(note->ddp->trace, note->bytes, note->ddp->bucket_began_ns);
+    call_trace_add(note->ddp->trace, "all_reduce", note->bytes, note->ddp->bucket_began_ns);
     return OK;
 }
 

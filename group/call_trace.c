@@ -22,7 +22,6 @@ struct call_trace {
     size_t bytes;
     char group[64];
     int rank, ddps;
-    uint64_t buckets;
 };
 
 static void free_trace(struct call_trace *t) {
@@ -40,12 +39,10 @@ static struct call_trace *open_trace(const char *group, int rank, int n) {
     pthread_mutex_init(&t->lock, NULL);
     t->rank = rank;
     snprintf(t->group, sizeof t->group, "%s", group);
-    size_t length = strlen(file) + sizeof t->group + 16;
-    t->path = malloc(length);
     FILE *text = open_memstream(&t->text, &t->bytes);
     json_start(&t->json, text);
-    if (!text || !t->path) return free_trace(t), NULL;
-    snprintf(t->path, length, "%s.%s.%d", file, group, rank);
+    if (!text || asprintf(&t->path, "%s.%s.%d", file, group, rank) < 0)
+        return t->path = NULL, free_trace(t), NULL;
     json_object(&t->json, NULL);
     json_object(&t->json, "otherData");
     json_integer(&t->json, "duet_calls", 1);
@@ -76,29 +73,16 @@ struct call_trace *call_trace_open_ddp(struct group *group) {
     return open_trace(name, of->rank, group->n);
 }
 
-static void write_call(struct call_trace *t, int track, const char *name, uint64_t number,
-                       uint64_t bytes, int64_t start_ns) {
-    struct json_writer *w = &t->json;
+void call_trace_add(struct call_trace *t, const char *name, uint64_t bytes, int64_t start_ns) {
     int64_t end_ns = now_ns();
+    int is_message = !strcmp(name, "send") || !strcmp(name, "recv");
     pthread_mutex_lock(&t->lock);
-    json_slice(w, t->rank, track, name, NULL, start_ns, end_ns);
-    json_natural(w, "number", number);
-    json_natural(w, "bytes", bytes);
-    json_close(w);
-    json_close(w);
+    json_slice(&t->json, t->rank, is_message ? MESSAGES : COLLECTIVES, name, NULL, start_ns,
+               end_ns);
+    json_natural(&t->json, "bytes", bytes);
+    json_close(&t->json);
+    json_close(&t->json);
     pthread_mutex_unlock(&t->lock);
-}
-
-void call_trace_add(struct call_trace *t, const struct work *work, int64_t start_ns) {
-    const struct group_call *c = &work->call;
-    if (!t) return;
-    write_call(t, c->receive || c->what == COLLECTIVE_SEND ? MESSAGES : COLLECTIVES,
-               c->receive ? "recv" : call_name(c->what), work->number,
-               c->count * element_bytes(c->how.type), start_ns);
-}
-
-void call_trace_add_bucket(struct call_trace *t, uint64_t bytes, int64_t start_ns) {
-    write_call(t, COLLECTIVES, "all_reduce", ++t->buckets, bytes, start_ns);
 }
 
 static int write_file(struct call_trace *t) {

@@ -15,7 +15,6 @@
 
 struct call_trace;
 struct group;
-struct work;
 
 /* NULL where DUET_TRACE is not set, or without host memory. `name`: of the job, or "world"; `made`:
  * the number of this group among those made of it; 0: the job itself. */
@@ -25,11 +24,9 @@ struct call_trace *call_trace_open(const char *name, int made, int rank, int n);
  * the calls of the group are not noted. */
 struct call_trace *call_trace_open_ddp(struct group *group);
 
-/* An allreduce of so many bytes has run from start_ns until now, the next of this trace. */
-void call_trace_add_bucket(struct call_trace *trace, uint64_t bytes, int64_t start_ns);
-
-/* `work` has run from start_ns until now. Any thread; NULL: nothing is done. */
-void call_trace_add(struct call_trace *trace, const struct work *work, int64_t start_ns);
+/* A call of this name, "all_reduce", "send" or "recv", has run from start_ns until now. The
+ * collectives of a group are added in their order. Any thread. */
+void call_trace_add(struct call_trace *trace, const char *name, uint64_t bytes, int64_t start_ns);
 
 /* Writes the file and frees the trace. NULL is fine. The error of this thread stays as it was. */
 void call_trace_close(struct call_trace *trace);

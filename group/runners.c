@@ -113,11 +113,14 @@ int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
 
 static int run_work(void *argument) {
     struct work *work = argument;
+    const struct group_call *call = &work->call;
     struct call_trace *trace = work->group->trace;
     int64_t start_ns = trace ? now_ns() : 0;
     work->runner->now = work;
     int code = work->run(work->runner, work);
-    call_trace_add(trace, work, start_ns);
+    if (trace)
+        call_trace_add(trace, call->receive ? "recv" : call_name(call->what),
+                       call->count * element_bytes(call->how.type), start_ns);
     return code;
 }
 

@@ -8,7 +8,6 @@
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
 #include "report/calls/calls.h"
-#include "report/calls/timeline.h"
 #include "report/text.h"
 
 static const struct option no_options[] = {OPTION_END};
@@ -33,23 +32,14 @@ static int help(void) {
     return 0;
 }
 
-static int report(const char *path) {
-    struct traced_job job = {.groups = 0};
-    int is_timeline, code = timeline_print(stdout, path, &is_timeline);
-    if (code || is_timeline) return code;
-    code = calls_read(&job, path);
-    if (!code) calls_print(stdout, text_width(stdout), &job);
-    calls_free(&job);
-    return code;
-}
-
 int command_report(int argc, char **argv, const struct duet_model *own) {
     (void)own;
     struct options options = {.command = "report", .part = {{no_options, NULL}}, .then_words = 1};
-    int code = options_read(&options, argc, argv), files = argc - options.read;
+    int code = options_read(&options, argc, argv), files = argc - options.read, is_timeline = 0;
     if (!code && options.help) return help();
     if (!code && files != 1)
         code = fail(ERR_USAGE, "report: %d files: give one, which DUET_TRACE named", files);
-    if (!code) code = report(argv[options.read]);
+    if (!code) code = timeline_report(stdout, argv[options.read], &is_timeline);
+    if (!code && !is_timeline) code = calls_report(stdout, text_width(stdout), argv[options.read]);
     return report_error(code);
 }

@@ -4,23 +4,12 @@
 #include <errno.h>
 #include <glob.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 
-/* ---- one file ---- */
-
-/* Names are printed, so only the characters that Duet writes are allowed. */
-static int is_name(const char *text) {
-    return *text && !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                       "0123456789_-")];
-}
-
-static int is_wrong(const char *path, const char *what) {
-    return fail(ERR_FAILED, "%s: %s: give a file that DUET_TRACE named", path, what);
-}
+/* ---- a trace ---- */
 
 /* A text file has no zero byte: with one, its JSON is torn. */
 int json_of_file(const char *path, struct json **root) {
@@ -41,148 +30,115 @@ const char *json_word(const struct json *object, const char *key) {
     return item && item->kind == JSON_STRING ? item->string : "";
 }
 
-int64_t json_whole(const struct json *object, const char *key, int64_t otherwise) {
+double json_value(const struct json *object, const char *key) {
     const struct json *item = json_find(object, key);
-    return item && item->is_integer ? item->integer : otherwise;
+    return item && item->kind == JSON_NUMBER ? item->number : NAN;
 }
 
-/* ts and dur in microseconds, with all digits of the nanoseconds. */
-int event_times(const struct json *event, int64_t *start_ns, int64_t *end_ns) {
-    const struct json *start = json_find(event, "ts"), *took = json_find(event, "dur");
-    if (!start || start->kind != JSON_NUMBER || !took || took->kind != JSON_NUMBER ||
-        !(start->number >= 0 && start->number < 9e15 && took->number >= 0 && took->number < 9e15))
-        return ERR_FAILED;
-    *start_ns = llround(start->number * 1e3);
-    *end_ns = *start_ns + llround(took->number * 1e3);
-    return OK;
+/* ts and dur are microseconds. */
+int event_times(const struct json *event, double *start, double *end) {
+    double took = json_value(event, "dur") * 1e3;
+    *start = json_value(event, "ts") * 1e3;
+    *end = *start + took;
+    return *start >= 0 && took >= 0 && *end < 1e18;
 }
 
-/* An event "X" of the trace. */
-static int read_call(const char *path, struct traced_call *c, const struct json *event) {
-    const struct json *args = json_find(event, "args"), *number = json_find(args, "number"),
-                      *bytes = json_find(args, "bytes");
+/* ---- one file ---- */
+
+/* Names are printed, so only the characters that Duet writes are allowed. */
+static size_t name_length(const char *text) {
+    return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+}
+
+static int is_wrong(const char *path, const char *what) {
+    return fail(ERR_FAILED, "%s: %s: give a file that DUET_TRACE named", path, what);
+}
+
+static int read_call(const char *path, struct traced_rank *r, const struct json *event) {
+    struct traced_call c = {.bytes = json_value(json_find(event, "args"), "bytes")};
     const char *name = json_word(event, "name");
-    if (!number || !number->natural || !bytes || bytes->kind != JSON_NUMBER || !is_name(name) ||
-        event_times(event, &c->start_ns, &c->end_ns))
+    if (!event_times(event, &c.start, &c.end) || !(c.bytes >= 0) || !*name ||
+        name[name_length(name)])
         return is_wrong(path, "a call is damaged");
-    c->number = number->natural;
-    c->bytes = bytes->natural;
-    snprintf(c->name, sizeof c->name, "%s", name);
-    c->message = !strcmp(c->name, "send") || !strcmp(c->name, "recv");
+    r->bytes += c.bytes;
+    if (!strcmp(name, "send") || !strcmp(name, "recv")) {
+        r->messages++;
+        return OK;
+    }
+    r->in_calls += c.end - c.start;
+    snprintf(c.name, sizeof c.name, "%s", name);
+    r->calls[r->count++] = c;
     return OK;
 }
 
-static struct traced_group *find_group(struct traced_job *job, const char *name) {
-    for (int i = 0; i < job->groups; i++)
-        if (!strcmp(job->group[i].name, name)) return &job->group[i];
-    struct traced_group *grown = realloc(job->group, ((size_t)job->groups + 1) * sizeof *grown);
-    if (!grown) return NULL;
-    job->group = grown;
-    struct traced_group *g = &job->group[job->groups++];
-    memset(g, 0, sizeof *g);
-    snprintf(g->name, sizeof g->name, "%s", name);
-    return g;
-}
-
-static int read_rank(struct traced_job *job, const char *path, const struct json *root) {
+static int read_rank(struct traced_group *g, const char *path, const struct json *root) {
     const struct json *events = json_find(root, "traceEvents"), *of = json_find(root, "otherData");
-    int64_t ranks = json_whole(of, "ranks", 0), rank = json_whole(of, "rank", -1);
-    if (json_whole(of, "duet_calls", 0) != 1 || !events || events->kind != JSON_ARRAY ||
-        ranks < 1 || ranks > MAX_DEVICES || rank < 0 || rank >= ranks ||
-        !is_name(json_word(of, "group")))
+    double ranks = json_value(of, "ranks"), rank = json_value(of, "rank");
+    if (json_value(of, "duet_calls") != 1 || !events || events->kind != JSON_ARRAY ||
+        !(rank >= 0 && rank < ranks && ranks <= MAX_DEVICES))
         return is_wrong(path, "it holds no calls of a rank");
-    struct traced_group *g = find_group(job, json_word(of, "group"));
-    if (!g) return fail(ERR_MEMORY, "%s: no host memory", path);
-    if (g->files++ && g->ranks != ranks)
+    if (g->files++ && g->ranks != (int)ranks)
         return is_wrong(path, "another file of its group has more or fewer ranks");
     g->ranks = (int)ranks;
-    struct traced_rank *r = &g->rank[rank];
+    struct traced_rank *r = &g->rank[(int)rank];
     if (r->calls) return is_wrong(path, "its rank has another file");
     r->calls = calloc((size_t)events->count + 1, sizeof *r->calls);
     if (!r->calls) return fail(ERR_MEMORY, "%s: no host memory", path);
     for (const struct json *event = events->child; event; event = event->next)
-        if (!strcmp(json_word(event, "ph"), "X"))
-            CHECK(read_call(path, &r->calls[r->count++], event));
+        if (!strcmp(json_word(event, "ph"), "X")) CHECK(read_call(path, r, event));
     return OK;
 }
 
-static int read_file(struct traced_job *job, const char *path) {
+static int read_file(struct traced_group *g, const char *path) {
     struct json *root = NULL;
     int code = json_of_file(path, &root);
-    if (!code) code = read_rank(job, path, root);
+    if (!code) code = read_rank(g, path, root);
     json_free(root);
     return code;
 }
 
 /* ---- all of them ---- */
 
-static int by_number(const void *left, const void *right) {
-    const struct traced_call *a = left, *b = right;
-    if (a->message != b->message) return a->message - b->message;
-    return a->number < b->number ? -1 : a->number > b->number;
+/* Files that begin with these `prefix` letters belong to one group. 0: the file's name does not end
+ * with GROUP.RANK after PATH; there may be such files beside the others. */
+static size_t prefix_of(const char *path, const char *file) {
+    const char *group = file + strlen(path) + 1, *dot = group + name_length(group);
+    if (strncmp(file, path, strlen(path)) || dot == group || *dot != '.' || !dot[1] ||
+        dot[1 + strspn(dot + 1, "0123456789")])
+        return 0;
+    return (size_t)(dot + 1 - file);
 }
 
-static int sum_up(struct traced_group *g) {
-    g->first_ns = INT64_MAX;
-    for (int i = 0; i < g->ranks; i++) {
-        struct traced_rank *r = &g->rank[i];
-        if (r->count) qsort(r->calls, r->count, sizeof *r->calls, by_number);
-        for (size_t k = 0; k < r->count; k++) {
-            const struct traced_call *c = &r->calls[k];
-            if (c->start_ns < g->first_ns) g->first_ns = c->start_ns;
-            if (c->end_ns > g->last_ns) g->last_ns = c->end_ns;
-            r->bytes += c->bytes;
-            r->collectives += (size_t)!c->message;
-            if (!c->message) r->in_calls_ns += c->end_ns - c->start_ns;
-        }
-    }
-    if (g->first_ns > g->last_ns) g->first_ns = g->last_ns; /* there is no call */
-    return calls_judge(g);
+/* Reads and judges the first of the sorted files and all that follow of its group. *taken: how
+ * many. */
+static int report_group(FILE *out, int width, const char *path, char *const *files, size_t count,
+                        size_t *taken) {
+    size_t prefix = prefix_of(path, files[0]), start = strlen(path) + 1;
+    struct traced_group g = {.name = files[0] + start, .name_length = (int)(prefix - start) - 1};
+    int code = OK;
+    for (*taken = 0; *taken < count && !strncmp(files[*taken], files[0], prefix); ++*taken)
+        if (!code && prefix_of(path, files[*taken])) code = read_file(&g, files[*taken]);
+    if (!code) code = calls_judge(out, width, &g);
+    for (int r = 0; r < MAX_DEVICES; r++)
+        free(g.rank[r].calls);
+    return code;
 }
 
-static int most_calls_first(const void *left, const void *right) {
-    const struct traced_group *a = left, *b = right;
-    size_t x = a->rank[0].count, y = b->rank[0].count;
-    if (x != y) return x > y ? -1 : 1;
-    return strcmp(a->name, b->name);
-}
-
-/* GROUP.RANK: there may be other files, such as a timeline made from these. */
-static int is_group_and_rank(const char *end) {
-    const char *rank = end + strcspn(end, ".") + 1;
-    return rank > end + 1 && *rank && !rank[strspn(rank, "0123456789")];
-}
-
-int calls_read(struct traced_job *job, const char *path) {
+int calls_report(FILE *out, int width, const char *path) {
     char pattern[4096];
     glob_t found;
-    int code = OK;
-    *job = (struct traced_job){.groups = 0};
+    int groups = 0, code = OK;
     if (snprintf(pattern, sizeof pattern, "%s.*.*", path) >= (int)sizeof pattern)
         return fail(ERR_USAGE, "report: a path of more than %zu letters", sizeof pattern);
-    int none = glob(pattern, GLOB_ERR, NULL, &found);
-    for (size_t i = 0; !none && !code && i < found.gl_pathc; i++)
-        if (!strncmp(found.gl_pathv[i], path, strlen(path)) && /* no pattern in it counts */
-            is_group_and_rank(found.gl_pathv[i] + strlen(path) + 1))
-            code = read_file(job, found.gl_pathv[i]);
-    globfree(&found);
-    if (code) return code;
-    if (!job->groups)
-        return fail(ERR_FAILED,
-                    "report: %s: no files %s.GROUP.RANK: run the job with DUET_TRACE=%s", path,
-                    path, path);
-    for (int i = 0; i < job->groups; i++)
-        CHECK(sum_up(&job->group[i]));
-    qsort(job->group, (size_t)job->groups, sizeof *job->group, most_calls_first);
-    return OK;
-}
-
-void calls_free(struct traced_job *job) {
-    for (int i = 0; i < job->groups; i++) {
-        for (int r = 0; r < MAX_DEVICES; r++)
-            free(job->group[i].rank[r].calls);
-        free(job->group[i].met);
+    size_t files = glob(pattern, GLOB_ERR, NULL, &found) ? 0 : found.gl_pathc;
+    for (size_t i = 0, taken = 1; i < files && !code; i += taken) {
+        taken = 1;
+        if (!prefix_of(path, found.gl_pathv[i])) continue;
+        if (groups++) fputc('\n', out);
+        code = report_group(out, width, path, found.gl_pathv + i, files - i, &taken);
     }
-    free(job->group);
-    *job = (struct traced_job){.groups = 0};
+    globfree(&found);
+    if (code || groups) return code;
+    return fail(ERR_FAILED, "report: %s: no files %s.GROUP.RANK: run the job with DUET_TRACE=%s",
+                path, path, path);
 }

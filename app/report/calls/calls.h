@@ -1,10 +1,10 @@
-/* Finds out which rank waited for which in the process group calls of a job, from the files of
- * DUET_TRACE=FILE (group/call_trace.h). There is one file FILE.GROUP.RANK for each rank of each
- * group, all from one machine. Each is a Chrome trace, in which a call has its number and its
- * bytes.
+/* The two answers of `duet report FILE`: who waited for whom in the process groups of a job
+ * (calls.c, judge.c), and when each device of a program computed (timeline.c).
  *
- * Collectives with the same number belong together. A rank that begins one early waits for the rank
- * that comes last:
+ * With DUET_TRACE=FILE each rank of each group leaves a file FILE.GROUP.RANK (group/call_trace.h),
+ * a Chrome trace of its calls, all by the clock of one machine. The ranks of a group make the same
+ * collectives in the same order, so number k of one rank belongs to number k of the others. A rank
+ * that begins one early waits for the rank that comes last:
  *
  *     rank 0   |<--- waits --->|<- moves ->|
  *     rank 1             |<--->|<- moves ->|
@@ -21,68 +21,55 @@
 #ifndef REPORT_CALLS_CALLS_H
 #define REPORT_CALLS_CALLS_H
 
-#include <stdint.h>
 #include <stdio.h>
 
 #include "base/limits.h"
 #include "base/text/json.h"
 
+/* A collective of one rank. Times are in ns. */
 struct traced_call {
-    uint64_t number, bytes;
-    int64_t start_ns, end_ns;
-    int message; /* 1: send or recv */
+    double start, end, bytes;
     char name[20];
 };
 
 struct traced_rank {
     struct traced_call *calls; /* [count], owned; NULL: no file of this rank was found */
-    size_t count, collectives; /* the collectives come first */
-    int64_t in_calls_ns, waited_ns;
-    uint64_t bytes;
-    size_t came_last;  /* the number of collectives in steps */
-    int64_t median_ns; /* of the waits for it in the kind where its blame is largest */
-};
-
-/* A collective that all ranks have. */
-struct traced_meeting {
-    const struct traced_call *call; /* of any rank: its name and bytes */
-    int last;
-    int64_t waited_ns; /* the wait of the rank that came first */
+    size_t count, messages;    /* messages: sends and receives */
+    double bytes, in_calls, waited;
+    size_t came_last; /* the number of collectives in steps */
+    double median;    /* of the waits for it in the kind where its blame is largest */
 };
 
 struct traced_group {
-    char name[64];
-    int ranks, files;
+    const char *name; /* [name_length] */
+    int name_length, ranks, files;
     struct traced_rank rank[MAX_DEVICES];
-    int64_t first_ns, last_ns;
-    struct traced_meeting *met; /* [meetings], owned */
-    size_t meetings;
-    int blamed; /* -1: nobody */
+    size_t meetings; /* collectives that all ranks have */
+    int blamed;      /* -1: nobody */
     const struct traced_call *blamed_in;
     size_t last_in, calls_in; /* the blamed rank came last in last_in of calls_in such calls */
 };
 
-struct traced_job {
-    struct traced_group *group; /* [groups], owned, those with the most calls first */
-    int groups;
-};
+/* Prints the answer and a table of the ranks for each group of the files PATH.GROUP.RANK.
+ * ERR_FAILED: there is none, or one has another format; ERR_MEMORY. */
+int calls_report(FILE *out, int width, const char *path);
+
+/* Finds who waited for whom in a group that was read, and prints it. ERR_MEMORY. */
+int calls_judge(FILE *out, int width, struct traced_group *g);
+
+/* Reads PATH as a file of duet_devices_timeline, and prints a lane for each device in letters, its
+ * busy time, and the bubble. *is_one 0: the file is of another kind or missing; nothing is printed,
+ * and that is not an error. ERR_FAILED: it is torn. */
+int timeline_report(FILE *out, const char *path, int *is_one);
+
+/* ---- reading a trace ---- */
 
 /* The text of a file as JSON, which is the caller's. */
 int json_of_file(const char *path, struct json **root);
 const char *json_word(const struct json *object, const char *key); /* "": there is no such text */
-/* Of an event of a trace. ERR_FAILED without a text: it has none. */
-int event_times(const struct json *event, int64_t *start_ns, int64_t *end_ns);
-int64_t json_whole(const struct json *object, const char *key, int64_t otherwise);
+double json_value(const struct json *object, const char *key);     /* NaN: no such number */
 
-/* Reads all files PATH.GROUP.RANK. ERR_FAILED: there is none, or one has another format;
- * ERR_MEMORY. calls_free it, also after a failure. */
-int calls_read(struct traced_job *job, const char *path);
-void calls_free(struct traced_job *job);
-
-/* Finds who waited for whom in a group that was read. ERR_MEMORY. */
-int calls_judge(struct traced_group *g);
-
-/* The answer, then a table of the ranks, for each group. */
-void calls_print(FILE *file, int width, const struct traced_job *job);
+/* An event's beginning and end in ns. 0: it has none. */
+int event_times(const struct json *event, double *start, double *end);
 
 #endif

@@ -14,11 +14,11 @@ static FILE *begin_rank(const char *file, const char *group, int rank, int ranks
     return f;
 }
 
-static void put_call(FILE *f, int number, const char *name, int bytes, double ms, double end_ms) {
+static void put_call(FILE *f, const char *name, int bytes, double ms, double end_ms) {
     fprintf(f,
             ",\n{\"ph\": \"X\", \"name\": \"%s\", \"ts\": %.3f, \"dur\": %.3f, \"args\": "
-            "{\"number\": %d, \"bytes\": %d}}",
-            name, ms * 1e3, (end_ms - ms) * 1e3, number, bytes);
+            "{\"bytes\": %d}}",
+            name, ms * 1e3, (end_ms - ms) * 1e3, bytes);
 }
 
 static void end_rank(FILE *f) {
@@ -31,18 +31,18 @@ static void end_rank(FILE *f) {
  * for no longer than its call took. Rank 1 alone has a third call, which counts nowhere. */
 static void put_ranks(void) {
     FILE *f = begin_rank("c", "g", 0, 3);
-    put_call(f, 1, "all_reduce", 1024, 100, 140);
-    put_call(f, 1, "send", 8, 145, 146);
-    put_call(f, 2, "all_reduce", 1024, 170, 180);
+    put_call(f, "all_reduce", 1024, 100, 140);
+    put_call(f, "send", 8, 145, 146);
+    put_call(f, "all_reduce", 1024, 170, 180);
     end_rank(f);
     f = begin_rank("c", "g", 1, 3);
-    put_call(f, 1, "all_reduce", 1024, 120, 140);
-    put_call(f, 2, "all_reduce", 1024, 160, 165);
-    put_call(f, 3, "barrier", 0, 180, 190);
+    put_call(f, "all_reduce", 1024, 120, 140);
+    put_call(f, "all_reduce", 1024, 160, 165);
+    put_call(f, "barrier", 0, 180, 190);
     end_rank(f);
     f = begin_rank("c", "g", 2, 3);
-    put_call(f, 1, "all_reduce", 1024, 130, 140);
-    put_call(f, 2, "all_reduce", 1024, 169, 180);
+    put_call(f, "all_reduce", 1024, 130, 140);
+    put_call(f, "all_reduce", 1024, 169, 180);
     end_rank(f);
 }
 
@@ -70,19 +70,17 @@ CliTest(cli_calls, steps_tell_whom_to_blame, 60) {
     struct cli c;
     for (int rank = 0; rank < 2; rank++) {
         FILE *f = begin_rank("c", "g", rank, 2);
-        int number = 0;
-        put_call(f, ++number, "all_gather", 8, rank ? 100 : 9100, 9101);
+        put_call(f, "all_gather", 8, rank ? 100 : 9100, 9101);
         for (int i = 0; i < 3; i++)
-            put_call(f, ++number, "broadcast", 64, 10000 + 1000 * i + (rank ? 0 : 1000),
-                     11001 + 1000 * i);
+            put_call(f, "broadcast", 64, 10000 + 1000 * i + (rank ? 0 : 1000), 11001 + 1000 * i);
         for (int step = 0; step < 15; step++) {
             double t = 20000 + 100 * step, zero = step == 1 ? 21 : 0;
             if (!step) t -= 2000, zero = 2000;
-            put_call(f, ++number, "all_reduce", 4096, t + (rank ? step ? 20 : 0 : zero), t + 2050);
+            put_call(f, "all_reduce", 4096, t + (rank ? step ? 20 : 0 : zero), t + 2050);
             t = 20060 + 100 * step;
-            put_call(f, ++number, "all_reduce", 512, t + (rank ? 0 : 0.01), t + 1);
+            put_call(f, "all_reduce", 512, t + (rank ? 0 : 0.01), t + 1);
         }
-        put_call(f, ++number, "barrier", 0, 24000, 24001);
+        put_call(f, "barrier", 0, 24000, 24001);
         end_rank(f);
     }
     cli_run(&c, "report c");
@@ -102,7 +100,7 @@ CliTest(cli_calls, steps_tell_whom_to_blame, 60) {
 CliTest(cli_calls, odd_names_and_counts, 60) {
     FILE *f = begin_rank("c-1", "g", 0, 1);
     for (int i = 1; i <= 1234; i++)
-        put_call(f, i, "barrier", 0, i * 1e-6, i * 1e-6 + 0.9988);
+        put_call(f, "barrier", 0, i * 1e-6, i * 1e-6 + 0.9988);
     end_rank(f);
     end_rank(begin_rank("c-1", "h", 0, 1));
     cli_put("c-1.h.0x", "none of them");
@@ -148,24 +146,24 @@ CliTest(cli_calls, buckets_are_a_group_of_their_own, 60) {
     ", \"ranks\": " ranks "}, \"traceEvents\": ["
 #define CALL(name, ts, dur)                                                 \
     "{\"ph\": \"X\", \"name\": \"" name "\", \"ts\": " ts ", \"dur\": " dur \
-    ", \"args\": {\"number\": 1, \"bytes\": 0}}]}"
+    ", \"args\": {\"bytes\": 0}}]}"
 
 CliTest(cli_calls, wrong_files_are_refused, 60) {
-    static const char *const wrong[][2] = {
-        {"{\"schema\": 1}", "it holds no calls"},
-        {OF("g", "3", "3") "]}", "it holds no calls of a rank"},
-        {OF("g", "1", "3") "]}", "its rank has another file"},
-        {OF("g", "0", "2") "]}", "more or fewer ranks"},
-        {OF("h", "0", "1") "{\"ph\": \"X\"}]}", "a call is damaged"},
-        {OF("h", "0", "1") CALL("barrier", "9", "-1"), "a call is damaged"},
-        {OF("h", "0", "1") CALL("barrier", "1e300", "1"), "a call is damaged"},
-        {OF("h", "0", "1") CALL("\\u001b[2J", "8", "9"), "a call is damaged"},
-        {OF("\\u0007", "0", "1") "]}", "it holds no calls of a rank"},
-        {"{\"duet_calls\"", "c.x.0"}};
+    static const char *const wrong[][3] = {
+        {"c.x.0", "{\"schema\": 1}", "it holds no calls"},
+        {"c.g.3", OF("g", "3", "3") "]}", "it holds no calls of a rank"},
+        {"c.g.3", OF("g", "2", "3") "]}", "its rank has another file"},
+        {"c.g.3", OF("g", "0", "2") "]}", "more or fewer ranks"},
+        {"c.h.0", OF("h", "0", "1") "{\"ph\": \"X\"}]}", "a call is damaged"},
+        {"c.h.0", OF("h", "0", "1") CALL("barrier", "9", "-1"), "a call is damaged"},
+        {"c.h.0", OF("h", "0", "1") CALL("barrier", "1e300", "1"), "a call is damaged"},
+        {"c.h.0", OF("h", "0", "1") CALL("\\u001b[2J", "8", "9"), "a call is damaged"},
+        {"c.x.0", "{\"duet_calls\"", "c.x.0"}};
     put_ranks();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        cli_put("c.x.0", wrong[i][0]);
-        cli_fails(1, wrong[i][1], "report c");
+        cli_put(wrong[i][0], wrong[i][1]);
+        cli_fails(1, wrong[i][2], "report c");
+        cr_assert_eq(unlink(wrong[i][0]), 0);
     }
     cli_fails(1, "run the job with DUET_TRACE=nothing", "report nothing");
     cli_fails(2, "give one, which DUET_TRACE named", "report");
