@@ -8,13 +8,13 @@
  * ops_judge.c says how large a difference may be. A case's operands are PLAIN tensors in host
  * memory.
  *
- *     cases.c            element by element, row by row, logs, batches; which file has which op
- *     cases_products.c   convolutions, linear layers
- *     cases_norms.c      batch, layer and group normalisation
- *     cases_recurrent.c  LSTM, GRU and RNN
- *     cases_algebra.c    products of matrices, sums, the order of dimensions
- *     cases_attention.c  attention
- *     cases_pictures.c   pools, margins, parts of samples */
+ * Which operands an op takes, and how their shapes relate, is known from its row in op_table.c. So
+ * a list of cases gives numbers for the letters of that row, and cases.c makes the operands:
+ *
+ *     cases_elements.c   element by element, optimizers, logs
+ *     cases_rows.c       losses, normalisations, recurrent layers, attention
+ *     cases_products.c   convolutions, linear layers, products of matrices
+ *     cases_moves.c      pools, margins, sums, the order of dimensions, indices */
 #ifndef DOCTOR_CASES_H
 #define DOCTOR_CASES_H
 
@@ -41,34 +41,69 @@ struct op_cases {
 /* All cases of an operation. An error of `run` ends them. */
 int op_cases(struct op_cases *cases, enum op op);
 
-/* ---- for the files of cases ---- */
-
-int product_cases(struct op_cases *cases, enum op op);
-int norm_cases(struct op_cases *cases, enum op op);
-int layer_norm_cases(struct op_cases *cases, enum op op);
-int recurrent_cases(struct op_cases *cases, enum op op);
-int algebra_cases(struct op_cases *cases, enum op op);
-int places_cases(struct op_cases *cases, enum op op);
-int attention_cases(struct op_cases *cases, enum op op);
-int picture_cases(struct op_cases *cases, enum op op);
-
-/* Host tensors, which live until case_run has ended well, or until case_forget. Without memory,
- * data is NULL: case_run then fails. */
-struct tensor case_tensor(struct op_cases *cases, enum dtype dtype, int rank, int d0, int d1,
-                          int d2, int d3); /* filled with NaN */
-struct tensor case_random(struct op_cases *cases, int rank, int d0, int d1, int d2,
-                          int d3); /* uniform in [-1, 1) */
-struct tensor case_whole(struct op_cases *cases, int rank, int d0, int d1, int d2,
-                         int d3);                                        /* integers from -4 to 4 */
+/* Host tensors, which live until the case has ended well, or until case_forget. Without memory,
+ * data is NULL. */
 struct tensor case_like(struct op_cases *cases, const struct tensor *t); /* uninitialised */
 struct tensor case_copy(struct op_cases *cases, const struct tensor *t);
 void case_forget(struct op_cases *cases);
 
-/* Hands the case to `run`, and forgets its tensors. */
-int case_run(struct op_cases *cases, enum op op, const struct op_args *args, size_t terms);
+/* ---- for the files of cases ---- */
 
-/* Puts each special value (0, -0, infinities, NaN, ...) twice among the values of t, 13 elements
- * apart. */
+/* A case while it is made. */
+struct op_case {
+    struct op_cases *all;
+    const struct case_list *list;
+    enum op op;
+    int row, turn;    /* of its list */
+    int dim[128];     /* by letter; n: the product of list->rest; -1: not in the list */
+    unsigned without; /* optional operands that are left out: NO_IN(i) | NO_OUT(i) */
+    const char *data; /* of the inputs; list->in to begin with */
+    struct op_args a; /* a.step is `step` */
+    struct step_block step;
+    size_t terms;
+};
+#define NO_IN(i) (1u << (i))
+#define NO_OUT(i) (1u << (OP_INPUTS + (i)))
+
+/* When a list is tried. */
+enum case_when {
+    ALWAYS,
+    THINNED /* quick: every third */,
+    ONLY_N16 /* thinned, too */,
+    ONLY_LARGE
+};
+
+/* Cases of the ops first..last. A list ends with one whose count is 0. */
+struct case_list {
+    enum op first, last;
+    const char
+        *letters;     /* what each number of a row of sizes is: letters of op_table.c, or of set */
+    const char *rest; /* the letters that a dot stands for */
+    const int *sizes; /* [count][strlen(letters)] */
+    int count, turns; /* each row is tried so often; 0: once */
+    /* The data of each input and output; the last letter serves the others, too: r random in
+     * [-1, 1), w integers from -4 to 4; R and W the same with special values (0, -0, infinities,
+     * NaN, ...); - NaN. NULL: r of inputs, - of outputs. Inputs that are no floats begin as -. */
+    const char *in, *out;
+    enum case_when when;
+    void (*set)(struct op_case *c); /* before the operands are made: settings, missing letters */
+    int (*fill)(struct op_case *c); /* behind: data that letters cannot express */
+};
+#define SIZES(table) .sizes = &(table)[0][0], .count = CASE_COUNT(table)
+#define CASE_COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+extern const struct case_list element_cases[], row_cases[], product_cases[], move_cases[];
+
+/* Shapes by letters, filled as `data` says. ERR_MEMORY. */
+int case_tensor(struct op_case *c, enum dtype dtype, const char *shape, char data,
+                struct tensor *t);
+
+/* The same case of `forward`, on which the reference has run. */
+int case_forward(const struct op_case *c, enum op forward, struct op_case *f);
+
+/* A random index below `count`, for element i of an operand. */
+int case_index(struct op_case *c, int count);
+
 void put_special_values(struct tensor *t);
 
 #endif

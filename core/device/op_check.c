@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "device/op_table.h"
 
-static enum dtype type_of(char letter) {
-    switch (letter) {
+enum dtype operand_type(const struct operand *operand) {
+    switch (operand->type[0]) {
     case 'd': return DTYPE_F64;
     case 'i': return DTYPE_I32;
     case 'l': return DTYPE_I64;
@@ -86,7 +86,7 @@ static int check_operand(enum op op, const char *place, int i, const struct oper
                                            op_name(op), o->name, place, i);
     if (t->rank < 1 || t->rank > MAX_RANK) return wrong(op, o, t, "rank must be 1 to 8");
     CHECK(check_rank(op, o, t));
-    if (t->dtype != type_of(o->type[0])) return wrong(op, o, t, "is of the wrong type");
+    if (t->dtype != operand_type(o)) return wrong(op, o, t, "is of the wrong type");
     for (int d = 0; d < t->rank; d++)
         if (t->dims[d] < (d ? 1 : 0)) return wrong(op, o, t, "a dimension is too small");
     return check_layout(op, o, t, segment);

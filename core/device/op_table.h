@@ -20,7 +20,7 @@ typedef const char *op_rule(enum op op, const struct op_args *args);
 
 typedef double op_cost(const struct op_args *args);
 
-/* The family of an op: the files of that name have its kernels, cases and launches. */
+/* The family of an op: the files of that name have its kernels and launches. */
 enum op_family {
     LAYOUT = 1, /* changes between plain and N16 */
     PRODUCT,    /* matrix products: linear and convolution */
@@ -48,6 +48,8 @@ struct op_row {
     op_cost *cost;
 };
 extern const struct op_row op_table[OP_COUNT];
+
+enum dtype operand_type(const struct operand *operand);
 
 /* 1: an operand of this kind may be in N16, unless the op is plain with these arguments. */
 int operand_may_be_n16(const struct operand *operand);
