@@ -1,16 +1,13 @@
 /* duet collective: draws a collective from its plan: who sends which chunk to whom in which hop. */
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "allreduce/select.h"
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
+#include "cli/results/files.h"
 #include "cli/results/png.h"
 #include "report/collective/collective.h"
 #include "report/pictures/collective.h"
@@ -104,25 +101,16 @@ static int draw_picture(struct picture *p, const struct drawing *d) {
 }
 
 static int write_picture(const char *folder, const struct drawing *c) {
-    struct atomic_file file = {0};
+    struct pictures pictures = {.folder = folder};
     struct picture p = picture_of(NULL, PICTURE_SLIDE);
-    struct stat s;
-    char path[PATH_MAX];
-    if (mkdir(folder, 0777) && errno != EEXIST)
-        return fail_errno(ERR_FAILED, errno, "--pictures: %s: the folder cannot be made", folder);
-    if (!stat(folder, &s) && !S_ISDIR(s.st_mode))
-        return fail(ERR_FAILED, "--pictures: %s: is not a folder: name one for the picture",
-                    folder);
-    if (snprintf(path, sizeof path, "%s/%s-%d.svg", folder, c->word, c->n) >= (int)sizeof path)
-        return fail(ERR_FAILED, "--pictures: %s: the name is too long", folder);
-    CHECK(atomic_open(&file, path));
-    p.file = file.file;
+    char name[COLLECTIVE_WORD + 16];
+    snprintf(name, sizeof name, "%s-%d.svg", c->word, c->n);
+    CHECK(pictures_make(&pictures));
+    CHECK(picture_begin(&pictures, name, &p.file));
     int code = draw_picture(&p, c);
-    if (!code) code = atomic_commit(&file);
-    atomic_abandon(&file);
-    int is_missing = 0;
-    if (!code) code = png_beside(path, &is_missing);
-    if (is_missing) fprintf(stderr, "duet: %s: " PNG_MISSING "\n", path);
+    if (!code) code = picture_end(&pictures);
+    atomic_abandon(&pictures.file);
+    if (pictures.no_png) fprintf(stderr, "duet: %s/%s: " PNG_MISSING "\n", folder, name);
     return code;
 }
 

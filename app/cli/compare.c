@@ -158,7 +158,7 @@ static void next_commands(void) {
 
 static int run(struct run_config *config, int chapter) {
     struct comparison *comparison = NULL; /* MODE_COUNT records: too large for a small stack */
-    struct run_files files = {.made = 0};
+    struct run_files files = {.config = NULL};
     const char *command = chapter ? "demo" : "compare";
     struct job_result result = {.exit_status = 0};
     int code = OK;

@@ -130,7 +130,7 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     struct options options = {.command = "profile"};
     struct run_config config;
     struct ways *ways = NULL;
-    struct run_files files = {.made = 0};
+    struct run_files files = {.config = NULL};
     struct job_result result = {.exit_status = 0};
     int width = text_width(stdout), code;
     run_config_default(&config);

@@ -71,7 +71,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     struct run_record *record = NULL;
     struct job_result result = {.exit_status = 0};
-    struct run_files files = {.made = 0};
+    struct run_files files = {.config = NULL};
     struct failures all = {0};
     int code;
     run_config_default(&config);

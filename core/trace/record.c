@@ -1,40 +1,11 @@
-/* The run record: how it is freed, and the figures that reports derive from it. Its JSON is in
- * record_json.c. */
+/* The run record: the figures that reports derive from it. Its JSON is in record_json.c, what it
+ * owns in record_bytes.c. */
 #include "trace/record.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
-
-static void free_names(char **names, int count) {
-    for (int i = 0; names && i < count; i++)
-        free(names[i]);
-    free(names);
-}
-
-void record_free(struct run_record *record) {
-    if (!record) return;
-    free(record->bucket_bytes);
-    free(record->losses);
-    free(record->epoch_seconds);
-    free(record->accuracy);
-    free(record->valid_loss);
-    free(record->epoch_lr);
-    for (int d = 0; d < MAX_DEVICES; d++) {
-        free(record->hashes[d]);
-        free(record->final_hashes[d]);
-    }
-    free(record->grads);
-    free(record->traffic);
-    span_log_free(&record->kept);
-    free_names(record->names, record->parameters);
-    free_names(record->bucket_algorithms, record->bucket_algorithm_count);
-    free_names(record->buffer_names, record->buffers);
-    free_names(record->machines, record->machine_count);
-    memset(record, 0, sizeof *record);
-}
 
 int record_new(struct run_record **record) {
     *record = calloc(1, sizeof **record);

@@ -1,4 +1,4 @@
-/* Writes and reads a record by one walk over its arrays: see record_bytes.h. */
+/* Writes, reads and frees a record by one walk over its arrays: see record_bytes.h. */
 #include "trace/record_bytes.h"
 
 #include <stdlib.h>
@@ -6,8 +6,11 @@
 
 #include "base/error.h"
 
+enum walk_kind { WALK_WRITES, WALK_READS, WALK_FREES };
+
 struct walk {
-    FILE *to;         /* NULL: it reads */
+    enum walk_kind kind;
+    FILE *to;
     const char *from; /* what is left to read */
     size_t left;
     int code; /* the first failure of reading; arrays after it become NULL, and can be freed */
@@ -32,21 +35,22 @@ static void walk_array(struct walk *w, void *member, size_t bytes) {
     void *data;
     memcpy(&data, member, sizeof data);
     if (!data) return;
-    if (w->to)
-        fwrite(data, 1, bytes, w->to);
-    else
-        data = take(w, bytes), memcpy(member, &data, sizeof data);
+    if (w->kind == WALK_WRITES) fwrite(data, 1, bytes, w->to);
+    if (w->kind == WALK_READS) data = take(w, bytes), memcpy(member, &data, sizeof data);
+    if (w->kind == WALK_FREES) free(data);
 }
 
 static void walk_names(struct walk *w, char ***names, int count) {
     if (!*names) return;
-    if (!w->to && !(*names = calloc((size_t)count + 1, sizeof **names)))
+    if (w->kind == WALK_READS && !(*names = calloc((size_t)count + 1, sizeof **names)))
         w->code = fail(ERR_MEMORY, "run record: no host memory");
-    for (int i = 0; *names && i < count; i++)
-        if (w->to)
-            fwrite((*names)[i], 1, strlen((*names)[i]) + 1, w->to);
-        else
-            (*names)[i] = take(w, strnlen(w->from, w->left) + 1);
+    for (int i = 0; *names && i < count; i++) {
+        char **name = *names + i;
+        if (w->kind == WALK_WRITES) fwrite(*name, 1, strlen(*name) + 1, w->to);
+        if (w->kind == WALK_READS) *name = take(w, strnlen(w->from, w->left) + 1);
+        if (w->kind == WALK_FREES) free(*name);
+    }
+    if (w->kind == WALK_FREES) free(*names);
 }
 
 static void walk_record(struct walk *w, struct run_record *r) {
@@ -70,13 +74,15 @@ static void walk_record(struct walk *w, struct run_record *r) {
 }
 
 void record_bytes_write(const struct run_record *record, FILE *file) {
-    struct walk w = {.to = file};
+    struct walk w = {.kind = WALK_WRITES, .to = file};
     fwrite(record, sizeof *record, 1, file);
     walk_record(&w, (struct run_record *)record); /* which changes nothing when it writes */
 }
 
 int record_bytes_read(struct run_record *record, const void *from, size_t bytes) {
-    struct walk w = {.from = (const char *)from + sizeof *record, .left = bytes - sizeof *record};
+    struct walk w = {.kind = WALK_READS,
+                     .from = (const char *)from + sizeof *record,
+                     .left = bytes - sizeof *record};
     memset(record, 0, sizeof *record);
     if (bytes < sizeof *record)
         return fail(ERR_FAILED, "run record: %zu bytes: a rank did not finish it", bytes);
@@ -84,4 +90,12 @@ int record_bytes_read(struct run_record *record, const void *from, size_t bytes)
     memset(&record->kept, 0, sizeof record->kept);
     walk_record(&w, record);
     return w.code;
+}
+
+void record_free(struct run_record *record) {
+    struct walk w = {.kind = WALK_FREES};
+    if (!record) return;
+    walk_record(&w, record);
+    span_log_free(&record->kept);
+    memset(record, 0, sizeof *record);
 }

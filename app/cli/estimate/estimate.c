@@ -159,7 +159,7 @@ int command_estimate(int argc, char **argv, const struct duet_model *own) {
     struct options options = {.command = "estimate"};
     struct run_config config;
     struct ways *ways = NULL;
-    struct run_files files = {.made = 0};
+    struct run_files files = {.config = NULL};
     int code;
     run_config_default(&config);
     run_config_own(&config, own);

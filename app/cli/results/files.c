@@ -16,11 +16,15 @@
 
 /* ---- JSON ---- */
 
-int results_start(struct json_writer *w, FILE *file, const char *command) {
-    struct origin origin;
+static int find_origin(struct origin *origin) {
     char cuda[160];
     gpu_build(cuda, sizeof cuda);
-    int code = origin_find(&origin, cuda);
+    return origin_find(origin, cuda);
+}
+
+int results_start(struct json_writer *w, FILE *file, const char *command) {
+    struct origin origin;
+    int code = find_origin(&origin);
     if (!code) {
         json_start(w, file);
         json_object(w, NULL);
@@ -60,25 +64,32 @@ static int write_json(struct atomic_file *file, const char *command, results_bod
 
 /* ---- pictures ---- */
 
-/* A picture that is being written. */
-struct pictures {
-    const char *folder;
-    struct atomic_file file;
-    int count, no_png; /* the number written; 1: without PNG */
-};
+int pictures_make(struct pictures *p) {
+    struct stat s;
+    if (mkdir(p->folder, 0777) == 0)
+        p->made = 1;
+    else if (errno != EEXIST)
+        return fail_errno(ERR_FAILED, errno, "--pictures: %s: the folder cannot be made",
+                          p->folder);
+    else if (!stat(p->folder, &s) && !S_ISDIR(s.st_mode))
+        return fail(ERR_FAILED, "--pictures: %s: is not a folder: name one for the pictures",
+                    p->folder);
+    return OK;
+}
 
-static int open_picture(void *context, const char *name, FILE **file) {
-    struct pictures *p = context;
+int picture_begin(void *pictures, const char *name, FILE **file) {
+    struct pictures *p = pictures;
     char path[PATH_MAX];
     atomic_abandon(&p->file); /* the last one, if drawing it has failed */
-    snprintf(path, sizeof path, "%s/%s", p->folder, name);
+    if (snprintf(path, sizeof path, "%s/%s", p->folder, name) >= (int)sizeof path)
+        return fail(ERR_FAILED, "--pictures: %s: the name is too long", p->folder);
     CHECK(atomic_open(&p->file, path));
     *file = p->file.file;
     return OK;
 }
 
-static int close_picture(void *context) {
-    struct pictures *p = context;
+int picture_end(void *pictures) {
+    struct pictures *p = pictures;
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s", p->file.name);
     int code = atomic_commit(&p->file);
@@ -88,34 +99,19 @@ static int close_picture(void *context) {
 }
 
 /* The folder may refuse any file. */
-static int try_pictures(const char *folder) {
-    struct pictures try = {.folder = folder};
+static int try_pictures(struct pictures *p) {
     FILE *file;
-    int code = open_picture(&try, "timeline.svg", &file);
-    atomic_abandon(&try.file);
+    CHECK(pictures_make(p));
+    int code = picture_begin(p, "timeline.svg", &file);
+    atomic_abandon(&p->file);
     return code;
 }
 
-static int try_folder(struct run_files *o, const char *folder) {
-    struct stat s;
-    if (mkdir(folder, 0777) == 0)
-        o->made = 1;
-    else if (errno != EEXIST)
-        return fail_errno(ERR_FAILED, errno, "--pictures: %s: the folder cannot be made", folder);
-    else if (!stat(folder, &s) && !S_ISDIR(s.st_mode))
-        return fail(ERR_FAILED, "--pictures: %s: is not a folder: name one for the pictures",
-                    folder);
-    return try_pictures(folder);
-}
-
 static int write_pictures(struct run_files *o, const struct page *page) {
-    struct pictures pictures = {.folder = o->config->files.pictures};
-    const struct picture_files files = {open_picture, close_picture, &pictures};
-    if (!*pictures.folder) return OK;
+    const struct picture_files files = {picture_begin, picture_end, &o->pictures};
+    if (!o->pictures.folder) return OK;
     int code = page_pictures(page, &files);
-    atomic_abandon(&pictures.file);
-    o->pictures = pictures.count;
-    o->no_png = pictures.no_png;
+    atomic_abandon(&o->pictures.file);
     return code;
 }
 
@@ -130,10 +126,8 @@ static int write_page(struct run_files *o, const struct page *page) {
 static int write_report(struct run_files *o, struct page *page, const char *command) {
     struct failures all = {0};
     struct origin origin;
-    char cuda[160];
-    if (!o->page.file && !*o->config->files.pictures) return OK;
-    gpu_build(cuda, sizeof cuda);
-    int code = origin_find(&origin, cuda);
+    if (!o->page.file && !o->pictures.folder) return OK;
+    int code = find_origin(&origin);
     page->command = command;
     page->origin = &origin;
     if (!code) failures_add(&all, write_page(o, page));
@@ -166,7 +160,9 @@ int run_files_open(struct run_files *o, const struct run_config *config) {
     if (*config->files.json) CHECK(atomic_open(&o->json, config->files.json));
     if (*config->files.trace) CHECK(atomic_open(&o->trace, config->files.trace));
     if (*config->files.report) CHECK(atomic_open(&o->page, config->files.report));
-    return *config->files.pictures ? try_folder(o, config->files.pictures) : OK;
+    if (!*config->files.pictures) return OK;
+    o->pictures.folder = config->files.pictures;
+    return try_pictures(&o->pictures);
 }
 
 /* Names every file, so that nobody has to look for one. If one of them is standard output, nothing
@@ -180,10 +176,11 @@ static void say_written(const struct run_files *o) {
         if (!strncmp(names[i], "/dev/", 5)) return;
         if (*names[i]) text_add(&text, "%s %s", count++ ? "," : "written:", names[i]);
     }
-    if (o->pictures)
+    if (o->pictures.count)
         text_add(&text, "%s %s/*.svg (%d picture%s)%s",
-                 count++ ? "," : "written:", o->config->files.pictures, o->pictures,
-                 o->pictures > 1 ? "s" : "", o->no_png ? "; " PNG_MISSING : ", and as *.png");
+                 count++ ? "," : "written:", o->pictures.folder, o->pictures.count,
+                 o->pictures.count > 1 ? "s" : "",
+                 o->pictures.no_png ? "; " PNG_MISSING : ", and as *.png");
     if (count) text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 
@@ -201,6 +198,6 @@ void run_files_abandon(struct run_files *o) {
     atomic_abandon(&o->json);
     atomic_abandon(&o->trace);
     atomic_abandon(&o->page);
-    if (o->made) rmdir(o->config->files.pictures); /* keeps a folder that has a picture in it */
-    o->made = 0;
+    if (o->pictures.made) rmdir(o->pictures.folder); /* keeps a folder that has a picture in it */
+    o->pictures.made = 0;
 }

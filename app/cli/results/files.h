@@ -13,7 +13,7 @@
  *         json_close(w);
  *         json_close(w);
  *     }
- *     struct run_files files = {.made = 0};
+ *     struct run_files files = {.config = NULL};
  *     CHECK_GOTO(run_files_open(&files, config), code, done);   before the first run
  *     failures_add(&all, run_files_write(&files, "compare", write_runs, what, &page));
  * done:
@@ -29,11 +29,24 @@
 /* Writes the list `runs`, and the command's other members, into the open object. */
 typedef void results_body(const void *what, struct json_writer *w);
 
+/* A folder of pictures, and the one that is being written. */
+struct pictures {
+    const char *folder; /* NULL: none are wanted */
+    struct atomic_file file;
+    int made;          /* 1: it was created */
+    int count, no_png; /* how many were written; 1: as SVG only */
+};
+
+/* Creates the folder if it is missing. */
+int pictures_make(struct pictures *p);
+/* struct picture_files of report/pictures/runs.h; atomic_abandon the file after a failure. */
+int picture_begin(void *pictures, const char *name, FILE **file);
+int picture_end(void *pictures);
+
 /* Zeroed: none is open. */
 struct run_files {
     struct atomic_file json, trace, page;
-    int made;             /* 1: this run created the folder of the pictures */
-    int pictures, no_png; /* how many were written; 1: as SVG only */
+    struct pictures pictures;
     const struct run_config *config;
 };
 
