@@ -129,33 +129,31 @@ static int run_spread(const struct run_config *config, struct run_record *record
     return code;
 }
 
-int job_run(const struct run_config *config, struct run_record *record, struct job_result *result) {
-    int code = OK, fds[JOB_FDS] = {-1, -1, -1}, fd_count = JOB_FILES;
-    struct run_config stamped = *config;
-    stamped.started_ns = now_ns();
-    memset(result, 0, sizeof *result);
-    result->exit_status = 1;
-    CHECK_GOTO(shared_data_open(&stamped), code, done);
-    if (config->spread && mode_has_ranks(config->mode)) {
-        code = run_spread(&stamped, record, result);
-        goto done;
-    }
-    for (int i = 0; i < JOB_DATA_SETS; i++)
-        if (stamped.data.fd[i]) fds[fd_count++] = stamped.data.fd[i];
-    CHECK_GOTO(make_memfd("duet-config", &fds[JOB_CONFIG]), code, done);
-    CHECK_GOTO(make_memfd("duet-record", &fds[JOB_RECORD]), code, done);
-    CHECK_GOTO(make_memfd("duet-spans", &fds[JOB_SPANS]), code, done);
-    if (fcntl(fds[JOB_SPANS], F_SETFL, O_APPEND))
-        CHECK_GOTO(fail_system(errno, "job: spans: fcntl"), code, done);
-    CHECK_GOTO(write_all(fds[JOB_CONFIG], &stamped, sizeof stamped), code, done);
-    const struct model_file *file = model_file_of(config->model.options.own);
-    if (file)
-        CHECK_GOTO(write_all(fds[JOB_CONFIG], file->path, strlen(file->path) + 1), code, done);
-    if (file) CHECK_GOTO(write_all(fds[JOB_CONFIG], file->text, file->bytes), code, done);
+/* The descriptors that the ranks inherit. */
+struct handover {
+    int fd[JOB_FDS], count;
+};
 
+/* Makes the memory files, and writes the configuration. */
+static int hand_over(struct handover *h, const struct run_config *config) {
+    const struct model_file *file = model_file_of(config->model.options.own);
+    for (int i = 0; i < JOB_DATA_SETS; i++)
+        if (config->data.fd[i]) h->fd[h->count++] = config->data.fd[i];
+    CHECK(make_memfd("duet-config", &h->fd[JOB_CONFIG]));
+    CHECK(make_memfd("duet-record", &h->fd[JOB_RECORD]));
+    CHECK(make_memfd("duet-spans", &h->fd[JOB_SPANS]));
+    if (fcntl(h->fd[JOB_SPANS], F_SETFL, O_APPEND)) return fail_system(errno, "job: spans: fcntl");
+    CHECK(write_all(h->fd[JOB_CONFIG], config, sizeof *config));
+    if (!file) return OK;
+    CHECK(write_all(h->fd[JOB_CONFIG], file->path, strlen(file->path) + 1));
+    return write_all(h->fd[JOB_CONFIG], file->text, file->bytes);
+}
+
+static int launch_job(const struct handover *h, const struct run_config *config,
+                      struct launch_result *launched) {
     char words[JOB_FILES][16], title[32];
     for (int i = 0; i < JOB_FILES; i++)
-        snprintf(words[i], sizeof words[i], "%d", fds[i]);
+        snprintf(words[i], sizeof words[i], "%d", h->fd[i]);
     /* the last word is for users of ps */
     snprintf(title, sizeof title, "%s:%.20s", mode_name(config->mode), config->model.name);
     char *argv[] = {(char *)program_name(),
@@ -165,29 +163,50 @@ int job_run(const struct run_config *config, struct run_record *record, struct j
                     words[JOB_SPANS],
                     title,
                     NULL};
-    struct launch launch = {.world_size = mode_has_ranks(config->mode) ? config->devices : 1,
-                            .argv = argv,
-                            .pass_fds = fds,
-                            .pass_count = fd_count,
-                            .start_timeout_s = config->timeout,
-                            .stall_timeout_s = config->timeout,
-                            .stoppable = config->stoppable};
+    const struct launch launch = {.world_size = mode_has_ranks(config->mode) ? config->devices : 1,
+                                  .argv = argv,
+                                  .pass_fds = h->fd,
+                                  .pass_count = h->count,
+                                  .start_timeout_s = config->timeout,
+                                  .stall_timeout_s = config->timeout,
+                                  .stoppable = config->stoppable};
+    return launch_ranks(&launch, launched);
+}
+
+/* In processes of their own. */
+static int run_launched(const struct run_config *config, struct run_record *record,
+                        struct job_result *result) {
+    struct handover h = {.fd = {-1, -1, -1}, .count = JOB_FILES};
     struct launch_result launched = {0};
-    code = launch_ranks(&launch, &launched);
-    result->exit_status = launched.exit_status;
-    result->signal = launched.signal;
     struct failures unwritten = {0};
-    if (launched.stopped) code = OK;
-    if (!code) code = read_record(fds[JOB_RECORD], record, &unwritten);
-    if (!code && record) code = read_spans(fds[JOB_SPANS], record);
-    if (!code && record && *config->clock.gpu && !config->dump_grads)
-        code = retime_record(config, record);
-    code = end_run(result, code, launched.stopped, record, &unwritten);
-    if (code && !result->exit_status) result->exit_status = error_exit_status(code);
-done:
-    if (code) error_with_options();
+    int code = hand_over(&h, config);
+    if (!code) {
+        code = launch_job(&h, config, &launched);
+        result->exit_status = launched.exit_status;
+        result->signal = launched.signal;
+        if (launched.stopped) code = OK;
+        if (!code) code = read_record(h.fd[JOB_RECORD], record, &unwritten);
+        if (!code && record) code = read_spans(h.fd[JOB_SPANS], record);
+        if (!code && record && *config->clock.gpu && !config->dump_grads)
+            code = retime_record(config, record);
+        code = end_run(result, code, launched.stopped, record, &unwritten);
+        if (code && !result->exit_status) result->exit_status = error_exit_status(code);
+    }
     for (int i = 0; i < JOB_FILES; i++)
-        if (fds[i] >= 0) close(fds[i]);
+        if (h.fd[i] >= 0) close(h.fd[i]);
+    return code;
+}
+
+int job_run(const struct run_config *config, struct run_record *record, struct job_result *result) {
+    struct run_config stamped = *config;
+    stamped.started_ns = now_ns();
+    memset(result, 0, sizeof *result);
+    result->exit_status = 1;
+    int code = shared_data_open(&stamped);
+    if (!code)
+        code = (config->spread && mode_has_ranks(config->mode) ? run_spread : run_launched)(
+            &stamped, record, result);
+    if (code) error_with_options();
     for (int i = 0; i < JOB_DATA_SETS; i++)
         if (config->data.fd[i]) stamped.data.fd[i] = 0; /* the caller's */
     shared_data_close(&stamped);

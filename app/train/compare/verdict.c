@@ -166,68 +166,75 @@ static void print_unreduced(FILE *file, int width, const struct run_record *b) {
     text_wrap(file, width, 2, 4, text.words);
 }
 
+static void print_equal(FILE *file, int width, const struct verdict *v, const char *x,
+                        const char *y, const struct run_record *b) {
+    struct text text = {.used = 0};
+    if (v->not_finite_at >= 0) {
+        text_add(&text,
+                 "%s = %s: identical to the bit, but the loss is not finite since step %d: from "
+                 "there on this proves nothing",
+                 y, x, v->not_finite_at);
+        text_wrap(file, width, 0, 2, text.words);
+        return;
+    }
+    fprintf(file,
+            "%s = %s: identical to the bit after %d step%s\n"
+            "  (every loss, parameter%s and reduced gradient, every step, every device)\n",
+            y, x, v->steps, v->steps == 1 ? "" : "s", b->buffers ? ", buffer" : "");
+    if (!*b->sum_order) return;
+    text_add(&text,
+             "gradients are added in the order of %s; for that, one device holds a "
+             "parameter's gradients of all segments at once",
+             b->sum_order);
+    text_wrap(file, width, 2, 2, text.words);
+}
+
+static void print_different(FILE *file, int width, const struct verdict *v, const char *x,
+                            const char *y, const struct run_record *b) {
+    struct text text = {.used = 0};
+    char words[VERDICT_WORDS];
+    text_add(&text, "%s != %s: first difference%s%s", y, v->among_replicas ? "its own device 0" : x,
+             v->result ? ": " : " at ", verdict_difference(v, b, words));
+    text_wrap(file, width, 0, 2, text.words);
+    print_unreduced(file, width, b);
+}
+
+/* Where equal bits are not promised: the gradients of the first step, and the drift after it. */
+static void print_distance(FILE *file, int width, const struct verdict *v, const char *x,
+                           const char *y, const struct run_record *b) {
+    int is_within = v->kind == VERDICT_WITHIN;
+    struct text text = {.used = 0};
+    if (v->steps == 0)
+        fprintf(file, "%s ? %s: no step of the two is the same work: no gradients were compared\n",
+                y, x);
+    else
+        fprintf(file,
+                "%s %s %s: %s in the first step:\n"
+                "  gradients differ by at most %.2g (relative L2), allowed %.2g\n",
+                y, is_within ? "~" : "!=", x,
+                is_within ? "agree within rounding" : "differ beyond rounding", v->worst, v->bound);
+    if (!is_within)
+        fprintf(file, "  beyond the bound: the gradient of %s%s\n", PLAIN(b->names[v->parameter]),
+                isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
+    if (!is_within) print_unreduced(file, width, b);
+    if (v->not_finite_at >= 0)
+        fprintf(file,
+                "  the loss is not finite since step %d: from there on gradients cannot\n"
+                "  agree\n",
+                v->not_finite_at);
+    text_add(&text, "equal bits are not promised: %s", v->why_not);
+    text_wrap(file, width, 2, 4, text.words);
+    print_drift(file, v);
+}
+
 void verdict_print(FILE *file, int width, const struct verdict *v, const struct run_record *a,
                    const struct run_record *b) {
     const char *x = mode_title(a->mode), *y = mode_title(b->mode);
-    char words[VERDICT_WORDS];
-    struct text text = {.used = 0};
     switch (v->kind) {
-    case VERDICT_EQUAL:
-        if (v->not_finite_at >= 0) {
-            text_add(
-                &text,
-                "%s = %s: identical to the bit, but the loss is not finite since step %d: from "
-                "there on this proves nothing",
-                y, x, v->not_finite_at);
-            text_wrap(file, width, 0, 2, text.words);
-            return;
-        }
-        fprintf(file,
-                "%s = %s: identical to the bit after %d step%s\n"
-                "  (every loss, parameter%s and reduced gradient, every step, every device)\n",
-                y, x, v->steps, v->steps == 1 ? "" : "s", b->buffers ? ", buffer" : "");
-        if (!*b->sum_order) return;
-        text_add(&text,
-                 "gradients are added in the order of %s; for that, one device holds a "
-                 "parameter's gradients of all segments at once",
-                 b->sum_order);
-        text_wrap(file, width, 2, 2, text.words);
-        return;
-    case VERDICT_DIFFERENT:
-        text_add(&text, "%s != %s: first difference%s%s", y,
-                 v->among_replicas ? "its own device 0" : x, v->result ? ": " : " at ",
-                 verdict_difference(v, b, words));
-        text_wrap(file, width, 0, 2, text.words);
-        print_unreduced(file, width, b);
-        return;
+    case VERDICT_EQUAL: print_equal(file, width, v, x, y, b); break;
+    case VERDICT_DIFFERENT: print_different(file, width, v, x, y, b); break;
     case VERDICT_WITHIN:
-    case VERDICT_BEYOND:
-        if (v->steps == 0)
-            fprintf(file,
-                    "%s ? %s: no step of the two is the same work: no gradients were compared\n", y,
-                    x);
-        else
-            fprintf(file,
-                    "%s %s %s: %s in the first step:\n"
-                    "  gradients differ by at most %.2g (relative L2), allowed %.2g\n",
-                    y, v->kind == VERDICT_WITHIN ? "~" : "!=", x,
-                    v->kind == VERDICT_WITHIN ? "agree within rounding" : "differ beyond rounding",
-                    v->worst, v->bound);
-        if (v->kind == VERDICT_BEYOND)
-            fprintf(file, "  beyond the bound: the gradient of %s%s\n",
-                    PLAIN(b->names[v->parameter]),
-                    isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
-        if (v->kind == VERDICT_BEYOND) print_unreduced(file, width, b);
-        if (v->not_finite_at >= 0)
-            fprintf(file,
-                    "  the loss is not finite since step %d: from there on gradients cannot\n"
-                    "  agree\n",
-                    v->not_finite_at);
-        text = (struct text){.used = 0};
-        text_add(&text, "equal bits are not promised: %s", v->why_not);
-        text_wrap(file, width, 2, 4, text.words);
-        print_drift(file, v);
-        return;
+    case VERDICT_BEYOND: print_distance(file, width, v, x, y, b); break;
     }
 }
 
