@@ -147,7 +147,8 @@ static int find_link(const struct hardware *h, const char *what, const char *nam
     return find(what, name, h->link, sizeof *h->link, h->links, (const void **)out);
 }
 
-/* like NAME: everything that is not given is taken from that machine, links included. */
+/* like NAME: everything that is not given is taken from that machine, links included. Its
+ * calibration and its stated error are those of another name only, not of another machine. */
 static int copy_like(const struct hardware *h, const struct line *l, struct machine *m) {
     const struct machine *from = NULL;
     char what[WHERE];
@@ -155,6 +156,8 @@ static int copy_like(const struct hardware *h, const struct line *l, struct mach
         if (!strcmp(l->word[w], "like")) {
             CHECK(hardware_find_machine(h, where(l, "like", what), l->word[w + 1], &from));
             *m = *from;
+            m->is_like = 1;
+            if (l->words > 4) m->fitted = 0, m->error = 0;
         }
     return OK;
 }
@@ -241,6 +244,7 @@ static int read_join(struct hardware *h, const struct line *l, struct machine *m
         for (int j = b[0]; j <= b[1]; j++) {
             if (i == j) return refuse(l, l->word[2], "a link joins two different ends");
             if (m->net.links == NET_LINKS) return refuse(l, l->word[0], "there are too many links");
+            if (m->is_like) m->fitted = 0;
             struct net_link *to = &m->net.link[m->net.links++];
             *to = (struct net_link){.a = i, .b = j, .gbs = link->gbs, .us = link->us};
             snprintf(to->name, sizeof to->name, "%s", link->name);

@@ -11,7 +11,7 @@
  * they mean) like NAME (another machine, whose numbers and links are taken over), gpu NAME, network
  * LINK, cards, links, sum, exposed, pageable, forward, backward, replicate, hook, scale,
  * error.
- * */
+ */
 #ifndef CLOCK_HARDWARE_H
 #define CLOCK_HARDWARE_H
 
@@ -55,6 +55,7 @@ struct machine {
     double scale;                   /* of the time of every kernel */
     int fitted;                     /* 1: fitted to published rows of this machine */
     double error;                   /* percent, if the file gives it; else 0 */
+    int is_like;                    /* 1: it began as a copy of another */
 };
 
 struct hardware;

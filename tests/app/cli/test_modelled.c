@@ -127,6 +127,22 @@ CliTest(modelled, a_machine_of_ones_own, 120) {
     cli_well("estimate --gpu v100 --machine ./again --devices 2"); /* it replaces the table's */
 }
 
+/* Another name for a calibrated machine states its error; with other numbers or links it is
+ * another machine. */
+CliTest(modelled, what_is_like_a_calibrated_machine_is_not_calibrated, 60) {
+    static const char words[] = "--model resnet50 --shape 3x224x224 --gpu v100 --machine ";
+    char own[128], known[128];
+    snprintf(own, sizeof own, "%s./own", words);
+    snprintf(known, sizeof known, "%sdgx1-2019", words);
+    int calibrated = stated(known, "1 single ", "!calibrated");
+    cli_put("own", "machine own like dgx1-2019\n");
+    cr_expect_eq(stated(own, "1 single ", "!calibrated"), calibrated);
+    cli_put("own", "machine own like dgx1-2019 forward 9\n");
+    cr_expect_gt(stated(own, "1 single ", "calibrated"), calibrated);
+    cli_put("own", "machine own like dgx1-2019\njoin gpu0 gpu5 nvlink2x1\n");
+    cr_expect_gt(stated(own, "1 single ", "calibrated"), calibrated);
+}
+
 CliTest(modelled, a_timeline_of_the_step, 120) {
     struct cli c;
     cli_run(&c, "estimate --gpu v100 --machine dgx1 --devices 1,2 --trace t.json");
