@@ -8,7 +8,7 @@
  *
  * Rows for fitting and held-out rows are counted separately. The held-out rows also determine the
  * error to expect of a time (clock/trust.h), with and without a given time of one GPU. Each row is
- * checked against the error that the other rows give. */
+ * checked against the error that rows unlike it give. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,9 +31,10 @@ static const struct {
                     {"held out, only mixed precision", "th", 1},
                     {"held back until the model was fixed", "b", 0}};
 
-/* A held-out row, and its cell in the table of stated errors. */
+/* A held-out row, its GPU, and its cell in the table of stated errors. */
 struct held_out {
     const struct series *series;
+    const char *gpu;
     struct trust_cell cell;
     double error; /* in per cent, without its sign */
 };
@@ -126,7 +127,7 @@ static void hold_out(struct held_outs *all, const struct series *s, const struct
                      const struct clock_result *result, const struct series_point *p) {
     double error = percent((double)result->step_ns * 1e-6, p->ms);
     if (all->count == MOST_ROWS) return;
-    all->row[all->count++] = (struct held_out){s, trust_cell_of(c), fabs(error)};
+    all->row[all->count++] = (struct held_out){s, c->gpu->name, trust_cell_of(c), fabs(error)};
 }
 
 /* 1: an earlier series of the table has the same time of one GPU. */
@@ -205,14 +206,15 @@ static void show_score(const char *what, const struct score *s) {
                    s->clock_sum[i] / s->with[i], 1 - s->clock_sum[i] / s->sum[i]);
 }
 
-/* What is left out when a row is tried: it, all of its model on its machine, all of its machine. */
-enum leave { LEAVE_ROW, LEAVE_SERIES, LEAVE_MACHINE, LEAVES };
+/* What is left out when a row is tried. Its twins: all rows of its model on such a GPU, with any
+ * number of them and from any source. Or all rows of its machine. */
+enum leave { LEAVE_TWINS, LEAVE_MACHINE, LEAVES };
 
 static int is_left_out(const struct held_out *row, const struct held_out *tried, enum leave leave) {
-    if (!tried || leave == LEAVE_ROW) return row == tried;
+    if (!tried) return 0;
     const struct series *a = row->series, *b = tried->series;
-    return !strcmp(a->machine, b->machine) &&
-           (leave == LEAVE_MACHINE || (!strcmp(a->table, b->table) && !strcmp(a->model, b->model)));
+    return leave == LEAVE_MACHINE ? !strcmp(a->machine, b->machine)
+                                  : !strcmp(a->model, b->model) && !strcmp(row->gpu, tried->gpu);
 }
 
 /* What the rows of a cell state. Many GPUs are apart from few where both have some rows. A few rows
@@ -254,7 +256,7 @@ static void show_cell(const struct held_outs *all, struct trust_cell cell) {
     double percent[2];
     int rows[2];
     for (cell.many = 0; cell.many < 2; cell.many++)
-        percent[cell.many] = stated(all, &cell, NULL, LEAVE_ROW, &rows[cell.many]);
+        percent[cell.many] = stated(all, &cell, NULL, LEAVE_TWINS, &rows[cell.many]);
     int one = percent[0] == percent[1] && rows[0] == rows[1];
     for (int i = 0; i < 2 - one && rows[i]; i++)
         printf("  %-22s  %-4s  %-6s  %-4s  %-3s  %4d  %5.1f %%\n", trust_kind_name(cell.kind),
@@ -263,9 +265,9 @@ static void show_cell(const struct held_outs *all, struct trust_cell cell) {
                rows[i], percent[i]);
 }
 
-/* The table of clock/trust.c, and how good it is: each row judged by all others. */
+/* The table of clock/trust.c, and how good it is: each row judged by others. */
 static void show_trust(const struct held_outs *all) {
-    static const char *const left[LEAVES] = {"that the other rows give", "without its model there",
+    static const char *const left[LEAVES] = {"without its model on that GPU",
                                              "without its machine"};
     double widths[MOST_ROWS];
     printf("\nerror to expect, by rows held out: nine of ten are below it. known: the machine is\n"
@@ -285,7 +287,7 @@ static void show_trust(const struct held_outs *all) {
             within += all->row[i].error <= widths[i];
         }
         trust_quantile(widths, all->count); /* sorts them */
-        printf("%s\n  %-24s %d (%.0f %%), its median +-%.0f %%", leave ? ";" : "", left[leave],
+        printf("%s\n  %-30s%d (%.1f %%), its median +-%.0f %%", leave ? ";" : "", left[leave],
                within, 100.0 * within / (all->count ? all->count : 1),
                all->count ? widths[all->count / 2] : 0);
     }

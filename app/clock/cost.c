@@ -21,9 +21,10 @@ static const double REACHED_TF32_CONV = 0.30, REACHED_TF32_PRODUCT = 0.56, REACH
 static const double NORM_OVER_POINTWISE = 0.83 / 0.76;
 static const double SMALL_CONV_FLOPS = 1.23e9, SMALL_CONV_MOST = 2;
 /* A convolution of groups reaches less of plain fp32, the fewer channels an output sees; as TF32
- * (cuDNN 8.0) still less. A depthwise one has a kernel of PyTorch's own, which takes no TF32. */
+ * (cuDNN 8.0) still less. In float32 a depthwise one has a kernel of PyTorch's own, which takes no
+ * TF32. */
 static const double REACHED_BY_GROUP_CHANNEL = 0.0107, REACHED_BY_GROUP_CHANNEL_TF32 = 0.0035,
-                    REACHED_BY_GROUP_CHANNEL_HALF = 0.04;
+                    REACHED_BY_GROUP_CHANNEL_HALF = 0.04, REACHED_DEPTHWISE = 0.032;
 static const double KERNEL_US = 4;
 
 struct what_if what_if_none(void) {
@@ -60,9 +61,10 @@ static double rate_of(const struct clock_config *c, const struct work *w) {
     double plain = g->fp32 * reached;
     double tensor = tensor_of(c, w);
     double dense = fmax(plain, tensor);
-    double grouped = (c->precision == CLOCK_AMP              ? REACHED_BY_GROUP_CHANNEL_HALF
-                      : tensor > plain && w->group_width > 1 ? REACHED_BY_GROUP_CHANNEL_TF32
-                                                             : REACHED_BY_GROUP_CHANNEL) *
+    double grouped = (c->precision == CLOCK_AMP ? REACHED_BY_GROUP_CHANNEL_HALF
+                      : w->group_width == 1     ? REACHED_DEPTHWISE
+                      : tensor > plain          ? REACHED_BY_GROUP_CHANNEL_TF32
+                                                : REACHED_BY_GROUP_CHANNEL) *
                      g->fp32 * w->group_width;
     return (w->group_width && grouped < dense ? grouped : dense) * 1e3 * c->what_if.by[IF_COMPUTE];
 }

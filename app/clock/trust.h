@@ -29,8 +29,8 @@ struct trust_cell trust_cell_of(const struct clock_config *clock);
 int trust_same(const struct trust_cell *a, const struct trust_cell *b);
 
 /* The error that nine of ten rows of errors[rows] stay below, sorted here; 0: there are none. Rows
- * of one series are alike, so it takes 92 of a hundred for nine of ten of a series to come. A few
- * rows say little, so it is the largest of up to 23. */
+ * of one series are alike, so it takes 93 of a hundred for nine of ten of a series to come. A few
+ * rows say little, so it is the largest of up to 27. */
 double trust_quantile(double *errors, int rows);
 
 /* The error to expect, in percent. *rows: how many rows show it; 0: none, and TRUST_UNMEASURED is a
