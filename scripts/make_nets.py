@@ -151,7 +151,8 @@ def of_module(m, name):
         return "adaptive_avg_pool2d", [], dict(size=pair(m.output_size))
     if isinstance(m, nn.Dropout):
         return "dropout", [], dict(p=m.p)
-    return type(m).__name__.lower(), [], {}  # ReLU, ReLU6, SiLU, Sigmoid
+    in_place = isinstance(m, (nn.ReLU6, nn.SiLU)) and m.inplace
+    return type(m).__name__.lower(), [], dict(inplace=1) if in_place else {}  # also ReLU, Sigmoid
 
 
 DEFAULTS = dict(padding=0, groups=1, ceil_mode=0, eps=1e-5, momentum=0.1, p=0.5)

@@ -113,18 +113,24 @@ void scheduled_concatenation(struct stream *s) {
     s->concatenates = 1;
 }
 
+void scheduled_copies_input(struct stream *s) {
+    s->copies_input = 1;
+}
+
 /* Passes say where an operation begins; every other kernel is one, unless no library has it. */
-static void take_operations(struct stream *s, enum op op, struct work *w) {
+static void take_operations(struct stream *s, enum op op, const struct op_args *args,
+                            struct work *w) {
     enum phase phase = s->phase;
     if (w->of == WORK_FREE || is_view(s, op)) return;
     if (phase != PHASE_FORWARD && phase != PHASE_LOSS && phase != PHASE_BACKWARD) {
         w->eager = op != OP_LOSS_SUM && op != OP_FILL;
         return;
     }
-    w->eager = s->operations;
+    w->eager = s->operations + s->copies_input;
+    if (s->copies_input) w->eager_bytes += 2 * bytes_of(args->in, 1);
     w->additions = s->additions;
     w->concatenates = s->concatenates;
-    s->operations = s->additions = s->concatenates = 0;
+    s->operations = s->additions = s->concatenates = s->copies_input = 0;
 }
 
 /* A kernel's work, from its operands and from what its pass has told. */
@@ -132,7 +138,7 @@ static struct work op_work(struct stream *s, enum op op, const struct op_args *a
     struct work w = {.flops = op_flops(op, args)};
     int passes = 1;
     classify(op, &w, &passes);
-    take_operations(s, op, &w);
+    take_operations(s, op, args, &w);
     if (w.of == WORK_CONV) look_at_weights(op, args, &w);
     w.bytes = bytes_of(args->in, OP_INPUTS) + passes * bytes_of(args->out, OP_OUTPUTS);
     if (is_view(s, op)) w.eager_bytes = -w.bytes;

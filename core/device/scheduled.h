@@ -14,6 +14,8 @@ void scheduled_operation(struct stream *stream);
 void scheduled_more_operations(struct stream *stream, int more);
 void scheduled_additions(struct stream *stream, int more);
 void scheduled_concatenation(struct stream *stream);
+/* The next operation works in place, and its gradient needs its input: PyTorch copies that first. */
+void scheduled_copies_input(struct stream *stream);
 
 void scheduled_launch(struct stream *stream, enum op op, const struct op_args *args);
 /* A NULL device is the host. */

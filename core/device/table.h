@@ -100,7 +100,7 @@ struct stream {
     int32_t step;          /* of what is enqueued next; set by the thread that uses the stream */
     struct span_ends ends; /* likewise; all zero but within a call that copies */
     /* The eager program's operations that the next kernel stands for: scheduled.h. */
-    int operations, additions, concatenates;
+    int operations, additions, concatenates, copies_input;
     struct span_log spans; /* written by the thread that executes the stream */
     /* The largest error of its spans' times against the host's clock; 0: they are the host's. Set
      * by the kind, with spans on. */

@@ -150,7 +150,8 @@ struct graph_op {
     duet_var *(*one)(duet_tape *t, duet_var *x);
     duet_var *(*two)(duet_tape *t, duet_var *a, duet_var *b);
     duet_var *(*number)(duet_tape *t, duet_var *x, double number);
-    int kind; /* which of those that `run` serves */
+    int kind;     /* which of those that `run` serves */
+    int in_place; /* 1: its setting says whether PyTorch's works in place */
 };
 /* NULL: there is no such op. */
 const struct graph_op *graph_find_op(const char *name);

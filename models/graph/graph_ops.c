@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text/nearest.h"
+#include "device/scheduled.h"
 #include "models/graph/graph_args.h"
 #include "nn/tensor.h"
 
@@ -239,9 +240,9 @@ static const struct graph_op ops[] = {
     {"leaky_relu", "v", "slope=0.01", .number = duet_leaky_relu},
     {"elu", "v", "alpha=1", FUNCTION(ELU)},
     {"hardtanh", "v", "min=-1 max=1", .run = run_clamp},
-    {"relu6", "v", "", .run = run_relu6},
+    {"relu6", "v", "inplace=0", .run = run_relu6, .in_place = 1},
     {"gelu", "v", "tanh=0", .run = run_gelu},
-    {"silu", "v", "", .one = duet_silu},
+    {"silu", "v", "inplace=0", .one = duet_silu, .in_place = 1},
     {"hardswish", "v", "", FUNCTION(HARDSWISH)},
     {"hardsigmoid", "v", "", FUNCTION(HARDSIGMOID)},
     {"erf", "v", "", FUNCTION(ERF)},
@@ -301,6 +302,7 @@ enum { OPS = sizeof ops / sizeof *ops };
 
 duet_var *graph_run_op(struct graph_run *r, const struct graph_node *n) {
     const struct graph_op *op = n->op;
+    if (op->in_place && whole(n, 0)) scheduled_copies_input(r->tape->stream);
     if (op->run) return op->run(r, n);
     if (op->one) return op->one(r->tape, value(r, n, 0));
     if (op->number) return op->number(r->tape, value(r, n, 0), number(n, 0));

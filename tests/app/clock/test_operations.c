@@ -103,7 +103,7 @@ static int compare(double of(const struct scheduled *), int of_casts) {
 }
 
 Test(operations, as_many_as_pytorch_has, .timeout = 120) {
-    cr_expect_eq(compare(operations, 0), 20);
+    cr_expect_eq(compare(operations, 0), 22);
 }
 
 Test(operations, of_autocast_too, .timeout = 60) {
