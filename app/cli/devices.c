@@ -108,20 +108,19 @@ static int list_hardware(void) {
     struct hardware *h;
     CHECK(hardware_open(&h, NULL));
     printf("GPUs: TFLOP/s in fp32 and in TF32, memory bandwidth and size\n");
-    for (int i = 0; hardware_gpu(h, i); i++) {
-        const struct gpu_spec *g = hardware_gpu(h, i);
+    for (int i = 0; i < h->gpus; i++) {
+        const struct gpu_spec *g = &h->gpu[i];
         char tensor[32] = "-";
         if (g->tensor) snprintf(tensor, sizeof tensor, "%.1f", g->tensor);
         printf("  %-12s %7.2f %7s %5.0f GB/s, %3.0f GiB\n", g->name, g->fp32, tensor, g->gbs,
                g->gib);
     }
     printf("\nlinks: GB/s in each direction, and the microseconds before the first byte\n");
-    for (int i = 0; hardware_link(h, i); i++)
-        printf("  %-16s %7.2f %5.1f\n", hardware_link(h, i)->name, hardware_link(h, i)->gbs,
-               hardware_link(h, i)->us);
+    for (int i = 0; i < h->links; i++)
+        printf("  %-16s %7.2f %5.1f\n", h->link[i].name, h->link[i].gbs, h->link[i].us);
     printf("\nmachines: GPUs, and what joins them\n");
-    for (int i = 0; hardware_machine(h, i); i++) {
-        const struct machine *m = hardware_machine(h, i);
+    for (int i = 0; i < h->machines; i++) {
+        const struct machine *m = &h->machine[i];
         printf("  %-16s %d GPU%s%s%s%s%s%s\n", m->name, m->gpus, m->gpus > 1 ? "s" : "",
                machine_words(m->name),
                m->fitted ? ", calibrated for "

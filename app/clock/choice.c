@@ -39,7 +39,7 @@ static int read_machines(struct clock_choice *c, const struct clock_words *w) {
     int is_file = strchr(text, '/') || strchr(text, '.') || !access(text, R_OK);
     CHECK(hardware_open(&c->hardware, is_file ? text : NULL));
     if (!is_file) return read_list(c, text, 0);
-    c->machine[0] = hardware_last(c->hardware);
+    c->machine[0] = c->hardware->last;
     if (!c->machine[0])
         return fail(ERR_USAGE, "--machine: %s: the file has no machine: add a line of one", text);
     c->machines = 1;

@@ -11,17 +11,7 @@
 #include "base/text/nearest.h"
 #include "base/text/parse.h"
 
-enum { MOST_GPUS = 64, MOST_LINKS = 64, MOST_MACHINES = 80, LINE_BYTES = 400, MOST_WORDS = 48 };
-
-struct hardware {
-    struct gpu_spec gpu[MOST_GPUS];
-    struct link_spec link[MOST_LINKS];
-    struct machine machine[MOST_MACHINES];
-    int gpus, links, machines;
-    const struct machine *last;          /* of the file; NULL: it has none */
-    char node[NET_NODES][HARDWARE_NAME]; /* of the machine that is read: names of switches */
-    int nodes;
-};
+enum { LINE_BYTES = 400, MOST_WORDS = 48 };
 
 EMBED(hardware_text, "app/clock/hardware.txt");
 
@@ -118,7 +108,7 @@ static int read_gpu(struct hardware *h, const struct line *l) {
     CHECK(read_keys(l, keys, sizeof keys / sizeof *keys, g.name));
     if (!g.half) g.half = 2 * g.tensor;
     if (!g.fp32 || !g.gbs || !g.gib) return refuse(l, g.name, "a GPU needs fp32, gbs and gib");
-    return place(l, h->gpu, sizeof g, &h->gpus, MOST_GPUS, &g, &unused);
+    return place(l, h->gpu, sizeof g, &h->gpus, HARDWARE_GPUS, &g, &unused);
 }
 
 static int read_link(struct hardware *h, const struct line *l) {
@@ -128,13 +118,13 @@ static int read_link(struct hardware *h, const struct line *l) {
     void *unused;
     CHECK(read_keys(l, keys, 2, s.name));
     if (!s.gbs) return refuse(l, s.name, "a link needs gbs");
-    return place(l, h->link, sizeof s, &h->links, MOST_LINKS, &s, &unused);
+    return place(l, h->link, sizeof s, &h->links, HARDWARE_LINKS, &s, &unused);
 }
 
 /* Every entry begins with its name. */
 static int find(const char *what, const char *name, const void *list, size_t each, int count,
                 const void **out) {
-    const char *words[MOST_MACHINES]; /* the longest list */
+    const char *words[HARDWARE_MACHINES]; /* the longest list */
     for (int i = 0; i < count; i++) {
         words[i] = (const char *)list + (size_t)i * each;
         if (!strcmp(words[i], name)) return *out = words[i], OK;
@@ -202,7 +192,8 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
         if (!code) m->network = *link;
     }
     if (!code && *m->gpu) code = hardware_find_gpu(h, where(l, "gpu", what), m->gpu, &gpu);
-    if (!code) code = place(l, h->machine, sizeof *m, &h->machines, MOST_MACHINES, m, (void **)out);
+    if (!code)
+        code = place(l, h->machine, sizeof *m, &h->machines, HARDWARE_MACHINES, m, (void **)out);
     free(m);
     h->nodes = 0;
     return code;
@@ -315,19 +306,6 @@ int hardware_open(struct hardware **out, const char *file) {
 
 void hardware_free(struct hardware *h) {
     free(h);
-}
-
-const struct gpu_spec *hardware_gpu(const struct hardware *h, int i) {
-    return i < h->gpus ? &h->gpu[i] : NULL;
-}
-const struct link_spec *hardware_link(const struct hardware *h, int i) {
-    return i < h->links ? &h->link[i] : NULL;
-}
-const struct machine *hardware_machine(const struct hardware *h, int i) {
-    return i < h->machines ? &h->machine[i] : NULL;
-}
-const struct machine *hardware_last(const struct hardware *h) {
-    return h->last;
 }
 
 int hardware_find_gpu(const struct hardware *h, const char *what, const char *name,

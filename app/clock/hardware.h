@@ -58,19 +58,22 @@ struct machine {
     int is_like;                    /* 1: it began as a copy of another */
 };
 
-struct hardware;
+enum { HARDWARE_GPUS = 64, HARDWARE_LINKS = 64, HARDWARE_MACHINES = 80 };
+
+struct hardware {
+    struct gpu_spec gpu[HARDWARE_GPUS];
+    struct link_spec link[HARDWARE_LINKS];
+    struct machine machine[HARDWARE_MACHINES];
+    int gpus, links, machines;
+    const struct machine *last;          /* of the user's file; NULL: it has none */
+    char node[NET_NODES][HARDWARE_NAME]; /* of the machine that is read: names of switches */
+    int nodes;
+};
 
 /* The table, and with `file` (NULL: none) what a user's file adds or replaces. ERR_USAGE names the
  * line. */
 int hardware_open(struct hardware **out, const char *file);
 void hardware_free(struct hardware *hardware);
-
-/* By index; NULL beyond the last. */
-const struct gpu_spec *hardware_gpu(const struct hardware *hardware, int i);
-const struct link_spec *hardware_link(const struct hardware *hardware, int i);
-const struct machine *hardware_machine(const struct hardware *hardware, int i);
-/* The last machine of the file; NULL: it has none. */
-const struct machine *hardware_last(const struct hardware *hardware);
 
 /* By name; `what` begins the error. ERR_USAGE names the nearest. */
 int hardware_find_gpu(const struct hardware *h, const char *what, const char *name,
