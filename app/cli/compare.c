@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/estimate/what_if.h"
 #include "cli/lesson.h"
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
@@ -167,7 +166,6 @@ static int run(struct run_config *config, int chapter) {
     CHECK_GOTO(run_files_open(&files, config), code, done);
     comparison = calloc(1, sizeof *comparison);
     if (!comparison) CHECK_GOTO(fail(ERR_MEMORY, "compare: no host memory"), code, done);
-    CHECK_GOTO(what_if_of_run(config, text_width(stdout)), code, done);
     code = compare_run(comparison, config, &result);
     if (!is_complete(comparison, code)) {
         code = keep_what_there_is(&files, comparison, command, code);

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/estimate/ways.h"
-#include "cli/estimate/what_if.h"
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
 #include "report/findings.h"
@@ -143,7 +142,6 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(run_files_open(&files, &config), code, done);
     ways = ways_new();
     CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
-    CHECK_GOTO(what_if_of_run(&config, width), code, done);
     code = profile(&config, ways, width, &result);
     code = write_files(&files, &config, ways, code);
 done:

@@ -198,18 +198,15 @@ double cost_moved_bytes(const struct clock_config *c, const struct scheduled *e)
  * Simple copies and then raises a flag. LL sends a flag with every four bytes, so half of what it
  * moves is flags and nobody waits; LL128 sends eight bytes of flags with every 120, which needs
  * stores of 128 bytes that stay whole, as over NVLink. */
-enum { PROTOCOLS = 3 };
+enum { PROTOCOLS = 3 }; /* LL, LL128, Simple */
 struct nccl_row {
-    const char *name;
     double base_us, part;      /* of the bandwidth */
     double hop_part, net_part; /* of a hop's latency with the ring's Simple */
 };
-static const struct nccl_row nccl_ring[PROTOCOLS] = {{"ring, LL", 6.6, 0.5, 0.18, 0.19},
-                                                     {"ring, LL128", 14, 0.92, 0.50, 0.29},
-                                                     {"ring, Simple", 8.4, 1, 1, 1}};
-static const struct nccl_row nccl_tree[PROTOCOLS] = {{"tree, LL", 6.8, 1 / 3.8, 0.18, 0.36},
-                                                     {"tree, LL128", 14, 7.0 / 9, 0.35, 0.61},
-                                                     {"tree, Simple", 8.4, 0.92, 0.94, 1}};
+static const struct nccl_row nccl_ring[PROTOCOLS] = {
+    {6.6, 0.5, 0.18, 0.19}, {14, 0.92, 0.50, 0.29}, {8.4, 1, 1, 1}};
+static const struct nccl_row nccl_tree[PROTOCOLS] = {
+    {6.8, 1 / 3.8, 0.18, 0.36}, {14, 7.0 / 9, 0.35, 0.61}, {8.4, 0.92, 0.94, 1}};
 static const double LONGEST_LL128_HOP_US = 4; /* NVLink's are shorter, those of PCIe longer */
 
 static double ring_gbs(const struct clock_config *c, int ranks, double *hop_us) {
@@ -226,14 +223,14 @@ static double bucket_copies_ns(const struct clock_config *c, uint64_t bytes,
     return times * (double)bytes / memory_of(c, WORK_POINTWISE);
 }
 
-struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes,
-                         enum scheduled_collective what) {
+int64_t cost_sum(const struct clock_config *c, int ranks, uint64_t bytes,
+                 enum scheduled_collective what) {
     const struct machine *m = c->machine;
     double nodes = c->nodes > 1 ? c->nodes : 1, hop = 0, net = nodes > 1 ? m->network.us : 0;
     double n = nodes * ranks, gbs = ranks > 1 ? ring_gbs(c, ranks, &hop) : INFINITY;
     double cards = (m->cards < ranks ? m->cards : ranks) * m->network.gbs * c->what_if.by[IF_LINK];
     if (nodes > 1 && cards < gbs) gbs = cards;
-    struct sum_cost best = {INT64_MAX, ""};
+    double best = INFINITY;
     int turns = what == SCHEDULED_SUM ? 2 : 1;
     for (int i = 0; i < turns * PROTOCOLS; i++) {
         int tree = i >= PROTOCOLS, whole = tree || what == SCHEDULED_BROADCAST;
@@ -243,8 +240,7 @@ struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes
                     turns * (tree ? ceil(log2(nodes)) : nodes - 1) * net * row->net_part;
         double moved = turns * (whole ? 1 : (n - 1) / n) * (double)bytes;
         double ns = us * 1e3 + moved / (gbs * row->part);
-        ns += bucket_copies_ns(c, bytes, what);
-        if (ns < (double)best.ns) best = (struct sum_cost){(int64_t)ceil(ns), row->name};
+        best = fmin(best, ns + bucket_copies_ns(c, bytes, what));
     }
-    return best;
+    return (int64_t)ceil(best);
 }

@@ -83,13 +83,9 @@ int cost_holds_lock(const struct clock_config *c, const struct scheduled *entry)
 /* Bytes of a copy or of a part of a group that cross each link. */
 double cost_moved_bytes(const struct clock_config *c, const struct scheduled *entry);
 
-/* A call that the ranks of all c->nodes nodes make together, as NCCL would: how long it takes from
- * the moment when the last one comes, and how it is done. bytes: as of schedule_collective. */
-struct sum_cost {
-    int64_t ns;
-    const char *how; /* "ring, LL128": algorithm and protocol; static storage */
-};
-struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes,
-                         enum scheduled_collective what);
+/* How long a call that the ranks of all c->nodes nodes make together takes as NCCL makes it, from
+ * the moment when the last one comes. bytes: as of schedule_collective. */
+int64_t cost_sum(const struct clock_config *c, int ranks, uint64_t bytes,
+                 enum scheduled_collective what);
 
 #endif

@@ -238,7 +238,6 @@ static int read_join(struct hardware *h, const struct line *l, struct machine *m
             if (m->is_like) m->fitted = 0;
             struct net_link *to = &m->net.link[m->net.links++];
             *to = (struct net_link){.a = i, .b = j, .gbs = link->gbs, .us = link->us};
-            snprintf(to->name, sizeof to->name, "%s", link->name);
         }
     return OK;
 }

@@ -15,7 +15,6 @@ enum { NET_NODES = MAX_DEVICES + 32, NET_LINKS = 256, NET_HOPS = 8 };
 struct net_link {
     int a, b;       /* nodes: GPU g is g; from MAX_DEVICES on switches; the host is NET_HOST */
     double gbs, us; /* in each direction, and before the first byte */
-    char name[24];  /* of its kind: "pcie3" */
 };
 enum { NET_HOST = MAX_DEVICES };
 

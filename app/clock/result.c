@@ -11,19 +11,15 @@ static int32_t last_step(const struct span_log *spans) {
 }
 
 static void add(struct clock_result *r, const struct span *x) {
-    int d = x->device;
     int64_t ns = x->end_ns - x->start_ns;
-    if (d >= r->devices) r->devices = d + 1;
-    if (x->lane == LANE_COMM && !x->waiting) r->comm_ns[d] += ns;
+    if (x->lane == LANE_COMPUTE && !x->waiting) r->busy_ns[x->device] += ns;
+    if (x->device) return;
+    if (x->lane == LANE_COMM && !x->waiting) r->comm_ns += ns;
     if (x->lane != LANE_COMPUTE) return;
-    if (x->waiting) {
-        int comm =
-            x->phase == PHASE_ALLREDUCE || x->phase == PHASE_REPLICATE || x->phase == PHASE_REDUCE;
-        if (comm) r->comm_wait_ns[d] += ns;
-        return;
-    }
-    r->busy_ns[d] += ns;
-    r->phase_ns[d][x->phase] += ns;
+    if (!x->waiting)
+        r->phase_ns[x->phase] += ns;
+    else if (x->phase == PHASE_ALLREDUCE || x->phase == PHASE_REPLICATE || x->phase == PHASE_REDUCE)
+        r->comm_wait_ns += ns;
 }
 
 void clock_result(const struct span_log *spans, struct clock_result *r) {

@@ -8,13 +8,13 @@
 /* The last step but one of a run: the first ones are over, and while it runs the next batch is
  * brought in. */
 struct clock_result {
-    int32_t step;    /* which one it is, from 0 */
-    int64_t step_ns; /* from the end of the step before to its end */
-    int devices;
-    int64_t busy_ns[MAX_DEVICES];               /* compute stream, without waits */
-    int64_t phase_ns[MAX_DEVICES][PHASE_COUNT]; /* of it, by phase */
-    int64_t comm_ns[MAX_DEVICES];               /* communication stream */
-    int64_t comm_wait_ns[MAX_DEVICES];          /* compute stream, waiting for comm */
+    int32_t step;                 /* which one it is, from 0 */
+    int64_t step_ns;              /* from the end of the step before to its end */
+    int64_t busy_ns[MAX_DEVICES]; /* compute stream, without waits */
+    /* of device 0: */
+    int64_t phase_ns[PHASE_COUNT]; /* of its busy_ns */
+    int64_t comm_ns;               /* communication stream */
+    int64_t comm_wait_ns;          /* compute stream, waiting for comm */
 };
 
 /* spans: of clock_run. */

@@ -151,7 +151,7 @@ static void meet(struct sim *s, int stream, const struct scheduled *e) {
     r->key = e->key;
     r->stream[r->arrived++] = stream;
     if (r->arrived < e->ranks) return;
-    int64_t ns = cost_sum(s->c, e->ranks, e->bytes, (enum scheduled_collective)e->collective).ns;
+    int64_t ns = cost_sum(s->c, e->ranks, e->bytes, (enum scheduled_collective)e->collective);
     if (cost_leaves_out(s->c, e)) ns = 0;
     for (int i = 0; i < r->arrived; i++) {
         struct lane_state *l = &s->stream[r->stream[i]];

@@ -3,7 +3,6 @@
  * small model down and speeds a large one up. A model with many parameters and few samples gains
  * only from DDP. docs/pictures/speed_up.py draws what `duet lesson` prints. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -44,17 +43,15 @@ static struct run_config config_of(const struct subject *s, int gpus) {
 static int time_way(struct run_config *c, int way, const struct clock_choice *choice,
                     double ms[MACHINES]) {
     struct modelled m = {.record = NULL};
-    struct clock_result *result = calloc(1, sizeof *result);
-    int code = result ? OK : fail(ERR_MEMORY, "lesson: no host memory");
+    struct clock_result result;
     way_apply(way, c);
-    if (!code) code = modelled_open(&m, c);
+    int code = modelled_open(&m, c);
     for (int i = 0; !code && i < MACHINES; i++) {
         struct clock_config clock = clock_chosen(choice, 0, i);
-        code = modelled_time(&m, &clock, result, NULL);
-        ms[i] = (double)result->step_ns * 1e-6;
+        code = modelled_time(&m, &clock, &result, NULL);
+        ms[i] = (double)result.step_ns * 1e-6;
     }
     modelled_close(&m);
-    free(result);
     return code;
 }
 

@@ -69,19 +69,19 @@ void figures_show_phases(const struct run_config *c, const struct modelled *m,
     struct text text = {.used = 0};
     text_add(&text, "%d %s, ms on GPU 0:", gpus_of(m, clock), way_name(way));
     for (int p = 1; p < PHASE_COUNT; p++) {
-        if (r->phase_ns[0][p] < 1000) continue;
+        if (r->phase_ns[p] < 1000) continue;
         double operations;
         const char *bound = modelled_bound(m, clock, r, (enum phase)p, &operations);
-        text_add(&text, " %s %.2f (%s", phase_name((enum phase)p), (double)r->phase_ns[0][p] * 1e-6,
+        text_add(&text, " %s %.2f (%s", phase_name((enum phase)p), (double)r->phase_ns[p] * 1e-6,
                  bound);
         if (c->details && operations > 0)
             text_add(&text, ", %.0f operation%s", operations, operations == 1 ? "" : "s");
         text_add(&text, "),");
     }
-    if (r->comm_ns[0])
+    if (r->comm_ns)
         text_add(&text, " %s %.2f, %.2f of it not hidden,",
                  way_mode(way) == MODE_FSDP ? "gathers and sums" : "allreduce",
-                 (double)r->comm_ns[0] * 1e-6, (double)r->comm_wait_ns[0] * 1e-6);
+                 (double)r->comm_ns * 1e-6, (double)r->comm_wait_ns * 1e-6);
     text_add(&text, " idle %.2f of %.2f", (double)(r->step_ns - r->busy_ns[0]) * 1e-6,
              (double)r->step_ns * 1e-6);
     text_wrap(stdout, text_width(stdout), 2, 4, text.words);
@@ -126,7 +126,7 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
            gib = c->device_memory_count ? (double)c->device_memory[0] / 0x1p30 : clock->gpu->gib;
     int64_t others = 0;
     int rows, passes = m->record->passes > 1 ? m->record->passes : 1;
-    int gpus = gpus_of(m, clock), nodes = gpus / r->devices;
+    int gpus = gpus_of(m, clock), devices = m->record->devices, nodes = gpus / devices;
     struct figures f = {.way = way,
                         .devices = gpus,
                         .ms = ms,
@@ -137,16 +137,15 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
                         .first = is_mixed(c) ? -1 : (double)record_peak(m->record, 0, 0),
                         .others = -1,
                         .pytorch = peak_in_pytorch(c),
-                        .largest = largest_batch(c, r->devices, gib)};
-    for (int d = 1; d < r->devices; d++)
+                        .largest = largest_batch(c, devices, gib)};
+    for (int d = 1; d < devices; d++)
         others += r->busy_ns[d];
     f.is_unmeasured = !rows;
     if (f.largest > 0) f.largest *= nodes;
     if (way == WAY_SINGLE) *single_rate = f.rate;
     if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
-    if (r->devices > 1) f.busy_others = part(others / (r->devices - 1), r->step_ns);
-    if (r->devices > 1 && f.first >= 0)
-        f.others = (double)record_peak(m->record, 1, r->devices - 1);
+    if (devices > 1) f.busy_others = part(others / (devices - 1), r->step_ns);
+    if (devices > 1 && f.first >= 0) f.others = (double)record_peak(m->record, 1, devices - 1);
     f.is_full = fmax(f.first, f.others) > gib * 0x1p30;
     f.pytorch_is_full = f.pytorch > gib * 0x1p30;
     return f;

@@ -177,14 +177,14 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
                      double *single_rate, int phases) {
     struct run_config c = config_of(a, way, devices);
     struct modelled m = {.record = NULL};
-    struct clock_result *result = calloc(1, sizeof *result);
+    struct clock_result result;
     retime_one_node(&c, clock);
-    int code = result ? run_config_check(&c) : fail(ERR_MEMORY, "estimate: no host memory");
+    int code = run_config_check(&c);
     if (!code) code = modelled_open(&m, &c);
-    if (!code) code = modelled_time(&m, clock, result, NULL);
-    if (!code && phases) figures_show_phases(&c, &m, clock, way, result);
+    if (!code) code = modelled_time(&m, clock, &result, NULL);
+    if (!code && phases) figures_show_phases(&c, &m, clock, way, &result);
     if (!code && !phases) {
-        struct figures f = figures_of(&c, &m, clock, way, result, single_rate);
+        struct figures f = figures_of(&c, &m, clock, way, &result, single_rate);
         figures_print(&f);
         a->full |= f.is_full | f.pytorch_is_full;
         a->unmeasured |= f.is_unmeasured;
@@ -193,7 +193,6 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
     if (!code && phases && is_shown(&a->steps))
         code = keep_step(&a->steps, &m, clock, way_name(way));
     modelled_close(&m);
-    free(result);
     return code;
 }
 

@@ -7,11 +7,9 @@
 
 #include "base/error.h"
 #include "cli/estimate/ways.h"
-#include "clock/choice.h"
 #include "report/text.h"
 #include "train/compare/compare.h"
 #include "train/estimate/modelled.h"
-#include "train/estimate/need.h"
 #include "train/estimate/retime.h"
 
 enum { MOST_CHANGES = IF_PARTS + 1 };
@@ -108,19 +106,4 @@ int what_if_show(const struct run_config *config, const struct clock_config *har
     text_wrap(stdout, width, 0, 2, text.words);
     fflush(stdout);
     return OK;
-}
-
-int what_if_of_run(const struct run_config *config, int width) {
-    struct clock_choice choice = {.gpus = 0};
-    struct run_config outline;
-    int can = 0;
-    if (!*config->clock.what_if) return OK;
-    int code = need_outline(config, &outline, &can);
-    if (!code && can) code = clock_choose(&choice, &config->clock);
-    if (!code && can) {
-        struct clock_config clock = clock_chosen(&choice, 0, 0);
-        code = what_if_show(&outline, &clock, width);
-    }
-    clock_choice_free(&choice);
-    return code;
 }

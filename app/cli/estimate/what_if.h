@@ -8,7 +8,5 @@
 /* Says what each change of clock->what_if would bring to DP and DDP as config has them, and after
  * several changes what they bring together. Nothing where nothing is changed. */
 int what_if_show(const struct run_config *config, const struct clock_config *clock, int width);
-/* The same of a command that trains: its GPU and machine are those of config->clock. */
-int what_if_of_run(const struct run_config *config, int width);
 
 #endif

@@ -97,7 +97,7 @@ const char *modelled_bound(const struct modelled *m, const struct clock_config *
                            double *operations) {
     static const char *const names[] = {"flops", "memory", "launches", "link"};
     enum { LINK = 3 };
-    double ns[] = {0, 0, 0, (double)result->phase_ns[0][phase]};
+    double ns[] = {0, 0, 0, (double)result->phase_ns[phase]};
     const struct program *programs;
     int count, most = LINK;
     *operations = 0;
