@@ -14,7 +14,7 @@ void scheduled_operation(struct stream *stream);
 void scheduled_more_operations(struct stream *stream, int more);
 void scheduled_additions(struct stream *stream, int more);
 void scheduled_concatenation(struct stream *stream);
-/* The next operation works in place, and its gradient needs its input: PyTorch copies that first. */
+/* The next operation works in place, and its gradient needs its input: PyTorch copies that. */
 void scheduled_copies_input(struct stream *stream);
 
 void scheduled_launch(struct stream *stream, enum op op, const struct op_args *args);

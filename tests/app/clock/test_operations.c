@@ -102,11 +102,8 @@ static int compare(double of(const struct scheduled *), int of_casts) {
     return models;
 }
 
-Test(operations, as_many_as_pytorch_has, .timeout = 120) {
+Test(operations, as_many_as_pytorch_has_also_under_autocast, .timeout = 120) {
     cr_expect_eq(compare(operations, 0), 22);
-}
-
-Test(operations, of_autocast_too, .timeout = 60) {
     cr_expect_eq(compare(casts, 1), 3);
 }
 

@@ -23,10 +23,6 @@ static void expect_call(enum scheduled_collective what, double link_us, double n
     cr_expect(off > -0.01 && off < 1.01, "%lld ns, not %.1f us", (long long)ns, us);
 }
 
-static void expect_sum(double link_us, double nodes, double bytes, double us) {
-    expect_call(SCHEDULED_SUM, link_us, nodes, bytes, us);
-}
-
 Test(sum, gathers_and_scatters_of_blocks_go_around_once) {
     const double us = 8.4 + 3 * 2 + 0.75 * 64e6 / 64e3;
     expect_call(SCHEDULED_ALL_GATHER, 2, 1, 64e6, us);
@@ -39,14 +35,15 @@ Test(sum, gathers_and_scatters_of_blocks_go_around_once) {
 
 Test(sum, the_fastest_algorithm_and_protocol_by_hand) {
     /* a ring with Simple: 8.4 + 6 hops; 2 3/4 S over the link */
-    expect_sum(2, 1, 64e6, 8.4 + 6 * 2 + 1.5 * 64e6 / 64e3);
+    expect_call(SCHEDULED_SUM, 2, 1, 64e6, 8.4 + 6 * 2 + 1.5 * 64e6 / 64e3);
     /* few bytes, LL: half of the rate, hops of 0.18 */
-    expect_sum(2, 1, 256, 6.6 + 6 * 2 * 0.18 + 1.5 * 256 / 32e3);
-    /* between the two, LL128; but not over links as long as PCIe's */
-    expect_sum(3.9, 1, 1e6, 14 + 6 * 3.9 * 0.5 + 1.5 * 1e6 / (64e3 * 0.92));
-    expect_sum(4.1, 1, 1e6, 8.4 + 6 * 4.1 + 1.5 * 1e6 / 64e3);
-    /* a tree with LL on 8 nodes: log2(8) steps of the network up, as many down; and each byte twice */
-    expect_sum(2, 8, 256, 6.8 + 6 * 2 * 0.18 + 2 * 3 * 10 * 0.36 + 2 * 256 / (64e3 / 3.8));
+    expect_call(SCHEDULED_SUM, 2, 1, 256, 6.6 + 6 * 2 * 0.18 + 1.5 * 256 / 32e3);
+    /* between the two; but not over links as long as PCIe's */
+    expect_call(SCHEDULED_SUM, 3.9, 1, 1e6, 14 + 6 * 3.9 * 0.5 + 1.5 * 1e6 / (64e3 * 0.92));
+    expect_call(SCHEDULED_SUM, 4.1, 1, 1e6, 8.4 + 6 * 4.1 + 1.5 * 1e6 / 64e3);
+    /* a tree, LL, 8 nodes: log2(8) steps of the network up, as many down; each byte twice */
+    expect_call(SCHEDULED_SUM, 2, 8, 256,
+                6.8 + 6 * 2 * 0.18 + 2 * 3 * 10 * 0.36 + 2 * 256 / (64e3 / 3.8));
     /* a ring of 32 ranks: 24 hops and 7 of the network to and fro, 31/32 of the bytes twice */
-    expect_sum(2, 8, 640e6, 8.4 + 48 * 2 + 14 * 10 + 2 * 31.0 / 32 * 640e6 / 64e3);
+    expect_call(SCHEDULED_SUM, 2, 8, 640e6, 8.4 + 48 * 2 + 14 * 10 + 2 * 31.0 / 32 * 640e6 / 64e3);
 }
