@@ -24,11 +24,8 @@ static double part(int64_t ns, int64_t of) {
 
 /* What PyTorch holds when it trains like this; NULL: not known. */
 static struct as_pytorch *held_in_pytorch(const struct run_config *config) {
-    struct run_config c = *config;
     struct as_pytorch *held = calloc(1, sizeof *held);
-    c.data.join = 0; /* it does not matter to what PyTorch holds, nor does the allreduce */
-    snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
-    if (held && !as_pytorch(&c, held)) return held;
+    if (held && !as_pytorch(config, held)) return held;
     free(held);
     return NULL;
 }
