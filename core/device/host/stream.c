@@ -75,6 +75,7 @@ static int may_run(const struct host_stream *s) {
     return s->policy == POLICY_QUEUE || s->finished < s->demanded || s->closing;
 }
 
+/* It wakes the waiters while the lock is free, or they would sleep again, on the lock. */
 static void *stream_thread(void *argument) {
     struct host_stream *s = argument;
     struct command c;
@@ -88,7 +89,9 @@ static void *stream_thread(void *argument) {
         run(s, &c);
         pthread_mutex_lock(&s->lock);
         s->finished++;
+        pthread_mutex_unlock(&s->lock);
         pthread_cond_broadcast(&s->done);
+        pthread_mutex_lock(&s->lock);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -115,9 +118,10 @@ static int enqueue(struct host_stream *s, const struct command *command, size_t 
         memcpy(&s->ring[s->enqueued % s->capacity], command,
                offsetof(struct command, args) + args_bytes);
         s->enqueued++;
-        if (may_run(s)) pthread_cond_signal(&s->work);
     }
+    int wake = may_run(s); /* once the lock is free, as above */
     pthread_mutex_unlock(&s->lock);
+    if (wake) pthread_cond_signal(&s->work);
     return code;
 }
 
