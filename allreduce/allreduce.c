@@ -100,6 +100,7 @@ int allreduce_init(struct allreduce **out, struct comm *comm, struct device *dev
         .rank = comm ? comm_rank(comm) : 0,
         .comm = comm,
         .device = device,
+        .asked = ar->config.algorithm,
         .traffic = device_traffic_mutable(device),
     };
     ar->ranks.link[ar->ranks.rank] = device_index(device);

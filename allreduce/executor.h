@@ -33,6 +33,7 @@ struct executor_ranks {
     size_t half;                 /* elements in one half of scratch */
     int link[MAX_DEVICES];       /* rank r's device number, for the traffic */
     struct traffic *traffic;     /* of this rank's device; NULL: not counted */
+    enum allreduce_algorithm asked;
 };
 
 /* One call. All fields are the same on all ranks but the plan, its bytes and the mappings. */

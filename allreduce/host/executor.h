@@ -48,8 +48,9 @@ struct host_slot {
     uint64_t signature, more; /* executor_call's, of who posted the flag */
 };
 
-/* Bytes of one rank's flags. */
+/* Bytes of one rank's flags. The memory of an emulated device is the host's. */
 size_t host_flags_bytes(int n);
+int host_clear(struct device *device, void *flags, size_t bytes);
 
 /* Runs the plan to its end, or to the first wait that fails: then returns that wait's error and
  * leaves the buffers half done. */

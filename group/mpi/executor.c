@@ -3,17 +3,14 @@
  * stream, beside backward. Each object has its own communicator, because streams of several objects
  * run at the same time. */
 #include <stdlib.h>
-#include <string.h>
 
-#include "allreduce/executor.h"
-#include "base/advice.h"
+#include "allreduce/host/executor.h"
 #include "base/error.h"
 #include "group/mpi/state.h"
 
 struct executor {
     const struct executor_ranks *ranks;
     struct line line;
-    int by_mpi; /* 1: --allreduce mpi: MPI adds, in its own order */
 };
 
 struct queued {
@@ -51,6 +48,7 @@ static int reduce_scatter(struct executor *e, const struct executor_call *call, 
                           data + (size_t)e->line.rank * call->block, sizes, wait);
 }
 
+/* --allreduce mpi: MPI adds, in its own order. */
 static int sum_by_mpi(struct executor *e, float *data, size_t count, float scale,
                       struct wait *wait) {
     struct mpi *mpi = &e->line.net->mpi;
@@ -72,7 +70,8 @@ static int run(struct executor *e, const struct executor_call *call, struct wait
         return line_broadcast(&e->line, data, call->count * sizeof *data, 0, wait);
     if (call->what == COLLECTIVE_ALL_GATHER) return all_gather(e, call, data, wait);
     if (call->what == COLLECTIVE_REDUCE_SCATTER) return reduce_scatter(e, call, data, wait);
-    if (e->by_mpi) return sum_by_mpi(e, data, call->count, (float)call->scale, wait);
+    if (e->ranks->asked == ALLREDUCE_MPI)
+        return sum_by_mpi(e, data, call->count, (float)call->scale, wait);
     return line_sum(&e->line, floats, call->scale, data, data, call->count, wait);
 }
 
@@ -117,11 +116,10 @@ static int enqueue(struct executor *e, struct stream *stream, const struct execu
                             sizeof queued);
 }
 
-static int open_executor(struct executor **out, const struct executor_ranks *ranks, int by_mpi) {
+static int open_executor(struct executor **out, const struct executor_ranks *ranks) {
     struct executor *e = calloc(1, sizeof *e);
     if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
     e->ranks = ranks;
-    e->by_mpi = by_mpi;
     int code = line_open(&e->line, ranks->comm->network, 1, ranks->rank, ranks->n);
     if (code)
         free(e);
@@ -130,37 +128,16 @@ static int open_executor(struct executor **out, const struct executor_ranks *ran
     return code;
 }
 
-static int open_folds(struct executor **out, const struct executor_ranks *ranks) {
-    return open_executor(out, ranks, 0);
-}
-
-static int open_mpi(struct executor **out, const struct executor_ranks *ranks) {
-    return open_executor(out, ranks, 1);
-}
-
 static void close_executor(struct executor *e) {
     line_close(&e->line);
     free(e);
 }
 
-static const struct executor_ops folds = {.name = "fold over MPI",
-                                          .itself = ALLREDUCE_DIRECT,
-                                          .open = open_folds,
-                                          .enqueue = enqueue,
-                                          .close = close_executor};
-static const struct executor_ops own = {.name = "MPI",
-                                        .itself = ALLREDUCE_MPI,
-                                        .open = open_mpi,
-                                        .enqueue = enqueue,
-                                        .close = close_executor};
-
-static size_t no_flags(int n) {
-    return (void)n, sizeof(float);
-}
-
-static int clear(struct device *device, void *flags, size_t bytes) {
-    return (void)device, memset(flags, 0, bytes), OK;
-}
+static const struct executor_ops mpi_ops = {.name = "mpi",
+                                            .itself = ALLREDUCE_DIRECT,
+                                            .open = open_executor,
+                                            .enqueue = enqueue,
+                                            .close = close_executor};
 
 static int choose(const struct executor_question *q, const struct executor_ops **ops,
                   struct allreduce_link *link) {
@@ -170,10 +147,10 @@ static int choose(const struct executor_question *q, const struct executor_ops *
         return fail(ERR_USAGE,
                     "allreduce %s: it runs on one machine: over several there are auto and mpi",
                     allreduce_algorithm_name(a));
-    *ops = a == ALLREDUCE_MPI ? &own : &folds;
+    *ops = &mpi_ops;
     return OK;
 }
 
 static const struct executor_kind kind = {
-    .flags_bytes = no_flags, .clear = clear, .choose = choose};
+    .flags_bytes = host_flags_bytes, .clear = host_clear, .choose = choose};
 const struct executor_kind *const mpi_executors = &kind;
