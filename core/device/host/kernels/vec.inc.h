@@ -64,8 +64,16 @@ INLINE vec splat(float s) {
     return s - (vec){0};
 }
 
+/* Where the processor may lack a fused multiply-add, it is a call, and one for a whole vector:
+ * calls for each lane in every place would take most of the compiler's time. */
+#if WIDE == 4 && !defined(__FP_FAST_FMAF)
+#define FUSED static __attribute__((noinline))
+#else
+#define FUSED INLINE
+#endif
+
 /* a * b + c, rounded once. */
-INLINE vec fused(vec a, vec b, vec c) {
+FUSED vec fused(vec a, vec b, vec c) {
 #if LANES == 16
     return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif LANES == 8
