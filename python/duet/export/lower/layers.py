@@ -172,76 +172,47 @@ def _(w, a, shape):
 
 # ---- nn.LSTM, nn.GRU and nn.RNN, a line for each layer and direction
 
-def _first(w, given, at):
-    """The state that layer and direction number `at` starts with; None: zeros."""
-    if given is None or isinstance(given, Const) and given.number == 0:
-        return None
-    return w.rows(narrow(w, w.value(given), 0, at, 1).squeezed([0]))[0]
-
-
-def _direction(w, op, x, sizes, width, weights, states, reverse, asks_cell):
-    length = sizes[1]
-    how = {"reverse": 1} if reverse else {}
-    how.update({"cell": 1} if asks_cell else {})
-    rows = sizes[0]
-    y = w.emit(op, [x, *weights, *states], [rows, length + asks_cell, width], **how)
-
-    def row(at):
-        one = w.emit("narrow", [y], [rows, 1, width], dim=1, start=at, length=1)
-        return w.emit("reshape", [one], [rows, width])
-    last = [row(0 if reverse else length - 1) if 1 in w.asked else None,
-            row(length) if asks_cell else None]
-    if asks_cell:
-        y = w.emit("narrow", [y], [rows, length, width], dim=1, start=0, length=length)
-    return y, last
-
-
 def _recurrent(op, packet, states):
     def run(w, a, shape):
         require("batch_first" in a, "packed sequences")
         x, ways, each = w.value(a.input), 2 if a.bidirectional else 1, 4 if a.has_biases else 2
         require(len(a.params) == ways * each * a.num_layers, "proj_size")
         given = a.hx if isinstance(a.hx, (list, tuple)) else [a.hx]
-        lstm, order = op == "lstm", [0, 1] if a.batch_first else [1, 0]
+        if all(isinstance(g, Const) and g.number == 0 for g in given):
+            given = []  # as the line has it without states
+        order, cell = [0, 1] if a.batch_first else [1, 0], int(states == 2 and 2 in w.asked)
         name, turned, count = w.rows(w.permuted(x, *order, 2))
-        rows = N(count)
-        sizes = [rows, int(turned.shape[1]), int(turned.shape[2])]
-        last, asks_cell = [[] for _ in range(states)], int(lstm and 2 in w.asked)
+        rows, length, width = N(count), int(turned.shape[1]), int(a.params[1].shape[1])
+        axes, made = [rows, length, width * ways], []
+
+        def part(y, start, size):
+            return w.emit("narrow", [y], [rows, size, width], dim=1, start=start, length=size)
         for layer in range(a.num_layers):
             outputs = []
-            for way in range(ways):
-                at = layer * ways + way
+            for at in range(layer * ways, (layer + 1) * ways):
                 params = [w.parameter(p, "weight") for p in a.params[at * each:(at + 1) * each]]
-                width = int(a.params[at * each + 1].shape[1])
-                params += [None] * (4 - len(params))
-                first = [_first(w, g, at) for g in given]
-                if any(first) and not all(first):
-                    zero = w.constant(torch.zeros(width))
-                    zero = w.emit("expand", [zero], [rows, width])
-                    first = [s or zero for s in first]
-                y, behind = _direction(w, op, name, sizes, width, params, first,
-                                       way == 1, asks_cell)
-                outputs.append(y)
-                for kept, s in zip(last, behind):
-                    kept.append(s)
-            sizes = [rows, sizes[1], width * ways]
-            name = outputs[0] if ways == 1 else w.emit("cat", outputs, sizes, dim=2)
+                first = [w.rows(narrow(w, w.value(g), 0, at, 1).squeezed([0]))[0] for g in given]
+                how = {**({"reverse": 1} if at % ways else {}), **({"cell": 1} if cell else {})}
+                y = w.emit(op, [name, *params, *[None] * (4 - each), *(first or [None] * states)],
+                           [rows, length + cell, width], **how)
+                made.append((y, 0 if at % ways else length - 1))
+                outputs.append(part(y, 0, length) if cell else y)
+            name = outputs[0] if ways == 1 else w.emit("cat", outputs, axes, dim=2)
             if a.dropout and a.train and layer + 1 < a.num_layers:
-                name = w.emit("dropout", [name], sizes, once=False, p=a.dropout)
-        y = w.of_rows(name, turned, count, [turned.shape[0], sizes[1], sizes[2]])
-        results = [w.permuted(y, *order, 2)]
-        for k, states_of in enumerate(last):
-            results.append(None if None in states_of else _states(
-                w, states_of, shape[1 + k], turned, count))
-        return results
+                name = w.emit("dropout", [name], axes, once=False, p=a.dropout)
+
+        def value(name, *sizes):
+            return w.of_rows(name, turned, count, [turned.shape[0], *sizes])
+
+        def last(of_cells):
+            """The states behind the last place; those of an LSTM's cells lie behind all places."""
+            parts = [part(y, length if of_cells else end, 1) for y, end in made]
+            name = parts[0] if len(parts) == 1 else w.emit(
+                "cat", parts, [rows, len(parts), width], dim=1)
+            return w.permuted(value(name, len(parts), width), 1, 0, 2)
+        return [w.permuted(value(name, *axes[1:]), *order, 2),
+                *(last(k) if 1 + k in w.asked else None for k in range(states))]
     lower(packet)(run)
-
-
-def _states(w, states, shape, x, count):
-    rows, width = N(count), int(shape[2])
-    parts = [w.emit("reshape", [state], [rows, 1, width]) for state in states]
-    name = parts[0] if len(parts) == 1 else w.emit("cat", parts, [rows, len(parts), width], dim=1)
-    return w.permuted(w.of_rows(name, x, count, [x.shape[0], len(parts), width]), 1, 0, 2)
 
 
 _recurrent("lstm", aten.lstm, 2)
