@@ -37,5 +37,6 @@ class WithLibrary(Distribution):
         return True
 
 
-setup(version=re.search(r"^VERSION := (\S+)", (ROOT / "Makefile").read_text(), re.M)[1],
+HEADER = (ROOT / "duet" / "core.h").read_text()
+setup(version=re.search(r'^#define DUET_VERSION "(.*)"', HEADER, re.M)[1],
       cmdclass={"build_py": BuildByMake}, distclass=WithLibrary)

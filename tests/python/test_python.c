@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "duet.h"
 #include "tests/harness/harness.h"
 
 #define PYTHON "PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 ${PYTHON:-python3} "
@@ -21,6 +22,11 @@ static void run(const char *needs, const char *line) {
 
 Test(python, the_command_as_functions, .timeout = 120) {
     run("numpy", PYTHON "tests/python/package.py 2>&1");
+}
+
+Test(python, the_version_that_pip_builds, .timeout = 60) {
+    run("setuptools",
+        "cd python && ${PYTHON:-python3} setup.py --version 2>/dev/null | grep -qx " DUET_VERSION);
 }
 
 Test(python, a_backend_of_torch_distributed, .timeout = 300) {
