@@ -89,7 +89,8 @@ static void list_gpus(void) {
 static const char *machine_words(const char *name) {
     static const char *const words[][2] = {
         {"pc-pcie3", " on PCIe 3: a PC or a simple server"},
-        {"pc-pcie4", " on PCIe 4: the default"},
+        {"pc-pcie4", " on PCIe 4: the default of GPUs with PCIe 4"},
+        {"pc-pcie5", " on PCIe 5"},
         {"pc-pcie3-2roots", ", 4 on each of two CPUs, PCIe 3"},
         {"pc-pcie4-2roots", ", 4 on each of two CPUs, PCIe 4"},
         {"nvlink-pair", " joined by an NVLink bridge"},

@@ -33,11 +33,24 @@ static int read_list(struct clock_choice *c, const char *text, int gpus) {
     }
 }
 
+/* A PC with the PCIe of each GPU. */
+static int default_machines(struct clock_choice *c) {
+    c->is_default = c->machines = 1;
+    for (int i = 0; i < c->gpus; i++) {
+        char name[HARDWARE_NAME];
+        snprintf(name, sizeof name, "pc-pcie%d", c->gpu[i]->pcie);
+        CHECK(hardware_find_machine(c->hardware, "--machine", name, &c->machine[i]));
+    }
+    return OK;
+}
+
 /* A file of the user's own adds to the table; its last machine is taken. */
-static int read_machines(struct clock_choice *c, const struct clock_words *w) {
-    const char *text = *w->machine ? w->machine : "pc-pcie4";
-    int is_file = strchr(text, '/') || strchr(text, '.') || !access(text, R_OK);
+static int read_hardware(struct clock_choice *c, const struct clock_words *w) {
+    const char *text = w->machine;
+    int is_file = *text && (strchr(text, '/') || strchr(text, '.') || !access(text, R_OK));
     CHECK(hardware_open(&c->hardware, is_file ? text : NULL));
+    CHECK(read_list(c, w->gpu, 1));
+    if (!*text) return default_machines(c);
     if (!is_file) return read_list(c, text, 0);
     c->machine[0] = c->hardware->last;
     if (!c->machine[0])
@@ -78,8 +91,7 @@ int clock_choose(struct clock_choice *c, const struct clock_words *w) {
     if (!*w->gpu)
         return fail(ERR_USAGE, "--gpu: it is missing: times of links, machines and hosts are those "
                                "of a GPU: give a name that duet devices --gpus lists");
-    CHECK(read_machines(c, w));
-    CHECK(read_list(c, w->gpu, 1));
+    CHECK(read_hardware(c, w));
     return *w->what_if ? read_what_if(&c->what_if, w->what_if) : OK;
 }
 
@@ -90,7 +102,7 @@ void clock_choice_free(struct clock_choice *c) {
 
 struct clock_config clock_chosen(const struct clock_choice *c, int gpu, int machine) {
     return (struct clock_config){.gpu = c->gpu[gpu],
-                                 .machine = c->machine[machine],
+                                 .machine = c->machine[c->is_default ? gpu : machine],
                                  .host = c->host,
                                  .precision = c->precision,
                                  .what_if = c->what_if};

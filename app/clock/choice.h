@@ -19,12 +19,14 @@ struct clock_choice {
     const struct gpu_spec *gpu[CHOICE_MOST];
     const struct machine *machine[CHOICE_MOST];
     int gpus, machines; /* how many were named: at least 1 each */
+    int is_default;     /* 1: no machine was named; machine[i] is the default one of gpu[i] */
     struct what_if what_if;
     enum clock_host host;
     enum clock_precision precision;
 };
 
-/* Finds what the words name; machine "" is pc-pcie4. clock_choice_free it, also after an error.
+/* Finds what the words name; machine "" is pc-pcie3, 4 or 5, as each GPU has it. clock_choice_free
+ * it, also after an error.
  * ERR_USAGE: a name is unknown (the text has the nearest), a number or a file is wrong, --gpu is
  * missing. */
 int clock_choose(struct clock_choice *choice, const struct clock_words *words);

@@ -99,11 +99,12 @@ static int place(const struct line *l, void *list, size_t each, int *count, int 
 }
 
 static int read_gpu(struct hardware *h, const struct line *l) {
-    struct gpu_spec g = {.reached = 0.76};
+    struct gpu_spec g = {.reached = 0.76, .pcie = 4};
     const struct key keys[] = {
         {"fp32", &g.fp32, NULL, NULL, LEAST, MOST}, {"tensor", &g.tensor, NULL, NULL, 0, MOST},
         {"half", &g.half, NULL, NULL, 0, MOST},     {"gbs", &g.gbs, NULL, NULL, LEAST, MOST},
-        {"gib", &g.gib, NULL, NULL, LEAST, MOST},   {"reached", &g.reached, NULL, NULL, 0.01, 1}};
+        {"gib", &g.gib, NULL, NULL, LEAST, MOST},   {"reached", &g.reached, NULL, NULL, 0.01, 1},
+        {"pcie", NULL, &g.pcie, NULL, 3, 5}};
     void *unused;
     CHECK(read_keys(l, keys, sizeof keys / sizeof *keys, g.name));
     if (!g.half) g.half = 2 * g.tensor;

@@ -7,7 +7,7 @@
  *     join gpu0-3 root0 LINK                     of the machine above: GPUs, named nodes, host
  *     # a comment, to the end of the line
  *
- * Keys that may be left out: of a GPU half and reached; of a machine (struct machine says what
+ * Keys that may be left out: of a GPU half, reached and pcie; of a machine (struct machine says what
  * they mean) like NAME (another machine, whose numbers and links are taken over), gpu NAME, network
  * LINK, cards, links, sum, exposed, pageable, forward, backward, replicate, hook, scale,
  * error.
@@ -27,6 +27,7 @@ struct gpu_spec {
     double gbs;     /* GB/s of its memory */
     double gib;     /* GiB of memory */
     double reached; /* the fraction of gbs that kernels bound by memory reach */
+    int pcie;       /* its generation: without --machine the GPUs are in the pc-pcie of it */
 };
 
 struct link_spec {

@@ -216,7 +216,9 @@ static void add_names(struct text *text, const struct asked *a) {
     for (int g = 0; g < a->choice.gpus; g++)
         text_add(text, "%s%s", g ? ", " : "", a->choice.gpu[g]->name);
     for (int m = 0; m < a->choice.machines; m++)
-        text_add(text, "%s%s", m ? ", " : "; ", a->choice.machine[m]->name);
+        for (int g = 0; g < (a->choice.is_default ? a->choice.gpus : 1); g++)
+            text_add(text, "%s%s", m + g ? ", " : "; ",
+                     clock_chosen(&a->choice, g, m).machine->name);
 }
 
 /* 1: the machine is fitted to programs that did not pin their batches, and this one does. */
