@@ -92,10 +92,9 @@ static void speed_up_row(struct table *t, const struct run_record *const *run) {
     char name[64];
     double first = record_images_per_second(run[0]); /* single, if it fits */
     int used = snprintf(name, sizeof name, "speed-up over %s", mode_title(run[0]->mode));
-    for (int i = 0, told = 0; i < t->columns && !told; i++) {
-        int shared = record_shared(run[i]);
-        told = shared && run[i]->devices > shared;
-        if (told)
+    for (int i = 0, shared = 0; i < t->columns && !shared; i++) {
+        shared = record_shared(run[i]);
+        if (shared)
             snprintf(name + used, sizeof name - (size_t)used, ", %d %s%s", shared,
                      run[i]->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
     }

@@ -219,22 +219,6 @@ static double alone_ns(const struct run_record *r) {
     return record_per_step(r, alone);
 }
 
-/* The time of a step if every device had its own core and never waited, in ns; computed from busy
- * times. DP: device 0's work while the others sleep, and after it the longest forward and backward
- * of any device. Otherwise: the busiest device. */
-static double step_of_own_cores(const struct run_record *r) {
-    double most = 0;
-    for (int d = 0; d < r->devices; d++) {
-        const struct device_record *x = &r->device[d];
-        double one = r->mode != MODE_DP
-                         ? (double)x->busy_ns
-                         : (double)(x->phase_ns[PHASE_FORWARD] + x->phase_ns[PHASE_BACKWARD] +
-                                    (r->loss_in_forward ? x->phase_ns[PHASE_LOSS] : 0));
-        if (one > most) most = one;
-    }
-    return record_per_step(r, most) + (r->mode == MODE_DP ? alone_ns(r) : 0);
-}
-
 /* Why it is faster: the times that only the other one has. */
 static void why(struct text *text, const struct run_record *dp, const struct run_record *ddp) {
     text_add(
@@ -252,37 +236,38 @@ enum { STEPS_TO_JUDGE = 3 };
 static void which_is_faster(struct list *list, const struct run_record *dp,
                             const struct run_record *ddp) {
     const struct device_record *a = &dp->device[0], *b = &ddp->device[0];
-    double spread = hypot((double)a->step_spread_ns, (double)b->step_spread_ns);
-    double gain = (double)(a->step_median_ns - b->step_median_ns);
+    double spread = hypot((double)a->step_spread_ns, (double)b->step_spread_ns) * 1e-6;
+    double dp_ms = (double)a->step_median_ns * 1e-6, ddp_ms = (double)b->step_median_ns * 1e-6;
     struct text *text = next(list);
     int modelled = *dp->modelled != 0; /* every step takes the same time */
+    int shared = record_shared(dp);
     if (!modelled && (dp->steps < STEPS_TO_JUDGE || ddp->steps < STEPS_TO_JUDGE)) return;
     if (!a->step_median_ns || !b->step_median_ns) return; /* no times were measured */
-    if (fabs(gain) <= spread)
+    if (shared) {
+        text_add(text,
+                 "%d devices share %d %s%s, so times show no winner: compare bytes and memory, and "
+                 "predict times of GPUs by duet estimate --gpu. Median steps are %.2f ms (DP) and "
+                 "%.2f ms (DDP).",
+                 dp->devices, shared, dp->gpus ? "GPU" : "core", shared > 1 ? "s" : "", dp_ms,
+                 ddp_ms);
+        return;
+    }
+    if (fabs(dp_ms - ddp_ms) <= spread)
         text_add(text,
                  "No clear winner: median steps are %.2f ms (DP) and %.2f ms (DDP), but steps vary "
                  "by %.2f ms.",
-                 (double)a->step_median_ns * 1e-6, (double)b->step_median_ns * 1e-6, spread * 1e-6);
-    else
+                 dp_ms, ddp_ms, spread);
+    else {
         text_add(text, "%s is faster: its %s step takes %.2f ms, that of %s %.2f ms",
-                 gain > 0 ? "DDP" : "DP", modelled ? "modelled" : "median",
-                 (double)(gain > 0 ? b : a)->step_median_ns * 1e-6, gain > 0 ? "DP" : "DDP",
-                 (double)(gain > 0 ? a : b)->step_median_ns * 1e-6);
-    if (fabs(gain) > spread && modelled) text_add(text, ".");
-    if (fabs(gain) > spread && !modelled) text_add(text, " (spread %.2f ms).", spread * 1e-6);
-    int shared = record_shared(dp), is_shared = shared && dp->devices > shared;
-    if (list->details || (!is_shared && !modelled)) why(text, dp, ddp); /* else add_load says it */
-    text = next(list);
-    if (add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp) || text->used) {
-        text_add(text, ": do not trust these times.");
-        text = next(list);
+                 dp_ms > ddp_ms ? "DDP" : "DP", modelled ? "modelled" : "median",
+                 fmin(dp_ms, ddp_ms), dp_ms > ddp_ms ? "DP" : "DDP", fmax(dp_ms, ddp_ms));
+        if (!modelled) text_add(text, " (spread %.2f ms)", spread);
+        text_add(text, ".");
     }
-    if (!is_shared || dp->gpus) return;
-    text_add(text,
-             "But %d devices share %d core%s. With a core each and no waiting, a step would take "
-             "%.2f ms in DP and %.2f ms in DDP (computed from busy times).",
-             dp->devices, shared, shared > 1 ? "s" : "", step_of_own_cores(dp) * 1e-6,
-             step_of_own_cores(ddp) * 1e-6);
+    if (list->details || !modelled) why(text, dp, ddp); /* else add_load says it */
+    text = next(list);
+    if (add_busy(text, add_busy(text, 0, "DP", dp), "DDP", ddp) || text->used)
+        text_add(text, ": do not trust these times.");
 }
 
 static void in_brief(struct list *list, const struct profiled *runs) {

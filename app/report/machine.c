@@ -13,7 +13,7 @@ void add_devices(struct text *text, const struct run_record *r) {
     int shared = record_shared(r);
     text_add(text, "%s devices", r->kind);
     if (*r->modelled) text_add(text, ", times modelled: %s", r->modelled);
-    if (shared && r->devices > shared)
+    if (shared)
         text_add(text, " (%d devices share %d %s%s)", r->devices, shared, r->gpus ? "GPU" : "core",
                  shared > 1 ? "s" : "");
 }

@@ -231,7 +231,7 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
     struct text text = {.used = 0};
     int shared = record_shared(run);
     text_add(&text, "%s: %d device%s", title, run->devices, run->devices > 1 ? "s" : "");
-    if (shared && run->devices > shared && !run->computed)
+    if (shared && !run->computed)
         text_add(&text, " on %d %s%s", shared, run->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
     text_add(&text, ", global batch %d", run->batch_size);
     if (run->passes > 1) text_add(&text, " x %d batches per step", run->passes);

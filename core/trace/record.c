@@ -74,7 +74,8 @@ double record_idle_ns(const struct run_record *record, int device) {
 }
 
 int record_shared(const struct run_record *r) {
-    return *r->modelled ? 0 : r->gpus ? r->gpus : r->cores;
+    int has = r->gpus ? r->gpus : r->cores;
+    return !*r->modelled && r->devices > has ? has : 0;
 }
 
 double record_busy_machine(const struct run_record *record) {

@@ -174,7 +174,7 @@ double record_idle_ns(const struct run_record *record, int device);
  * as many as devices: the machine was busy with something else. 0 if devices share cores, because
  * then they cause it themselves, or on GPUs. */
 double record_busy_machine(const struct run_record *record);
-/* How many GPUs or cores the devices share; 0: their times are not those of this machine. */
+/* How many GPUs or cores the devices share; 0: each has its own, or the times are modelled. */
 int record_shared(const struct run_record *record);
 /* The first step, counted over the whole run, whose loss is not finite; -1: none. *count (NULL: not
  * wanted) is the number of such steps. */

@@ -157,8 +157,7 @@ static int put_timeline(FILE *file, const struct page *page) {
     CHECK(put_figure(file, page, draw_timeline, 0,
                      *first_run(page)->modelled
                          ? "Each box is a span of the modelled clock."
-                         : "Each box is a measured span. The grey strip in it is the share of its "
-                           "time in which the device waited for a CPU core."));
+                         : "Each box is a measured span."));
     close_section(file);
     return OK;
 }

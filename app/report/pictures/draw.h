@@ -32,6 +32,8 @@ enum shade shade_of_run(const struct page *page, int index);
 /* The run that the others are compared with, or the first with a record; NULL: no run has one. */
 const struct run_record *first_run(const struct page *page);
 int most_devices(const struct page *page);
+/* A run whose devices share cores or GPUs (record_shared); NULL: none does. */
+const struct run_record *run_that_shares(const struct page *page);
 
 /* Steps in a timeline: two, or one where two have more spans than a page should hold. */
 int steps_to_show(const struct page *page);
@@ -41,8 +43,9 @@ enum axis_unit { AXIS_TIME, AXIS_BYTES };
 void draw_axis(struct picture *p, double x, double y, double width, double height, double most,
                enum axis_unit unit);
 
-/* With modelled times the picture has a line at its foot: "modelled: 4 x v100, pc-pcie3". The
- * line's height, to be added to p->height; and the line, once the height is set. */
+/* A picture of times has a line at its foot if they are modelled, "modelled: 4 x v100, pc-pcie3", or
+ * if devices share cores. The line's height, to be added to p->height; and the line, once the
+ * height is set. */
 double mark_height(const struct picture *p, const struct page *page);
 void draw_mark(struct picture *p, const struct page *page);
 

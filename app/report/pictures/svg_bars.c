@@ -3,7 +3,8 @@
  *     memory   by cause, as it was when the device held most, and the limit. Neighbours that held
  *              the same share a bar
  *     phases   time by phase, as long as a step, on average over all steps. Devices that share
- *              cores spend most of a step waiting for them, so then the bars show busy time only */
+ *              cores spend most of a step waiting for them, so then the bars show busy time only.
+ *              That of an allreduce is not known: its time includes waiting for the other ranks */
 #include <string.h>
 
 #include "base/error.h"
@@ -218,16 +219,10 @@ int draw_memory(struct picture *p, const struct page *page, int index) {
 
 /* ---- phases ---- */
 
-/* Some run of the page may have more emulated devices than it has cores. */
 static void measure_phases(struct bars *b) {
     b->most = 1;
-    b->keys = TIME_KEYS;
+    b->keys = run_that_shares(b->page) ? PHASE_COUNT : TIME_KEYS;
     b->small = most_devices(b->page) > 16;
-    for (int i = 0; i < b->page->count; i++) {
-        const struct run_record *r = b->page->run[i].run;
-        if (r && !*r->modelled && record_shared(r) && r->devices > record_shared(r))
-            b->keys = PHASE_COUNT;
-    }
     for (int i = 0; i < b->page->count; i++)
         for (int d = 0; shown(b, i) && d < shown(b, i)->devices; d++) {
             double sum = 0;
@@ -250,14 +245,22 @@ int draw_phases(struct picture *p, const struct page *page, int index) {
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = shown(&b, i);
         if (!r) continue;
-        char text[32];
+        char text[48];
         double median = (double)r->device[0].step_median_ns,
                step = median > 0 ? median : record_per_step(r, r->training_seconds * 1e9);
-        picture_text(p, p->width - 2, y + 1.4 * p->font, ANCHOR_END, SHADE_QUIET, "%s%s%s",
-                     *r->modelled ? "modelled step "
-                     : median > 0 ? "median step "
-                                  : "mean step ",
-                     time_words(step, text), b.keys < TIME_KEYS ? "; drawn: busy time" : "");
+        if (b.keys < TIME_KEYS)
+            snprintf(text, sizeof text, "busy time%s",
+                     r->mode == MODE_DDP    ? " without allreduce"
+                     : r->mode == MODE_FSDP ? " without collectives"
+                                            : "");
+        else
+            time_words(step, text);
+        picture_text(p, p->width - 2, y + 1.4 * p->font, ANCHOR_END, SHADE_QUIET, "%s%s",
+                     b.keys < TIME_KEYS ? ""
+                     : *r->modelled     ? "modelled step "
+                     : median > 0       ? "median step "
+                                        : "mean step ",
+                     text);
         y = draw_run(p, &b, i, y);
     }
     draw_mark(p, page);

@@ -19,6 +19,12 @@ int most_devices(const struct page *page) {
     return most;
 }
 
+const struct run_record *run_that_shares(const struct page *page) {
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run && record_shared(page->run[i].run)) return page->run[i].run;
+    return NULL;
+}
+
 int index_of_ddp(const struct page *page) {
     for (int i = 0; i < page->count; i++)
         if (page->run[i].run && page->run[i].run->mode == MODE_DDP) return i;
@@ -85,15 +91,23 @@ void draw_axis(struct picture *p, double x, double y, double width, double heigh
 
 double mark_height(const struct picture *p, const struct page *page) {
     const struct run_record *first = first_run(page);
-    return first && *first->modelled ? 1.7 * p->font : 0;
+    return (first && *first->modelled) || run_that_shares(page) ? 1.7 * p->font : 0;
 }
 
-/* The hardware alone: the page has the rest. */
 void draw_mark(struct picture *p, const struct page *page) {
-    if (!mark_height(p, page)) return;
-    const char *mark = first_run(page)->modelled, *host = strstr(mark, ", host");
-    picture_text(p, 0, p->height - 0.4 * p->font, ANCHOR_START, SHADE_QUIET, "modelled: %.*s",
-                 (int)(host ? host - mark : (ptrdiff_t)strlen(mark)), mark);
+    const struct run_record *first = first_run(page), *shares = run_that_shares(page);
+    double y = p->height - 0.4 * p->font;
+    if (shares) {
+        int has = record_shared(shares);
+        picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET,
+                     "%d devices share %d %s%s: compare no times", shares->devices, has,
+                     shares->gpus ? "GPU" : "core", has > 1 ? "s" : "");
+    } else if (first && *first->modelled) { /* the hardware alone: the page has the rest */
+        const char *host = strstr(first->modelled, ", host");
+        picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "modelled: %.*s",
+                     (int)(host ? host - first->modelled : (ptrdiff_t)strlen(first->modelled)),
+                     first->modelled);
+    }
 }
 
 void device_label(const struct picture *p, int device, char text[32]) {

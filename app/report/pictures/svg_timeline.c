@@ -33,18 +33,37 @@ static struct layout lay_out(const struct picture *p, const struct page *page,
     return l;
 }
 
-/* The phases that occur, and waiting, as a key. */
+/* A span of an emulated device knows its CPU time; below this share of it, it was preempted. */
+static const double PREEMPTED = 0.8;
+
+/* The share of the time of spans[0 .. n) in which another process had the core; 0: almost none. */
+static double without_core(const struct span *const *spans, size_t n) {
+    double cpu = 0, wall = 0;
+    for (size_t k = 0; k < n; k++) {
+        cpu += (double)spans[k]->cpu_ns;
+        wall += (double)(spans[k]->end_ns - spans[k]->start_ns);
+    }
+    return cpu > 0 && cpu < PREEMPTED * wall ? 1 - cpu / wall : 0;
+}
+
+/* The phases that occur, and the two kinds of waiting, as a key. */
+enum { KEYS = PHASE_COUNT + 2 };
 static int key_of(const struct page *page, const struct window *windows,
-                  struct key_item items[PHASE_COUNT + 1]) {
-    char seen[PHASE_COUNT + 1] = {0};
+                  struct key_item items[KEYS]) {
+    char seen[KEYS] = {0};
     int n = 0;
     for (int i = 0; i < page->count; i++)
-        for (size_t k = 0; k < windows[i].count; k++)
-            seen[windows[i].spans[k]->waiting ? PHASE_COUNT : windows[i].spans[k]->phase] = 1;
+        for (size_t k = 0; k < windows[i].count; k++) {
+            int waiting = windows[i].spans[k]->waiting;
+            seen[waiting ? PHASE_COUNT : windows[i].spans[k]->phase] = 1;
+            if (!waiting && without_core(&windows[i].spans[k], 1) > 0) seen[PHASE_COUNT + 1] = 1;
+        }
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         if (seen[phase])
             items[n++] = (struct key_item){shade_of_phase(phase), phase_name(phase), 0};
     if (seen[PHASE_COUNT]) items[n++] = (struct key_item){SHADE_QUIET, "waiting", 1};
+    if (seen[PHASE_COUNT + 1])
+        items[n++] = (struct key_item){SHADE_NO_CORE, "strip: share of time without a core", 0};
     return n;
 }
 
@@ -74,19 +93,6 @@ static void draw_span(struct picture *p, const struct span *s, double ns, const 
         picture_outline(p, box[0], box[1], width, box[3], SHADE_QUIET, says);
     else
         picture_box(p, box[0], box[1], width, box[3], shade_of_phase(s->phase), says);
-}
-
-/* A span of an emulated device knows its CPU time; below this share of it, it was preempted. */
-static const double PREEMPTED = 0.8;
-
-/* The share of the time of spans[0 .. n) in which another process had the core; 0: almost none. */
-static double without_core(const struct span *const *spans, size_t n) {
-    double cpu = 0, wall = 0;
-    for (size_t k = 0; k < n; k++) {
-        cpu += (double)spans[k]->cpu_ns;
-        wall += (double)(spans[k]->end_ns - spans[k]->start_ns);
-    }
-    return cpu > 0 && cpu < PREEMPTED * wall ? 1 - cpu / wall : 0;
 }
 
 /* Spans too close to tell apart share a box. */
@@ -144,7 +150,7 @@ static void close_windows(struct window *windows) {
 
 int draw_timeline(struct picture *p, const struct page *page, int index) {
     struct window windows[PAGE_RUNS] = {{0}};
-    struct key_item items[PHASE_COUNT + 1];
+    struct key_item items[KEYS];
     int code = OK, steps = steps_to_show(page);
     (void)index;
     for (int i = 0; !code && i < page->count; i++)
