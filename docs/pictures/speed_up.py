@@ -10,7 +10,7 @@ import sys
 WIDTH, HEIGHT, TOP, FOOT, LEFT, PANEL, GAP = 1280, 720, 190, 590, 90, 190, 205
 MOST = 4
 DP, DDP, QUIET, INK = "#d55e00", "#0072b2", "#6b7480", "#1b1f24"
-SAID = ["DP loses, DDP gains nothing", "both gain, DDP more", "DP gains nothing, DDP does"]
+SAID = ["both lose, DP most", "both gain, DDP more", "DP loses on 2, gains little on 4"]
 
 
 def speed_ups():
@@ -45,7 +45,8 @@ def panel(left, model, batch, rows, said):
     def y(value):
         return FOOT - value / MOST * (FOOT - TOP)
 
-    parts = [text(left - 10, 122, model, 28, weight="bold"), text(left - 10, 152, said, 20)]
+    head = f"{model}, {batch.replace('samples ', '')}"
+    parts = [text(left - 10, 122, head, 28, weight="bold"), text(left - 10, 152, said, 20)]
     for mark in range(MOST + 1):
         parts += [line([(left, y(mark)), (x[4], y(mark))], "#d5dae0", 1),
                   text(left - 14, y(mark) + 7, f"{mark}x", 20, "end", QUIET)]
