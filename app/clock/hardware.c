@@ -157,7 +157,7 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
     static struct machine const defaults = {.cards = 1,
                                             .exposed = 0.1,
                                             .links = 1,
-                                            .pageable_gbs = PAGEABLE_GBS,
+                                            .pageable_gbs = 6,
                                             .forward_us = 20,
                                             .backward_us = 45,
                                             .replicate_us = 20,

@@ -7,8 +7,8 @@
  *     join gpu0-3 root0 LINK                     of the machine above: GPUs, named nodes, host
  *     # a comment, to the end of the line
  *
- * Keys that may be left out: of a GPU half, reached and pcie; of a machine (struct machine says what
- * they mean) like NAME (another machine, whose numbers and links are taken over), gpu NAME, network
+ * Keys that may be left out: of a GPU half, reached and pcie; of a machine (struct machine says
+ * what they mean) like NAME (another machine, whose numbers and links it takes), gpu NAME, network
  * LINK, cards, links, sum, exposed, pageable, forward, backward, replicate, hook, scale,
  * error.
  */
@@ -34,8 +34,6 @@ struct link_spec {
     char name[HARDWARE_NAME];
     double gbs, us;
 };
-
-enum { PAGEABLE_GBS = 6 }; /* if a machine gives nothing */
 
 struct machine {
     char name[HARDWARE_NAME];

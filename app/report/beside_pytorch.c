@@ -46,11 +46,10 @@ static const char *why(int cause, int dp, int more) {
 }
 
 /* "11.1 MiB on device 0, 2.37 MiB less than Duet" */
-static void held(struct text *text, const struct beside_pytorch *run, int device,
-                 const char *where) {
+static void held(struct text *text, const struct beside_pytorch *run, const char *where) {
     char is[32], by[32];
-    double pytorch = (double)run->pytorch[device].total_peak,
-           duet = (double)run->duet->device[device].memory.total_peak;
+    double pytorch = (double)run->pytorch[0].total_peak,
+           duet = (double)run->duet->device[0].memory.total_peak;
     text_add(text, "%s on %s, ", bytes_words(pytorch, is), where);
     if (fabs(pytorch - duet) < WORTH_SAYING * duet)
         text_add(text, "as much as Duet");
@@ -71,23 +70,12 @@ static void causes(struct text *text, const struct ledger *pytorch, const struct
     }
 }
 
-/* The sum of the gradients, which DataParallel makes after activations have been freed. */
-static void summed(struct text *text, const struct ledger *pytorch) {
-    char bytes[32];
-    if (pytorch->at_peak[MEM_GRADS] == pytorch->peak[MEM_GRADS]) return; /* was said */
-    text_add(text, "; later reduce_add_coalesced builds one more set of gradients there, %s in all",
-             bytes_words((double)pytorch->peak[MEM_GRADS], bytes));
-}
-
-void beside_pytorch_sentence(struct text *text, const struct beside_pytorch *run, int details) {
+void beside_pytorch_sentence(struct text *text, const struct beside_pytorch *run) {
     if (!run->duet || run->duet->devices != run->devices || run->devices < 2) return;
     int dp = run->duet->mode == MODE_DP;
     text_add(text, "PyTorch's %s would hold ", dp ? "DataParallel" : "DDP");
-    held(text, run, 0, dp ? "device 0" : "each device");
+    held(text, run, dp ? "device 0" : "each device");
     causes(text, &run->pytorch[0], &run->duet->device[0].memory, dp);
-    if (dp && details) summed(text, &run->pytorch[0]);
-    if (dp && details) text_add(text, "; and ");
-    if (dp && details) held(text, run, fullest_other(run), "another at most");
     text_add(text, " (computed; --as pytorch).");
 }
 

@@ -17,9 +17,8 @@ struct beside_pytorch {
 };
 
 /* Adds a sentence: how much PyTorch's DataParallel or DDP would hold on device 0, and of what it
- * has more or less; with `details` also on the others, and what follows after the peak. Nothing if
- * either is unknown. */
-void beside_pytorch_sentence(struct text *text, const struct beside_pytorch *run, int details);
+ * has more or less. Nothing if either is unknown. */
+void beside_pytorch_sentence(struct text *text, const struct beside_pytorch *run);
 
 /*     DP at its peak                      Duet                      PyTorch
  *                               device 0    the others      device 0    the others

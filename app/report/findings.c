@@ -124,39 +124,14 @@ static void longer_phases(struct list *list, const struct run_record *dp) {
 
 /* ---- what the other ways save ---- */
 
-/* The work that the loss in forward takes from device 0: the difference of the medians, and its
- * spread. Returns 1 if it is beyond the spread. */
-static int outputs_saved(const struct run_record *dp, const struct run_record *other, double *ns) {
-    static const enum phase phases[] = {PHASE_GATHER, PHASE_LOSS, PHASE_SCATTER_GRAD};
-    const struct device_record *a = &dp->device[0], *b = &other->device[0];
-    double squares = 0;
-    *ns = 0;
-    for (int i = 0; i < 3; i++) {
-        double x = (double)a->phase_spread_ns[phases[i]], y = (double)b->phase_spread_ns[phases[i]];
-        *ns += (double)(a->phase_median_ns[phases[i]] - b->phase_median_ns[phases[i]]);
-        squares += x * x + y * y;
-    }
-    return fabs(*ns) > sqrt(squares);
-}
-
 static void loss_in_forward(struct list *list, const struct run_record *dp,
                             const struct run_record *other) {
-    struct text *text = next(list);
     char memory[32], moved[32];
-    double ns;
     text_add(
-        text,
-        "With the loss in forward, device 0's peak changes by %s and its traffic by %s per step",
+        next(list),
+        "With the loss in forward, device 0's peak changes by %s and its traffic by %s per step.",
         signed_bytes(peak_of(other) - peak_of(dp), memory),
         signed_bytes(link_bytes(other) - link_bytes(dp), moved));
-    if (dp->computed)
-        text_add(text, ".");
-    else if (outputs_saved(dp, other, &ns))
-        text_add(text, "; its median time in gather, loss and scatter_grad changes by %+.3f ms.",
-                 -ns * 1e-6);
-    else
-        text_add(text,
-                 "; its time in gather, loss and scatter_grad changes by no more than the spread.");
 }
 
 /* "3.57 MiB less", "as much". */
@@ -275,19 +250,19 @@ static void in_brief(struct list *list, const struct profiled *runs) {
     if (dp && ddp) which_is_faster(list, dp, ddp);
     add_load(next(list), dp, ddp); /* how busy modelled GPUs are */
     if (dp) memory_excess(list, dp);
-    if (dp) beside_pytorch_sentence(next(list), &runs->dp_beside, list->details);
+    if (dp) beside_pytorch_sentence(next(list), &runs->dp_beside);
     if (dp && ddp) ddp_saves(list, dp, ddp);
 }
 
 static void in_detail(struct list *list, const struct profiled *runs) {
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
     if (dp) memory_excess(list, dp);
-    if (dp) beside_pytorch_sentence(next(list), &runs->dp_beside, list->details);
+    if (dp) beside_pytorch_sentence(next(list), &runs->dp_beside);
     if (dp && !dp->computed) longer_phases(list, dp);
     if (dp && runs->loss_in_forward) loss_in_forward(list, dp, runs->loss_in_forward);
     if (dp && ddp) ddp_saves(list, dp, ddp);
     if (ddp) ddp_does_not_save(list, dp, ddp);
-    if (ddp) beside_pytorch_sentence(next(list), &runs->ddp_beside, list->details);
+    if (ddp) beside_pytorch_sentence(next(list), &runs->ddp_beside);
     if (dp && ddp) which_is_faster(list, dp, ddp);
     add_load(next(list), dp, ddp);
 }

@@ -221,12 +221,6 @@ static void add_names(struct text *text, const struct asked *a) {
                      clock_chosen(&a->choice, g, m).machine->name);
 }
 
-/* 1: the machine is fitted to programs that did not pin their batches, and this one does. */
-static int copies_otherwise(const struct asked *a) {
-    const struct machine *m = a->choice.machine[0];
-    return m->fitted && m->pageable_gbs != PAGEABLE_GBS && !a->run.data.no_pin_memory;
-}
-
 static void print_head(const struct asked *a, int width) {
     struct text text = {.used = 0};
     const struct run_config *c = &a->run;
@@ -262,8 +256,6 @@ static void print_head(const struct asked *a, int width) {
         text_add(&text, "; no %s",
                  a->last == PHASE_GATHER ? "loss, no backward, no optimizer" : "optimizer");
     if (!all) text_add(&text, "; not calibrated for this GPU on this machine");
-    if (copies_otherwise(a))
-        text_add(&text, "; its published times are with --no-pin-memory --blocking-copies");
     text_wrap(stdout, width, 0, 2, text.words);
 }
 

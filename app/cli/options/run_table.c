@@ -240,7 +240,7 @@ const struct option run_options[] = {
      read_text, AT(clock.gpu), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--machine", "NAME|FILE",
-     "with --gpu: the machine that the GPUs are in (default: a PC with their PCIe), or your own file",
+     "with --gpu: the machine of the GPUs (default: a PC with their PCIe), or your own file",
      read_text, AT(clock.machine), NO_LIMITS,
      OFTEN | BY_ALL, IN_ANY_MODE, BESIDE_GPU},
     {"--nodes", "M",

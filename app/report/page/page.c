@@ -155,9 +155,8 @@ static int put_timeline(FILE *file, const struct page *page) {
                   "show its communication and its copies of the next batch.",
                   REPORT_STEPS);
     CHECK(put_figure(file, page, draw_timeline, 0,
-                     *first_run(page)->modelled
-                         ? "Each box is a span of the modelled clock."
-                         : "Each box is a measured span."));
+                     *first_run(page)->modelled ? "Each box is a span of the modelled clock."
+                                                : "Each box is a measured span."));
     close_section(file);
     return OK;
 }

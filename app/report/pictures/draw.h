@@ -43,8 +43,8 @@ enum axis_unit { AXIS_TIME, AXIS_BYTES };
 void draw_axis(struct picture *p, double x, double y, double width, double height, double most,
                enum axis_unit unit);
 
-/* A picture of times has a line at its foot if they are modelled, "modelled: 4 x v100, pc-pcie3", or
- * if devices share cores. The line's height, to be added to p->height; and the line, once the
+/* A picture of times has a line at its foot if they are modelled, "modelled: 4 x v100, pc-pcie3",
+ * or if devices share cores. The line's height, to be added to p->height; and the line, once the
  * height is set. */
 double mark_height(const struct picture *p, const struct page *page);
 void draw_mark(struct picture *p, const struct page *page);
