@@ -90,7 +90,7 @@ int allreduce_init(struct allreduce **out, struct comm *comm, struct device *dev
                    const struct allreduce_config *config) {
     *out = NULL;
     struct allreduce *ar = calloc(1, sizeof *ar);
-    if (!ar) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    if (!ar) return fail(ERR_MEMORY, "allreduce: out of host memory: free some");
     ar->config = config ? *config : allreduce_config_default();
     ar->comm = comm;
     ar->device = device;

@@ -75,7 +75,7 @@ static int find_plan(struct allreduce *ar, enum collective what, size_t count, s
     for (*out = ar->plans; *out; *out = (*out)->next)
         if ((*out)->what == what && (*out)->count == count && (*out)->block == block) return OK;
     struct kept_plan *kept = calloc(1, sizeof *kept);
-    if (!kept) return fail(ERR_MEMORY, "allreduce: no host memory for a plan: free some");
+    if (!kept) return fail(ERR_MEMORY, "allreduce: out of host memory for a plan: free some");
     kept->what = what;
     kept->count = count;
     kept->block = block;

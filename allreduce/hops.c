@@ -230,7 +230,7 @@ static int builder_init(struct builder *b) {
         for (int k = 0; k < HOP_BUFFERS; k++)
             if (sizes[k] > b->out->sizes[k]) b->out->sizes[k] = sizes[k];
         b->ended[r] = calloc((size_t)p->step_count + 1, sizeof *b->ended[r]);
-        if (!b->ended[r]) return fail(ERR_MEMORY, "hops: no host memory for steps: free some");
+        if (!b->ended[r]) return fail(ERR_MEMORY, "hops: out of host memory for steps: free some");
         for (int i = 0; i < p->step_count; i++) {
             const struct plan_step *s = &p->steps[i];
             if (s->op == PLAN_NONE || !s->length) continue;
@@ -245,7 +245,7 @@ static int builder_init(struct builder *b) {
     }
     for (int k = 0; k < BUFFERS; k++)
         if (!b->poster || !b->touched[k])
-            return fail(ERR_MEMORY, "hops: no host memory for %d ranks: free some", b->n);
+            return fail(ERR_MEMORY, "hops: out of host memory for %d ranks: free some", b->n);
     b->out->result = b->plans[0].windowed ? HOP_OUTPUT : HOP_DATA;
     return OK;
 }

@@ -104,7 +104,7 @@ static int cut_chunks(struct hops *hops, struct cuts *cuts) {
     hops->chunk_count = cuts->count - 1;
     hops->chunks = calloc((size_t)cuts->count, sizeof *hops->chunks);
     if (!hops->chunks)
-        return fail(ERR_MEMORY, "hops: no host memory for %d chunks: free some", cuts->count);
+        return fail(ERR_MEMORY, "hops: out of host memory for %d chunks: free some", cuts->count);
     for (int c = 0; c < hops->chunk_count; c++)
         hops->chunks[c] = (struct hop_chunk){cuts->at[c], cuts->at[c + 1] - cuts->at[c]};
     return OK;

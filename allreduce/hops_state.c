@@ -83,7 +83,7 @@ int hops_state_init(struct hops_state **out, const struct hops *hops) {
     int code = OK;
     struct hops_state *s = calloc(1, sizeof *s);
     *out = NULL;
-    if (!s) return fail(ERR_MEMORY, "hops: no host memory for a replay: free some");
+    if (!s) return fail(ERR_MEMORY, "hops: out of host memory for a replay: free some");
     s->of = hops;
     for (int r = 0; !code && r < hops->n; r++) {
         for (int b = 0; !code && b < HOP_BUFFERS; b++) {

@@ -86,8 +86,8 @@ static int share(struct allreduce *ar, float *own, size_t size, struct shared *m
     int n = ar->ranks.n, fd = -1, fds[MAX_DEVICES], code = OK;
     struct offer mine, *offers = calloc((size_t)n, sizeof *offers);
     if (!offers)
-        return fail(ERR_MEMORY, "allreduce: no host memory for the handles of %d ranks: free some",
-                    n);
+        return fail(ERR_MEMORY,
+                    "allreduce: out of host memory for the handles of %d ranks: free some", n);
     for (int r = 0; r < n; r++)
         fds[r] = -1;
     memset(memory, 0, sizeof *memory);

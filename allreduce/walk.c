@@ -43,7 +43,7 @@ static int deadlock(const struct plan *plans, int n, const int *at, flag_table f
 
 int plan_walk(const struct plan *plans, int n, plan_walk_step *step, void *context) {
     flag_table *flags = calloc(1, sizeof *flags);
-    if (!flags) return fail(ERR_MEMORY, "plans: no host memory for flags: free some");
+    if (!flags) return fail(ERR_MEMORY, "plans: out of host memory for flags: free some");
     int at[MAX_DEVICES] = {0}, code = OK, ended = 0, moved = 1;
     post_credits(*flags, plans, n);
     while (moved && ended < n) {

@@ -110,7 +110,8 @@ static int time_calls(struct rank *r, size_t count, float scale, struct timing *
     int calls = (int)r->options->calls;
     double mine, all[MAX_DEVICES], *single = calloc((size_t)calls, sizeof *single);
     struct span_log *log = stream_spans(device_comm(r->device));
-    if (!single) return fail(ERR_MEMORY, "no host memory for %d times: give a smaller -n", calls);
+    if (!single)
+        return fail(ERR_MEMORY, "out of host memory for %d times: give a smaller -n", calls);
     memset(r->host, 0, count * sizeof(float)); /* sums of sums would overflow */
     int code = copy_to_device(device_comm(r->device), r->data, r->host, count * sizeof(float));
     /* the first call reads all ranks' zeros */

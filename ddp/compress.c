@@ -24,7 +24,7 @@ static int make_room(struct hook_bucket *b) {
     b->packed = malloc(count * sizeof *b->packed);
     if (b->packed && on_gpu(b)) b->staged = malloc(count * sizeof *b->staged);
     if (!b->packed || (on_gpu(b) && !b->staged))
-        return fail(ERR_MEMORY, "compress hook: no host memory for %zu gradients", count);
+        return fail(ERR_MEMORY, "compress hook: out of host memory for %zu gradients", count);
     b->room = count;
     return OK;
 }

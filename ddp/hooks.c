@@ -15,7 +15,7 @@ static int place(struct hooks *h, int index, struct hook_bucket **out) {
             realloc(h->bucket, ((size_t)h->count + 1) * sizeof(struct hook_bucket *));
         if (more) h->bucket = more;
         struct hook_bucket *b = more ? calloc(1, sizeof *b) : NULL;
-        if (!b) return fail(ERR_MEMORY, "ddp: no host memory for bucket %d", index);
+        if (!b) return fail(ERR_MEMORY, "ddp: out of host memory for bucket %d", index);
         h->bucket[h->count++] = b;
     }
     *out = h->bucket[index];

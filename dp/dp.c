@@ -102,7 +102,7 @@ static int backward(duet_tape *t, struct node *n) {
     struct duet_params *params = m->params[0];
     if (!n->y->grad.data) return OK;
     if (m->output[0].on_tape != n->y)
-        return fail(ERR_USAGE, "DataParallel: another forward has come between this one and its "
+        return fail(ERR_USAGE, "DataParallel: another forward ran between this one and its "
                                "backward: go back from each output before the next forward");
     if (t->owner == params) CHECK(data_parallel_check_params(t, params));
     const duet_tensor dy = {.device = t->device, .t = n->y->grad, .borrowed = 1}, *grad = &dy;
@@ -134,7 +134,7 @@ static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x
 duet_var *duet_data_parallel_call(duet_tape *t, duet_data_parallel *m, const duet_tensor *x) {
     duet_var *y = NULL;
     if (!t || t->error) return NULL;
-    int code = m ? OK : fail(ERR_USAGE, "DataParallel: none was given");
+    int code = m ? OK : fail(ERR_USAGE, "DataParallel: the module is NULL");
     if (!code) code = call(t, m, x, &y);
     return tape_fail(t, code) ? NULL : y;
 }

@@ -181,13 +181,13 @@ int data_parallel_begin_backward(struct duet_data_parallel *m, const duet_tensor
 int duet_data_parallel_forward(duet_data_parallel *m, duet_tensor *const *inputs, int input_count,
                                duet_tensor **outputs, int output_count, enum duet_pass pass) {
     int code = OK;
-    if (!outputs) return fail(ERR_USAGE, "no place for the result: outputs is NULL");
+    if (!outputs) return fail(ERR_USAGE, "outputs is NULL: give memory for the result");
     if (output_count < 1 || output_count > MOST_OUTPUTS)
         return fail(ERR_USAGE, "DataParallel: %d outputs: give 1 to %d", output_count,
                     MOST_OUTPUTS);
     for (int i = 0; i < output_count; i++)
         outputs[i] = NULL;
-    if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
+    if (!m) return fail(ERR_USAGE, "DataParallel: the module is NULL");
     CHECK(data_parallel_forward(m, (const duet_tensor *const *)inputs, input_count, NULL,
                                 output_count, pass));
     for (int i = 0; i < output_count && !code; i++)
@@ -222,6 +222,6 @@ int data_parallel_backward_on(void *context, int r) {
 }
 
 int duet_data_parallel_backward(duet_data_parallel *m, duet_tensor *const *grads, int count) {
-    if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
+    if (!m) return fail(ERR_USAGE, "DataParallel: the module is NULL");
     return data_parallel_backward(m, (const duet_tensor *const *)grads, count, NULL);
 }

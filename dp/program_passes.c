@@ -129,14 +129,13 @@ static int gather_input_grad(struct duet_data_parallel *m, struct input_grads *g
 
 int duet_data_parallel_input_grad(duet_data_parallel *m, int i, duet_tensor **grad) {
     CHECK_OUT(grad);
-    if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
+    if (!m) return fail(ERR_USAGE, "DataParallel: the module is NULL");
     if (!m->input_grad)
         return fail(ERR_USAGE, "DataParallel: x needs no gradient: set input_grad in options");
     if (!m->has_input_grad)
         return fail(ERR_USAGE, "DataParallel: no gradient of x without a backward before it");
     if (i < 0 || i >= m->inputs)
-        return fail(ERR_USAGE, "DataParallel: no input %d: there are inputs 0 to %d", i,
-                    m->inputs - 1);
+        return fail(ERR_USAGE, "DataParallel: input %d: expected 0 to %d", i, m->inputs - 1);
     if (!m->leaf[i][0])
         return fail(ERR_USAGE,
                     "DataParallel: input %d is not float: only float inputs have a gradient", i);

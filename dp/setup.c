@@ -9,8 +9,8 @@ int dp_check_devices(int devices, int output_device) {
     if (devices < 1 || devices > MAX_DEVICES)
         return fail(ERR_USAGE, "DataParallel: %d devices: give 1 to %d", devices, MAX_DEVICES);
     if (output_device < 0 || output_device >= devices)
-        return fail(ERR_USAGE, "DataParallel: output device %d: there are devices 0 to %d",
-                    output_device, devices - 1);
+        return fail(ERR_USAGE, "DataParallel: output device %d: expected 0 to %d", output_device,
+                    devices - 1);
     return OK;
 }
 

@@ -46,7 +46,7 @@ static int start(struct share *share, int index) {
 
 int workers_init(struct workers **out, int count, double timeout_s) {
     struct workers *w = *out = calloc(1, sizeof *w);
-    if (!w) return fail(ERR_MEMORY, "workers: no host memory for %d replicas", count);
+    if (!w) return fail(ERR_MEMORY, "workers: out of host memory for %d replicas", count);
     w->count = count;
     w->timeout_s = timeout_s;
     for (int i = 0; i < count; i++) {

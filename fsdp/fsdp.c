@@ -243,8 +243,8 @@ static int check(const struct fsdp *f, const int unit[2]) {
         f->unit[unit[0]].values != f->unit[unit[1]].values)
         return OK;
     return fail(ERR_USAGE,
-                "fsdp: a layer has its weight in unit %d and its bias in unit %d, which take turns "
-                "in one slot: put them into one unit, or prefetch another number",
+                "fsdp: a layer has its weight in unit %d and its bias in unit %d, which share "
+                "one slot: put them into one unit, or change prefetch",
                 unit[0], unit[1]);
 }
 

@@ -69,7 +69,8 @@ static int init(struct fsdp *f, float *const *values) {
     f->owner->in_use = 1;
     CHECK(ddp_check_shapes(f->comm, f->params));
     if (!f->params->trained)
-        return fail(ERR_FAILED, "fsdp: no parameter requires a gradient: there is nothing to sum");
+        return fail(ERR_FAILED,
+                    "fsdp: no parameter requires a gradient, so there is nothing to sum");
     CHECK(fsdp_units_cut(&f->units, f->params, f->ranks, f->config.units));
     f->config.units = NULL;
     CHECK(agree(f));

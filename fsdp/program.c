@@ -21,7 +21,7 @@ static int check(const duet_group *group, const duet_params *params,
 static int read_values(duet_params *params, struct comm *comm, float **values, float *block) {
     struct param_set *set = &params->set;
     if (!values || !block)
-        return fail(ERR_MEMORY, "fsdp: no host memory for %zu numbers", set->total_count);
+        return fail(ERR_MEMORY, "fsdp: out of host memory for %zu numbers", set->total_count);
     CHECK(ddp_check_shapes(comm, set));
     CHECK(ddp_broadcast_values(comm, set));
     for (int i = 0; i < set->count; block += set->param[i++].count) {

@@ -67,7 +67,7 @@ static int gather_state(struct fsdp *f, const float *state, int each, float *who
     for (int u = 0; u < f->units.count; u++)
         if (fsdp_trained(&f->units, u) > most) most = fsdp_trained(&f->units, u);
     float *host = malloc((most * (size_t)(each + 1) + 1) * sizeof *host);
-    int code = host ? OK : fail(ERR_MEMORY, "fsdp: no host memory for the state of a unit");
+    int code = host ? OK : fail(ERR_MEMORY, "fsdp: out of host memory for the state of a unit");
     for (int u = 0; !code && u < f->units.count; u++)
         if (f->units.unit[u].trained)
             code = gather_unit(f, state, (size_t)each, u, host, host + most, whole);

@@ -143,7 +143,7 @@ static int finish(struct duet_work *w, int code) {
 static int run_call(duet_group *group, struct group_call *call, duet_tensor *output,
                     const duet_tensor *input, int *source, duet_work **out) {
     struct duet_work *w = calloc(1, sizeof *w);
-    if (!w) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (!w) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     tensor_written(output);
     int code = prepare(w, call, output, input);
     if (!code) code = group_run(group_of(group), call, out || source ? &w->work : NULL);
@@ -210,7 +210,7 @@ static int read_op(const char *name, enum duet_reduction op, struct group_call *
     default: break;
     }
     return fail(ERR_USAGE,
-                "%s: operation %d: there are DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX and "
+                "%s: operation %d: expected DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or "
                 "DUET_MEAN",
                 name, (int)op);
 }

@@ -61,7 +61,7 @@ static int make_eager(const struct group *g, const struct group_call *call,
     struct eager_call *brief = *out = calloc(1, sizeof *brief);
     char text[TOLD_TEXT];
     struct comm_call told;
-    if (!brief) return fail(ERR_MEMORY, "process group: no host memory for a plan: free some");
+    if (!brief) return fail(ERR_MEMORY, "process group: out of host memory for a plan: free some");
     *brief = (struct eager_call){.what = call->what,
                                  .how = call->how,
                                  .root = call->root,

@@ -131,7 +131,7 @@ static int open_group(struct group *g, const struct agreement *a) {
 /* A rank that is not a member only takes part in the creation. */
 static int make_group(struct group **out, struct membership *job, const struct agreement *a) {
     struct group *g = new_group(job, a);
-    if (!g) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (!g) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     int code = open_group(g, a), made = job->made++;
     if (!code && g->rank >= 0) g->trace = call_trace_open(job->name, made, g->rank, g->n);
     if (code || g->rank < 0)
@@ -154,7 +154,7 @@ static int open_job(struct group **out, const struct comm_options *options,
     struct membership *job = calloc(1, sizeof *job);
     struct place place;
     *out = NULL;
-    if (!job) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (!job) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     int code = comm_open(&job->comm, options);
     if (code) {
         free(job);

@@ -91,7 +91,7 @@ int share_memory(struct shared_memory *memory, struct comm *comm, int n, int me,
     for (int r = 0; r < world; r++)
         fds[r] = -1;
     lay_out(memory, n, NULL);
-    if (!blobs) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (!blobs) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     if (me == 0 || spread) CHECK_GOTO(make(memory->bytes, &fd), code, out);
     CHECK_GOTO(comm_exchange(comm, blob, bytes, spread ? -1 : fd, blobs, fds), code, out);
     CHECK_GOTO(compare(comm, blobs, bytes), code, out);

@@ -45,7 +45,7 @@ int take_plan(struct group *g, const struct window_request *request, struct grou
         return OK;
     }
     struct group_plan *made = calloc(1, sizeof *made);
-    if (!made) return fail(ERR_MEMORY, "process group: no host memory for a plan: free some");
+    if (!made) return fail(ERR_MEMORY, "process group: out of host memory for a plan: free some");
     made->request = *request;
     int code = plan_build_window(&made->plan, request);
     if (code) {

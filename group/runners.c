@@ -86,7 +86,7 @@ static int wait_for_plan(void *context, struct comm_flag *flag, uint64_t epoch,
 
 int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
     struct runner *runner = *out = calloc(1, sizeof *runner);
-    if (!runner) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (!runner) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     runner->group = g;
     runner->ranks.all = (struct executor_ranks){.n = g->n,
                                                 .rank = g->rank,
@@ -128,7 +128,7 @@ static int run_work(void *argument) {
 static int start_worker(struct runner *runner) {
     if (runner->worker) return OK;
     CHECK(worker_new(&runner->worker, 1));
-    int code = worker_start(runner->worker, 1, "process group: a thread for calls under way");
+    int code = worker_start(runner->worker, 1, "process group: a thread for running calls");
     if (!code) return OK;
     worker_free(runner->worker, WORKER_NEVER);
     runner->worker = NULL;

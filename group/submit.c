@@ -121,7 +121,7 @@ static int begin(struct group *g, const struct group_call *call, struct eager_ca
                  struct work **out) {
     struct runner *runner = NULL;
     struct work *work = new_work(g, call, !out);
-    if (!work) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (!work) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     work->brief = kept;
     int code = call->what == COLLECTIVE_SEND ? begin_message(work, &runner)
                                              : begin_collective(work, &runner);

@@ -110,7 +110,7 @@ static int take_for_others(struct runner *runner, struct work *work,
                    ? take(runner, work, head, from, base, message->data)
                    : fail(ERR_MEMORY,
                           "rank %d: a message of %zu bytes from rank %d, tag %d, that "
-                          "nobody receives yet: no host memory: free some",
+                          "nobody receives yet: out of host memory: free some",
                           g->ranks[g->rank], bytes, g->ranks[from], head->tag);
     if (code) {
         if (message) free(message->data);

@@ -40,7 +40,7 @@ int plan_uneven(struct work *work) {
     struct group_call call = claims_call(work, NULL);
     struct window_request q = request_of(work->group, &call);
     work->claims = claims_of(work->group, &work->call);
-    if (!work->claims) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (!work->claims) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     work->parts = 1;
     if (work->group->mpi) return OK;
     return take_plan(work->group, &q, &work->last);
@@ -119,7 +119,7 @@ int run_uneven(struct runner *runner, struct work *work) {
            *sizes = malloc(n * n * sizeof *sizes);
     int code = check_job(runner);
     if (!code && (!claims || !sizes))
-        code = fail(ERR_MEMORY, "process group: no host memory: free some");
+        code = fail(ERR_MEMORY, "process group: out of host memory: free some");
     if (!code) code = run_with(runner, work, claims, sizes);
     if (code) comm_abort(g->job->comm, code, error_message()); /* the peers would wait */
     free(claims);

@@ -104,7 +104,7 @@ static int check_options(const struct model *model) {
                     "--model resnet18",
                     model->name);
     if (model->init_d2l && strcmp(model->name, "lenet") && strcmp(model->name, "resnet18"))
-        return fail(ERR_USAGE, "--init: d2l: the chapters have no %s: there are lenet and resnet18",
+        return fail(ERR_USAGE, "--init: d2l: the chapters have no %s: expected lenet or resnet18",
                     model->name);
     return OK;
 }

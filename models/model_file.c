@@ -28,8 +28,9 @@ static int read_all(struct model_file *f, int fd) {
         if (n < 0 && errno != EINTR) return fail_system(errno, "%s: cannot be read", f->path);
         if (n > 0) f->bytes += (size_t)n;
         if (f->bytes > MOST_BYTES)
-            return fail(ERR_USAGE, "%.200s: more than %d bytes: give the text of duet.export",
-                        f->path, MOST_BYTES);
+            return fail(ERR_USAGE,
+                        "%.200s: more than %d bytes: give the file that duet.export wrote", f->path,
+                        MOST_BYTES);
         if (n < 0) n = 1;
     }
     f->text[f->bytes] = 0;

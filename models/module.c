@@ -38,7 +38,7 @@ void module_needs_pixels(duet_module *module, int side) {
     char text[SAMPLE_SHAPE_BYTES];
     if (model->height >= side && model->width >= side) return;
     module_fail(module,
-                fail(ERR_USAGE, "model %s: samples of %s: it takes pictures of at least %d x %d",
+                fail(ERR_USAGE, "model %s: samples of %s: it takes images of at least %d x %d",
                      model->name, sample_shape_text(&s, text), side, side));
 }
 

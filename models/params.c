@@ -9,7 +9,7 @@
 #include "nn/tape/tape_internal.h"
 
 static int check_model(const struct duet_model *model) {
-    if (!model) return fail(ERR_USAGE, "model: none was given");
+    if (!model) return fail(ERR_USAGE, "model is NULL");
     if (!model->name || !model->describe)
         return fail(ERR_USAGE, "model %s: it has no %s: give it one",
                     model->name ? model->name : "(no name)", model->name ? "describe" : "name");

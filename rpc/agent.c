@@ -122,7 +122,7 @@ static int wait_idle(duet_rpc *rpc, int64_t deadline) {
     while (!code && (rpc->pending || rpc->serving))
         code = wait_changed(rpc, deadline);
     pthread_mutex_unlock(&rpc->lock);
-    return code ? fail(ERR_TIMEOUT, "rpc: shutdown: calls are still under way") : OK;
+    return code ? fail(ERR_TIMEOUT, "rpc: shutdown: calls are still running") : OK;
 }
 
 static void tell_all(duet_rpc *rpc, enum message_kind kind, int code) {

@@ -26,7 +26,7 @@ int shadow_params(struct duet_params *out, duet_params *params, float *arena) {
     out->has_grad = calloc(count + 1, 1);
     if (!out->set.param || !out->has_grad) {
         shadow_free(out);
-        return fail(ERR_MEMORY, "autograd: no host memory for %zu parameters", count);
+        return fail(ERR_MEMORY, "autograd: out of host memory for %zu parameters", count);
     }
     memcpy(out->set.param, params->set.param, count * sizeof *out->set.param);
     shadow_place(out, arena);
@@ -55,7 +55,7 @@ static int pass_new(struct autograd **out, duet_rpc *rpc, duet_autograd_context 
     if (params) device = (duet_device *)params->set.device;
     if (!device) return fail(ERR_USAGE, "autograd: pass: the worker has no device");
     struct autograd *p = calloc(1, sizeof *p);
-    if (!p) return fail(ERR_MEMORY, "autograd: no host memory for a pass");
+    if (!p) return fail(ERR_MEMORY, "autograd: out of host memory for a pass");
     *p = (struct autograd){
         .context = c, .rpc = rpc, .call = call, .path = *path, .device = device, .params = params};
     int code = params ? shadow_params(&p->shadow, params, NULL) : OK;

@@ -22,7 +22,7 @@ static int check_walk(struct autograd *p) {
     int walking = p->walking;
     p->walking = 1;
     pthread_mutex_unlock(&p->rpc->lock);
-    return walking ? fail(ERR_USAGE, "autograd: backward: another one is under way") : OK;
+    return walking ? fail(ERR_USAGE, "autograd: another backward is running") : OK;
 }
 
 /* An arena of zeros, pads included, for the gradients of a walk. */
@@ -116,7 +116,7 @@ int serve_backward(duet_rpc_call *call, void *context) {
     for (int i = 0; i < given->count; i++) {
         if (given->items[i].type != DUET_RPC_TENSOR) continue;
         if (!is_gradient_of(given->items[i].tensor, p->returned.var[i]))
-            return fail(ERR_USAGE, "autograd: backward: a gradient of another shape has come");
+            return fail(ERR_USAGE, "autograd: backward: received a gradient of a different shape");
         roots[count] = p->returned.var[i];
         grads[count++] = given->items[i].tensor;
     }
@@ -184,8 +184,7 @@ int duet_autograd_backward(duet_autograd_context *c, duet_var *const *roots, int
     c->walking = 1;
     if (!walking) c->turn++;
     pthread_mutex_unlock(&c->rpc->lock);
-    if (walking)
-        return fail(ERR_USAGE, "autograd: backward: another one is under way in this context");
+    if (walking) return fail(ERR_USAGE, "autograd: another backward is running in this context");
     int code = walk_all(c, roots, count, retain_graph);
     pthread_mutex_lock(&c->rpc->lock);
     c->walking = 0;

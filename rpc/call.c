@@ -2,7 +2,7 @@
 #include "rpc/agent.h"
 
 int duet_rpc_call_error(duet_rpc_call *call) {
-    return call ? failures_end(&call->failed) : fail(ERR_USAGE, "rpc: call: none was given");
+    return call ? failures_end(&call->failed) : fail(ERR_USAGE, "rpc: the call is NULL");
 }
 
 int duet_rpc_arg_count(const duet_rpc_call *call) {
@@ -13,7 +13,7 @@ const struct duet_rpc_value *duet_rpc_arg(duet_rpc_call *call, int i) {
     if (!call) return NULL;
     if (i >= 0 && i < call->args.count) return &call->args.items[i];
     failures_first(&call->failed,
-                   fail(ERR_USAGE, "argument %d is missing: there are %d", i, call->args.count));
+                   fail(ERR_USAGE, "argument %d is missing: the call has %d", i, call->args.count));
     return NULL;
 }
 

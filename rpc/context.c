@@ -102,7 +102,7 @@ int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
     *out = context_new(rpc, id);
     if (*out) (*out)->users = 1;
     pthread_mutex_unlock(&rpc->lock);
-    return *out ? OK : fail(ERR_MEMORY, "autograd: no host memory for a context");
+    return *out ? OK : fail(ERR_MEMORY, "autograd: out of host memory for a context");
 }
 
 static int is_all_on(const duet_autograd_context *c, const duet_device *device) {

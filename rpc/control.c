@@ -46,7 +46,7 @@ static void serve_message(void *context) {
 static int make_entry(duet_rpc *rpc, const struct message *m, uint64_t rref, uint64_t *made) {
     if (owner_find(rpc, rref)) return fail(ERR_USAGE, "the reference that it makes is there");
     struct owner *o = owner_new(rpc, rref, m->text);
-    if (!o) return fail(ERR_MEMORY, "no host memory for the value");
+    if (!o) return fail(ERR_MEMORY, "out of host memory for the value");
     *made = rref;
     life_hold(&rpc->life, rref); /* until the function has ended */
     if (m->from != rpc->rank) life_count(&rpc->life, rref, m->from);
@@ -58,7 +58,7 @@ static int make_entry(duet_rpc *rpc, const struct message *m, uint64_t rref, uin
  * meanwhile, and with it the last reference. */
 static int set_aside(duet_rpc *rpc, struct message *m) {
     if (m->context) m->entered = context_enter(rpc, m->context, !m->pass);
-    if (m->pass && !m->entered) return fail(ERR_MEMORY, "no host memory for a context");
+    if (m->pass && !m->entered) return fail(ERR_MEMORY, "out of host memory for a context");
     if (m->self && owner_find(rpc, m->self)) {
         m->holds = m->self;
         life_hold(&rpc->life, m->holds);
@@ -87,7 +87,7 @@ static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m) {
         break;
     case MESSAGE_GIVEN_UP:
         peer_ends(rpc, peer, PEER_GONE,
-                  "it has given this worker up after too long a silence: was it stopped?");
+                  "it dropped this worker after a long silence: was this worker stopped?");
         break;
     case MESSAGE_LEAVE:
         rpc->came |= (uint64_t)1 << peer->rank;

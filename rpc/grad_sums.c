@@ -36,7 +36,7 @@ int grad_sums_add(struct autograd *p, uint64_t turn, float *arena, char *has_gra
     if (!part) {
         device_free(p->tape->device, arena);
         free(has_grad);
-        return fail(ERR_MEMORY, "autograd: no host memory for gradients");
+        return fail(ERR_MEMORY, "autograd: out of host memory for gradients");
     }
     *part = (struct grad_part){.params = p->params,
                                .device = p->tape->device,

@@ -1,5 +1,5 @@
 /* The protocol of references: see lifetime.h. The list is short, so it is searched from end to end.
- * If there is no host memory for an entry, its object stays until the worker ends. */
+ * If there is out of host memory for an entry, its object stays until the worker ends. */
 #include "rpc/lifetime.h"
 
 #include <stdlib.h>

@@ -46,7 +46,7 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, in
 static int note_passes(struct duet_future *f, const struct outgoing *o) {
     duet_rpc *rpc = f->rpc;
     duet_rref *r = o->leaves ? *o->leaves = rref_new(rpc, f->id, f->to) : NULL;
-    if (o->leaves && !r) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
+    if (o->leaves && !r) return fail(ERR_MEMORY, "rpc: out of host memory for a reference");
     if (r && f->to == rpc->rank) life_hold(&rpc->life, f->id);
     f->context = o->context;
     f->context->users++;

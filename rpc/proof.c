@@ -119,8 +119,10 @@ void proof_name(char *out, size_t bytes, const char *secret) {
 int opening_check(const struct opening *o) {
     if (o->magic != HELLO_MAGIC) return fail(ERR_USAGE, "rpc: a peer is not a worker of Duet");
     if (o->version != WIRE_VERSION)
-        return fail(ERR_USAGE, "rpc: a peer speaks version %u, this worker %d: build both alike",
-                    o->version, WIRE_VERSION);
+        return fail(
+            ERR_USAGE,
+            "rpc: a peer speaks protocol version %u, this worker %d: build both from one version",
+            o->version, WIRE_VERSION);
     return OK;
 }
 
@@ -140,7 +142,7 @@ int worker_name_check(const char *name) {
 
 int hello_check(const struct hello *hello, const struct hello *own) {
     if (!memchr(hello->name, 0, HELLO_NAME) || !memchr(hello->place, 0, PLACE_BYTES))
-        return fail(ERR_USAGE, "rpc: init: the hello of rank %d: unterminated text", hello->rank);
+        return fail(ERR_USAGE, "rpc: init: the hello of rank %d: unterminated string", hello->rank);
     CHECK(worker_name_check(hello->name));
     if (hello->world != own->world)
         return fail(ERR_USAGE, "rpc: init: worker '%s' was started for %d workers, '%s' for %d",

@@ -69,7 +69,7 @@ static int send_backward(duet_tape *t, struct node *n) {
     if (v->type != DUET_RPC_TENSOR) return OK;
     duet_tensor *grad = v->tensor;
     if (!is_gradient_of(grad, n->x))
-        return fail(ERR_FAILED, "autograd: a gradient of another shape has come");
+        return fail(ERR_FAILED, "autograd: received a gradient of a different shape");
     CHECK(pass_keep(op->pass, grad));
     *v = duet_rpc_none();
     return grad_done(t, n->x, &grad->t);
@@ -146,7 +146,7 @@ static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, s
                     MOST_PATH);
     path->step[path->depth++] = p->calls++;
     struct remote_op *op = *out = calloc(1, sizeof *op);
-    if (!op) return fail(ERR_MEMORY, "autograd: no host memory for a call");
+    if (!op) return fail(ERR_MEMORY, "autograd: out of host memory for a call");
     *op = (struct remote_op){
         .pass = p, .to = o->to, .sent = {.tape = tape, .records = p->context != NULL}};
     op->next = p->ops;

@@ -20,7 +20,7 @@ static int new_owner(duet_rref **out, duet_rpc *rpc, const char *type, struct ow
     *out = *owner ? rref_new(rpc, id, rpc->rank) : NULL;
     if (*out) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
-    return *out ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
+    return *out ? OK : fail(ERR_MEMORY, "rpc: out of host memory for a reference");
 }
 
 int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value) {
@@ -55,7 +55,7 @@ int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, vo
 int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i) {
     struct owner *o;
     if (!duet_params_value(params, i))
-        return fail(ERR_USAGE, "rpc: rref: there is no parameter %d", i);
+        return fail(ERR_USAGE, "rpc: rref: parameter %d does not exist", i);
     CHECK(new_owner(out, rpc, "", &o));
     o->params = params;
     o->param = i;

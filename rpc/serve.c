@@ -30,7 +30,7 @@ static int add_function(duet_rpc *rpc, const struct duet_rpc_function *f) {
                     f->name ? f->name : "", NAME_BYTES - 1);
     CHECK(user_name_check(f->name));
     if (find_function(rpc, f->name, strlen(f->name)))
-        return fail(ERR_USAGE, "rpc: function '%s': there is one of this name already", f->name);
+        return fail(ERR_USAGE, "rpc: function '%s' is already registered", f->name);
     struct function *new = &rpc->functions[rpc->function_count++];
     *new = (struct function){
         .run = f->run, .context = f->context, .device = f->device ? f->device : rpc->device};
@@ -41,7 +41,7 @@ static int add_function(duet_rpc *rpc, const struct duet_rpc_function *f) {
 int add_functions(duet_rpc *rpc, const struct duet_rpc_function *functions, int count) {
     if (count <= 0) return OK;
     rpc->functions = calloc((size_t)count, sizeof *rpc->functions);
-    if (!rpc->functions) return fail(ERR_MEMORY, "rpc: no host memory for functions");
+    if (!rpc->functions) return fail(ERR_MEMORY, "rpc: out of host memory for functions");
     for (int i = 0; i < count; i++)
         CHECK(add_function(rpc, &functions[i]));
     return OK;
@@ -144,13 +144,14 @@ static int run_function(duet_rpc_call *call) {
     if (!code) {
         fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
         code = call->run(call, call->context_of_run);
-        if (code && !*error_message()) fail(code, "it returned %d, and has not said why", code);
+        if (code && !*error_message()) fail(code, "it returned %d without an error message", code);
     }
     if (code < OK || code > ERR_PEER) code = fail(ERR_FAILED, "it returned %d", code);
-    if (call->failed.code) code = failures_end(&call->failed); /* it may have gone on regardless */
+    if (call->failed.code)
+        code = failures_end(&call->failed); /* the function may have ignored it */
     if (!code && m->makes) code = keep_result(call);
     if (!code && call->object)
-        code = fail(ERR_USAGE, "it returns an object: call it by duet_remote");
+        code = fail(ERR_USAGE, "it returns an object: call it with duet_remote");
     if (call->object && call->destroy) call->destroy(call->object);
     pass_of_call_ends(call, code);
     duet_rpc_value_free(&call->args);

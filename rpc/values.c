@@ -50,7 +50,7 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r) {
     if (!r) return fail(ERR_USAGE, "rpc: a reference is NULL");
     if (r->rpc != rpc) return fail(ERR_USAGE, "rpc: a reference of another worker of this program");
     duet_rref **passed = realloc(w->passed, (size_t)(w->passed_count + 1) * sizeof *passed);
-    if (!passed) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
+    if (!passed) return fail(ERR_MEMORY, "rpc: out of host memory for a reference");
     w->passed = passed;
     passed[w->passed_count++] = r;
     pthread_mutex_lock(&rpc->lock);
@@ -86,7 +86,7 @@ int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *
     case DUET_RPC_INT:
     case DUET_RPC_NUMBER: wire_put(w, &v->integer, sizeof v->integer); return OK;
     case DUET_RPC_TEXT:
-        if (!v->text) return fail(ERR_USAGE, "rpc: a text is NULL");
+        if (!v->text) return fail(ERR_USAGE, "rpc: a string is NULL");
         wire_put_text(w, v->text);
         return OK;
     case DUET_RPC_BYTES:
@@ -100,7 +100,7 @@ int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *
         for (int i = 0; i < v->count; i++)
             CHECK(value_write(rpc, w, &v->items[i], depth + 1));
         return OK;
-    default: return fail(ERR_USAGE, "rpc: a value of type %d: there is none", (int)v->type);
+    default: return fail(ERR_USAGE, "rpc: value type %d does not exist", (int)v->type);
     }
 }
 
@@ -120,7 +120,7 @@ static int make_tensor(struct duet_rpc_value *v, duet_device *device) {
     struct wire_tensor head;
     const char *elements = (const char *)v->data + sizeof head;
     if (!device)
-        return fail(ERR_USAGE, "rpc: a tensor has come, and there is no device for it: give one in "
+        return fail(ERR_USAGE, "rpc: received a tensor, but no device is set: give one in "
                                "the options of duet_rpc_init, or with the function");
     memcpy(&head, v->data, sizeof head);
     *v = duet_rpc_tensor(NULL);

@@ -27,7 +27,7 @@ static int make_room(struct wire_out *w, size_t bytes) {
 }
 
 int wire_error(const struct wire_out *w) {
-    if (w->failed == ERR_MEMORY) return fail(ERR_MEMORY, "rpc: no host memory for a message");
+    if (w->failed == ERR_MEMORY) return fail(ERR_MEMORY, "rpc: out of host memory for a message");
     return w->failed ? fail(ERR_USAGE, "rpc: values of more than %llu bytes do not go in a message",
                             (unsigned long long)MESSAGE_MOST_BYTES)
                      : OK;
@@ -87,7 +87,7 @@ size_t wire_type_bytes(enum duet_type type) {
 }
 
 const char *wire_type_name(enum duet_rpc_type type) {
-    static const char *const names[] = {"nothing",  "an integer",  "a number", "a text", "bytes",
+    static const char *const names[] = {"nothing",  "an integer",  "a number", "a string", "bytes",
                                         "a tensor", "a reference", "a list",   "a var"};
     return (unsigned)type <= DUET_RPC_VAR ? names[type] : "no value";
 }
@@ -117,7 +117,7 @@ static int read_rref(struct wire_in *w, struct duet_rpc_value *v) {
     if (r.owner >= (uint64_t)w->rpc->world || id_worker(r.id) >= w->rpc->world)
         return broken_value();
     *v = duet_rpc_rref(rref_arrives(w->rpc, r.id, (int)r.owner));
-    return v->rref ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
+    return v->rref ? OK : fail(ERR_MEMORY, "rpc: out of host memory for a reference");
 }
 
 static int read_copy(struct wire_in *w, struct duet_rpc_value *v, enum duet_rpc_type type) {
@@ -129,7 +129,7 @@ static int read_copy(struct wire_in *w, struct duet_rpc_value *v, enum duet_rpc_
         CHECK(get_bytes(w, &data, &bytes));
     if (type == DUET_RPC_TEXT) bytes = strlen(data);
     char *copy = malloc(bytes + 1);
-    if (!copy) return fail(ERR_MEMORY, "rpc: no host memory for %zu bytes", bytes);
+    if (!copy) return fail(ERR_MEMORY, "rpc: out of host memory for %zu bytes", bytes);
     memcpy(copy, data, bytes);
     copy[bytes] = 0;
     v->type = type;
@@ -147,7 +147,7 @@ static int read_list(struct wire_in *w, struct duet_rpc_value *v, int depth) {
      * themselves. */
     if (count > w->bytes - w->at || depth > DEEPEST_LIST) return broken_value();
     struct duet_rpc_value *items = calloc((size_t)count + 1, sizeof *items);
-    if (!items) return fail(ERR_MEMORY, "rpc: no host memory for a list of %u", count);
+    if (!items) return fail(ERR_MEMORY, "rpc: out of host memory for a list of %u", count);
     *v = duet_rpc_list(items, 0);
     for (uint32_t i = 0; i < count; i++) {
         v->count = (int)i + 1;

@@ -76,7 +76,7 @@ void pause_end(duet_rpc *rpc, duet_device *device) {
 int find_worker(const duet_rpc *rpc, const char *name, int *rank) {
     for (*rank = 0; name && *rank < rpc->world; ++*rank)
         if (!strcmp(rpc->peers[*rank].name, name)) return OK;
-    return fail(ERR_USAGE, "rpc: worker '%s': there is none of this name", name ? name : "");
+    return fail(ERR_USAGE, "rpc: worker '%s' does not exist", name ? name : "");
 }
 
 int duet_rpc_rank(const duet_rpc *rpc, const char *name) {

@@ -45,7 +45,8 @@ int coalesce_params(const struct param_set *set, int gradients, size_t limit_byt
     int n = 0;
     *group_count = 0;
     struct param_range *pieces = malloc((size_t)(set->count > 0 ? set->count : 1) * sizeof *pieces);
-    if (!pieces) return fail(ERR_MEMORY, "coalesce: no host memory for %d parameters", set->count);
+    if (!pieces)
+        return fail(ERR_MEMORY, "coalesce: out of host memory for %d parameters", set->count);
     for (int trains = gradients; trains <= 1; trains++)
         for (int i = 0; i < set->count; i++) {
             const struct param *p = &set->param[i];

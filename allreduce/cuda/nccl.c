@@ -100,7 +100,8 @@ static int settle(struct executor *e, ncclResult_t result, const char *what) {
         if (config->interrupted) CHECK(config->interrupted(config->interrupt_context));
         if (result != ncclInProgress || now_ns() < deadline) continue;
         if (comm) return comm_distant_late(comm, &reason, what);
-        return fail(ERR_TIMEOUT, "allreduce (%s): not done after %g s", what, config->timeout_s);
+        return fail(ERR_TIMEOUT, "allreduce (%s): did not finish within %g s", what,
+                    config->timeout_s);
     }
     return result == ncclSuccess ? OK : fail_by_nccl(e, result);
 }
@@ -215,7 +216,7 @@ static void nccl_close(struct executor *e) {
 
 static int nccl_open(struct executor **out, const struct executor_ranks *ranks) {
     struct executor *e = calloc(1, sizeof *e);
-    if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    if (!e) return fail(ERR_MEMORY, "allreduce: out of host memory: free some");
     int code = open_parts(e, ranks);
     if (!code) {
         cuda_calls_watch(&e->calls);
@@ -312,7 +313,7 @@ static int nccl_enqueue(struct executor *e, struct stream *stream, const struct 
     const struct executor_ranks *ranks = e->calls.ranks;
     CHECK(cuda_calls_begin(&e->calls, s, call));
     if (!e->comm)
-        return fail(ERR_FAILED, "allreduce nccl on %s: NCCL was aborted: start anew",
+        return fail(ERR_FAILED, "allreduce nccl on %s: NCCL was aborted: restart the job",
                     stream->device->name);
     CHECK(cuda_begin(s, span_name, charge(ranks, call), 0));
     int code = run(e, s, call);

@@ -109,7 +109,7 @@ static int open_parts(struct executor *e, const struct executor_ranks *ranks) {
 
 static int spin_open(struct executor **out, const struct executor_ranks *ranks) {
     struct executor *e = calloc(1, sizeof *e);
-    if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    if (!e) return fail(ERR_MEMORY, "allreduce: out of host memory: free some");
     int code = open_parts(e, ranks);
     if (code) {
         spin_close(e);

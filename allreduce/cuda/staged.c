@@ -136,7 +136,7 @@ static int open_parts(struct executor *e, const struct executor_ranks *ranks) {
 
 static int staged_open(struct executor **out, const struct executor_ranks *ranks) {
     struct executor *e = calloc(1, sizeof *e);
-    if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    if (!e) return fail(ERR_MEMORY, "allreduce: out of host memory: free some");
     int code = open_parts(e, ranks);
     if (code) {
         staged_close(e);
@@ -149,7 +149,7 @@ static int staged_open(struct executor **out, const struct executor_ranks *ranks
 
 static int add_buffer(struct executor *e, float *data, size_t count) {
     struct staged_buffer *added = calloc(1, sizeof *added);
-    if (!added) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    if (!added) return fail(ERR_MEMORY, "allreduce: out of host memory: free some");
     int code = region_open(&added->region, e->calls.ranks, (count + 1) * sizeof(float));
     if (code) {
         free(added);

@@ -132,7 +132,7 @@ static int wait_for_oldest(struct cuda_calls *c) {
     CHECK(cuda_poll(&c->device->head, call_at(c, oldest)->ended, NULL, &state));
     if (state == cudaErrorNotReady)
         return fail(ERR_TIMEOUT,
-                    "allreduce on %s: a call is not done after %g s: the GPU may be stuck",
+                    "allreduce on %s: a call did not finish within %g s: the GPU may be stuck",
                     c->device->head.name, c->device->head.config.timeout_s);
     if (c->oldest == oldest) c->oldest++; /* a look inside the poll may have retired it */
     return OK;
@@ -174,7 +174,8 @@ int cuda_calls_mark(struct cuda_calls *c, struct cuda_stream *s, int operations)
     cudaEvent_t oldest = c->mark[c->marks % CUDA_MARKS];
     CHECK(cuda_poll(&c->device->head, oldest, NULL, &state));
     if (state == cudaErrorNotReady)
-        return fail(ERR_TIMEOUT, "allreduce on %s: not done after %g s: the GPU may be stuck",
+        return fail(ERR_TIMEOUT,
+                    "allreduce on %s: did not finish within %g s: the GPU may be stuck",
                     c->device->head.name, c->device->head.config.timeout_s);
     return OK;
 }

@@ -181,7 +181,7 @@ struct executor {
 
 static int host_open(struct executor **out, const struct executor_ranks *ranks) {
     struct executor *e = calloc(1, sizeof *e);
-    if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    if (!e) return fail(ERR_MEMORY, "allreduce: out of host memory: free some");
     e->ranks.all = *ranks;
     for (int r = 0; r < ranks->n; r++)
         e->ranks.flags[r] = ranks->flags[r];

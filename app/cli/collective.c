@@ -46,8 +46,8 @@ static int help(void) {
     char word[COLLECTIVE_WORD];
     say_text("usage: duet collective [options]\n\n"
              "Draws a collective, hop by hop, from the plan that Duet executes: which rank sends "
-             "which chunk to which rank, what each rank has completed, and its bytes beside the "
-             "textbook formula.\n\n");
+             "which chunk to which rank, what each rank has completed, and its bytes compared "
+             "with the textbook formula.\n\n");
     options_print(collective_options);
     text_add(&words, "--algorithm: ");
     for (int i = 0; collective_word(i, word); i++)
@@ -55,7 +55,7 @@ static int help(void) {
     text_add(&words, "; auto: the allreduce that DDP would take on emulated devices");
     printf("\n");
     text_wrap(stdout, TEXT_USUAL, 0, 2, words.words);
-    printf("\nexit status: 0 done, 2 wrong usage, 3 bytes of the plan and formula differ\n");
+    printf("\nexit status: 0 done, 2 wrong usage, 3 if plan and formula differ in bytes\n");
     return 0;
 }
 
@@ -68,7 +68,7 @@ static int count_of(const struct words *w, size_t *count) {
     if (w->count >= 0)
         return fail(ERR_USAGE, "--bytes and --count: both were given: give one of them");
     if (w->bytes % each)
-        return fail(ERR_USAGE, "--bytes: %llu: give a multiple of 4, for whole floats",
+        return fail(ERR_USAGE, "--bytes: %llu: give a multiple of 4, the size of a float",
                     (unsigned long long)w->bytes);
     *count = w->bytes / each;
     return OK;

@@ -156,10 +156,11 @@ static int check_not_a_rank(const char *command) {
     if (!trains || !environment_is_of_a_rank() || read_place_anywhere(&place, "") ||
         place.world == 1)
         return OK;
-    return fail(ERR_USAGE,
-                "%s %s: it is rank %d of %d that another program started, and starts ranks itself: "
-                "start it alone, with --devices %d",
-                program_name(), command, place.rank, place.world, place.world);
+    return fail(
+        ERR_USAGE,
+        "%s %s: this process is rank %d of %d that another program started, and the command "
+        "starts its own ranks: start it once, with --devices %d",
+        program_name(), command, place.rank, place.world, place.world);
 }
 
 static int run_command(int argc, char **argv, const struct duet_model *own) {

@@ -22,7 +22,7 @@
     COMMAND(run, "start N copies of a program as the ranks of a job, like torchrun") \
     COMMAND(devices, "list the devices of this machine") \
     COMMAND(doctor, "check this machine: every device, operation and collective") \
-    COMMAND(manual, "print the man page, or the completion of bash")
+    COMMAND(manual, "print the man page, or bash completion")
 // clang-format on
 
 /* own: the program's own model, NULL in `duet` itself. */

@@ -37,7 +37,7 @@ static const struct option doctor_options[] = {
      AT(config.tf32), NO_LIMITS, ALWAYS},
     {"--timeout", "SECONDS", "the deadline of each step of a check (default 60)", read_number,
      AT(config.timeout), 0.01, 1e6, ALWAYS},
-    {"--seed", "S", "the seed of all data (default: a new one, which is printed)", read_seed,
+    {"--seed", "S", "the seed for all data (default: a new one, which is printed)", read_seed,
      AT(config.seed), NO_LIMITS, ALWAYS},
     {"--details", NULL, "print every finding with its bound and the reason for the bound", read_on,
      AT(details), NO_LIMITS, ALWAYS},
@@ -129,7 +129,7 @@ int command_doctor(int argc, char **argv, const struct duet_model *own) {
     if (options.help) return help();
     struct findings *findings = findings_new();
     code = findings ? examine(&w, findings)
-                    : fail(ERR_MEMORY, "doctor: no memory for its findings: free some");
+                    : fail(ERR_MEMORY, "doctor: out of memory for its findings: free some");
     findings_free(findings);
     return report_error(code);
 }

@@ -1,4 +1,4 @@
-/* duet manual: the man page and the completion of bash, made from the tables of subcommands and of
+/* duet manual: the man page and bash completion, made from the tables of subcommands and of
  * options, as --help is. `make install` installs both. */
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void man_page(void) {
         paragraph(command_name(i), NULL, help);
     printf(".PP\n");
     roff("train, compare, profile, demo, scale and estimate take the options below. An option that "
-         "would have no effect is refused. The options of the others are in");
+         "would have no effect is refused. The options of the other commands are in");
     printf("\n.BI \"%s \" COMMAND \" \\-\\-help\" .\n.SH OPTIONS\n", name);
     roff("As --option value or --option=value; _ works as -.");
     printf("\n");
@@ -144,8 +144,7 @@ int command_manual(int argc, char **argv, const struct duet_model *own) {
     (void)own;
     const char *word = argc ? argv[0] : "--help";
     if (argc > 1)
-        return report_error(
-            fail(ERR_USAGE, "manual: %s: one word is enough: give man or bash", argv[1]));
+        return report_error(fail(ERR_USAGE, "manual: %s: expected one word, man or bash", argv[1]));
     if (!strcmp(word, "man"))
         man_page();
     else if (!strcmp(word, "bash"))
@@ -155,6 +154,6 @@ int command_manual(int argc, char **argv, const struct duet_model *own) {
                  "Prints the man page in roff, or the completion for bash, made from the same "
                  "tables as --help.\nTo read the page: duet manual man | man -l -\n");
     else
-        return report_error(fail(ERR_USAGE, "manual: %s: there are man and bash", word));
+        return report_error(fail(ERR_USAGE, "manual: %s: expected man or bash", word));
     return 0;
 }

@@ -16,7 +16,8 @@ static int help(void) {
     say_text(
         "usage: duet report FILE\n\n"
         "Says who waited for whom in the collectives of a job that ran with DUET_TRACE=FILE set: a "
-        "PyTorch program on the backend duet, or one in C. Each rank of each group leaves a file "
+        "PyTorch program on the backend duet, or a C program. Each rank of each group leaves a "
+        "file "
         "FILE.GROUP.RANK at its end; the command reads all of them. In a collective every rank "
         "waits for the last rank of its group. The report names the rank that came last in most "
         "steps, with the median wait for it. Each file is a Chrome trace for ui.perfetto.dev; jq "
@@ -24,7 +25,7 @@ static int help(void) {
         "    DUET_TRACE=calls torchrun --nproc-per-node 4 train.py\n"
         "    duet report calls\n"
         "    jq -s '{traceEvents: map(.traceEvents[])}' calls.world.* > timeline.json\n\n"
-        "If a program wrote FILE by duet_devices_timeline, the command draws when each device "
+        "If a program wrote FILE with duet_devices_timeline, the command draws when each device "
         "computed, and prints the share of the bubble, in which devices wait for each other:\n\n"
         "    build/examples/model_parallel 4 cpu-async parts.json\n"
         "    duet report parts.json\n\n");

@@ -24,8 +24,8 @@ static const struct option sampler_options[] = {
     {"--seed", "S", "the seed of the order (default 0)", read_seed, AT(seed), NO_LIMITS, ALWAYS},
     {"--epoch", "E", "the epoch, which sets the order too (default 0)", read_int, AT(epoch), 0,
      INT32_MAX, ALWAYS},
-    {"--drop-last", NULL, "cut the order to a multiple of W instead of repeating indices", read_on,
-     AT(drop_last), NO_LIMITS, ALWAYS},
+    {"--drop-last", NULL, "truncate the order to a multiple of W instead of repeating indices",
+     read_on, AT(drop_last), NO_LIMITS, ALWAYS},
     {"--no-shuffle", NULL, "take the indices in order", read_off, AT(shuffle), NO_LIMITS, ALWAYS},
     OPTION_END};
 

@@ -47,7 +47,7 @@ static int help(const struct options *options, const struct duet_model *own) {
         "convnet, with --dataset mnist if it is installed, --optimizer adadelta --lr 0.5 "
         "--epochs 1 --batch-size 128; other models have the defaults of train.\n\n"
         "  duet scale\n"
-        "      a text's table of 1, 2, 4 and 8 processes\n"
+        "      reproduce the MNIST tutorial's table for 1, 2, 4 and 8 processes\n"
         "  duet scale --model lenet --devices 1,2 --batch-per-device 256\n"
         "      exercise 1 of d2l 13.5: a batch k times larger\n"
         "  duet scale --model lenet --devices 1,2 --batch-per-device 256 --lr 0.1,0.2,0.4\n"

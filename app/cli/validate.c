@@ -298,7 +298,7 @@ static int show_all(const struct hardware *h, int commands) {
     struct score scores[SCORES] = {{.rows = 0}};
     struct held_outs *all = calloc(1, sizeof *all);
     int code = all ? series_read(&all->all) : fail(ERR_MEMORY, "validate: no host memory");
-    printf("modelled times beside published ones: ms a step; f fit, t held out, h the ten\n"
+    printf("modelled times and published ones: ms a step; f fit, t held out, h the ten\n"
            "headlines of these, g given, b held back until the model was fixed; errors in %%\n"
            "%-3s %-16s %-15s %3s %2s %9s %9s %6s %6s %6s\n",
            "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");

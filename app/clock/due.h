@@ -21,7 +21,7 @@ struct due_heap {
     struct due *list; /* [count] */
     int count, room;
     uint64_t order;
-    int failed; /* 1: no host memory for an event */
+    int failed; /* 1: out of host memory for an event */
 };
 
 void due_push(struct due_heap *heap, struct due due);

@@ -71,7 +71,7 @@ static int read_keys(const struct line *l, const struct key *keys, int count, ch
         const struct key *k = NULL;
         for (int i = 0; i < count; i++)
             if (!strcmp(keys[i].name, l->word[w])) k = &keys[i];
-        if (!k) return refuse(l, l->word[w], "there is no such key: docs/clock.md has them");
+        if (!k) return refuse(l, l->word[w], "no such key: docs/clock.md lists them");
         if (w + 1 == l->words) return refuse(l, l->word[w], "its value is missing");
         if (!k->text)
             CHECK(read_number(l, k, l->word[w + 1]));
@@ -91,7 +91,7 @@ static int place(const struct line *l, void *list, size_t each, int *count, int 
     int i = 0;
     while (i < *count && strcmp((char *)list + (size_t)i * each, entry))
         i++;
-    if (i == most) return refuse(l, l->word[0], "there are too many of them");
+    if (i == most) return refuse(l, l->word[0], "too many");
     if (i == *count) (*count)++;
     *out = (char *)list + (size_t)i * each;
     memcpy(*out, entry, each);

@@ -339,7 +339,7 @@ static int stopped(const struct sim *s) {
             who = s->thread[t].program->list[s->thread[t].at].facts.name;
     for (int i = 0; i < s->streams; i++)
         if (head_of(&s->stream[i])) who = head_of(&s->stream[i])->facts.name;
-    return who ? fail(ERR_FAILED, "modelled clock: %s: its wait never ends", who) : OK;
+    return who ? fail(ERR_FAILED, "modelled clock: deadlock: %s waits forever", who) : OK;
 }
 
 static int prepare(struct sim *s, const struct program *programs, int count) {

@@ -66,7 +66,7 @@ static int open_testbed(struct testbed *bed) {
     for (int r = 0; r < bed->n; r++)
         if (!(bed->want[r] = malloc(LENGTH * sizeof(float))))
             return fail(ERR_MEMORY,
-                        "doctor: no host memory for the data of %d ranks: free some memory",
+                        "doctor: out of host memory for the data of %d ranks: free some memory",
                         bed->n);
     return OK;
 }

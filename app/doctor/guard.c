@@ -60,8 +60,8 @@ static int wait_for(struct doctor *d, pid_t pid, int *late, void (*idle)(void *)
 static void note_end(struct doctor *d, int status, int late) {
     const char *name = d->progress->name;
     if (late)
-        note(d, FINDING_OFF, name, "", "no end within %g s: stopped (--timeout gives it longer)",
-             d->config.timeout);
+        note(d, FINDING_OFF, name, "",
+             "stopped: did not finish within %g s (--timeout gives it longer)", d->config.timeout);
     else if (WIFSIGNALED(status))
         note(d, FINDING_OFF, name, "", "ended by signal %d (%s)", WTERMSIG(status),
              strsignal(WTERMSIG(status)));

@@ -9,7 +9,7 @@
 #include "doctor/ops.h"
 
 static int out_of_memory(void) {
-    return fail(ERR_MEMORY, "doctor: no host memory for a case: free some memory");
+    return fail(ERR_MEMORY, "doctor: out of host memory for a case: free some memory");
 }
 
 /* ---- the device's layout of activations: docs/design.md section 6 ---- */

@@ -38,7 +38,7 @@ static int open_testbed(struct testbed *bed) {
     bed->bytes = doctor_block(d) / 4;
     bed->host = malloc(bed->bytes), bed->want = malloc(bed->bytes);
     if (!bed->host || !bed->want)
-        return fail(ERR_MEMORY, "doctor: no host memory for a block: free some memory");
+        return fail(ERR_MEMORY, "doctor: out of host memory for a block: free some memory");
     for (int i = 0; i < d->devices; i++) {
         CHECK(doctor_open(d, i, 2 * (uint64_t)bed->bytes, 0, &bed->device[i]));
         CHECK(device_alloc(bed->device[i], (void **)&bed->block[i], bed->bytes, MEM_WORKSPACE));

@@ -60,7 +60,8 @@ static int sample_open(struct sample *s, const struct doctor *d, int i, uint64_t
             s->values[p][k] *= models[i].factor;
     s->pixels_each = (size_t)(s->model.channels * s->model.height * s->model.width);
     s->pixels = malloc((size_t)n * s->pixels_each * sizeof(float));
-    if (!s->pixels) return fail(ERR_MEMORY, "doctor: no host memory for a batch: free some memory");
+    if (!s->pixels)
+        return fail(ERR_MEMORY, "doctor: out of host memory for a batch: free some memory");
     rng_seed(&rng, seed + 1);
     rng_uniform(&rng, s->pixels, (size_t)n * s->pixels_each, 0, 1);
     s->segments = (struct segments){2, n, {{0, n / 2 + 1}, {1, n - n / 2 - 1}}};
@@ -112,7 +113,7 @@ static int open_testbed(struct testbed *bed, int i) {
     bed->grads = model_count(&bed->sample.model);
     bed->memory = malloc(4 * bed->grads * sizeof(float));
     if (!bed->memory)
-        return fail(ERR_MEMORY, "doctor: no host memory for gradients: free some memory");
+        return fail(ERR_MEMORY, "doctor: out of host memory for gradients: free some memory");
     for (size_t k = 0; k < 4; k++)
         outcomes[k]->grads = bed->memory + k * bed->grads;
     return OK;

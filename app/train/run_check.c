@@ -14,14 +14,14 @@ static int check_device_word(const char *word) {
         if (!strcmp(word, words[i])) return OK;
     if (!*word || word[strspn(word, "0123456789")])
         return unknown_value("--device", word, words, 3);
-    return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda: did you mean --devices %s?",
+    return fail(ERR_USAGE, "--device: %s: expected auto, cpu or cuda: did you mean --devices %s?",
                 word, word);
 }
 
 static int check_dp(const struct run_config *config) {
     if (config->dp.output_device >= config->devices)
-        return fail(ERR_USAGE, "--output-device: %d: there are devices 0 to %d",
-                    config->dp.output_device, config->devices - 1);
+        return fail(ERR_USAGE, "--output-device: %d: expected 0 to %d", config->dp.output_device,
+                    config->devices - 1);
     if (config->dp.sharded_reduce && config->devices == 1)
         return fail(ERR_USAGE,
                     "--dp-reduce: sharded: one device has nothing to reduce: give first, or "

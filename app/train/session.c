@@ -71,13 +71,13 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     const struct graph *graph = graph_of(s->config->model.options.own);
     if (graph && graph_below(graph) && !set->numbers)
         return fail(ERR_USAGE,
-                    "--dataset: %s: pictures: model %s takes integers from 0 to %d: give "
+                    "--dataset: %s: images: model %s takes integers from 0 to %d: give "
                     "--dataset random",
                     set->name, m->name, graph_below(graph) - 1);
     if (is->channels == first->channels && is->height == first->height && is->width == first->width)
         return OK;
     return fail(ERR_FAILED,
-                "test pictures of %s: %s, the training pictures %s: give files of one data set",
+                "test images of %s: %s, the training images %s: give files of one data set",
                 set->name, sample_shape_text(is, text[0]), sample_shape_text(first, text[1]));
 }
 

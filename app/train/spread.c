@@ -23,7 +23,7 @@ int spread_begin(struct run_config *config) {
     int wanted;
     CHECK(network_is_wanted(network_by_mpi, &wanted));
     if (!wanted) return OK;
-    CHECK(read_place_anywhere(&place, "start the ranks by mpirun"));
+    CHECK(read_place_anywhere(&place, "start the ranks with mpirun"));
     config->devices = place.world;
     config->spread = 1 + place.rank;
     return OK;

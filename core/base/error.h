@@ -85,10 +85,10 @@ const char *error_message(void);
 int error_exit_status(int code);
 
 /* Sets *out to NULL, since there is no result yet. ERR_USAGE: out itself is NULL. */
-#define CHECK_OUT(out)                                                              \
-    do {                                                                            \
-        if (!(out)) return fail(ERR_USAGE, "no place for the result: out is NULL"); \
-        *(out) = NULL;                                                              \
+#define CHECK_OUT(out)                                                                 \
+    do {                                                                               \
+        if (!(out)) return fail(ERR_USAGE, "out is NULL: give memory for the result"); \
+        *(out) = NULL;                                                                 \
     } while (0)
 
 #ifdef __cplusplus

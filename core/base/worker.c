@@ -34,7 +34,7 @@ int task_end(const struct task *task) {
 
 int worker_new(struct worker **out, int most) {
     struct worker *w = *out = calloc(1, sizeof *w + (size_t)most * sizeof *w->thread);
-    if (!w) return fail(ERR_MEMORY, "worker: no host memory for %d threads: free some", most);
+    if (!w) return fail(ERR_MEMORY, "worker: out of host memory for %d threads: free some", most);
     w->end = &w->first;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->given, NULL);

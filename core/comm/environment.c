@@ -103,7 +103,7 @@ int environment_for_programs(const struct place *place) {
     for (int i = 0; i < 4; i++) {
         char text[16];
         snprintf(text, sizeof text, "%d", numbers[i]);
-        if (setenv(names[i], text, 0)) return fail(ERR_MEMORY, "no host memory: free some");
+        if (setenv(names[i], text, 0)) return fail(ERR_MEMORY, "out of host memory: free some");
     }
     return OK;
 }
@@ -114,7 +114,7 @@ int read_place(struct place *out, const char *advice) {
     if (here == all) return OK;
     return fail(ERR_USAGE,
                 "environment variable %s: %d of %d ranks are on this machine: ranks of several "
-                "machines are started by mpirun: mpirun -np %d --host MACHINE0:%d,MACHINE1:%d "
+                "machines are started with mpirun: mpirun -np %d --host MACHINE0:%d,MACHINE1:%d "
                 "PROGRAM (docs/machines.md)",
                 name_in_use(LOCAL_WORLDS), here, all, all, here, here);
 }

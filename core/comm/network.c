@@ -24,7 +24,7 @@ int network_is_wanted(const struct network_ops *by, int *wanted) {
                     "environment variable DUET_BACKEND: %s: give mpi, or shm for shared memory",
                     backend);
     if (!environment_is_of_a_rank()) return OK;
-    CHECK(read_place_anywhere(&place, "start the ranks by mpirun"));
+    CHECK(read_place_anywhere(&place, "start the ranks with mpirun"));
     int shared = backend && !strcmp(backend, "shm"),
         several = place.local_world < place.world && environment_is_of_mpi();
     *wanted = several || (backend && !shared);

@@ -178,10 +178,11 @@ static void receive_rank(struct job *job, const struct spot *spot, int socket, c
                  "same, and each job its own MASTER_PORT",
                  spot->address, spot->port, world, job->world);
     else if (!process || header.rank == 0 || process->socket >= 0)
-        snprintf(text, sizeof text,
-                 "rendezvous at %s:%s: rank %u has come already: give each rank another RANK, and "
-                 "each job its own MASTER_PORT",
-                 spot->address, spot->port, header.rank);
+        snprintf(
+            text, sizeof text,
+            "rendezvous at %s:%s: rank %u has already joined: give each rank another RANK, and "
+            "each job its own MASTER_PORT",
+            spot->address, spot->port, header.rank);
     else {
         struct wire_header reply = {WIRE_MAGIC, 0, 0, 0, 1};
         if (wire_send(socket, &reply, NULL, job->board_fd) != WIRE_DONE)

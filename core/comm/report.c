@@ -45,7 +45,7 @@ static void describe_where(const struct job *job, int culprit, char *text, size_
 }
 
 static const char *advice_on_start(const struct launch *launch, int error) {
-    if (error == ENOENT && launch->program) return "there is no such program, nor along PATH";
+    if (error == ENOENT && launch->program) return "no such program here or in PATH";
     if (error == EACCES && launch->program) return "give a program, or python and its script";
     if (error == ENOENT) return "mount /proc";
     const char *advice = system_advice(error);

@@ -66,7 +66,7 @@ static int check_made(const struct dataset_config *c, enum kind kind) {
     if (count < 1) return fail(ERR_USAGE, "--samples: %d: give at least 1", count);
     if (kind == SYNTHETIC && (shape.height < SYNTHETIC_LEAST || shape.width < SYNTHETIC_LEAST))
         return fail(ERR_USAGE,
-                    "--shape: %s: synthetic pictures have at least %d x %d pixels: give a larger "
+                    "--shape: %s: synthetic images have at least %d x %d pixels: give a larger "
                     "shape, or --dataset random",
                     text, SYNTHETIC_LEAST, SYNTHETIC_LEAST);
     double each = (double)sample_shape_count(&shape) * (kind == RANDOM ? sizeof(float) : 1) +
@@ -129,7 +129,7 @@ int dataset_check(const struct dataset_config *c) {
     if (kind != FILES) return check_made(c, kind);
     if (c->shape.channels)
         return fail(ERR_USAGE,
-                    "--shape: %s: the pictures of %s have their own: leave it out, or give "
+                    "--shape: %s: the images of %s have their own: leave it out, or give "
                     "--dataset random or synthetic",
                     sample_shape_text(&c->shape, text), c->name);
     if (c->samples)

@@ -53,7 +53,7 @@ static int open_file(struct idx *x) {
     if (fd < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", x->path);
     int code = check_file(x, fd);
     if (!code && !(x->file = gzdopen(fd, "r")))
-        code = fail(ERR_MEMORY, "no memory to read: %s: free some memory", x->path);
+        code = fail(ERR_MEMORY, "out of memory reading: %s: free some memory", x->path);
     if (code) close(fd);
     return code;
 }
@@ -124,7 +124,7 @@ static int load(struct idx *x) {
     if (x->gzip ? bytes / DEFLATE_MOST > x->disk : x->disk - header < bytes) return truncated(x);
     x->data = malloc(bytes);
     if (!x->data)
-        return fail(ERR_MEMORY, "no memory to read: %s: %zu bytes: free some memory", x->path,
+        return fail(ERR_MEMORY, "out of memory reading: %s: %zu bytes: free some memory", x->path,
                     bytes);
     CHECK(take(x, x->data, bytes));
     return take_end(x);

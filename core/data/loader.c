@@ -116,7 +116,7 @@ static int check_config(const struct loader_config *c) {
                     c->batch_size, c->split.devices);
     if (c->first_device < 0 || c->device_count < 1 ||
         c->first_device > c->split.devices - c->device_count)
-        return fail(ERR_USAGE, "loader: devices %d to %d: there are %d", c->first_device,
+        return fail(ERR_USAGE, "loader: devices %d to %d: the job has %d", c->first_device,
                     c->first_device + c->device_count - 1, c->split.devices);
     if (c->by_channel && c->set->shape.channels != LOADER_CHANNELS)
         return fail(ERR_USAGE, "loader: means of %d channels: a sample has %d", LOADER_CHANNELS,

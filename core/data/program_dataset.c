@@ -12,7 +12,7 @@ int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, 
     if (!name)
         return fail(
             ERR_USAGE,
-            "data set: no name was given: there are fashion-mnist, mnist, synthetic and random");
+            "data set: the name is NULL: expected fashion-mnist, mnist, synthetic or random");
     struct duet_dataset *set = calloc(1, sizeof *set);
     if (!set) return fail(ERR_MEMORY, "data set %s: no host memory", name);
     set->rank = 3;
@@ -62,7 +62,8 @@ static int check_sources(const struct duet_data *d) {
                     "data set: %s: give an array of samples or a function that makes them",
                     d->read ? "both an array and a function" : "no samples");
     if (d->read && (d->labels || d->targets))
-        return fail(ERR_USAGE, "data set: labels or targets beside a function: it makes them too");
+        return fail(ERR_USAGE,
+                    "data set: labels or targets with a function: the function makes them too");
     if (!d->read && !d->labels == !d->targets)
         return fail(ERR_USAGE, "data set: %s: give labels or targets",
                     d->labels ? "both labels and targets" : "neither labels nor targets");

@@ -62,7 +62,7 @@ static int check_ranks(const struct duet_loader_options *o, int world_size) {
                     o->batch_size, world_size, MOST_SAMPLES / world_size);
     if ((unsigned)o->shuffle > DUET_SHUFFLE_RANDOM)
         return fail(ERR_USAGE,
-                    "loader: shuffle %d: there are DUET_IN_ORDER, DUET_SHUFFLE and "
+                    "loader: shuffle %d: expected DUET_IN_ORDER, DUET_SHUFFLE or "
                     "DUET_SHUFFLE_RANDOM",
                     (int)o->shuffle);
     if (o->shuffle == DUET_SHUFFLE_RANDOM && world_size > 1)
@@ -190,7 +190,7 @@ static void say_same_order(struct duet_loader *l, int epoch) {
 }
 
 int duet_loader_start(duet_loader *loader, int epoch) {
-    if (!loader) return fail(ERR_USAGE, "loader: none was given");
+    if (!loader) return fail(ERR_USAGE, "loader is NULL");
     if (epoch < 0) return fail(ERR_USAGE, "epoch %d: epochs count from 0", epoch);
     CHECK(release(loader));
     CHECK(loader_start_epoch(loader->loader, epoch, 0));
@@ -203,7 +203,7 @@ int duet_loader_start(duet_loader *loader, int epoch) {
 int duet_loader_next(duet_loader *loader, struct duet_batch *batch) {
     if (!batch) return fail(ERR_USAGE, "loader: no batch was given");
     *batch = (struct duet_batch){0};
-    if (!loader) return fail(ERR_USAGE, "loader: none was given");
+    if (!loader) return fail(ERR_USAGE, "loader is NULL");
     if (!loader->started)
         return fail(ERR_USAGE, "loader: no epoch was started: call duet_loader_start");
     struct batch *held;

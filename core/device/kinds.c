@@ -34,7 +34,7 @@ static const char *name_of(enum device_kind kind) {
 
 static int check_config(const struct device_config *config) {
     if (config->index < 0 || config->index >= MAX_DEVICES)
-        return fail(ERR_USAGE, "device %d: there is no such device: devices are numbered 0 to %d",
+        return fail(ERR_USAGE, "device %d does not exist: devices are numbered 0 to %d",
                     config->index, MAX_DEVICES - 1);
     if (!isfinite(config->timeout_s) || config->timeout_s < 0)
         return fail(ERR_USAGE, "timeout of device %d: %g s: give 0 seconds or more", config->index,

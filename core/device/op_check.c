@@ -164,8 +164,7 @@ static int check_overlaps(enum op op, const struct op_args *a) {
 }
 
 int op_check(enum op op, const struct op_args *args) {
-    if ((unsigned)op >= OP_COUNT)
-        return fail(ERR_FAILED, "op %d: there is none of this number", (int)op);
+    if ((unsigned)op >= OP_COUNT) return fail(ERR_FAILED, "op %d does not exist", (int)op);
     const struct op_row *s = &op_table[op];
     for (int i = 0; i < OP_INPUTS; i++)
         CHECK(check_operand(op, "in", i, &s->in[i], &args->in[i], s->segment));

@@ -31,7 +31,7 @@ static int kind_of(const char *name, enum device_kind *kind) {
         *kind = kinds[i].kind;
         return device_probe(*kind, &count);
     }
-    return fail(ERR_USAGE, "kind of device: %s: there are auto, cpu, cpu-async, cpu-late and cuda",
+    return fail(ERR_USAGE, "kind of device: %s: expected auto, cpu, cpu-async, cpu-late or cuda",
                 name ? name : "none given");
 }
 
@@ -70,7 +70,7 @@ static int open_devices(duet_device **devices, int first, int n, int sharing, co
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes) {
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "devices: %d: give 1 to %d", n, MAX_DEVICES);
-    if (!devices) return fail(ERR_USAGE, "devices: no place for them was given");
+    if (!devices) return fail(ERR_USAGE, "devices: the output pointer is NULL");
     memset(devices, 0, (size_t)n * sizeof *devices);
     CHECK(check_alone());
     return open_devices(devices, 0, n, n, kind, memory_bytes);

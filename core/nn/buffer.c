@@ -56,7 +56,7 @@ static void lay_out(struct buffer_set *set, const struct buffer_spec *specs) {
 
 static int write_initial(struct buffer_set *set, const struct buffer_spec *specs) {
     void *host = malloc(set->bytes);
-    if (!host) return fail(ERR_MEMORY, "buffers: no host memory for %zu bytes", set->bytes);
+    if (!host) return fail(ERR_MEMORY, "buffers: out of host memory for %zu bytes", set->bytes);
     buffer_initial(specs, set->count, host);
     int code = buffer_set_write(set, host);
     free(host);
@@ -77,7 +77,7 @@ int buffer_set_init(struct buffer_set *set, struct device *device, const struct 
     }
     set->buffer = calloc((size_t)count, sizeof *set->buffer);
     int code = set->buffer ? device_alloc(device, &set->arena, set->bytes, MEM_PARAMS)
-                           : fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
+                           : fail(ERR_MEMORY, "buffers: out of host memory for %d of them", count);
     if (!code) {
         lay_out(set, specs);
         code = write_initial(set, specs);

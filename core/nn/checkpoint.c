@@ -163,7 +163,7 @@ static int read_groups(const struct duet_optimizer *o, const struct safetensors 
     CHECK(read_integer(file, "groups", OPTIMIZER_GROUPS, 0, &groups));
     if (groups != o->optimizer.config.groups)
         return fail(ERR_USAGE,
-                    "load: %s: it was written with %d parameter groups beside the first, this "
+                    "load: %s: it was written with %d parameter groups besides the first, this "
                     "optimizer has %d: add the same",
                     file->path, (int)groups, o->optimizer.config.groups);
     for (int g = 0; g < groups; g++)

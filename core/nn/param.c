@@ -61,7 +61,8 @@ int param_set_init_apart(struct param_set *set, struct device *device,
     memset(set, 0, sizeof *set);
     set->device = device;
     set->param = calloc((size_t)count + 1, sizeof *set->param);
-    if (!set->param) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    if (!set->param)
+        return fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
     set->count = count;
     for (int i = 0; i < count; i++) {
         struct param *p = &set->param[i];

@@ -171,7 +171,7 @@ int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
                         duet_device *const *devices, int dim) {
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "scatter: %d parts: give 1 to %d", n, MAX_DEVICES);
-    if (!parts) return fail(ERR_USAGE, "scatter: no place for the parts was given");
+    if (!parts) return fail(ERR_USAGE, "scatter: parts is NULL");
     memset(parts, 0, (size_t)n * sizeof *parts);
     if (!tensor) return fail(ERR_USAGE, "scatter: no tensor was given");
     CHECK(find_dim("scatter", &tensor->t, &dim));

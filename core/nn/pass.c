@@ -46,7 +46,7 @@ int duet_tape_create(duet_tape **out, duet_device *device) {
 /* ---- errors ---- */
 
 int duet_tape_error(duet_tape *t) {
-    if (!t) return fail(ERR_USAGE, "tape: none was given");
+    if (!t) return fail(ERR_USAGE, "tape is NULL");
     return tape_error(t);
 }
 
@@ -56,11 +56,12 @@ static int belongs_to_others(const duet_tape *t) {
 }
 
 static int refuse_remote(const duet_tape *t, const char *function) {
-    return t->remote ? fail(ERR_USAGE,
-                            "%s: this tape is of a duet_autograd_context: its pass has begun, and "
-                            "it ends with duet_autograd_backward",
-                            function)
-                     : OK;
+    return t->remote
+               ? fail(ERR_USAGE,
+                      "%s: this tape belongs to a duet_autograd_context: its pass has begun, and "
+                      "it ends with duet_autograd_backward",
+                      function)
+               : OK;
 }
 
 void duet_tape_seed(duet_tape *t, uint64_t seed) {
@@ -82,7 +83,7 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
         return fail(ERR_USAGE, "tape: %d samples: give 0 to %d", samples, MOST_SAMPLES);
     if (pass != DUET_TRAIN && pass != DUET_EVALUATE && pass != DUET_EVALUATE_MODULE)
         return fail(ERR_USAGE,
-                    "tape: pass %d: there are DUET_EVALUATE, DUET_TRAIN and DUET_EVALUATE_MODULE",
+                    "tape: pass %d: expected DUET_EVALUATE, DUET_TRAIN or DUET_EVALUATE_MODULE",
                     (int)pass);
     if (params && params->set.device != t->device)
         return fail(ERR_USAGE,
@@ -135,7 +136,7 @@ int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step) 
 }
 
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
-    if (!t) return fail(ERR_USAGE, "tape: none was given");
+    if (!t) return fail(ERR_USAGE, "tape is NULL");
     if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_tape_begin");
     CHECK(refuse_remote(t, "duet_tape_begin"));
     int code = check_begin(t, params, samples, pass);
@@ -195,7 +196,7 @@ static int zero_unused(duet_tape *t) {
 
 int duet_tape_accumulate(duet_tape *t, int passes) {
     enum { MOST = 1 << 20 };
-    if (!t) return fail(ERR_USAGE, "tape: none was given");
+    if (!t) return fail(ERR_USAGE, "tape is NULL");
     if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_tape_accumulate");
     CHECK(refuse_remote(t, "duet_tape_accumulate"));
     if (passes < 1 || passes > MOST)

@@ -62,7 +62,7 @@ int duet_loss_read(duet_tape *t, duet_var *loss, double *sum, int64_t *right) {
     double sum_here = 0;
     int64_t right_here = 0;
     CHECK(duet_tape_error(t));
-    if (!loss) return fail(ERR_USAGE, "loss: none was given");
+    if (!loss) return fail(ERR_USAGE, "loss is NULL");
     if (t->inside_model) return pass_refuse_inside(t, "duet_loss_read");
     if (loss->terms[0]) return read_sum(t, loss, sum, right);
     enum reduction r;

@@ -73,7 +73,7 @@ int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type ty
     CHECK_OUT(out);
     if (!device) return fail(ERR_USAGE, "tensor: no device was given");
     if ((unsigned)type >= TYPES)
-        return fail(ERR_USAGE, "tensor: type %d: there are 0 to %d", (int)type, TYPES - 1);
+        return fail(ERR_USAGE, "tensor: type %d: expected 0 to %d", (int)type, TYPES - 1);
     CHECK(tensor_check_shape("tensor", rank, shape));
     struct duet_tensor *tensor;
     CHECK(tensor_new(&tensor, device_of(device), dtypes[type], rank, shape, MEM_INPUT));
@@ -91,8 +91,7 @@ int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type
     if (!device || !host)
         return fail(ERR_USAGE, "tensor from host: no %s was given", device ? "memory" : "device");
     if ((unsigned)type >= TYPES)
-        return fail(ERR_USAGE, "tensor from host: type %d: there are 0 to %d", (int)type,
-                    TYPES - 1);
+        return fail(ERR_USAGE, "tensor from host: type %d: expected 0 to %d", (int)type, TYPES - 1);
     CHECK(tensor_check_shape("tensor from host", rank, shape));
     if (device_config(device_of(device))->kind != DEVICE_HOST)
         return fail(ERR_USAGE,

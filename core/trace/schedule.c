@@ -128,7 +128,7 @@ static int by_first_stream(const void *a, const void *b) {
 }
 
 int schedule_programs(struct schedule *s, const struct program **out, int *count) {
-    if (s->failed) return fail(ERR_MEMORY, "schedule: no host memory for the calls of the run");
+    if (s->failed) return fail(ERR_MEMORY, "schedule: out of host memory for the calls of the run");
     qsort(s->program, (size_t)s->count, sizeof *s->program, by_first_stream);
     *out = s->program;
     *count = s->count;

@@ -11,7 +11,7 @@
 static int open_group(struct group_mpi **out, struct group *g) {
     struct network *net = g->job->comm->network;
     struct group_mpi *m = calloc(1, sizeof *m);
-    if (!m) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (!m) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     int code = line_open(&m->calls, net, g->rank >= 0, g->rank, g->n);
     if (!code) code = line_open(&m->messages, net, g->rank >= 0, g->rank, g->n);
     if (code || g->rank < 0)
@@ -94,7 +94,7 @@ static int reduce(const struct mpi_call *c, double scale) {
     const struct group_call *call = c->call;
     int is_root = c->line->rank == call->root;
     void *to = is_root ? call->output : malloc(call->count * c->element + 1);
-    if (!to) return fail(ERR_MEMORY, "reduce: no host memory: free some");
+    if (!to) return fail(ERR_MEMORY, "reduce: out of host memory: free some");
     int code = line_sum(c->line, call->how, scale, call->input, to, call->count, c->wait);
     if (!is_root && !code) free(to); /* after an error MPI may still write there */
     return code;

@@ -118,7 +118,7 @@ static int enqueue(struct executor *e, struct stream *stream, const struct execu
 
 static int open_executor(struct executor **out, const struct executor_ranks *ranks) {
     struct executor *e = calloc(1, sizeof *e);
-    if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    if (!e) return fail(ERR_MEMORY, "allreduce: out of host memory: free some");
     e->ranks = ranks;
     int code = line_open(&e->line, ranks->comm->network, 1, ranks->rank, ranks->n);
     if (code)
@@ -145,7 +145,7 @@ static int choose(const struct executor_question *q, const struct executor_ops *
     enum allreduce_algorithm a = q->algorithm;
     if (a != ALLREDUCE_AUTO && a != ALLREDUCE_DIRECT && a != ALLREDUCE_MPI)
         return fail(ERR_USAGE,
-                    "allreduce %s: it runs on one machine: over several there are auto and mpi",
+                    "allreduce %s: it runs on one machine only: over several give auto or mpi",
                     allreduce_algorithm_name(a));
     *ops = &mpi_ops;
     return OK;

@@ -57,7 +57,7 @@ static int take_scratch(struct line *line, size_t bytes) {
     line->scratch_bytes = 0;
     line->scratch = malloc(bytes);
     if (!line->scratch)
-        return fail(ERR_MEMORY, "MPI: no host memory for %zu bytes: free some", bytes);
+        return fail(ERR_MEMORY, "MPI: out of host memory for %zu bytes: free some", bytes);
     line->scratch_bytes = bytes;
     return OK;
 }

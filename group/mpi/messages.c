@@ -64,7 +64,7 @@ static int receive(struct line *line, struct work *work, struct wait *wait) {
     size_t came = (size_t)bytes - sizeof head;
     int fits = came == call->count * element_bytes(call->how.type);
     void *other = fits ? NULL : malloc(came + 1);
-    if (!fits && !other) return fail(ERR_MEMORY, "recv: no host memory: free some");
+    if (!fits && !other) return fail(ERR_MEMORY, "recv: out of host memory: free some");
     int code = describe(line, &head, fits ? call->output : other, came, &type);
     if (!code) {
         int result = mpi->Imrecv(MPI_BOTTOM, 1, type, &message, &request);

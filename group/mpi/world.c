@@ -91,7 +91,7 @@ static int begin(void *context) {
     struct mpi *mpi = &net->mpi;
     struct place place;
     int initialized = 0, threads = MPI_THREAD_SINGLE;
-    CHECK(read_place_anywhere(&place, "start the ranks by mpirun"));
+    CHECK(read_place_anywhere(&place, "start the ranks with mpirun"));
     CHECK(choose_sums(&place));
     mpi->Initialized(&initialized);
     if (initialized)

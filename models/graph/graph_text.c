@@ -142,7 +142,7 @@ static int read_return(struct graph_reader *r) {
 
 static int read_line(struct graph_reader *r) {
     if (r->returned)
-        return graph_wrong(r, "the text ends with the return above: leave out what follows");
+        return graph_wrong(r, "the file ends with the return above: leave out what follows");
     if (graph_is_word(r, "input")) return input(r);
     if (graph_is_word(r, "parameter")) return declare(r, GRAPH_PARAMETER);
     if (graph_is_word(r, "buffer")) return declare(r, GRAPH_BUFFER);
@@ -163,7 +163,7 @@ static int read_version(struct graph_reader *r) {
     double version;
     char batch;
     if (!graph_is_word(r, "duet"))
-        return graph_wrong(r, "a model's text begins with: duet 1: write it with duet.export");
+        return graph_wrong(r, "a model file begins with: duet 1: write it with duet.export");
     CHECK(graph_number(r, &version, &batch));
     if (version == 1 && !batch) return OK;
     return graph_wrong(r, "version %g: this Duet reads version 1: export the model again", version);
@@ -171,13 +171,13 @@ static int read_version(struct graph_reader *r) {
 
 static int check_whole(struct graph_reader *r) {
     struct graph *g = r->g;
-    if (!r->returned) return graph_wrong(r, "the text has no return: end it with return %%value");
+    if (!r->returned) return graph_wrong(r, "the file has no return: end it with return %%value");
     for (int i = 0; i < g->input_count; i++)
         if (!g->values[g->inputs[i]].uses)
             return fail(ERR_USAGE, "%.200s: line %d: no op uses this input: leave it out", g->path,
                         g->values[g->inputs[i]].line);
     if (!g->input_count)
-        return fail(ERR_USAGE, "%.200s: the text has no input: write input %%x: TYPE", g->path);
+        return fail(ERR_USAGE, "%.200s: the file has no input: write input %%x: TYPE", g->path);
     for (int i = 0; i < g->tensor_count; i++)
         if (g->tensors[i].updated && g->tensors[i].beside_samples)
             return fail(
@@ -197,7 +197,7 @@ static int check_whole(struct graph_reader *r) {
 static int read_text(struct graph_reader *r, const char *text, size_t bytes) {
     r->at = r->begin = text;
     r->line = 1;
-    if (strlen(text) != bytes) return graph_wrong(r, "the text has a zero byte: write plain text");
+    if (strlen(text) != bytes) return graph_wrong(r, "the file has a zero byte: write plain text");
     for (int first = 1; *r->at; r->line++) {
         r->begin = r->at;
         if (r->line > GRAPH_LINES)

@@ -21,10 +21,10 @@ class Reductions:
         dense(tensor)
         if tensor.is_complex():
             if op not in (RedOp.SUM, RedOp.AVG):
-                raise ValueError(f"duet: {op} of complex numbers: there are SUM and AVG")
+                raise ValueError(f"duet: {op} of complex numbers: expected SUM or AVG")
             return torch.view_as_real(tensor), OPS[op], None
         if op not in OPS:
-            raise ValueError(f"duet: {op}: there are SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR and "
+            raise ValueError(f"duet: {op}: expected SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or "
                              "BXOR")
         if tensor.dtype is torch.bool:
             return (tensor.view(torch.uint8),

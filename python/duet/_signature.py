@@ -17,7 +17,7 @@ def _by_place(model, names, defaults, inputs):
     strange = sorted(given.keys() - set(names))
     if strange:
         raise WrongArgument(f"duet.export: {type(model).__name__} takes no positional input "
-                            f"{strange[0]}: there are {', '.join(names)}")
+                            f"{strange[0]}: expected {', '.join(names)}")
     last = max((names.index(name) for name in given), default=-1)
     return tuple(given.get(*one) for one in list(zip(names, defaults))[:last + 1])
 

@@ -26,7 +26,7 @@ class Record(dict):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"no {name} here: there are {', '.join(self)}") from None
+            raise AttributeError(f"no {name} here: expected {', '.join(self)}") from None
 
     def __dir__(self):
         return [*super().__dir__(), *self]

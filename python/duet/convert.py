@@ -28,7 +28,7 @@ def _load(source):
         what = " ".join(str(error).split())
         why = ("it holds more than tensors: save model.state_dict()"
                if "Unsupported global" in what or "GLOBAL" in what else
-               "its pickle is of a protocol that torch.load only runs: save it anew in Python"
+               "its pickle is of a protocol that torch.load only runs: save it again in Python"
                if "Unsupported operand" in what else
                f"torch.load: {what[:120]}: give a file of torch.save")
         raise DuetError(f"convert: {source}: {why}") from None

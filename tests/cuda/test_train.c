@@ -1,5 +1,5 @@
 /* Training on GPUs, by the command: one matrix of command lines. Each row is a model with its
- * options, on so many emulated GPUs; single, dp, ddp and fsdp end with equal files, byte by byte,
+ * options, on so many emulated GPUs; single, dp, ddp or fsdp end with equal files, byte by byte,
  * whether devices have a GPU each or share one; and the losses are those of
  * emulated devices, but for the order of sums. Then what auto, compare and profile make of a GPU.
  *

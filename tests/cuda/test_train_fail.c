@@ -50,9 +50,9 @@ CliTest(cuda_train_fail, kernel_faults, 120) {
  * deadline. */
 CliTest(cuda_train_fail, kernel_hangs, 240) {
     set_up();
-    fails("hang:20", 1, "cuda(0)|not done after", "--mode single");
-    fails("hang:110", 1, "cuda(0)|not done after", "--mode single");
-    fails("hang:110", 1, "not done after", "--mode dp --devices 2");
+    fails("hang:20", 1, "cuda(0)|did not finish within", "--mode single");
+    fails("hang:110", 1, "cuda(0)|did not finish within", "--mode single");
+    fails("hang:110", 1, "did not finish within", "--mode dp --devices 2");
     fails("hang:40@0", 1, "rank ", "--mode ddp --devices 2");
 }
 

@@ -113,7 +113,7 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     cr_assert(strstr(error_message(), "65"), "%s", error_message());
     bad = good, bad.output_device = 2;
     cr_assert_eq(rig_init(&rig, &bad), ERR_USAGE);
-    cr_assert_str_eq(error_message(), "DataParallel: output device 2: there are devices 0 to 1");
+    cr_assert_str_eq(error_message(), "DataParallel: output device 2: expected 0 to 1");
     bad = good, bad.output_device = -1;
     cr_assert_eq(rig_init(&rig, &bad), ERR_USAGE);
     cr_assert_null(rig.session.state);

@@ -64,7 +64,7 @@ Test(api_data_parallel_misuse, misuse_on_a_tape_is_refused, .timeout = 60) {
     duet_var *y = begun(&w, w.devices[0], &near, x);
     duet_var *other = duet_data_parallel_call(near, w.dp, x);
     MUST_FAIL(duet_backward(near, duet_sum(near, duet_add(near, y, other), NULL, 0, 0), NULL),
-              DUET_USAGE, "another forward has come between");
+              DUET_USAGE, "another forward ran between");
     MUST(duet_tape_begin(near, w.params, 4, DUET_TRAIN));
     y = duet_data_parallel_call(near, w.dp, x);
     other = duet_linear(near, duet_input(near, x), W1, B1);

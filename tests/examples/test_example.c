@@ -275,8 +275,8 @@ Test(api_example, says_what_is_wrong, .timeout = 100, .init = data_make, .fini =
         {2, "--lr nan", " nan:"},
         {2, "--batch-size", " --batch-size:"},
         {2, "--gpus 2", " --gpus:"},
-        {2, "--device gpu", "gpu: there"},
-        {2, "--dataset cifar", "'cifar': there are"},
+        {2, "--device gpu", "gpu: expected"},
+        {2, "--dataset cifar", "'cifar': expected"},
         {1, "--data-dir /nowhere", "/nowhere"},
         {1, "--dataset mnist --data-dir {} --epochs 1 --steps 1 --save /nowhere/x", "/nowhere/x"},
     };

@@ -109,8 +109,8 @@ Test(texts, ranks_of_mpirun_are_one_job_or_refused, .timeout = 300, .init = scra
         cr_expect_str_eq(output(), "", "%s: %s", programs[i].program, output());
     }
     RUN(0, MPIRUN(BUILD_DIR "/duet train --steps 1"));
-    cr_expect_not_null(strstr(output(), "duet train: it is rank 1 of 2 that another program "
-                                        "started, and starts ranks itself"),
+    cr_expect_not_null(strstr(output(), "duet train: this process is rank 1 of 2 "
+                                        "that another program started, and the command"),
                        "%s", output());
 }
 

@@ -178,7 +178,7 @@ Test(group_fail, messages_must_fit, .timeout = 60) {
 /* The peers get the reason, not that this rank has left. Sanitizers need the memory themselves. */
 Test(group_fail, a_call_that_cannot_begin_fails_the_job, .timeout = 60) {
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
-    must_say(NO_THREAD, 20, "rank 1: process group: a thread for calls under way", "");
+    must_say(NO_THREAD, 20, "rank 1: process group: a thread for running calls", "");
 #endif
 }
 

@@ -263,7 +263,7 @@ Test(group, a_strange_environment_is_told) {
     MUST_FAIL(duet_group_init(&group, 1), DUET_USAGE, "variable WORLD_SIZE: expected, but not set");
     setenv("RANK", "0", 1), setenv("WORLD_SIZE", "2", 1), setenv("LOCAL_WORLD_SIZE", "1", 1);
     MUST_FAIL(duet_group_init(&group, 1), DUET_USAGE,
-              "ranks of several machines are started by mpirun");
+              "ranks of several machines are started with mpirun");
     unsetenv("LOCAL_WORLD_SIZE");
     MUST_FAIL(duet_group_init(&group, -1), DUET_USAGE, "timeout -1");
     char port[16];

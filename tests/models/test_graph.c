@@ -70,7 +70,7 @@ Test(graph, several_inputs_are_parts_of_a_sample, .timeout = 30) {
 static const struct {
     const char *text, *says;
 } wrong[] = {
-    {"", "line 1, column 1: the text has no return: end it with return %value"},
+    {"", "line 1, column 1: the file has no return: end it with return %value"},
     {"duet 2\n", "line 1, column 7: version 2: this Duet reads version 1"},
     {"duet 1\ninput x: f32[N, 2]\n", "line 2, column 19: 'x': the name of a value begins with %"},
     {"duet 1\ninput %x: f16[N, 2]\n", "line 2, column 11: 'f16[N, 2]"},
@@ -105,7 +105,7 @@ static const struct {
      "line 3, column 59: max_pool2d: stride 0: give at least 1"},
     {HEAD "%1: f32[N, 2] = mean(%x)\n", "mean has no dims: give one"},
     {HEAD "%1: f32[N, 2, 4, 4] = relu(%x) %2\n", "'%2': the line must end here"},
-    {HEAD "%1: f32[N] = rely(%x)\n", "line 3: op: 'rely': there are conv2d, conv, linear"},
+    {HEAD "%1: f32[N] = rely(%x)\n", "line 3: op: 'rely': expected conv2d, conv, linear"},
     {HEAD "%1: f32[2] = randn()\n", "randn draws for each sample: give its result an N"},
     {HEAD "parameter w: f32[4]\n%1: f32[4] = dropout2d(w)\n",
      "w: operand 1 of dropout2d is for samples: give its result an N"},
@@ -130,13 +130,13 @@ static const struct {
      "w: operand 2 of scaled_dot_product_attention must be a value with N: expand it first"},
     {HEAD "%1: f32[N, 2, 4, 4] = scaled_dot_product_attention(%x, %x, %x, none, causal=1)\n",
      "it has scale=0 is_causal=0 dropout_p=0"},
-    {HEAD "%1: f32[N, 32] = flatten(%x)\n", "the text has no return"},
+    {HEAD "%1: f32[N, 32] = flatten(%x)\n", "the file has no return"},
     {HEAD "%1: f32[2N, 16] = reshape(%x)\nreturn %1\n",
      "a model returns numbers of each sample: write f32[N, classes]"},
     {HEAD "input %y: f32[N, 2]\n%1: f32[N, 32] = flatten(%x)\nreturn %1\n",
      "line 3: no op uses this input"},
     {HEAD "%1: f32[N, 32] = flatten(%x)\nreturn %1\nreturn %1\n",
-     "the text ends with the return above"},
+     "the file ends with the return above"},
     {"duet 1\nSequential(\n", "a line begins with input, parameter"},
 };
 

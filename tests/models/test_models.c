@@ -146,9 +146,8 @@ Test(models, mlp_takes_widths_up_to_1e8_parameters, .timeout = 30) {
 Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
     struct model m;
     struct model_options options = {.dropout = -1};
-    expect(
-        model_open(&m, "alexnet", &options), ERR_USAGE,
-        "'alexnet': there are lenet, convnet, mlp, resnet18, simple, complex, wide and branches");
+    expect(model_open(&m, "alexnet", &options), ERR_USAGE,
+           "'alexnet': expected lenet, convnet, mlp, resnet18, simple, complex, wide or branches");
     expect(model_open(&m, "", &options), ERR_USAGE, "lenet");
     expect(model_open(&m, "gpt2", &options), ERR_USAGE, "did you mean gpt2-small, for duet estim");
     model_free(&m);

@@ -148,7 +148,7 @@ Test(module, mistakes_of_describe_are_named, .timeout = 30) {
         "initial values of kind 9",
         "stride 0, padding 0",
         "dropout probability has to be between 0 and 1, but got 1.5",
-        "model own: samples of 6: it takes pictures of at least 9 x 9",
+        "model own: samples of 6: it takes images of at least 9 x 9",
         "it has no parameters",
         "model own: a.weight: 10000000000 numbers",
         "files use the prefix module.",

@@ -121,7 +121,7 @@ class Called(Written):
         result = duet.compare(Net(), inputs, samples=8, batch_size=4, steps=2, devices=2,
                               progress=False)
         self.assertIn("identical to the bit", result.output)
-        with self.assertRaisesRegex(ValueError, "takes no positional input y: there are x, shift,"):
+        with self.assertRaisesRegex(ValueError, "takes no positional input y: expected x, shift,"):
             duet.export(Net(), {"y": torch.ones(4, 6)}, self.folder / "net.duet")
 
     def test_labels_give_the_decoder_its_inputs(self):

@@ -39,7 +39,7 @@ class Package(unittest.TestCase):
         self.assertEqual([line.split(",")[2] for line in lines], [f"{x:.9g}" for x in losses])
         self.assertEqual(result.runs[0].mode, "dp")
         self.assertEqual(result["command"], "train")
-        with self.assertRaisesRegex(AttributeError, "no nothing here: there are schema"):
+        with self.assertRaisesRegex(AttributeError, "no nothing here: expected schema"):
             result.nothing
         self.assertIn("srcdoc=", result._repr_html_())
 

@@ -189,7 +189,7 @@ static void wrong(struct worker *w) {
     FAILS(DUET_USAGE,
           duet_autograd_sync(t[1], "w1", "forward",
                              DUET_ARGS(duet_rpc_tensor(x), duet_rpc_text("")), 0, NULL),
-          "argument 1 is a text");
+          "argument 1 is a string");
     duet_var *plain = duet_input(t[1], x);
     FAILS(DUET_USAGE, duet_autograd_backward(c[1], &plain, 1, 0), "requires_grad not set");
     duet_rpc_sync(w->rpc, "w1", "leave", DUET_NO_ARGS, 5, NULL);
@@ -273,9 +273,10 @@ static void masks(struct worker *w) {
     duet_tensor *x = rows(w, ones);
     GOOD(duet_autograd_context_create(&c, w->rpc));
     GOOD(duet_autograd_pass(&refuses, c, NULL, ROWS));
-    FAILS(DUET_USAGE, duet_tape_accumulate(refuses, 2), "duet_tape_accumulate: this tape is of");
+    FAILS(DUET_USAGE, duet_tape_accumulate(refuses, 2),
+          "duet_tape_accumulate: this tape belongs to");
     duet_tape_seed(refuses, 99);
-    FAILS(DUET_USAGE, duet_tape_error(refuses), "duet_tape_seed: this tape is of");
+    FAILS(DUET_USAGE, duet_tape_error(refuses), "duet_tape_seed: this tape belongs to");
     duet_autograd_context_free(c);
     GOOD(duet_autograd_context_create(&c, w->rpc));
     GOOD(duet_autograd_pass(&t, c, NULL, ROWS));

@@ -150,14 +150,14 @@ static void wrong(struct worker *w) {
     FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "nothing", DUET_NO_ARGS, 0, &got),
           "rpc: worker 'w1': nothing: worker 'w1' has no function of this name");
     FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "add", DUET_ARGS(duet_rpc_int(1)), 0, &got),
-          "rpc: worker 'w1': add: argument 1 is missing: there are 1");
+          "rpc: worker 'w1': add: argument 1 is missing: the call has 1");
     FAILS(DUET_USAGE,
           duet_rpc_sync(r, "w1", "add", DUET_ARGS(duet_rpc_int(1), duet_rpc_text("2")), 0, &got),
-          "argument 1 is a text: it must be an integer");
+          "argument 1 is a string: it must be an integer");
     for (int i = 0; i < 12; i++) /* the threads there have the text of an earlier call */
         if (i % 3 == 2)
             FAILS(DUET_FAILED, duet_rpc_sync(r, "w1", "silent", DUET_NO_ARGS, 0, &got),
-                  "rpc: worker 'w1': silent: it returned 1, and has not said why");
+                  "rpc: worker 'w1': silent: it returned 1 without an error message");
         else
             FAILS(DUET_MEMORY,
                   duet_rpc_sync(r, "w1", "refuse", DUET_ARGS(duet_rpc_int(4)), 0, &got),

@@ -57,7 +57,7 @@ static void one_stops(struct worker *w) {
     if (w->rank) { /* it goes on when nobody counts on it any more */
         while (!code)
             code = duet_rpc_sync(w->rpc, "w0", "pid", DUET_NO_ARGS, -1, NULL);
-        FAILS(DUET_PEER, code, "worker 'w0' is gone: it has given this worker up");
+        FAILS(DUET_PEER, code, "worker 'w0' is gone: it dropped this worker");
         GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
         return;
     }

@@ -105,7 +105,7 @@ static void objects(struct worker *w) {
     FAILS(DUET_USAGE, duet_rref_sync(c, "sub", DUET_NO_ARGS, 0, &got),
           "no function of this name: Thing.sub");
     FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, "w1", "Thing", DUET_ARGS(duet_rpc_int(1)), 0, &got),
-          "rpc: worker 'w1': Thing: it returns an object: call it by duet_remote");
+          "rpc: worker 'w1': Thing: it returns an object: call it with duet_remote");
     /* In lists, twice, and round by way of a worker that is not the owner. */
     struct duet_rpc_value both[] = {duet_rpc_rref(c), duet_rpc_rref(c)}, inner;
     GOOD(duet_rpc_sync(w->rpc, "w2", "echo", DUET_ARGS(duet_rpc_list(both, 2)), 0, &got));
@@ -222,7 +222,8 @@ static void not_sent(struct worker *w) {
     for (int to = 0; to < 3; to++) {
         const char *name = duet_rpc_name(w->rpc, to);
         const struct duet_rpc_value args[] = {duet_rpc_rref(own), duet_rpc_rref(other), bad};
-        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, name, "seen", args, 3, 0, NULL), "a text is NULL");
+        FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, name, "seen", args, 3, 0, NULL),
+              "a string is NULL");
         FAILS(DUET_USAGE, duet_rpc_sync(w->rpc, name, "none", args, 2, 0, NULL), "no function");
     }
     FAILS(DUET_FAILED, duet_rpc_sync(w->rpc, "w1", "gives", &one, 1, 0, NULL), "after its result");

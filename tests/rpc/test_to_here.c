@@ -71,7 +71,7 @@ static void others_to_here(struct worker *w) {
     duet_rref_free(r);
     GOOD(duet_autograd_remote(&r, p.tape, "w1", "pass_on",
                               DUET_ARGS(duet_rpc_var(h), duet_rpc_text("nobody")), 0));
-    FAILS(DUET_USAGE, duet_autograd_to_here(p.tape, r, 0, &value), "there is none of this name");
+    FAILS(DUET_USAGE, duet_autograd_to_here(p.tape, r, 0, &value), "does not exist");
     duet_rref_free(r);
     FAILS(DUET_USAGE, duet_autograd_to_here(NULL, r, 0, &value), "give a tape");
     duet_tensor_free(t);

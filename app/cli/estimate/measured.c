@@ -77,7 +77,7 @@ int measured_give(struct measured *m, const struct run_config *single, struct cl
     double apart = 100 * fabs(log(factor[1] / factor[0])), error = trust_error(clock, &rows);
     if (apart > error)
         return fail(ERR_USAGE,
-                    "--measured: by the clock the two times are %.0f %% apart, and its error is "
+                    "--measured: the two times disagree by %.0f %% with the clock, whose error is "
                     "+-%.0f %%: check them, their batches and --machine",
                     apart, error);
     clock->given = sqrt(factor[0] * factor[1]);

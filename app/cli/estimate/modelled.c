@@ -247,7 +247,7 @@ static void print_head(const struct asked *a, int width) {
         text_add(&text, "; precision %s", clock_precision_name(c->clock.precision));
     if (c->clock.precision == CLOCK_AMP) text_add(&text, ", while runs of Duet compute in float32");
     if (c->clock.precision == CLOCK_AMP && slow)
-        text_add(&text, "; %s has no tensor cores, so only its memory gains by amp", slow);
+        text_add(&text, "; %s has no tensor cores, so amp saves memory traffic only", slow);
     if (c->model.options.params)
         text_add(&text, "; transfers and the update only: the other kernels of a model given by "
                         "numbers are unknown");

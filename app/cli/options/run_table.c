@@ -69,7 +69,7 @@ const struct option run_options[] = {
      read_count, AT(model.options.buffers), 0, MOST_PARAMS,
      BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
     {"--activations", "SIZE",
-     "estimate: what one sample keeps on the device for backward, without parameters and outputs, "
+     "estimate: activation memory per sample kept for backward, without parameters and outputs, "
      "such as 90M",
      read_bytes, AT(model.options.activation_bytes), 0, 0x1p50,
      OFTEN | BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
@@ -100,8 +100,7 @@ const struct option run_options[] = {
      BY_ALL, IN_ANY_MODE, WITH_NORMS},
     {"--init-from", "FILE",
      "start from the weights in a safetensors file (python -m duet convert OLD NEW makes one from "
-     "a "
-     "file of torch.save)",
+     "a torch.save file)",
      read_text, AT(model.init_from), NO_LIMITS,
      BY_RUNS, IN_ANY_MODE, 0},
 
@@ -109,12 +108,12 @@ const struct option run_options[] = {
     {"--dataset", "NAME|FILE",
      "fashion-mnist, mnist, synthetic (drawn digits) or random (torch.randn samples, torch.randint "
      "labels); or a safetensors file with your tensors x and y, and optionally x_test and y_test "
-     "(docs/models.md). Default: fashion-mnist; for wide random; own in a program that brings its "
-     "own data",
+     "(docs/models.md). Default: fashion-mnist; for wide random; own in a program that supplies "
+     "its own data",
      read_text, AT(data.name), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--shape", "CxHxW|K",
-     "synthetic, random: the shape of a sample; K: a vector, or the tokens of a sample of gpt2-xl "
+     "synthetic, random: the shape of a sample: CxHxW for images, K for a vector or tokens "
      "(default 1x28x28; random: what the model expects, for simple 10, for complex 3x32x32)",
      read_shape, NO_MEMBER, NO_LIMITS,
      BY_ALL, IN_ANY_MODE, OF_MADE_DATA},
@@ -123,7 +122,7 @@ const struct option run_options[] = {
      AT(data.samples), 1, MOST_SAMPLES,
      BY_ALL, IN_ANY_MODE, OF_MADE_DATA},
     {"--data-dir", "DIR",
-     "the folder with the four IDX files, plain or .gz; the model adapts to their picture size and "
+     "the folder with the four IDX files, plain or .gz; the model adapts to their image size and "
      "number of classes",
      read_text, AT(data.folder), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, OF_FILES},
@@ -195,8 +194,8 @@ const struct option run_options[] = {
      read_choice, AT(dp.sharded_reduce), NO_LIMITS,
      BY_ALL, IN_DP, 0},
     {"--allreduce", "NAME",
-     "ddp: " ALLREDUCE_WORDS " (default auto). fsdp: nccl, on GPUs. single, dp: ring or tree: add "
-     "gradients in the order of ddp with this allreduce on --devices ranks, to get the same bits",
+     "ddp: " ALLREDUCE_WORDS " (default auto). fsdp: nccl, on GPUs. single, dp: with ring or tree, "
+     "sum gradients in the order of ddp on --devices ranks, for identical bits",
      read_algorithm,
      NO_MEMBER, NO_LIMITS,
      OFTEN | BY_ALL, IN_ANY_MODE, ADDS_AS_DDP},
@@ -259,7 +258,7 @@ const struct option run_options[] = {
      BY_ESTIMATE, IN_ANY_MODE, BESIDE_GPU},
     {"--what-if", "KEY=X,...",
      "with --gpu: change link, launch, compute or memory by a factor, such as link=2x,launch=0, or "
-     "remove Python's lock by gil=off",
+     "remove Python's lock with gil=off",
      read_text, AT(clock.what_if), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, BESIDE_GPU},
 
@@ -282,8 +281,8 @@ const struct option run_options[] = {
     {"--checkpoint-every", "N", "train: write it after every N steps, too",
      read_int, AT(files.checkpoint_every), 1, 1e9,
      BY_TRAIN, IN_ANY_MODE, BESIDE_CHECKPOINT},
-    {"--resume", "FILE", "train: continue from a checkpoint of the same options, with the same "
-     "bits",
+    {"--resume", "FILE", "train: resume from a checkpoint saved with the same options; the bits "
+     "stay the same",
      read_text, AT(files.resume), NO_LIMITS,
      BY_TRAIN, IN_ANY_MODE, 0},
     {"--log-loss", "FILE", "train: write step, epoch and loss of every step as CSV", read_text,

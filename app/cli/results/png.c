@@ -28,7 +28,7 @@ static int wait_for(pid_t pid, const char *png, int *status) {
         if (now_ns() > deadline) {
             kill(pid, SIGKILL);
             waitpid(pid, status, 0);
-            return fail(ERR_TIMEOUT, "--pictures: %s: rsvg-convert is not done after %d s", png,
+            return fail(ERR_TIMEOUT, "--pictures: %s: rsvg-convert did not finish within %d s", png,
                         LONGEST_S);
         }
         nanosleep(&pause, NULL);

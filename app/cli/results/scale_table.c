@@ -111,7 +111,7 @@ static void print_sharing(const struct scale *s) {
                r->gpus ? "GPU" : "core", of > 1 ? "s" : "");
     }
     if (shared)
-        printf(": these share them, so\ntheir speed-up is not that of devices with one each\n");
+        printf(": devices that share\na core or GPU speed up less than devices with one each\n");
 }
 
 /* The best of the rows from `first` on that have one device count. */
@@ -148,7 +148,7 @@ void scale_table_notes(const struct scale *s) {
         printf("bits: no two runs have the same batch and learning rate\n");
     print_sharing(s);
     if (text_seconds(s, 0) > 0)
-        printf("text: seconds on the machine of the text that this model comes from\n"
+        printf("text: seconds on the machine of the tutorial that this model comes from\n"
                "(28 to 30 with 1 process)\n");
     for (int i = 0; s->config.rates > 1 && i < s->count; i += s->config.rates)
         print_best_rate(s, i);

@@ -54,9 +54,8 @@ static int check_machines(const struct words *w) {
                     "--master-addr: %s: is another machine: leave it out, or give --nnodes",
                     w->address);
     if (nodes == 1)
-        return w->node
-                   ? fail(ERR_USAGE, "--node-rank: %d: there is one machine: give 0", (int)w->node)
-                   : OK;
+        return w->node ? fail(ERR_USAGE, "--node-rank: %d: only one machine: give 0", (int)w->node)
+                       : OK;
     int used = snprintf(hosts, sizeof hosts, "%s:%d", here ? "MACHINE0" : w->address, ranks);
     for (int m = 1; m < nodes && used < (int)sizeof hosts; m++)
         used += snprintf(hosts + used, sizeof hosts - (size_t)used, ",MACHINE%d:%d", m, ranks);
@@ -76,11 +75,11 @@ const struct option launch_options[] = {
     {"--tee", "0..3",
      "begin each printed line with its rank: 1 on stdout, 2 on stderr, 3 on both (default 0)",
      read_int, AT(tee), 0, 3, ALWAYS},
-    {"--master-port", "P", "MASTER_PORT of the ranks (default: one that is free)", read_int,
-     AT(port), 0, 65535, ALWAYS},
+    {"--master-port", "P", "MASTER_PORT of the ranks (default: a free one)", read_int, AT(port), 0,
+     65535, ALWAYS},
     {"--master-addr", "127.0.0.2",
-     "MASTER_ADDR of the ranks, one of this machine (default 127.0.0.1)", read_word, AT(address),
-     NO_LIMITS, ALWAYS},
+     "MASTER_ADDR of the ranks, an address of this machine (default 127.0.0.1)", read_word,
+     AT(address), NO_LIMITS, ALWAYS},
     {"--shutdown-timeout", "S",
      "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks; those that still run after S "
      "seconds, or at a second signal, are killed (default 30)",

@@ -112,7 +112,7 @@ static void print_answer(FILE *out, int width, const struct traced_group *g) {
     if (g->blamed >= 0)
         text_add(&text,
                  " In the steps the others waited most for rank %d: it came last in %zu of %zu "
-                 "calls of %s of %s, by %s in the median.",
+                 "calls of %s of %s, a median of %s late.",
                  g->blamed, g->last_in, g->calls_in, g->blamed_in->name,
                  bytes_words(g->blamed_in->bytes, bytes),
                  time_words(g->rank[g->blamed].median, time));

@@ -158,7 +158,7 @@ static int compare_spans(const void *left, const void *right) {
 static int write_run(struct writer *w) {
     const struct span_log *kept = &w->run->run->kept;
     const struct span **spans = malloc((kept->count + 1) * sizeof *spans);
-    if (!spans) return fail(ERR_MEMORY, "trace: no host memory for %zu spans", kept->count);
+    if (!spans) return fail(ERR_MEMORY, "trace: out of host memory for %zu spans", kept->count);
     w->zero_ns = INT64_MAX;
     for (size_t i = 0; i < kept->count; i++) {
         spans[i] = &kept->spans[i];

@@ -136,7 +136,8 @@ int collective_make(struct drawing *c, const char *word, int n, size_t count) {
     c->traffic = calloc((size_t)n * (size_t)n, sizeof *c->traffic);
     c->formula = calloc((size_t)n, sizeof *c->formula);
     if (!c->traffic || !c->formula)
-        CHECK_GOTO(fail(ERR_MEMORY, "collective: no host memory for %d ranks", n), code, failed);
+        CHECK_GOTO(fail(ERR_MEMORY, "collective: out of host memory for %d ranks", n), code,
+                   failed);
     CHECK_GOTO(make_plans(c, index, &config), code, failed);
     CHECK_GOTO(hops_of_plans(&c->hops, c->plans, n), code, failed);
     name_it(c, index);

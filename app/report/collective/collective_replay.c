@@ -48,7 +48,7 @@ int replay_init(struct replay *r, const struct hops *h) {
     r->final = calloc(cells + 1, sizeof *r->final);
     r->counts = calloc(cells + 1, 1);
     if (!r->final || !r->counts)
-        CHECK_GOTO(fail(ERR_MEMORY, "collective: no host memory for %zu chunks", cells), code,
+        CHECK_GOTO(fail(ERR_MEMORY, "collective: out of host memory for %zu chunks", cells), code,
                    failed);
     CHECK_GOTO(hops_state_init(&r->state, h), code, failed);
     CHECK_GOTO(hops_state_run(r->state, h->hops), code, failed);

@@ -73,7 +73,7 @@ static int allocate(struct checkpoint *c) {
     c->value = calloc((size_t)set->count + 1, sizeof *c->value);
     c->buffers = malloc(c->replica->params->buffers.bytes + 1);
     if (!c->values || !c->value || !c->buffers)
-        return fail(ERR_MEMORY, "--checkpoint: no host memory for a copy of %zu parameters",
+        return fail(ERR_MEMORY, "--checkpoint: out of host memory for a copy of %zu parameters",
                     set->total_count);
     for (int i = 0; i < set->count; i++)
         c->value[i] = c->values + set->param[i].value_offset;

@@ -46,7 +46,7 @@ static int check_settings(const struct session *s, const struct safetensors *fil
         if (theirs && !strcmp(theirs, settings[i].text)) continue;
         return fail(ERR_USAGE,
                     "%s: %s: the checkpoint %s was written with %.200s%s%s: give that, or start "
-                    "anew from its weights with --init-from",
+                    "again from its weights with --init-from",
                     settings[i].name, settings[i].text, file->path, theirs ? theirs : "another one",
                     settings[i].of_way ? ", and the bits would differ: " : "",
                     settings[i].of_way ? why_not : "");
@@ -62,7 +62,7 @@ static int check_order(const struct session *s, const struct safetensors *file) 
     if (!strcmp(theirs ? theirs : "", mine)) return OK;
     return fail(ERR_USAGE,
                 "--allreduce: sums in the order of %s: the checkpoint %s was written with %.95s: "
-                "give that, or start anew from its weights with --init-from",
+                "give that, or start again from its weights with --init-from",
                 *mine ? mine : "the fold", file->path, theirs ? theirs : "the fold");
 }
 

@@ -36,7 +36,7 @@ const char *file_kind(const void *first, size_t bytes, const char *path,
         {"\x89HDF", 4, "an HDF5 file: write its tensors with safetensors.torch.save_file"},
         {"GGUF", 4, "a GGUF file: give the model's safetensors"},
         {"\0\0\x08", 3, "an IDX file: give its folder with --data-dir"},
-        {"duet 1", 6, "a model's text: give it with --model"},
+        {"duet 1", 6, "an exported model (.duet): give it with --model"},
     };
     if (is_torch(head, bytes)) {
         snprintf(text, FILE_KIND_TEXT,
@@ -46,7 +46,8 @@ const char *file_kind(const void *first, size_t bytes, const char *path,
         return text;
     }
     if (bytes > 9 && head[8] == '{' && !memchr("{ \n", head[0], 3) && !memchr(head, '\n', 8))
-        return "a safetensors file: give it with --init-from, and a text of duet.export with "
+        return "a safetensors file: give it with --init-from, and a model exported by duet.export "
+               "with "
                "--model";
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (begins(head, bytes, others[i].magic, others[i].bytes)) return others[i].is;

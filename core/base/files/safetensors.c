@@ -21,7 +21,7 @@ enum { HEADER_LIMIT = 100000000 }; /* bytes; the format's own limit */
 static int wrong(const struct safetensors *s, const char *tensor, const char *why) {
     return fail(
         ERR_FAILED,
-        "not a valid safetensors file: %s: %s%.100s%s%s: take another copy, or write it anew",
+        "not a valid safetensors file: %s: %s%.100s%s%s: take another copy, or write it again",
         s->path, tensor ? "tensor '" : "", tensor ? tensor : "", tensor ? "': " : "", why);
 }
 
@@ -100,7 +100,7 @@ static int by_name(const void *a, const void *b) {
  * JSON reader has refused equal keys. */
 static int shorten_names(struct safetensors *s) {
     const struct safetensors_entry **sorted = malloc(((size_t)s->count + 1) * sizeof *sorted);
-    if (!sorted) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
+    if (!sorted) return fail(ERR_MEMORY, "out of memory reading: %s", s->path);
     for (int i = 0; i < s->count; i++) {
         s->entries[i].key = s->entries[i].name;
         s->entries[i].name = safetensors_name(s->entries[i].key);
@@ -120,14 +120,14 @@ static int check_metadata(const struct safetensors *s, const struct json *j) {
     if (j->kind != JSON_OBJECT) return wrong(s, NULL, "__metadata__ is not an object");
     for (const struct json *pair = j->child; pair; pair = pair->next)
         if (pair->kind != JSON_STRING)
-            return wrong(s, NULL, "__metadata__ holds something other than texts");
+            return wrong(s, NULL, "__metadata__ holds something other than strings");
     return OK;
 }
 
 static int read_header(struct safetensors *s, uint64_t data_start, uint64_t data_bytes) {
     if (s->header->kind != JSON_OBJECT) return wrong(s, NULL, "its header is not an object");
     s->entries = calloc((size_t)s->header->count + 1, sizeof *s->entries);
-    if (!s->entries) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
+    if (!s->entries) return fail(ERR_MEMORY, "out of memory reading: %s", s->path);
     for (const struct json *j = s->header->child; j; j = j->next) {
         if (!strcmp(j->key, "__metadata__"))
             CHECK(check_metadata(s, j));
@@ -173,7 +173,7 @@ static int open_checked(struct safetensors *s) {
     if (length > size - 8) return wrong(s, NULL, "its header is longer than the file");
     if (length > HEADER_LIMIT) return wrong(s, NULL, "its header is longer than 100 MB");
     char *text = malloc((size_t)length + 1);
-    if (!text) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
+    if (!text) return fail(ERR_MEMORY, "out of memory reading: %s", s->path);
     int code = safetensors_read_at(s, 8, text, length);
     if (!code && (!length || text[0] != '{')) code = wrong(s, NULL, "its header is not an object");
     if (!code) code = json_parse(s->path, text, (size_t)length, &s->header);
@@ -185,7 +185,7 @@ int safetensors_open(struct safetensors *s, const char *path) {
     memset(s, 0, sizeof *s);
     s->fd = -1;
     s->path = strdup(path);
-    int code = s->path ? open_checked(s) : fail(ERR_MEMORY, "no memory to read: %s", path);
+    int code = s->path ? open_checked(s) : fail(ERR_MEMORY, "out of memory reading: %s", path);
     if (code) safetensors_close(s);
     return code;
 }

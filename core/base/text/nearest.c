@@ -72,14 +72,13 @@ int unknown_value(const char *what, const char *word, const char *const *known, 
     for (int i = 0; i < count && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s",
                               i == 0           ? ""
-                              : i == count - 1 ? " and "
+                              : i == count - 1 ? " or "
                                                : ", ",
                               known[i]);
     const char *nearest = NULL;
     for (int i = 0; i < count && !nearest; i++) /* a100: a100-40; 3090: rtx3090 */
         if (strlen(word) > 2 && strcasestr(known[i], word)) nearest = known[i];
     if (!nearest) nearest = nearest_word(word, known, count);
-    if (!nearest) return fail(ERR_USAGE, "%s: '%.60s': there are %s", what, word, list);
-    return fail(ERR_USAGE, "%s: '%.60s': there are %s: did you mean %s?", what, word, list,
-                nearest);
+    if (!nearest) return fail(ERR_USAGE, "%s: '%.60s': expected %s", what, word, list);
+    return fail(ERR_USAGE, "%s: '%.60s': expected %s: did you mean %s?", what, word, list, nearest);
 }

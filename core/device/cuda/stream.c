@@ -91,10 +91,11 @@ int cuda_sync(struct stream *stream) {
     cuda_nvtx_end(s);
     if (interrupted) return interrupted;
     if (state == cudaErrorNotReady)
-        return fail(ERR_TIMEOUT,
-                    "sync of stream %s of %s: not done after %g s: a peer may be stuck; see the "
-                    "first error, or " ADVICE_TIMEOUT,
-                    lane_name(stream->lane), device->name, device->config.timeout_s);
+        return fail(
+            ERR_TIMEOUT,
+            "sync of stream %s of %s: did not finish within %g s: a peer may be stuck; see the "
+            "first error, or " ADVICE_TIMEOUT,
+            lane_name(stream->lane), device->name, device->config.timeout_s);
     CUDA_STREAM_CHECK(s, state, "sync");
     CHECK(cuda_watch_look(device, 0));
     CHECK(cuda_spans_harvest(s));

@@ -175,11 +175,12 @@ int host_sync(struct stream *stream) {
     pthread_mutex_unlock(&s->lock);
     if (interrupted) return interrupted;
     if (missing)
-        return fail(ERR_TIMEOUT,
-                    "sync of stream %s of %s: %llu commands not done after %g s: a peer may be "
-                    "stuck: see the first error, or " ADVICE_TIMEOUT,
-                    lane_name(s->head.lane), s->head.device->name, (unsigned long long)missing,
-                    s->head.device->config.timeout_s);
+        return fail(
+            ERR_TIMEOUT,
+            "sync of stream %s of %s: %llu commands did not finish within %g s: a peer may be "
+            "stuck: see the first error, or " ADVICE_TIMEOUT,
+            lane_name(s->head.lane), s->head.device->name, (unsigned long long)missing,
+            s->head.device->config.timeout_s);
     return sticky_get(&s->error);
 }
 

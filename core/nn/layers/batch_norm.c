@@ -316,7 +316,7 @@ static int find_running(duet_tape *t, int i, int channels, struct tensor *runnin
     *running = (struct tensor){0};
     if (i == DUET_NO_BUFFERS) return OK;
     if (!set || i < 0 || i >= set->count - 1)
-        return fail(ERR_USAGE, "batch_norm: buffers %d and %lld: there are %d of them", i, i + 1LL,
+        return fail(ERR_USAGE, "batch_norm: buffers %d and %lld: the module has %d", i, i + 1LL,
                     set ? set->count : 0);
     for (int k = i; k <= i + 1; k++) {
         const struct buffer_spec *spec = set->buffer[k].spec;

@@ -147,8 +147,8 @@ _Static_assert(DUET_MEAN == (int)REDUCE_MEAN && DUET_SUM == (int)REDUCE_SUM &&
 static int check_reduction(const char *op, enum duet_reduction r) {
     return (unsigned)r <= DUET_NONE
                ? OK
-               : fail(ERR_USAGE, "%s: reduction %d: there are DUET_MEAN, DUET_SUM and DUET_NONE",
-                      op, (int)r);
+               : fail(ERR_USAGE, "%s: reduction %d: expected DUET_MEAN, DUET_SUM or DUET_NONE", op,
+                      (int)r);
 }
 
 static int check_loss(const duet_tape *t, const char *op, const duet_var *x,

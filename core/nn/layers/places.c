@@ -31,7 +31,7 @@ static int for_samples(duet_tape *t, const char *name, duet_var **x, duet_var **
         if (tape_stuck(t, *one)) return 0;
     }
     if ((*x)->value.rank == (*index)->value.rank) return 1;
-    tape_fail(t, fail(ERR_USAGE, "%s: places of %s for %s: give both as many dimensions", name,
+    tape_fail(t, fail(ERR_USAGE, "%s: index %s and input %s: give both as many dimensions", name,
                       SHAPE(&(*index)->value), SHAPE(&(*x)->value)));
     return 0;
 }
@@ -93,8 +93,8 @@ static duet_var *along(duet_tape *t, enum op op, duet_var *x, duet_var *index, i
 static int check_places(const char *name, const duet_var *index, int dim, int from, int to) {
     int places = index->value.dims[dim];
     if (places > 0 && from > 0 && to > 0) return OK;
-    return fail(ERR_USAGE, "%s: %d places, from %d to %d numbers: give at least one of each", name,
-                places, from, to);
+    return fail(ERR_USAGE, "%s: %d indices, from %d to %d elements: give at least one of each",
+                name, places, from, to);
 }
 
 duet_var *tape_take_along_dim(duet_tape *t, duet_var *x, duet_var *index, int dim) {

@@ -167,8 +167,7 @@ static int check(duet_tape *t, const struct duet_recurrent *layer, const struct 
                  const struct param *w_hh, const duet_var *x) {
     const int *ih = w_ih->value.dims, *hh = w_hh->value.dims;
     if ((unsigned)layer->kind > DUET_RNN_RELU)
-        return fail(ERR_USAGE, "recurrent: kind %d: there is none of this number",
-                    (int)layer->kind);
+        return fail(ERR_USAGE, "recurrent: kind %d does not exist", (int)layer->kind);
     if (x->value.rank != 3)
         return fail(ERR_USAGE, "recurrent: an input of %s: must be (N, steps, numbers)",
                     SHAPE(&x->value));

@@ -30,7 +30,7 @@ static void cut(const struct param_set *set, int32_t *piece) {
 static int upload(struct grad_clip *c, const struct param_set *set) {
     size_t bytes = (size_t)c->count * 2 * sizeof(int32_t);
     int32_t *pieces = malloc(bytes);
-    if (!pieces) return fail(ERR_MEMORY, "clip: no host memory for %d pieces", c->count);
+    if (!pieces) return fail(ERR_MEMORY, "clip: out of host memory for %d pieces", c->count);
     cut(set, pieces);
     int code = copy_to_device(device_compute(c->device), c->pieces, pieces, bytes);
     if (!code) code = stream_sync(device_compute(c->device));
@@ -116,7 +116,7 @@ int grad_clip_norm(const struct grad_clip *c, double *norm) {
     if (!c->count) return OK;
     size_t bytes = (size_t)c->count * sizeof(double);
     double *sums = malloc(bytes);
-    if (!sums) return fail(ERR_MEMORY, "clip: no host memory for %d sums", c->count);
+    if (!sums) return fail(ERR_MEMORY, "clip: out of host memory for %d sums", c->count);
     int code = copy_to_host(device_compute(c->device), sums, c->sums, bytes);
     if (!code) code = stream_sync(device_compute(c->device));
     if (!code) *norm = clip_norm(sums, c->count);

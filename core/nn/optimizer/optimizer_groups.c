@@ -28,8 +28,8 @@ int optimizer_add_group(struct optimizer *o, const struct param_set *set,
                         const struct param_group *group) {
     int found = 0, g = o->config.groups;
     if (g == OPTIMIZER_GROUPS)
-        return fail(ERR_USAGE, "group '%s': there are %d of them already: give fewer",
-                    group->params, g);
+        return fail(ERR_USAGE, "group '%s': all %d groups are in use: give fewer", group->params,
+                    g);
     CHECK(check_group(group));
     if (!o->blocks)
         CHECK(device_alloc(o->device, (void **)&o->blocks, OPTIMIZER_GROUPS * sizeof *o->blocks,

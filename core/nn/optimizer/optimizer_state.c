@@ -32,7 +32,7 @@ int optimizer_state_read(struct optimizer *o, const struct param_set *set, float
 static int write_shard(struct optimizer *o, const struct param_set *set, const float *state) {
     size_t each = (size_t)o->each;
     float *own = calloc(1, optimizer_state_bytes(o, set->shard) + 1);
-    if (!own) return fail(ERR_MEMORY, "optimizer: no host memory for its state");
+    if (!own) return fail(ERR_MEMORY, "optimizer: out of host memory for its state");
     for (int i = 0; i < set->count; i++) {
         const struct param *p = &set->shard->param[i];
         if (!param_trains(p)) continue;

@@ -25,11 +25,12 @@ static int build(duet_params *p, const struct buffer_spec *specs, int count) {
     p->buffer_specs = calloc((size_t)count, sizeof *p->buffer_specs);
     p->buffer_views = calloc((size_t)count, sizeof *p->buffer_views);
     if (!p->buffer_specs || !p->buffer_views)
-        return fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
+        return fail(ERR_MEMORY, "buffers: out of host memory for %d of them", count);
     for (int i = 0; i < count; i++) {
         p->buffer_specs[i] = specs[i];
         p->buffer_specs[i].name = strdup(specs[i].name);
-        if (!p->buffer_specs[i].name) return fail(ERR_MEMORY, "buffers: no host memory for a name");
+        if (!p->buffer_specs[i].name)
+            return fail(ERR_MEMORY, "buffers: out of host memory for a name");
     }
     CHECK(buffer_set_init(&p->buffers, p->set.device, p->buffer_specs, count));
     for (int i = 0; i < count; i++)
@@ -73,7 +74,7 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
         CHECK(check_buffer(&buffers[i]));
     }
     struct buffer_spec *specs = calloc((size_t)count, sizeof *specs);
-    if (!specs) return fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
+    if (!specs) return fail(ERR_MEMORY, "buffers: out of host memory for %d of them", count);
     for (int i = 0; i < count; i++) {
         const struct duet_buffer *b = &buffers[i];
         specs[i] = (struct buffer_spec){.name = b->name,

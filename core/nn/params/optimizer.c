@@ -12,12 +12,12 @@ static int kind_of(const char *name, enum optimizer_kind *kind) {
     if (!name) return fail(ERR_USAGE, "optimizer: no name was given");
     *kind = optimizer_named(name);
     if (*kind != OPTIMIZER_COUNT) return OK;
-    return fail(ERR_USAGE, "optimizer: '%.40s': there are sgd, adadelta, adam and adamw", name);
+    return fail(ERR_USAGE, "optimizer: '%.40s': expected sgd, adadelta, adam or adamw", name);
 }
 
 int duet_optimizer_defaults(struct duet_optimizer_options *options, const char *name) {
     enum optimizer_kind kind;
-    if (!options) return fail(ERR_USAGE, "optimizer: no place for the options was given");
+    if (!options) return fail(ERR_USAGE, "optimizer: the output pointer is NULL");
     CHECK(kind_of(name, &kind));
     struct optimizer_config c = optimizer_default(kind);
     *options = (struct duet_optimizer_options){
@@ -105,7 +105,7 @@ int duet_optimizer_add_group(duet_optimizer *o, const struct duet_param_group *g
 }
 
 int duet_optimizer_set_lr(duet_optimizer *o, int group, double lr) {
-    if (!o) return fail(ERR_USAGE, "optimizer: none was given");
+    if (!o) return fail(ERR_USAGE, "optimizer is NULL");
     if (group < 0 || group > o->optimizer.config.groups)
         return fail(ERR_USAGE, "optimizer: group %d: %d were added: give 0 for the first", group,
                     o->optimizer.config.groups);
@@ -123,7 +123,7 @@ int optimizer_update(duet_optimizer *o, const struct step_block *now) {
 }
 
 int duet_optimizer_step(duet_optimizer *o) {
-    if (!o) return fail(ERR_USAGE, "optimizer: none was given");
+    if (!o) return fail(ERR_USAGE, "optimizer is NULL");
     struct step_block step = {.row = 0};
     optimizer_schedule(&step, &o->optimizer.config, o->lr, o->updates);
     CHECK(stream_write(device_compute(o->params->set.device), o->params->step, &step, sizeof step));

@@ -23,7 +23,8 @@ int optimizer_items_make(struct optimizer_items *s, const duet_optimizer *o) {
     s->part = calloc(set->total_count * (each ? each : 1) + 1, sizeof *s->part);
     s->items = calloc(count * each + 1, sizeof *s->items);
     if (s->updates && s->device && s->part && s->items) return OK;
-    return fail(ERR_MEMORY, "checkpoint: no host memory for the state of %zu parameters", count);
+    return fail(ERR_MEMORY, "checkpoint: out of host memory for the state of %zu parameters",
+                count);
 }
 
 int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t updates) {

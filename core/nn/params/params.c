@@ -27,12 +27,12 @@ static int check_name(int i, const char *name) {
 
 static int copy_specs(struct param_spec **out, const struct param_spec *from, int count) {
     struct param_spec *specs = *out = calloc((size_t)count + 1, sizeof *specs);
-    if (!specs) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    if (!specs) return fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
     for (int i = 0; i < count; i++) {
         specs[i] = from[i];
         specs[i].name = strdup(from[i].name);
         if (!specs[i].name)
-            return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+            return fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
     }
     return OK;
 }
@@ -63,7 +63,7 @@ static int build(struct duet_params *p, struct device *device, const struct para
     p->views = calloc(2 * (size_t)count + 1, sizeof *p->views);
     p->has_grad = malloc((size_t)count + 1);
     if (!p->views || !p->has_grad)
-        return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+        return fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
     params_show(p);
     for (int i = 0; i < count; i++)
         if (values && values[i]) CHECK(param_write_value(&p->set, i, values[i]));
@@ -105,8 +105,9 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
     CHECK(check_params(params, count));
     struct param_spec *specs = calloc((size_t)count, sizeof *specs);
     float **values = calloc((size_t)count, sizeof *values);
-    int code =
-        specs && values ? OK : fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    int code = specs && values
+                   ? OK
+                   : fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
     for (int i = 0; i < count && !code; i++) {
         specs[i] = (struct param_spec){.name = params[i].name, .rank = params[i].rank};
         memcpy(specs[i].dims, params[i].shape, sizeof specs[i].dims);

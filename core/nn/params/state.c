@@ -15,7 +15,7 @@ int state_values(const struct state *s, float ***out) {
         free(values);
         free(block);
         *out = NULL;
-        return fail(ERR_MEMORY, "parameters: no host memory for %zu numbers", count);
+        return fail(ERR_MEMORY, "parameters: out of host memory for %zu numbers", count);
     }
     values[0] = block;
     for (int i = 0; i < s->param_count; block += param_spec_count(&s->params[i++]))
@@ -32,7 +32,7 @@ int state_buffers(const struct state *s, void **out) {
     size_t bytes = buffer_offset(s->buffers, s->buffer_count, s->buffer_count);
     *out = bytes ? calloc(1, bytes) : NULL;
     if (*out || !bytes) return OK;
-    return fail(ERR_MEMORY, "buffers: no host memory for %zu bytes", bytes);
+    return fail(ERR_MEMORY, "buffers: out of host memory for %zu bytes", bytes);
 }
 
 static struct safetensors_item item_of(const char *name, const char *dtype, int rank,

@@ -113,7 +113,7 @@ int tape_check_links(const duet_tape *t) {
     const duet_tape *at = t;
     do
         if (at->torn)
-            return fail(ERR_USAGE, "var to: a tape from which values came has begun another pass: "
+            return fail(ERR_USAGE, "var to: a tape whose values it uses has begun another pass: "
                                    "begin the passes of all tapes first");
     while ((at = at->next) != t);
     return OK;

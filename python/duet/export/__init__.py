@@ -149,7 +149,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     if not isinstance(model, torch.nn.Module):
-        raise WrongArgument(f"duet.export: {model!r} is no model: give a torch.nn.Module")
+        raise WrongArgument(f"duet.export: {model!r} is not a model: give a torch.nn.Module")
     if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
         model = model.module
     from .lower import Interpreter

@@ -278,7 +278,7 @@ class _Verification:
                 raise ExportError(self.told(what, *one))
 
     def told(self, what, differ, loss, exact, gradients, tensors):
-        says = f"duet.export: the text is not the model: for {what} "
+        says = f"duet.export: the exported model does not match: for {what} "
         lines = self.text.splitlines()
         at = {line.split(":")[0]: i for i, line in enumerate(lines) if line.startswith("%")}
         if differ[0] == "the loss":

@@ -38,7 +38,7 @@ CliTest(cli_bad_files, pictures_of_two_sizes, 120) {
     for (int i = 0; i < 3; i++) {
         char words[64];
         good_again();
-        snprintf(words, sizeof words, "test pictures|1x28x28|1x%dx%d", sizes[i][0], sizes[i][1]);
+        snprintf(words, sizeof words, "test images|1x28x28|1x%dx%d", sizes[i][0], sizes[i][1]);
         put_images_of("d/train-images-idx3-ubyte", 2051, TRAIN, TRAIN, sizes[i][0], sizes[i][1]);
         all_modes_fail(words);
     }

@@ -35,10 +35,10 @@ CliTest(cli_bad_input, words, 300) {
         {2, "--devices|no value|N", "train --devices"},
         {2, "--save|empty|FILE", "train --save ''"},
         {2, "--no-shuffle|no value|3", "train --no-shuffle=3"},
-        {2, "--mode: ''|single, dp, ddp and fsdp", "train --mode="},
+        {2, "--mode: ''|single, dp, ddp or fsdp", "train --mode="},
         {2, "--model|empty|NAME", "train --model ''"},
         {2, "--device-memory: ''|64M", "train --device-memory="},
-        {2, "lenet5|lenet, convnet, mlp, resnet18, simple, complex, wide and branches",
+        {2, "lenet5|lenet, convnet, mlp, resnet18, simple, complex, wide or branches",
          "train --model lenet5"},
         {2, "nccl needs GPUs",
          "train --mode ddp --device cpu --dataset synthetic --samples 300 --steps 1 "

@@ -98,7 +98,7 @@ CliTest(cli_batch_norm, what_is_refused, 120) {
         {2, "SyncBatchNorm is only supported within", "train --mode dp --sync-bn " RUN},
         {2, "no effect with model lenet: it has no BatchNorm", "train --sync-bn --model lenet"},
         {2, "--init: no effect with model mlp", "train --init d2l --model mlp"},
-        {2, "there are default and d2l", "train --init d2k"},
+        {2, "expected default or d2l", "train --init d2k"},
         {1,
          "Expected more than 1 value per channel when training, got input size "
          "torch.Size([1, 512, 1, 1])",

@@ -88,8 +88,8 @@ CliTest(cli_calls, steps_tell_whom_to_blame, 60) {
     cr_expect_eq(
         strncmp(c.out,
                 "Group g: 2 ranks, 35 collectives in 23.90 s. In the steps the others waited "
-                "most\n  for rank 1: it came last in 13 of 15 calls of all_reduce of 4 KiB, by "
-                "20 ms in\n  the median. ",
+                "most\n  for rank 1: it came last in 13 of 15 calls of all_reduce of 4 KiB, a "
+                "median of\n  20 ms late. ",
                 160),
         0, "%s", c.out);
     cli_free(&c);
@@ -132,7 +132,7 @@ CliTest(cli_calls, ranks_leave_their_files, 60) {
     free(trace);
     cli_free(&c);
     cr_assert_eq(unlink("calls.world.3"), 0);
-    cli_says(0, "Only 3 of 4 ranks left a file, so nobody's waits are known.", "report calls");
+    cli_says(0, "Only 3 of 4 ranks left a file, so waiting times are unknown.", "report calls");
 }
 
 /* The buckets of a program's DDP: in each step all ranks begin the allreduce of each once. */

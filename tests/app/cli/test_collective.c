@@ -126,7 +126,7 @@ CliTest(cli_collective, bad_input, 60) {
     cli_fails(2, "--count", "collective --count -1");
     cli_fails(2, "multiple of 4", "collective --algorithm all-gather --count 7");
     cli_fails(2, "several calls of it", "collective --algorithm group-gather --bytes 256M");
-    cli_fails(2, "group-send and auto", "collective --algorithm rings");
+    cli_fails(2, "group-send or auto", "collective --algorithm rings");
     cli_fails(2, "two different ranks", "collective --algorithm group-send --ranks 1");
     cli_fails(2, "fewer bytes or ranks", "collective --algorithm naive --ranks 64 --bytes 64M");
     cli_fails(2, "did you mean --ranks?", "collective --rankz 1");

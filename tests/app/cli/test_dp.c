@@ -72,7 +72,7 @@ CliTest(cli_dp, refused, 60) {
         {"--output-device|0 to 0", "compare --devices 1 --output-device 1"},
         {"--output-device|'64'", "train --mode dp --output-device 64"},
         {"--output-device|ddp|--mode dp", "train --mode ddp --output-device 1"},
-        {"--dp-reduce|'second'|first and sharded", "profile --dp-reduce second"},
+        {"--dp-reduce|'second'|first or sharded", "profile --dp-reduce second"},
         {"--dp-reduce|single|--mode dp", "train --dp-reduce sharded"},
         {"--dp-reduce|one device", "train --mode dp --devices 1 --dp-reduce sharded"},
         {"--device-memory|3 sizes for 2", "train --mode dp --device-memory 64M,32M,64M"},

@@ -57,7 +57,7 @@ CliTest(own_model, a_program_has_its_own_name, 60) {
     cli_says(0, "usage: mynet scale [options]|!duet scale", "scale --help");
     cli_fails(2, "unknown command: tarin: did you mean train?", "tarin");
     cli_fails(2, "no effect in mynet compare|use mynet train", "compare --save x " SMALL);
-    cli_fails(2, "there are mynet, lenet|did you mean mynet?", "train --model mynett");
+    cli_fails(2, "expected mynet, lenet|did you mean mynet?", "train --model mynett");
     cli_fails(2, "no effect with model mynet", "train --init d2l");
     cli_fails(2, "fc1.weight: dimension 1 is 0",
               "train --dataset random --shape 1x3x3 --samples 8 --batch-size 4");
@@ -144,5 +144,5 @@ CliTest(own_model, what_is_wrong_with_a_file_is_named, 60) {
     cli_fails(2, "net.duet: line 4: the result depends on no parameter that is trained",
               "estimate --model net.duet");
     cli_fails(1, "--model: nowhere/net.duet: No such file", "train --model nowhere/net.duet");
-    cli_fails(2, "there are lenet, convnet", "train --model alexnet");
+    cli_fails(2, "expected lenet, convnet", "train --model alexnet");
 }

@@ -71,7 +71,7 @@ CliTest(cli_random, bad_input_is_one_line, 120) {
         {"--dataset random --model mlp --shape 3x2048x2048 --samples 2", "parameters"},
         {"--dataset random --model lenet --shape 10", "lenet|at least 14 x 14"},
         {"--dataset random --loss l1",
-         "--loss: 'l1'|cross-entropy, mse, smooth-l1 and bce-with-logits"},
+         "--loss: 'l1'|cross-entropy, mse, smooth-l1 or bce-with-logits"},
         {"--dataset random --data-dir d", "--data-dir: no effect with data set random"},
         {"--dataset synthetic --shape 10", "at least 4 x 4"},
         {"--dataset synthetic --loss mse", "--loss: mse: synthetic has labels|--dataset random"},

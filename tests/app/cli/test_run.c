@@ -233,7 +233,7 @@ CliTest(cli_run, misuse, 60) {
     cli_fails(127, "could not start nosuch|no such program", "run nosuch");
     cli_fails(2, "mpirun -np 6 --host far:3,MACHINE1:3 true -v",
               "run --nnodes 2 --node_rank=1 --master-addr far --nproc-per-node 3 true -v");
-    cli_fails(2, "--node-rank: 1: there is one machine", "run --node_rank=1 true");
+    cli_fails(2, "--node-rank: 1: only one machine", "run --node_rank=1 true");
     cli_fails(2, "--master-addr: far: is another machine", "run --master-addr far true");
     cli_fails(2, "unknown option: --max-restarts", "run --max-restarts 3 true");
     cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 65 true");

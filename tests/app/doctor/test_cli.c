@@ -96,7 +96,7 @@ CliTest(doctor_cli, no_gpu, 120) {
 }
 
 CliTest(doctor_cli, wrong_flags, 60) {
-    static const char *const table[][2] = {{"--device tpu", "--device: 'tpu'|auto, cpu and cuda"},
+    static const char *const table[][2] = {{"--device tpu", "--device: 'tpu'|auto, cpu or cuda"},
                                            {"--device", "--device: no value"},
                                            {"--timeout 0", "--timeout"},
                                            {"--seed x", "--seed"},

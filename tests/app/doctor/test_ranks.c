@@ -27,11 +27,11 @@ Test(doctor_ranks, a_rank_that_does_not_come, .timeout = 200) {
     int off = findings_count(f, FINDING_OFF);
     cr_expect(!findings_count(f, FINDING_OK) && off > LEAST_ALGORITHMS,
               "every algorithm of both worlds is some calls short: %d", off);
-    /* "no end within": the machine was too busy for the ranks' own deadline to pass first */
+    /* "did not finish within": the machine was too busy for the ranks' own deadline to pass */
     for (int i = 0; i < f->count; i++)
         cr_expect(f->row[i].state == FINDING_NOT_HERE ||
                       strstr(f->row[i].measured, "no word from rank") ||
-                      strstr(f->row[i].measured, "no end within"),
+                      strstr(f->row[i].measured, "did not finish within"),
                   "%s: %s", f->row[i].check, f->row[i].measured);
     findings_free(f);
 }

@@ -185,7 +185,7 @@ Test(safetensors, other_kinds_of_files, .timeout = 30, .init = scratch_make,
                  {"L119547037146038801333356L\n", "a file of torch.save"},
                  {"\x1f\x8b\bxxxxxxxxxxx", "a gzip file: gunzip it"},
                  {"\x93NUMPYxxxxxxxxx", "an array of numpy"},
-                 {"duet 1\ninput", "a model's text: give it with --model"}};
+                 {"duet 1\ninput", "an exported model (.duet): give it with --model"}};
     for (int i = 0; i < COUNT(kinds); i++) {
         struct safetensors s;
         FILE *f = fopen(in("bad"), "w");

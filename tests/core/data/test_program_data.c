@@ -297,7 +297,7 @@ Test(api_data, what_is_refused, .timeout = 30) {
     BAD((d.labels = NULL, d.targets = targets), "0 outputs");
     BAD(d.outputs = 2, "2 outputs");
     BAD(d.read = read_sample, "both an array and a function");
-    BAD((d.read = read_sample, d.samples = NULL), "it makes them too");
+    BAD((d.read = read_sample, d.samples = NULL), "the function makes them too");
     BAD(d.labels = negative, "label -1 of sample 2");
     BAD(d.classes = 5, "label 100 of sample 1");
     BAD(d.classes = -1, "-1 classes");

@@ -59,7 +59,7 @@ static void refused(struct dataset_config config, const char *says) {
 }
 
 Test(random_data, what_is_too_much_is_refused_before_it_is_made, .timeout = 30) {
-    refused((struct dataset_config){.name = "cifar"}, "there are fashion-mnist, mnist, synthetic");
+    refused((struct dataset_config){.name = "cifar"}, "expected fashion-mnist, mnist, synthetic");
     refused((struct dataset_config){.name = "random", .samples = -1}, "--samples: -1");
     refused((struct dataset_config){.name = "random", .shape = {3, 0, 4}}, "--shape: 3x0x4");
     refused((struct dataset_config){.name = "random", .shape = {1 << 24, 2, 1}}, "--shape: ");

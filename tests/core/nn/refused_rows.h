@@ -112,7 +112,7 @@ REFUSED("than 3 channels", duet_group_norm(t, x3, 3, BIAS, BIAS, 1e-5))
 REFUSED("4 channels do not suit an input of (5, 2, 9, 9)",
         duet_batch_norm(t, x4, BIAS, BIAS, DUET_NO_BUFFERS, 1e-5, 0.1, 0))
 REFUSED("each number of the state", recurrent(t, steps, DUET_GRU, W_HH, NULL, NULL))
-REFUSED("is none of this number",
+REFUSED("does not exist",
         recurrent(t, steps, (enum duet_recurrent_kind)7, W_HH, NULL, NULL))
 REFUSED("must have 2 dimensions", recurrent(t, steps, DUET_LSTM, GATES, NULL, NULL))
 REFUSED("must be (N, steps", recurrent(t, x2, DUET_LSTM, W_HH, NULL, NULL))

@@ -98,7 +98,7 @@ class Interpreter(Writer):
             self.model.get_buffer(spec.target)
         name = self.of[id(tensor)]
         require(_NAME.fullmatch(name) and name != "none",
-                f"'{name}' is not a valid name in the text: rename its module")
+                f"'{name}' is not a valid name in the exported file: rename its module")
         if spec.kind.name == "PARAMETER":
             require(tensor.dtype is torch.float32, f"parameter {name} is {tensor.dtype}: Duet "
                     "computes in float32: model.float() makes it so")

@@ -142,7 +142,7 @@ def _(w, a, shape):
         require(not is_whole(a.exponent), "to a power that is computed, which float32 rounds")
         return w.line("exp", w.times(a.exponent, math.log(base)))
     require(power is not None and base is None,
-            "to a power that is no number: write torch.exp(y * torch.log(x)), of x above 0")
+            "to a power that is not a number: write torch.exp(y * torch.log(x)), of x above 0")
     if power in (0.5, 1, 2):
         return w.line("sqrt", a.self) if power == 0.5 else a.self if power == 1 else \
             w.mul(a.self, a.self)

@@ -25,7 +25,7 @@ def sides(a, count, *names):
 
 def of_samples(w, op, x, operands, shape, **settings):
     """A line that takes the tensor as it is, (samples, channels, ..)."""
-    require(x.rank == len(shape), "of what has no dimension of samples beside its channels")
+    require(x.rank == len(shape), "without a batch dimension in addition to its channels")
     name, x, count = w.rows(x)
     y = w.emit(op, [name, *operands], [N(count), *map(int, shape[1:])], **settings)
     return w.of_rows(y, x, count, shape)
@@ -123,7 +123,7 @@ def _(w, a, shape):
 @lower(aten.max_pool2d_with_indices)
 def _(w, a, shape):
     x, stride = w.value(a.self), a.get("stride") or a.kernel_size
-    require(len(shape[0]) == x.rank == 4, "of what has no dimension of samples beside its channels")
+    require(len(shape[0]) == x.rank == 4, "without a batch dimension in addition to its channels")
     how = sides({"size": a.kernel_size, "stride": stride, "padding": a.get("padding", 0)}, 2,
                 "size", "stride", "padding")
     require(set(pair(a.get("dilation", 1))) == {1}, "with dilation")
@@ -136,7 +136,7 @@ def _(w, a, shape):
     """The line knows whole windows and divides by their size. A short last one is filled with
     zeros, and each place gets a factor: PyTorch's result for ones, over the line's."""
     pool, x = torch.nn.functional.avg_pool2d, w.value(a.self)
-    require(x.rank == 4, "of what has no dimension of samples beside its channels")
+    require(x.rank == 4, "without a batch dimension in addition to its channels")
     size, padding = pair(a.kernel_size), pair(a.get("padding", 0))
     stride, inside = pair(a.get("stride") or size), list(map(int, x.shape[2:]))
     lacks = [max(0, (int(to) - 1) * s + k - p - n) for to, s, k, p, n in

@@ -39,7 +39,7 @@ def _(w, a, shape):
 @lower(aten.full_like, aten.full)
 def _(w, a, shape):
     number = w.number(a.fill_value)
-    require(number is not None, "its value is no number")
+    require(number is not None, "its value is not a number")
     return Const([torch.tensor(number)], shape)
 
 
