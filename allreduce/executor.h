@@ -106,7 +106,7 @@ struct executor_question {
     const struct memory_handle *handle[MAX_DEVICES]; /* rank r's memory: tells who shares a GPU */
 };
 
-/* The executors of one kind of device, and their needs from the slab. */
+/* The executors of one kind of device, and what they need from the slab. */
 struct executor_kind {
     size_t (*flags_bytes)(int n); /* the flags of one rank */
 

@@ -13,7 +13,7 @@
  * on the step whose flag its own step awaits, on moves that wrote what it reads, and on moves that
  * read or wrote what it overwrites. The order of a rank's steps does not count as a dependency. So
  * the slices of a pipelined chunk have the same hop, and they are joined into one move. So moves of
- * one hop could all be under way at the same time; the number of hops is the length of the longest
+ * one hop could all be in flight at the same time; the number of hops is the length of the longest
  * chain of moves over links.
  *
  * A move within one rank (from == to) crosses no link. It has the hop of the latest move that it
@@ -41,13 +41,13 @@ enum hop_buffer { HOP_DATA, HOP_SCRATCH, HOP_INPUT, HOP_OUTPUT, HOP_SUM, HOP_BUF
 const char *hop_buffer_name(enum hop_buffer buffer); /* "data", ...: static storage */
 
 struct hop_move {
-    int hop;                         /* 1 .. hops.hops; a move within one rank also 0 */
-    int16_t from, to;                /* ranks; equal: within one rank, over no link */
-    int16_t by;                      /* the rank whose step moves it: it loads, or it stores */
-    uint8_t action;                  /* enum hop_action */
-    uint8_t from_buffer, to_buffer;  /* enum hop_buffer */
-    int step;                        /* the first step of `by` that is part of it */
-    int order;                       /* how many moves came before it; the list is sorted anew */
+    int hop;                        /* 1 .. hops.hops; a move within one rank also 0 */
+    int16_t from, to;               /* ranks; equal: within one rank, over no link */
+    int16_t by;                     /* the rank whose step moves it: it loads, or it stores */
+    uint8_t action;                 /* enum hop_action */
+    uint8_t from_buffer, to_buffer; /* enum hop_buffer */
+    int step;                       /* the first step of `by` that is part of it */
+    int order; /* how many moves came before it; the list is then sorted again */
     uint64_t from_offset, to_offset; /* elements */
     uint64_t count;                  /* elements, at least 1 */
 };

@@ -3,7 +3,7 @@
     PYTHONPATH=python python bench/export_architectures.py [NAME...]
 
 Needs torch, torchvision, timm and transformers; NAME is a part of a row's name, as timm/ or bert.
-Each is written, run beside PyTorch's float64 (difference: of what is allowed, so 1 is the most),
+Each is written, compared with PyTorch's float64 (difference: of what is allowed, so 1 is the most),
 and trained by single, DP and DDP on two devices, whose bits are compared. Ends with 1 where a row
 is neither equal nor refused in one line.
 """

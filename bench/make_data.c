@@ -2,8 +2,8 @@
  *
  *     make_data FOLDER [TRAIN [TEST]]
  *
- * TRAIN and TEST are numbers of pictures, by default 60000 and 10000, as in --dataset synthetic.
- * For measurements: without these files each process of a run draws 70,000 pictures before its
+ * TRAIN and TEST are numbers of images, by default 60000 and 10000, as in --dataset synthetic.
+ * For measurements: without these files each process of a run draws 70,000 images before its
  * first step; and other programs (bench/torch_step.py) can read the very same pictures. A file is
  * written whole or not at all. */
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* What math_bench measures: every op of LeNet, the ConvNet, ResNet-18 on 28 x 28
- * pictures and a wide mlp, with their shapes. */
+ * images and a wide mlp, with their shapes. */
 #ifndef BENCH_MATH_WORKS_H
 #define BENCH_MATH_WORKS_H
 

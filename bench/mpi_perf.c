@@ -1,4 +1,4 @@
-/* How fast are sums over several machines, beside MPI's own?
+/* How fast are sums over several machines, compared with MPI's own?
  *
  *     mpirun -np 4 --host m0:2,m1:2 -x DUET_BACKEND=mpi build/bench/mpi_perf [SECONDS]
  *

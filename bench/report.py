@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the pages' claims beside the installed peers, and writes one page.
+"""Measures the pages' claims and the installed peers, and writes one page.
 
     make bench-report [ROUNDS=3] [PYTHON=python3] [OUT=build/bench-report.md]
 
@@ -148,8 +148,8 @@ PARTS = [  # title, Python packages that it needs, lines
     ("A step of ten nets that duet.export writes, on one core",
      ("torch", "torchvision", "transformers"),
      ends_alone("bench/exported_step.py", "-r", "ROUNDS")),
-    ("Process groups on this machine, beside gloo", ("torch",), collectives),
-    ("Remote calls, beside torch.distributed.rpc: how many times faster", ("torch",),
+    ("Process groups on this machine, compared with gloo", ("torch",), collectives),
+    ("Remote calls, compared with torch.distributed.rpc: how many times faster", ("torch",),
      ends_alone("bench/rpc_beside_torch.py", "ROUNDS")),
 ]
 

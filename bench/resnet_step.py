@@ -4,7 +4,7 @@
     python3 bench/resnet_step.py [ROUNDS [STEPS]]
     needs torch and numpy, Fashion-MNIST and build/duet
 
-The model is that of "Dive into Deep Learning" 13.6, on 28 x 28 pictures, 32 at a time, SGD 0.01.
+The model is that of "Dive into Deep Learning" 13.6, on 28 x 28 images, 32 at a time, SGD 0.01.
 PyTorch trains eagerly on tensors that are in memory already; Duet reads and prepares its batches.
 Both start from the same weights on the same batches, and the losses of the first steps are
 compared before anything is timed.
@@ -57,7 +57,7 @@ def resnet18():
 
 
 def torch_steps(images, labels, steps):
-    """Seconds on the clock and on the processor of all steps but two, and the losses."""
+    """Wall time and CPU time of all but two steps, and the losses."""
     net, losses = resnet18(), []
     optimizer = torch.optim.SGD(net.parameters(), lr=LR)
     for i in range(steps):

@@ -96,7 +96,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
     CHECK(parse_int_list("--batches", batch_words, 1, 1 << 20, o->batches, LIST, &o->batch_count));
     CHECK(parse_int_list("--devices", device_words, 0, MAX_DEVICES, o->devices, LIST,
                          &o->device_count));
-    /* a folder may hold any pictures in this format */
+    /* a folder may hold any images in this format */
     strcpy(o->base.data.name, *o->base.data.folder ? "fashion-mnist" : "synthetic");
     o->base.epochs = (int)epochs;
     o->base.update.lr = RATE;

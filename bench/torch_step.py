@@ -6,14 +6,14 @@
                                 [--json FILE]
     needs only torch
 
-PyTorch runs at its best: float pictures are on the device already and are taken in order, by
+PyTorch runs at its best: float images are on the device already and are taken in order, by
 slices; no loss is read. The graph holds forward, backward and SGD, and two copies fill its inputs.
 Duet reads its data set, gathers by index, writes the losses down and reads them, as `duet train`
 does. Both train full batches only (--drop-last), in float32, with and without tf32. What is shown
 is the median over epochs of an epoch's time over its steps; the programs take turns, --rounds
 times.
 
-A benchmark checks its answer: from the same weights, on the same pictures, without dropout, the
+A benchmark checks its answer: from the same weights, on the same images, without dropout, the
 losses of the first five steps must agree before anything is timed.
 """
 import argparse

@@ -6,7 +6,7 @@
  *     float     the sum
  *
  * Half the bytes travel, and the average keeps 11 or 8 bits. The sum is a call of the process group
- * in host memory, on the group's thread, beside the rest of backward. */
+ * in host memory, on the group's thread, during the rest of backward. */
 #include <stdlib.h>
 
 #include "allreduce/element.h"

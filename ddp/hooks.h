@@ -26,7 +26,7 @@ struct hook_bucket {
     uint16_t *packed;
     float *staged; /* on a GPU: the gradients in host memory */
     size_t room;
-    struct work *sum; /* of `packed`; NULL: none under way */
+    struct work *sum; /* of `packed`; NULL: none in flight */
 };
 
 struct hooks {
@@ -48,7 +48,7 @@ int hooks_call(void *context, const struct ddp_bucket *bucket);
 /* The end of a backward: waits for each pending bucket, in order. */
 int hooks_finish(struct hooks *hooks);
 
-/* Waits for calls under way, frees the rest. */
+/* Waits for calls in flight, frees the rest. */
 void hooks_free(struct hooks *hooks);
 
 /* compress.c: waits for the sum of a bucket and frees its memory. */

@@ -73,8 +73,8 @@ extern "C" {
 
 typedef struct duet_autograd_context duet_autograd_context;
 
-/* A var as an argument of duet_autograd_sync and its like, or as a result of a function. It is a
- * float var of the tape that is given there; a message has at most 16. */
+/* A var as an argument of duet_autograd_sync and similar functions, or as a result of a function.
+ * It is a float var of the tape that is given there; a message has at most 16. */
 static inline struct duet_rpc_value duet_rpc_var(duet_var *var) {
     struct duet_rpc_value v = {DUET_RPC_VAR, 0, 0, {0}};
     return v.var = var, v;

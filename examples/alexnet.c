@@ -39,7 +39,7 @@ static const struct layer layers[LAYERS] = {
 struct half {
     duet_params *params; /* 2 i: the weight of layer i, 2 i + 1: its bias */
     duet_tape *tape;
-    duet_tensor *x; /* the pictures: both devices read them all */
+    duet_tensor *x; /* the images: both devices read them all */
 };
 
 static int is_shared(int layer) { /* reads the maps of both halves */

@@ -1,6 +1,6 @@
 /* The training script of the texts on DistributedDataParallel on one machine: local rank,
  * SyncBatchNorm, unused parameters, evaluation by all ranks, saving by one. Each call has PyTorch's
- * call beside it; ddp_traps.c shows what goes wrong without them.
+ * call next to it; ddp_traps.c shows what goes wrong without them.
  *
  *     duet run --nproc-per-node 4 ./ddp_train mnist 2 model.safetensors
  *                     data set, epochs, what to save; without `duet run` it spawns two ranks */

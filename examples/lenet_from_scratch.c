@@ -38,7 +38,7 @@ struct options {
 /* A further layer needs its names here, its shapes and its line in lenet(). */
 enum { W1, b1, W2, b2, W3, b3, W4, b4, PARAMS };
 
-/* The side of a picture, and what each convolution with its pool of 2 x 2 leaves of it. */
+/* The side of an image, and what each convolution with its pool of 2 x 2 leaves of it. */
 enum { SIDE = 28, SIDE_1 = (SIDE - 2) / 2, SIDE_2 = (SIDE_1 - 4) / 2, FLAT = 50 * SIDE_2 * SIDE_2 };
 
 static const struct duet_param shapes[PARAMS] = {

@@ -28,7 +28,7 @@ int fsdp_bring(void *context, int index, int grad) {
     return fsdp_ended(f, code ? code : fsdp_await(f, unit));
 }
 
-/* ---- the optimizer's state: `each` numbers of an element beside each other ---- */
+/* ---- the optimizer's state: `each` numbers of an element adjacent ---- */
 
 /* Gathers part k of the optimizer state of a unit; each rank's part is as long as a shard. It uses
  * the slot of the unit's gradients, which are no longer needed. flat: the whole state of the

@@ -6,8 +6,8 @@
  *     submit.c    a call begins: what it takes of the group, and who runs it
  *     plan_parts.c a call becomes plans (group/plans/windows.h), which are kept
  *     eager.c     eager calls, through slots
- *     runners.c   who runs them: the caller itself, or a thread beside it
- *     uneven.c    calls whose blocks have their own lengths
+ *     runners.c   who runs them: the caller itself, or a thread of its own
+ *     uneven.c    calls whose blocks differ in length
  *     tags.c      messages: send, and receive by rank and tag, from one rank or from anybody
  *     call_trace.c what each call took: DUET_TRACE
  *     monitored.c the barrier that names who is missing

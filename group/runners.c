@@ -1,5 +1,5 @@
 /* Who runs a call. A synchronous call runs in the caller's thread, which costs nothing, unless
- * earlier calls of the same runner are still under way. An asynchronous call runs in the thread of
+ * earlier calls of the same runner are still running. An asynchronous call runs in the thread of
  * the runner's worker (base/worker.h), which starts with the first such call. If the caller waits
  * for the call before that thread has woken up, the caller runs it after all.
  *

@@ -131,7 +131,7 @@ struct runner {
 /* wait 1: runs the work to its end, in the caller where the runner is idle, and returns its code.
  * wait 0: the runner's thread will run it. */
 int run_on(struct runner *runner, struct work *work, int wait);
-void wait_for_runner(struct runner *runner); /* until all works so far have ended */
+void wait_for_runner(struct runner *runner); /* until all work queued so far is done */
 int runner_open(struct runner **out, struct group *group, enum runner_kind kind);
 void runner_close(struct runner *runner); /* behind all its works; NULL is fine */
 

@@ -1,4 +1,4 @@
-/* Collectives whose blocks have their own lengths. A rank knows the lengths that it gives and
+/* Collectives whose blocks differ in length. A rank knows the lengths that it gives and
  * expects, not those between two others. So such a call begins with an all_gather of these numbers,
  * the claims, through the same windows. Then every rank knows all claims, reports any mismatch, and
  * builds the plan.

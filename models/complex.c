@@ -4,7 +4,7 @@
  *     (N,3,32,32) conv 3x3, padding 1 -> (64,32,32) relu
  *                 flatten 65536, fc -> 10 scores; the loss is cross entropy
  *
- * It takes pictures of any shape: conv1 adapts to the channels, fc to the size and the classes.
+ * It takes images of any shape: conv1 adapts to the channels, fc to the size and the classes.
  * --classes 20000 makes the outputs large for the device that gathers them. Parameters are
  * conv1.weight, conv1.bias, fc.weight and fc.bias, with PyTorch's default initialisation. */
 #include "models/models.h"

@@ -10,12 +10,12 @@
  *
  * Parameters have PyTorch's shapes, order and default initialisation. Pixels are normalised with
  * mean 0.1302 and standard deviation 0.3069. For other samples cn1 adapts to the channels, fc1 to
- * the size of the picture, fc2 to the classes. */
+ * the size of the image, fc2 to the classes. */
 #include "models/models.h"
 
 enum { CN1, CN2, DP1, FC1, DP2, FC2 };
 
-enum { SMALLEST = 6 }; /* the side at which the pool leaves one pixel */
+enum { SMALLEST = 6 }; /* the input size at which pooling leaves 1x1 */
 
 static void describe(duet_module *m, void *context) {
     (void)context;

@@ -23,7 +23,7 @@ enum {
     PICTURE_CLASSES = 1000 /* of torchvision's */
 };
 
-/* The program's own model precedes one of Duet's with the same name. NULL: there is none. */
+/* The program's own model takes precedence over a built-in one. NULL: there is none. */
 static const struct duet_model *find(const char *name, const struct model_options *options) {
     if (options->own && !strcmp(options->own->name, name)) return options->own;
     for (int i = 0; i < KNOWN; i++)

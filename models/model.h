@@ -124,7 +124,7 @@ duet_var *model_loss(const struct model *model, duet_tape *tape, duet_var *outpu
  * reads a safetensors file, with or without "module." before the names, where a wrong shape or a
  * missing name is an error that names it, and *halves, unless it is NULL, says "F16" or "BF16" of a
  * file that has such tensors, which become float32, else NULL; save writes such a file into an open
- * file, which the caller commits, with the buffers beside the parameters. */
+ * file, which the caller commits, with the buffers next to the parameters. */
 int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
 int model_values_load(const struct model *model, const char *file, float ***values,

@@ -31,7 +31,7 @@ static inline const struct model *const_model_of(const duet_module *module) {
 const struct model_options *module_options(const duet_module *module);
 void module_fail(duet_module *module, int code);
 
-/* Refuses a picture that is lower or narrower than `side`. */
+/* Refuses an image that is lower or narrower than `side`. */
 void module_needs_pixels(duet_module *module, int side);
 
 /* Registers a buffer, ignoring the name in `spec`, and returns its index. */

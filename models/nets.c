@@ -1,4 +1,4 @@
-/* Nets for estimates only, as the texts of models/nets/: torchvision's for pictures, and
+/* Nets for estimates only, as the texts of models/nets/: torchvision's for images, and
  * transformers. scripts/make_nets.py writes them from torchvision itself, so a step has the kernels
  * of the original and gradients of the same sizes. Their results have not been compared with
  * PyTorch's.

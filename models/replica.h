@@ -9,7 +9,7 @@
  *
  * It is a program on the public tape: pass_begin and duet_backward (nn/pass.c), as any program's
  * duet_tape_begin and duet_backward. A replica adds what a comparison needs: the input, which comes
- * beside the step before; logs of many steps; and hashes.
+ * during the step before; logs of many steps; and hashes.
  *
  * DDP is in the parameters: where they have a ddp the pass calls it (struct grad_reducer). In DP
  * each device has a replica, and dp/dp.c runs forward and backward on their tapes
@@ -93,7 +93,7 @@ int replica_write_step(struct replica *r, const struct step_block *step);
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase);
 
 /* Copies a batch to the device, unless it was announced and is on its way already. Then it begins
- * the copy of batch->next, where there is one, beside the kernels of this step. The memory of both
+ * the copy of batch->next, if there is one, during the kernels of this step. The memory of both
  * must stay until events recorded after their own loads are done; an announced batch must be the
  * next one loaded. ERR_FAILED: more than max_samples. */
 int replica_load(struct replica *r, const struct batch *batch);

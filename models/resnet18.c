@@ -1,14 +1,14 @@
 /* ResNet-18 as "Dive into Deep Learning" 13.6 has it: a stem of one 3x3 convolution without
- * pooling, for small pictures, then four pairs of residual blocks.
+ * pooling, for small images, then four pairs of residual blocks.
  *
  *     (N,C,H,W)  0, 1            conv 3x3 -> 64, norm, relu                    (N,64,H,W)
  *                resnet_block1   2 residual blocks of 64 channels              (N,64,H,W)
- *                resnet_block2   2 of 128; the first halves the picture        (N,128,H/2,W/2)
+ *                resnet_block2   2 of 128; the first halves the image        (N,128,H/2,W/2)
  *                resnet_block3   2 of 256, likewise                            (N,256,H/4,W/4)
  *                resnet_block4   2 of 512, likewise                            (N,512,H/8,W/8)
  *                mean over each plane, fc.1                                    (N,classes)
  *
- * A residual block adds its input to the result of two convolutions. Where it halves the picture,
+ * A residual block adds its input to the result of two convolutions. Where it halves the image,
  * the input goes through a 1x1 convolution so that the shapes agree:
  *
  *     x ---- conv1 3x3 - bn1 - relu - conv2 3x3 - bn2 ---- + - relu -->

@@ -92,7 +92,7 @@ struct duet_autograd_context {
     duet_rpc *rpc;
     uint64_t id;
     int creator;
-    int users, left; /* the program's handle and calls under way; passes that calls have left */
+    int users, left; /* the program's handle and calls in flight; passes that calls have left */
     int walking;
     uint32_t own_passes;
     uint64_t turn;

@@ -63,7 +63,7 @@ struct message {
     struct duet_rpc_value value; /* CALL: a list, the arguments; ANSWER: the result. Owned */
     /* what has come */
     struct frame *frame; /* owned; all texts point into it */
-    duet_rpc *rpc;       /* that it has come to */
+    duet_rpc *rpc;       /* that received it */
     int wrong;           /* why a call is refused, with its text; OK */
     char why[ERROR_BYTES];
     /* reserved by the worker for a call, before it runs */

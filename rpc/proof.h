@@ -19,7 +19,7 @@ enum { HELLO_NAME = 128, PLACE_BYTES = 64, NONCE_BYTES = 32, PROOF_BYTES = 32 };
 
 struct opening {
     uint32_t magic, version;    /* in the machine's own byte order: another one fails here */
-    uint8_t nonce[NONCE_BYTES]; /* drawn anew for each connection */
+    uint8_t nonce[NONCE_BYTES]; /* drawn for each connection */
 };
 
 struct hello {

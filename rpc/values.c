@@ -27,8 +27,9 @@ static int write_tensor(struct wire_out *w, const duet_tensor *t, int number) {
 static int write_var(struct wire_out *w, duet_var *x) {
     struct var_list *l = w->vars;
     if (!l)
-        return fail(ERR_USAGE, "rpc: a var: only duet_autograd_sync and its like, and functions "
-                               "with a duet_autograd_call_pass, send vars");
+        return fail(ERR_USAGE,
+                    "rpc: a var: only duet_autograd_sync and similar functions, and functions "
+                    "with a duet_autograd_call_pass, send vars");
     CHECK(duet_tape_error(l->tape));
     if (!x) return fail(ERR_USAGE, "rpc: a var is NULL");
     for (int i = 0; i < l->count; i++) /* each has its own gradient */

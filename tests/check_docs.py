@@ -23,7 +23,7 @@ takes one epoch of few pictures. A line `...` stands for lines that the page lea
 
 A command of duet that stands elsewhere, indented by four spaces (with a remark behind two spaces or
 more) or in backticks with a flag, is run once as well and must end with 0. Training takes one step,
-whatever the command says, and few pictures where it names none, for only its words are checked. Of
+whatever the command says, and few images where it names none, for only its words are checked. Of
 an example, build/examples/NAME anywhere in a page, there must be a source; tests run the examples.
 
 --write puts the real outputs into the pages. Blocks that need Fashion-MNIST are skipped, with a
@@ -201,7 +201,7 @@ def mentions(text):
 
 
 def put_pictures(folder):
-    """A few pictures of noise in the format of MNIST."""
+    """A few images of noise in the format of MNIST."""
     os.mkdir(folder)
     noise = random.Random(1)
     for name, count in (("train", 512), ("t10k", 64)):

@@ -1,4 +1,4 @@
-/* Reads this rank's flags by the service stream, beside the calls' own stream. */
+/* Reads this rank's flags on the service stream, not on the calls' own stream. */
 #include "allreduce/cuda/awaited.h"
 
 #include <time.h>

@@ -13,8 +13,8 @@
  *     region.h, region.c               host memory that the ranks share, for staged.c
  *     spin_memory.h, spin_memory.c     plans and ranks brought into the memory of the spin kernel
  *
- *     under_way.h, under_way.c         the calls under way on a rank's stream, for all executors
- *     upload.h, upload.c               device memory written beside the calls' stream
+ *     under_way.h, under_way.c         the calls in flight on a rank's stream, for all executors
+ *     upload.h, upload.c               device memory written outside the calls' stream
  *     spin_kernel.h, spin_kernel.cu    the spin kernel's launch
  *
  *     spin.h  step.h  flag.h           the text of the spin kernel; a step as a sum; loads and

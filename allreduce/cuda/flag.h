@@ -20,7 +20,7 @@ enum { SPIN_POLLS = 32 };
 #endif
 
 /* For polls. An acquire at every poll would empty the multiprocessor's L1 each time, also for
- * kernels that run beside this one. */
+ * kernels that run at the same time. */
 DUET_HD uint64_t flag_load_relaxed(const uint64_t *flag) {
 #ifdef __CUDA_ARCH__
     uint64_t epoch;

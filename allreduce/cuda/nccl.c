@@ -126,7 +126,7 @@ static void start_abort(struct executor *e) {
     }
 }
 
-/* ---- the calls under way ---- */
+/* ---- the calls in flight ---- */
 
 /* NCCL reports an error but not its cause. A peer's failure reaches the job a moment later, so the
  * job is checked first. */

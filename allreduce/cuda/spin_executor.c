@@ -3,11 +3,11 @@
  * that much at every step.
  *
  * Everything a launch needs is made beforehand: the kernel is loaded, and plans are in device
- * memory, brought there beside the stream when a count comes for the first time. Nothing is
+ * memory, copied there outside the stream when a count is first used. Nothing is
  * allocated or loaded while a kernel may spin: either would wait for the GPU, and the GPU for a
  * peer.
  *
- * Kernels of the compute stream run beside this one: 32 blocks of 512 threads are a fraction of a
+ * Kernels of the compute stream run at the same time: 32 blocks of 512 threads are a fraction of a
  * GPU. If other kernels run first, channels start late; those kernels never wait for Duet's. */
 #include "allreduce/cuda/executor.h"
 

@@ -1,4 +1,4 @@
-/* The calls under way on one rank's stream, as the host sees them. Every executor of GPUs keeps
+/* The calls in flight on one rank's stream, as the host sees them. Every executor of GPUs keeps
  * one such ring.
  *
  * How far ahead the host may be. A launch into a stream whose queue is full blocks inside the
@@ -22,7 +22,7 @@
 #include "allreduce/executor.h"
 #include "device/cuda/cuda.h"
 
-/* The most calls under way, and the events within long calls. */
+/* The most calls in flight, and the events within long calls. */
 enum { CUDA_CALLS = 64, CUDA_MARKS = 4 };
 
 struct cuda_call {

@@ -24,7 +24,7 @@ typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
 enum {
     LANES = 16, /* floats in a vec */
-    VECS = 4,   /* vectors that are under way at a time */
+    VECS = 4,   /* vectors in flight at a time */
 };
 #define LOAD(from) (*(const vec *)(from))
 #define STORE(to, v) (*(vec *)(to) = (v))

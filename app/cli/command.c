@@ -1,6 +1,6 @@
 /* duet_command: finds the subcommand, whose status is the exit status, and has their names and what
  * --help says of them. Each process of a job is
- * this program, started anew with the word `job`: its main calls duet_command again, which finds
+ * this program, started again with the word `job`: its main calls duet_command again, which finds
  * the program's own model in the same place. */
 #include <errno.h>
 #include <fcntl.h>

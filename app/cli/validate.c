@@ -1,4 +1,4 @@
-/* duet estimate --validate: the published measurements beside the clock's predictions and those of
+/* duet estimate --validate: the published measurements, the clock's predictions and those of
  * two simple rules:
  *
  *     N0   perfect scaling: the measured time of one GPU

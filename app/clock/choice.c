@@ -21,7 +21,8 @@ static int read_list(struct clock_choice *c, const char *text, int gpus) {
         char one[HARDWARE_NAME];
         size_t length = strcspn(at, ",");
         if (length >= sizeof one)
-            return fail(ERR_USAGE, "'%.60s': a name has at most %d letters", at, HARDWARE_NAME - 1);
+            return fail(ERR_USAGE, "'%.60s': a name has at most %d characters", at,
+                        HARDWARE_NAME - 1);
         memcpy(one, at, length);
         one[length] = 0;
         int i = gpus ? c->gpus++ : c->machines++;

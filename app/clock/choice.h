@@ -35,8 +35,8 @@ void clock_choice_free(struct clock_choice *choice); /* zeroed is fine */
 /* One GPU in one machine, for the event loop. */
 struct clock_config clock_chosen(const struct clock_choice *choice, int gpu, int machine);
 
-/* The mark beside every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %", followed by what
- * --what-if changes: ", if link=2". */
+/* The mark next to every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %", followed by
+ * what --what-if changes: ", if link=2". */
 enum { CLOCK_MARK = 112 };
 void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]);
 

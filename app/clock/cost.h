@@ -16,7 +16,7 @@ enum clock_precision {
     CLOCK_AS_PYTORCH, /* float32; convolutions in TF32 where the GPU has it, products not */
     CLOCK_FP32,
     CLOCK_TF32, /* convolutions and products */
-    CLOCK_AMP   /* autocast: bfloat16 or float16, beside weights and gradients of float32 */
+    CLOCK_AMP   /* autocast: bfloat16 or float16, with weights and gradients of float32 */
 };
 
 /* What the stated error of a time depends on (clock/trust.h). */

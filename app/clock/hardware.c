@@ -65,7 +65,8 @@ static int read_number(const struct line *l, const struct key *k, const char *te
 
 static int read_keys(const struct line *l, const struct key *keys, int count, char *name) {
     if (l->words < 2 || strlen(l->word[1]) >= HARDWARE_NAME)
-        return refuse(l, l->words < 2 ? l->word[0] : l->word[1], "give a name, of 1 to 23 letters");
+        return refuse(l, l->words < 2 ? l->word[0] : l->word[1],
+                      "give a name of 1 to 23 characters");
     snprintf(name, HARDWARE_NAME, "%s", l->word[1]);
     for (int w = 2; w < l->words; w += 2) {
         const struct key *k = NULL;
@@ -76,7 +77,7 @@ static int read_keys(const struct line *l, const struct key *keys, int count, ch
         if (!k->text)
             CHECK(read_number(l, k, l->word[w + 1]));
         else if (strlen(l->word[w + 1]) >= HARDWARE_NAME)
-            return refuse(l, l->word[w + 1], "a name has at most 23 letters");
+            return refuse(l, l->word[w + 1], "a name has at most 23 characters");
         else
             snprintf(k->text, HARDWARE_NAME, "%s", l->word[w + 1]);
     }
@@ -216,7 +217,7 @@ static int read_nodes(struct hardware *h, const struct machine *m, const struct 
     for (int i = 0; i < h->nodes; i++)
         if (!strcmp(h->node[i], word)) return *first = *last = NET_HOST + 1 + i, OK;
     if (NET_HOST + 1 + h->nodes == NET_NODES || strlen(word) >= HARDWARE_NAME)
-        return refuse(l, word, "a machine has at most 31 switches, with names of 23 letters");
+        return refuse(l, word, "a machine has at most 31 switches, with names of 23 characters");
     snprintf(h->node[h->nodes], HARDWARE_NAME, "%s", word);
     *first = *last = NET_HOST + 1 + h->nodes++;
     return OK;

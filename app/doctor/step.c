@@ -21,7 +21,7 @@
 #include "doctor/check.h"
 #include "models/replica.h"
 
-/* ---- a model with initial values, and a batch of random pictures ---- */
+/* ---- a model with initial values, and a batch of random images ---- */
 
 enum { MODELS = 3, MOST_PICTURES = 40 };
 
@@ -30,13 +30,13 @@ struct sample {
     struct model model;
     float **values;           /* initial values, by parameter in registration order */
     struct segments segments; /* two segments, which together are the batch */
-    size_t pixels_each;       /* pixels of one picture: C * H * W */
+    size_t pixels_each;       /* pixels of one image: C * H * W */
     float *pixels;            /* [segments.n][C][H][W] */
     int32_t labels[MOST_PICTURES];
 };
 
 /* The initial values are multiplied so that the scores of the classes differ. With LeNet's own
- * initial values all classes have nearly the same probability whatever the picture is, and the loss
+ * initial values all classes have nearly the same probability whatever the image is, and the loss
  * would hardly depend on the first layers. */
 static const struct {
     const char *name;
@@ -47,7 +47,7 @@ static const struct {
                     {"convnet", 1.5f, {1, 28, 28}, 10},
                     {"complex", 3, {3, 9, 11}, 37}}; /* colours, odd sides, more classes */
 
-/* Opens model i, with values and pictures drawn from `seed`. */
+/* Opens model i, with values and images drawn from `seed`. */
 static int sample_open(struct sample *s, const struct doctor *d, int i, uint64_t seed) {
     const struct model_options options = {
         .dropout = -1, .sample = models[i].sample, .classes = models[i].classes};

@@ -16,9 +16,9 @@ enum value {
     VALUE_BUSY,
     VALUE_BUSY_SHARE, /* its share of the training time, 0 to 1 */
     VALUE_KERNELS,    /* launches */
-    VALUE_COPY,       /* the next batch, beside the phases */
-    /* In DDP the communication lane works beside the compute lane and is hidden while that is busy;
-     * the compute lane may wait for the sum. */
+    VALUE_COPY,       /* the next batch, during the phases */
+    /* In DDP the communication lane overlaps with the compute lane and is hidden while that is
+     * busy; the compute lane may wait for the sum. */
     VALUE_HIDDEN,
     VALUE_EXPOSED,
     VALUE_WAIT,    /* for the others; in DP it is measured on device 0 only */

@@ -50,8 +50,8 @@ int feed_next(struct feed *f, struct loader *loader, int more, struct batch **ba
     return OK;
 }
 
-/* After a failure: a copy beside the kernels may still read a batch, which the loader refills once
- * it is released. The text of the failure stays. */
+/* After a failure: a copy that overlaps the kernels may still read a batch, which the loader
+ * refills once it is released. The text of the failure stays. */
 static void end_copies(struct feed *f) {
     const struct failures kept = failures_of(ERR_FAILED);
     stream_sync(device_copy(f->s->device[0]));

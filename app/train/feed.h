@@ -1,5 +1,5 @@
 /* The feed: batches from the loader to the steps. It takes the next batch from the loader before
- * the step is enqueued, so that the strategy can copy it to the device beside the step's
+ * the step is enqueued, so that the strategy can copy it to the device during the step's
  * kernels, and keeps each batch until the step that reads it is done.
  *
  *     loader_start_epoch(loader, epoch, 0);        the order is drawn

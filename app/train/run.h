@@ -35,7 +35,7 @@ struct run_data {
     int join; /* an epoch is neither padded nor cut, and every sample weighs the same */
     int workers;
     int no_pin_memory;   /* the loader prepares batches in plain host memory */
-    int blocking_copies; /* a batch is copied to the device before its step, not beside the last */
+    int blocking_copies; /* a batch is copied to the device before its step, not during the last */
 };
 
 /* How parameters are updated. */
@@ -116,7 +116,7 @@ struct run_config {
     int hashes;         /* compare: parameters and gradients are hashed at every step */
     int spans;          /* compare, profile: time is recorded by phase */
     int evaluate;       /* test accuracy after each epoch */
-    int as_pytorch;     /* profile, estimate: beside it what PyTorch would hold */
+    int as_pytorch;     /* profile, estimate: also what PyTorch would hold */
     int details;        /* profile, estimate: every row of the tables */
     int late;           /* tests: devices of kind host-late */
     int fold_elsewhere; /* profile: single and DP add in the fold order, whatever DDP does */

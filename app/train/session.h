@@ -1,4 +1,4 @@
-/* A session: everything that is open in one process while it trains. Three files work on it beside
+/* A session: everything that is open in one process while it trains. Three files work on it besides
  * the trainer: session.c opens and closes it, measure.c measures, step_log.c reads the logs. */
 #ifndef TRAIN_SESSION_H
 #define TRAIN_SESSION_H

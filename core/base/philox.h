@@ -63,7 +63,7 @@ PHILOX_FUNCTION int philox_keep(uint64_t seed, uint32_t virtual_device, uint32_t
                                 uint32_t layer, uint64_t element, uint64_t threshold) {
     struct philox four = philox_quad(seed, virtual_device, step, layer, (uint32_t)(element / 4));
     const uint32_t *w = four.word, i = (uint32_t)(element % 4);
-    /* by constant places, so that a GPU keeps the words in registers */
+    /* by constant indices, so that a GPU keeps the words in registers */
     return (i < 2 ? i ? w[1] : w[0] : i == 2 ? w[2] : w[3]) < threshold;
 }
 

@@ -12,7 +12,7 @@ struct worker {
     pthread_mutex_t lock;        /* guards what follows, and the states of all tasks */
     pthread_cond_t given, ended; /* for threads; for whoever waits */
     struct task *first, **end;   /* the queue; where its next task is linked */
-    int running;                 /* tasks under way, also in a caller */
+    int running;                 /* running tasks, also in a caller */
     int threads, living, closing;
     pthread_t thread[];
 };

@@ -56,7 +56,7 @@ int board_map(struct board **board, int fd, int world) {
         return fail(
             ERR_USAGE,
             "shared memory of the job: descriptor %d is not that of a job of %d ranks: start the "
-            "ranks anew by their launcher",
+            "ranks again with their launcher",
             fd, world);
     return map(board, fd, world);
 }

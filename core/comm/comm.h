@@ -74,7 +74,7 @@ int comm_world_size(const struct comm *comm);
  * or DUET_BACKEND is mpi. ERR_USAGE: it has another value, or `by` is NULL. */
 int network_is_wanted(const struct network_ops *by, int *wanted);
 
-/* 1: the ranks share no memory and meet by a network (comm/network.h); 0 for NULL. */
+/* 1: the ranks share no memory and communicate over a network (comm/network.h); 0 for NULL. */
 int comm_is_spread(const struct comm *comm);
 const char *comm_machine(const struct comm *comm, int rank); /* its name; "" on one machine */
 

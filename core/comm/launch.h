@@ -40,8 +40,8 @@ struct launch {
      * signal (one within a tenth of a second counts as the first, as below). */
     double grace_s;
 
-    /* File descriptors that the ranks inherit under the same numbers, beside 0, 1 and 2. Whether
-     * they are close-on-exec does not matter. */
+    /* File descriptors that the ranks inherit under the same numbers, in addition to 0, 1 and 2.
+     * Whether they are close-on-exec does not matter. */
     const int *pass_fds;
     int pass_count;
 

@@ -1,4 +1,4 @@
-/* The list of data sets, and those that are generated rather than read: synthetic pictures and
+/* The list of data sets, and those that are generated rather than read: synthetic images and
  * random numbers. data/dataset_files.c reads the others. */
 #include "data/dataset.h"
 
@@ -165,7 +165,7 @@ static int make_synthetic(struct dataset *set, const struct synthetic *what, int
     return code;
 }
 
-/* If there are more classes than pictures, some have none. */
+/* If there are more classes than images, some have none. */
 static int synthetic_part(struct dataset *set, const struct dataset_config *c, int train) {
     int count = dataset_made_samples(c), classes = classes_of(c);
     const struct synthetic what = {0, train ? 0 : 1, shape_of(c),

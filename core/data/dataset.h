@@ -7,7 +7,7 @@
 
 #include "data/sample_shape.h"
 
-/* A model for a data set has at least this many classes, whatever the labels are: a few pictures of
+/* A model for a data set has at least this many classes, whatever the labels are: a few images of
  * Fashion-MNIST need not show all of its ten. */
 enum { DATASET_CLASSES = 10 };
 enum { LABEL_IGNORED = -100 }; /* DUET_IGNORED of duet/functions.h */
@@ -93,7 +93,7 @@ struct dataset_config {
     int part_count; /* 0: all of randn */
     int outline;    /* 1: for dataset_outline only, so of any size */
     int of_program; /* 1: errors speak of duet_dataset_open, not of the command's options */
-    uint64_t seed;  /* of the draws; synthetic pictures have their own */
+    uint64_t seed;  /* of the draws; synthetic images have their own */
 };
 
 /* 1: the parts are those of samples of so many numbers. With others the model is refused later. */

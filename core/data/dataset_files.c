@@ -1,4 +1,4 @@
-/* Finds the files of a data set and checks that pictures and labels belong together. */
+/* Finds the files of a data set and checks that images and labels belong together. */
 #include "data/dataset_kinds.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "data/dataset.h"
 
 /* As dataset_make, for "fashion-mnist" and "mnist". *set is zeroed. And the shape of the training
- * pictures, by the head of their file; zeros where it cannot be read. */
+ * images, by the head of their file; zeros where it cannot be read. */
 int dataset_files(struct dataset *set, const struct dataset_config *config, int train);
 struct sample_shape dataset_files_shape(const struct dataset_config *config);
 

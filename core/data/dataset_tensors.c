@@ -1,6 +1,6 @@
 /* A data set in one safetensors file of named tensors:
  *
- *     x   (count, ...)    float32, as they are; uint8, pictures: byte / 255; int32, int64: whole
+ *     x   (count, ...)    float32, as they are; uint8, images: byte / 255; int32, int64: whole
  *                         numbers, as tokens
  *     y   (count)         int32, int64, uint8: the label of each sample
  *         (count, ...)    several labels of each, as of the next token at every place

@@ -4,7 +4,7 @@
  *     4 per size    the size of each dimension, a big-endian 32-bit number
  *     the rest      the elements, row-major
  *
- * Type 8, unsigned bytes, is the only one read here. So the magic number is 2051 for pictures
+ * Type 8, unsigned bytes, is the only one read here. So the magic number is 2051 for images
  * (3 dimensions) and 2049 for labels (1 dimension). Source: LeCun's MNIST page. */
 #ifndef DATA_IDX_H
 #define DATA_IDX_H
@@ -16,7 +16,7 @@ enum { IDX_DIMENSIONS = 3 };
 
 struct idx {
     int dimensions;
-    int size[IDX_DIMENSIONS]; /* (count, rows, cols) of pictures, (count) of labels */
+    int size[IDX_DIMENSIONS]; /* (count, rows, cols) of images, (count) of labels */
     uint8_t *data;            /* all elements, row-major, one byte each; NULL before idx_load */
     const char *path;
     void *file;  /* open, between idx_open and idx_load */

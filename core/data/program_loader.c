@@ -22,7 +22,7 @@ struct duet_loader {
     struct batch *held;      /* the caller's batch, released at the next call; or */
     struct uploads *uploads; /* these hold it, and copy batches to a device ahead; NULL: none */
     int started;             /* 1: an epoch was started */
-    int shape[3];            /* of each picture */
+    int shape[3];            /* of each image */
     const duet_dataset *set;
     int shuffles, epoch; /* epoch: the current one; -1: none yet */
     void (*warn)(const char *text, void *context);

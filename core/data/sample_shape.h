@@ -1,4 +1,4 @@
-/* The shape of one sample: a picture of C x H x W numbers, or a vector of K numbers, which is K
+/* The shape of one sample: an image of C x H x W numbers, or a vector of K numbers, which is K
  * channels of one pixel each. */
 #ifndef DATA_SAMPLE_SHAPE_H
 #define DATA_SAMPLE_SHAPE_H

@@ -1,4 +1,4 @@
-/* Which rank trains on which picture: the order of an epoch, and each rank's share of it.
+/* Which rank trains on which image: the order of an epoch, and each rank's share of it.
  *
  * The order of an epoch is a permutation of the data set, seeded with seed + epoch, or 0, 1, 2, ...
  * without shuffling. It is brought to a length that is a multiple of R replicas: padded with its

@@ -1,4 +1,4 @@
-/* A picture is the digit of a pocket calculator, drawn by an unsteady hand with up to seven
+/* An image is the digit of a pocket calculator, drawn by an unsteady hand with up to seven
  * strokes:
  *
  *      (0,0) --0-- (1,0)     Each corner is moved at random. The whole digit is scaled, sheared
@@ -11,12 +11,12 @@
  *        |           |
  *      (0,2) --6-- (1,2)
  *
- * All sizes are in pixels of a 28 x 28 picture and are stretched to the digit's cell: the whole
- * picture, or a half or a third of its width if there are more than 10 or 100 classes. Each of
+ * All sizes are in pixels of a 28 x 28 image and are stretched to the digit's cell: the whole
+ * image, or a half or a third of its width if there are more than 10 or 100 classes. Each of
  * several channels has its own ink.
  *
  * The code uses only +, -, *, / and sqrt on doubles, which IEEE 754 rounds alike everywhere, so the
- * bytes are the same on every machine. The random numbers come from Philox, so that no picture
+ * bytes are the same on every machine. The random numbers come from Philox, so that no image
  * depends on another. */
 #include "data/synthetic.h"
 
@@ -35,7 +35,7 @@ struct cell {
     double left, across, down;
 };
 
-/* The picture that is being drawn: darkness of each pixel, row-major. */
+/* The image that is being drawn: darkness of each pixel, row-major. */
 struct canvas {
     int height, width;
     float *ink;
@@ -45,7 +45,7 @@ struct point {
     double x, y;
 };
 
-/* The random numbers of one picture, in the order in which they are used. */
+/* The random numbers of one image, in the order in which they are used. */
 struct draws {
     uint64_t seed;
     uint32_t set, index, used;

@@ -1,6 +1,6 @@
-/* Synthetic pictures that a network can learn, for machines without the real files: digits, by
+/* Synthetic images that a network can learn, for machines without the real files: digits, by
  * default in ten classes of 28 x 28 grey pixels; more classes are numbers of two or three digits.
- * Each picture is a pure function of (seed, set, index) and its shape, so it is the same on every
+ * Each image is a pure function of (seed, set, index) and its shape, so it is the same on every
  * machine and in any order. */
 #ifndef DATA_SYNTHETIC_H
 #define DATA_SYNTHETIC_H
@@ -14,7 +14,7 @@ enum { SYNTHETIC_CLASSES = 10, SYNTHETIC_MOST = 256, SYNTHETIC_LEAST = 4 };
 
 struct synthetic {
     uint64_t seed;
-    uint32_t set;              /* 0: training pictures; 1: test pictures */
+    uint32_t set;              /* 0: training images; 1: test images */
     struct sample_shape shape; /* sides of at least SYNTHETIC_LEAST */
     int classes;               /* 1 .. SYNTHETIC_MOST */
 };

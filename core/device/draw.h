@@ -6,7 +6,7 @@
 #include "base/philox.h"
 #include "device/elementary.h"
 
-/* From 0 up to 1: one of 2^24 equally likely numbers. */
+/* Uniform in [0, 1), in steps of 2^-24. */
 EVERY_DEVICE float draw_uniform(uint32_t word) {
     return (float)(word >> 8) * 0x1p-24f;
 }

@@ -83,7 +83,7 @@ const char *rule_argsort(enum op op, const struct op_args *a) {
     return a->in[0].dims[1] <= 1 << 24 ? NULL : "an index above 2^24 is not exact in float32";
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 const char *rule_pool(enum op op, const struct op_args *a) {
     int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD,

@@ -11,7 +11,7 @@
  *     PLAIN  [n][c][h][w]                     one sample after another
  *     N16    [group][c][h][w][lanes]          one vector = one pixel of a group
  *
- * A vector instruction then works on a whole group, whatever the width of the picture, and a
+ * A vector instruction then works on a whole group, whatever the width of the image, and a
  * weight is one number broadcast to all lanes. No group holds samples of two segments, so a sum
  * over a segment's samples has the same bits whichever device trains the segment. Lanes past the
  * segment's last sample hold finite junk in activations and exact zeros in gradients. */

@@ -33,7 +33,7 @@ struct device_record {
     uint64_t phase_bytes[PHASE_COUNT];
     int64_t comm_ns;            /* communication lane: busy */
     int64_t exposed_ns;         /* the part of comm_ns in which the compute lane was not busy */
-    int64_t copy_ns;            /* copy lane: batches copied beside the kernels */
+    int64_t copy_ns;            /* copy lane: batches copied during the kernels */
     int64_t host_ns, pinned_ns; /* the loader's stages (data/prepare.h), in its own threads */
     /* The compute lane waits for the communication lane or the copy lane. In DP, device 0 only: its
      * thread waits for the other threads, too. */
@@ -68,7 +68,7 @@ struct run_record {
     char modelled[112];
     double data_seconds; /* the disk stage: to read the data sets, once for all jobs of a command */
     int pinned;          /* 1: batches are prepared in pinned memory */
-    int blocking_copies; /* 1: no batch is copied beside the kernels */
+    int blocking_copies; /* 1: no batch is copied during the kernels */
     int devices;         /* W */
     int virtual_devices; /* V; 0: off */
     int bits_promised;   /* 1: the rules of docs/design.md section 2 promise equal bits */

@@ -1,7 +1,7 @@
 /* The executor of ranks on several machines, for emulated devices (allreduce/executor.h). A call is
  * a function on the stream, which waits for MPI there, so DDP's allreduces run on the communication
- * stream, beside backward. Each object has its own communicator, because streams of several objects
- * run at the same time. */
+ * stream, overlapped with backward. Each object has its own communicator, because streams of
+ * several objects run at the same time. */
 #include <stdlib.h>
 
 #include "allreduce/host/executor.h"

@@ -24,7 +24,7 @@ struct beats {
     pthread_t thread;
     int running, stop; /* stop: atomic */
     MPI_Request in[MAX_DEVICES], out[MAX_DEVICES];
-    int sending[MAX_DEVICES]; /* 1: out[r] is under way */
+    int sending[MAX_DEVICES]; /* 1: out[r] is in flight */
     struct beat mine[MAX_DEVICES], theirs[MAX_DEVICES];
     int64_t heard[MAX_DEVICES]; /* when the last beat came */
 };

@@ -13,7 +13,7 @@
  * One line is one op, in single static assignment: each value has one name and one line, and only
  * later lines use it, so there are no cycles. Shapes are PyTorch's; N is the number of samples, and
  * 8N is eight times as many. The module that the op came from is after #. The values of
- * parameters, buffers and constants are in a safetensors file beside it.
+ * parameters, buffers and constants are in a safetensors file next to it.
  *
  * The texts that come with Duet (models/nets/) have no fixed size: D, H and W stand for the three
  * sizes of a sample and C for the classes, 3D is three times as many, and ? is a size that the op

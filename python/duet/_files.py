@@ -58,7 +58,7 @@ def _joined(inputs):
 def save_dataset(path, x, y, x_test=None, y_test=None):
     """Writes samples and answers, tensors or arrays, as a file for dataset=path.
 
-    x has a sample in each row: float32; uint8, pictures; or int32 or int64, as tokens. y has the
+    x has a sample in each row: float32; uint8, images; or int32 or int64, as tokens. y has the
     labels, int32 or int64, one of each sample or several, or float32 targets for loss="mse",
     "smooth-l1" and "bce-with-logits". For a model of several inputs x is a tuple of them.
     """

@@ -39,7 +39,7 @@ class NoTorch(DuetError, ImportError):
 
 
 def find(name):
-    """The path of `name`: beside this file, as pip installs it, or in the build of the tree."""
+    """The path of `name`: next to this file, as pip installs it, or in the build of the tree."""
     given = os.environ.get("DUET_LIBRARY" if name.endswith(".so") else "DUET_COMMAND")
     places = [pathlib.Path(given)] if given else [HERE / name, BUILD / name]
     for place in places:

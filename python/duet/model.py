@@ -52,9 +52,9 @@ def saved_bytes(model, inputs, named):
 
 def describe(model, *inputs, **named):
     """The parameters and buffers of the model, in elements; what a sample leaves on the device for
-    its backward pass beside those and its input, in bytes, as autograd saves it in training; the
-    shape of a sample (of the first input), and how many numbers its output has. Inputs are those of
-    the model, with the samples as the first dimension. Nothing of the model changes."""
+    its backward pass in addition to those and its input, in bytes, as autograd saves it in
+    training; the shape of a sample (of the first input), and how many numbers its output has.
+    Inputs are the model's, with the samples as the first dimension. The model does not change."""
     try:
         import torch
         from torch.utils import _pytree

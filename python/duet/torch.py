@@ -123,7 +123,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
     splitGroup = split_group
 
     def shutdown(self):
-        """Ends the calls under way and leaves the group."""
+        """Ends the calls in flight and leaves the group."""
         with self.lock:
             if not self.handle:
                 return
@@ -235,7 +235,7 @@ class _State:
 
     def leave(self):
         """At the end of the process: the other ranks are told that this one has left in good
-        order. A call that is still under way would wait for them, so its group is not left."""
+        order. A call that is still in flight would wait for them, so its group is not left."""
         for group in list(self.groups):
             if not group.under_way:
                 group.shutdown()

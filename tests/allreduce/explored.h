@@ -49,7 +49,7 @@ static inline int build(struct plan *plan, struct kind kind, int n, int rank,
     return plan_build(plan, kind.algorithm, n, rank, COUNT, config);
 }
 
-/* Elements that go from one rank to one other where blocks have their own lengths: none, one
+/* Elements that go from one rank to one other where blocks differ in length: none, one
  * piece or several. */
 static inline size_t uneven_size(enum collective what, int call, int from, int to) {
     static const size_t blocks[] = {4, 0, 2, 5}, parts[] = {2, 0, 3, 1};
@@ -102,7 +102,7 @@ static inline int build_windowed(struct plan *plan, struct kind kind, int n, int
     return plan_build_window(plan, &q);
 }
 
-/* The same where blocks have their own lengths. */
+/* The same where blocks differ in length. */
 static inline float uneven_output(const struct plan *plan, int root, int call, int i) {
     enum collective what = plan->what;
     int from = 0, me = plan->rank;

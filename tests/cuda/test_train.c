@@ -14,7 +14,7 @@
 /* in batches of 12 the last one holds 11, or is padded where V = 4 */
 enum { PICTURES = 83, TESTS = 8, STEPS = 8 };
 
-/* Makes a folder with few pictures, and `gpus` GPUs where they are emulated. */
+/* Makes a folder with few images, and `gpus` GPUs where they are emulated. */
 static void set_up(int gpus, int peers) {
     char text[16];
     int count;
@@ -143,7 +143,7 @@ ROW(accumulated_gradients, 1, 1, SOME, SMALL "--epochs 6 --momentum 0.9 --no-syn
 ROW(left_out_layers, 1, 1, PLAIN,
     "--data-dir d --model branches --find-unused-parameters --optimizer adam --lr 0.01 "
     "--batch-size 12 --epochs 1")
-/* 83 pictures in batches of 5 without padding: the last has 3, so device 3 has none of them. */
+/* 83 images in batches of 5 without padding: the last has 3, so device 3 has none of them. */
 ROW(uneven_inputs, 1, 1, TWO, SMALL "--momentum 0.9 --batch-size 5 --epochs 1 --join")
 /* GPUs that do not reach each other: copies go through the host, and the reduce through staging on
  * device 0. */

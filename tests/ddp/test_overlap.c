@@ -43,7 +43,7 @@ static int patient_launch(struct stream *stream, enum op op, const struct op_arg
            atomic_load_explicit(&left, memory_order_relaxed)) {
         if (now_ns() > deadline)
             return fail(ERR_CHECK,
-                        "a bucket has left, and its allreduce does not begin beside backward");
+                        "a bucket has left, and its allreduce does not begin during backward");
         usleep(100);
     }
     return honest->launch(stream, op, args);

@@ -22,7 +22,7 @@ static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also
     struct rig rig;
     struct record before, after;
     rig_open(&rig, "lenet", 4, 4, kind, 0);
-    /* 6 MiB hold parameters, gradients, input and the activations of some pictures, not those of
+    /* 6 MiB hold parameters, gradients, input and the activations of some images, not those of
      * 160. */
     reopen(&rig, 2, kind, 6);
     if (also) reopen(&rig, also, kind, 6);

@@ -277,7 +277,7 @@ Test(api_threads, leave_signals_to_the_program, .timeout = 60) {
                   task->d_name, (int)getpid(), mask);
     }
     closedir(tasks);
-    cr_expect(own && others >= 5, "%d threads beside the program's", others);
+    cr_expect(own && others >= 5, "%d threads besides the program's", others);
     duet_loader_free(loader);
     duet_dataset_free(set);
     duet_data_parallel_free(dp);

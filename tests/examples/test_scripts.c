@@ -53,7 +53,7 @@ static void put_data(void) {
     RUN(0, "mkdir {}/data && ln -s .. {}/data/mnist");
 }
 
-/* Its pictures become the first of Fashion-MNIST, which can be learnt. */
+/* Its images become the first of Fashion-MNIST, which can be learnt. */
 static void put_real_data(void) {
     put_data();
     if (!has_fashion_mnist()) return;
@@ -63,7 +63,7 @@ static void put_real_data(void) {
            "cut t10k-images-idx3-ubyte 100 784 16 && cut t10k-labels-idx1-ubyte 100 1 8");
 }
 
-/* A tenth of the pictures is right by chance; the scripts were seen to have 0.6 and more after four
+/* A tenth of the images is right by chance; the scripts were seen to have 0.6 and more after four
  * epochs, that is 40 steps. */
 static void check_accuracy(void) {
     double loss = 0, accuracy = 0;
@@ -119,7 +119,7 @@ Test(scripts, dp_trains_evaluates_and_saves, .timeout = 120, .init = put_real_da
     RUN(2, EXAMPLES "dp_train 3 mnist x");
 }
 
-/* ResNet-18 on 8 pictures, on one device, where it has the bits of the command's, and on two. */
+/* ResNet-18 on 8 images, on one device, where it has the bits of the command's, and on two. */
 Test(scripts, resnet18_trains_as_the_command_does, .timeout = 200, .init = scratch_make,
      .fini = scratch_remove) {
     small_set("train-images-idx3-ubyte", "train-labels-idx1-ubyte", 8, 1);

@@ -1,4 +1,4 @@
-/* The programs that follow the texts: what they print beside each other, and that a program is
+/* The programs that follow the texts: what they print side by side, and that a program is
  * started as ranks by whoever starts ranks. */
 #include "tests/examples/shell.h"
 

@@ -1,4 +1,4 @@
-"""What the scripts that make golden facts share: inputs by a formula that C tests repeat exactly, pictures, hashes,
+"""What the scripts that make golden facts share: inputs by a formula that C tests repeat exactly, images, hashes,
 and tensors written as lines."""
 import gzip
 import pathlib
@@ -36,7 +36,7 @@ def fnv1a64(words):
 
 
 def fashion_mnist(folder="/usr/share/datasets/fashion-mnist"):
-    """The training pictures (60000, 1, 28, 28), 0 to 255 in float32, and their labels."""
+    """The training images (60000, 1, 28, 28), 0 to 255 in float32, and their labels."""
     def read(name, skip):
         return numpy.frombuffer(gzip.open(f"{folder}/train-{name}-ubyte.gz").read(), numpy.uint8, offset=skip)
     pictures = torch.from_numpy(read("images-idx3", 16).astype(numpy.float32))
@@ -44,7 +44,7 @@ def fashion_mnist(folder="/usr/share/datasets/fashion-mnist"):
 
 
 def write(script, about, lines):
-    """Writes NAME.txt beside make_NAME.py, the script."""
+    """Writes NAME.txt next to make_NAME.py, the script."""
     path = pathlib.Path(script).resolve()
     head = f"# Made by {path.name} with torch {torch.__version__}: {about}\n"
     (path.parent / (path.stem.removeprefix("make_") + ".txt")).write_text(head + "".join(lines))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes the golden facts about d2l's LeNet and the MNIST ConvNet that Duet's tests compare against.
 
-PyTorch is a black box here: the same model, weights and pictures go in, losses and gradients come out, in float64, so
+PyTorch is a black box here: the same model, weights and images go in, losses and gradients come out, in float64, so
 that the golden side carries no rounding of its own worth naming. Run it with the Fashion-MNIST files of the Debian
-package dataset-fashion-mnist; it rewrites the files beside it:
+package dataset-fashion-mnist; it rewrites the files next to it:
 
     python3 tests/golden/make_lenet.py            needs torch and numpy, about a minute
 
@@ -128,7 +128,7 @@ def normalised(images):
 
 
 def convnet_steps(images, labels, threads=1, dtype=torch.float32, ranks=1, batch=128):
-    """Losses of the first six steps from seed 0, Adadelta at 0.5, pictures in the order of the files. Gradients of ranks
+    """Losses of the first six steps from seed 0, Adadelta at 0.5, images in the order of the files. Gradients of ranks
     are averaged as DDP does; rank r has the samples r, r + ranks, ..."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -151,7 +151,7 @@ def make_convnet(images, labels, top, batch=64):
     torch.manual_seed(1)
     net = ConvNet()
     lines = [top, "# init: as in lenet.txt, torch.manual_seed(1), default initialisation in order cn1 cn2 fc1 fc2",
-             f"# loss: mean nll over the first {batch} training pictures, (x/255 - 0.1302) / 0.3069, no dropout, float64",
+             f"# loss: mean nll over the first {batch} training images, (x/255 - 0.1302) / 0.3069, no dropout, float64",
              "# grad: parameter, L2 norm;  at: parameter, flat index, that gradient",
              "# steps: losses of convnet_steps; apart: how far PyTorch's other ways are from them"]
     lines += [fact_init(name, p) for name, p in net.named_parameters()]

@@ -2,10 +2,10 @@
 """Makes the golden facts about d2l's ResNet-18 (13.6) that tests/app/cli/test_golden_resnet.c compares
 against.
 
-PyTorch is a black box here: initial weights by seed 0 and the first 32 pictures of Fashion-MNIST go
+PyTorch is a black box here: initial weights by seed 0 and the first 32 images of Fashion-MNIST go
 in; losses, gradients and running statistics come out, in float64. The batch is normalised whole
 ("1", as one device or SyncBatchNorm does), or cut into 2 shards with statistics of their own,
-shard v holding the pictures v, v + shards, ... as DistributedSampler deals them.
+shard v holding the images v, v + shards, ... as DistributedSampler deals them.
 
 11 million gradients are too many to keep: of each tensor formulas.py keeps its norm and 16 sums.
 

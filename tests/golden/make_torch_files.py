@@ -4,7 +4,7 @@
     python3 tests/golden/make_torch_files.py      needs torch and safetensors
 
 All numbers are eighths that count up from 0, tensor by tensor, so the tests know them without a
-second file. They are in torch_files/ beside this script. It was run with torch 2.15.0 and
+second file. They are in torch_files/ next to this script. It was run with torch 2.15.0 and
 safetensors 0.8.0.
 
     simple.safetensors     SimpleModel of the text on DataParallel: fc.weight, fc.bias

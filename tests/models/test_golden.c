@@ -29,7 +29,7 @@ struct trial {
     int32_t labels[BATCH];
 };
 
-/* Returns 0 if the pictures are not installed. */
+/* Returns 0 if the images are not installed. */
 static int find_pictures(struct dataset *set) {
     return dataset_open(set, "fashion-mnist", NULL, 1) == OK;
 }

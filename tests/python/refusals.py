@@ -236,7 +236,8 @@ class Refusals(unittest.TestCase):
         duet.export(Net(lambda net, x, y: asserted(net, x, y) + y), inputs, self.path)
 
     def test_what_is_said_of_shapes(self):
-        self.refused(Net(lambda net, x: F.max_pool1d(x, 2).repeat(1, 2)), "without a batch dimension")
+        self.refused(Net(lambda net, x: F.max_pool1d(x, 2).repeat(1, 2)),
+                     "without a batch dimension")
         self.refused(Net(lambda net, x: F.avg_pool2d(x.view(-1, 2, 2), 1).flatten(1)), "channels")
 
     def test_types_that_round(self):

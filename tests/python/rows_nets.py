@@ -1,4 +1,4 @@
-"""Nets of which each sample has several rows on the way, as a video its pictures; nets whose
+"""Nets of which each sample has several rows on the way, as a video its images; nets whose
 weights other ops compute; windows; and parts that are written in place."""
 
 import torch
@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 class Frames(nn.Module):
-    """The pictures of a video as a batch of their own, and a LSTM over what becomes of them."""
+    """The images of a video as a batch of their own, and a LSTM over what becomes of them."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ class Repeats(nn.Module):
 
 
 class SpaceAndTime(nn.Module):
-    """Attention over the pictures, then within each; words of which each sample has several."""
+    """Attention over the images, then within each; words of which each sample has several."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""PyTorch's own tests of torch.distributed over Duet, beside gloo.
+"""PyTorch's own tests of torch.distributed over Duet and over gloo.
 
     PYTHONPATH=python BACKENDS=gloo,duet python tests/python/torch_suite.py OUT.json [PATTERN]
 

@@ -96,7 +96,7 @@ class Picked(nn.Module):
 
 
 class UNet(nn.Module):
-    """A class of each pixel, by two ways of making pictures larger."""
+    """A class of each pixel, by two ways of making images larger."""
 
     def __init__(self):
         super().__init__()
@@ -243,7 +243,7 @@ class Choices(nn.Module):
 
 
 class Swin(nn.Module):
-    """Windows of a picture that is rolled; biases by relative places; pixels out of channels."""
+    """Windows of an image that is rolled; biases by relative places; pixels out of channels."""
 
     def __init__(self):
         super().__init__()

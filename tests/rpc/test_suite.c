@@ -41,7 +41,7 @@ Test(suite, futures_are_waited_for_twice_and_late, .timeout = 30) {
     COMMON_WORKERS(2, futures);
 }
 
-/* ---- workers that begin again; process groups beside them ---- */
+/* ---- workers that begin again; process groups next to them ---- */
 
 static int sum_is(struct worker *w, duet_group *group) {
     float one = 1;

@@ -14,7 +14,7 @@ struct figures {
                                     * autocast Duet has none */
     int largest;                   /* batch; 0: none; -1: not known */
     int is_full, pytorch_is_full;  /* it does not fit the GPU's memory */
-    int is_unmeasured;             /* nobody has measured the like of it */
+    int is_unmeasured;             /* no comparable measurement exists */
 };
 
 /* single_rate: samples per second on one GPU, which the row of single sets. */

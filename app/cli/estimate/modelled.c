@@ -75,7 +75,7 @@ struct asked {
     struct run_config run; /* without the words of the clock */
     struct measured measured;
     enum phase last; /* of the step; PHASE_NONE: it is a whole one */
-    int unmeasured;  /* 1: the table has a row that nobody has measured the like of */
+    int unmeasured;  /* 1: the table has a row without a comparable measurement */
     int full;        /* 1: the table has a row that does not fit the GPU's memory */
     struct shown_steps steps;
     struct atomic_file json;

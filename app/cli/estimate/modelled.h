@@ -10,7 +10,7 @@ int modelled_is_asked(int argc, char **argv);
 void modelled_help(void);
 int command_modelled(int argc, char **argv, const struct duet_model *own);
 
-/* --validate: the published measurements beside what the clock says (cli/validate.c); commands: and
+/* --validate: the published measurements and what the clock says (cli/validate.c); commands: and
  * below each row the command that gives its number. Returns a code of base/error.h. */
 int modelled_validate(int commands);
 

@@ -96,7 +96,7 @@ static void fits(struct text *text, int way, const struct run_record *r) {
              format_bytes(peak, most, sizeof most), format_bytes(capacity, all, sizeof all));
 }
 
-/* What PyTorch holds is told of these; the others are details. */
+/* What PyTorch holds is printed for these; the others are details. */
 static const char *const in_pytorch[WAYS] = {[WAY_DP] = "DataParallel",
                                              [WAY_DDP] = "DDP",
                                              [WAY_ZERO_1] = "DDP with ZeroRedundancyOptimizer",

@@ -26,7 +26,7 @@ struct options {
 
     /* ---- set by options_read ---- */
     int help;                    /* --help or -h was given, which ends the reading */
-    int all;                     /* --details was given beside it */
+    int all;                     /* --details was given too */
     int read;                    /* words of argv that were read */
     char given[2][MOST_OPTIONS]; /* row i of a table was given */
 };

@@ -10,7 +10,7 @@
  *
  * "steps and phases" joins the spans of the compute lane below it. Every run begins at 0, the start
  * of its first span, so that several runs can be compared. Times are in microseconds, with all
- * digits of the nanoseconds. They are wall times, so that slices are beside each other. An event's
+ * digits of the nanoseconds. They are wall times, so that slices do not overlap. An event's
  * args hold its step, its phase, its CPU time on an emulated device (which the tables add up), and
  * its bytes or flops if it has any. Those of a copy or collective also name the devices that it
  * reads and writes (source, destination). */

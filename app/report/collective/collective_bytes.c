@@ -1,4 +1,4 @@
-/* The bytes that all steps of the plans move, beside the formula. */
+/* The bytes that all steps of the plans move, compared with the formula. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static int same_bytes(const struct drawing *c, int a, int b) {
            (!c->has_formula || !strcmp(f->textbook_words, g->textbook_words));
 }
 
-/* The textbook's number beside what was counted. */
+/* The textbook's number next to the counted one. */
 static void print_textbook(FILE *file, const struct formula *f, uint64_t in, uint64_t out) {
     int by_in = f->textbook_in > f->textbook_out;
     double textbook = by_in ? f->textbook_in : f->textbook_out;

@@ -11,7 +11,7 @@
 /* What is drawn by default: so many hops, or else the first and the last; so many moves of a hop. A
  * table of chunks has at most so many ranks and chunks. */
 enum { BRIEF_HOPS = 6, MOST_MOVES = 16, MOST_CELLS = 8 };
-enum { COLUMN = 39 }; /* two moves are beside each other */
+enum { COLUMN = 39 }; /* two moves share a line */
 
 /* ---- words ---- */
 
@@ -39,7 +39,7 @@ static void move_words(const struct hops *h, const struct hop_move *m, char *tex
 
 /* ---- one hop ---- */
 
-/* The moves [first, end) over links, two beside each other, from top to bottom. */
+/* The moves [first, end) over links, two on a line, from top to bottom. */
 static void print_moves(FILE *file, const struct hops *h, int first, int end, int full) {
     int count = end - first, shown = full || count <= MOST_MOVES ? count : MOST_MOVES - 2;
     int lines = (shown + 1) / 2;

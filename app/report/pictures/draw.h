@@ -49,7 +49,7 @@ void draw_axis(struct picture *p, double x, double y, double width, double heigh
 double mark_height(const struct picture *p, const struct page *page);
 void draw_mark(struct picture *p, const struct page *page);
 
-/* Writes the label beside a row. */
+/* Writes the label next to a row. */
 void device_label(const struct picture *p, int device, char text[32]);
 /* The same of devices first .. end - 1, which share a row because they are equal. */
 void devices_label(const struct picture *p, int first, int end, char text[32]);

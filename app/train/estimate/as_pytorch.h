@@ -13,7 +13,7 @@
  *     parameters    replicate's copies go when backward is through with them
  *     gradients     none before backward (zero_grad sets them to None). DataParallel has those of
  *                   its own replica and their sum on device 0: reduce_add_coalesced makes a new set
- *     DDP           buckets beside .grad (gradient_as_bucket_view=False)
+ *     DDP           buckets in addition to .grad (gradient_as_bucket_view=False)
  *
  * The rules are those of single ops. If PyTorch has one kernel for several of them, as for an LSTM,
  * it saves less. A graph states the bytes that autograd saves. If the rules give another number, or

@@ -24,7 +24,7 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     int64_t enough = (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.update.passes;
     if (!made && !*c.data.folder &&
         !dataset_is_file(
-            c.data.name)) { /* a named set: its pictures have the synthetic set's shape */
+            c.data.name)) { /* a named set: its images have the synthetic set's shape */
         snprintf(c.data.name, sizeof c.data.name, "synthetic");
         c.data.samples = 0;
         made = 1;

@@ -8,7 +8,7 @@
 #include "train/run.h"
 
 /* Makes *estimate a configuration by which runs of `config` can be estimated (estimate.h); a user's
- * picture files are outlined by the sizes of the open set. *can: 0: such runs cannot be estimated.
+ * image files are outlined by the sizes of the open set. *can: 0: such runs cannot be estimated.
  * ERR_FAILED: the set cannot be opened. */
 int need_outline(const struct run_config *config, struct run_config *estimate, int *can);
 

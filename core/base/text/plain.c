@@ -7,7 +7,7 @@
 
 #include "base/text/json.h"
 
-/* Bidirectional controls and the two separators of lines and paragraphs, beside C1. */
+/* Bidirectional controls and the two separators of lines and paragraphs, in addition to C1. */
 static int is_control(uint32_t c) {
     return (c >= 0x80 && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;

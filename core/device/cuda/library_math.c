@@ -1,4 +1,4 @@
-/* Linear layers by cuBLAS, and the steps beside the product: aligned operands, the bias, and its
+/* Linear layers with cuBLAS, and the steps around the product: aligned operands, the bias, and its
  * gradient.
  *
  *     forward           aside <- x       y = product(x, w)     y -> its place    y += bias
@@ -7,7 +7,7 @@
  *
  * "aside" is memory at a multiple of 256 bytes, for operands that are not at one; in the common
  * case nothing is copied. It grows when an operand is larger than any before, which happens in the
- * first steps. The smaller memory from before stays allocated, because launches under way may
+ * first steps. The smaller memory from before stays allocated, because launches in flight may
  * still use it. */
 #include <stdlib.h>
 

@@ -79,7 +79,7 @@ struct host_stream {
     struct command *ring;        /* owned; command i is at i % capacity */
     size_t capacity;             /* of ring, in commands */
     uint64_t enqueued, finished; /* commands since the stream was made */
-    uint64_t demanded;           /* late: the thread may run the commands below this number */
+    uint64_t demanded;           /* late devices: commands numbered below this may run */
     atomic_int closing;          /* 1: waits end early */
 };
 int host_stream_init(struct host_stream *stream, struct device *device, enum lane lane,

@@ -6,7 +6,7 @@
  * reads and writes. So a kernel that runs while another thread or stream uses its operands is still
  * found (tests/core/device/test_race.c); the report then names this file.
  *
- * LOSS_SUM and HASH write one number into a log, while another thread may write the number beside
+ * LOSS_SUM and HASH write one number into a log, while another thread may write the number next to
  * it, so only that number is reported. In every other build all this does nothing. */
 #include "device/host/host.h"
 

@@ -1,5 +1,5 @@
 /* Sums and means, permutations of dimensions, and broadcasting, whose gradient is a sum. All of
- * them work in plain layout, except that sums over the pixels of pictures and broadcasting keep
+ * them work in plain layout, except that sums over the pixels of images and broadcasting keep
  * N16.
  *
  * A sum is over the middle of (outer, length, inner). The ops know no other shapes, and the views
@@ -123,7 +123,7 @@ static duet_var *sum_chosen(duet_tape *t, duet_var *x, unsigned chosen, int keep
     return x && keepdim ? tape_view(t, x, rank, kept) : x;
 }
 
-/* The sum over a picture, which stays in N16. */
+/* The sum over an image, which stays in N16. */
 enum { PIXELS = 1 << 2 | 1 << 3 };
 
 static duet_var *sum_over(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim,
@@ -160,7 +160,7 @@ static int turned_backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* Permutes pictures within N16, as ShuffleNet permutes channels. args.in[0] is y as a view of x. */
+/* Permutes images within N16, as ShuffleNet permutes channels. args.in[0] is y as a view of x. */
 static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
     int own[MAX_RANK], dims[MAX_RANK], rank = x->value.rank;
     for (int i = 0; i < rank; i++)
@@ -175,7 +175,7 @@ static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-/* order has the dimensions of x, counted from 0. If rows stay rows, the result may stay pictures;
+/* order has the dimensions of x, counted from 0. If rows stay rows, the result may stay images;
  * otherwise the next op will not take them in N16. */
 static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
     const int last = x->value.rank - 1;

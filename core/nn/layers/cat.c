@@ -2,7 +2,7 @@
  * and taking a part of each sample, in layout N16 as well.
  *
  * Whatever the shape, x is seen as (N, O, L, I): dimension `dim` has size L, and O and I are the
- * sizes before and after it. Then a part is a picture without some of its rows. */
+ * sizes before and after it. Then a part is an image without some of its rows. */
 #include <string.h>
 
 #include "base/error.h"

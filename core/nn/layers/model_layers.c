@@ -12,7 +12,7 @@ static const struct layer *layer_at(duet_tape *t, int i) {
                              t->layer_count)
                : tape_refuse(t,
                              "layer %d: the parameters of this pass have %d layers: make them of a "
-                             "struct duet_model, or call duet_linear and its like",
+                             "struct duet_model, or call duet_linear and similar functions",
                              i, t->layer_count);
 }
 

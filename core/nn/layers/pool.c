@@ -1,4 +1,4 @@
-/* Windows over pictures without weights: means and maxima, adaptive means, and the margins around a
+/* Windows over images without weights: means and maxima, adaptive means, and the margins around a
  * picture. A pool itself has no padding: it works on a copy that is padded with zeros for means and
  * with -infinity for maxima. A maximum never comes from the margin, unless all pixels of the window
  * are -infinity; then its gradient may be lost in the margin. */
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-/* The input of the maxima. A picture with margins that was freed is remade from the one without,
+/* The input of the maxima. An image with margins that was freed is remade from the one without,
  * args.in[1], which is all that was saved. */
 static int operand_of_maxima(duet_tape *t, const struct node *n, struct tensor *x) {
     const int *margin = n->args.p.pool.margin, *d = n->x->value.dims;
@@ -123,7 +123,7 @@ static duet_var *with_margins(duet_tape *t, duet_var *x, struct pad_sides sides,
     return y;
 }
 
-/* 1: a picture with these margins would be too large for a tensor. */
+/* 1: an image with these margins would be too large for a tensor. */
 static int pad_too_large(duet_tape *t, duet_var *x, int64_t rows, int64_t columns) {
     const struct tensor *of = &x->value;
     return of->rank == 4 &&

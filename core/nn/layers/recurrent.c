@@ -16,7 +16,7 @@ static struct tensor plain3(duet_tape *t, int n, int rows, int columns) {
 
 /* ---- backward ---- */
 
-/* x (N,L,H) as pictures of L rows. */
+/* x (N,L,H) as images of L rows. */
 static struct tensor as_picture(const struct tensor *x) {
     return tensor_plain(x->data, x->dtype, 4, (int[]){x->dims[0], 1, x->dims[1], x->dims[2]});
 }

@@ -123,7 +123,7 @@ int tape_failed(duet_tape *t, const duet_var *x);
 int tape_stuck(duet_tape *t, duet_var *x);
 int tape_blocked(duet_tape *t, duet_var *x);
 
-/* A relu of a picture is deferred, since a pool right after it can do its work (OP_AVG_POOL,
+/* A relu of an image is deferred, since a pool right after it can do its work (OP_AVG_POOL,
  * OP_MAX_POOL with p.pool.relu), and also its gradient's, unless others use the relu, too. Returns
  * the operand of the relu for that pool; NULL if x is not such a relu, or not the last var made:
  * the order in which gradients are added, and so their bits, could then differ. */
@@ -334,7 +334,7 @@ duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct pa
                            int weight_is_in_out);
 
 /* 1: the rows are the samples of the batch, or the same number of rows for each sample, such as the
- * pictures of videos. Layers treat such rows like samples. */
+ * images of videos. Layers treat such rows like samples. */
 int tape_rows_fit(const duet_tape *t, int rows);
 /* ERR_USAGE: they are not, so a layer that works by segments cannot take x. */
 int tape_check_samples(const duet_tape *t, const struct tensor *x);
@@ -367,7 +367,7 @@ static inline int tape_padding(const int pair[2], int i) {
     return i == 1 && pair[1] == DUET_NO_PADDING ? 0 : tape_setting(pair, i, 0);
 }
 
-/* A sequence (N,C,H) as pictures (N,C,H,1), and filters of volumes (O,C,T,K,L) as of pictures
+/* A sequence (N,C,H) as images (N,C,H,1), and filters of volumes (O,C,T,K,L) as of images
  * (O,CT,K,L): the same memory. */
 struct tensor conv_as_pictures(const struct tensor *x);
 

@@ -9,7 +9,7 @@
     text.py         the text
     verify.py       runs the text and the model, and compares
 
-Parameters, buffers and constants go into net.safetensors beside the text."""
+Parameters, buffers and constants go into net.safetensors next to the model file."""
 
 import pathlib
 import re
@@ -41,7 +41,7 @@ def _otherwise(model, inputs):
 
 def _saves(torch, model, inputs):
     """The line that says what autograd keeps, in bytes: of each sample, and of all together. None
-    where it cannot be told, as of a model that deepcopy does not take."""
+    where it is not known, as for a model that deepcopy does not take."""
     samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
     twice = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in inputs]
     four = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in twice]
@@ -56,7 +56,7 @@ def _saves(torch, model, inputs):
 
 
 def _weights_of(path):
-    """Where the command looks for the weights of a text."""
+    """Where the command looks for the weights of an exported model."""
     return path.with_name(path.name.removesuffix(".duet") + ".safetensors")
 
 
@@ -76,7 +76,7 @@ def _check(path, text, stored, loss, verify):
 
 
 def _used(run, result):
-    """The lines that the result needs, numbered anew, and those of batch norms, which keep
+    """The lines that the result needs, renumbered, and those of batch norms, which keep
     statistics. All lines if only others use an input. And the ops that they show."""
     wanted, kept = {result.name, *(value for _, value in run.updates)}, []
     for line in reversed(run.lines):
@@ -135,7 +135,7 @@ def _progress(quiet, text):
 
 
 def export(model, example_inputs, path, quiet=False, verify=True):
-    """Writes `path`, a text, and beside it the weights, path with .safetensors in place of .duet.
+    """Writes `path`, a model file, and next to it the weights, with .safetensors for .duet.
     A model in eval mode is traced in training mode; of one in training mode the layers in eval
     mode stay so: a BatchNorm keeps its statistics. What has requires_grad=False stays frozen.
     example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError

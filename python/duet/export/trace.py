@@ -20,7 +20,7 @@ _SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # numbers of samples fo
 
 @contextlib.contextmanager
 def without_torchs_log():
-    """What a tracer cannot do is told by its exception, in one line; PyTorch logs its stack, and
+    """What a tracer cannot do is in its exception, in one line; PyTorch logs its stack, and
     prints what it has traced."""
     printed, level = io.StringIO(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -34,8 +34,8 @@ def without_torchs_log():
 
 
 def _for_a_trace(model):
-    """What a trace needs of a copy of the model: training mode; of transformers no cache beside the
-    result, and experts as matrices that are looked up, as which they are the same numbers."""
+    """What a trace needs of a copy of the model: training mode; for transformers no
+    cache, and experts as matrices that are looked up, which gives the same numbers."""
     for config in {id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values():
         for name, found, wanted in (("use_cache", True, False), (
                 "_experts_implementation_internal", "grouped_mm", "batched_mm")):
@@ -94,7 +94,7 @@ def trace(model, inputs):
     return traced, program
 
 
-# ---- faults that neither a trace nor a run beside the model (verify.py) would find
+# ---- faults that neither a trace nor a comparison with the model (verify.py) would find
 
 def _refuse_hooks(model):
     """Those of parameters, which a copy lacks."""

@@ -245,7 +245,7 @@ class _Verification:
         if dtype == torch.float32:
             distances.near[1:] = 1e-4 * distances.size[1:]
         differ, most = distances.differing(own)
-        # First PyTorch's float32 says how near is near. A number beside the corner of a relu may
+        # First PyTorch's float32 says how near is near. A number near the corner of a relu may
         # fall on either side in it: that is seen where parameters are moved by as little.
         for moved in range(9 if dtype == torch.float64 else 0):
             if differ:
@@ -335,9 +335,9 @@ def _traced_values(program, inputs):
 
 
 def verify(model, result_of, inputs, path, program, ops):
-    """The text of `path` and the weights beside it are the model: else an ExportError says what is
-    not. Returns the largest difference, of what is allowed. program, ops: the trace, and {line: the
-    node whose value it has, how that lies, and what is said of it}."""
+    """The model file `path` and the weights next to it are the model: else an ExportError says
+    what is not. Returns the largest difference, as a share of the allowed one. program, ops: the
+    trace, and {line: the node whose value it has, its layout, and what is said of it}."""
     verification = _Verification(model, result_of, inputs, path, program, ops)
     python, of_numpy = random.getstate(), numpy.random.get_state()
     threads = torch.get_num_threads()

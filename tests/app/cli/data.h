@@ -15,7 +15,7 @@ static inline void put_number(FILE *f, uint32_t n) {
         fputc((int)(n >> shift & 255), f);
 }
 
-/* An IDX file of pictures: the header says `said` of them, the file holds `there`. put_labels does
+/* An IDX file of images: the header says `said` of them, the file holds `there`. put_labels does
  * the same for labels; the last label is `label`. */
 static inline void put_images_of(const char *path, uint32_t magic, uint32_t said, int there,
                                  int rows, int cols) {
@@ -75,7 +75,7 @@ static inline void put_real(const char *name, uint32_t magic, int header, int co
 }
 
 /* Returns flags for a small data set, so that a run of few steps is quick: the first `train`
- * training pictures of Fashion-MNIST and 100 test pictures, in the folder "d". Where Fashion-MNIST
+ * training images of Fashion-MNIST and 100 test images, in the folder "d". Where Fashion-MNIST
  * is not installed it is the synthetic set. */
 static inline const char *few_pictures(int train) {
     static char synthetic[64];

@@ -1,4 +1,4 @@
-/* A model as a .duet text, with weights by a formula in the file beside it. */
+/* A model as a .duet text, with weights by a formula in the file next to it. */
 #ifndef TESTS_CLI_NETS_H
 #define TESTS_CLI_NETS_H
 
@@ -71,7 +71,7 @@ static inline void put_net(const char *path, const char *text) {
     graph_free(g);
 }
 
-/* A small model with BatchNorm, for pictures of 1x9x8 and ten classes. */
+/* A small model with BatchNorm, for images of 1x9x8 and ten classes. */
 static inline void put_norm_model(const char *path) {
     put_net(path, "duet 1\n"
                   "input %x: f32[N, 1, 9, 8]\n"

@@ -4,7 +4,7 @@
 #include "tests/app/cli/json.h"
 #include "tests/app/cli/nets.h"
 
-/* Makes the folder "d" with pictures of rows x cols pixels and labels up to `label`. */
+/* Makes the folder "d" with images of rows x cols pixels and labels up to `label`. */
 static void put_shape(int count, int rows, int cols, int label) {
     put_data(count, 24);
     put_images_of("d/train-images-idx3-ubyte", 2051, (uint32_t)count, count, rows, cols);
@@ -44,7 +44,7 @@ CliTest(cli_any_data, files_of_any_size_and_classes, 300) {
     expect_shape("one.json", 28, 28, 10, 129068);
 }
 
-/* A model in a file may fit pictures of one size alone, which the head of their file says before
+/* A model in a file may fit images of one size alone, which the head of their file says before
  * they are read; so flags that belong to some models are judged by it, too. */
 CliTest(cli_any_data, a_model_that_fits_these_files_alone, 100) {
     put_norm_model("m");

@@ -1,4 +1,4 @@
-/* Broken files, given to the command in every mode: pictures, labels and weights. All that may be
+/* Broken files, given to the command in every mode: images, labels and weights. All that may be
  * wrong with an IDX file is tried in core/data/test_data.c. Beside each file stand the words that
  * the one line of the error must contain. */
 #include "tests/app/cli/data.h"
@@ -7,7 +7,7 @@
 static const char *const MODES[] = {"single", "dp", "ddp"};
 enum { TRAIN = 24, TEST = 12 };
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 static void all_modes_fail(const char *words) {
     for (int m = 0; m < 3; m++)
@@ -31,7 +31,7 @@ CliTest(cli_bad_files, pictures, 300) {
     all_modes_fail("train-images-idx3-ubyte|make data");
 }
 
-/* Test pictures that are larger or smaller than those for training, or have as many pixels in
+/* Test images that are larger or smaller than those for training, or have as many pixels in
  * another shape. Read in their shape they would be read across rows or beyond their end. */
 CliTest(cli_bad_files, pictures_of_two_sizes, 120) {
     static const int sizes[][2] = {{32, 32}, {14, 56}, {28, 27}};

@@ -92,13 +92,13 @@ CliTest(cli_collective, long_ones_are_folded, 60) {
     has_not("--ranks 16 --full --count 256", "...");
 }
 
-/* The picture names what it shows and has an arrow for each move. A PNG stands beside it where
+/* The picture names what it shows and has an arrow for each move. A PNG is next to it where
  * rsvg-convert is installed, and else a line says that it does not. */
 CliTest(cli_collective, picture, 60) {
     struct cli c;
     cli_run(&c, "collective --ranks 3 --count 48 --pictures slides");
     cr_expect_eq(c.status, 0);
-    cr_expect(*c.err ? strstr(c.err, "no PNG beside it") != NULL
+    cr_expect(*c.err ? strstr(c.err, "no PNG next to it") != NULL
                      : !access("slides/ring-3.png", R_OK),
               "%s", c.err);
     size_t bytes;

@@ -9,8 +9,8 @@
 #define FOLDER "golden/exported/"
 #define FACTS FOLDER "facts.txt"
 
-/* Of a loss beside PyTorch's float64. A gradient may be so many times farther from float64's than
- * PyTorch's own float32, which is itself a matter of luck, and this part of its size; one that
+/* Of a loss compared with PyTorch's float64. A gradient may be so many times farther from float64's
+ * than PyTorch's own float32, which is itself a matter of luck, and this part of its size; one that
  * consists of roundings alone is less than NO_GRADIENT. */
 static const double LOSS_TOLERANCE = 2e-6, TIMES = 2, PART = 1e-6, NO_GRADIENT = 5e-7;
 

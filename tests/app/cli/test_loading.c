@@ -1,4 +1,4 @@
-/* How batches come to the devices: pinned or not, beside the kernels or before them, the bits
+/* How batches come to the devices: pinned or not, during the kernels or before them, the bits
  * are the same, and the record and the profile show the four stages. */
 #include "tests/app/cli/data.h"
 #include "tests/app/cli/json.h"
@@ -53,7 +53,7 @@ CliTest(cli_loading, the_profile_shows_the_stages, 120) {
                           *y = json_at(json_at(b, runs[i]), "per_device/0");
         cr_expect_eq(json_int(x, "bytes_in"), json_int(y, "bytes_in"), "%s", runs[i]);
         cr_expect(json_int(x, "loader_host_ns") > 0 && json_int(x, "loader_pinned_ns") > 0);
-        cr_expect(json_int(x, "copy_ns") > 0, "%s: copies beside the kernels", runs[i]);
+        cr_expect(json_int(x, "copy_ns") > 0, "%s: copies during the kernels", runs[i]);
         cr_expect_eq(json_int(y, "copy_ns"), 0, "%s: none of them where they block", runs[i]);
         cr_expect(json_int(x, "phase_ns/loader") > 0, "%s: the first batch was waited for",
                   runs[i]);

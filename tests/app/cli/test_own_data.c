@@ -32,7 +32,7 @@ CliTest(own_data, every_kind_trains_with_equal_bits, 120) {
                  (long long)reads.st_size);
 }
 
-/* 3 outputs, not the 10 that pictures of digits have at least; the sizes without opening it. */
+/* 3 outputs, not the 10 that images of digits have at least; the sizes without opening it. */
 CliTest(own_data, the_model_follows_the_data, 60) {
     be_program("floats");
     cli_well("train --steps 6 --batch-size 35 --save net.safetensors --json train.json");
@@ -76,7 +76,7 @@ static void write_all(void) {
              "--save w --checkpoint c --json j --report r.html --trace t");
     struct cli c; /* without rsvg-convert it says that there is no PNG */
     cli_run(&c, "collective --ranks 4 --pictures pictures");
-    cr_assert(!c.status && (!*c.err || strstr(c.err, "no PNG beside it")), "%s", c.err);
+    cr_assert(!c.status && (!*c.err || strstr(c.err, "no PNG next to it")), "%s", c.err);
     cli_free(&c);
     put_net("net.duet", "duet 1\ninput %x: f32[N, 20]\nparameter w: f32[10, 20]\n"
                         "%1: f32[N, 20] = leaky_relu(%x, slope=0.125)\n"

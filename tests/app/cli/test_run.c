@@ -32,7 +32,7 @@ CliTest(cli_run, ranks_get_torchruns_environment, 60) {
              "./show --a b");
 }
 
-/* A second job beside the first, by the second line of PyTorch's texts. */
+/* A second job next to the first, with the second line of PyTorch's tutorials. */
 CliTest(cli_run, a_second_job_has_an_address_and_a_port_of_its_own, 60) {
     script("show", "echo \"$MASTER_ADDR:$MASTER_PORT $*\"");
     cli_says(0, "127.0.0.2:29502 --lr 1\n",

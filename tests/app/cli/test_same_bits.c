@@ -119,7 +119,7 @@ static const struct row {
     {OPTIMIZERS, &SOME, MLP "--momentum 0.9", 0},
     {OPTIMIZERS, &SOME, MLP "--momentum 0.9 --weight-decay 1e-3", 0},
     {OPTIMIZERS, &SOME, MLP "--optimizer adadelta --lr 1", 0},
-    /* 103 pictures are padded to 104, or cut to 100. The last batch is short, has fewer samples
+    /* 103 images are padded to 104, or cut to 100. The last batch is short, has fewer samples
      * than devices, or is left out; or the only one is short, and its samples weigh by its own
      * size. */
     {LAST_BATCHES, &FOUR, OWN LENET "--epochs 2 --batch-size 11", 0},
@@ -273,7 +273,7 @@ CliTest(cli_same_bits, off_differs, 120) {
     cr_assert(!cli_same_file("one", "two"));
 }
 
-/* A whole epoch of 60 steps, the last with 24 pictures: long enough for SGD to amplify a
+/* A whole epoch of 60 steps, the last with 24 images: long enough for SGD to amplify a
  * difference in a last bit. */
 CliTest(cli_same_bits, whole_epoch, 600) {
     if (test_short()) cr_skip_test("a whole epoch is for the full suite");

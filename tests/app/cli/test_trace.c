@@ -30,7 +30,7 @@ CliTest(cli_trace, train, 120) {
     train("single", "single", 1, 3, "--steps 3 --model lenet");
 }
 
-/* Nothing of an allreduce lies beside a kernel. */
+/* No part of an allreduce overlaps a kernel. */
 CliTest(cli_trace, no_overlap, 120) {
     put_data(100, 20);
     train("ddp", "DDP", 2, 4, "--steps 4 --model lenet --bucket-cap-mb 0.01 --no-overlap");

@@ -251,7 +251,7 @@ CliTest(cli_train, batch_per_device, 60) {
 }
 
 /* A batch larger than the data set is the whole data set, so buffers are sized by that. The larger
- * of both sets counts: evaluation takes the same batch size. 16777216 pictures are 49 GiB. */
+ * of both sets counts: evaluation takes the same batch size. 16777216 images are 49 GiB. */
 CliTest(cli_train, buffers_follow_the_data_set, 60) {
     static const char *const ways[] = {"single", "dp --devices 3", "ddp --devices 3",
                                        "dp --devices 3 --virtual-devices off"};
@@ -266,7 +266,7 @@ CliTest(cli_train, buffers_follow_the_data_set, 60) {
 
 /* With --virtual-devices off DP cuts a batch as PyTorch's scatter does: 5 samples over 4 devices
  * are 2, 2, 1 and 0, by virtual device they would be 2, 1, 1 and 1. The bytes that came into each
- * device show it: the same parameters, and pictures of 784 floats with their labels. */
+ * device show it: the same parameters, and images of 784 floats with their labels. */
 CliTest(cli_train, off_cuts_in_chunks, 60) {
     static const int64_t shares[2][4] = {{2, 2, 1, 0}, {2, 1, 1, 1}};
     put_data(8, 8);

@@ -47,7 +47,7 @@ static inline int processes(const struct json *trace) {
     return count;
 }
 
-/* Checks that slices of one track lie beside or inside each other, in the order of their starts.
+/* Checks that slices of one track lie next to or inside each other, in the order of their starts.
  * Returns their number. */
 static inline int check_nesting(const struct json *trace, int pid, int tid) {
     int64_t end[8], before = 0;
@@ -106,7 +106,7 @@ static inline int works_on(const struct json *event, int pid, int tid) {
     return is_slice(event, pid, tid) && strcmp(json_text(event, "cat"), "waiting") != 0;
 }
 
-/* How long collectives ran beside no kernel of their device, by all pairs of slices. */
+/* How long collectives ran while their device ran no kernel, by all pairs of slices. */
 static inline int64_t sum_exposed(const struct json *trace, int pid) {
     int64_t ns = 0;
     for (const struct json *c = first_event(trace); c; c = c->next) {

@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "tests/harness/harness.h"
 
-/* A GPU whose kernels take as many nanoseconds as they move bytes, beside 4 us to launch each. */
+/* A GPU whose kernels take as many nanoseconds as they move bytes, and 4 us to launch each. */
 static const struct gpu_spec gpu = {.name = "made", .fp32 = 1, .gbs = 1, .gib = 1, .reached = 1};
 enum { LAUNCH = 3000, START = 5000, KERNEL = 4000 }; /* cost.c: of Duet's host, in ns */
 

@@ -38,7 +38,7 @@ static void narrow_table(FILE *file, const struct run_record *run) {
     compare_table(file, 70, run);
 }
 
-/* Runs that have no room beside each other stand below each other. */
+/* Runs that do not fit side by side stand below each other. */
 static void narrow_terminals(struct run_record run[3]) {
     char *text = text_of(narrow_table, run);
     has(text, "^ +single +DP x 2$");

@@ -144,7 +144,7 @@ CliTest(compare, a_mode_that_differs, 120) {
 }
 
 /* One rank of four differs. With another learning rate its replica drifts away; with another seed
- * its sampler brings other pictures, which changes the gradient of all. */
+ * its sampler brings other images, which changes the gradient of all. */
 CliTest(compare, a_rank_that_differs, 120) {
     SKIP_UNDER_THREAD();
     struct run_config config = config_of(4, "direct");
@@ -213,7 +213,7 @@ CliTest(compare, diverged, 120) {
     }
 }
 
-/* DDP on 4 devices pads 202 pictures to 204 and single does not: lock step compares only steps that
+/* DDP on 4 devices pads 202 images to 204 and single does not: lock step compares only steps that
  * do the same work. */
 CliTest(compare, off_with_an_odd_count, 120) {
     SKIP_UNDER_THREAD();

@@ -1,4 +1,4 @@
-/* Synthetic pictures of 1x28x28, `count` of them in either part. */
+/* Synthetic images of 1x28x28, `count` of them in either part. */
 #ifndef TESTS_CORE_DATA_SYNTHETIC_H
 #define TESTS_CORE_DATA_SYNTHETIC_H
 

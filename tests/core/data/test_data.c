@@ -21,7 +21,7 @@ static void put(const char *path, const void *bytes, size_t count) {
     fclose(f);
 }
 
-/* Three pictures of 2 x 2, and their labels. */
+/* Three images of 2 x 2, and their labels. */
 static const uint8_t pictures[] = {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2,  0,  0,
                                    0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255};
 static const uint8_t marks[] = {0, 0, 8, 1, 0, 0, 0, 3, 9, 0, 4};
@@ -243,7 +243,7 @@ Test(dataset, the_real_fashion_mnist, .timeout = 60) {
             cr_assert_eq(of_class[i], set.count / 10, "class %d", i);
         for (int64_t i = 0; i < set.count * 784ll; i++)
             sum += set.images[i];
-        /* the mean pixel of the real training pictures */
+        /* the mean pixel of the real training images */
         if (train) cr_assert_float_eq(sum / (60000.0 * 784 * 255), 0.2860405969887955, 1e-12);
         dataset_free(&set);
     }

@@ -11,7 +11,7 @@
 
 enum { SAMPLES = 103, PIXELS = 6 };
 
-/* Pictures of 2 x 3 whose bytes depend on the sample, and which contain every byte value. */
+/* Images of 2 x 3 whose bytes depend on the sample, and which contain every byte value. */
 static uint8_t images[SAMPLES * PIXELS], labels[SAMPLES];
 static struct dataset tiny = {.name = "tiny",
                               .count = SAMPLES,

@@ -1,5 +1,5 @@
-/* Synthetic pictures: the same bytes everywhere, of all classes, that can be learned but not by one
- * pixel; and pictures of any shape and number of classes. */
+/* Synthetic images: the same bytes everywhere, of all classes, that can be learned but not by one
+ * pixel; and images of any shape and number of classes. */
 #include <stdint.h>
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
     enum { N = 2000 };
     static uint8_t images[N * 784], again[N * 784], labels[N], other[N];
     fill(0, 0, N, images, labels);
-    /* The hash of the first 100 pictures: their bytes are the same on every machine. */
+    /* The hash of the first 100 images: their bytes are the same on every machine. */
     uint64_t hash = 0xcbf29ce484222325u;
     for (int i = 0; i < 100 * 784; i++)
         hash = (hash ^ images[i]) * 0x100000001b3u;
@@ -27,7 +27,7 @@ Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
         of_class[labels[i]]++;
     for (int i = 0; i < 10; i++)
         cr_assert(of_class[i] > N / 20, "class %d: %d of %d", i, of_class[i], N);
-    fill(0, 0, 10, again, other); /* a picture does not depend on the count */
+    fill(0, 0, 10, again, other); /* an image does not depend on the count */
     cr_assert(!memcmp(images, again, 10 * 784) && !memcmp(labels, other, 10));
     fill(0, 1, N, again, other);
     cr_assert_arr_neq(images, again, sizeof images);
@@ -35,8 +35,8 @@ Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
     cr_assert_arr_neq(images, again, sizeof images);
 }
 
-/* The pictures are neither trivial nor noise: no single pixel comes near telling two classes apart,
- * while the nearest of 2000 training pictures has the right class far more often than chance. */
+/* The images are neither trivial nor noise: no single pixel comes near telling two classes apart,
+ * while the nearest of 2000 training images has the right class far more often than chance. */
 Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
     enum { N = 2000, TESTS = 200 };
     static uint8_t images[N * 784], labels[N], test[TESTS * 784], expected[TESTS];
@@ -74,7 +74,7 @@ Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
     cr_assert(right > TESTS / 2, "%d of %d right", right, TESTS);
 }
 
-/* Of 10 classes or fewer the labels alone differ; the picture of a number is not that of another,
+/* Of 10 classes or fewer the labels alone differ; the image of a number is not that of another,
  * channels have the same strokes in another strength, and nothing is written beyond the end. */
 Test(synthetic, any_shape_and_number_of_classes, .timeout = 60) {
     enum { N = 300, AROUND = 64 };
@@ -102,7 +102,7 @@ Test(synthetic, any_shape_and_number_of_classes, .timeout = 60) {
     }
 }
 
-/* A number of two digits: the left half of the picture tells the tens, the right half the ones. */
+/* A number of two digits: the left half of the image tells the tens, the right half the ones. */
 Test(synthetic, numbers_of_two_digits, .timeout = 60) {
     enum { N = 400, SIDE = 28 };
     static uint8_t images[N * SIDE * SIDE], labels[N];

@@ -36,7 +36,7 @@ static void nap(void) {
     nanosleep(&(struct timespec){.tv_nsec = 100 * 1000}, NULL);
 }
 
-/* ---- beside the kernels ---- */
+/* ---- during the kernels ---- */
 
 static atomic_int open_gate;
 

@@ -81,7 +81,7 @@ ROW(adaptive_3, duet_adaptive_avg_pool2d(t, x, 3, 2), .x = S(2, 1, 6, 8))
 ROW(max_pool_0, duet_max_pool2d(t, x, 3, POOL(0, 2, 2, 1, 1, 0)), .x = S(1, 2, 7, 6))
 ROW(max_pool_1, duet_max_pool2d(t, x, 3, POOL(0, 2, 2, 0, 0, 1)), .x = S(1, 1, 8, 6))
 ROW(max_pool_2, duet_max_pool2d(t, x, 4, POOL(0, 3, 3, 2, 2, 1)), .x = S(2, 1, 5, 9))
-/* no window in the padding; a picture smaller than the window */
+/* no window in the padding; an image smaller than the window */
 ROW(max_pool_3, duet_max_pool2d(t, x, 2, POOL(0, 3, 3, 1, 1, 1)), .x = S(1, 1, 6, 5))
 ROW(max_pool_4, duet_max_pool2d(t, x, 3, POOL(0, 2, 2, 0, 0, 1)), .x = S(1, 1, 2, 5))
 ROW(avg_pool, duet_avg_pool2d(t, x, 3, POOL(0, 2, 2, 1, 1, 0)), .x = S(1, 2, 7, 6))

@@ -1,4 +1,4 @@
-/* Scaled dot product attention beside the same of matmul, softmax and dropout, which has PyTorch's
+/* Scaled dot product attention compared with matmul, softmax and dropout, which has PyTorch's
  * numbers elsewhere (test_ops.c has its own): with one seed both drop the same weights. And its
  * memory, which grows with the sequence; a row that sees no key; what is refused. */
 #include <math.h>
@@ -117,7 +117,7 @@ Test(attention, equals_its_product_form_and_drops_the_same_weights, .timeout = 6
     close_bed(&b);
 }
 
-/* Without a mask; what one training pass allocates beside its inputs. */
+/* Without a mask; what one training pass allocates in addition to its inputs. */
 static uint64_t memory_of(int length) {
     const int dims[INPUTS][4] = {
         {1, 2, length, 8}, {1, 2, length, 8}, {1, 2, length, 8}, {1, 1, 1, length}};

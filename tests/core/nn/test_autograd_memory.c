@@ -1,5 +1,5 @@
-/* What autograd saves for each op, and what it holds on the way back, beside PyTorch's own count:
- * tests/golden/make_autograd_memory.py. Models: tests/app/train/test_as_pytorch.c. */
+/* What autograd saves for each op, and what it holds during backward, compared with PyTorch's own
+ * count: tests/golden/make_autograd_memory.py. Models: tests/app/train/test_as_pytorch.c. */
 #include "nn/autograd_memory.h"
 
 #include "duet.h"

@@ -1,4 +1,4 @@
-/* The tape's promises beside right numbers: hooks, a gradient given for the root, evaluation, and
+/* The tape's promises besides right numbers: hooks, a gradient given for the root, evaluation, and
  * memory that does not change from step to step. Parameters and vars used never or twice are in
  * test_uses.c, failures in test_errors.c. */
 #include "tests/core/device/full.h"

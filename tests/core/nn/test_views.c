@@ -138,7 +138,7 @@ static duet_var *detached(duet_tape *t, duet_var *x, int solid) {
     return duet_multiply(t, turn(t, fixed, 1, 2, solid), narrow(t, x, 2, 3, 8, solid));
 }
 
-/* Pictures in the layout of the device, or solid in plain. */
+/* Images in the layout of the device, or solid in plain. */
 static duet_var *pictures(duet_tape *t, duet_var *x, int solid) {
     x = duet_reshape(t, x, 4, (int[]){-1, TOKENS, 4, 6});
     return solid ? x : to_device_layout(t, x);
@@ -175,7 +175,7 @@ static duet_var *channels_last(duet_tape *t, duet_var *x, int solid) {
     return duet_multiply(t, duet_cat(t, (duet_var *[]){b, duet_tanh(t, a)}, 2, 1), x);
 }
 
-/* Parts of pictures: of all channels and rows, of some, of a part, and with one that is read beside
+/* Parts of images: of all channels and rows, of some, of a part, and with one that is read beside
  * its parts. */
 static duet_var *parts_of_pictures(duet_tape *t, duet_var *x, int solid) {
     x = part(t, pictures(t, x, solid), 1); /* else the leaf is read as it lies */
@@ -188,7 +188,7 @@ static duet_var *parts_of_pictures(duet_tape *t, duet_var *x, int solid) {
                          narrow(t, narrow(t, y, 3, 3, 3, solid), 2, 0, 2, solid));
 }
 
-/* The halves of a picture's channels, which in one group are where they were; and so are their
+/* The halves of an image's channels, which in one group are where they were; and so are their
  * gradients. */
 static duet_var *whole, *half[2];
 
@@ -239,7 +239,7 @@ static duet_var *shuffled(duet_tape *t, duet_var *x, int solid) {
     return duet_multiply(t, duet_reshape(t, y, 4, (int[]){-1, TOKENS, 4, 6}), x);
 }
 
-/* The tokens of a sample as rows of their own, each a picture; solid: one token after the other. A
+/* The tokens of a sample as rows of their own, each an image; solid: one token after the other. A
  * layer that looks at a row by itself gives the same numbers. */
 static duet_var *of_each(duet_tape *t, duet_var *x, int rows) {
     x = duet_max_pool2d(t, duet_tanh(t, duet_reshape(t, x, 4, (int[]){rows, 2, 3, 4})), 2, NULL);

@@ -169,7 +169,7 @@ Test(record, sums, .timeout = 30) {
                        "half an epoch in 3 s is 6 s an epoch");
     r.steps = 2, r.batch_size = 26, r.steps_per_epoch = 4;
     cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12);
-    r.steps_per_epoch = 3; /* --drop-last: an epoch has 78 pictures */
+    r.steps_per_epoch = 3; /* --drop-last: an epoch has 78 images */
     cr_assert_float_eq(record_seconds_per_epoch(&r), 4.5, 1e-12, "two steps of three in 3 s");
     cr_assert_float_eq(record_images_per_second(&r), 52 / 3.0, 1e-12);
     r.device[0].step_median_ns = 500000000; /* and where steps were timed, their median counts */

@@ -1,5 +1,5 @@
-/* The mean squared error and its like (enum distance), 32 threads a row as in loss.h, in double as
- * in the reference:
+/* The mean squared error and similar losses (enum distance), 32 threads a row as in loss.h, in
+ * double as in the reference:
  *
  *     loss of a row   = sum over j of distance(x[j], target[j]) / M
  *     d loss / d x[j] = slope(x[j], target[j]) / M

@@ -1,4 +1,4 @@
-/* A margin around a picture, or with negative sides a cropped picture: a thread owns one pixel of
+/* A margin around an image, or with negative sides a cropped image: a thread owns one pixel of
  * y, and checks whether x has one there. For parts of samples that are joined, a thread checks
  * which of the two has its element. */
 #ifndef DEVICE_CUDA_KERNELS_PAD_H

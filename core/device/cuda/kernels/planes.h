@@ -4,7 +4,7 @@
  * tile.h fetches each element of b by itself: two comparisons, an address and a store to shared
  * memory for every (tap, pixel), though k * k taps read the same pixel. With few rows (20 channels)
  * that costs more than the multiplications. Here a block keeps, for one channel at a time, the
- * piece of the picture that its pixels look at, with the zeros of the padding. A tap is then only
+ * piece of the image that its pixels look at, with the zeros of the padding. A tap is then only
  * an offset, the same for all pixels. For each channel:
  *
  *     the next channel's piece and weights -> the other half of shared memory,
@@ -18,7 +18,7 @@
  *
  * If columns are counted (sample, row, column), a warp's pixels come from many rows of a picture.
  * In the gradient of a convolution without padding many taps are then outside of dy for some of
- * them: in LeNet's second convolution, 20 of the 65 rows of taps that the 13 rows of a picture
+ * them: in LeNet's second convolution, 20 of the 65 rows of taps that the 13 rows of an image
  * have. Such a gradient counts its columns (row, sample, column) instead. A warp then has pixels of
  * one row, seldom of two, and skips the rows of taps that are outside for all:
  *
@@ -140,7 +140,7 @@ DUET_HD uint32_t planes_source(int k, const struct planes *q, const struct plane
     if (r->by_row) *to += row / (uint32_t)k * q->gap;
     if (row >= r->rows) return PLANES_NOTHING;
     planes_row(k, q, r, row, &n, &below);
-    /* above or left of the picture: wraps to a huge number */
+    /* above or left of the image: wraps to a huge number */
     uint32_t y = below - (uint32_t)q->before, x = column - (uint32_t)q->before;
     if (y >= (uint32_t)q->from.height || x >= (uint32_t)q->from.width) return PLANES_NOTHING;
     return n * (uint32_t)q->from.channels * q->from.pixels + y * (uint32_t)q->from.width + x;

@@ -1,5 +1,5 @@
 /* How planes.h is mapped to a GPU: the warps of a block, the order of the columns, how much of a
- * picture a block keeps, and which convolutions use it at all. */
+ * image a block keeps, and which convolutions use it at all. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLANES_PLAN_H
 
@@ -16,7 +16,7 @@ enum {
     PLANES_PITCH = PLANES_GROUPS * PLANES_GROUP,
     PLANES_WEIGHTS = 25 * PLANES_PITCH, /* floats for the weights of a channel */
     PLANES_FETCH_A = 8,  /* the most copies of weights that a thread makes for a channel */
-    PLANES_FETCH_B = 6,  /* the same of the picture */
+    PLANES_FETCH_B = 6,  /* the same of the image */
     PLANES_PIECE = 1792, /* floats of a piece */
 };
 
@@ -31,7 +31,7 @@ struct planes {
     uint32_t stride, pitch, reach, gap;
     uint32_t zeros;     /* by rows: columns of zeros on the left, which are not fetched */
     uint32_t full_rows; /* rows of a piece that a whole sample takes */
-    int before;         /* rows of zeros above a picture, and columns of zeros left of it */
+    int before;         /* rows of zeros above an image, and columns of zeros left of it */
     struct divider by_fetched, by_full_rows, by_samples; /* by_fetched: columns that are fetched */
 };
 

@@ -39,7 +39,7 @@ enum product_kind {
     PRODUCT_KINDS
 };
 
-/* A batch of pictures (N, channels, height, width) that a convolution reads or writes. */
+/* A batch of images (N, channels, height, width) that a convolution reads or writes. */
 struct picture {
     int channels, height, width;
     uint32_t pixels; /* height * width */

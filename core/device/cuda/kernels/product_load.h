@@ -95,7 +95,7 @@ DUET_HD float entry_load(struct entry e) {
 
 /* x under a tap; 0 in the padding. */
 DUET_HD struct entry x_under(const struct product *p, struct spot at, struct tap t) {
-    /* above or left of the picture: wraps to a huge number */
+    /* above or left of the image: wraps to a huge number */
     uint32_t h = (uint32_t)(at.row + t.ky), v = (uint32_t)(at.column + t.kx);
     return entry_of(p->b, at.offset + t.offset,
                     h < (uint32_t)p->x.height && v < (uint32_t)p->x.width);

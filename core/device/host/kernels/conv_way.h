@@ -1,5 +1,5 @@
 /* Which algorithm a convolution of square windows uses in N16 on the host, and how much memory it
- * takes beside the operands. The choice depends only on the shape, so the bits do, too. */
+ * takes in addition to the operands. The choice depends only on the shape, so the bits do, too. */
 #ifndef DEVICE_HOST_KERNELS_CONV_WAY_H
 #define DEVICE_HOST_KERNELS_CONV_WAY_H
 
@@ -31,7 +31,7 @@ static inline struct conv_shape conv_shape_of(enum op op, const struct op_args *
     return (struct conv_shape){a->in[0].dims, a->in[1].dims, a->out[0].dims};
 }
 
-/* Work on 2 x 2 tiles that hang over the picture's edge is partly wasted: it has to be worth it. */
+/* Work on 2 x 2 tiles that hang over the image's edge is partly wasted: it has to be worth it. */
 static inline int winograd_pays(int height, int width) {
     return 3 * 16 * ((height + 1) / 2) * ((width + 1) / 2) < 2 * 9 * height * width;
 }

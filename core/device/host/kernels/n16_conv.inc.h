@@ -1,7 +1,7 @@
 /* Convolution in N16: what its passes share.
  *
  * One vector is one pixel of a group, so a weight is a single number broadcast to all lanes. No
- * channel count or picture width has to be a multiple of anything. The speed comes from register
+ * channel count or image width has to be a multiple of anything. The speed comes from register
  * tiles: sums of several channels at several pixels stay in registers while a loop over the terms
  * runs. Filters of 3 x 3 with many channels go by Winograd's minimal filtering
  * (n16_winograd.inc.h), those of 1 x 1 are a product of matrices (n16_product.inc.h), and all

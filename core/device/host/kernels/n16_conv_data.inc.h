@@ -167,7 +167,7 @@ INLINE void gather_tile(const struct conv *s, const float *dy, const struct gath
                             acc[i][j] = fused(weight[i], pixel, acc[i][j]);
                         }
                     }
-                } else { /* the picture's edge */
+                } else { /* the image's edge */
                     UNROLL for (int j = 0; j < T; j++) {
                         if (at + j >= 0 && at + j < width) {
                             vec pixel = load_once(pixels + j * GROUP);

@@ -48,7 +48,7 @@ INLINE void forward_tile(const struct conv *s, const float *x, const struct forw
                             acc[i][j] = fused(w[i], pixel, acc[i][j]);
                         }
                     }
-                } else { /* the picture's edge */
+                } else { /* the image's edge */
                     UNROLL for (int j = 0; j < T; j++) {
                         int column = first + j * stride;
                         if (column >= 0 && column < width) {

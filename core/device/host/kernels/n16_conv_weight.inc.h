@@ -66,7 +66,7 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
             if (inside && q >= q_begin && q < q_end) {
                 run = q_end - q;
                 UNROLL for (int t = 0; t < TAPS; t++) pixel[t] = x + (corner + taps[t].offset);
-            } else { /* the picture's edge */
+            } else { /* the image's edge */
                 UNROLL for (int t = 0; t < TAPS; t++) {
                     int h = top + taps[t].ky, column = left + taps[t].kx;
                     int in_picture = h >= 0 && h < s->height && column >= 0 && column < s->width;

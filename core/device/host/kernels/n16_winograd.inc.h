@@ -1,6 +1,6 @@
 /* Convolution by Winograd's minimal filtering F(2x2, 3x3): 16 products instead of 36 for a tile of
  * 2 x 2 outputs, for filters of 3 x 3, stride 1 and many channels. The forward pass and, with the
- * filters turned around, the backward pass to the data.
+ * filters flipped, the backward pass to the data.
  *
  *     u = G w GT      of each filter, 4 x 4
  *     v = BT x B      of the 4 x 4 pixels of x that a tile needs; tiles overlap by two pixels
@@ -37,7 +37,7 @@ struct winograd {
     int channels, height, width, outputs, out_height, out_width, padding;
     const float *u;     /* [PLACES][outputs][channels] */
     float *v, *m;       /* [PLACES][channels or outputs][vectors][WIDE] */
-    int tiles_x, tiles; /* of a row, of the picture */
+    int tiles_x, tiles; /* of a row, of the image */
 };
 
 /* ---- u ---- */
@@ -64,7 +64,7 @@ INLINE void winograd_g(vec a, vec b, vec c, vec out[4]) {
     out[3] = c;
 }
 
-/* u of `count` filters that lie `step` floats apart, `flip` 1: turned around. u's places are
+/* u of `count` filters that lie `step` floats apart, `flip` 1: flipped. u's places are
  * `place_step` floats apart. */
 INLINE void winograd_u(const float *w, size_t step, int count, const float *end, const int flip,
                        float *u, size_t place_step) {
@@ -87,7 +87,7 @@ INLINE void winograd_u(const float *w, size_t step, int count, const float *end,
 }
 
 /* w is (first, second, 3, 3). `flip` 0: u is [place][first][second]; 1: [place][second][first],
- * of the filters turned around. */
+ * of the filters flipped. */
 static void winograd_filters_of(const float *w, int first, int second, int flip, float *u) {
     size_t place = (size_t)first * (size_t)second;
     const float *end = w + 9 * place;
@@ -222,7 +222,7 @@ EACH_TILE(WINOGRAD_PRODUCTS)
 #define WINOGRAD_NAME(T) winograd_products_##T,
 static winograd_products *const winograd_all_products[] = {NULL, EACH_TILE(WINOGRAD_NAME)};
 
-/* y = AT m A + bias of the tiles; pixels beyond the picture's edge are left out. */
+/* y = AT m A + bias of the tiles; pixels beyond the image's edge are left out. */
 static void winograd_outputs(const struct winograd *s, int first, int count) {
     int vectors = tiles_of(count, SIDE_BY_SIDE);
     size_t step = winograd_step(s->outputs, vectors);
@@ -293,7 +293,7 @@ static void winograd_forward(const struct op_args *a, const struct conv *c) {
     winograd_run(s, c->groups, &a->in[0], &a->out[0], (float *)a->scratch + filters);
 }
 
-/* dx is the convolution of dy with the filters turned around, padded by 2 - the forward padding. */
+/* dx is the convolution of dy with the filters flipped, padded by 2 - the forward padding. */
 static void winograd_backward_data(const struct op_args *a, const struct conv *c) {
     struct winograd s = {NULL,         NULL,        NULL,      c->outputs, c->out_height,
                          c->out_width, c->channels, c->height, c->width,   2 - c->padding,

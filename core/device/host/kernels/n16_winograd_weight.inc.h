@@ -10,7 +10,7 @@ enum { CHANNELS = 16 };
 
 struct winograd_weight {
     const struct conv *conv;
-    int tiles_x, tiles; /* of a row, of the picture */
+    int tiles_x, tiles; /* of a row, of the image */
     struct turned sums; /* v, e and du */
     struct {
         struct winograd_place place;

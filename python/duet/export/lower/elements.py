@@ -241,7 +241,7 @@ def _(w, a, shape):
 # ---- random numbers, separate for each sample; in an evaluation they are drawn too
 
 def _own(w, shape):
-    """The axes of what is drawn."""
+    """The axes of the random tensor."""
     require(shape and isinstance(shape[0], N), "it draws numbers that belong to no sample")
     return [N(1), *([int(shape[0])] if int(shape[0]) > 1 else []), *map(int, shape[1:])]
 

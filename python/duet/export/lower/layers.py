@@ -18,7 +18,7 @@ def pair(x, count=2):
 
 
 def sides(a, count, *names):
-    """Settings of windows of one side or two; one number for both."""
+    """Window settings for 1-D or 2-D; a single number if both dimensions agree."""
     settings = {name: pair(a[name], count)[:count] for name in names}
     return {name: y[0] if len(set(y)) == 1 else y for name, y in settings.items()}
 
@@ -118,7 +118,7 @@ def _(w, a, shape):
                       groups=int(shape[1]) if instance else a.num_groups, eps=a.get("eps", 1e-5))
 
 
-# ---- pools of pictures and sequences
+# ---- pools of images and sequences
 
 @lower(aten.max_pool2d_with_indices)
 def _(w, a, shape):

@@ -183,7 +183,7 @@ def _(w, a, shape):
 
 
 def padded(w, x, pad, value=0.0):
-    """Two sides at a time, as those of a picture's rows."""
+    """Two sides at a time, as those of an image's rows."""
     value = min(max(value, LEAST), -LEAST)
     for i in range(0, len(pad) // 2, 2):
         sides = [*pad[2 * i:2 * i + 4], 0, 0][:4]
