@@ -62,7 +62,7 @@ static int names_command(const char *section, const char *command) {
 
 static int fits_type(const struct json *x, const char *type) {
     if (x->kind == JSON_NULL) return strstr(type, "or null") != NULL;
-    if (x->kind == JSON_STRING) return !strncmp(type, "text", 4);
+    if (x->kind == JSON_STRING) return !strncmp(type, "string", 6);
     if (x->kind == JSON_BOOLEAN) return !strncmp(type, "true/false", 10);
     if (x->kind == JSON_OBJECT) return !strncmp(type, "object", 6);
     if (x->kind == JSON_NUMBER)
