@@ -43,20 +43,19 @@
  * duet_data_parallel is DataParallel around your forward function (examples/ddp_train.c and
  * dp_train.c). Last, you may describe a model once: duet_command then gives your program the whole
  * command `duet` with this model (examples/my_model.c), and duet_params_create_model gives its
- * parameters to your own training loop. The parts of this header have all of it.
+ * parameters to your own training loop. The parts of this header contain all of this.
  *
  * Errors. A function that returns int returns DUET_OK (0) or a code of enum duet_code, and then
- * duet_error() has one line of text that says what failed. The few that return a number instead
- * say so. A wrong argument is an error and never a crash: DUET_USAGE for a NULL where an object
- * is needed and for a number out of range. A function without a code then does nothing, or
- * returns 0.
+ * duet_error() has one line that says what failed. The few that return a number instead say so. A
+ * wrong argument is an error and never a crash: DUET_USAGE for a NULL where an object is needed and
+ * for a number out of range. A function without a code then does nothing, or returns 0.
  *
  * Ownership. All objects are opaque. An object that a function hands out through `out` belongs
  * to the caller, who frees it with the matching *_free; after a failure *out is NULL. Every
  * *_free and *_close takes NULL. Free everything that is on a device before you close the
  * device.
  *
- * Tensors are row-major, with the batch as the first dimension. The letters of a shape: N
+ * Tensors are row-major, with the batch as the first dimension. Symbolic dimensions in a shape: N
  * samples, C channels, H height, W width, K features. A tensor has at most 2^31 - 1 elements.
  *
  * Threads. A device, and all that is on it, may be used by one thread at a time. Different threads

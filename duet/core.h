@@ -64,20 +64,20 @@ enum duet_code {
 };
 
 /* The version of this header and of the library that the program runs with: "0.3.0". If the number
- * before the second point changes, structs or functions may differ, so programs must be built anew;
+ * before the second point changes, structs or functions may differ, so programs must be rebuilt;
  * the linker's name of the library, libduet.so.0.3, has that number. */
 #define DUET_VERSION "0.3.0"
 const char *duet_version(void);
 
 /* The last error of the calling thread: one line, `what failed: which value: what to do`, without a
- * newline; "" if there was none. The text stays valid until the next failure in this thread. */
+ * newline; "" if nothing failed. The string stays valid until the next failure in this thread. */
 const char *duet_error(void);
 
 /* The exit status for a program that ends with this code: 0 done, 1 failed at run time, 2 wrong
  * usage, 3 a check of the result failed. */
 int duet_exit_status(int code);
 
-/* Seconds on a clock that never goes back. Only differences have a meaning. Any thread may call
+/* Seconds on a clock that never goes back; only differences are meaningful. Any thread may call
  * it. */
 double duet_time(void);
 
@@ -100,16 +100,16 @@ int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t m
 void duet_devices_close(duet_device **devices, int n);
 
 /* Opens one device by its number, 0 to DUET_MAX_DEVICES - 1, as a rank of a process group does with
- * its local rank. With a number that no GPU has, "cuda" takes GPU `index` modulo their number.
- * Processes that share a GPU or the memory of the host must each give memory_bytes: the default
- * assumes a single process. Close it with duet_devices_close(&device, 1). */
+ * its local rank. If there are fewer GPUs than `index`, "cuda" takes GPU `index` modulo their
+ * number. Processes that share a GPU or the memory of the host must each give memory_bytes: the
+ * default assumes a single process. Close it with duet_devices_close(&device, 1). */
 int duet_device_open(duet_device **out, const char *kind, int index, uint64_t memory_bytes);
 
-/* torch.cuda.device_count(): the number of GPUs, for "cuda", else DUET_MAX_DEVICES.
- * 0: none or unknown kind; duet_error() says why. */
+/* torch.cuda.device_count(): the number of GPUs, for "cuda", else DUET_MAX_DEVICES. 0: no GPU or an
+ * unknown kind; duet_error() says which. */
 int duet_device_count(const char *kind);
 
-/* "cpu(0)". The text belongs to the device. */
+/* "cpu(0)". The string belongs to the device. */
 const char *duet_device_name(const duet_device *device);
 
 /* Waits until all work on the device is done. Returns the first error of that work. */
@@ -175,10 +175,10 @@ int duet_tensor_scale(duet_tensor *tensor, float factor);
 /* ---- rows and parts ---- */
 
 /* A view of the rows first .. first+n-1, tensor[first:first+n] in PyTorch: no copy, the same
- * memory. Every function that takes a tensor takes it. n may be 0. Free it like any tensor. The
- * memory lives until the tensor and all its views are freed; a view of a parameter or a gradient
- * ends with its duet_params, and one of a gradient with the next duet_tape_begin if there is a
- * duet_ddp. */
+ * memory. Every function that takes a tensor also takes a view. n may be 0. Free it like any
+ * tensor. The memory lives until the tensor and all its views are freed; a view of a parameter or a
+ * gradient ends with its duet_params, and one of a gradient with the next duet_tape_begin if there
+ * is a duet_ddp. */
 int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 
 /* torch.cat(tensors, dim): makes a tensor on `device` that joins n tensors along dimension `dim`;
@@ -242,8 +242,8 @@ int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet
  * such passes this function drops their sum. */
 int duet_tape_accumulate(duet_tape *tape, int passes);
 
-/* The code of the first failure since duet_tape_begin, with its text in duet_error(); DUET_OK if
- * there was none. */
+/* The code of the first failure since duet_tape_begin, with its message in duet_error(); DUET_OK if
+ * nothing failed. */
 int duet_tape_error(duet_tape *tape);
 
 /* Enter a float tensor on the tape's device into the pass; it must live until backward is done. It
@@ -255,14 +255,14 @@ duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 
 /* The layers, functions and losses of a forward pass are in duet/functions.h. */
 
-/* Waits, then stores the sum of the losses of all samples, whatever the reduction, and how many
- * samples have their highest score at their label. Either pointer may be NULL. */
+/* Waits, then stores the sum of the losses of all samples, whatever the reduction, and the number
+ * of samples whose label has the highest score. Either pointer may be NULL. */
 int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right);
 
 /* Runs the tape backward from `root` and writes the gradient of every parameter; a parameter that
  * took no part gets zeros. grad: the gradient with respect to root, a float tensor of its shape,
  * which must live until backward is done; NULL: root is a loss with the reduction mean or sum, or a
- * var of one number, as duet_mean makes it. With a loss and a grad, float (N), grad is the gradient
+ * var with one element, as from duet_mean. With a loss and a grad, float (N), grad is the gradient
  * of each sample's loss, and the reduction does not matter. If gradients are added up, over passes
  * or by a duet_ddp over ranks, a pass has only one backward. */
 int duet_backward(duet_tape *tape, duet_var *root, const duet_tensor *grad);

@@ -1,7 +1,7 @@
 /* duet/distributed.h: process groups with the calls of torch.distributed, DistributedDataParallel
  * and SyncBatchNorm. DataParallel, which is one process, is in parallel.h.
  *
- * Two processes have the numbers 1 and 2 and add them up; both print 3:
+ * Two processes hold the numbers 1 and 2 and add them up; both print 3:
  *
  *     static int work(int rank, void *context) {
  *         (void)context;
@@ -38,15 +38,15 @@ extern "C" {
  * starts them itself, as above and as with torch.multiprocessing.spawn. Or `duet run`, torchrun,
  * mpirun or n shells start them, with RANK and WORLD_SIZE in the environment of each. On several
  * machines mpirun or srun starts them, and MPI moves their bytes (docs/machines.md). Jobs that are
- * started by hand at the same time need different MASTER_PORTs; no port is opened, it is only a
- * name.
+ * started by hand at the same time need different MASTER_PORTs, which only name the job: no port is
+ * opened.
  *
  * Calls are collective: all ranks of the group make the same calls in the same order, each with a
- * tensor of the same type and size. Ranks with different calls get an error. A missing rank is
- * named at the timeout, and in a warning on stderr after ten seconds, or after DUET_WARN_AFTER
- * seconds of the environment. The calls of a duet_ddp and of SyncBatchNorm are calls of their
- * group. Calls of two different groups need no common order if the first one is asynchronous; nor
- * do such a call and duet_group_new. After any error but DUET_USAGE the job has failed: destroy the
+ * tensor of the same type and size. Ranks with different calls get an error. The error at the
+ * timeout names a missing rank, and so does a warning on stderr after ten seconds, or
+ * DUET_WARN_AFTER seconds. The calls of a duet_ddp and of SyncBatchNorm are calls of their group.
+ * Ranks may order calls on different groups differently if the earlier call is asynchronous; the
+ * same holds for duet_group_new. After any error but DUET_USAGE the job has failed: destroy the
  * group and end.
  *
  * The last argument of a call is its handle. NULL: the call returns when its result is ready
@@ -72,14 +72,14 @@ enum { DUET_ANY_SOURCE = -1 };
  * started in either way. */
 int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
 
-/* init_process_group: waits until all ranks have come. timeout_s: after how many seconds a wait
+/* init_process_group: waits until all ranks have joined. timeout_s: after how many seconds a wait
  * fails; 0: 300. A process that duet_spawn started can do so once. */
 int duet_group_init(duet_group **out, double timeout_s);
 
 /* The same for ranks that another program has numbered: this process becomes rank `rank` of
  * world_size, in a job with the processes that give the same name at the same time. No other job of
  * the machine may use the name. A process may be in several such jobs at once; its local rank is
- * `rank`. A failure of one job leaves the others as they are. */
+ * `rank`. If one job fails, the others are not affected. */
 int duet_group_join(duet_group **out, const char *name, int rank, int world_size, double timeout_s);
 
 /* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
@@ -91,8 +91,8 @@ int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n,
  * Free the handles of its calls first. */
 void duet_group_destroy(duet_group **group);
 
-/* The rank in this group, the number of its ranks, and the rank on this machine, for the choice of
- * a device. Of NULL: -1. */
+/* The rank in this group, the number of its ranks, and the rank on this machine, to choose a
+ * device. For NULL: -1. */
 int duet_group_rank(const duet_group *group);
 int duet_group_size(const duet_group *group);
 int duet_group_local_rank(const duet_group *group);
@@ -107,15 +107,15 @@ int duet_group_local_rank(const duet_group *group);
  *     scatter          input (n times as many) on the root, NULL elsewhere: output becomes part
  *                      number `rank` of it
  *     reduce_scatter   the sum of the inputs, of which each rank gets part number `rank`
- *     all_to_all       output part r becomes part number `rank` of rank r's input, as by
+ *     all_to_all       output part r becomes part number `rank` of rank r's input:
  *                      all_to_all_single
  * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. A tensor may be
  * a view of rows.
  *
- * Split sizes NULL: parts are of one length. An output must then not overlap its input, but some
- * calls work in place. The output may be the input itself. The input of all_gather and gather may
- * be this rank's part of the output. The output of reduce_scatter and scatter may be this rank's
- * part of the input.
+ * Split sizes NULL: all parts have the same length. An output must then not overlap its input, but
+ * some calls work in place. The output may be the input itself. The input of all_gather and gather
+ * may be this rank's part of the output. The output of reduce_scatter and scatter may be this
+ * rank's part of the input.
  *
  * Split sizes are for parts of different lengths: how many rows of dimension 0 the output or the
  * input has for each rank, n of them. Either all ranks give a list or none does; otherwise the call
@@ -142,10 +142,9 @@ int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *i
 
 /* Messages from one rank to another, which arrive in the order in which they were sent. A short
  * message is on its way when send returns; a long one waits for its receiver. With from =
- * DUET_ANY_SOURCE a receive takes the first message that comes, from any rank, and *source says
- * which rank sent it. source may be NULL, and with a handle it must be: see duet_work_source. tag
- * is 0 or more. A receive takes the first message of its tag; messages of other tags wait in the
- * receiver's memory. */
+ * DUET_ANY_SOURCE a receive takes the first message from any rank, and *source says which rank sent
+ * it. source may be NULL, and with a handle it must be: see duet_work_source. tag is 0 or more. A
+ * receive takes the first message of its tag; other messages wait in the receiver's memory. */
 int duet_send(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work);
 int duet_recv(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
               duet_work **work);
@@ -154,9 +153,9 @@ int duet_recv(duet_group *group, duet_tensor *tensor, int from, int tag, int *so
  * first one. */
 int duet_monitored_barrier(duet_group *group, double timeout_s, int all);
 
-/* The handle of a call. wait returns the code of the call when it has ended. done returns 1 if
- * it has ended, and never waits. source returns the rank that a recv came from, once it was
- * waited for. free waits too. */
+/* The handle of a call. wait returns the code of the call when it has ended. done returns 1 if it
+ * has ended, and never waits. After wait, source returns the rank that sent the message. free
+ * waits, too. */
 int duet_work_wait(duet_work *work);
 int duet_work_done(duet_work *work);
 int duet_work_source(const duet_work *work);
@@ -204,22 +203,22 @@ void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
 
 /* ---- sharded data parallel, PyTorch's fully_shard ----
  *
- * In place of a duet_ddp: each rank keeps a part of the values, gradients and optimizer state, and
- * gathers whole layers while they are used. The program's step stays as it is. */
+ * An alternative to duet_ddp: each rank keeps a part of the values, gradients and optimizer state,
+ * and gathers complete layers while they are used. The program's step stays as it is. */
 enum duet_shard { DUET_SHARD_PARAMETERS, DUET_SHARD_GRADIENTS, DUET_SHARD_OPTIMIZER };
 struct duet_fsdp_options {
     enum duet_shard shard; /* what is split, from here to the end of this list: ZeRO 3, 2, 1 */
     const char *units;     /* what is gathered together, as --units of the command; NULL: layers of
                             * a sixteenth of all elements or more */
-    int prefetch;          /* units gathered ahead, 1 to 4; 0: one; -1: none */
+    int prefetch;          /* units gathered ahead, 1 to 4; 0: one; -1: do not prefetch */
     int no_reshard_after_forward; /* 1: gathered units stay from forward to backward */
     int accumulate; /* 1: duet_tape_accumulate will be used: each rank has whole gradients then */
 };
 
-/* Collective. The parameters become those of rank 0, cut over the ranks of `group`, which has all
+/* Collective. The parameters become those of rank 0, split over the ranks of `group`, which has all
  * ranks and must outlive them. It comes before an optimizer is made and before the first training
  * pass; options NULL: zeros. From then on gradients are averages over the ranks, as with a
- * duet_ddp, and duet_params_value and duet_params_grad are NULL: no rank has them whole. These
+ * duet_ddp, and duet_params_value and duet_params_grad are NULL: no rank has them complete. These
  * calls are then collective: all passes, also of evaluation; duet_params_save and
  * duet_checkpoint_save, in which rank 0 writes a whole file; duet_clip_grad_norm; and
  * duet_params_free, unless the job has failed. duet_params_load reads a whole file on each rank. */
@@ -233,7 +232,7 @@ int duet_fsdp_wrap(duet_params *params, duet_group *group, const struct duet_fsd
  *     DUET_JOIN          sums are divided by the number of all ranks
  *     DUET_JOIN_ACTIVE   by that of those that still have batches:
  *                        divide_by_initial_world_size=False
- *     DUET_JOIN_THROW    the job ends where some ranks have batches and others have none
+ *     DUET_JOIN_THROW    the job ends if some ranks have batches and others do not
  * Each step is slower with it. With SyncBatchNorm only DUET_JOIN_THROW is allowed. */
 int duet_ddp_join(duet_ddp *ddp);
 
@@ -241,7 +240,7 @@ int duet_ddp_join(duet_ddp *ddp);
  * duet_backward calls it, in the thread of duet_backward, for each bucket as soon as the bucket's
  * gradients are ready, in the same order on all ranks. When the hook returns DUET_OK, `gradients`
  * holds the final gradient, so the hook itself divides by the number of ranks. Any other code ends
- * the job with the text of duet_error().
+ * the job with the message of duet_error().
  *
  *     static int hook(const struct duet_bucket *bucket, void *context) {
  *         return duet_all_reduce(bucket->group, bucket->gradients, DUET_MEAN, NULL);
@@ -269,20 +268,18 @@ int duet_ddp_register_comm_hook(duet_ddp *ddp,
                                 int (*hook)(const struct duet_bucket *bucket, void *context),
                                 void *context);
 
-/* Hooks that come with Duet, to be registered with context NULL: PyTorch's fp16_compress_hook and
- * bf16_compress_hook. They round each gradient to 16 bits, divide by
- * the number n of ranks and then sum, and round to 16 bits after each step. So they err by at most
- * (n + 2) u times the mean of |gradient| over the ranks, where u is 2^-11 for fp16 and 2^-8 for
- * bf16. In fp16, numbers below 6e-5 err by up to (n + 1) 2^-24, and numbers beyond 65504 become
- * infinite. */
+/* Hooks that come with Duet; register them with context NULL: PyTorch's fp16_compress_hook and
+ * bf16_compress_hook. They round each gradient to 16 bits, divide by the number n of ranks and then
+ * sum, and round to 16 bits after each step. So their error is at most (n + 2) u times the mean of
+ * |gradient| over the ranks, where u is 2^-11 for fp16 and 2^-8 for bf16. In fp16, numbers below
+ * 6e-5 have an error of up to (n + 1) 2^-24, and numbers beyond 65504 become infinite. */
 int duet_fp16_compress_hook(const struct duet_bucket *bucket, void *context);
 int duet_bf16_compress_hook(const struct duet_bucket *bucket, void *context);
 
-/* SyncBatchNorm: collective, once. From then on every duet_batch_norm in a training pass with
- * these parameters normalises over the samples of all ranks, and the running statistics are
- * theirs. A rank may have any number of samples, 0 too. `group` must be that of all ranks.
- * duet_params_free then is collective, unless the job has failed, and must come before
- * duet_group_destroy. */
+/* SyncBatchNorm: collective, once. From then on every duet_batch_norm in a training pass with these
+ * parameters normalises over the samples of all ranks, and so do the running statistics. A rank may
+ * have any number of samples, even 0. `group` must be that of all ranks. duet_params_free then is
+ * collective, unless the job has failed, and must come before duet_group_destroy. */
 int duet_convert_sync_batchnorm(duet_params *params, duet_group *group);
 
 #ifdef __cplusplus

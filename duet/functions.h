@@ -2,8 +2,8 @@
  * parameters and constants as values, layers, functions, arithmetic and losses. Names, defaults and
  * shapes are PyTorch's; N is the number of samples.
  *
- * A convolution, a pool and a linear layer for 8 black pictures. All scores are 0, so the loss is
- * log 10:
+ * A convolution, a pool and a linear layer on 8 black images. All scores are 0, so the loss is log
+ * 10:
  *
  *     int main(void) {
  *         const struct duet_param net[] = {{"conv.weight", 4, {4, 1, 3, 3}, NULL},
@@ -42,13 +42,13 @@ extern "C" {
 #endif
 
 /* Vars that are the same for all samples: a constant, such as a mask, and parameter i of the pass
- * as a value, such as a class token or a learned scale. They have no dimension of samples. In add,
+ * as a value, such as a class token or a learned scale. They have no batch dimension. In add,
  * subtract, multiply and matmul with a var that has one, each sample gets a copy: (D), (1,D) and
  * (L,D), (1,L,D) go with (N,L,D). In matmul a vector is a row as a and a column as b; as a it needs
  * a b of 3 dimensions or more, because it must not sum over samples. reshape gives a constant or
  * parameter any shape; every other function returns a var of samples. expand is torch's: to `rank`
- * dimensions, of which the first is that of the samples or of their rows, or -1; it expands sizes
- * of 1 of other vars too. The constant lives until backward is done. */
+ * dimensions, of which the first is that of the samples or of their rows, or -1; it also expands
+ * sizes of 1 in other vars. The constant lives until backward is done. */
 duet_var *duet_constant(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_parameter(duet_tape *tape, int i);
 duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
@@ -58,27 +58,27 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  * and matmul_add (N,K) or (N,...,K), where each run of K numbers is a row.
  *     conv2d       w (O,C/groups,K,L), b (O)     y (N,O,P,Q), where
  *                  P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1. And F.conv1d: x (N,C,H)
- *                  and w (O,C/groups,K), with the first number of each pair. Filters of volumes,
- *                  (O,C/groups,T,K,L), are seen as those of pictures with CT channels
+ *                  and w (O,C/groups,K), with the first number of each pair. 3-D filters,
+ *                  (O,C/groups,T,K,L), count as filters of images with CT channels
  *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
  *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
  *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: the buffer with the
- *                  running mean, before that of the running variance; DUET_NO_BUFFERS: none. eps
+ *                  running mean, the next one has the running variance; DUET_NO_BUFFERS: none. eps
  *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches.
- *                  eval 1: the layer is in eval mode within a training pass, as that of a frozen
- *                  backbone: the running statistics normalise, and stay as they are
+ *                  eval 1: the layer is in eval mode within a training pass, as in a frozen
+ *                  backbone: it normalises with the running statistics and does not change them
  *     layer_norm   w, b (normalized_shape)  of the last `rank` dimensions of x, 1 to 3 of them.
  *                  DUET_NO_WEIGHT as w: elementwise_affine=False. eps: 1e-5 in PyTorch
  *     group_norm   w, b (C)              of (N,C,...): num_groups groups of channels
- *     embedding    w (R,D) or (R,...), whose rows are then seen as one list of D numbers
+ *     embedding    w (R,D) or (R,...), whose rows then count as one list of D numbers
  *                                        y (N,...,D), the rows of w that `index` names. index is
- *                  int32 (N,...) and must live until backward is done; an index of no row is NaN.
- *                  embedding_of: index is a var of integers, as samples of a data set or a
- *                  constant are. Row padding_idx gets no gradient; -1: all do
+ *                  int32 (N,...) and must live until backward is done; a bad index gives NaN.
+ *                  embedding_of: index is a var of integers, such as samples of a data set or
+ *                  a constant. Row padding_idx gets no gradient; -1: all rows do
  * Window settings are for rows and then for columns. If the second is 0, it equals the first: {2}
- * is PyTorch's 2, for both; {1, DUET_NO_PADDING} pads rows only. Here and below 0, or NULL for
- * all, means PyTorch's default: stride 1, for pools the size, padding 0, dilation 1, groups 1. None
- * is above 2^20. duet_conv and duet_pool begin alike. */
+ * is PyTorch's 2, for both; {1, DUET_NO_PADDING} pads rows only. Here and below, 0, or NULL for
+ * all, means PyTorch's default: stride 1, for pools the size, padding 0, dilation 1, groups 1. The
+ * largest value is 2^20. duet_conv and duet_pool begin with the same members. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1, DUET_NO_PADDING = -1 };
 struct duet_conv {
     int stride[2], padding[2], dilation[2], groups;
@@ -95,11 +95,11 @@ duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w, int p
 duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w, int padding_idx);
 /* One layer of nn.LSTM, nn.GRU or nn.RNN in one direction, with batch_first: x (N,L,I), y (N,L,H).
  * The weights are PyTorch's weight_ih_l0 (GH,I), weight_hh_l0 (GH,H), bias_ih_l0 (GH) and
- * bias_hh_l0 (GH); G is 4 gates, 3, or 1. DUET_NO_BIAS: there is none. reverse 1: from the last
- * step to the first, as for the weights that end in _reverse. Further layers take y; two directions
- * are joined by duet_cat over dimension 2. *h and *c, (N,H), are the states before the first step,
- * NULL for zeros, and become those after the last one. h or c NULL: zeros, and the last state is
- * not returned. Only an LSTM has c; it starts with both or with neither. */
+ * bias_hh_l0 (GH); G is 4 gates, 3, or 1. DUET_NO_BIAS: no bias. reverse 1: from the last step to
+ * the first, as for the weights that end in _reverse. Further layers take y; two directions are
+ * joined by duet_cat over dimension 2. *h and *c, (N,H), are the states before the first step, NULL
+ * for zeros, and become those after the last one. h or c NULL: zeros, and the last state is not
+ * returned. Only an LSTM has c; it starts with both or with neither. */
 enum duet_recurrent_kind { DUET_LSTM, DUET_GRU, DUET_RNN_TANH, DUET_RNN_RELU };
 struct duet_recurrent {
     enum duet_recurrent_kind kind;
@@ -116,21 +116,21 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
  *                  1, and F.relu6 to 0, 6. At a bound the gradient is 0
  *     pow          x to a power, which is finite
  *     abs, exp, log, sqrt, reciprocal      of each element
- *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode, of maxima
- *                  alone, rounded up. Windows are of size x size, or size x width. Averages count
+ *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, rounded up with ceil_mode
+ *                  (only for maxima). Windows are of size x size, or size x width. Averages count
  *                  the zeros of the padding, as PyTorch's default does. With padding a padded copy
  *                  of x is made, and kept until backward
  *     pad2d        F.pad(x, (left, right, top, bottom), value=value); negative sides cut off
  *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
- *     detach       x, of which no gradient goes back
+ *     detach       x without a gradient to its operands
  *     flatten                            y (N,C*H*W)
  *     reshape      to `rank` dimensions, 1 to 8: the first stays N, or is -1; one other may be -1.
- *                  Or the first has several rows of each sample, and none is -1: (N,T,C,H,W), as of
- *                  videos, becomes (NT,C,H,W), which every layer takes as it takes samples, and
- *                  what comes of it (NT,..) becomes (N,T,..). Losses take N rows
- *     narrow       torch.narrow: the places start .. start + length - 1 of dimension `dim`
- *     cat          torch.cat: 1 to 64 vars one behind the other in dimension `dim`. Here and in
- *                  narrow dim is not 0, that of the samples; -1 is the last one
+ *                  Or the first has several rows per sample, and no dimension is -1: (N,T,C,H,W),
+ *                  such as videos, becomes (NT,C,H,W), which every layer accepts like samples, and
+ *                  the result (NT,..) becomes (N,T,..). Losses take N rows
+ *     narrow       torch.narrow: indices start .. start + length - 1 of dimension `dim`
+ *     cat          torch.cat: 1 to 64 vars one after another in dimension `dim`. Here and in
+ *                  narrow dim is not 0, the batch dimension; -1 is the last one
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
  *                  dropout2d: each plane
  *     softmax, log_softmax               over the last dimension */
@@ -170,21 +170,21 @@ duet_var *duet_softmax(duet_tape *tape, duet_var *x);
 duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 
 /* Arithmetic.
- *     add, subtract, multiply            a + b, a - b, a * b. Losses are added up, too, each with
- *                  its own reduction, and so is a loss with one number, as duet_mean makes it:
- *                  loss_a + loss_b of PyTorch, for duet_backward and duet_loss_read
+ *     add, subtract, multiply            a + b, a - b, a * b. add also adds two losses, each with
+ *                  its own reduction, or a loss and a var with one element, as from duet_mean:
+ *                  PyTorch's loss_a + loss_b, for duet_backward and duet_loss_read
  *     matmul       torch.matmul: (I,K) times (K,J) is (I,J); each may be a vector. With 3 or 4
  *                  dimensions one product for each of the leading ones, as for attention:
  *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of one operand with the only
  *                  matrix or vector of the other
- *     where        torch.where: a where the condition is not 0, else b; whatever is not chosen, NaN
- *                  too, has no part. masked_fill: value where the mask is not 0, else x
+ *     where        torch.where: a where the condition is not 0, else b; values that are not chosen,
+ *                  even NaN, have no effect. masked_fill: value where the mask is not 0, else x
  *     sum, mean    over dims[0 .. count) (-1: the last one), or with NULL, 0 over all elements;
- *                  the result lacks them, or with keepdim 1 has them with size 1. Of all elements
- *                  it is of shape (1). They are computed in double
- *     transpose, permute                 two dimensions change places; dimension i of the result is
+ *                  the result lacks them, or with keepdim 1 has them with size 1. Over all elements
+ *                  it has shape (1). They are computed in double
+ *     transpose, permute                 swaps two dimensions; dimension i of the result is
  *                  dimension order[i] of x, as many as x has. Both are views, as narrow is: an
- *                  op that cannot read one where it is makes a copy
+ *                  op that cannot read a view in place makes a copy
  * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
  * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and
  * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of
@@ -200,12 +200,12 @@ duet_var *duet_masked_fill(duet_tape *tape, duet_var *x, duet_var *mask, double 
 duet_var *duet_matmul(duet_tape *tape, duet_var *a, duet_var *b);
 /* F.scaled_dot_product_attention of query (N,..,L,E), key (N,..,S,E) and value (N,..,S,Ev):
  * (N,..,L,Ev), softmax(query keyT scale + attn_mask) value. It keeps no (L,S) scores for backward,
- * so its memory grows with L and S, not with their product. options NULL: none of them.
+ * so its memory grows with L and S, not with their product. options NULL: all defaults.
  *     attn_mask    is added to the scores: (L,S), or with leading dimensions of the query in front,
  *                  of which some may be 1, as (N,1,L,S); L may be 1. A constant, or a var without a
- *                  gradient; -INFINITY hides a key. A row of hidden keys alone is 0
+ *                  gradient; -INFINITY hides a key. If a row hides all keys, its result is 0
  *     dropout_p    the probability that a weight is dropped, while training
- *     is_causal 1  query i meets keys 0 .. i; without attn_mask alone
+ *     is_causal 1  query i meets keys 0 .. i; only without attn_mask
  *     scale        0: 1 / sqrt(E) */
 struct duet_attention_options {
     duet_var *attn_mask;
@@ -227,22 +227,22 @@ duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
  * instead. The value of the var is the loss of each sample, double (N). The reduction says where
  * backward starts: from the mean over the samples of this pass, from their sum, or, with DUET_NONE,
  * from the gradient that you give to duet_backward. With scores (N,C,d1,...) and labels (N,d1,...)
- * each place has a loss, and the mean is over all places; duet_loss_read then takes the mean over a
- * sample's places.
+ * each position has a loss, and the mean is over all positions; duet_loss_read then takes the mean
+ * over a sample's positions.
  *
- * options NULL: none of them.
- *     weight       float (M), borrowed while the pass lasts: how much each class counts
+ * options NULL: all defaults.
+ *     weight       float (M), borrowed while the pass lasts: the weight of each class
  *     ignores 1    rows whose label is ignore_index, which need not be a class, have loss 0 and no
- *                  gradient; 0: those of DUET_IGNORED, PyTorch's default. With DUET_MEAN and no
- *                  weights a device that works by itself (cuda, cpu-async) has to be told: there
+ *                  gradient; 0: rows of DUET_IGNORED, PyTorch's default. With DUET_MEAN and no
+ *                  weights, an asynchronous device (cuda, cpu-async) needs ignores 1: otherwise
  *                  the loss is NaN
  *     label_smoothing      a part of each target, 0 to 1, that is spread evenly over all classes;
- *                  of cross_entropy alone
+ *                  only for cross_entropy
  * With weights or ignored labels DUET_MEAN is PyTorch's: the sum of the losses of this pass over
- * the sum of the weights of its labels, which is NaN, with gradients of 0, where all are ignored;
- * and duet_loss_read gives this mean times the samples. A rank of DDP knows only its own labels, so
- * the ranks' means are averaged, as in PyTorch. To divide by the labels of all ranks, use DUET_SUM
- * and scale its gradient. */
+ * the sum of the weights of its labels, which is NaN, with gradients of 0, if all are ignored; and
+ * duet_loss_read gives this mean times the samples. A rank of DDP knows only its own labels, so the
+ * ranks' means are averaged, as in PyTorch. To divide by the labels of all ranks, use DUET_SUM and
+ * scale its gradient. */
 enum duet_reduction {
     DUET_MEAN,
     DUET_SUM,
