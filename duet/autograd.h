@@ -61,7 +61,7 @@
  *
  * Each worker's parameter gradients go into the context at that worker, and do not change
  * duet_params_grad. The terms of one parameter are added in the order of the calls, from the
- * outermost on, whatever order they arrive in. So the bits are the same in every run. */
+ * outermost on, in whatever order they arrive. So the bits are the same in every run. */
 #ifndef DUET_AUTOGRAD_H
 #define DUET_AUTOGRAD_H
 
@@ -88,15 +88,15 @@ void duet_autograd_context_free(duet_autograd_context *context);
 
 /* ---- forward ---- */
 
-/* At the worker that has created the context: begins a training pass over `samples` samples with
- * these parameters, or none, as duet_tape_begin does. The tape is on the device of `params`, or
- * of the worker, and belongs to the context; params must outlive it. Dropout draws from seed 0 and
- * a number made from the context and the place of the call. duet_tape_begin, duet_tape_seed and
+/* On the worker that created the context: begins a training pass over `samples` samples with these
+ * parameters, or without, as duet_tape_begin does. The tape is on the device of `params`, or of the
+ * worker, and belongs to the context; params must outlive it. Dropout draws from seed 0 and a
+ * number made from the context and the position of the call. duet_tape_begin, duet_tape_seed and
  * duet_tape_accumulate are refused. DUET_USAGE: another worker has created the context.
  *
  * params may have a duet_ddp, whose ranks then all begin the same passes: backward leaves their
- * average in the context, by way of duet_params_grad. Such a pass has one backward, which waits for
- * the other ranks without giving the device away. */
+ * average in the context, through duet_params_grad. Such a pass has one backward, which waits for
+ * the other ranks without releasing the device. */
 int duet_autograd_pass(duet_tape **out, duet_autograd_context *context, duet_params *params,
                        int samples);
 
@@ -123,22 +123,22 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
                             const struct duet_rpc_value *args, int count, double timeout_s,
                             struct duet_rpc_value *result);
 
-/* duet_remote: the result stays there, with its tape, until duet_autograd_to_here brings it. */
+/* duet_remote: the result stays there, with its tape, until duet_autograd_to_here fetches it. */
 int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
                          const struct duet_rpc_value *args, int count, double timeout_s);
 
 /* duet_rref_to_here with a way back for the gradient. The gradient of a parameter goes into the
  * context at its owner; that of a result of duet_autograd_remote on this tape goes through that
- * call. Each may be brought any number of times. Float tensors of other references become vars
+ * call. Each may be fetched any number of times. Float tensors of other references become vars
  * without a gradient. */
 int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
                           struct duet_rpc_value *value);
 
 /* ---- backward ---- */
 
-/* dist_autograd.backward(context_id, roots, retain_graph): from 1 to 16 vars of one number each, or
- * losses with a mean or a sum, which are on tapes of duet_autograd_pass. Returns when all workers
- * are done. With retain_graph 1 it may be called again, and the gradients are added. */
+/* dist_autograd.backward(context_id, roots, retain_graph): from 1 to 16 vars with one element each,
+ * or losses with a mean or a sum, which are on tapes from duet_autograd_pass. Returns when all
+ * workers are done. With retain_graph 1 it may be called again, and the gradients are added. */
 int duet_autograd_backward(duet_autograd_context *context, duet_var *const *roots, int count,
                            int retain_graph);
 

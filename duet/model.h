@@ -36,7 +36,7 @@ enum duet_loss { DUET_CROSS_ENTROPY, DUET_MSE, DUET_SMOOTH_L1, DUET_BCE_WITH_LOG
 struct duet_model {
     const char *name; /* as --model takes it */
     /* The samples that it is made for: channels, height, width; zeros: 1, 28, 28. Random data has
-     * this shape; else the data set says what a sample is, and describe is told. */
+     * this shape; otherwise the data set determines it, and describe can ask for it. */
     int sample[3];
     double mean, std; /* pixels enter as (x - mean) / std; std 0: as they are, 0 to 1 */
     /* Lists the parameters, buffers and layers. It may be called often, and must do the same. */
@@ -44,8 +44,8 @@ struct duet_model {
     /* NULL, or called after the initialisers below have drawn all parameters, to change their
      * values: values[i] is parameter i, row-major. */
     void (*init)(const duet_module *module, duet_rng *rng, float *const *values, void *context);
-    /* x is (N,channels,height,width). Returns (N,classes): scores, or log-probabilities where loss
-     * is DUET_NLL. Several threads may call it at once, each with its own tape. */
+    /* x is (N,channels,height,width). Returns (N,classes): scores, or log-probabilities if loss is
+     * DUET_NLL. Several threads may call it at once, each with its own tape. */
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
     enum duet_loss loss;
     void *context; /* passed on to these functions; may be NULL */
@@ -59,8 +59,8 @@ struct duet_model {
 const int *duet_module_sample(const duet_module *module);
 int duet_module_classes(const duet_module *module);
 
-/* Registers a layer of PyTorch's name, parameters, buffers and initial values: NAME.weight and,
- * with bias 1, NAME.bias; of a batch_norm also NAME.running_mean, NAME.running_var and
+/* Registers a layer with PyTorch's name, parameters, buffers and initial values: NAME.weight and,
+ * with bias 1, NAME.bias; for a batch_norm also NAME.running_mean, NAME.running_var and
  * NAME.num_batches_tracked. Returns its number for duet_layer: layers count from 0. */
 int duet_module_conv2d(duet_module *module, const char *name, int in, int out, int kernel,
                        int stride, int padding, int bias);
@@ -84,13 +84,13 @@ struct duet_init {
     double a, b;
 };
 
-/* Registers a parameter and returns its index, for the functions that take one: all parameters
- * count from 0, those of layers too. Values are drawn in the order of registration. After the first
- * failure the functions above do nothing and return -1, so describe needs no checks. */
+/* Registers a parameter and returns its index, for the functions that take one: all parameters,
+ * also those of layers, count from 0. Values are drawn in the order of registration. After the
+ * first failure the functions above do nothing and return -1, so describe needs no checks. */
 int duet_module_parameter(duet_module *module, const char *name, int rank, const int *shape,
                           struct duet_init init);
 
-/* The elements of parameter i; 0: there is none. */
+/* The number of elements of parameter i; 0: there is no parameter i. */
 size_t duet_module_count(const duet_module *module, int i);
 
 /* In forward: layer number `layer` of x; relu of that; and relu of that plus `residual`. The last

@@ -1,6 +1,6 @@
 /* duet/parallel.h: DataParallel, for one process with several devices; a model in parts.
  *
- * One process, several devices. Each forward cuts the samples among the devices, copies the
+ * One process, several devices. Each forward splits the samples among the devices, copies the
  * parameters to all of them, runs your forward function on each in its own thread, and gathers the
  * outputs. Each backward sums the gradients on the first device. In PyTorch: nn.DataParallel(model,
  * device_ids, output_device).
@@ -24,15 +24,15 @@
  *         return code;
  *     }
  *
- * Samples are cut as torch.chunk cuts: 10 over 4 devices are 3 3 3 1, and 9 are 3 3 3 0. A device
+ * Samples are split as by torch.chunk: 10 over 4 devices are 3 3 3 1, and 9 are 3 3 3 0. A device
  * without samples calls no forward, and its gradients count as zeros. The n gradients are added in
- * the fold order of docs/design.md, whatever the devices: each sum has the bits of the same chunks
- * on one device, added in that order. One pass over all samples on one device adds in another
- * order, and so differs in the last bits.
+ * the fold order of docs/design.md, regardless of the device count: each sum is bit-identical to
+ * adding the same chunks on one device in that order. One pass over all samples on one device adds
+ * in another order, and so differs in the last bits.
  *
  * If replicas fail, all threads finish first. Then the call returns the code of the lowest failed
- * replica, with "Caught RuntimeError in replica 1 on device 1. " before its text; the parameters
- * stay, the gradients are undefined. After DUET_TIMEOUT every later call fails,
+ * replica, with "Caught RuntimeError in replica 1 on device 1. " before its message; the parameters
+ * do not change, and the gradients are undefined. After DUET_TIMEOUT every later call fails,
  * duet_data_parallel_free frees nothing, and devices and parameters must stay open.
  *
  * Threads: one thread makes all calls. Meanwhile the library's threads use all devices. */
@@ -46,24 +46,24 @@
 extern "C" {
 #endif
 
-/* What forward_multi is given. */
+/* The arguments of forward_multi. */
 struct duet_replica {
-    int index;                         /* its place in devices[0 .. n) */
-    int inputs, outputs;               /* how many there are */
+    int index;                         /* its index in devices[0 .. n) */
+    int inputs, outputs;               /* how many the call has */
     const duet_tensor *const *tensors; /* [inputs] the replica's rows of each input */
     duet_var *const *x;                /* [inputs] the same on the tape; NULL: it is not float */
 };
 
 struct duet_data_parallel_options {
-    int output_device; /* gathers outputs and losses: its place in devices[0 .. n) */
+    int output_device; /* gathers outputs and losses: its index in devices[0 .. n) */
     uint64_t seed;     /* of dropout */
     int input_grad;    /* 1: backward also computes the gradient with respect to x */
-    /* Inputs are cut, and outputs gathered, along this dimension: 1 for x (L,N,H), a sequence
-     * first. Every input and output has it, and x is float; 4 bytes an element for the others. A
-     * copy with it in front, and one back, are made on both sides. */
+    /* Inputs are split, and outputs gathered, along this dimension: 1 for x (L,N,H), a sequence
+     * first. Every input and output must have this dimension; x is float, other tensors have 4-byte
+     * elements. Both sides copy a tensor to move the dimension to the front and back. */
     int dim;
     double timeout_s; /* how long a replica may take for forward or backward; 0: 300 */
-    /* forward(*args) that returns a tuple, in place of `forward`, which is NULL. It stores each
+    /* forward(*args) that returns a tuple, instead of `forward`, which is NULL. It stores each
      * of its outputs: a float var, or a loss with DUET_MEAN or DUET_SUM. */
     void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
                           void *context);
@@ -73,9 +73,9 @@ struct duet_data_parallel_options {
 };
 
 /* devices[0 .. n) are different and of one kind; params are on devices[0] and have no duet_ddp.
- * Their buffers go to all replicas too. Changes by the first replica stay, and those by the others
- * are lost: running statistics are those of the first chunk. forward may be called by several
- * threads at once, each with its own tape, in which parameter i is the replica's copy of
+ * Their buffers go to all replicas, too. The first replica's changes to them are kept, and the
+ * others' are lost: running statistics are those of the first chunk. forward may be called by
+ * several threads at once, each with its own tape, in which parameter i is the replica's copy of
  * parameter i. It must not begin a pass, run one backward or call duet_tape_accumulate. options
  * NULL: zeros. Devices and params must outlive the result. */
 int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
@@ -90,8 +90,8 @@ void duet_data_parallel_free(duet_data_parallel *dp);
  * failed, and the tape then has the error. A later duet_backward goes back through all replicas and
  * leaves the gradients in params: zeros for a parameter that took no part. The tape may be begun
  * with params, if it is on devices[0], or with others, or without; only the replicas may use params
- * in that pass. One backward, before the next forward of dp. Passes are added up as the tape's are
- * (duet_tape_accumulate), and each of them may use dp, or not. */
+ * in that pass. Run one backward before the next forward of dp. Passes are added up like the tape's
+ * (duet_tape_accumulate), and each of them may use dp or not. */
 duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const duet_tensor *x);
 
 /* The same without a tape, for a caller that computes the gradients of the outputs elsewhere, and
@@ -103,20 +103,20 @@ duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const
  *         out[0] = duet_linear(t, duet_add(t, words, r->x[1]), W, B);              // scores
  *         out[1] = duet_cross_entropy(t, out[0], r->tensors[2], DUET_MEAN, NULL);  // the loss
  *     }
- *     duet_tensor *inputs[3] = {words, pictures, labels}, *outputs[2], *grads[2];
+ *     duet_tensor *inputs[3] = {words, images, labels}, *outputs[2], *grads[2];
  *     duet_data_parallel_forward(dp, inputs, 3, outputs, 2, DUET_TRAIN);
  *     ...                                  // grads[1] = 1/R for each of the R losses
- *     duet_data_parallel_backward(dp, grads, 2);           // grads[0] NULL: the loss alone
+ *     duet_data_parallel_backward(dp, grads, 2);           // grads[0] NULL: only the loss
  *
  * inputs[0 .. input_count): 1 to 16 tensors on devices[0], which must live until backward is done
- * and are only read; with `forward` x only, float (N, ...), where N may be 0. Each input is cut by
- * its own rows, whatever its type. Input 0 has the samples; an input with another number of rows
- * enters the tape as by duet_leaf. If one makes fewer chunks, fewer replicas run, and the last
- * chunks of the others are not used, with a warning, as in PyTorch. Data that are the same for all
- * replicas come with `context`.
+ * and are only read; with `forward` x only, float (N, ...), where N may be 0. Each input is split
+ * along its own rows, whatever its type. Input 0 has the samples; an input with another number of
+ * rows enters the tape like a duet_leaf. If one makes fewer chunks, fewer replicas run, and the
+ * last chunks of the others are not used, with a warning, as in PyTorch. Pass data that is the same
+ * for all replicas in `context`.
  *
  * outputs[0 .. output_count), 1 to 16: new float tensors on the output device, the caller's: the
- * rows of the replicas one below the other, however many each has. Losses, and other outputs of one
+ * rows of the replicas one after another, however many each has. Losses, and other outputs of one
  * number in each of the R replicas, become a vector (R). After a failure all of them are NULL. */
 int duet_data_parallel_forward(duet_data_parallel *dp, duet_tensor *const *inputs, int input_count,
                                duet_tensor **outputs, int output_count, enum duet_pass pass);
@@ -135,9 +135,9 @@ int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **g
 /* ---- model parallelism ---- */
 
 /* x.to(device), for a model in parts on several devices: the value of x, a var of the tape `from`,
- * on the tape `to`. Each part has its own tape and parameters; all passes are begun, alike, before
- * the first value moves. One duet_backward then goes back through all parts, whatever way the
- * values took, and each device's parameters get their gradients. The loss stays on its device.
+ * on the tape `to`. Each part has its own tape and parameters; begin all passes in the same way
+ * before the first value moves. One duet_backward then goes back through all parts, whatever way
+ * the values took, and each device's parameters get their gradients. The loss stays on its device.
  *
  *     h = duet_var_to(t1, t0, duet_relu(t0, duet_linear(t0, duet_input(t0, X), W0, B0)));
  *     duet_var *scores = duet_linear(t1, h, W1, B1);
@@ -147,11 +147,11 @@ int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **g
  * whose gradients may then be added in another order. */
 duet_var *duet_var_to(duet_tape *to, duet_tape *from, duet_var *x);
 
-/* Layers cut over the ranks of a group, with a backward each; docs/lessons/model_parallel.md.
+/* Layers split over the ranks of a group, each with a backward; docs/lessons/model_parallel.md.
  *
  *     to_group     x, the same on all ranks; its gradient is the sum of those of all ranks
- *     all_reduce   the sum of the ranks' x; its gradient goes to x as it is, since it is the same
- *                  on all ranks
+ *     all_reduce   the sum of the ranks' x; its gradient goes to x unchanged, because it is the
+ *                  same on all ranks
  *     all_gather   x (N,M) of all ranks side by side, (N, ranks * M); a rank's x gets its columns
  *                  of the gradient
  *

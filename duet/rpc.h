@@ -25,8 +25,7 @@
  *
  * Functions are called by name: each worker registers its own. Arguments and results are values,
  * which are copied; a worker may call itself. A user's function runs once or not at all: nothing is
- * sent again. docs/rpc.md has every function of torch.distributed.rpc beside its counterpart
- * here. */
+ * sent again. docs/rpc.md lists torch.distributed.rpc's functions and their counterparts. */
 #ifndef DUET_RPC_H
 #define DUET_RPC_H
 
@@ -121,10 +120,10 @@ void duet_rpc_value_free(struct duet_rpc_value *value);
 /* A function that others may call by its name. It runs on a thread of the worker's pool. With a
  * device, received tensors are there, and the function has the device to itself: see "Threads"
  * below. A name "Class.method" is a method of the class. The function with the name of the class is
- * its constructor, which returns an object by duet_rpc_return_object. */
+ * its constructor, which returns an object with duet_rpc_return_object. */
 struct duet_rpc_function {
-    const char *name; /* of letters, digits, "_", ".", at most 127 bytes; not "duet." in front */
-    int (*run)(duet_rpc_call *call, void *context); /* a code, with its text in duet_error() */
+    const char *name; /* letters, digits, "_", ".", at most 127 bytes; must not begin "duet." */
+    int (*run)(duet_rpc_call *call, void *context); /* a code; its message is in duet_error() */
     void *context;
     duet_device *device; /* NULL: that of the options */
 };
@@ -132,9 +131,9 @@ struct duet_rpc_function {
 struct duet_rpc_options {
     const struct duet_rpc_function *functions; /* copied, and so are the names */
     int function_count;
-    duet_device *device; /* where tensors come to; NULL: this worker gets and gives no tensors */
-    int threads;         /* that run calls, 0: 16. One that waits does not count */
-    double timeout_s;    /* of a call that gives none, and of init; 0: 60 */
+    duet_device *device; /* where tensors arrive; NULL: this worker receives and sends no tensors */
+    int threads;         /* threads that run calls, 0: 16. One that waits does not count */
+    double timeout_s;    /* of a call that sets none, and of init; 0: 60 */
     double silence_s;    /* a worker that is silent for so long counts as gone; 0: 30 */
     /* How messages travel: "abstract": inside this machine, the default; "tcp". NULL: as
      * DUET_RPC_TRANSPORT says. */
@@ -142,22 +141,22 @@ struct duet_rpc_options {
 };
 
 /* init_rpc: becomes worker `name` (letters, digits, "_", ":", "-", at most 127 bytes) and waits
- * until all workers have come. rank -1 and world_size 0: as RANK and WORLD_SIZE say, which
+ * until all workers have joined. rank -1 and world_size 0: as RANK and WORLD_SIZE say, which
  * duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine, and no port is
  * opened; two jobs that are started by hand at the same time need different MASTER_PORTs. With
  * "tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and MASTER_PORT, and each
- * other one at its own port, until all have come.
+ * other worker at its own port, until all have joined.
  *
- * Nobody else gets in. The kernel must confirm that a peer belongs to the same user, and the peer
- * must prove that it knows the job's secret before its messages are read. The secret itself is
+ * Nobody else can connect. The kernel must confirm that a peer belongs to the same user, and the
+ * peer must prove that it knows the job's secret before its messages are read. The secret itself is
  * never sent. It is DUET_RPC_SECRET, or what the environment says of the job; over TCP it must be
  * given, unless duet_spawn or duet run has done so. TCP itself is not encrypted: use it within your
  * own network, and a tunnel (ssh, stunnel, WireGuard) beyond. */
 int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
                   const struct duet_rpc_options *options);
 
-/* Leaves and sets *rpc to NULL. graceful 1: waits until all workers call it and no call is under
- * way anywhere, and serves calls meanwhile. It waits at most timeout_s seconds, or with 0 without
+/* Leaves and sets *rpc to NULL. graceful 1: waits until all workers call it and no call is pending
+ * anywhere, and serves calls meanwhile. It waits at most timeout_s seconds, or with 0 without
  * limit; a worker that has died or left ends it with an error that names the worker. Do not call it
  * inside a function. Free futures and references, contexts and distributed optimizers
  * (duet/autograd.h) before; futures and references that remain can only be freed; other calls on
@@ -170,12 +169,12 @@ const char *duet_rpc_name(const duet_rpc *rpc, int rank);
 
 /* Threads. A worker calls duet_rpc_* from any thread. The thread that calls duet_rpc_init has the
  * device of the options to itself, as a function has while it runs, and so a handler never meets it
- * there. A thread that waits for another worker gives the device away until the answer arrives:
- * wait, sync, to_here, shutdown and backward do so. So functions of one device run one at a time,
- * and any depth of calls back and forth works. A thread of your own takes the device before it uses
- * it; threads get it in the order of their requests, and a thread has one device at a time. The
- * calls of a process group (duet/distributed.h) wait without giving the device away: do so before
- * them if another rank may meanwhile wait for a function here. */
+ * there. A thread that waits for another worker releases the device until the answer arrives: wait,
+ * sync, to_here, shutdown and backward do so. So functions of one device run one at a time, and any
+ * depth of calls back and forth works. A thread of your own takes the device before it uses it;
+ * threads get it in the order of their requests, and a thread has one device at a time. The calls
+ * of a process group (duet/distributed.h) wait without releasing the device: release it before them
+ * if another rank may meanwhile wait for a function here. */
 int duet_rpc_take_device(duet_rpc *rpc, duet_device *device);
 void duet_rpc_give_device(duet_rpc *rpc, duet_device *device);
 
@@ -183,7 +182,7 @@ void duet_rpc_give_device(duet_rpc *rpc, duet_device *device);
 
 /* Calls `function` of worker `to` with `count` arguments and waits for its result, which becomes
  * *result (NULL: it is dropped). timeout_s: 0: that of init; negative: none. An error names the
- * worker and the function, with the function's own error text. */
+ * worker and the function, with the function's own message. */
 int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
                   const struct duet_rpc_value *args, int count, double timeout_s,
                   struct duet_rpc_value *result);
@@ -229,8 +228,8 @@ int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(vo
 int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,
                 const struct duet_rpc_value *args, int count, double timeout_s);
 
-/* RRef(value): a reference to a value of this worker, which is copied; to an object, whose methods
- * are those of `type`; to a parameter, whose value to_here copies. */
+/* RRef(value): a reference to a value on this worker, which is copied; to an object with the
+ * methods of `type`; or to a parameter, whose value to_here copies. */
 int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value);
 int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, void *object,
                             void (*destroy)(void *object));

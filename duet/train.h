@@ -1,7 +1,7 @@
-/* duet/train.h: the parts of training beside the tape: parameters and buffers, optimizers, data and
- * loaders, checkpoints, random numbers.
+/* duet/train.h: the parts of training other than the tape: parameters and buffers, optimizers, data
+ * and loaders, checkpoints, random numbers.
  *
- * An epoch of softmax regression on pictures of 784 pixels:
+ * An epoch of softmax regression on images of 784 pixels:
  *
  *     static int epoch(duet_device *device, duet_tape *tape, duet_params *params,
  *                      duet_optimizer *optimizer, duet_loader *loader) {
@@ -54,8 +54,8 @@ duet_tensor *duet_params_value(duet_params *params, int i);
 duet_tensor *duet_params_grad(duet_params *params, int i);
 int duet_params_count(const duet_params *params);
 
-/* 1: parameter i has a gradient, as at first, since the program may write one; 0: it is PyTorch's
- * grad None, as behind duet_zero_grad (see duet_optimizer_step), or there is no parameter i. */
+/* 1: parameter i has a gradient, even before the first backward, for a program may write one; 0: it
+ * is PyTorch's None, as after duet_zero_grad (see duet_optimizer_step), or i is out of range. */
 int duet_params_has_grad(const duet_params *params, int i);
 
 /* requires_grad_(False): freezes the parameter of this name and all whose names begin with it and a
@@ -71,11 +71,11 @@ int duet_params_freeze(duet_params *params, const char *name);
  *     value -= (lr / batch_size) * gradient
  * where lr / batch_size is rounded to float once. If the loss is a sum over samples, pass the
  * number of all samples, on all devices, as batch_size; if it is a mean, pass 1. lr is at least 0.
- * The gradients stay as they are. */
+ * The gradients do not change. */
 int duet_sgd(duet_params *params, double lr, int batch_size);
 
 /* zero_grad: all gradients become 0, and count as PyTorch's None (see duet_optimizer_step). A
- * training step does not need it, since duet_backward overwrites them. It drops the sums of
+ * training step does not need it, because duet_backward overwrites them. It drops the sums of
  * duet_tape_accumulate so far. */
 int duet_zero_grad(duet_params *params);
 
@@ -116,7 +116,7 @@ duet_tensor *duet_params_buffer(duet_params *params, int i);
 int duet_params_save(duet_params *params, const char *file);
 
 /* Loads all values and buffers from a safetensors file; `python -m duet convert` makes one from a
- * file of torch.save. The file must hold each of them under its name and with its shape; prefixes
+ * torch.save file. The file must hold each of them under its name and with its shape; prefixes
  * "module." and "_orig_mod." of names in the file are ignored. Float16, bfloat16 and float64 become
  * float32. If anything is missing, no parameter changes. */
 int duet_params_load(duet_params *params, const char *file);
@@ -167,18 +167,18 @@ void duet_optimizer_free(duet_optimizer *optimizer);
  *     duet_optimizer_add_group(optimizer, &(struct duet_param_group){"head", 0.1, -1});
  *     duet_optimizer_add_group(optimizer, &(struct duet_param_group){"1d", -1, 0});
  *
- * params: the name of a parameter, or of a module, whose parameters begin with it and a dot; a
- * pattern as of files ("*.bias"); or "1d": all of one dimension, as biases and norms. A group takes
- * the matching parameters that are trained and in no group yet; the first is group 1, of 16.
- * DUET_USAGE: it takes none. */
+ * params: the name of a parameter; the name of a module, for the parameters that begin with it and
+ * a dot; a file pattern ("*.bias"); or "1d": all with one dimension, such as biases and norms. A
+ * group takes the matching parameters that are trained and in no group yet; the first is group 1,
+ * of 16. DUET_USAGE: no parameter matches. */
 struct duet_param_group {
     const char *params;      /* at most 63 bytes; kept as a copy */
     double lr, weight_decay; /* below 0: the optimizer's */
 };
 int duet_optimizer_add_group(duet_optimizer *optimizer, const struct duet_param_group *group);
 
-/* Updates every parameter from its gradient. The gradients stay as they are. A parameter without a
- * gradient (PyTorch's grad None) and its state stay as they are too; each parameter counts its own
+/* Updates every parameter from its gradient. The gradients do not change. A parameter without a
+ * gradient (PyTorch's grad None) and its state do not change either; each parameter counts its own
  * updates. A parameter has no gradient if it took no part in the loss of the last duet_backward, on
  * any rank of a duet_ddp or replica of a duet_data_parallel; after duet_zero_grad no parameter has
  * one. The gradient then reads as zeros; once the program writes to it, it is a gradient again. */
@@ -190,7 +190,7 @@ int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
 
 /* ---- data ----
  *
- * A data set has samples, and a loader cuts it into batches in host memory:
+ * A data set has samples, and a loader splits it into batches in host memory:
  *
  *     duet_dataset_open(&set, "fashion-mnist", NULL, 1);
  *     duet_loader_create(&loader, set, &(struct duet_loader_options){
@@ -208,7 +208,7 @@ int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
  * */
 
 /* Opens the training part (train = 1) or the test part (train = 0) of "fashion-mnist", "mnist" or
- * "synthetic", which needs no files; or "random", 6400 pictures of torch.randn with labels of
+ * "synthetic", which needs no files; or "random", 6400 images from torch.randn with labels from
  * torch.randint after manual_seed(0), which has no test part. `folder` has the four IDX files, raw
  * or .gz. NULL searches ./data/NAME, ./datasets/NAME, where `make data` puts what it downloads, and
  * /usr/share/datasets/NAME. DUET_FAILED: the files are broken, or in none of these folders; the
@@ -216,7 +216,7 @@ int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train);
 void duet_dataset_free(duet_dataset *set);
 
-/* A data set of your own: arrays, or a function that makes one sample at a time.
+/* Your own data set: arrays, or a function that makes one sample at a time.
  *
  *     struct duet_data data = {.count = 1000, .rank = 1, .shape = {20}, .type = DUET_F32,
  *                              .samples = x, .targets = y, .outputs = 1};
@@ -230,11 +230,11 @@ struct duet_data {
     const void *samples;   /* (count, shape), row-major; NULL: `read` makes them */
     const int32_t *labels; /* (count), each at least 0; or */
     const float *targets;  /* (count, outputs) */
-    int outputs;           /* numbers of a target; 0: labels */
+    int outputs;           /* the length of a target; 0: labels */
     int classes;           /* 0: 1 + the largest label, or 1 where `read` makes them */
     /* Writes sample i, 0 to count - 1, to `sample`, and its int32 label or its `outputs` floats to
-     * `answer`. The workers of a loader call it at once, so it must not change what they share. It
-     * returns 0, or a code with which duet_loader_next then fails. */
+     * `answer`. A loader's workers call it at the same time, so it must not change what they share.
+     * It returns 0, or a code with which duet_loader_next then fails. */
     int (*read)(void *context, int i, void *sample, void *answer);
     void *context;
 };
@@ -245,16 +245,16 @@ struct duet_dataset_info {
     int count; /* samples */
     int shape
         [3];     /* channels, height, width: 1, 28, 28 or what the files of `folder` hold; the shape
-                     of your own data is filled up with 1 */
+                     of your own data is padded with ones */
     int classes; /* 1 + the largest label, or 0 with targets */
 };
 struct duet_dataset_info duet_dataset_info(const duet_dataset *set);
 
-/* Makes a loader, which cuts a data set into batches. The set must outlive the loader. Each of
+/* Makes a loader, which splits a data set into batches. The set must outlive the loader. Each of
  * several ranks gets its own batches: those of PyTorch's DataLoader(set, batch_size,
  * sampler=DistributedSampler(set, world_size, rank, shuffle, seed, drop_last)). The order of an
- * epoch is padded with its first samples until it divides by the ranks. The last batch of an epoch
- * may be smaller.
+ * epoch is padded with its first samples until the ranks divide it evenly. The last batch of an
+ * epoch may be smaller.
  *
  * A loader warns of two traps, in one line each. If the number of samples is not a multiple of the
  * ranks, rank 0 says at the start how many samples are served twice in every epoch. And the first
@@ -270,8 +270,8 @@ struct duet_loader_options {
     int batch_size; /* of each rank */
     enum duet_shuffle shuffle;
     uint64_t seed;
-    int drop_last;        /* 1: the order is cut, and so is a last batch that is not full */
-    int workers;          /* threads that prepare batches ahead; 0: duet_loader_next does */
+    int drop_last;        /* 1: truncates the order, and drops a last batch that is not full */
+    int workers;          /* threads that prepare batches ahead; 0: duet_loader_next does that */
     int rank, world_size; /* world_size 0: 1 */
     /* NULL: batches stay in host memory. Else they are copied to this device, which must have
      * memory for three batches and outlive the loader; the thread that uses it calls the loader's
@@ -280,7 +280,7 @@ struct duet_loader_options {
     /* Bytes enter as (byte / 255 - mean) / std, as by torchvision's Normalize: only [0] for all
      * channels, or three for three. std[0] = 0: they stay 0 to 1. */
     double mean[3], std[3];
-    void (*warn)(const char *text, void *context); /* is given the warnings; NULL: stderr */
+    void (*warn)(const char *text, void *context); /* receives the warnings; NULL: stderr */
     void *context;
 };
 int duet_loader_create(duet_loader **out, const duet_dataset *set,
@@ -292,7 +292,7 @@ struct duet_batch {
     int n;                /* the number of samples */
     const float *X;       /* (n,channels,height,width), each pixel 0 to 1; numbers as they are */
     const int32_t *y;     /* (n), the labels; NULL where there are targets */
-    int shape[3];         /* of each picture: channels, height, width */
+    int shape[3];         /* of each image: channels, height, width */
     const float *targets; /* (n,outputs); NULL where there are labels */
     int outputs;
     duet_tensor *samples; /* (n, shape of a sample) on the loader's device; NULL: it has none */
@@ -307,8 +307,8 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
 
 /* ---- checkpoints ----
  *
- * A checkpoint holds all that a program needs to continue with the bits of an uninterrupted
- * program:
+ * A checkpoint holds everything that a program needs to continue with the bits of an uninterrupted
+ * run:
  *
  *     struct duet_checkpoint c = {.params = params, .optimizer = optimizer, .tape = tape};
  *     if (resume) duet_checkpoint_load(&c, "run.ckpt");
@@ -322,15 +322,15 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
  *     }
  *
  * The file is a safetensors file: values and buffers under their names, as duet_params_load reads
- * them, and beside them the optimizer's state, as --checkpoint of the command writes it. Of several
- * ranks one saves and all load. The order of samples follows from the loader's seed and the epoch,
- * so nothing of a loader is kept. The masks of dropout inside a duet_data_parallel are not kept
- * either: they begin anew. */
+ * them, and the optimizer's state, as --checkpoint of the command writes it. With several ranks,
+ * one saves and all load. The order of samples follows from the loader's seed and the epoch, so the
+ * file has nothing of a loader. The dropout masks inside a duet_data_parallel are not kept either:
+ * they start again. */
 struct duet_checkpoint {
     duet_params *params;
     duet_optimizer *optimizer; /* of these parameters; NULL: there is none, as with duet_sgd */
     duet_tape *tape;           /* its number of training passes, for dropout; NULL: none */
-    int epoch;                 /* where the program is, as it counts: kept and given back */
+    int epoch;                 /* the program's own position: saved and restored */
     int64_t step;
 };
 
