@@ -177,8 +177,8 @@ int duet_tensor_scale(duet_tensor *tensor, float factor);
 /* A view of the rows first .. first+n-1, tensor[first:first+n] in PyTorch: no copy, the same
  * memory. Every function that takes a tensor also takes a view. n may be 0. Free it like any
  * tensor. The memory lives until the tensor and all its views are freed; a view of a parameter or a
- * gradient ends with its duet_params, and one of a gradient with the next duet_tape_begin if there
- * is a duet_ddp. */
+ * gradient ends with its duet_params, and with a duet_ddp a view of a gradient ends at the next
+ * duet_tape_begin. */
 int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 
 /* torch.cat(tensors, dim): makes a tensor on `device` that joins n tensors along dimension `dim`;

@@ -262,7 +262,7 @@ duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tenso
                              enum duet_reduction r, const struct duet_loss_options *options);
 duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
                         enum duet_reduction r, const struct duet_loss_options *options);
-/* targets: float, shaped as x (N,M). A sample's loss is the mean over its numbers
+/* targets: float, shaped as x (N,M). A sample's loss is the mean over its elements
  *     mse_loss         of (x - target)^2
  *     smooth_l1_loss   of (x - target)^2 / 2 where |x - target| < 1, else |x - target| - 1/2
  *     binary_cross_entropy_with_logits      of log(1 + e^x) - x target, for targets 0 to 1 */

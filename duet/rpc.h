@@ -55,7 +55,7 @@ enum duet_rpc_type {
     DUET_RPC_VAR /* duet/autograd.h */
 };
 
-/* Values that a program passes are borrowed only for the length of the call, even of
+/* Values that a program passes are borrowed only for the length of the call, even with
  * duet_rpc_async. Values that it receives are its own: duet_rpc_value_free. */
 struct duet_rpc_value {
     enum duet_rpc_type type;

@@ -143,8 +143,8 @@ struct duet_optimizer_options {
     double lr;           /* the learning rate, at least 0 */
     double weight_decay; /* at least 0; adamw: decoupled from the gradient */
     double momentum;     /* sgd: at least 0 */
-    double dampening;    /* sgd: a gradient weighs 1 - dampening in the momentum */
-    int nesterov;        /* sgd: 1: Nesterov's momentum; it needs momentum, and no dampening */
+    double dampening;    /* sgd: a gradient's weight in the momentum is 1 - dampening */
+    int nesterov;        /* sgd: 1: Nesterov's momentum; needs momentum and no dampening */
     double rho;          /* adadelta: 0 to 1 */
     double beta1, beta2; /* adam, adamw: from 0 up to, but not, 1 */
     double eps;          /* adadelta, adam, adamw: at least 0 */
