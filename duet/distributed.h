@@ -227,7 +227,7 @@ int duet_fsdp_wrap(duet_params *params, duet_group *group, const struct duet_fsd
 /* Uneven inputs, as PyTorch's `with model.join()`. With options.join each rank calls it after its
  * last pass. A rank that calls it early takes part in the passes of the others, with gradients of
  * zero, until all ranks have called it. Then all ranks get the parameters and buffers of one rank:
- * of those that trained longest, the one with the highest number. The state of an optimizer is not
+ * among those that trained longest, the highest-numbered one. The state of an optimizer is not
  * copied.
  *     DUET_JOIN          sums are divided by the number of all ranks
  *     DUET_JOIN_ACTIVE   by that of those that still have batches:
