@@ -2,7 +2,7 @@
  * parameters: torch.distributed.autograd and DistributedOptimizer.
  *
  * Each of two workers has a layer with a weight of 3. Worker 0 sends 1 through its own and then the
- * other's, goes back, and prints the gradient of its weight, 3:
+ * other's, runs backward, and prints its weight's gradient, 3:
  *
  *     static int layer(duet_rpc_call *call, void *params) { // a function like any other
  *         duet_tape *tape;

@@ -256,9 +256,9 @@ struct duet_dataset_info duet_dataset_info(const duet_dataset *set);
  * epoch is padded with its first samples until the ranks divide it evenly. The last batch of an
  * epoch may be smaller.
  *
- * A loader warns of two traps, in one line each. If the number of samples is not a multiple of the
- * ranks, rank 0 says at the start how many samples are served twice in every epoch. And the first
- * time that the same epoch begins twice in a row, a line says that the order of samples is the same
+ * A loader warns of two traps, in one line each. If the ranks cannot divide the samples evenly,
+ * rank 0 says at the start how many samples are served twice in every epoch. And the first time
+ * that the same epoch begins twice in a row, a line says that the order of samples is the same
  * again: the program forgot set_epoch. */
 enum duet_shuffle {
     DUET_IN_ORDER,
