@@ -120,7 +120,7 @@ static void print_answer(FILE *out, int width, const struct traced_group *g) {
         text_add(&text, " A rank waited %.0f %% of the time on average.", 100 * waited / took);
     text_wrap(out, width, 0, 2, text.words);
     if (g->files < g->ranks)
-        fprintf(out, "  Only %d of %d ranks left a file, so nobody's waits are known.\n", g->files,
+        fprintf(out, "  Only %d of %d ranks left a file, so waiting times are unknown.\n", g->files,
                 g->ranks);
 }
 
