@@ -178,3 +178,26 @@ int collective_is_equal(const struct drawing *c) {
             return 0;
     return 1;
 }
+
+/* ---- chunks ---- */
+
+/* The chunk that begins at `offset`; chunk_count for the end of the last one. */
+static int chunk_at(const struct hops *h, uint64_t offset) {
+    int low = 0, high = h->chunk_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (h->chunks[middle].offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, int *last) {
+    if (m->to_buffer != h->result && m->from_buffer != h->result) return 0;
+    uint64_t offset = m->to_buffer == h->result ? m->to_offset : m->from_offset;
+    *first = chunk_at(h, offset);
+    *last = chunk_at(h, offset + m->count) - 1;
+    return 1;
+}

@@ -1,5 +1,5 @@
-/* A drawing of a collective: the chunks that move between ranks in each hop and those that are
- * complete after it, and the bytes that each rank moves. The bytes are counted from the plan and by
+/* A drawing of a collective: the chunks that move between ranks in each hop and what the ranks hold
+ * after it, and the bytes that each rank moves. The bytes are counted from the plan and by
  * formula. `duet collective` prints and writes it.
  *
  *     hop 1 of 6
@@ -44,6 +44,10 @@ void collective_free(struct drawing *c); /* zeroed is fine */
 /* Bytes into and out of a rank, counted from the plans. */
 uint64_t collective_in(const struct drawing *c, int rank);
 uint64_t collective_out(const struct drawing *c, int rank);
+
+/* The chunks of DATA that a move fills, or, where it writes elsewhere, those that it takes; 0: it
+ * touches no DATA. */
+int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, int *last);
 
 /* 1 if every rank moves exactly the bytes of its formula, or if there is no formula. */
 int collective_is_equal(const struct drawing *c);

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "report/collective/collective.h"
-#include "report/collective/collective_replay.h"
 #include "report/text.h"
 #include "trace/ledger.h"
 
@@ -54,22 +53,18 @@ static void print_moves(FILE *file, const struct hops *h, int first, int end, in
 
 /* ---- what every rank holds ---- */
 
-static void cell_words(const struct replay *r, int rank, int chunk, char cell[16]) {
-    uint64_t terms = hops_state_terms(r->state, rank, chunk), all = rank_all(r->of->n);
-    char text[MOST_CELLS + 1] = "";
-    if (terms == all && r->of->n > 1) {
-        strcpy(cell, "sum");
-        return;
-    }
-    for (int q = 0, used = 0; q < r->of->n; q++)
-        if (terms >> q & 1) text[used++] = (char)('0' + q), text[used] = 0;
-    if (!terms) strcpy(text, "-");
-    snprintf(cell, 16, "%s%s", text, replay_is_complete(r, rank, chunk) ? "*" : "");
+/* The ranks whose terms the cell holds: "023"; "-": none. */
+static void cell_words(const struct hops *h, uint64_t terms, char cell[MOST_CELLS + 1]) {
+    int used = 0;
+    for (int r = 0; r < h->n; r++)
+        if (terms >> r & 1) cell[used++] = (char)('0' + r);
+    cell[used] = 0;
+    if (!terms) strcpy(cell, "-");
+    if (terms == rank_all(h->n) && h->n > 1) strcpy(cell, "sum");
 }
 
-static void print_table(FILE *file, const struct replay *r) {
-    const struct hops *h = r->of;
-    char cell[16];
+static void print_table(FILE *file, const struct hops *h, const struct hops_state *state) {
+    char cell[MOST_CELLS + 1];
     fprintf(file, "\n%8s", "");
     for (int c = 0; c < h->chunk_count; c++)
         fprintf(file, "  chunk %d", c);
@@ -77,60 +72,58 @@ static void print_table(FILE *file, const struct replay *r) {
     for (int rank = 0; rank < h->n; rank++) {
         fprintf(file, "  rank %d", rank);
         for (int c = 0; c < h->chunk_count; c++) {
-            cell_words(r, rank, c, cell);
+            cell_words(h, hops_state_terms(state, rank, c), cell);
             fprintf(file, c + 1 < h->chunk_count ? "  %-7s" : "  %s", cell);
         }
         fprintf(file, "\n");
     }
 }
 
-static void print_state(FILE *file, const struct replay *r) {
-    const struct hops *h = r->of;
+static void print_state(FILE *file, const struct hops *h, const struct hops_state *state) {
     if (h->n <= MOST_CELLS && h->chunk_count <= MOST_CELLS) {
-        print_table(file, r);
+        print_table(file, h, state);
         return;
     }
-    int64_t complete = 0, in_the_end = 0;
-    for (int rank = 0; rank < h->n; rank++) {
+    int64_t filled = 0, sums = 0;
+    for (int rank = 0; rank < h->n; rank++)
         for (int c = 0; c < h->chunk_count; c++) {
-            complete += replay_is_complete(r, rank, c);
-            in_the_end += r->counts[(size_t)rank * (size_t)h->chunk_count + (size_t)c];
+            filled += hops_state_terms(state, rank, c) != 0;
+            sums += hops_state_terms(state, rank, c) == rank_all(h->n);
         }
-    }
-    fprintf(file, "  complete: %" PRId64 " of %" PRId64 " (%d ranks, %d chunk%s)\n", complete,
-            in_the_end, h->n, h->chunk_count, s_of((size_t)h->chunk_count));
+    fprintf(file, "  of %d ranks x %d chunk%s %" PRId64 " are filled, %" PRId64 " the sum of all\n",
+            h->n, h->chunk_count, s_of((size_t)h->chunk_count), filled, sums);
 }
 
 /* ---- all hops ---- */
 
-static int print_hop(FILE *file, struct replay *r, int hop, int first, int end, int full) {
-    const struct hops *h = r->of;
+static int print_hop(FILE *file, const struct hops *h, struct hops_state *state, int hop, int first,
+                     int end, int full) {
     int links = first; /* copies and sums within a rank come after them */
     while (links < end && h->moves[links].from != h->moves[links].to)
         links++;
-    CHECK(hops_state_run(r->state, hop));
+    CHECK(hops_state_run(state, hop));
     if (hop)
         fprintf(file, "\nhop %d of %d\n", hop, h->hops);
     else
         fprintf(file, "\nbefore hop 1\n");
     print_moves(file, h, first, links, full);
-    if (full) print_state(file, r);
+    if (full) print_state(file, h, state);
     return OK;
 }
 
 static int print_hops(FILE *file, const struct hops *h, int full) {
-    struct replay r;
-    int code = replay_init(&r, h), folded = !full && h->hops > BRIEF_HOPS, out = 0;
+    struct hops_state *state;
+    int code = hops_state_init(&state, h), folded = !full && h->hops > BRIEF_HOPS, out = 0;
     for (int i = 0, end; !code && i < h->move_count; i = end) {
         int hop = h->moves[i].hop;
         for (end = i; end < h->move_count && h->moves[end].hop == hop;)
             end++;
         if (!folded || hop <= 1 || hop == h->hops)
-            code = print_hop(file, &r, hop, i, end, full);
+            code = print_hop(file, h, state, hop, i, end, full);
         else if (!out++)
             fprintf(file, "\n... hops 2 to %d: --full shows them\n", h->hops - 1);
     }
-    replay_free(&r);
+    hops_state_free(state);
     return code;
 }
 
@@ -153,7 +146,7 @@ static void print_head(FILE *file, const struct drawing *c, int full) {
     else
         fprintf(file,
                 "+ adds to the chunk there, = replaces it. In the tables a cell has the ranks\n"
-                "whose terms the chunk holds; sum: all ranks; *: part of the result\n");
+                "whose terms the chunk holds; sum: all ranks\n");
 }
 
 int collective_print(FILE *file, const struct drawing *c, int full) {

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "report/collective/collective_replay.h"
+#include "report/collective/collective.h"
 #include "report/pictures/collective.h"
 #include "report/pictures/draw.h"
 #include "report/text.h"

@@ -56,10 +56,10 @@ CliTest(cli_collective, other_collectives_by_eye, 60) {
         "hop 1 of 2\n"
         "  rank 1 --chunk 0--> rank 0 =           rank 2 --chunk 0--> rank 0 =\n");
     has("--algorithm oneshot --ranks 2 --count 64 --full", "before hop 1\n");
-    has("--algorithm all-gather --ranks 2 --count 8 --full", "  rank 1  0*       1*\n");
+    has("--algorithm all-gather --ranks 2 --count 8 --full", "  rank 1  0        1\n");
     has("--algorithm tree --ranks 64 --count 7 --full",
-        "(64 ranks, 1 chunk)\n"); /* a long set of ranks */
-    has("--algorithm group-gather --ranks 2 --count 8 --full", "  rank 0  0*       -\n");
+        "of 64 ranks x 1 chunk 64 are filled, "); /* a long set of ranks */
+    has("--algorithm group-gather --ranks 2 --count 8 --full", "  rank 0  0        -\n");
     has("--algorithm group-reduce --ranks 2 --count 8",
         "REDUCE of a process group, 2 ranks: 8 floats (32 B) in each block, in 1 chunk");
     has("--algorithm tree --ranks 8 --count 512", "6 hops");
@@ -87,7 +87,7 @@ CliTest(cli_collective, long_ones_are_folded, 60) {
     }
     has("--ranks 64", "\n... hops 2 to 125: --full shows them\n");
     has("--ranks 64", "  ... and 50 more moves of this kind\n");
-    has("--ranks 64 --full", "  complete: 4096 of 4096 (64 ranks, 64 chunks)\n");
+    has("--ranks 64 --full", "of 64 ranks x 64 chunks 4096 are filled, 4096 the sum of all\n");
     has("--ranks 16 --full --count 256", "\nhop 15 of 30\n");
     has_not("--ranks 16 --full --count 256", "...");
 }
