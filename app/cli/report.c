@@ -2,6 +2,7 @@
  * program), from the files of DUET_TRACE. It also shows when each device of a program computed,
  * from the file of duet_devices_timeline. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -36,11 +37,12 @@ static int help(void) {
 int command_report(int argc, char **argv, const struct duet_model *own) {
     (void)own;
     struct options options = {.command = "report", .part = {{no_options, NULL}}, .then_words = 1};
-    int code = options_read(&options, argc, argv), files = argc - options.read, is_timeline = 0;
+    int code = options_read(&options, argc, argv), files = argc - options.read;
     if (!code && options.help) return help();
     if (!code && files != 1)
         code = fail(ERR_USAGE, "report: %d files: give one, which DUET_TRACE named", files);
-    if (!code) code = timeline_report(stdout, argv[options.read], &is_timeline);
-    if (!code && !is_timeline) code = calls_report(stdout, text_width(stdout), argv[options.read]);
-    return report_error(code);
+    if (code) return report_error(code);
+    const char *path = argv[options.read]; /* DUET_TRACE's files have longer names */
+    return report_error(access(path, F_OK) ? calls_report(stdout, text_width(stdout), path)
+                                           : timeline_report(stdout, path));
 }

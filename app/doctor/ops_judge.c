@@ -85,11 +85,11 @@ static double allowed(enum op op, const struct comparison *c, size_t i) {
         if (!c->terms) return 0;
         return ((double)(c->terms + 2) * FLOAT_ROUNDING + (c->tf32 ? TF32_PRODUCT : 0)) *
                value_of(c->size, i);
-    case JUDGE_STEPS: /* terms is l (k + 16): cases_recurrent.c keeps errors from growing */
+    case JUDGE_STEPS: /* terms is l (k + 16): cases_rows.c keeps errors from growing */
         return (double)c->terms * FLOAT_ROUNDING * (1 + want);
     case JUDGE_SUM: /* values are in -1 .. 1, products of two distances from their mean below 4 */
         return 4 * (double)c->terms * (double)c->terms * DOUBLE_ROUNDING;
-    case JUDGE_ATTENTION: return (double)c->terms * FLOAT_ROUNDING; /* cases_attention.c */
+    case JUDGE_ATTENTION: return (double)c->terms * FLOAT_ROUNDING; /* cases_rows.c */
     case JUDGE_SOFTMAX:
         if (c->want->dtype == DTYPE_I32) return 0; /* hits */
         if (c->want->dtype == DTYPE_F64) return DOUBLE_WORK * (1 + want) + DOUBLE_ROUNDING * want;

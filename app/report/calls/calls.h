@@ -57,10 +57,9 @@ int calls_report(FILE *out, int width, const char *path);
 /* Finds who waited for whom in a group that was read, and prints it. ERR_MEMORY. */
 int calls_judge(FILE *out, int width, struct traced_group *g);
 
-/* Reads PATH as a file of duet_devices_timeline, and prints a lane for each device in letters, its
- * busy time, and the bubble. *is_one 0: the file is of another kind or missing; nothing is printed,
- * and that is not an error. ERR_FAILED: it is torn. */
-int timeline_report(FILE *out, const char *path, int *is_one);
+/* Prints a lane for each device in letters, its busy time, and the bubble, from a file of
+ * duet_devices_timeline. ERR_FAILED: it is another file, or torn. */
+int timeline_report(FILE *out, const char *path);
 
 /* ---- reading a trace ---- */
 

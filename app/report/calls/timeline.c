@@ -3,7 +3,6 @@
  * only waited. The bubble is the share of the devices' time, from the first event to the last, in
  * which they neither computed nor copied. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "report/calls/calls.h"
@@ -83,13 +82,12 @@ static int print_timeline(FILE *out, const char *path, const struct json *root) 
     return OK;
 }
 
-int timeline_report(FILE *out, const char *path, int *is_one) {
+int timeline_report(FILE *out, const char *path) {
     struct json *root = NULL;
-    *is_one = 0;
-    if (access(path, F_OK)) return OK; /* DUET_TRACE's files have longer names */
     int code = json_of_file(path, &root);
-    *is_one = !code && json_find(json_find(root, "otherData"), "duet_timeline") != NULL;
-    if (*is_one) code = print_timeline(out, path, root);
+    if (!code && !json_find(json_find(root, "otherData"), "duet_timeline"))
+        code = torn(path, "it has no devices");
+    if (!code) code = print_timeline(out, path, root);
     json_free(root);
     return code;
 }
