@@ -68,7 +68,7 @@ static int read_fields(struct message *m, struct wire_in *in) {
 
 int message_read(struct message *m, struct frame *f, duet_rpc *rpc, int from) {
     struct message_header h;
-    struct wire_in in = {rpc, f->data, f->bytes, sizeof h, from};
+    struct wire_in in = {rpc, f->data, f->bytes, sizeof h};
     memcpy(&h, f->data, sizeof h);
     *m = (struct message){.frame = f, .kind = (enum message_kind)h.kind, .from = from, .rpc = rpc};
     int code = read_fields(m, &in);

@@ -138,7 +138,7 @@ int value_make(struct duet_rpc_value *v, duet_device *device) {
 
 int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out) {
-    struct wire_in in = {rpc, w->data, w->bytes, w->value_at, rpc->rank};
+    struct wire_in in = {rpc, w->data, w->bytes, w->value_at};
     *out = duet_rpc_none();
     CHECK(values_pass_on(rpc, w, rpc->rank));
     pthread_mutex_lock(&rpc->lock);

@@ -60,7 +60,6 @@ struct wire_in {
     duet_rpc *rpc; /* who reads */
     const uint8_t *data;
     size_t bytes, at;
-    int from; /* the sender */
 };
 /* Each returns ERR_FAILED where the bytes end or make no sense. A value that was read has its
  * references, also after an error: value_drop. Under the lock. */

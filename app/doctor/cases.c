@@ -138,7 +138,7 @@ static int run_case(struct op_cases *all, const struct case_list *list, enum op 
 static int run_list(struct op_cases *all, const struct case_list *list, enum op op) {
     int count = list->count * (list->turns ? list->turns : 1);
     if (op < list->first || op > list->last || (list->when == ONLY_LARGE && !all->large) ||
-        (list->when == ONLY_N16 && all->layout != LAYOUT_N16))
+        (list->when == ONLY_N16_THINNED && all->layout != LAYOUT_N16))
         return OK;
     for (int i = 0; i < count; i += all->quick && list->when != ALWAYS ? 3 : 1)
         CHECK(run_case(all, list, op, i));

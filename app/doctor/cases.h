@@ -65,22 +65,16 @@ struct op_case {
 #define NO_IN(i) (1u << (i))
 #define NO_OUT(i) (1u << (OP_INPUTS + (i)))
 
-/* When a list is tried. */
-enum case_when {
-    ALWAYS,
-    THINNED /* quick: every third */,
-    ONLY_N16 /* thinned, too */,
-    ONLY_LARGE
-};
+/* When a list is tried. A thinned one has only every third case if `quick`. */
+enum case_when { ALWAYS, THINNED, ONLY_N16_THINNED, ONLY_LARGE };
 
 /* Cases of the ops first..last. A list ends with one whose count is 0. */
 struct case_list {
     enum op first, last;
-    const char
-        *letters;     /* what each number of a row of sizes is: letters of op_table.c, or of set */
-    const char *rest; /* the letters that a dot stands for */
-    const int *sizes; /* [count][strlen(letters)] */
-    int count, turns; /* each row is tried so often; 0: once */
+    const char *letters; /* of each number of a row: those of op_table.c, and others for `set` */
+    const char *rest;    /* those that a dot stands for */
+    const int *sizes;    /* [count][strlen(letters)] */
+    int count, turns;    /* each row is tried so often; 0: once */
     /* The data of each input and output; the last letter serves the others, too: r random in
      * [-1, 1), w integers from -4 to 4; R and W the same with special values (0, -0, infinities,
      * NaN, ...); - NaN. NULL: r of inputs, - of outputs. Inputs that are no floats begin as -. */
@@ -101,7 +95,7 @@ int case_tensor(struct op_case *c, enum dtype dtype, const char *shape, char dat
 /* The same case of `forward`, on which the reference has run. */
 int case_forward(const struct op_case *c, enum op forward, struct op_case *f);
 
-/* A random index below `count`, for element i of an operand. */
+/* A random index below `count`. */
 int case_index(struct op_case *c, int count);
 
 void put_special_values(struct tensor *t);

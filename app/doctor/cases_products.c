@@ -170,7 +170,7 @@ static const int matrices[][4] = {
 const struct case_list product_cases[] = {
     {CONVS, "NCHWOKsp", SIZES(conv_random), .when = THINNED, .set = set_conv},
     {CONVS, "NCHWOKsp", SIZES(conv_whole), .in = "w", .when = THINNED, .set = set_conv},
-    {CONVS, "NCHWOKsp", SIZES(conv_host), .in = "w", .when = ONLY_N16, .set = set_conv},
+    {CONVS, "NCHWOKsp", SIZES(conv_host), .in = "w", .when = ONLY_N16_THINNED, .set = set_conv},
     {CONVS, "NCHWOKLgstpqde", SIZES(conv_grouped), .turns = 2, .set = set_grouped_conv},
     {CONVS, "NCHWOKsp", SIZES(conv_large), .in = "w", .when = ONLY_LARGE, .set = set_conv},
     {LINEARS, "NKM", SIZES(linear_random), .turns = 2, .when = THINNED, .set = set_linear},
