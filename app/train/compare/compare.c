@@ -84,6 +84,31 @@ static enum run_mode next_reference(const struct run_config *config, enum run_mo
     return mode;
 }
 
+/* Runs one mode. One that does not fit into memory is left out, and its need is written down. */
+static int run_one(struct comparison *c, const struct run_config *config, enum run_mode mode,
+                   struct job_result *result) {
+    struct run_config one = c->config;
+    one.mode = mode;
+    one.hashes = one.spans = 1;
+    one.stoppable = run_writes_results(config);
+    CHECK(run_config_of_several(&one, config, mode_name(mode)));
+    int code = job_run_titled(mode_title(mode), &one, &c->run[mode], result);
+    if (code == ERR_MEMORY && !result->signal) {
+        snprintf(c->full[mode], sizeof c->full[mode], "%s", error_message());
+        record_free(&c->run[mode]);
+        c->need[mode] = need_of(&one);
+        if (mode == c->reference) c->reference = next_reference(&c->config, mode);
+        return OK;
+    }
+    if (code && !c->run[mode].steps) record_free(&c->run[mode]); /* there is nothing in it */
+    if (code) judge_those_before(c, mode);
+    CHECK(code);
+    /* The kind that `auto` found is used for all modes: another kind gives other bits. */
+    if (mode == c->reference)
+        snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
+    return OK;
+}
+
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
@@ -95,28 +120,9 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     CHECK(shared_data_open(&c->config));
     CHECK(job_try_nccl(&c->config, result));
     for (int i = 0; i < MODE_COUNT; i++) {
-        struct run_config one = c->config;
         /* all machines are still there; afterwards only rank 0 continues */
         enum run_mode mode = config->spread ? MODE_COUNT - 1 - i : i;
-        if (compare_leaves_out(&c->config, mode)) continue;
-        one.mode = mode;
-        one.hashes = one.spans = 1;
-        one.stoppable = run_writes_results(config);
-        CHECK(run_config_of_several(&one, config, mode_name(mode)));
-        int code = job_run_titled(mode_title(mode), &one, &c->run[mode], result);
-        if (code == ERR_MEMORY && !result->signal) {
-            snprintf(c->full[mode], sizeof c->full[mode], "%s", error_message());
-            record_free(&c->run[mode]);
-            c->need[mode] = need_of(&one);
-            if (mode == c->reference) c->reference = next_reference(&c->config, mode);
-            continue;
-        }
-        if (code && !c->run[mode].steps) record_free(&c->run[mode]); /* there is nothing in it */
-        if (code) judge_those_before(c, mode);
-        CHECK(code);
-        /* The kind that `auto` found is used for all modes: another kind gives other bits. */
-        if (mode == c->reference)
-            snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
+        if (!compare_leaves_out(&c->config, mode)) CHECK(run_one(c, config, mode, result));
     }
     for (enum run_mode mode = c->reference + 1; mode < MODE_COUNT; mode++)
         CHECK(judge(c, mode, result));
