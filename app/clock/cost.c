@@ -20,12 +20,12 @@ static const double REACHED_TF32_CONV = 0.30, REACHED_TF32_PRODUCT = 0.56, REACH
                     REACHED_HALF_RATE = 1;
 static const double NORM_OVER_POINTWISE = 0.83 / 0.76;
 static const double SMALL_CONV_FLOPS = 1.23e9, SMALL_CONV_MOST = 2;
-/* A convolution of groups reaches less of plain fp32, the fewer channels an output sees; as TF32
- * (cuDNN 8.0) still less. In float32 a depthwise one has a kernel of PyTorch's own, which takes no
- * TF32. */
-static const double REACHED_BY_GROUP_CHANNEL = 0.0107, REACHED_BY_GROUP_CHANNEL_TF32 = 0.0035,
-                    REACHED_BY_GROUP_CHANNEL_HALF = 0.04, REACHED_DEPTHWISE = 0.032;
-static const double KERNEL_US = 4;
+/* A convolution of groups reaches less of plain fp32, the fewer channels an output sees, and in
+ * TF32 (cuDNN 8.0) each group takes some time more, however small it is. In float32 a depthwise one
+ * has a kernel of PyTorch's own, which takes no TF32. */
+static const double REACHED_BY_GROUP_CHANNEL = 0.0107, REACHED_BY_GROUP_CHANNEL_HALF = 0.04,
+                    REACHED_DEPTHWISE = 0.032;
+static const double KERNEL_US = 4, TF32_GROUP_US = 10;
 
 struct what_if what_if_none(void) {
     return (struct what_if){{1, 1, 1, 1, 1}};
@@ -63,7 +63,6 @@ static double rate_of(const struct clock_config *c, const struct work *w) {
     double dense = fmax(plain, tensor);
     double grouped = (c->precision == CLOCK_AMP ? REACHED_BY_GROUP_CHANNEL_HALF
                       : w->group_width == 1     ? REACHED_DEPTHWISE
-                      : tensor > plain          ? REACHED_BY_GROUP_CHANNEL_TF32
                                                 : REACHED_BY_GROUP_CHANNEL) *
                      g->fp32 * w->group_width;
     return (w->group_width && grouped < dense ? grouped : dense) * 1e3 * c->what_if.by[IF_COMPUTE];
@@ -85,6 +84,8 @@ static struct parts parts_of(const struct clock_config *c, const struct schedule
     struct parts p = {0, 0, 0, KERNEL_US * 1e3};
     int conv = w->of == WORK_CONV || w->of == WORK_CONV_1X1 || w->of == WORK_CONV_GROUPED;
     if (conv || w->of == WORK_PRODUCT) p.flops_ns = w->flops / rate_of(c, w);
+    int tf32 = c->precision != CLOCK_AMP && tensor_of(c, w) > c->gpu->fp32 * REACHED_CONV_1X1;
+    if (tf32 && w->group_width > 1) p.launch_ns += TF32_GROUP_US * 1e3 * w->groups;
     double bytes = w->bytes + (c->host == CLOCK_PYTORCH ? w->eager_bytes : 0);
     if (is_half(c, k)) bytes /= 2;
     p.memory_ns = bytes / memory_of(c, w->of);

@@ -56,7 +56,7 @@ static void classify(enum op op, struct work *w, int *passes) {
 static void look_at_weights(enum op op, const struct op_args *args, struct work *w) {
     const int *dims = op == OP_CONV2D_BACKWARD_WEIGHT ? args->out[0].dims : args->in[1].dims;
     if (args->p.conv.groups > 1)
-        w->of = WORK_CONV_GROUPED, w->group_width = dims[1];
+        w->of = WORK_CONV_GROUPED, w->groups = args->p.conv.groups, w->group_width = dims[1];
     else if (dims[2] == 1 && dims[3] == 1)
         w->of = WORK_CONV_1X1;
 }

@@ -33,8 +33,8 @@ enum work_class {
 /* The work of a kernel. WORK_FREE: changes of layout and the like, which no GPU library does. */
 struct work {
     enum work_class of;
-    double flops, bytes; /* bytes: each operand read or written once, without padding */
-    int group_width;     /* of a convolution of groups: the channels that each output sees */
+    double flops, bytes;     /* bytes: each operand read or written once, without padding */
+    int groups, group_width; /* of a convolution of groups; the channels that each output sees */
     /* For an eager program: the operations that this launch stands for; additions outside of the
      * formulas, of gradients and of BatchNorm's count; and the extra bytes that it moves because it
      * does not fuse what Duet fuses. */
