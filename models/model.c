@@ -41,14 +41,12 @@ int model_is_outline(const char *name) {
 
 /* gpt2 is none of those that train, and is part of the name of one that estimate knows. */
 static int unknown_model(const char *name, const struct model_options *options) {
-    const char *words[OFFERED + 1], *net = strlen(name) > 2 ? net_like(name) : NULL;
+    const char *words[OFFERED + 1], *net = net_like(name);
     int count = 0;
     if (options->own) words[count++] = options->own->name;
     for (int i = 0; i < OFFERED; i++)
         words[count++] = known[i]->name;
-    for (int i = 0; i < count; i++)
-        if (strcasestr(words[i], name)) net = NULL;
-    if (!net) return unknown_value("model", name, words, count);
+    if (!net || nearest_word(name, words, count)) return unknown_value("model", name, words, count);
     return fail(ERR_USAGE,
                 "model: '%.60s': did you mean %s, for duet estimate? docs/models.md "
                 "lists those that it knows",

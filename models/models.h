@@ -13,8 +13,8 @@ extern const struct duet_model lenet_model, convnet_model, mlp_model, resnet18_m
 /* A net that is a text inside the program, only for dry runs (nets.c): its name and its sample.
  * NULL: there is none. */
 const struct duet_model *net_find(const char *name);
-/* The name of the first that contains `part`; NULL: none. */
-const char *net_like(const char *part);
+/* The name of the first that contains `word`, or of the nearest; NULL: none. */
+const char *net_like(const char *word);
 /* The graph of such a net for samples of these sizes; the caller frees it. */
 int net_open(struct graph **out, const struct duet_model *model, const struct sample_shape *sample,
              int classes);

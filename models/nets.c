@@ -8,6 +8,7 @@
 
 #include "base/embed.h"
 #include "base/error.h"
+#include "base/text/nearest.h"
 #include "models/graph/graph.h"
 #include "models/models.h"
 
@@ -58,10 +59,13 @@ const struct duet_model *net_find(const char *name) {
     return NULL;
 }
 
-const char *net_like(const char *part) {
-    for (int i = 0; i < NETS; i++)
-        if (strcasestr(nets[i].model.name, part)) return nets[i].model.name;
-    return NULL;
+const char *net_like(const char *word) {
+    const char *names[NETS];
+    for (int i = 0; i < NETS; i++) {
+        names[i] = nets[i].model.name;
+        if (strlen(word) > 2 && strcasestr(names[i], word)) return names[i];
+    }
+    return nearest_word(word, names, NETS);
 }
 
 /* A sample of a transformer is its tokens, each with a position. */

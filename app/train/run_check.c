@@ -77,12 +77,12 @@ static int check_join(const struct run_config *c) {
 int run_config_check(const struct run_config *config) {
     struct model model = {0};
     struct dataset_config data = run_dataset(config);
-    CHECK(dataset_check(&data));
     if (!config->dry && !config->model.options.own && model_is_outline(config->model.name))
         return fail(ERR_USAGE,
                     "--model: %s: it works only with estimate: duet estimate --model %s; models "
                     "that can be trained: duet --help",
                     config->model.name, config->model.name);
+    CHECK(dataset_check(&data));
     struct model_options options = run_model_options(config);
     CHECK(model_open(&model, config->model.name, &options));
     model_free(&model);

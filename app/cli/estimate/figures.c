@@ -54,8 +54,8 @@ static void show_mixed(const struct run_config *c, const struct modelled *m, int
             text_add(&text, " %s %s,", mem_cause_name((enum mem_cause)i),
                      format_bytes(held->device[0].at_peak[i], size, sizeof size));
     text_add(&text,
-             " activations include 2-byte copies of weights; weights, gradients and allreduced "
-             "data are float32: %s",
+             " activations include 2-byte copies of weights; weights stay float32, as do gradients "
+             "and what allreduce moves: %s each",
              format_bytes(m->record->parameter_count * sizeof(float), size, sizeof size));
     text_wrap(stdout, text_width(stdout), 2, 4, text.words);
     free(held);
@@ -154,12 +154,13 @@ static char *gib_words(double bytes, char text[16]) {
 }
 
 void figures_print(const struct figures *f) {
-    char speed[16] = "-", first[16], others[16], pytorch[16], largest[16] = "-";
+    char speed[16] = "-", first[16], others[16], pytorch[16], largest[16] = "-", error[16];
     if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
     if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
-    printf("%3d %-15s%8.2f +-%2.0f %%%9.0f %6s %6s%s%6s %7s%s%7s\n", f->devices, way_brief(f->way),
-           f->ms, f->error, f->rate, speed, gib_words(f->first, first), f->is_full ? "!" : " ",
-           gib_words(f->others, others), gib_words(f->pytorch, pytorch),
+    snprintf(error, sizeof error, f->error > 0 ? "+-%2.0f %%" : " given", f->error);
+    printf("%3d %-15s%8.2f %s%9.*f %6s %6s%s%6s %7s%s%7s\n", f->devices, way_brief(f->way), f->ms,
+           error, rate_digits(f->rate), f->rate, speed, gib_words(f->first, first),
+           f->is_full ? "!" : " ", gib_words(f->others, others), gib_words(f->pytorch, pytorch),
            f->pytorch_is_full ? "!" : " ", largest);
 }
 

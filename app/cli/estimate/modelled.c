@@ -214,7 +214,8 @@ static int model_all(struct asked *a, struct clock_config *clock, int phases) {
 
 static void add_names(struct text *text, const struct asked *a) {
     for (int g = 0; g < a->choice.gpus; g++)
-        text_add(text, "%s%s", g ? ", " : "", a->choice.gpu[g]->name);
+        text_add(text, "%s%s (%.0f GiB)", g ? ", " : "", a->choice.gpu[g]->name,
+                 a->choice.gpu[g]->gib);
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < (a->choice.is_default ? a->choice.gpus : 1); g++)
             text_add(text, "%s%s", m + g ? ", " : "; ",
@@ -224,7 +225,7 @@ static void add_names(struct text *text, const struct asked *a) {
 static void print_head(const struct asked *a, int width) {
     struct text text = {.used = 0};
     const struct run_config *c = &a->run;
-    char each[48], changes[CLOCK_MARK] = "";
+    char each[48], share[32], changes[CLOCK_MARK] = "";
     const char *slow = NULL; /* a GPU without tensor cores */
     int all = 1;
     for (int m = 0; m < a->choice.machines; m++)
@@ -240,9 +241,11 @@ static void print_head(const struct asked *a, int width) {
     add_names(&text, a);
     text_add(&text, ": ");
     ways_add_model(&text, c);
-    text_add(&text,
-             ", %s, host %s%s: times of the modelled clock (docs/clock.md); no GPU was measured",
-             each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
+    text_add(
+        &text,
+        ", %s, %s, host %s%s: times of the modelled clock (docs/clock.md); no GPU was measured",
+        each, optimizer_name(c->update.optimizer),
+        a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
     if (c->clock.precision)
         text_add(&text, "; precision %s", clock_precision_name(c->clock.precision));
     if (c->clock.precision == CLOCK_AMP) text_add(&text, ", while runs of Duet compute in float32");
@@ -255,6 +258,10 @@ static void print_head(const struct asked *a, int width) {
     if (a->last)
         text_add(&text, "; no %s",
                  a->last == PHASE_GATHER ? "loss, no backward, no optimizer" : "optimizer");
+    for (int i = 0; i < a->counts; i++)
+        if (!c->batch_per_device && c->batch_size % a->devices[i])
+            text_add(&text, "; %d GPUs get %s each", a->devices[i],
+                     share_words(c->batch_size, a->devices[i], 0, share));
     if (!all) text_add(&text, "; not calibrated for this GPU on this machine");
     text_wrap(stdout, width, 0, 2, text.words);
 }
@@ -291,7 +298,12 @@ static int show(struct asked *a) {
             stdout, width, 0, 2,
             "+-50 %: no measurement of this kind of model, in this mode and precision, on such "
             "a machine and host: expect a factor of 1.5");
-    if (a->full) text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory");
+    if (a->full)
+        text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory, so no step would run");
+    text_wrap(stdout, width, 0, 2,
+              a->run.clock.precision == CLOCK_AMP
+                  ? "largest batch: the global one with which PyTorch's memory fits"
+                  : "largest batch: the global one with which Duet's memory fits");
     CHECK(write_steps(&a->steps));
     if (!a->json.file) return OK;
     json_close(&a->writer);

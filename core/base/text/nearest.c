@@ -75,6 +75,10 @@ int unknown_value(const char *what, const char *word, const char *const *known, 
                               : i == count - 1 ? " or "
                                                : ", ",
                               known[i]);
+    if (n >= sizeof list) { /* it ends within a name */
+        list[sizeof list - sizeof ", ..."] = 0;
+        strcpy(strrchr(list, ','), ", ...");
+    }
     const char *nearest = NULL;
     for (int i = 0; i < count && !nearest; i++) /* a100: a100-40; 3090: rtx3090 */
         if (strlen(word) > 2 && strcasestr(known[i], word)) nearest = known[i];
