@@ -40,11 +40,9 @@ void command_usage(const struct options *options, const struct duet_model *own);
 const char *command_name(int i);
 const char *command_help(int i);
 
-/* The end of `duet demo`: prints the speed-up of its model, ResNet-50 and BERT-base on 4 V100s by
- * the modelled clock. Nothing runs. The demo's model is left out if it cannot be estimated, or if
- * the batch has fewer samples than GPUs. NULL: all of `duet lesson`, on 1, 2 and 4. */
-struct run_config;
-int costs_of_demo(const struct run_config *demo);
+/* `duet lesson`: prints the speed-up of LeNet, ResNet-50 and BERT-base on 1, 2 and 4 V100s by the
+ * modelled clock; brief, as `duet demo` ends: on 4. Nothing runs. */
+int costs_print(int brief);
 
 /* Prints the name of the program, ": " and the error text on stderr and returns the exit status for
  * `code`. Prints nothing for OK, nor for ERR_READER, when the reader of the output has gone. */

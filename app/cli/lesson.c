@@ -40,12 +40,8 @@ static void row(struct table *t, const char *name, enum value value, int cause,
     const double of[3] = {device_value(dp, 0, value, cause), others_value(dp, value, cause),
                           mean_value(ddp, 0, ddp->devices, value, cause)};
     struct table_row *row = table_add(t, ROW_VALUES, name);
-    for (int i = 0; i < 3; i++) {
-        if (value == VALUE_BUSY)
-            snprintf(row->cell[i], TABLE_CELL, "%.1f", of[i] * 1e-6);
-        else
-            bytes_words(of[i], row->cell[i]);
-    }
+    for (int i = 0; i < 3; i++)
+        bytes_words(of[i], row->cell[i]);
 }
 
 static double peak(const struct run_record *r) {
@@ -59,8 +55,6 @@ static void show(const struct run_record *dp, const struct run_record *ddp) {
     row(&t, "  gathered outputs, gradient", VALUE_PEAK, MEM_GATHERED, dp, ddp);
     row(&t, "  Adam's two moments", VALUE_PEAK, MEM_OPTIMIZER, dp, ddp);
     row(&t, "bytes over links, per step", VALUE_LINKS, 0, dp, ddp);
-    row(&t, *dp->modelled ? "modelled busy ms per step" : "busy ms per step", VALUE_BUSY, 0, dp,
-        ddp);
     table_print(stdout, text_width(stdout), &t);
     profile_findings_print(stdout, text_width(stdout), &runs);
 }

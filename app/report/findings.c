@@ -156,30 +156,15 @@ static void ddp_saves(struct list *list, const struct run_record *dp,
                           moved_others));
 }
 
-static double held_by_all(const struct run_record *r, enum mem_cause cause) {
-    return r->devices * mean_value(r, 0, r->devices, VALUE_PEAK, cause);
-}
-
 /* What DDP does not save: each device holds what device 0 of DP holds. */
-static void ddp_does_not_save(struct list *list, const struct run_record *dp,
-                              const struct run_record *ddp) {
+static void ddp_does_not_save(struct list *list, const struct run_record *ddp) {
     struct text *text = next(list);
-    char one[32], all[32], first[32];
-    double state = held_by_all(ddp, MEM_OPTIMIZER);
+    char state[32];
+    double bytes = mean_value(ddp, 0, ddp->devices, VALUE_PEAK, MEM_OPTIMIZER);
     text_add(text, "In DDP every device holds all parameters and gradients");
-    if (state > 0) {
-        text_add(text, ", and the state of %s: %s on each, %s in all", ddp->optimizer,
-                 bytes_words(state / ddp->devices, one), bytes_words(state, all));
-        if (dp)
-            text_add(text, "; DP holds %s of it, on device 0 only",
-                     bytes_words(held_by_all(dp, MEM_OPTIMIZER), first));
-    } else {
-        text_add(text,
-                 ". %s keeps no state; adam would add %s on every device in DDP, and on device 0 "
-                 "only in DP (computed: 8 bytes for each of %zu parameters)",
-                 ddp->optimizer, bytes_words(8 * (double)ddp->trainable_count, one),
-                 ddp->trainable_count);
-    }
+    if (bytes > 0)
+        text_add(text, ", and the state of %s: %s, which DP has on device 0 only", ddp->optimizer,
+                 bytes_words(bytes, state));
     text_add(text, ".");
 }
 
@@ -261,7 +246,7 @@ static void in_detail(struct list *list, const struct profiled *runs) {
     if (dp && !dp->computed) longer_phases(list, dp);
     if (dp && runs->loss_in_forward) loss_in_forward(list, dp, runs->loss_in_forward);
     if (dp && ddp) ddp_saves(list, dp, ddp);
-    if (ddp) ddp_does_not_save(list, dp, ddp);
+    if (ddp) ddp_does_not_save(list, ddp);
     if (ddp) beside_pytorch_sentence(next(list), &runs->ddp_beside);
     if (dp && ddp) which_is_faster(list, dp, ddp);
     add_load(next(list), dp, ddp);

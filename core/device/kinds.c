@@ -45,7 +45,9 @@ static int check_config(const struct device_config *config) {
 static int kind_ops(const struct device_ops **ops, enum device_kind kind) {
     *ops = ops_of(kind);
     if (*ops) return OK;
-    return fail(ERR_USAGE, "device %s: not built into this program: " ADVICE_CPU, name_of(kind));
+    return fail(ERR_USAGE,
+                "device %s: not built into this program: build it with make CUDA=1, or " ADVICE_CPU,
+                name_of(kind));
 }
 
 int device_probe(enum device_kind kind, int *count) {

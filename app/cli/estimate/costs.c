@@ -12,7 +12,6 @@
 #include "clock/trust.h"
 #include "report/text.h"
 #include "train/estimate/modelled.h"
-#include "train/estimate/need.h"
 
 enum { MACHINES = 2, MOST_GPUS = 4 };
 
@@ -93,30 +92,14 @@ static int show_subject(const struct subject *s, int least, const struct clock_c
     return OK;
 }
 
-/* If it can be estimated on one GPU and on all. */
-static int show_demo(const struct run_config *demo, const struct clock_choice *choice) {
-    struct run_config c = *demo, one, many;
-    int can;
-    snprintf(c.device, sizeof c.device, "cpu");
-    c.virtual_devices = VIRTUAL_DEFAULT;
-    c.device_memory_count = 0;
-    CHECK(need_outline(&c, &one, &can));
-    many = one;
-    one.devices = 1;
-    many.devices = MOST_GPUS;
-    return can && c.batch_size >= MOST_GPUS ? show_row(one, &many, choice) : OK;
-}
-
-/* The demo's own model, and then the large ones. */
-int costs_of_demo(const struct run_config *demo) {
+int costs_print(int brief) {
     static const struct clock_words words = {
         .gpu = "v100", .machine = "pc-pcie3,nvlink-4", .host = CLOCK_PYTORCH};
     struct clock_choice choice;
     int code = clock_choose(&choice, &words);
     if (!code) print_head();
-    if (!code && demo) code = show_demo(demo, &choice);
-    for (int i = demo != NULL; !code && i < SUBJECTS; i++)
-        code = show_subject(&subjects[i], demo ? MOST_GPUS : 1, &choice);
+    for (int i = 0; !code && i < SUBJECTS; i++)
+        code = show_subject(&subjects[i], brief ? MOST_GPUS : 1, &choice);
     clock_choice_free(&choice);
     return code;
 }
@@ -133,5 +116,5 @@ int command_lesson(int argc, char **argv, const struct duet_model *own) {
                                     "%s: duet lesson takes no options: for another model "
                                     "give duet estimate --gpu v100 --model NAME",
                                     argv[0])
-                             : costs_of_demo(NULL));
+                             : costs_print(0));
 }

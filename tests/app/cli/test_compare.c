@@ -173,7 +173,6 @@ static void check_lesson(const char *out) {
         "^Where DataParallel hurts: 2000 outputs, Adam, 4 devices",
         "^  gathered outputs, gradient +3\\.91 MiB +0 B +0 B$",
         "^  Adam's two moments +12\\.9 MiB +0 B +12\\.9 MiB$",
-        "^busy ms per step( +[0-9.]+){3}$",
         "^DP and DDP train the same model as one device, to the bit: 3 steps",
         "^With 2000 outputs and Adam, device 0 of DP holds 2\\.1 times the memory",
         "^resnet50 +4 +128( +[0-9.]+){4}( +[0-9.]+x){4}$"};
