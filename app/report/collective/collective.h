@@ -58,6 +58,6 @@ int collective_is_equal(const struct drawing *c);
 int collective_print(FILE *file, const struct drawing *c, int full);
 
 /* Its last part: the bytes. */
-void collective_print_bytes(FILE *file, const struct drawing *c);
+void collective_print_bytes(FILE *file, const struct drawing *c, int full);
 
 #endif

@@ -96,7 +96,7 @@ static void print_exact(FILE *file, const struct drawing *c) {
     if (shards) fprintf(file, "  s[i]: the bytes of the shard that rank i adds up\n");
 }
 
-void collective_print_bytes(FILE *file, const struct drawing *c) {
+void collective_print_bytes(FILE *file, const struct drawing *c, int full) {
     uint64_t shown = 0, all_in = 0;
     fprintf(file, "\nbytes over links, counted from the plans; S = %zu bytes in each of n = %d\n",
             c->count * sizeof(float), c->n);
@@ -112,8 +112,6 @@ void collective_print_bytes(FILE *file, const struct drawing *c) {
         print_group(file, c, r, ranks);
     }
     fprintf(file, "  %-*s %12" PRIu64 " %12" PRIu64 "\n", RANKS, "all", all_in, all_in);
-    if (c->has_formula)
-        print_exact(file, c);
-    else
-        fprintf(file, "  there is no formula for this collective here\n");
+    if (c->has_formula && full) print_exact(file, c);
+    if (!c->has_formula) fprintf(file, "  there is no formula for this collective here\n");
 }

@@ -152,8 +152,9 @@ static void print_head(FILE *file, const struct drawing *c, int full) {
 int collective_print(FILE *file, const struct drawing *c, int full) {
     print_head(file, c, full);
     CHECK(print_hops(file, &c->hops, full));
-    collective_print_bytes(file, c);
+    collective_print_bytes(file, c, full);
     if (!full && c->hops.move_count)
-        fprintf(file, "\nwhat each rank holds after each hop: --full\n");
+        fprintf(file,
+                "\nwhat each rank holds after each hop, and the formula to the byte: --full\n");
     return OK;
 }
