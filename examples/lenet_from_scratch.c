@@ -346,7 +346,7 @@ static int read_count(const char *text, int *value, int most) {
     return *value == number;
 }
 
-/* Returns NULL, or the word that is wrong. */
+/* Returns NULL, or the option that is wrong. */
 static const char *read_options(char **words, struct options *o) {
     const struct {
         const char *flag, **text;
@@ -376,7 +376,7 @@ static const char *read_options(char **words, struct options *o) {
             *known[k].text = *words;
         else if (known[k].count ? !read_count(*words, known[k].count, known[k].most)
                                 : !read_number(*words, &o->lr))
-            return *words;
+            return words[-1];
     }
     return NULL;
 }
@@ -388,9 +388,9 @@ int main(int argc, char **argv) {
     if (wrong) {
         fprintf(stderr,
                 "lenet_from_scratch: unknown option or wrong value: %s: give [--devices 1..64] "
-                "[--epochs N] [--batch-size N] [--lr X] [--steps N] "
-                "[--dataset fashion-mnist|mnist|synthetic] [--data-dir DIR] "
-                "[--device auto|cpu|cpu-late|cuda] [--save FILE] [--broken | --sharded]\n",
+                "[--epochs N] [--batch-size N] [--lr X] [--steps N] [--data-dir DIR] "
+                "[--dataset fashion-mnist|mnist|synthetic] [--broken | --sharded] "
+                "[--device auto|cpu|cpu-async|cpu-late|cuda] [--save FILE]\n",
                 wrong);
         return 2;
     }

@@ -268,11 +268,11 @@ Test(api_example, says_what_is_wrong, .timeout = 100, .init = data_make, .fini =
         int status;
         const char *words, *says;
     } bad[] = {
-        {2, "--devices 0", " 0:"},
-        {2, "--devices 65", " 65:"},
-        {2, "--epochs two", " two:"},
-        {2, "--lr -1", " -1:"},
-        {2, "--lr nan", " nan:"},
+        {2, "--devices 0", " --devices:"},
+        {2, "--devices 65", " --devices:"},
+        {2, "--epochs two", " --epochs:"},
+        {2, "--lr -1", " --lr:"},
+        {2, "--lr nan", " --lr:"},
         {2, "--batch-size", " --batch-size:"},
         {2, "--gpus 2", " --gpus:"},
         {2, "--device gpu", "gpu: expected"},
