@@ -70,6 +70,9 @@ def _words(options):
             yield flag if value else "--no-" + flag[2:]
         else:
             several = isinstance(value, (list, tuple))
+            if "\n" in str(value):  # an object, such as an optimizer
+                raise WrongArgument(f"{name.rstrip('_')}={type(value).__name__}(...): give a word "
+                                    'or a number, such as optimizer="sgd"')
             yield f"{flag}={','.join(map(str, value)) if several else value}"
 
 
@@ -81,21 +84,23 @@ def _as_arguments(text):
 
 
 def _with_a_file(subcommand, options, folder):
-    """A torch.nn.Module as `model` becomes a file that duet.export writes, traced with `inputs`,
-    and takes random data where no others are named."""
+    """A torch.nn.Module as `model` becomes a file that duet.export writes, traced with `inputs`.
+    Where no data are named it takes random ones, with which twenty steps are enough."""
     model, inputs = options.get("model"), options.pop("inputs", None)
     if not hasattr(model, "state_dict"):
         if inputs is not None:
             raise WrongArgument("inputs: only for a model that is a torch.nn.Module: leave it out")
         return options
     if inputs is None:
-        raise WrongArgument(f"model={type(model).__name__}(...): give an example batch, as "
-                            "inputs=torch.randn(8, 3), with which it is exported, or a file of "
-                            "duet.export")
+        raise WrongArgument(f"model={type(model).__name__}(...): give an example batch of the "
+                            "shape that forward takes, such as inputs=torch.randn(8, 3, 224, 224) "
+                            "for images, or a file of duet.export")
     from . import export
-    runs = subcommand != "estimate"
-    return {**({"dataset": "random"} if runs else {}), **options, "model": export(
-        model, inputs, pathlib.Path(folder, "model.duet"), verify=runs)}
+    runs, defaults = subcommand != "estimate", {}
+    if runs and "dataset" not in options:
+        defaults = {"dataset": "random", "steps": None if "epochs" in options else 20}
+    path = pathlib.Path(folder, f"{type(model).__name__}.duet")
+    return {**defaults, **options, "model": export(model, inputs, path, verify=runs)}
 
 
 class _Progress:
@@ -159,6 +164,7 @@ def run(subcommand, *, progress=True, **options):
             lines = errors.strip().splitlines() or [f"exit status {process.returncode}"]
             raise DuetError(_as_arguments(re.sub(r"^duet: ", "", lines[-1])),
                             process.returncode)
+        output = re.sub(r"(?m)^written: .*\n(?:  .*\n)*", "", output)  # the folder goes
         return Result(_plain(json.loads(record.read_text())), output,
                       page.read_text() if page.exists() else None)
 

@@ -15,6 +15,7 @@ import pathlib
 import re
 import sys
 import tempfile
+import traceback
 
 from .._files import write_tensors
 from .._library import DuetError, NoTorch, WrongArgument
@@ -37,6 +38,27 @@ def _otherwise(model, inputs):
             return f"\nestimate it by its numbers: duet estimate {describe(model, *inputs)}"
     except Exception:
         return ""
+
+
+def _run_once(torch, model, inputs):
+    """Where PyTorch itself cannot run the model on these inputs, its error has their numbers."""
+    from .verify import copied
+    try:
+        trial = copied(model)
+    except Exception:  # the trace says so
+        return
+    names = {id(module): name for name, module in trial.named_modules()}
+    try:
+        with torch.no_grad():
+            trial(*inputs)
+    except Exception as error:
+        frames = [frame.f_locals.get("self") for frame, _ in
+                  traceback.walk_tb(error.__traceback__)]
+        last = [names[id(module)] for module in frames if names.get(id(module))][-1:]
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise ExportError(f"duet.export: {type(model).__name__} fails on these inputs in PyTorch, "
+                          f"too{''.join(f', in its module {name}' for name in last)}: {first[0]}"
+                          ) from error
 
 
 def _saves(torch, model, inputs):
@@ -160,6 +182,10 @@ def export(model, example_inputs, path, quiet=False, verify=True):
             len({x.shape[0] for x in tensors}) > 1:
         raise WrongArgument("duet.export: the inputs have no samples: give tensors whose first "
                             "dimension counts them, the same number in each")
+    for name, p in model.named_parameters():
+        if p.dtype is not torch.float32:
+            raise ExportError(f"duet.export: parameter {name} is {p.dtype}: Duet computes in "
+                              "float32: model.float() makes it so")
     path = pathlib.Path(path)
     _progress(quiet, f"duet.export: tracing {type(model).__name__} ...")
     try:
@@ -167,6 +193,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         with without_torchs_log():
             program = decompose(program)
     except Exception as error:
+        _run_once(torch, model, example_inputs)
         first = str(error).strip().splitlines() or [type(error).__name__]
         why = next((why for words, why in _WHY.items() if words in first[0]), "")
         raise ExportError(f"duet.export: torch.export cannot trace {type(model).__name__}: "

@@ -100,8 +100,6 @@ class Interpreter(Writer):
         require(_NAME.fullmatch(name) and name != "none",
                 f"'{name}' is not a valid name in the exported file: rename its module")
         if spec.kind.name == "PARAMETER":
-            require(tensor.dtype is torch.float32, f"parameter {name} is {tensor.dtype}: Duet "
-                    "computes in float32: model.float() makes it so")
             if tensor.requires_grad:
                 self.trained.add(name)
         else:
