@@ -89,6 +89,11 @@ class Package(unittest.TestCase):
         net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
         result = duet.compare(net, inputs=torch.randn(4, 1, 28, 28), devices=2, steps=2, quiet=True)
         numpy.testing.assert_array_equal(result.runs[1].losses, result.runs[0].losses)
+        self.assertRegex(result.output, "(?s)Sequential.duet on random(?!.*written:)")
+        with self.assertRaisesRegex(duet.DuetError, "in its module 1: .*4x25 and 784x10"):
+            duet.compare(net, inputs=torch.randn(4, 1, 5, 5))
+        with self.assertRaisesRegex(duet.DuetError, "optimizer=SGD.*sgd"):
+            duet.compare("mlp", optimizer=torch.optim.SGD(net.parameters(), 0.1))
         with self.assertRaisesRegex(duet.DuetError, "Linear.*inputs=torch.randn"):
             duet.compare(model=torch.nn.Linear(3, 3))
         with self.assertRaisesRegex(duet.DuetError, "only for a model that is a torch.nn.Module"):
