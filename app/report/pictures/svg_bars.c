@@ -171,11 +171,10 @@ static double draw_run(struct picture *p, const struct bars *b, int i, double y)
 
 /* ---- memory ---- */
 
-/* A limit further away than this is named at the edge, so that it does not shrink the bars. */
+/* A limit further away than this is left out, so that it does not shrink the bars. */
 static const double LIMIT_IN_SIGHT = 2.5;
 
-/* Returns the largest limit. */
-static double measure_memory(struct bars *b) {
+static void measure_memory(struct bars *b) {
     double limit = 0;
     int most_bars = 0;
     b->most = 1;
@@ -191,28 +190,25 @@ static double measure_memory(struct bars *b) {
     b->small = most_bars > 16;
     if (limit <= LIMIT_IN_SIGHT * b->most) b->limit = limit;
     if (b->limit > b->most) b->most = b->limit;
-    return limit;
 }
 
 int draw_memory(struct picture *p, const struct page *page, int index) {
     struct bars b = {.page = page, .keys = MEM_CAUSE_COUNT};
-    double limit = measure_memory(&b), f = p->font, y;
+    double f = p->font, y;
     char text[32];
     (void)index;
-    open_bars(p, &b, 6.6, 2.6, 6, b.limit > 0 ? 0 : 1.5 * f);
+    measure_memory(&b);
+    open_bars(p, &b, 6.6, 2.6, 6, 0);
     picture_open(p, "memory", "Memory by cause",
                  "What each device held at its peak, by cause, and the limit of its memory.");
     draw_frame(p, &b);
     y = b.top;
     for (int i = 0; i < page->count; i++)
         if (shown(&b, i)) y = draw_run(p, &b, i, y);
-    format_bytes((uint64_t)limit, text, sizeof text);
+    format_bytes((uint64_t)b.limit, text, sizeof text);
     if (b.limit > 0)
         picture_text(p, b.gutter + b.width, b.top + 1.4 * f, ANCHOR_END, SHADE_TEXT, "limit %s",
                      text);
-    else
-        picture_text(p, p->width - 2, p->height - 0.4 * f, ANCHOR_END, SHADE_TEXT,
-                     "limit of a device: %s, far right of this scale \xe2\x86\x92", text);
     picture_close(p);
     return OK;
 }

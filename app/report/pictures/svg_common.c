@@ -104,7 +104,8 @@ void draw_mark(struct picture *p, const struct page *page) {
                      shares->gpus ? "GPU" : "core", has > 1 ? "s" : "");
     } else if (first && *first->modelled) { /* the hardware alone: the page has the rest */
         const char *host = strstr(first->modelled, ", host");
-        picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "modelled: %.*s",
+        picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "%s, batch %d, modelled: %.*s",
+                     first->model, first->batch_size,
                      (int)(host ? host - first->modelled : (ptrdiff_t)strlen(first->modelled)),
                      first->modelled);
     }

@@ -163,7 +163,7 @@ int draw_timeline(struct picture *p, const struct page *page, int index) {
         if (windows[i].steps)
             y += l.head + page->run[i].run->devices * device_height(&l, &windows[i]);
     p->height = y + 2 * p->font + mark_height(p, page);
-    picture_open(p, "timeline", "Timeline",
+    picture_open(p, "timeline", "Timeline; below a device its communication and its copies",
                  "What each device did in a typical step, all runs on one time axis.");
     picture_key(p, 0, items, count, 1);
     double tops[PAGE_RUNS] = {0}, first = top;
