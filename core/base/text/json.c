@@ -129,7 +129,9 @@ static int read_number(struct cursor *c, struct json *j) {
     if (peek(c) == '-') c->at++;
     int zero = peek(c) == '0';
     size_t n = digits(c);
-    if (n == 0) return wrong(c, "a value expected");
+    if (n == 0)
+        return wrong(c, peek(c) == '<' ? "this is a page for a browser, and a value was expected"
+                                       : "a value expected");
     if (zero && n > 1) return wrong(c, "a number with leading zero");
     if (peek(c) == '.') {
         c->at++;
