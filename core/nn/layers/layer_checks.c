@@ -35,7 +35,7 @@ int tape_too_large(duet_tape *t, const char *layer, const duet_var *x, int64_t o
         return 0;
     tape_fail(t, fail(ERR_USAGE,
                       "%s: %lld x %lld x %lld outputs for %lld samples: a tensor has at most "
-                      "2^31 - 1 elements",
+                      "2^31 - 1 elements: give a smaller batch",
                       layer, (long long)outputs, (long long)rows, (long long)columns,
                       (long long)samples));
     return 1;
