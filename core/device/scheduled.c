@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "device/op_table.h"
 #include "device/table.h"
 
 /* ---- kernels ---- */
@@ -14,42 +15,18 @@ static double bytes_of(const struct tensor *t, int count) {
     return bytes;
 }
 
-/* The class of an op, and how often it passes over its output: once, or twice if it also reads
- * it. */
-static void classify(enum op op, struct work *w, int *passes) {
-    w->of = WORK_POINTWISE;
-    switch (op) {
-    case OP_TO_N16:
-    case OP_TO_PLAIN:
-    case OP_PAD:
-    case OP_HASH: w->of = WORK_FREE; break;
-    case OP_CONV2D_BACKWARD_WEIGHT:
-    case OP_CONV2D_FORWARD:
-    case OP_CONV2D_BACKWARD_DATA: w->of = WORK_CONV; break;
-    case OP_LINEAR_BACKWARD_WEIGHT:
-    case OP_LINEAR_FORWARD:
-    case OP_LINEAR_BACKWARD_DATA:
-    case OP_MATMUL:
-    case OP_ATTENTION_FORWARD:
-    case OP_ATTENTION_BACKWARD: w->of = WORK_PRODUCT; break;
-    case OP_BATCH_NORM_MOMENTS:
-    case OP_BATCH_NORM_MERGE:
-    case OP_BATCH_NORM_OF_RUNNING:
-    case OP_BATCH_NORM_TRACK:
-    case OP_BATCH_NORM_FACTORS:
-    case OP_BATCH_NORM_SUMS:
-    case OP_BATCH_NORM_TOTAL:
-    case OP_BATCH_NORM_BACKWARD_FACTORS:
-    case OP_BATCH_NORM_FORWARD:
-    case OP_BATCH_NORM_BACKWARD_DATA:
-    case OP_BATCH_NORM_BACKWARD_WEIGHT:
-    case OP_LAYER_NORM_BACKWARD_WEIGHT: w->of = WORK_NORM; break;
-    case OP_CLIP:
-    case OP_SGD:
-    case OP_ADADELTA:
-    case OP_ADAM: *passes = 2; break;
-    default: break;
-    }
+static enum work_class class_of(enum op op) {
+    const enum op_family family = op_table[op].family;
+    if (family == LAYOUT || op == OP_PAD || op == OP_HASH) return WORK_FREE;
+    if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT) return WORK_CONV;
+    if (family == PRODUCT || family == ATTENTION || op == OP_MATMUL) return WORK_PRODUCT;
+    if (family == NORM || op == OP_LAYER_NORM_BACKWARD_WEIGHT) return WORK_NORM;
+    return WORK_POINTWISE;
+}
+
+/* How often an op passes over its output: twice if it also reads it. */
+static int passes_of(enum op op) {
+    return op == OP_CLIP || op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM ? 2 : 1;
 }
 
 /* w, or dw: (O, C / groups, K, L). */
@@ -135,12 +112,10 @@ static void take_operations(struct stream *s, enum op op, const struct op_args *
 
 /* A kernel's work, from its operands and from what its pass has told. */
 static struct work op_work(struct stream *s, enum op op, const struct op_args *args) {
-    struct work w = {.flops = op_flops(op, args)};
-    int passes = 1;
-    classify(op, &w, &passes);
-    take_operations(s, op, args, &w);
+    struct work w = {.of = class_of(op), .flops = op_flops(op, args)};
+    take_operations(s, op, &w);
     if (w.of == WORK_CONV) look_at_weights(op, args, &w);
-    w.bytes = bytes_of(args->in, OP_INPUTS) + passes * bytes_of(args->out, OP_OUTPUTS);
+    w.bytes = bytes_of(args->in, OP_INPUTS) + passes_of(op) * bytes_of(args->out, OP_OUTPUTS);
     if (is_view(s, op)) w.eager_bytes = -w.bytes;
     unfuse(op, args, &w);
     w.stays_float32 = op_autocast(op) < 0;
