@@ -13,9 +13,8 @@
  * one replica of DataParallel or one rank of DDP. Running statistics come from a device's first
  * segment, and the saved ones from device 0, as in PyTorch. With SyncBatchNorm they are those of
  * all ranks. */
-#include <stdio.h>
-
 #include "base/error.h"
+#include "base/text/text.h"
 #include "nn/tape/tape_internal.h"
 
 /* Matrix s of a (S, rows, C) tensor: a view. */
@@ -227,10 +226,7 @@ static int check_count(const duet_tape *t, const duet_var *x, const struct norm_
         one |= (size_t)tensor_segment(&x->value, &t->segments, s).dims[0] * spatial == 1;
     if (!one) return OK;
     char size[64];
-    if (x->value.rank == 2)
-        snprintf(size, sizeof size, "1, %d", d[1]);
-    else
-        snprintf(size, sizeof size, "1, %d, %d, %d", d[1], d[2], d[3]);
+    text_sizes(size, sizeof size, x->value.rank, (const int[4]){1, d[1], d[2], d[3]});
     return fail(ERR_FAILED,
                 "Expected more than 1 value per channel when training, got input size "
                 "torch.Size([%s]): %s has one sample: use a larger batch, or drop the last batch "
@@ -303,7 +299,9 @@ duet_var *batch_norm_add_relu(duet_tape *t, duet_var *x, struct param *w, struct
                               const struct norm_config *config, duet_var *residual) {
     residual = to_device_layout(t, residual);
     if (tape_stuck(t, x) || !residual) return NULL;
-    if (tape_fail(t, tape_check_terms("add", &x->value, &residual->value))) return NULL;
+    if (!tensor_same_shape(&x->value, &residual->value))
+        return tape_refuse(t, "add: a tensor of %s and one of %s: check the model",
+                           SHAPE(&x->value), SHAPE(&residual->value));
     return layer(t, x, w, b, config, residual, 1);
 }
 

@@ -1,8 +1,5 @@
-/* The layers that treat each element by itself: relu and similar functions, sums and products of
- * two operands. They follow the pattern of layers.c. */
-
-#include <string.h>
-
+/* The layers that treat each element by itself: relu and its like, sums and products of two
+ * operands. They follow the pattern of layers.c. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
@@ -64,19 +61,6 @@ duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args func
 }
 
 /* ---- of two operands ---- */
-
-int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b) {
-    if (a->rank != b->rank)
-        return fail(ERR_USAGE, "%s: a tensor of %s and one of %s: check the model", op, SHAPE(a),
-                    SHAPE(b));
-    for (int i = 0; i < a->rank; i++)
-        if (a->dims[i] != b->dims[i])
-            return fail(ERR_USAGE,
-                        "%s: The size of tensor a (%d) must match the size of tensor b (%d) at "
-                        "non-singleton dimension %d: check the model",
-                        op, a->dims[i], b->dims[i], i);
-    return OK;
-}
 
 static duet_var *like(duet_tape *t, const char *name, duet_var *x, const duet_var *other) {
     return tape_for_samples(t, name, x, other->value.rank, other->value.dims[0]);

@@ -301,10 +301,8 @@ int tape_mixes_samples(duet_tape *t, const char *op);
 /* ERR_USAGE if the batch has several segments, so that `op` would mix their samples. */
 int tape_one_segment(const duet_tape *t, const char *op);
 
-/* ERR_USAGE: the operands of `op` ("add") differ in shape. */
-int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b);
-
-/* The same for ops that join or cut within samples: not dimension 0, that of samples. */
+/* Dimension `dim` of x, where negative ones count from the last one, -1; *at counts from 0.
+ * ERR_USAGE: there is none, or it is dimension 0, that of samples. */
 int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at);
 
 /* duet_where, in which NULL as a or b is `value` everywhere. */
