@@ -6,32 +6,18 @@
 #ifndef ALLREDUCE_ELEMENT_H
 #define ALLREDUCE_ELEMENT_H
 
-#include <stddef.h>
-
 #include "base/half.h"
+#include "device/tensor.h"
 
-enum element_type {
-    ELEMENT_F32,
-    ELEMENT_F64,
-    ELEMENT_F16,
-    ELEMENT_BF16,
-    ELEMENT_I32,
-    ELEMENT_I64,
-    ELEMENT_U8,
-    ELEMENT_TYPES
-};
+enum { ELEMENT_TYPES = DTYPE_U64 }; /* the types before it */
 enum element_op { ELEMENT_SUM, ELEMENT_PRODUCT, ELEMENT_MIN, ELEMENT_MAX, ELEMENT_OPS };
 
 /* How a call combines its elements. The zeroed struct is the sum of floats. */
 struct arithmetic {
-    enum element_type type;
+    enum dtype type;
     enum element_op op;
 };
 
-size_t element_bytes(enum element_type type);
-int element_is_float(enum element_type type);
-/* PyTorch's words, "float32" and "sum": static storage. */
-const char *element_type_name(enum element_type type);
-const char *element_op_name(enum element_op op);
+const char *element_op_name(enum element_op op); /* PyTorch's word, "sum": static storage */
 
 #endif

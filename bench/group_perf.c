@@ -110,7 +110,7 @@ static int check(struct group *g, int k, const struct group_call *call, size_t c
 static int largest(struct group *g, double *x) {
     struct group_call call = {.what = COLLECTIVE_ALL_REDUCE,
                               .count = 1,
-                              .how = {ELEMENT_F64, ELEMENT_MAX},
+                              .how = {DTYPE_F64, ELEMENT_MAX},
                               .input = x,
                               .output = x};
     return group_run(g, &call, NULL);

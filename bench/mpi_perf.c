@@ -67,7 +67,7 @@ static int check(struct bench *b, int way, size_t count) {
 static int largest(struct bench *b, double *x) {
     struct group_call most = {.what = COLLECTIVE_ALL_REDUCE,
                               .count = 1,
-                              .how = {ELEMENT_F64, ELEMENT_MAX},
+                              .how = {DTYPE_F64, ELEMENT_MAX},
                               .input = x,
                               .output = x};
     return group_run(b->group, &most, NULL);

@@ -82,7 +82,7 @@ static int compress(const struct duet_bucket *bucket, int half) {
     pack(b, gradients, half, (float)duet_group_size(bucket->group));
     struct group_call call = {.what = COLLECTIVE_ALL_REDUCE,
                               .count = b->seen.count,
-                              .how = {half ? ELEMENT_F16 : ELEMENT_BF16, ELEMENT_SUM},
+                              .how = {half ? DTYPE_F16 : DTYPE_BF16, ELEMENT_SUM},
                               .input = b->packed,
                               .output = b->packed};
     CHECK(group_run((struct group *)bucket->group, &call, &b->sum));

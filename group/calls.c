@@ -183,18 +183,13 @@ void duet_work_free(duet_work *work) {
 
 /* ---- arguments ---- */
 
-static const enum element_type element_types[] = {
-    [DUET_F32] = ELEMENT_F32, [DUET_I32] = ELEMENT_I32,   [DUET_F64] = ELEMENT_F64,
-    [DUET_F16] = ELEMENT_F16, [DUET_BF16] = ELEMENT_BF16, [DUET_I64] = ELEMENT_I64,
-    [DUET_U8] = ELEMENT_U8};
-
 /* Sets the fields of every call: group, handle, and the tensor that gives type and count. */
 static int begin_call(const char *name, const duet_group *group, const duet_tensor *tensor,
                       duet_work **work, struct group_call *call) {
     if (work) *work = NULL;
     CHECK(check_group(name, group));
     if (!tensor) return fail(ERR_USAGE, "%s: no tensor was given", name);
-    call->how.type = element_types[duet_tensor_type(tensor)];
+    call->how.type = tensor->t.dtype;
     call->count = tensor_count(&tensor->t);
     return OK;
 }

@@ -33,7 +33,7 @@ int is_eager(const struct group *g, const struct group_call *call) {
     if (g->n < 2 || call->what == COLLECTIVE_SEND || is_uneven(call)) return 0;
     if (!g->memory.sizes.slot || g->mpi) return 0;
     if (call->count > g->memory.sizes.slot) return 0;
-    bytes = call->count * blocks * element_bytes(call->how.type);
+    bytes = call->count * blocks * dtype_bytes(call->how.type);
     if (call->what == COLLECTIVE_ALL_REDUCE && bytes > ALWAYS_SHORT &&
         bytes * (size_t)g->n > MOST_ADDED)
         return 0;
@@ -73,7 +73,7 @@ static int make_eager(const struct group *g, const struct group_call *call,
     brief->signature = announced_signature(&brief->told);
     if (call->what == COLLECTIVE_ALL_REDUCE) q.algorithm = ALLREDUCE_ONESHOT;
     q.slots = HALF_OF_SLOTS;
-    q.window = g->memory.sizes.slot / element_bytes(call->how.type);
+    q.window = g->memory.sizes.slot / dtype_bytes(call->how.type);
     for (q.turn = 0; q.turn < 2; q.turn++) {
         int code = plan_build_window(&brief->plans[q.turn], &q);
         if (!code) continue;

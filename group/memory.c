@@ -117,8 +117,8 @@ static size_t place_bytes(const struct group *g) {
     return group_mailbox_bytes(&g->memory.sizes) / MAILBOX_PIECES;
 }
 
-uint64_t mailbox_pieces(const struct group *g, size_t count, enum element_type type) {
-    size_t bytes = place_bytes(g) - MAILBOX_HEAD, each = element_bytes(type);
+uint64_t mailbox_pieces(const struct group *g, size_t count, enum dtype type) {
+    size_t bytes = place_bytes(g) - MAILBOX_HEAD, each = dtype_bytes(type);
     if (count <= bytes / sizeof(double)) return 1; /* for any type: without a division */
     return (count + bytes / each - 1) / (bytes / each);
 }

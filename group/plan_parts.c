@@ -60,7 +60,7 @@ int take_plan(struct group *g, const struct window_request *request, struct grou
 }
 
 struct window_request request_of(const struct group *g, const struct group_call *call) {
-    size_t bytes = element_bytes(call->how.type);
+    size_t bytes = dtype_bytes(call->how.type);
     struct window_request q = {.what = call->what,
                                .n = g->n,
                                .rank = g->rank,
@@ -104,13 +104,13 @@ int plan_parts(struct work *work) {
  * read need not pass through them. */
 static int exceeds_caches(const struct group *g, const struct group_call *call) {
     struct window_request q = request_of(g, call);
-    return window_touched(&q) >= g->caches / element_bytes(call->how.type);
+    return window_touched(&q) >= g->caches / dtype_bytes(call->how.type);
 }
 
 int run_parts(struct runner *runner, struct work *work) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
-    size_t bytes = element_bytes(call->how.type);
+    size_t bytes = dtype_bytes(call->how.type);
     int past_caches = call->what != COLLECTIVE_SEND && exceeds_caches(g, call);
     CHECK(check_job(runner));
     struct executor_call *part = &runner->part;
@@ -142,7 +142,7 @@ void tell(const struct group_call *call, struct comm_call *told, char what[TOLD_
                  call->what == COLLECTIVE_GATHER || call->what == COLLECTIVE_SCATTER;
     *what = 0;
     if (call->what != COLLECTIVE_BARRIER)
-        text_append(what, TOLD_TEXT, "%s", element_type_name(call->how.type));
+        text_append(what, TOLD_TEXT, "%s", dtype_name(call->how.type));
     if (sums)
         text_append(what, TOLD_TEXT, " %s",
                     call->average ? "average" : element_op_name(call->how.op));

@@ -220,7 +220,7 @@ int begin_message(struct work *work, struct runner **runner);
 
 /* memory.c: the pieces of so many elements; what lies before piece `number` from `sender` to this
  * rank, with the flag SENT. */
-uint64_t mailbox_pieces(const struct group *group, size_t count, enum element_type type);
+uint64_t mailbox_pieces(const struct group *group, size_t count, enum dtype type);
 struct host_slot *mailbox_slot(const struct group *group, int sender, uint64_t number);
 
 void free_receives(struct group *group); /* tags.c: the runners, and messages that nobody wanted */

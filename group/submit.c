@@ -85,10 +85,10 @@ static int check(const struct group *g, const struct group_call *call) {
     if (call->root < 0 || call->root >= g->n)
         return fail(ERR_USAGE, "rank %d: %s: root %d: give 0 to %d", me, window_name(call->what),
                     call->root, g->n - 1);
-    if (call->average && (!element_is_float(call->how.type) || call->how.op != ELEMENT_SUM))
+    if (call->average && (!dtype_is_float(call->how.type) || call->how.op != ELEMENT_SUM))
         return fail(ERR_USAGE,
                     "rank %d: %s: average of %s: floats have averages: take the sum and divide it",
-                    me, window_name(call->what), element_type_name(call->how.type));
+                    me, window_name(call->what), dtype_name(call->how.type));
     return OK;
 }
 

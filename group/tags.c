@@ -68,8 +68,8 @@ int judge_message(struct work *work, const struct mailbox_head *head, int from) 
              "expected: give both tensors the same size and type",
              g->ranks[g->rank], (unsigned long long)work->number, g->ranks[from],
              (unsigned long long)head->count,
-             head->type < ELEMENT_TYPES ? element_type_name((enum element_type)head->type) : "?",
-             (unsigned long long)call->count, element_type_name(call->how.type));
+             head->type < ELEMENT_TYPES ? dtype_name((enum dtype)head->type) : "?",
+             (unsigned long long)call->count, dtype_name(call->how.type));
     comm_abort(g->job->comm, code, error_message());
     return code;
 }
@@ -82,7 +82,7 @@ static int take(struct runner *runner, const struct work *work, const struct mai
     struct work part = {.group = work->group, .call = work->call, .base = base, .last = &last};
     part.call.peer = from;
     part.call.count = head->count;
-    part.call.how.type = (enum element_type)head->type;
+    part.call.how.type = (enum dtype)head->type;
     part.call.output = output;
     struct window_request q = request_of(part.group, &part.call);
     q.first = base % MAILBOX_PIECES;
@@ -103,7 +103,7 @@ static int take_for_others(struct runner *runner, struct work *work,
                            const struct mailbox_head *head, int from, uint64_t base) {
     struct group *g = work->group;
     struct stashed *message = calloc(1, sizeof *message);
-    size_t bytes = head->count * element_bytes((enum element_type)head->type);
+    size_t bytes = head->count * dtype_bytes((enum dtype)head->type);
     if (message)
         *message = (struct stashed){.head = *head, .source = from, .data = malloc(bytes + 1)};
     int code = message && message->data
@@ -137,7 +137,7 @@ static int take_first(struct runner *runner, struct work *work, int from, int *t
     if (*taken && !code) code = take(runner, work, &head, from, base, work->call.output);
     if (*taken) work->source = from;
     pthread_mutex_lock(&g->mailbox_lock);
-    g->received[from] = base + mailbox_pieces(g, head.count, (enum element_type)head.type);
+    g->received[from] = base + mailbox_pieces(g, head.count, (enum dtype)head.type);
     pthread_mutex_unlock(&g->mailbox_lock);
     return code;
 }
@@ -171,7 +171,7 @@ static void leave_row(struct group *g, int row) {
 
 static int copy_stashed(struct work *work, struct stashed *message) {
     int code = judge_message(work, &message->head, message->source);
-    size_t bytes = message->head.count * element_bytes(work->call.how.type);
+    size_t bytes = message->head.count * dtype_bytes(work->call.how.type);
     if (!code && bytes) memcpy(work->call.output, message->data, bytes);
     work->source = message->source;
     free(message->data);

@@ -56,19 +56,19 @@ static const struct {
     void (*fold)(enum element_op op, void *const *dest, int dests, const void *const *source, int n,
                  double scale, size_t length);
 } loops[ELEMENT_TYPES] = {
-    [ELEMENT_F32] = LOOPS(f32),   [ELEMENT_F64] = LOOPS(f64), [ELEMENT_F16] = LOOPS(f16),
-    [ELEMENT_BF16] = LOOPS(bf16), [ELEMENT_I32] = LOOPS(i32), [ELEMENT_I64] = LOOPS(i64),
-    [ELEMENT_U8] = LOOPS(u8),
+    [DTYPE_F32] = LOOPS(f32),   [DTYPE_F64] = LOOPS(f64), [DTYPE_F16] = LOOPS(f16),
+    [DTYPE_BF16] = LOOPS(bf16), [DTYPE_I32] = LOOPS(i32), [DTYPE_I64] = LOOPS(i64),
+    [DTYPE_U8] = LOOPS(u8),
 };
 
-static void copy(enum element_type type, void *const *dest, int dests, const void *source,
-                 double scale, size_t length) {
+static void copy(enum dtype type, void *const *dest, int dests, const void *source, double scale,
+                 size_t length) {
     if (scale != 1) {
         loops[type].scale_copy(dest, dests, source, scale, length);
         return;
     }
     for (int d = 0; d < dests; d++)
-        if (dest[d] != source) memcpy(dest[d], source, length * element_bytes(type));
+        if (dest[d] != source) memcpy(dest[d], source, length * dtype_bytes(type));
 }
 
 void typed_move(struct arithmetic how, const struct plan_step *s, void *const *dest, int count,

@@ -31,7 +31,7 @@ static size_t *claims_of(const struct group *g, const struct group_call *call) {
 static struct group_call claims_call(const struct work *work, size_t *all) {
     return (struct group_call){.what = COLLECTIVE_ALL_GATHER,
                                .count = 2 * (size_t)work->group->n,
-                               .how = {ELEMENT_I64, ELEMENT_SUM},
+                               .how = {DTYPE_I64, ELEMENT_SUM},
                                .input = work->claims,
                                .output = all};
 }
@@ -91,7 +91,7 @@ static int exchange_claims(struct runner *runner, const struct work *work, size_
         return group_by_mpi->run(
             runner, &(struct work){.group = work->group, .call = claims_call(work, all)});
     struct executor_call part = part_of(work, &work->last->plan);
-    part.how = (struct arithmetic){ELEMENT_I64, ELEMENT_SUM};
+    part.how = (struct arithmetic){DTYPE_I64, ELEMENT_SUM};
     part.scale = 1;
     part.input = work->claims;
     part.output = all;

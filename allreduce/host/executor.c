@@ -19,7 +19,7 @@ static struct host_slot *slot_of(const struct host_ranks *ranks, const struct ex
 
 static void *range_of(const struct host_ranks *ranks, const struct executor_call *call, int buffer,
                       int rank, uint64_t offset) {
-    size_t bytes = element_bytes(call->how.type);
+    size_t bytes = dtype_bytes(call->how.type);
     switch (buffer) {
     case PLAN_DATA: return (char *)call->data[rank] + (call->offset + offset) * bytes;
     case PLAN_INPUT: return (char *)call->input + offset * bytes;
@@ -124,7 +124,7 @@ static void move(const struct host_ranks *ranks, const struct executor_call *cal
         void *to = range_of(ranks, call, s->dest_buffer, ranks->all.rank, s->dest_offset);
         const void *from =
             range_of(ranks, call, s->source_buffer, s->source_rank, s->source_offset);
-        size_t bytes = s->length * element_bytes(call->how.type);
+        size_t bytes = s->length * dtype_bytes(call->how.type);
         if (to == from) return;
         if (call->past_caches && s->dest_buffer == PLAN_OUTPUT)
             move_past_caches(to, from, bytes);
@@ -146,7 +146,7 @@ static void move(const struct host_ranks *ranks, const struct executor_call *cal
             range_of(ranks, call, PLAN_INPUT, ranks->all.rank, s->source_offset);
     double source_scale = s->scale & PLAN_SCALE_SOURCE ? call->scale : 1,
            own_scale = s->scale & PLAN_SCALE_DEST ? call->scale : 1;
-    if (call->how.type == ELEMENT_F32 && call->how.op == ELEMENT_SUM)
+    if (call->how.type == DTYPE_F32 && call->how.op == ELEMENT_SUM)
         move_floats(s, dest, dests, source, n, own, (float)source_scale, (float)own_scale);
     else
         ranks->move(call->how, s, dest, dests, source, n, own, source_scale, own_scale);

@@ -3,18 +3,27 @@
 
 #include <string.h>
 
+static const struct {
+    const char *name;
+    size_t bytes;
+    int is_float;
+} types[] = {
+    [DTYPE_F32] = {"float32", 4, 1}, [DTYPE_F64] = {"float64", 8, 1},
+    [DTYPE_F16] = {"float16", 2, 1}, [DTYPE_BF16] = {"bfloat16", 2, 1},
+    [DTYPE_I32] = {"int32", 4, 0},   [DTYPE_I64] = {"int64", 8, 0},
+    [DTYPE_U64] = {"uint64", 8, 0},  [DTYPE_U8] = {"uint8", 1, 0},
+};
+
 size_t dtype_bytes(enum dtype dtype) {
-    switch (dtype) {
-    case DTYPE_F32:
-    case DTYPE_I32: return 4;
-    case DTYPE_F64:
-    case DTYPE_I64:
-    case DTYPE_U64: return 8;
-    case DTYPE_F16:
-    case DTYPE_BF16: return 2;
-    case DTYPE_U8: return 1;
-    }
-    return 0;
+    return types[dtype].bytes;
+}
+
+int dtype_is_float(enum dtype dtype) {
+    return types[dtype].is_float;
+}
+
+const char *dtype_name(enum dtype dtype) {
+    return types[dtype].name;
 }
 
 size_t tensor_sample_count(const struct tensor *t) {

@@ -30,17 +30,22 @@ extern "C" {
 enum { MAX_RANK = 8, MOST_LANES = 16 };
 
 enum layout { LAYOUT_PLAIN, LAYOUT_N16 };
+
+/* In the order of enum duet_type. Collectives combine all but the last; no op takes F16, BF16 or U8,
+ * but copies do. */
 enum dtype {
     DTYPE_F32,
-    DTYPE_F64,
     DTYPE_I32,
+    DTYPE_F64,
+    DTYPE_F16, /* IEEE's half, and the upper half of a float */
+    DTYPE_BF16,
     DTYPE_I64,
-    DTYPE_U64,
     DTYPE_U8,
-    DTYPE_F16, /* IEEE's half, and the upper half of a float: no op takes them, copies do */
-    DTYPE_BF16
+    DTYPE_U64
 };
 size_t dtype_bytes(enum dtype dtype);
+int dtype_is_float(enum dtype dtype);
+const char *dtype_name(enum dtype dtype); /* PyTorch's word, "float32": static storage */
 
 struct tensor {
     void *data; /* device memory, not owned; NULL: no such operand */

@@ -9,19 +9,11 @@
 
 #include "base/error.h"
 
-static const enum dtype dtypes[] = {
-    [DUET_F32] = DTYPE_F32, [DUET_I32] = DTYPE_I32,   [DUET_F64] = DTYPE_F64,
-    [DUET_F16] = DTYPE_F16, [DUET_BF16] = DTYPE_BF16, [DUET_I64] = DTYPE_I64,
-    [DUET_U8] = DTYPE_U8};
-enum { TYPES = sizeof dtypes / sizeof *dtypes };
-
-const char *dtype_name(enum dtype dtype) {
-    static const char *const names[] = {
-        [DTYPE_F32] = "float32", [DTYPE_F64] = "float64",  [DTYPE_I32] = "int32",
-        [DTYPE_I64] = "int64",   [DTYPE_U64] = "uint64",   [DTYPE_U8] = "uint8",
-        [DTYPE_F16] = "float16", [DTYPE_BF16] = "bfloat16"};
-    return (unsigned)dtype < sizeof names / sizeof *names ? names[dtype] : "unknown";
-}
+_Static_assert(DUET_F32 == (int)DTYPE_F32 && DUET_I32 == (int)DTYPE_I32 &&
+                   DUET_F64 == (int)DTYPE_F64 && DUET_F16 == (int)DTYPE_F16 &&
+                   DUET_BF16 == (int)DTYPE_BF16 && DUET_I64 == (int)DTYPE_I64 &&
+                   DUET_U8 == (int)DTYPE_U8,
+               "duet.h repeats the types of device/tensor.h");
 
 int tensor_check_shape(const char *what, int rank, const int *shape) {
     int64_t count = 1;
@@ -68,15 +60,19 @@ static int zero_any_type(struct device *device, const struct tensor *t) {
     return tensor_zero(device, &as_floats);
 }
 
+static int check_new(const char *what, enum duet_type type, int rank, const int *shape) {
+    if ((unsigned)type > DUET_U8)
+        return fail(ERR_USAGE, "%s: type %d: there are 0 to %d", what, (int)type, (int)DUET_U8);
+    return tensor_check_shape(what, rank, shape);
+}
+
 int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
                        const int *shape, const void *host) {
     CHECK_OUT(out);
     if (!device) return fail(ERR_USAGE, "tensor: no device was given");
-    if ((unsigned)type >= TYPES)
-        return fail(ERR_USAGE, "tensor: type %d: expected 0 to %d", (int)type, TYPES - 1);
-    CHECK(tensor_check_shape("tensor", rank, shape));
+    CHECK(check_new("tensor", type, rank, shape));
     struct duet_tensor *tensor;
-    CHECK(tensor_new(&tensor, device_of(device), dtypes[type], rank, shape, MEM_INPUT));
+    CHECK(tensor_new(&tensor, device_of(device), (enum dtype)type, rank, shape, MEM_INPUT));
     int code = host ? duet_tensor_write(tensor, host) : zero_any_type(tensor->device, &tensor->t);
     if (code)
         duet_tensor_free(tensor);
@@ -90,20 +86,18 @@ int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type
     CHECK_OUT(out);
     if (!device || !host)
         return fail(ERR_USAGE, "tensor from host: no %s was given", device ? "memory" : "device");
-    if ((unsigned)type >= TYPES)
-        return fail(ERR_USAGE, "tensor from host: type %d: expected 0 to %d", (int)type, TYPES - 1);
-    CHECK(tensor_check_shape("tensor from host", rank, shape));
+    CHECK(check_new("tensor from host", type, rank, shape));
     if (device_config(device_of(device))->kind != DEVICE_HOST)
         return fail(ERR_USAGE,
                     "tensor from host: %s has separate memory: copy with duet_tensor_create",
                     device_name(device_of(device)));
-    if ((uintptr_t)host % dtype_bytes(dtypes[type]))
+    if ((uintptr_t)host % dtype_bytes((enum dtype)type))
         return fail(ERR_USAGE, "tensor from host: %p is not aligned to elements of %zu bytes", host,
-                    dtype_bytes(dtypes[type]));
+                    dtype_bytes((enum dtype)type));
     struct duet_tensor *tensor = calloc(1, sizeof *tensor);
     if (!tensor) return fail(ERR_MEMORY, "tensor: no host memory");
     tensor->device = device_of(device);
-    tensor->t = tensor_plain(host, dtypes[type], rank, shape);
+    tensor->t = tensor_plain(host, (enum dtype)type, rank, shape);
     tensor->view = 1; /* of memory that no tensor owns */
     *out = tensor;
     return OK;
@@ -134,9 +128,7 @@ duet_device *duet_tensor_device(const duet_tensor *tensor) {
 }
 
 enum duet_type duet_tensor_type(const duet_tensor *tensor) {
-    for (int type = 0; tensor && type < TYPES; type++)
-        if (dtypes[type] == tensor->t.dtype) return (enum duet_type)type;
-    return DUET_F32;
+    return tensor ? (enum duet_type)tensor->t.dtype : DUET_F32;
 }
 
 int duet_tensor_rank(const duet_tensor *tensor) {

@@ -19,9 +19,8 @@ struct duet_tensor {
 };
 
 /* For error texts: the shape of a struct tensor, "(8, 20)", valid until the end of the enclosing
- * block; and "float32", static storage. */
+ * block. */
 #define SHAPE(t) op_shape_text(t, (char[SHAPE_TEXT]){0})
-const char *dtype_name(enum dtype dtype);
 
 /* ERR_USAGE: no tensor can have this shape. The error text begins with `what`. */
 int tensor_check_shape(const char *what, int rank, const int *shape);

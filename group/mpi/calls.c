@@ -139,7 +139,7 @@ static int run_work(struct runner *runner, struct work *work) {
     comm_distant_begin(runner->group->job->comm, &wait, &reason);
     struct mpi_call c = {.line = &mpi->calls,
                          .call = &work->call,
-                         .element = element_bytes(work->call.how.type),
+                         .element = dtype_bytes(work->call.how.type),
                          .wait = &wait};
     int code = work->call.what == COLLECTIVE_SEND ? line_message(&mpi->messages, work, &wait)
                                                   : run(&c, work->sizes);

@@ -40,7 +40,7 @@ static int all_gather(struct executor *e, const struct executor_call *call, floa
 
 static int reduce_scatter(struct executor *e, const struct executor_call *call, float *data,
                           struct wait *wait) {
-    const struct arithmetic floats = {ELEMENT_F32, ELEMENT_SUM};
+    const struct arithmetic floats = {DTYPE_F32, ELEMENT_SUM};
     size_t sizes[MAX_DEVICES];
     for (int r = 0; r < e->line.n; r++)
         sizes[r] = call->block;
@@ -64,7 +64,7 @@ static int sum_by_mpi(struct executor *e, float *data, size_t count, float scale
 }
 
 static int run(struct executor *e, const struct executor_call *call, struct wait *wait) {
-    const struct arithmetic floats = {ELEMENT_F32, ELEMENT_SUM};
+    const struct arithmetic floats = {DTYPE_F32, ELEMENT_SUM};
     float *data = call->data[e->line.rank] + call->offset;
     if (call->what == COLLECTIVE_BROADCAST)
         return line_broadcast(&e->line, data, call->count * sizeof *data, 0, wait);

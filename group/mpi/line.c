@@ -68,8 +68,8 @@ static void fold(const struct line *line, struct arithmetic how, double scale, v
     const struct plan_step step = {.op = PLAN_SUM, .length = length};
     const void *terms[MAX_DEVICES];
     for (int r = 0; r < line->n; r++)
-        terms[r] = (char *)line->scratch + (size_t)r * length * element_bytes(how.type);
-    if (how.type == ELEMENT_F32 && how.op == ELEMENT_SUM)
+        terms[r] = (char *)line->scratch + (size_t)r * length * dtype_bytes(how.type);
+    if (how.type == DTYPE_F32 && how.op == ELEMENT_SUM)
         move_fold((float *const *)&out, 1, (const float *const *)terms, line->n, (float)scale,
                   length);
     else
@@ -79,7 +79,7 @@ static void fold(const struct line *line, struct arithmetic how, double scale, v
 static int sum_short(struct line *line, struct arithmetic how, double scale, const void *in,
                      void *out, size_t count, struct wait *wait) {
     struct mpi *mpi = &line->net->mpi;
-    int bytes = (int)(count * element_bytes(how.type));
+    int bytes = (int)(count * dtype_bytes(how.type));
     MPI_Request request;
     CHECK(take_scratch(line, (size_t)bytes * (size_t)line->n));
     CHECK(await(line,
@@ -94,7 +94,7 @@ int line_sum_block(struct line *line, struct arithmetic how, double scale, const
                    void *out, const size_t *sizes, struct wait *wait) {
     struct mpi *mpi = &line->net->mpi;
     struct blocks to, from;
-    size_t mine[MAX_DEVICES], length = sizes[line->rank], element = element_bytes(how.type);
+    size_t mine[MAX_DEVICES], length = sizes[line->rank], element = dtype_bytes(how.type);
     MPI_Request request;
     for (int r = 0; r < line->n; r++)
         mine[r] = length;
@@ -129,7 +129,7 @@ static int sum_long(struct line *line, struct arithmetic how, double scale, cons
                     void *out, size_t count, struct wait *wait) {
     struct mpi *mpi = &line->net->mpi;
     struct blocks all;
-    size_t element = element_bytes(how.type), sizes[MAX_DEVICES];
+    size_t element = dtype_bytes(how.type), sizes[MAX_DEVICES];
     MPI_Request request;
     cut(line, count, element, sizes);
     CHECK(line_blocks(&all, line->n, sizes, element));
@@ -142,7 +142,7 @@ static int sum_long(struct line *line, struct arithmetic how, double scale, cons
 
 int line_sum(struct line *line, struct arithmetic how, double scale, const void *in, void *out,
              size_t count, struct wait *wait) {
-    size_t element = element_bytes(how.type), most = LONGEST / element;
+    size_t element = dtype_bytes(how.type), most = LONGEST / element;
     if (count * element <= SHORT) return sum_short(line, how, scale, in, out, count, wait);
     for (size_t at = 0; at < count; at += most) {
         size_t part = count - at < most ? count - at : most;

@@ -29,7 +29,7 @@ static int send(struct line *line, struct work *work, struct wait *wait) {
     MPI_Datatype type;
     MPI_Request request;
     struct mpi *mpi = &line->net->mpi;
-    CHECK(describe(line, &head, call->input, call->count * element_bytes(call->how.type), &type));
+    CHECK(describe(line, &head, call->input, call->count * dtype_bytes(call->how.type), &type));
     int result = mpi->Isend(MPI_BOTTOM, 1, type, call->peer, call->tag, line->comm, &request);
     mpi->Type_free(&type);
     return mpi_wait(line->net, result, &request, wait);
@@ -62,7 +62,7 @@ static int receive(struct line *line, struct work *work, struct wait *wait) {
     CHECK(await(line, call, wait, &message, &status));
     mpi->Get_count(&status, mpi->byte, &bytes);
     size_t came = (size_t)bytes - sizeof head;
-    int fits = came == call->count * element_bytes(call->how.type);
+    int fits = came == call->count * dtype_bytes(call->how.type);
     void *other = fits ? NULL : malloc(came + 1);
     if (!fits && !other) return fail(ERR_MEMORY, "recv: out of host memory: free some");
     int code = describe(line, &head, fits ? call->output : other, came, &type);

@@ -38,35 +38,35 @@ static inline double combine_floats(enum element_op op, double a, double b) {
     }
 }
 
-static inline double get_float(enum element_type type, const void *from) {
+static inline double get_float(enum dtype type, const void *from) {
     double wide;
     float x;
     uint16_t half;
-    memcpy(type == ELEMENT_F64   ? (void *)&wide
-           : type == ELEMENT_F32 ? (void *)&x
-                                 : (void *)&half,
-           from, element_bytes(type));
-    return type == ELEMENT_F64   ? wide
-           : type == ELEMENT_F32 ? x
-           : type == ELEMENT_F16 ? float_of_f16(half)
-                                 : float_of_bf16(half);
+    memcpy(type == DTYPE_F64   ? (void *)&wide
+           : type == DTYPE_F32 ? (void *)&x
+                               : (void *)&half,
+           from, dtype_bytes(type));
+    return type == DTYPE_F64   ? wide
+           : type == DTYPE_F32 ? x
+           : type == DTYPE_F16 ? float_of_f16(half)
+                               : float_of_bf16(half);
 }
 
-static inline void put_float(enum element_type type, void *to, double wide) {
+static inline void put_float(enum dtype type, void *to, double wide) {
     const float x = (float)wide;
-    const uint16_t half = type == ELEMENT_F16 ? f16_of_float(x) : bf16_of_float(x);
+    const uint16_t half = type == DTYPE_F16 ? f16_of_float(x) : bf16_of_float(x);
     memcpy(to,
-           type == ELEMENT_F64   ? (const void *)&wide
-           : type == ELEMENT_F32 ? (const void *)&x
-                                 : (const void *)&half,
-           element_bytes(type));
+           type == DTYPE_F64   ? (const void *)&wide
+           : type == DTYPE_F32 ? (const void *)&x
+                               : (const void *)&half,
+           dtype_bytes(type));
 }
 
-static inline int64_t get_integer(enum element_type type, const void *from) {
+static inline int64_t get_integer(enum dtype type, const void *from) {
     int64_t wide;
     int32_t narrow;
-    if (type == ELEMENT_U8) return *(const uint8_t *)from;
-    if (type == ELEMENT_I32) {
+    if (type == DTYPE_U8) return *(const uint8_t *)from;
+    if (type == DTYPE_I32) {
         memcpy(&narrow, from, sizeof narrow);
         return narrow;
     }
@@ -75,12 +75,12 @@ static inline int64_t get_integer(enum element_type type, const void *from) {
 }
 
 /* The low bytes: this is where sums and products wrap around. */
-static inline void put_integer(enum element_type type, void *to, int64_t x) {
-    memcpy(to, &x, element_bytes(type)); /* little endian: comm/flag.c asserts it */
+static inline void put_integer(enum dtype type, void *to, int64_t x) {
+    memcpy(to, &x, dtype_bytes(type)); /* little endian: comm/flag.c asserts it */
 }
 
 static inline void element_combine(struct arithmetic how, void *to, const void *a, const void *b) {
-    if (element_is_float(how.type))
+    if (dtype_is_float(how.type))
         put_float(how.type, to,
                   combine_floats(how.op, get_float(how.type, a), get_float(how.type, b)));
     else
@@ -88,11 +88,11 @@ static inline void element_combine(struct arithmetic how, void *to, const void *
                     combine_integers(how.op, get_integer(how.type, a), get_integer(how.type, b)));
 }
 
-static inline void element_scale(enum element_type type, void *to, const void *from, double scale) {
-    if (!element_is_float(type) || scale == 1)
-        memmove(to, from, element_bytes(type));
+static inline void element_scale(enum dtype type, void *to, const void *from, double scale) {
+    if (!dtype_is_float(type) || scale == 1)
+        memmove(to, from, dtype_bytes(type));
     else
-        put_float(type, to, get_float(type, from) * (type == ELEMENT_F64 ? scale : (float)scale));
+        put_float(type, to, get_float(type, from) * (type == DTYPE_F64 ? scale : (float)scale));
 }
 
 /* ---- a step ---- */
@@ -114,7 +114,7 @@ static inline char *place_of(const struct reference_memory *m, int buffer, int r
                   : buffer == PLAN_SCRATCH ? m->scratch[rank]
                   : buffer == PLAN_OUTPUT  ? m->output[rank]
                                            : (char *)m->input[rank];
-    return start + offset * element_bytes(m->how.type);
+    return start + offset * dtype_bytes(m->how.type);
 }
 
 enum { WIDEST = 8 }; /* bytes of an element */
@@ -126,7 +126,7 @@ static inline int source_buffer_of(const struct plan *plan, const struct plan_st
 
 static inline void reference_step(const struct plan *plan, const struct plan_step *s,
                                   const struct reference_memory *m) {
-    size_t bytes = element_bytes(m->how.type);
+    size_t bytes = dtype_bytes(m->how.type);
     if (s->op == PLAN_NONE) return;
     double source_scale = s->scale & PLAN_SCALE_SOURCE ? m->scale : 1,
            dest_scale = s->scale & PLAN_SCALE_DEST ? m->scale : 1;

@@ -46,21 +46,21 @@ static inline size_t expected_output(const struct expected *e) {
 /* Element `at` of a rank's INPUT: small integers and halves of them, exact in every type;
  * products stay small. */
 static inline void expected_was(const struct expected *e, char *to, int rank, size_t at) {
-    enum element_type type = e->how.type;
+    enum dtype type = e->how.type;
     int x = (int)((at * 7 + (size_t)rank * 5 + (size_t)e->seed * 11) % 6) - 2;
     float f = (float)x * 0.5f;
     double d = f;
     int64_t l = x;
-    uint16_t h = type == ELEMENT_F16 ? f16_of_float(f) : bf16_of_float(f);
-    const void *from = type == ELEMENT_F32                           ? (void *)&f
-                       : type == ELEMENT_F64                         ? (void *)&d
-                       : type == ELEMENT_F16 || type == ELEMENT_BF16 ? (void *)&h
-                                                                     : (void *)&l;
-    memcpy(to, from, element_bytes(type));
+    uint16_t h = type == DTYPE_F16 ? f16_of_float(f) : bf16_of_float(f);
+    const void *from = type == DTYPE_F32                         ? (void *)&f
+                       : type == DTYPE_F64                       ? (void *)&d
+                       : type == DTYPE_F16 || type == DTYPE_BF16 ? (void *)&h
+                                                                 : (void *)&l;
+    memcpy(to, from, dtype_bytes(type));
 }
 
 static inline void expected_fill(const struct expected *e, char *input, int rank) {
-    size_t bytes = element_bytes(e->how.type);
+    size_t bytes = dtype_bytes(e->how.type);
     for (size_t i = 0; i < expected_input(e); i++)
         expected_was(e, input + i * bytes, rank, i);
 }
@@ -74,7 +74,7 @@ static inline void expected_sum(const struct expected *e, char *to, int b, size_
     }
     for (struct fold f = fold_begin(e->n); fold_next(&f);)
         element_combine(e->how, term[f.to], term[f.to], term[f.from]);
-    memcpy(to, term[0], element_bytes(e->how.type));
+    memcpy(to, term[0], dtype_bytes(e->how.type));
 }
 
 /* Element i of block b of the rank's OUTPUT; 0: it is left as it was. */
@@ -98,7 +98,7 @@ static inline int expected_element(const struct expected *e, char *to, int rank,
  * `untouched`: what an element is that the call leaves alone; NULL: the rank's input. */
 static inline long expected_wrong(const struct expected *e, const char *output, int rank,
                                   const char *untouched) {
-    size_t bytes = element_bytes(e->how.type);
+    size_t bytes = dtype_bytes(e->how.type);
     for (int b = 0; b < (has_stack(e->what) ? e->n : 1); b++)
         for (size_t i = 0; i < e->count; i++) {
             char want[WIDEST];

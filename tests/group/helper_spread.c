@@ -27,7 +27,7 @@ static int try_collectives(struct group *g) {
                     .peer = (turn + 1) % n,
                     .count = counts[c],
                     .stride = counts[c],
-                    .how = {(enum element_type)type, (enum element_op)op},
+                    .how = {(enum dtype)type, (enum element_op)op},
                     .scale = is_sum(whats[k]) && !op && type < 4 && turn % 2 ? 1.0 / n : 1,
                     .seed = turn};
                 int same_size = has_parts(whats[k]) == has_stack(whats[k]);
@@ -76,7 +76,7 @@ static int try_uneven(struct group *g, int wrong) {
             input[in++] = 1000 * me + 100 * r + (int32_t)i;
     }
     struct group_call call = {.what = COLLECTIVE_ALL_TO_ALL,
-                              .how = {ELEMENT_I32, ELEMENT_SUM},
+                              .how = {DTYPE_I32, ELEMENT_SUM},
                               .input = input,
                               .output = output,
                               .input_sizes = gives,
@@ -97,7 +97,7 @@ static int try_tags(struct group *g) {
     int32_t word = group_rank(g);
     struct group_call call = {.what = COLLECTIVE_SEND,
                               .count = 1,
-                              .how = {ELEMENT_I32, ELEMENT_SUM},
+                              .how = {DTYPE_I32, ELEMENT_SUM},
                               .input = &word,
                               .output = &word};
     for (int turn = 0; turn < 2; turn++) {
@@ -141,7 +141,7 @@ static int try_drawn(struct group *const groups[3], const int sizes[3], int seed
     for (int call = 0; call < 50; call++) {
         int which = drawn(&state, 3), n = sizes[which], most = drawn(&state, 4) ? 300 : 70000;
         enum collective what = whats[drawn(&state, WHATS)];
-        enum element_type type = (enum element_type)drawn(&state, ELEMENT_TYPES);
+        enum dtype type = (enum dtype)drawn(&state, ELEMENT_TYPES);
         int op = is_sum(what) ? drawn(&state, ELEMENT_OPS) : 0, root = drawn(&state, n);
         int average = drawn(&state, 2), same_size = has_parts(what) == has_stack(what);
         struct expected e = {.what = what,

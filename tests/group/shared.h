@@ -51,7 +51,7 @@ static inline int end_rank(struct group *group, struct page *page, int code) {
 /* One call in the group, with inputs made of e->seed, and its judgement. in_place: where input and
  * output have one size. Begun and waited for where `async`. */
 static inline int try_call(struct group *g, struct expected *e, int in_place, int async) {
-    size_t bytes = element_bytes(e->how.type);
+    size_t bytes = dtype_bytes(e->how.type);
     int rank = group_rank(g), sends = e->what == COLLECTIVE_SEND;
     if (sends && rank != e->root && rank != e->peer) return OK;
     char untouched[WIDEST], *input = malloc(expected_input(e) * bytes + 1),
@@ -78,7 +78,7 @@ static inline int try_call(struct group *g, struct expected *e, int in_place, in
     if (wrong >= 0 && (!sends || rank == e->peer))
         code =
             fail(ERR_CHECK, "%s of %zu %s by %s over %d ranks, root %d, in place %d: element %ld",
-                 collective_name(e->what), e->count, element_type_name(e->how.type),
+                 collective_name(e->what), e->count, dtype_name(e->how.type),
                  element_op_name(e->how.op), e->n, e->root, in_place, wrong);
     free(input);
     free(output);

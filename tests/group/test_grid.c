@@ -30,24 +30,24 @@ static int try_all(struct group *g, int turn) {
     int n = group_size(g), code = OK, calls = 0;
     for (int type = 0; type < ELEMENT_TYPES && !code; type++) {
         size_t counts[24];
-        int m = counts_of(n, element_bytes((enum element_type)type), counts);
+        int m = counts_of(n, dtype_bytes((enum dtype)type), counts);
         for (int k = 0; k < WHATS; k++)
             for (int c = 0; c < m; c++)
                 for (int root = 0; root < n && !code; root++)
                     for (int op = -1; op < ELEMENT_OPS && !code; op++) {
-                        struct expected e = {.what = whats[k],
-                                             .n = n,
-                                             .root = root,
-                                             .peer = (root + 1) % n,
-                                             .count = counts[c],
-                                             .stride = counts[c],
-                                             .how = {(enum element_type)type,
-                                                     op > 0 ? (enum element_op)op : ELEMENT_SUM},
-                                             .scale = op < 0 ? 1.0 / n : 1,
-                                             .seed = calls};
+                        struct expected e = {
+                            .what = whats[k],
+                            .n = n,
+                            .root = root,
+                            .peer = (root + 1) % n,
+                            .count = counts[c],
+                            .stride = counts[c],
+                            .how = {(enum dtype)type, op > 0 ? (enum element_op)op : ELEMENT_SUM},
+                            .scale = op < 0 ? 1.0 / n : 1,
+                            .seed = calls};
                         int same_size = has_parts(whats[k]) == has_stack(whats[k]);
                         if (op && !is_sum(whats[k])) continue;
-                        if (op < 0 && !element_is_float(e.how.type)) continue;
+                        if (op < 0 && !dtype_is_float(e.how.type)) continue;
                         if (root && !is_rooted(whats[k])) continue;
                         if (whats[k] == COLLECTIVE_SEND && n == 1) continue;
                         /* 61 is prime, so that in turns everything meets everything */
@@ -83,7 +83,7 @@ static int large_entry(void *context) {
                              .peer = 2,
                              .count = 200001,
                              .stride = 200001,
-                             .how = {k % 2 ? ELEMENT_F32 : ELEMENT_BF16, ELEMENT_SUM},
+                             .how = {k % 2 ? DTYPE_F32 : DTYPE_BF16, ELEMENT_SUM},
                              .scale = 1,
                              .seed = k};
         code = try_call(g, &e, 0, 0);

@@ -72,8 +72,8 @@ static int without_memory(struct group *g) {
 /* Three calls that are right, then the fault of rank 1. */
 static int faulty(struct group *g, struct fault *f) {
     int odd = group_rank(g) == 1, ranks[] = {0, odd ? 2 : 1}, all[] = {0, 1, 2};
-    struct arithmetic floats = {0}, other = {ELEMENT_I32, ELEMENT_SUM},
-                      largest = {ELEMENT_F32, ELEMENT_MAX};
+    struct arithmetic floats = {0}, other = {DTYPE_I32, ELEMENT_SUM},
+                      largest = {DTYPE_F32, ELEMENT_MAX};
     struct group *sub;
     for (int i = 0; i < 3; i++)
         CHECK(call_of(g, COLLECTIVE_ALL_REDUCE, 8, 0, floats));
@@ -226,7 +226,7 @@ static int misuse_entry(void *context) {
     REFUSED(group_new(&sub, g, (int[]){2}, 1, 0), "rank 2");
     REFUSED(group_new(&sub, g, (int[]){0}, 3, 0), "3 ranks");
     struct group_call average = {
-        .what = COLLECTIVE_ALL_REDUCE, .count = 1, .how = {ELEMENT_I32, ELEMENT_SUM}, .average = 1};
+        .what = COLLECTIVE_ALL_REDUCE, .count = 1, .how = {DTYPE_I32, ELEMENT_SUM}, .average = 1};
     REFUSED(group_run(g, &average, NULL), "average of int32");
     if (!code) code = call_of(g, COLLECTIVE_BARRIER, 0, 0, floats);
     return end_rank(g, page, code);

@@ -11,7 +11,7 @@
 
 enum { MOST = 600, BYTES = 8 };
 
-static int is_nan(enum element_type type, const char *x) {
+static int is_nan(enum dtype type, const char *x) {
     double d;
     float f;
     uint16_t h;
@@ -19,10 +19,10 @@ static int is_nan(enum element_type type, const char *x) {
     memcpy(&f, x, sizeof f);
     memcpy(&h, x, sizeof h);
     switch (type) {
-    case ELEMENT_F32: return f != f;
-    case ELEMENT_F64: return d != d;
-    case ELEMENT_F16: return (h & 0x7fff) > 0x7c00;
-    case ELEMENT_BF16: return (h & 0x7fff) > 0x7f80;
+    case DTYPE_F32: return f != f;
+    case DTYPE_F64: return d != d;
+    case DTYPE_F16: return (h & 0x7fff) > 0x7c00;
+    case DTYPE_BF16: return (h & 0x7fff) > 0x7f80;
     default: return 0;
     }
 }
@@ -40,7 +40,7 @@ static void try_step(struct arithmetic how, int op, int n, size_t length, double
                      uint64_t *seed) {
     static char x[64][MOST * BYTES + BYTES], want[64][MOST * BYTES + BYTES];
     void *data[64], *reference[64];
-    size_t bytes = element_bytes(how.type), start = length % 5;
+    size_t bytes = dtype_bytes(how.type), start = length % 5;
     struct plan plan = {.n = n, .rank = n / 2, .count = MOST, .data = MOST};
     struct plan_step step = {.op = (uint8_t)op,
                              .scale = PLAN_SCALE_SOURCE | (length % 2 ? PLAN_SCALE_DEST : 0),
@@ -67,8 +67,7 @@ static void try_step(struct arithmetic how, int op, int n, size_t length, double
             const char *a = x[r] + i * bytes, *b = want[r] + i * bytes;
             cr_assert(!memcmp(a, b, bytes) || (is_nan(how.type, a) && is_nan(how.type, b)),
                       "%s %s, step %d of %d ranks, %zu elements, scale %g: rank %d, element %zu",
-                      element_type_name(how.type), element_op_name(how.op), op, n, length, scale, r,
-                      i);
+                      dtype_name(how.type), element_op_name(how.op), op, n, length, scale, r, i);
         }
 }
 
@@ -81,7 +80,7 @@ Test(typed, fast_loops_give_the_reference_bits, .timeout = 60) {
             for (int step = PLAN_COPY; step <= PLAN_SUM; step++)
                 for (int w = 0; w < 5; w++)
                     for (int l = 0; l < 8; l++) {
-                        struct arithmetic how = {(enum element_type)type, (enum element_op)op};
+                        struct arithmetic how = {(enum dtype)type, (enum element_op)op};
                         try_step(how, step, ranks[w], lengths[l], l % 2 ? 1 : 1.0 / 3, &seed);
                     }
 }
@@ -90,6 +89,5 @@ Test(typed, fast_loops_give_the_reference_bits, .timeout = 60) {
 Test(typed, sixty_four_ranks) {
     uint64_t seed = 7;
     for (int type = 0; type < ELEMENT_TYPES; type++)
-        try_step((struct arithmetic){(enum element_type)type, ELEMENT_SUM}, PLAN_SUM, 64, 300, 1,
-                 &seed);
+        try_step((struct arithmetic){(enum dtype)type, ELEMENT_SUM}, PLAN_SUM, 64, 300, 1, &seed);
 }

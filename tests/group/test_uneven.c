@@ -32,7 +32,7 @@ static void element(const struct uneven *u, int from, int to, size_t i, char *ou
 /* All ranks draw the same. */
 static struct uneven draw(struct rng *rng, int n) {
     struct uneven u = {.what = unevens[rng_u32(rng) % 5],
-                       .how = {(enum element_type)(rng_u32(rng) % ELEMENT_TYPES), ELEMENT_SUM},
+                       .how = {(enum dtype)(rng_u32(rng) % ELEMENT_TYPES), ELEMENT_SUM},
                        .n = n,
                        .root = (int)(rng_u32(rng) % (uint32_t)n)};
     size_t lengths[MOST * MOST];
@@ -47,13 +47,13 @@ static struct uneven draw(struct rng *rng, int n) {
                                                                        : lengths[to];
     if (u.what == COLLECTIVE_REDUCE_SCATTER) {
         u.how.op = (enum element_op)(rng_u32(rng) % ELEMENT_OPS);
-        u.average = u.how.op == ELEMENT_SUM && element_is_float(u.how.type) && rng_u32(rng) % 2;
+        u.average = u.how.op == ELEMENT_SUM && dtype_is_float(u.how.type) && rng_u32(rng) % 2;
     }
     return u;
 }
 
 static void fill(const struct uneven *u, int rank, char *input) {
-    size_t bytes = element_bytes(u->how.type);
+    size_t bytes = dtype_bytes(u->how.type);
     for (int to = 0; to < (shows_one_block(u->what) ? 1 : u->n); to++)
         for (size_t i = 0; i < u->sizes[rank * u->n + to]; i++, input += bytes)
             element(u, rank, to, i, input);
@@ -67,12 +67,12 @@ static void sum_of(const struct uneven *u, int rank, size_t i, char *out) {
     }
     for (struct fold f = fold_begin(u->n); fold_next(&f);)
         element_combine(u->how, term[f.to], term[f.to], term[f.from]);
-    memcpy(out, term[0], element_bytes(u->how.type));
+    memcpy(out, term[0], dtype_bytes(u->how.type));
 }
 
 /* OK, or which element is wrong. */
 static int judge(const struct uneven *u, int rank, const char *output) {
-    size_t bytes = element_bytes(u->how.type), at = 0;
+    size_t bytes = dtype_bytes(u->how.type), at = 0;
     int first = u->what == COLLECTIVE_SCATTER          ? u->root
                 : u->what == COLLECTIVE_REDUCE_SCATTER ? rank
                                                        : 0;
@@ -94,7 +94,7 @@ static int judge(const struct uneven *u, int rank, const char *output) {
 }
 
 static int try_uneven(struct group *g, const struct uneven *u, int async) {
-    size_t row[MOST], column[MOST], bytes = element_bytes(u->how.type);
+    size_t row[MOST], column[MOST], bytes = dtype_bytes(u->how.type);
     int rank = group_rank(g), is_root = rank == u->root, n = u->n;
     char *input = malloc((MOST * LONGEST + 1) * bytes),
          *output = malloc((MOST * LONGEST + 1) * bytes);

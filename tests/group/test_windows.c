@@ -35,7 +35,7 @@ static char *memory_of(size_t elements, size_t bytes) {
 
 static void make_world(struct world *w, int in_place) {
     const struct expected *e = &w->expected;
-    size_t bytes = element_bytes(e->how.type);
+    size_t bytes = dtype_bytes(e->how.type);
     for (int r = 0; r < w->q.n; r++) {
         w->input[r] = memory_of(expected_input(e), bytes);
         expected_fill(e, w->input[r], r);
@@ -61,7 +61,7 @@ static void judge(const struct world *w, int in_place) {
     for (int r = 0; r < e->n; r++) {
         long wrong = expected_wrong(e, w->output[r], r, in_place ? NULL : untouched);
         cr_assert(wrong < 0, "%s of %zu %s by %s over %d ranks, root %d: rank %d, element %ld",
-                  collective_name(e->what), e->count, element_type_name(e->how.type),
+                  collective_name(e->what), e->count, dtype_name(e->how.type),
                   element_op_name(e->how.op), e->n, e->root, r, wrong);
     }
 }
@@ -130,10 +130,9 @@ Test(windows, every_type_and_operation, .timeout = 60) {
         for (int type = 0; type < ELEMENT_TYPES; type++)
             for (int op = 0; op < (is_sum(whats[k].what) ? ELEMENT_OPS : 1); op++) {
                 struct world w = world_of(whats[k], 5, 1, 61);
-                w.expected.how = (struct arithmetic){(enum element_type)type, (enum element_op)op};
+                w.expected.how = (struct arithmetic){(enum dtype)type, (enum element_op)op};
                 run(&w, 0);
-                if (!is_sum(whats[k].what) || op || !element_is_float((enum element_type)type))
-                    continue;
+                if (!is_sum(whats[k].what) || op || !dtype_is_float((enum dtype)type)) continue;
                 struct world average = world_of(whats[k], 3, 1, 61);
                 average.expected.how = w.expected.how;
                 average.expected.scale = 1.0 / 3;
@@ -171,7 +170,7 @@ enum { EAGERS = sizeof eagers / sizeof *eagers };
 
 Test(windows, short_calls_go_through_slots, .timeout = 60) {
     static const size_t counts[] = {0, 1, 3, 12, 13, 32, 95, 96};
-    const struct arithmetic floats = {ELEMENT_F32, ELEMENT_SUM};
+    const struct arithmetic floats = {DTYPE_F32, ELEMENT_SUM};
     for (int n = 1; n <= 8; n++)
         for (int k = 0; k < EAGERS; k++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
@@ -180,8 +179,8 @@ Test(windows, short_calls_go_through_slots, .timeout = 60) {
     for (int k = 0; k < EAGERS; k++)
         for (int type = 0; type < ELEMENT_TYPES; type++)
             for (int op = 0; op < (is_sum(eagers[k].what) ? ELEMENT_OPS : 1); op++) {
-                struct arithmetic how = {(enum element_type)type, (enum element_op)op};
-                int averages = is_sum(eagers[k].what) && !op && element_is_float(how.type);
+                struct arithmetic how = {(enum dtype)type, (enum element_op)op};
+                int averages = is_sum(eagers[k].what) && !op && dtype_is_float(how.type);
                 run_eager(eagers[k], 5, 3, 17, 1, how, 1, 0);
                 if (averages) run_eager(eagers[k], 3, 1, 17, 0, how, 1.0 / 3, 0);
                 if (has_parts(eagers[k].what) == has_stack(eagers[k].what))
