@@ -31,8 +31,8 @@ enum { MAX_RANK = 8, MOST_LANES = 16 };
 
 enum layout { LAYOUT_PLAIN, LAYOUT_N16 };
 
-/* In the order of enum duet_type. Collectives combine all but the last; no op takes F16, BF16 or U8,
- * but copies do. */
+/* In the order of enum duet_type. Collectives combine all but the last; no op takes F16, BF16 or
+ * U8, but copies do. */
 enum dtype {
     DTYPE_F32,
     DTYPE_I32,
