@@ -49,25 +49,19 @@ class Sizes:
         return [self.of(n) for n in value.shape] if isinstance(value, torch.Tensor) else value
 
 
-def result_of(program):
-    """The node that the user's forward returns, or None where it returns several."""
-    names = [spec.arg.name for spec in program.graph_signature.output_specs
-             if spec.kind.name == "USER_OUTPUT" and hasattr(spec.arg, "name")]
-    by_name = {node.name: node for node in program.graph.nodes}
-    return by_name[names[0]] if len(names) == 1 else None, names
-
-
-def mutations(program):
-    """{name of a buffer: the node that forward writes into it}, except those of batch norms."""
-    by_name, out = {node.name: node for node in program.graph.nodes}, {}
+def results(program):
+    """The nodes that the user's forward returns, and {name of a buffer: the node that forward
+    writes into it}, except those of batch norms."""
+    by_name, returned, written = {node.name: node for node in program.graph.nodes}, [], {}
     for spec in program.graph_signature.output_specs:
-        node = by_name.get(getattr(spec.arg, "name", None))
-        norm = node is not None and node.op == "call_function" and (
-            "batch_norm" in str(node.args[0]) and name_of(node) == "getitem" or
-            (spec.target or "").endswith("num_batches_tracked"))
-        if spec.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION") and not norm:
-            out[spec.target] = node
-    return out
+        node, kind = by_name.get(getattr(spec.arg, "name", None)), spec.kind.name
+        if kind == "USER_OUTPUT" and node:
+            returned.append(node)
+        elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION") and not (
+                node.op == "call_function" and "batch_norm" in str(node.args[0]) and
+                name_of(node) == "getitem" or spec.target.endswith("num_batches_tracked")):
+            written[spec.target] = node
+    return returned, written
 
 
 def needed(program, result, written):

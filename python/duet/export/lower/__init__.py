@@ -9,8 +9,7 @@ from operator import getitem
 
 import torch
 
-from ..passes import (Sizes, bounds, folded, mutations, needed, refuse_rounded_integers,
-                      result_of)
+from ..passes import Sizes, bounds, folded, needed, refuse_rounded_integers, results
 from ..text import N, Refused, Value, Writer, require, text_of
 
 LOWERINGS = {}
@@ -53,13 +52,11 @@ class Interpreter(Writer):
         self.below = {}
         self.measure = Sizes(program)
         self.op, self.asked, self.given = "", set(), {}
-        self.examples = dict(zip((n for n in program.graph.nodes if n.op == "placeholder" and
-                                  self._spec(n).kind.name == "USER_INPUT" and isinstance(
+        self.specs = dict(zip(program.graph.find_nodes(op="placeholder"),
+                              program.graph_signature.input_specs))
+        self.examples = dict(zip((n for n, spec in self.specs.items()
+                                  if spec.kind.name == "USER_INPUT" and isinstance(
                                       n.meta.get("val"), torch.Tensor)), examples))
-
-    def _spec(self, node):
-        specs = self.program.graph_signature.input_specs
-        return next(s for s in specs if getattr(s.arg, "name", None) == node.name)
 
     # ---- what lowerings ask
 
@@ -71,10 +68,7 @@ class Interpreter(Writer):
     def _tensors(self):
         """The node of each tensor of the model, but for parameters and the buffers of norms."""
         tables, out = (self.program.state_dict, self.program.constants), {}
-        for node in self.program.graph.nodes:
-            if node.op != "placeholder":
-                continue
-            spec = self._spec(node)
+        for node, spec in self.specs.items():
             if spec.kind.name in ("BUFFER", "CONSTANT_TENSOR") and not (
                     spec.kind.name == "BUFFER" and (spec.target in self.written or
                                                     _OF_NORM.search(spec.target))):
@@ -83,7 +77,7 @@ class Interpreter(Writer):
         return out
 
     def _placeholder(self, node):
-        spec, x = self._spec(node), node.meta.get("val")
+        spec, x = self.specs[node], node.meta.get("val")
         if spec.kind.name == "USER_INPUT":
             if not isinstance(x, torch.Tensor):
                 return x
@@ -144,7 +138,9 @@ class Interpreter(Writer):
             return None
         self.op = target._schema.name
         require(self.op in LOWERINGS, _unknown(self.op))
-        self._check_type(val)
+        for x in val if isinstance(val, (list, tuple)) else [val]:
+            require(not isinstance(x, torch.Tensor) or x.dtype in _TYPES,
+                    f"it makes {getattr(x, 'dtype', None)}: Duet computes in float32")
         whole = isinstance(val, torch.Tensor) and val.dtype in (torch.int64, torch.int32)
         require(not whole or "refused" not in node.meta, node.meta.get("refused"))
         self.given = dict(zip((x.name for x in target._schema.arguments), node.args))
@@ -160,15 +156,10 @@ class Interpreter(Writer):
                 one.dtype = fake.dtype
         return made
 
-    def _check_type(self, val):
-        for x in val if isinstance(val, (list, tuple)) else [val]:
-            require(not isinstance(x, torch.Tensor) or x.dtype in _TYPES,
-                    f"it makes {getattr(x, 'dtype', None)}: Duet computes in float32")
-
     def run(self):
         """The value of the result; None where something is refused."""
-        result, names = result_of(self.program)
-        self.written = mutations(self.program)
+        returned, self.written = results(self.program)
+        result = returned[0] if len(returned) == 1 else None
         wanted = needed(self.program, result, self.written.values())
         whole = {n: x for n, x in self.examples.items() if not x.is_floating_point()}
         self.below = bounds(self.program, wanted, whole)
@@ -203,7 +194,7 @@ class Interpreter(Writer):
                 self._update(name, self.env.get(node))
             except Refused as why:
                 self._refuse(node, why)
-        return self._result(self.env.get(result), names)
+        return self._result(self.env.get(result), len(returned))
 
     def _update(self, name, value):
         """A buffer takes a value of parameters and buffers at each step."""
@@ -216,7 +207,7 @@ class Interpreter(Writer):
         value = self.dense(value)
         self.updates.append((name, self.lay(value, value.shape, shared=True)))
 
-    def _result(self, value, names):
+    def _result(self, value, count):
         if value is Refused:
             return None
         if isinstance(value, Value) and value.rank and value.shape[0] == N(1) and \
@@ -224,7 +215,7 @@ class Interpreter(Writer):
             value = self.dense(value)
             if value.at == 0:
                 return Value(self.lay(value, value.shape[1:]), value.shape, value.shape)
-        shape = text_of(value.shape) if hasattr(value, "shape") else f"{len(names)} tensors"
+        shape = text_of(value.shape) if hasattr(value, "shape") else f"{count} tensors"
         self.refusals.append(f"the result is {shape}: Duet's losses take one tensor, "
                              "[N, classes], [N, classes, places] or, with targets, any of N")
         return None

@@ -41,46 +41,35 @@ def _(w, a, shape):
     return reduce(w, op, x, dims_of(a, x.rank), a.get("keepdim", False))
 
 
-def variance(w, a):
-    x = w.value(a.self)
-    dims = dims_of(a, x.rank)
-    mean = reduce(w, "mean", x, dims, True)
-    off = w.sub(x, mean)
-    total = reduce(w, "sum", w.mul(off, off), dims, a.get("keepdim", False))
-    correction = a.get("correction")
-    correction = int(a.get("unbiased", True)) if correction is None else correction
-    count = math.prod(int(x.shape[d]) for d in dims)
-    require(count > correction, "of one number")
-    mean = mean if a.get("keepdim") else mean.squeezed(dims)
-    return w.times(total, 1 / (count - correction)), mean
-
-
 def root(w, x):
     """The square root, whose gradient at 0 is 0, as PyTorch has it for norms."""
     zero = compare(w, "equal", x, 0)
     return w.where(zero, 0.0, w.line("sqrt", w.where(zero, 1.0, x)))
 
 
-@lower(aten.var, aten.std)
+@lower(aten.var, aten.std, aten.var_mean, aten.std_mean)
 def _(w, a, shape):
-    y = variance(w, a)[0]
-    return root(w, y) if "std" in w.op else y
-
-
-@lower(aten.var_mean, aten.std_mean)
-def _(w, a, shape):
-    y, mean = variance(w, a)
-    return [root(w, y) if "std" in w.op else y, mean]
+    x = w.value(a.self)
+    dims, keepdim = dims_of(a, x.rank), a.get("keepdim", False)
+    mean = reduce(w, "mean", x, dims, True)
+    off = w.sub(x, mean)
+    total = reduce(w, "sum", w.mul(off, off), dims, keepdim)
+    correction = a.get("correction")
+    correction = int(a.get("unbiased", True)) if correction is None else correction
+    count = math.prod(int(x.shape[d]) for d in dims)
+    require(count > correction, "of one number")
+    y = w.times(total, 1 / (count - correction))
+    y = root(w, y) if "std" in w.op else y
+    return [y, mean if keepdim else mean.squeezed(dims)] if "mean" in w.op else y
 
 
 @lower(aten.linalg_vector_norm)
 def _(w, a, shape):
     order, x = w.number(a.ord), w.value(a.self)
     require(order in (1, 2), f"the norm of order {a.ord}")
-    dims = dims_of(a, x.rank)
-    if order == 1:
-        return reduce(w, "sum", w.line("abs", x), dims, a.get("keepdim", False))
-    return root(w, reduce(w, "sum", w.mul(x, x), dims, a.get("keepdim", False)))
+    total = reduce(w, "sum", w.line("abs", x) if order == 1 else w.mul(x, x), dims_of(a, x.rank),
+                   a.get("keepdim", False))
+    return total if order == 1 else root(w, total)
 
 
 @lower(aten._softmax, aten._log_softmax)
