@@ -13,6 +13,7 @@ Parameters, buffers and constants go into net.safetensors next to the model file
 
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 import traceback
@@ -65,12 +66,12 @@ def _saves(torch, model, inputs):
     """The line that says what autograd keeps, in bytes: of each sample, and of all together. None
     where it is not known, as for a model that deepcopy does not take."""
     samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
-    twice = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in inputs]
-    four = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in twice]
     from .trace import globals_kept
     try:
         with globals_kept(model):
-            two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
+            two, more = (saved_bytes(model, tuple(
+                torch.cat([x] * k) if isinstance(x, torch.Tensor) else x for x in inputs), {})[0]
+                for k in (2, 4))
     except Exception:
         return []
     each = (more - two) // (2 * samples)
@@ -82,9 +83,8 @@ def _weights_of(path):
     return path.with_name(path.name.removesuffix(".duet") + ".safetensors")
 
 
-def _check(path, text, stored, loss, verify):
-    """Before the result is written, the command reads the text, which is then run beside the
-    model."""
+def _write(path, text, stored, loss, verify):
+    """The command reads the text, which is then run beside the model, before it gets its name."""
     with tempfile.TemporaryDirectory() as folder:
         trial = pathlib.Path(folder, "net.duet")
         trial.write_text(text, encoding="utf-8")
@@ -95,6 +95,8 @@ def _check(path, text, stored, loss, verify):
             why = str(error).replace(str(trial), str(path))
             raise ExportError(f"duet.export: {why}") from None
         verify(trial)
+        shutil.move(_weights_of(trial), _weights_of(path))
+        path.write_text(text, encoding="utf-8")
 
 
 def _used(run, result):
@@ -211,9 +213,7 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     def run_beside(trial):
         if verify:
             _progress(quiet, "duet.export: verifying ...")
-            verified(model, _result_of, example_inputs, trial, program, ops)
-    _check(path, text, stored, "cross-entropy" if len(result.shape) > 1 else "mse", run_beside)
-    write_tensors(_weights_of(path), stored)
-    path.write_text(text, encoding="utf-8")
+            verified(model, _result_of, example_inputs, result.shape, trial, program, ops)
+    _write(path, text, stored, "cross-entropy" if len(result.shape) > 1 else "mse", run_beside)
     _progress(quiet, "")
     return path

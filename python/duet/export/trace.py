@@ -1,6 +1,7 @@
 """torch.export of a model in training mode, with the samples as the first dimension."""
 
 import contextlib
+import copy
 import inspect
 import io
 import logging
@@ -12,7 +13,6 @@ import torch
 
 from .lower import LOWERINGS
 from .text import ExportError
-from .verify import copied
 
 _TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a constant
 _SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # numbers of samples for which guards hold
@@ -52,6 +52,19 @@ def _for_a_trace(model):
             raise ExportError(f"torch.fx uses the name {name}: rename the module {name}")
     if not model.training:  # otherwise its layers stay unchanged, and frozen ones are seen
         model.train()
+
+
+def copied(model):
+    """A copy, on which forward may leave what it likes. A tensor that forward has computed and kept
+    is copied as a number; what cannot be copied is an ExportError."""
+    kept = {id(x): x.detach().clone() for module in model.modules() for x in vars(module).values()
+            if isinstance(x, torch.Tensor) and x.grad_fn is not None}
+    try:
+        return copy.deepcopy(model, kept)
+    except Exception as error:
+        raise ExportError(f"duet.export: {type(model).__name__} cannot be copied ("
+                          f"{(str(error).splitlines() or [type(error).__name__])[0]}): its "
+                          "modules must be copyable: the export runs copies of the model") from None
 
 
 @contextlib.contextmanager
@@ -144,7 +157,6 @@ def _refuse_guards(program):
 
 def decompose(program):
     _note_no_grad(program.graph_module)
-    _without_asserts(program.graph)
     program._guards_code = []  # those of shapes are looked at by trace.py
     seen = set()
     for name, x in program.state_dict.items():  # a node with two names is here twice
@@ -162,16 +174,6 @@ def decompose(program):
     return program.run_decompositions(table)
 
 
-def _without_asserts(graph):
-    """Ops used only by assertions may be any."""
-    for node in reversed(graph.nodes):
-        name = str(node.target)
-        if node.op == "call_function" and not node.users and (
-                "assert" in name or "constrain_range" in name or "aten.item" in name or
-                isinstance(node.meta.get("val"), (torch.SymBool, torch.SymInt, torch.SymFloat))):
-            graph.erase_node(node)
-
-
 def _note_no_grad(module):
     """What forward computes under torch.no_grad() is a module of its own here, which the
     decomposition opens: its results are detached."""
@@ -187,3 +189,18 @@ def _note_no_grad(module):
                         cut.meta.update(user.meta)
                     user.replace_all_uses_with(cut, delete_user_cb=lambda n, cut=cut: n is not cut)
         part.recompile()
+
+
+def traced_values(program, inputs):
+    """{node: its value}, without dropout."""
+    class Run(torch.fx.Interpreter):
+        def run_node(self, node):
+            if "dropout" in str(node.target):
+                return (self.env[node.args[0]], None)[:1 + ("native" in str(node.target))]
+            return super().run_node(node)
+    tables, inputs = program.state_dict | program.constants, iter(inputs)
+    run = Run(program.graph_module, garbage_collect_values=False)
+    with torch.no_grad():
+        run.run(*(tables[spec.target] if spec.target else next(inputs)
+                  for spec in program.graph_signature.input_specs))
+    return run.env

@@ -3,13 +3,16 @@ compares its loss and gradients with the model's in float64.
 
 Three batches are compared: the example inputs; other numbers right after them, which finds state
 that forward keeps; and another number of samples. If something differs by more than FLOOR,
-PyTorch's own float32 tells how close a right answer comes. This finds what torch.export does not
-see: state, hooks on gradients, an autograd.Function with its own backward, reentrant checkpoints.
+PyTorch's own float32 tells how close a right answer comes. From the first batch on that is known:
+the others are compared with float32, which takes less time, and with float64 if they differ. This
+finds what torch.export does not see: state, hooks on gradients, an autograd.Function with its own
+backward, reentrant checkpoints.
 """
 
 import bisect
+import collections
+import concurrent.futures
 import contextlib
-import copy
 import json
 import random
 import re
@@ -24,6 +27,7 @@ from .._files import save_dataset
 from .._library import DuetError
 from ..command import train
 from .text import ExportError
+from .trace import copied, traced_values
 
 TIMES = 4  # as far from float64 as PyTorch's own float32
 # Where PyTorch's float32 is exact by chance, Duet may be off by the roundings of long sums: of the
@@ -45,19 +49,6 @@ _WHY = {"the example inputs": "forward does more than the trace shows: it change
         "another number of samples": "what forward does depends on the number of samples"}
 
 
-def copied(model):
-    """A copy, on which forward may leave what it likes. A tensor that forward has computed and kept
-    is copied as a number; what cannot be copied is an ExportError."""
-    kept = {id(x): x.detach().clone() for module in model.modules() for x in vars(module).values()
-            if isinstance(x, torch.Tensor) and x.grad_fn is not None}
-    try:
-        return copy.deepcopy(model, kept)
-    except Exception as error:
-        raise ExportError(f"duet.export: {type(model).__name__} cannot be copied ("
-                          f"{(str(error).splitlines() or [type(error).__name__])[0]}): its "
-                          "modules must be copyable: the export runs copies of the model") from None
-
-
 def _norm(x):
     return torch.linalg.vector_norm(x, dtype=torch.float64).item()
 
@@ -67,16 +58,13 @@ def _norm(x):
 class _Mode(torch.overrides.TorchFunctionMode):
     """Forward without dropout, and in dtype where it asks for float32 by name."""
 
-    dropouts = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout,
-                F.feature_alpha_dropout, torch.dropout, torch.dropout_, torch.alpha_dropout}
-
     def __init__(self, dtype):
         super().__init__()
         self.dtype = dtype
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
-        if function in self.dropouts:
+        if "dropout" in getattr(function, "__name__", "") and function != torch.native_dropout:
             return args[0] if args else kwargs["input"]
         if function is F.scaled_dot_product_attention:
             args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
@@ -88,45 +76,56 @@ class _Mode(torch.overrides.TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-class _Answer:
-    """The loss of the last of these batches, and its gradients, of a copy of the model. moved: the
+def _target(shape):
+    return numpy.random.RandomState(3).standard_normal(shape).astype("f4")
+
+
+_Answer = collections.namedtuple("_Answer", "loss gradients copy", defaults=[None])
+
+
+class _Copy:
+    """A copy of the model, in float64 or float32, that is given one batch after another. moved: the
     number of a draw that moves each parameter by about as much as float32 rounds on the way."""
 
-    def __init__(self, model, result_of, dtype, batches, updated, moved=0, backward=True):
-        def typed(x):
-            return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-        model = copied(model).cpu()
+    def __init__(self, model, result_of, dtype, updated, moved=0):
+        self.result_of, self.dtype, self.batches = result_of, dtype, 0
+        self.model = model = copied(model).cpu()
         for module in model.modules():
             if isinstance(module, (torch.nn.RNNBase, torch.nn.MultiheadAttention)):
                 module.dropout = 0.0
-        model = model.double() if dtype == torch.float64 else model
+        if dtype == torch.float64:
+            model.double()
         if not model.training:
             model.train()
-        # The draws are equal in all runs, and differ from those of the trace.
-        random.seed(7), numpy.random.seed(7), torch.manual_seed(7)
-        drawn, default = torch.get_rng_state(), torch.get_default_dtype()
         of_moves = torch.Generator().manual_seed(moved)
         for p in model.parameters() if moved else ():
             p.data *= 1 + ROUNDED * torch.randn(p.shape, generator=of_moves, dtype=p.dtype)
-        torch.set_default_dtype(dtype)
+        self.updated = {name: model.get_buffer(name).clone() for name in updated}
+
+    def answer(self, batch, backward=True):
+        """The loss and its gradients. The text updates the buffers in `updated` itself."""
+        for name, numbers in self.updated.items():
+            self.model.get_buffer(name).data.copy_(numbers)
+        self.batches += 1  # the draws are equal in all copies, and differ from those of the trace
+        for seed in (random.seed, numpy.random.seed, torch.manual_seed):
+            seed(6 + self.batches)
+        drawn, default = torch.get_rng_state(), torch.get_default_dtype()
+        torch.set_default_dtype(self.dtype)
         try:
-            with _Mode(dtype), torch.enable_grad():
-                kept = {name: model.get_buffer(name).clone() for name in updated}
-                for batch in batches[:-1]:
-                    model(*map(typed, batch))
-                for name, numbers in kept.items():  # the text updates these itself
-                    model.get_buffer(name).data.copy_(numbers)
-                model.zero_grad()
-                y = result_of(model(*map(typed, batches[-1])))
-                self.target = numpy.random.RandomState(3).standard_normal(y.shape).astype("f4")
-                loss = (y - torch.from_numpy(self.target).to(dtype)).square().mean()
+            with _Mode(self.dtype), torch.enable_grad():
+                self.model.zero_grad()
+                y = self.result_of(self.model(*(  # of copies, in which forward may write
+                    x.to(self.dtype if x.is_floating_point() else x.dtype, copy=True)
+                    if isinstance(x, torch.Tensor) else x for x in batch)))
+                loss = (y - torch.from_numpy(_target(y.shape)).to(self.dtype)).square().mean()
                 if backward:
                     loss.backward()
         finally:
             torch.set_default_dtype(default)
-        self.draws, self.loss = not torch.equal(torch.get_rng_state(), drawn), loss.item()
-        self.gradients = {name: torch.zeros_like(p) if p.grad is None else p.grad
-                          for name, p in model.named_parameters() if p.requires_grad}
+        self.draws = not torch.equal(torch.get_rng_state(), drawn)
+        return _Answer(loss.item(), {
+            name: torch.zeros_like(p) if p.grad is None else p.grad
+            for name, p in self.model.named_parameters() if p.requires_grad}, self)
 
 
 # ---- Duet's
@@ -148,33 +147,33 @@ def duets(path, inputs, target, trained=()):
                 lr=RATE if trained else 0, shuffle=False, mode="single", virtual_devices=1,
                 save=saved, progress=False, quiet=True).runs[0]
     before, after = (_read(one) for one in (path.with_suffix(".safetensors"), saved))
-    return run.losses[0], {name: (x - after[name]) * numpy.float32(1 / RATE)
-                           for name, x in before.items() if name in trained and name in after}
+    return _Answer(run.losses[0], {name: (x - after[name]) * numpy.float32(1 / RATE)
+                                   for name, x in before.items()
+                                   if name in trained and name in after})
 
 
 # ---- both, side by side
 
 class _Distances:
-    """How far answers are from the exact one: a number for the loss and one for each gradient."""
+    """How far answers are from this one: a number for the loss and one for each gradient."""
 
-    def __init__(self, exact):
-        self.exact, self.names = exact, numpy.array(["the loss", *exact.gradients])
-        self.size = numpy.array([abs(exact.loss), *map(_norm, exact.gradients.values())])
-        self.near = numpy.zeros(len(self.names))  # of what is right up to roundings
+    def __init__(self, answer):
+        self.answer, self.names = answer, numpy.array(["the loss", *answer.gradients])
+        self.size = numpy.array([abs(answer.loss), *map(_norm, answer.gradients.values())])
 
-    def of(self, loss, gradients):
+    def of(self, other):
         """A gradient that Duet lacks is 0."""
-        return numpy.array([abs(loss - self.exact.loss), *(
-            _norm(g - torch.as_tensor(gradients.get(name, 0.0)))
-            for name, g in self.exact.gradients.items())])
+        return numpy.array([abs(other.loss - self.answer.loss), *(
+            _norm(g - torch.as_tensor(other.gradients.get(name, 0.0)))
+            for name, g in self.answer.gradients.items())])
 
-    def differing(self, off):
-        """Which of these distances are too large, and the largest of what is allowed."""
-        whole, near = numpy.linalg.norm(self.size[1:]), self.near[1:]
-        limit = FLOOR * self.size
-        limit[0] += TIMES * self.near[0]
-        limit[1:] += NOTHING * whole + TIMES * numpy.maximum(
-            near, numpy.linalg.norm(near) / (whole or 1) * self.size[1:])
+    def differing(self, off, near, times=TIMES):
+        """Which of these distances are too large, and the largest of what is allowed. near: the
+        distances of what is right up to roundings."""
+        whole, limit = numpy.linalg.norm(self.size[1:]), FLOOR * self.size
+        limit[0] += times * near[0]
+        limit[1:] += NOTHING * whole + times * numpy.maximum(
+            near[1:], numpy.linalg.norm(near[1:]) / (whole or 1) * self.size[1:])
         most = numpy.divide(off, limit, where=limit > 0, out=(off > 0).astype(float))
         return [*self.names[~(off <= limit)]], most.max()
 
@@ -194,106 +193,153 @@ def _batch(x, samples, seed=None):
     return made
 
 
+def _tensors(batch):
+    return [x for x in batch if isinstance(x, torch.Tensor)]
+
+
+def _alike(loss, other):
+    return abs(loss - other) <= 1e-5 * abs(other)
+
+
 class _Unverified(Exception):
     pass
 
 
 class _Verification:
-    def __init__(self, model, result_of, inputs, path, program, ops):
+    def __init__(self, model, result_of, inputs, shape, path, program, ops):
         self.model, self.result_of, self.path = model, result_of, path
-        self.program, self.ops = program, ops
+        self.shape, self.program, self.ops = [*map(int, shape[1:])], program, ops
         self.text, self.most = re.sub(r"((?:= dropout(?:2d)?\(.*\bp|dropout_p)=)[^,)]+", r"\g<1>0",
                                       path.read_text(encoding="utf-8")), 0.0
         self.updated = re.findall(r"^update (\S+) =", self.text, re.M)
+        self.trained = [name for name, p in model.named_parameters() if p.requires_grad]
         path.write_text(self.text, encoding="utf-8")  # dropout draws other masks in PyTorch
         self.inputs = [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in inputs]
-        tensors = [x for x in self.inputs if isinstance(x, torch.Tensor)]
+        tensors = _tensors(self.inputs)
         self.large = sum(x[0].numel() for x in tensors) > LARGE
         self.count = max(2, min(len(tensors[0]), 2 if self.large else 4))
+        self.exact, self.rounds = torch.float64, None  # how far float32 is from it, of the size
 
-    def answer(self, dtype, batches, **how):
-        return _Answer(self.model, self.result_of, dtype, batches, self.updated, **how)
+    def answer(self, dtype, batches, after=None, moved=0, backward=True):
+        """That of a copy of the model for the last of these batches. after: an answer for the one
+        before."""
+        copy = after.copy if after and after.copy.dtype == dtype else _Copy(
+            self.model, self.result_of, dtype, self.updated, moved)
+        try:
+            for batch in batches[copy.batches:-1]:
+                copy.answer(batch, backward=False)
+            return copy.answer(batches[-1], backward)
+        except Exception as error:
+            raise ExportError(f"duet.export: forward of a copy: {error} (a tensor that it keeps in "
+                              "a global must be a buffer)") from error
 
-    def both(self, before, samples, seed=None):
-        """What differs for a batch after others, if something does."""
-        batches = [*before, [_batch(x, samples, seed and seed + 7 * i)
-                             for i, x in enumerate(self.inputs)]]
-        for dtype in (torch.float64, torch.float32):  # there are ops of float32 alone
-            try:
-                exact, why = self.answer(dtype, batches), ""
-                break
-            except Exception as error:
-                exact, why = None, str(error)
-        distances = exact and _Distances(exact)
-        finite = exact and numpy.isfinite(distances.size).all()
-        if seed and not finite:  # the model does not take these numbers
-            return self.both(before, samples)
-        if not exact:
-            raise ExportError(f"duet.export: forward of {samples} samples: {why} (a tensor that it "
-                              "keeps in a global must be a buffer)")
-        if exact.draws or not finite:
-            why = ("its random numbers are not Duet's" if exact.draws else
+    def reference(self, batches, after):
+        """In float64 for the first batch. For others float32 is near enough, unless something
+        differs."""
+        if self.rounds is None:
+            self.rounds = 0.0
+            with contextlib.suppress(ExportError):
+                return self.answer(self.exact, batches)
+            self.exact, self.rounds = torch.float32, 1e-4  # there are ops of float32 alone
+        return self.answer(torch.float32, batches, after)
+
+    def both(self, what, batches, after=None):
+        """An ExportError if the text is not the model for the last of these batches; Duet and
+        PyTorch compute it at the same time. after: the answer for the one before. Returns
+        PyTorch's answer."""
+        drawn = len(batches) == 2 and batches[1] is not batches[0]
+        tensors = _tensors(batches[-1])
+        running = self.pool.submit(duets, self.path, tensors, _target(
+            [len(tensors[0]), *self.shape]), self.trained)
+        try:
+            answer = self.reference(batches, after)
+            distances = _Distances(answer)
+            finite = numpy.isfinite(distances.size).all()
+        except ExportError:
+            if not drawn:
+                raise
+            finite = False
+        if drawn and not finite:  # the model does not take these numbers
+            return self.both(what, [batches[0]] * 2)
+        if answer.copy.draws or not finite:
+            why = ("its random numbers are not Duet's" if answer.copy.draws else
                    "its loss or gradients are not finite for the example inputs")
             warnings.warn(f"duet.export: {type(self.model).__name__} is not verified: {why}",
                           stacklevel=8)
             raise _Unverified
-        if before:
-            self.refuse_state_outside(batches[-1:], exact.loss)
-        tensors = [x for x in batches[-1] if isinstance(x, torch.Tensor)]
-        loss, gradients = duets(self.path, tensors, exact.target, exact.gradients)
-        own = distances.of(loss, gradients)
-        if dtype == torch.float32:
-            distances.near[1:] = 1e-4 * distances.size[1:]
-        differ, most = distances.differing(own)
-        # First PyTorch's float32 says how near is near. A number near the corner of a relu may
-        # fall on either side in it: that is seen where parameters are moved by as little.
-        for moved in range(9 if dtype == torch.float64 else 0):
+        if len(batches) == 2:
+            self.refuse_state_outside(batches[1:], answer.loss)
+        text = running.result()
+        # Three times as far from float32 is at most four times as far from float64.
+        differ, most = distances.differing(distances.of(text), self.rounds * distances.size,
+                                           TIMES - 1)
+        if differ and self.exact == torch.float64:
+            differ, most, answer = self.beside_exact(batches, text, answer)
+        self.most = max(self.most, most)
+        if differ:
+            raise ExportError(self.told(what, differ, text, answer, batches[-1]))
+        return answer
+
+    def beside_exact(self, batches, text, answer):
+        """What differs by more than PyTorch's float32, the largest of what is allowed, and the
+        answer that was computed last."""
+        exact = near = answer
+        if answer.copy.dtype == torch.float32:
+            exact = self.answer(self.exact, batches)
+        distances = _Distances(exact)
+        if near is exact:  # of the first batch
+            near = self.answer(torch.float32, batches)
+            self.rounds = distances.of(near) / numpy.maximum(distances.size, 1e-30)
+        allowed = distances.of(near)
+        differ, most = distances.differing(distances.of(text), allowed)
+        # A number beside the corner of a relu may fall on either side in float32: that is seen
+        # where parameters are moved by as little.
+        for moved in range(1, 9):
             if differ:
-                near = self.answer(torch.float64 if moved else torch.float32, batches, moved=moved)
-                distances.near = numpy.maximum(distances.near,
-                                               distances.of(near.loss, near.gradients))
-                differ, most = distances.differing(own)
-        self.most = max(self.most, 0 if differ else most)
-        return (differ, loss, exact, gradients, tensors) if differ else None
+                other = self.answer(self.exact, batches, moved=moved)
+                allowed = numpy.maximum(allowed, distances.of(other))
+                differ, most = distances.differing(distances.of(text), allowed)
+        return differ, most, exact if differ else near
 
     def refuse_state_outside(self, batch, loss):
-        """That of a copy of the model is its own."""
-        first = loss
-        for _ in range(2):  # the first may round other than float64
-            again = self.answer(torch.float32, batch, backward=False).loss
-            if abs(again - first) <= 1e-5 * abs(first):
-                return
-            first, loss = again, first
-        raise ExportError(f"duet.export: {type(self.model).__name__} has the loss {loss:.7g} and, "
-                          f"called again, {first:.7g}: {_OUTSIDE}")
+        """That of a copy of the model is its own. It would make float32's distances large, too."""
+        again = self.answer(torch.float32, batch, backward=False).loss
+        if not _alike(loss, again):
+            self.refuse_state(again, self.answer(torch.float32, batch, backward=False), _OUTSIDE)
+
+    def refuse_state(self, loss, again, why):
+        if not _alike(loss, again.loss):
+            raise ExportError(f"duet.export: {type(self.model).__name__} has the loss {loss:.7g} "
+                              f"and, called again, {again.loss:.7g}: {why}")
 
     def run(self):
-        first = [_batch(x, self.count) for x in self.inputs]
-        for what, before, samples, seed in (
-                ("the example inputs", [], self.count, None),
-                ("a second batch", [first], self.count, 2),
-                ("another number of samples", [], self.count + 1, None)):
-            one = self.both(before, samples, seed)
-            if one:
-                raise ExportError(self.told(what, *one))
+        first, other = ([_batch(x, self.count + more) for x in self.inputs] for more in (0, 1))
+        second = [_batch(x, self.count, 2 + 7 * i) for i, x in enumerate(self.inputs)]
+        with concurrent.futures.ThreadPoolExecutor(1) as self.pool:
+            answer = self.both("the example inputs", [first])
+            answer = self.both("a second batch", [first, second], answer)
+            fresh = self.both("another number of samples", [other])
+            third = self.answer(torch.float32, [first, second, other], answer, backward=False)
+            self.refuse_state(fresh.loss, third, _WHY["a second batch"])
 
-    def told(self, what, differ, loss, exact, gradients, tensors):
-        says = f"duet.export: the exported model does not match: for {what} "
+    def told(self, what, differ, text, answer, batch):
+        says = f"duet.export: the text is not the model: for {what} "
         lines = self.text.splitlines()
         at = {line.split(":")[0]: i for i, line in enumerate(lines) if line.startswith("%")}
         if differ[0] == "the loss":
-            return (f"{says}its loss is {loss:.7g}, PyTorch's {exact.loss:.7g}; "
-                    f"{self.first_op(lines, at, tensors)}: {_WHY[what]}")
+            return (f"{says}its loss is {text.loss:.7g}, PyTorch's {answer.loss:.7g}; "
+                    f"{self.first_op(lines, at, _tensors(batch))}: {_WHY[what]}")
         name = differ[-1]  # the last one: what is behind it has the right gradients
         uses = [line for line in lines
                 if line.startswith("%") and re.search(rf"[ (]{re.escape(name)}[,)]", line)]
-        return (f"{says}the gradient of {name} is {numpy.linalg.norm(gradients.get(name, 0)):.4g}, "
-                f"PyTorch's {_norm(exact.gradients[name]):.4g}, at or behind "
+        return (f"{says}the gradient of {name} is "
+                f"{numpy.linalg.norm(text.gradients.get(name, 0)):.4g}, "
+                f"PyTorch's {_norm(answer.gradients[name]):.4g}, at or behind "
                 f"{(uses or ['no line'])[-1]}: {_UNSEEN}")
 
     def first_op(self, lines, at, tensors):
         """The first op whose value differs from the trace's."""
-        names, values = [*self.ops], _traced_values(self.program, tensors)
+        names, values = [*self.ops], traced_values(self.program, tensors)
 
         def off(name):
             node, dim, front, _ = self.ops[name]
@@ -303,7 +349,7 @@ class _Verification:
             self.path.write_text("\n".join([*lines[:at[name] + 1], f"return {name}", ""]),
                                  encoding="utf-8")
             try:
-                mean = duets(self.path, tensors, want)[0]
+                mean = duets(self.path, tensors, want).loss
             except DuetError:  # a part that no parameter is in
                 return False
             return not mean ** 0.5 <= APART * numpy.linalg.norm(want) / want.size ** 0.5
@@ -319,31 +365,16 @@ class _Verification:
         return "each op is as it was traced"
 
 
-def _traced_values(program, inputs):
-    """{node: its value}, without dropout."""
-    class Run(torch.fx.Interpreter):
-        def run_node(self, node):
-            if "dropout" in str(node.target):
-                return (self.env[node.args[0]], None)[:1 + ("native" in str(node.target))]
-            return super().run_node(node)
-    tables, inputs = program.state_dict | program.constants, iter(inputs)
-    run = Run(program.graph_module, garbage_collect_values=False)
-    with torch.no_grad():
-        run.run(*(tables[spec.target] if spec.target else next(inputs)
-                  for spec in program.graph_signature.input_specs))
-    return run.env
-
-
-def verify(model, result_of, inputs, path, program, ops):
-    """The model file `path` and the weights next to it are the model: else an ExportError says
-    what is not. Returns the largest difference, as a share of the allowed one. program, ops: the
-    trace, and {line: the node whose value it has, its layout, and what is said of it}."""
-    verification = _Verification(model, result_of, inputs, path, program, ops)
+def verify(model, result_of, inputs, shape, path, program, ops):
+    """The text of `path` and the weights beside it are the model: else an ExportError says what is
+    not. Returns the largest difference, of what is allowed. shape: the result's, with N. program,
+    ops: the trace, and {line: the node whose value it has, how that lies, and what is said of
+    it}."""
+    verification = _Verification(model, result_of, inputs, shape, path, program, ops)
     python, of_numpy = random.getstate(), numpy.random.get_state()
     threads = torch.get_num_threads()
-    try:
-        if not verification.large:  # threads that wait for one another would take longer
-            torch.set_num_threads(1)
+    try:  # one core is Duet's; in small models threads that wait for one another take longer
+        torch.set_num_threads(max(1, threads - 1) if verification.large else 1)
         with torch.random.fork_rng(devices=[]), contextlib.suppress(_Unverified):
             verification.run()
     finally:
