@@ -75,20 +75,17 @@ typedef void data_tile_function(const struct conv *, const float *, const size_t
                                     const size_t w_offset[], float *const dx[], int h, int q0) { \
         data_tile(s, dy, w_offset, dx, h, q0, K, T);                                             \
     }
-// clang-format off
-DATA_TILE(3, 1) DATA_TILE(3, 2) DATA_TILE(3, 3) DATA_TILE(3, 4) DATA_TILE(3, 5) DATA_TILE(3, 6)
-DATA_TILE(3, 7) DATA_TILE(3, 8) DATA_TILE(3, 9) DATA_TILE(3, 10) DATA_TILE(3, 11)
-DATA_TILE(5, 1) DATA_TILE(5, 2) DATA_TILE(5, 3) DATA_TILE(5, 4) DATA_TILE(5, 5) DATA_TILE(5, 6)
-DATA_TILE(5, 7) DATA_TILE(5, 8) DATA_TILE(5, 9)
+#define DATA_NAME(K, T) data_tile_##K##_##T,
+#define EACH_TO_NINE(TILE, K) \
+    TILE(K, 1)                \
+    TILE(K, 2) TILE(K, 3) TILE(K, 4) TILE(K, 5) TILE(K, 6) TILE(K, 7) TILE(K, 8) TILE(K, 9)
+#define EACH_OF_3(TILE) EACH_TO_NINE(TILE, 3) TILE(3, 10) TILE(3, 11)
+EACH_OF_3(DATA_TILE)
+EACH_TO_NINE(DATA_TILE, 5)
 
 /* The tiles of a filter width K, by T; T + K - 1 reaches DATA_TILE_MOST. */
-static data_tile_function *const data_tiles_3[] = {
-    NULL,          data_tile_3_1, data_tile_3_2, data_tile_3_3, data_tile_3_4,  data_tile_3_5,
-    data_tile_3_6, data_tile_3_7, data_tile_3_8, data_tile_3_9, data_tile_3_10, data_tile_3_11};
-static data_tile_function *const data_tiles_5[] = {
-    NULL,          data_tile_5_1, data_tile_5_2, data_tile_5_3, data_tile_5_4,
-    data_tile_5_5, data_tile_5_6, data_tile_5_7, data_tile_5_8, data_tile_5_9};
-// clang-format on
+static data_tile_function *const data_tiles_3[] = {NULL, EACH_OF_3(DATA_NAME)};
+static data_tile_function *const data_tiles_5[] = {NULL, EACH_TO_NINE(DATA_NAME, 5)};
 
 /* dx of one part of a group. If fewer than DATA_CHANNELS are left, the last channel is computed
  * again. Meanwhile the `lines` pixels of dy from `ahead` on are prefetched for the next group. Only

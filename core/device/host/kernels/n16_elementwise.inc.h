@@ -110,21 +110,15 @@ static void fast_activation_backward(const struct op_args *a) {
 
 static void fast_fill(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]), value = a->p.fill.value;
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES)
-        store(y + i, splat(value));
-    for (; i < count; i++)
-        y[i] = value;
+    size_t count = tensor_stored_count(&a->out[0]);
+    EACH(y, value);
 }
 
 static void fast_clip(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]),
           factor = clip_factor(a->p.clip.max_norm, clip_norm(a->in[0].data, a->in[0].dims[0]));
-    size_t i = 0, count = factor == 1 ? 0 : tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES)
-        store(y + i, load(y + i) * factor);
-    for (; i < count; i++)
-        y[i] *= factor;
+    size_t count = factor == 1 ? 0 : tensor_stored_count(&a->out[0]);
+    EACH(y, y[i] * factor);
 }
 
 /* The compiler vectorises the inner loop. */
@@ -146,6 +140,19 @@ static void fast_square_sums(const struct op_args *a) {
         sums[i] = fast_square_sum(tensor_f32(&a->in[0]) + piece[2 * i], piece[2 * i + 1]);
 }
 
+/* The elements from `from` on, after the last whole vector, by the reference: it does the
+ * operations of the vector body in the same order. */
+static void finish_by_reference(const struct op_args *a, size_t from, host_kernel *reference) {
+    struct op_args rest = *a;
+    size_t count = tensor_count(&a->out[0]), each = 0; /* of out[1], for an element */
+    int left = (int)(count - from);
+    if (a->out[1].data && count) each = tensor_count(&a->out[1]) / count;
+    rest.in[0] = tensor_plain(tensor_f32(&a->in[0]) + from, DTYPE_F32, 1, &left);
+    rest.out[0] = tensor_plain(tensor_f32(&a->out[0]) + from, DTYPE_F32, 1, &left);
+    rest.out[1].data = tensor_f32(&a->out[1]) + each * from;
+    reference(&rest);
+}
+
 /* The formula and its roundings: reference_sgd. */
 static void fast_sgd(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
@@ -164,27 +171,7 @@ static void fast_sgd(const struct op_args *a) {
         }
         store(value + i, fused(g, splat(rate), p));
     }
-    for (; i < count; i++) {
-        float g = grad[i];
-        if (decay != 0) g = __builtin_fmaf(value[i], decay, g);
-        if (momentum) {
-            float buffer = first ? g : __builtin_fmaf(g, fresh, momentum[i] * keep);
-            momentum[i] = buffer;
-            g = nesterov ? __builtin_fmaf(buffer, keep, g) : buffer;
-        }
-        value[i] = __builtin_fmaf(g, rate, value[i]);
-    }
-}
-
-/* The elements from `from` on, after the last whole vector, by the reference: it does the
- * operations of the vector body in the same order. */
-static void finish_by_reference(const struct op_args *a, size_t from, host_kernel *reference) {
-    struct op_args rest = *a;
-    int left = (int)(tensor_count(&a->out[0]) - from), pairs[2] = {left, 2};
-    rest.in[0] = tensor_plain(tensor_f32(&a->in[0]) + from, DTYPE_F32, 1, &left);
-    rest.out[0] = tensor_plain(tensor_f32(&a->out[0]) + from, DTYPE_F32, 1, &left);
-    rest.out[1] = tensor_plain(tensor_f32(&a->out[1]) + 2 * from, DTYPE_F32, 2, pairs);
-    reference(&rest);
+    finish_by_reference(a, i, reference_sgd);
 }
 
 /* The formula and its roundings: reference_adadelta. */

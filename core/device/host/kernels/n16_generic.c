@@ -1,5 +1,4 @@
-/* The fast path for any processor: four lanes, as SSE and NEON have. If the target has no fused
- * multiply-add, each lane calls fmaf, which is slow and gives the same bits. */
+/* The fast path for any processor: four lanes, as SSE and NEON have. */
 #include "device/host/kernels/fast.h"
 
 #define WIDE 4

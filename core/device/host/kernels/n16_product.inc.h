@@ -76,7 +76,7 @@ INLINE void product_columns(const struct product *m, struct product_columns *c, 
                        load_some(x + (size_t)s * m->plane, c->lanes[j]));
     }
     for (int r = r0; r < m->rows && r < r0 + PRODUCT_BLOCK; r += PRODUCT_ROWS)
-        if (c->whole)
+        if (GROUP % WIDE == 0 || c->whole) // always, where a pixel fills vectors
             product_tile(m, c, r, s0, terms, N, 1);
         else
             product_tile(m, c, r, s0, terms, N, 0);

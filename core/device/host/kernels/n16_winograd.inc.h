@@ -273,21 +273,15 @@ static void winograd_run(struct winograd s, int groups, const struct tensor *x,
 }
 
 static void winograd_forward(const struct op_args *a, const struct conv *c) {
-    struct winograd s = {NULL,
-                         tensor_f32(&a->in[2]),
-                         NULL,
-                         c->channels,
-                         c->height,
-                         c->width,
-                         c->outputs,
-                         c->out_height,
-                         c->out_width,
-                         c->padding,
-                         a->scratch,
-                         NULL,
-                         NULL,
-                         0,
-                         0};
+    struct winograd s = {.bias = tensor_f32(&a->in[2]),
+                         .channels = c->channels,
+                         .height = c->height,
+                         .width = c->width,
+                         .outputs = c->outputs,
+                         .out_height = c->out_height,
+                         .out_width = c->out_width,
+                         .padding = c->padding,
+                         .u = a->scratch};
     size_t filters = (size_t)PLACES * c->outputs * c->channels;
     winograd_filters_of(c->w, c->outputs, c->channels, 0, a->scratch);
     winograd_run(s, c->groups, &a->in[0], &a->out[0], (float *)a->scratch + filters);

@@ -36,10 +36,8 @@ typedef float vec_in_memory __attribute__((vector_size(LANES * 4), aligned(4), m
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
-#if WIDE == 16
+#if defined(__x86_64__)
 #define KEEP_IN_REGISTER(v) __asm__("" : "+v"(v))
-#elif defined(__x86_64__)
-#define KEEP_IN_REGISTER(v) __asm__("" : "+x"(v))
 #else
 #define KEEP_IN_REGISTER(v) (void)(v)
 #endif
@@ -64,16 +62,28 @@ INLINE vec splat(float s) {
     return s - (vec){0};
 }
 
-/* Where the processor may lack a fused multiply-add, it is a call, and one for a whole vector:
- * calls for each lane in every place would take most of the compiler's time. */
 #if WIDE == 4 && !defined(__FP_FAST_FMAF)
-#define FUSED static __attribute__((noinline))
-#else
-#define FUSED INLINE
-#endif
+typedef double two_doubles __attribute__((vector_size(16)));
+typedef int64_t two_words __attribute__((vector_size(16)));
 
+/* a * b + c, rounded once, where the processor may have no instruction for it. As doubles, a * b is
+ * exact, and sum + error is all of a * b + c. The sum is rounded to odd: where it is not exact, it
+ * is cut off towards 0 and its last bit becomes 1. Rounded to floats, it is what the exact sum
+ * would be. A call, because the compiler would take long for a copy at every place. */
+static __attribute__((noinline)) vec fused(vec a, vec b, vec c) {
+    UNROLL for (int i = 0; i < LANES; i += 2) {
+        two_doubles x = {a[i], a[i + 1]}, y = {b[i], b[i + 1]}, z = {c[i], c[i + 1]},
+                    product = x * y, sum = product + z, rest = sum - product,
+                    error = (product - (sum - rest)) + (z - rest);
+        two_words inexact = (error < 0) | (error > 0), beyond = inexact & ((error < 0) ^ (sum < 0)),
+                  odd = ((two_words)sum + beyond) | (inexact & 1);
+        c[i] = (float)((two_doubles)odd)[0], c[i + 1] = (float)((two_doubles)odd)[1];
+    }
+    return c;
+}
+#else
 /* a * b + c, rounded once. */
-FUSED vec fused(vec a, vec b, vec c) {
+INLINE vec fused(vec a, vec b, vec c) {
 #if LANES == 16
     return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif LANES == 8
@@ -85,6 +95,7 @@ FUSED vec fused(vec a, vec b, vec c) {
     return c;
 #endif
 }
+#endif
 
 /* The same of `wide`. */
 #if LANES == WIDE
