@@ -3,10 +3,9 @@
     PYTHONPATH=python BACKENDS=gloo,duet python tests/python/torch_suite.py OUT.json [PATTERN]
 
 Runs torch.testing._internal.distributed.distributed_test (it needs the package expecttest), each
-test on three ranks, which are forked and not started anew. Duet's backend is registered under the
-name "gloo" there, since many of these tests ask for that name before they run at all, and its spans
-in PyTorch's profiler begin with it. OUT.json gets each test's result and the last line of its
-error.
+test on three forked ranks. Duet's backend is registered under the name "gloo" there, since many of
+these tests ask for that name before they run at all, and its spans in PyTorch's profiler begin with
+it. OUT.json gets each test's result and the last line of its error.
 """
 
 import json
@@ -75,6 +74,7 @@ def main():
     out, pattern = sys.argv[1], re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
     every = {"torch": torch.__version__, "world_size": int(os.environ["WORLD_SIZE"])}
     for backend in os.environ.get("BACKENDS", "gloo,duet").split(","):
+        dist.Backend._plugins.pop("GLOO", None)
         if backend == "duet":
             dist.Backend._plugins["GLOO"] = dist.Backend._BackendPlugin(duet_as_gloo, False)
         results = Results()
