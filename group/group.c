@@ -215,6 +215,7 @@ int group_new(struct group **out, struct group *world, const int *ranks, int n, 
     CHECK(enter_group(world, "new group"));
     for (int i = 0; i < n; i++)
         some.ranks[i] = world->ranks[ranks[i]];
+    begin_making(world);
     comm_name_exchanges(world->job->comm, "new_group");
     int code = make_group(out, world->job, &some);
     comm_name_exchanges(world->job->comm, NULL);

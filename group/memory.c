@@ -48,7 +48,8 @@ static size_t lay_out(struct shared_memory *m, int n, char *start) {
         m->mailbox[r] = (void *)(start + at);
         at += pages(ranks * group_mailbox_bytes(&m->sizes));
         m->tallies[r] = (void *)(start + at);
-        at += pages(TALLIES * sizeof *m->tallies[r]);
+        m->makes[r] = (void *)(start + at + TALLIES * sizeof *m->tallies[r]);
+        at += pages(TALLIES * sizeof *m->tallies[r] + sizeof *m->makes[r]);
         m->slots[r] = (void *)(start + at + sizeof(struct host_slot));
         at += m->sizes.slot ? pages(SLOTS * m->slot_stride) : 0;
     }

@@ -66,6 +66,7 @@ static int wait_for(struct group *g, struct comm_flag *flag, int rank, uint64_t 
     while (!code && __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) < epoch) {
         code = g->mpi ? group_by_mpi->take_signals(g, &wait) : OK;
         if (!code) code = comm_distant_look(&wait);
+        if (!code) code = look_for_deadlock(g, g->names.monitored, g->announcer.number, rank);
         if (!code && now_ns() >= deadline)
             code = g->rank ? no_word(g, timeout_s, deadline) : late(g, epoch, timeout_s, all);
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
@@ -110,7 +111,9 @@ int group_monitored_barrier(struct group *g, double timeout_s, int all) {
                    : g->timeout_s > 0 ? g->timeout_s
                                       : comm_timeout_s(g->job->comm);
     CHECK(enter_group(g, "monitored_barrier"));
+    __atomic_store_n(&g->waits, 1, __ATOMIC_RELEASE);
     int code = g->n > 1 ? meet(g, limit, all) : OK;
+    __atomic_store_n(&g->waits, 0, __ATOMIC_RELEASE);
     leave_group(g);
     return code;
 }

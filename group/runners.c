@@ -21,8 +21,12 @@ static const int64_t CALLER_SPIN_NS = 100000;
  * start. */
 static int look_at_peers(void *context) {
     const struct runner *runner = context;
+    struct group *g = runner->group;
     const struct work *work = runner->now;
-    return work->brief ? announcer_look_back(&runner->group->announcer, work->number) : OK;
+    if (runner->kind == RUNS_COLLECTIVES)
+        CHECK(look_for_deadlock(g, g->names.collectives[work->call.what], work->number,
+                                runner->peer));
+    return work->brief ? announcer_look_back(&g->announcer, work->number) : OK;
 }
 
 /* A slot was shown by another call. */
@@ -58,6 +62,7 @@ static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
 int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer) {
     if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch) return OK;
     struct comm_wait_reason reason = reason_of(runner, peer);
+    runner->peer = peer;
     return comm_wait_flag(runner->group->job->comm, flag, epoch, &reason);
 }
 
@@ -65,6 +70,7 @@ struct comm_wait_reason runner_reason(struct runner *runner) {
     struct comm_wait_reason reason = reason_of(runner, runner->group->rank);
     const struct group *g = runner->group;
     const struct group_call *call = &runner->now->call;
+    runner->peer = g->rank;
     reason.peer = -1;
     for (int r = 0; r < g->n; r++)
         if (call->what != COLLECTIVE_SEND || call->peer == ANY_SOURCE || call->peer == r)
@@ -145,9 +151,14 @@ int run_on(struct runner *runner, struct work *work, int wait) {
         return OK;
     }
     work->task.by_waiter = 1;
-    if (!runner->worker) return run_work(work);
-    worker_run(runner->worker, &work->task);
-    return task_end(&work->task);
+    __atomic_store_n(&runner->group->waits, runner->kind == RUNS_COLLECTIVES, __ATOMIC_RELEASE);
+    int code = runner->worker ? OK : run_work(work);
+    if (runner->worker) {
+        worker_run(runner->worker, &work->task);
+        code = task_end(&work->task);
+    }
+    __atomic_store_n(&runner->group->waits, 0, __ATOMIC_RELEASE);
+    return code;
 }
 
 static int nothing(void *context) {

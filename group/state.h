@@ -45,6 +45,7 @@ struct shared_memory {
     struct comm_flag *flags[MAX_DEVICES];        /* rank r's */
     float *window[MAX_DEVICES], *scratch[MAX_DEVICES], *mailbox[MAX_DEVICES];
     struct tally *tallies[MAX_DEVICES]; /* rank r's: [TALLIES] */
+    uint64_t *makes[MAX_DEVICES];       /* new_groups of this group that rank r has begun */
     float *slots[MAX_DEVICES];          /* rank r's: where the elements of its first slot begin */
     size_t slot_stride;                 /* bytes from one slot to the next */
 };
@@ -121,6 +122,7 @@ struct runner {
     struct group *group;
     enum runner_kind kind;
     struct work *now;          /* what is run */
+    int peer;                  /* the rank of the group that it waits for */
     uint64_t taken;            /* of messages to one rank: host_ranks.taken */
     struct executor_call part; /* what is executed; what does not change is set once */
     struct worker *worker;     /* of one thread; NULL: all calls so far were waited for */
@@ -180,6 +182,8 @@ struct group {
     struct runner *collectives, *sends[MAX_DEVICES], *receives;
     struct work here;         /* of a call that is waited for */
     int used;                 /* 1: a thread is inside; atomic */
+    int waits;                /* 1: it waits for the collective that it has made; atomic */
+    uint64_t made;            /* new_groups that this rank has begun of this group */
     struct call_trace *trace; /* NULL: the calls are not noted */
     struct group_mpi *mpi;    /* of ranks on several machines: mpi/mpi.h; else NULL */
 };
@@ -187,6 +191,11 @@ struct group {
 /* submit.c: one thread at a time. */
 int enter_group(struct group *group, const char *what);
 void leave_group(struct group *group);
+
+/* deadlock.c: this rank begins a new_group. And between two sleeps of a wait for `peer`, a rank of
+ * the group, in call `number`. ERR_FAILED: the peer is in a new_group that waits for this rank. */
+void begin_making(struct group *group);
+int look_for_deadlock(struct group *group, const char *call, uint64_t number, int peer);
 
 /* plan_parts.c: finds or builds a plan, and holds it for a work. */
 int take_plan(struct group *group, const struct window_request *request, struct group_plan **out);

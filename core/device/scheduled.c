@@ -113,7 +113,7 @@ static void take_operations(struct stream *s, enum op op, const struct op_args *
 /* A kernel's work, from its operands and from what its pass has told. */
 static struct work op_work(struct stream *s, enum op op, const struct op_args *args) {
     struct work w = {.of = class_of(op), .flops = op_flops(op, args)};
-    take_operations(s, op, &w);
+    take_operations(s, op, args, &w);
     if (w.of == WORK_CONV) look_at_weights(op, args, &w);
     w.bytes = bytes_of(args->in, OP_INPUTS) + passes_of(op) * bytes_of(args->out, OP_OUTPUTS);
     if (is_view(s, op)) w.eager_bytes = -w.bytes;

@@ -139,11 +139,76 @@ Test(api_guilty, calls_of_one_group_alone_are_one_order, .timeout = 60) {
     must_run(A_NEW_GROUP);
 }
 
+/* ---- a call that is waited for, and a new_group or a monitored_barrier, in another order ---- */
+
+enum crossing { SHORT_CALL, LONG_CALL, BARRIER, CROSSINGS };
+
+static int wait_for_call(const struct rank *r, enum crossing which) {
+    if (which == BARRIER) return duet_monitored_barrier(r->group, 20, 0);
+    return duet_all_reduce(r->group, duet_params_grad(r->alone, which == LONG_CALL ? W1 : B2),
+                           DUET_SUM, NULL);
+}
+
+static int cross_waiting(int number, void *context) {
+    const enum crossing which = *(const enum crossing *)context;
+    struct rank r;
+    duet_group *made = NULL;
+    (void)number;
+    int code = open_rank(&r, "cpu", NULL, EXTRA);
+    if (!code) code = pass(&r, r.alone, 0, 0);
+    if (!code && r.rank == 1) code = wait_for_call(&r, which);
+    if (!code) code = duet_group_new(&made, r.group, (int[]){0, 1}, 2, 0);
+    if (!code && r.rank != 1) code = wait_for_call(&r, which);
+    duet_group_destroy(&made);
+    close_rank(&r);
+    return code;
+}
+
+Test(api_guilty, a_call_that_is_waited_for_does_not_cross_a_new_group, .timeout = 60) {
+    static const char *const says[] = {"#2 all_reduce,", "#2 all_reduce,", "#2 monitored_barrier,"};
+    for (enum crossing which = 0; which < CROSSINGS; which++) {
+        double start = duet_time();
+        MUST_FAIL(duet_spawn(3, cross_waiting, &which), DUET_FAILED,
+                  "but Rank 0 is running collective: new_group");
+        cr_expect(strstr(duet_error(), "Rank 1 is running") && strstr(duet_error(), says[which]),
+                  "%s", duet_error());
+        cr_expect_lt(duet_time() - start, 15, "that is at once");
+    }
+}
+
 /* A trace that cannot be written is a warning on stderr, and the job keeps its own error. */
 Test(api_guilty, a_trace_that_cannot_be_written_hides_no_error, .timeout = 60) {
-    struct draw d = {.mischief = MORE_CALLS, .world = 2, .odd = 1, .step = 1};
+    enum crossing which = SHORT_CALL;
     setenv("DUET_TRACE", "/dev/null/trace", 1);
-    MUST_FAIL(duet_spawn(2, misbehave, &d), DUET_FAILED, "is running collective");
+    MUST_FAIL(duet_spawn(3, cross_waiting, &which), DUET_FAILED,
+              "but Rank 0 is running collective: new_group");
+}
+
+/* Rank 0's call is under way while it waits for a message, and may still cross the new_group. */
+static int cross_behind_message(int number, void *context) {
+    struct rank r;
+    duet_group *made = NULL;
+    duet_work *sum = NULL;
+    (void)number, (void)context;
+    int code = open_rank(&r, "cpu", NULL, EXTRA);
+    duet_tensor *loss = duet_params_grad(r.alone, B2), *message = duet_params_value(r.alone, B2);
+    if (!code) code = pass(&r, r.alone, 0, 0);
+    if (!code && r.rank == 0) code = duet_all_reduce(r.group, loss, DUET_SUM, &sum);
+    if (!code && r.rank == 0) code = duet_recv(r.group, message, 2, 0, NULL, NULL);
+    if (!code && r.rank == 2) usleep(300000); /* longer than a wait sleeps between two looks */
+    if (!code && r.rank == 2) code = duet_send(r.group, message, 0, 0, NULL);
+    if (!code) code = duet_group_new(&made, r.group, (int[]){0, 1}, 2, 0);
+    if (!code && r.rank) code = duet_all_reduce(r.group, loss, DUET_SUM, NULL);
+    if (!code && sum) code = duet_work_wait(sum);
+    duet_work_free(sum);
+    duet_group_destroy(&made);
+    close_rank(&r);
+    return code;
+}
+
+Test(api_guilty, a_call_under_way_crosses_a_new_group_behind_a_message, .timeout = 60) {
+    int code = duet_spawn(3, cross_behind_message, NULL);
+    cr_expect(code == DUET_OK, "%s", duet_error());
 }
 
 /* ---- waits, which are told after a while ---- */
