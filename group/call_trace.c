@@ -85,18 +85,6 @@ void call_trace_add(struct call_trace *t, const char *name, uint64_t bytes, int6
     pthread_mutex_unlock(&t->lock);
 }
 
-void call_trace_add(struct call_trace *t, const struct work *work, int64_t start_ns) {
-    const struct group_call *c = &work->call;
-    if (!t) return;
-    write_call(t, c->receive || c->what == COLLECTIVE_SEND ? MESSAGES : COLLECTIVES,
-               c->receive ? "recv" : call_name(c->what), work->number,
-               c->count * dtype_bytes(c->how.type), start_ns);
-}
-
-void call_trace_add_bucket(struct call_trace *t, uint64_t bytes, int64_t start_ns) {
-    write_call(t, COLLECTIVES, "all_reduce", ++t->buckets, bytes, start_ns);
-}
-
 static int write_file(struct call_trace *t) {
     struct atomic_file file = {0};
     json_close(&t->json);
