@@ -9,7 +9,7 @@
 const char *op_shape(enum op op, const struct op_args *args, int output, int i) {
     const struct op_row *row = &op_table[op];
     const char *shape = output ? row->out[i].shape : row->in[i].shape, *second = strchr(shape, '|');
-    return second && row->turned(args, output, i) ? second + 1 : shape;
+    return second && row->transposed(args, output, i) ? second + 1 : shape;
 }
 
 static void read_rest(struct op_letters *letters, const struct tensor *t, int from,

@@ -52,12 +52,12 @@ const char *rule_conv(enum op op, const struct op_args *a) {
     return is_sized(y, x->dims[0], w->dims[0], rows, columns) ? NULL : "y is of another size";
 }
 
-int turned_linear(const struct op_args *args, int output, int i) {
+int transposed_linear(const struct op_args *args, int output, int i) {
     (void)output, (void)i;
     return args->p.linear.weight_is_in_out;
 }
 
-int turned_matmul(const struct op_args *args, int output, int i) {
+int transposed_matmul(const struct op_args *args, int output, int i) {
     return !output && (i ? args->p.matmul.turn_b : args->p.matmul.turn_a);
 }
 

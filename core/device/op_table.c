@@ -11,9 +11,9 @@
  *
  * In a shape each letter is a dimension: the same letter is the same number in all operands of the
  * row. A digit is itself, a dot stands for any further dimensions, the same in all operands, and a
- * question mark for any shape. `MK|KM` is (M,K), or (K,M) where `turned` says so. N are samples, C
- * channels, H x W pixels, O output channels, P x Q output pixels, K inputs and M outputs of a
- * linear layer. A `rule` checks the settings and relations that letters cannot express.
+ * question mark for any shape. `MK|KM` is (M,K), or (K,M) where `transposed` says so. N are
+ * samples, C channels, H x W pixels, O output channels, P x Q output pixels, K inputs and M outputs
+ * of a linear layer. A `rule` checks the settings and relations that letters cannot express.
  *
  * Flops are a number times the dimensions after it: a multiply-add is 2, a root or a quotient 1, a
  * move of data 0. If they depend on settings, `cost` counts them.
@@ -44,11 +44,12 @@ const struct op_row op_table[OP_COUNT] = {
 
     /* With weight_is_in_out w is (K,M). In N16 x (N,K) lies as [group][K][16]. */
     [OP_LINEAR_FORWARD] = {PRODUCT, .in = {{"x", "fn", "NK"}, {"w", "f", "MK|KM"}, {"b", "f", "M"}},
-        .out = {{"y", "fn", "NM"}}, .turned = turned_linear, .flops = "2 NKM"},
+        .out = {{"y", "fn", "NM"}}, .transposed = transposed_linear, .flops = "2 NKM"},
     [OP_LINEAR_BACKWARD_DATA] = {PRODUCT, .in = {{"dy", "fn", "NM"}, {"w", "f", "MK|KM"}},
-        .out = {{"dx", "fn", "NK"}}, .turned = turned_linear, .flops = "2 NKM"},
+        .out = {{"dx", "fn", "NK"}}, .transposed = transposed_linear, .flops = "2 NKM"},
     [OP_LINEAR_BACKWARD_WEIGHT] = {PRODUCT, .in = {{"x", "fn", "NK"}, {"dy", "fn", "NM"}},
-        .out = {{"dw", "f", "MK|KM"}, {"db", "f", "M"}}, .segment = 1, .turned = turned_linear,
+        .out = {{"dw", "f", "MK|KM"}, {"db", "f", "M"}}, .segment = 1,
+        .transposed = transposed_linear,
         .flops = "2 NKM"},
 
     [OP_ADD_FORWARD] = {POINTWISE, .in = {{"a", "fn=", "."}, {"b", "fn", "."}},
@@ -202,7 +203,7 @@ const struct op_row op_table[OP_COUNT] = {
     /* B products. With turn_a each a is stored as (K,I), with turn_b each b as (J,K); both at
      * once are refused, since no gradient needs them. */
     [OP_MATMUL] = {ALGEBRA, .in = {{"a", "f", "BIK|BKI"}, {"b", "f", "BKJ|BJK"}},
-        .out = {{"y", "f", "BIJ"}}, .turned = turned_matmul, .rule = rule_matmul,
+        .out = {{"y", "f", "BIJ"}}, .transposed = transposed_matmul, .rule = rule_matmul,
         .flops = "2 BIJK"},
 
     /* y[o][i] is the sum of x[o][..][i], taken in double, over p.sum.divide: 1 for a sum, L for

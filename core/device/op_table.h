@@ -42,7 +42,8 @@ struct op_row {
     int step;      /* 1: the op always reads the step block */
     int segment;   /* 1: one segment a launch, so an N16 operand holds one segment's groups */
     op_rule *rule; /* NULL: the letters suffice */
-    int (*turned)(const struct op_args *args, int output, int i); /* 1: the second shape holds */
+    int (*transposed)(const struct op_args *args, int output,
+                      int i); /* 1: the second shape holds */
     const char
         *flops; /* "2 NKM"; NULL, without cost: it moves data, or has a few flops per channel */
     op_cost *cost;
@@ -78,8 +79,8 @@ op_rule rule_to_n16, rule_to_plain, rule_conv, rule_pool, rule_pad, rule_cat, ru
     rule_loss_forward, rule_loss_backward, rule_column, rule_sgd, rule_two_moments, rule_matmul,
     rule_sum, rule_along, rule_argsort, rule_layer_norm, rule_activation, rule_clip, rule_recurrent,
     rule_attention;
-int turned_linear(const struct op_args *args, int output, int i);
-int turned_matmul(const struct op_args *args, int output, int i);
+int transposed_linear(const struct op_args *args, int output, int i);
+int transposed_matmul(const struct op_args *args, int output, int i);
 
 /* ---- op.c ---- */
 

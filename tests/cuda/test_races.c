@@ -168,13 +168,14 @@ Test(cuda_races, convolutions, .timeout = 240) {
 }
 
 Test(cuda_races, linear_layers, .timeout = 240) {
-    for (int turned = 0; turned < 2; turned++) {
+    for (int transposed = 0; transposed < 2; transposed++) {
         struct heap heap = {0};
         struct tensor x = tensor_random(&heap, 1, 2, 37, 50, 1, 1),
                       b = tensor_random(&heap, 3, 1, 21, 1, 1, 1),
-                      w = tensor_random(&heap, 2, 2, turned ? 50 : 21, turned ? 21 : 50, 1, 1),
+                      w = tensor_random(&heap, 2, 2, transposed ? 50 : 21, transposed ? 21 : 50, 1,
+                                        1),
                       y = tensor_random(&heap, 4, 2, 37, 21, 1, 1);
-        struct op_args a = {.p.linear = {turned}, .in = {x, w, b}, .out = {y}};
+        struct op_args a = {.p.linear = {transposed}, .in = {x, w, b}, .out = {y}};
         product_races(&heap, OP_LINEAR_FORWARD, a);
         a.in[0] = y, a.in[2] = (struct tensor){0}, a.out[0] = x;
         product_races(&heap, OP_LINEAR_BACKWARD_DATA, a);

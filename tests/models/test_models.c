@@ -229,13 +229,13 @@ Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
     temp_file(path);
     MUST(model_open(&m, "mlp", &options));
     MUST(model_values_init(&m, 8, &values));
-    for (int turned = 0; turned < 2; turned++) {
+    for (int transposed = 0; transposed < 2; transposed++) {
         struct safetensors_item items[] = {
             {.name = "module.fc1.weight", .dims = 2, .shape = {4, 784}, .data = values[0]},
             {.name = "module.fc1.bias", .dims = 1, .shape = {4}, .data = values[1]},
             {.name = "module.fc2.weight", .dims = 2, .shape = {10, 4}, .data = values[2]},
             {.name = "module.fc2.bias", .dims = 1, .shape = {10}, .data = values[3]}};
-        if (turned) {
+        if (transposed) {
             items[2].shape[0] = 4;
             items[2].shape[1] = 10;
         }
@@ -244,7 +244,7 @@ Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
         MUST(safetensors_write(&file, items, 4, NULL, 0));
         MUST(atomic_commit(&file));
         atomic_abandon(&file);
-        if (turned) {
+        if (transposed) {
             expect(model_values_load(&m, path, &back, NULL), ERR_FAILED, "fc2.weight");
             cr_assert_null(back);
         } else {

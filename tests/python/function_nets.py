@@ -167,7 +167,7 @@ class WholeRotary(nn.Module):
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 
-    def turned(self, x):
+    def transposed(self, x):
         front, rest = x[..., :4], x[..., 4:]
         a, b = front.chunk(2, -1)
         front = front * self.cos + torch.cat((-b, a), -1) * self.sin
@@ -175,7 +175,7 @@ class WholeRotary(nn.Module):
 
     def forward(self, tokens):
         x = self.words(tokens)
-        q, k = (self.turned(y.unflatten(2, (2, 4)).transpose(1, 2))
+        q, k = (self.transposed(y.unflatten(2, (2, 4)).transpose(1, 2))
                 for y in self.qk(x).chunk(2, 2))
         v = x.unflatten(2, (2, 4)).transpose(1, 2)
         y = ((q @ k.transpose(2, 3)).softmax(3) @ v).transpose(1, 2).reshape(-1, 1, 8)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 import function_nets
 import places_nets
 import rows_nets
-import turned_nets
+import transposed_nets
 import user_nets
 
 
@@ -338,7 +338,7 @@ class EncoderDecoder(nn.Module):
 
 
 class Masked(nn.Module):
-    """Scores that two masks hide; tokens that are cut and turned before they are looked up."""
+    """Scores that two masks hide; tokens that are cut and transposed before they are looked up."""
 
     def __init__(self):
         super().__init__()
@@ -391,7 +391,7 @@ NETS = {  # how it is made, and a sample
     "last_states": (LastStates, ROWS), "encoder_decoder": (EncoderDecoder, ROWS),
     "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4))}
 
-for _more in (user_nets.NETS, turned_nets.NETS, rows_nets.NETS, places_nets.NETS,
+for _more in (user_nets.NETS, transposed_nets.NETS, rows_nets.NETS, places_nets.NETS,
               function_nets.NETS, function_nets.RANDOM):
     assert NETS.keys().isdisjoint(_more), "two nets have one name"
     NETS.update(_more)

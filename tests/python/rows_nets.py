@@ -39,8 +39,8 @@ class Pairs(nn.Module):
         both = torch.cat([a, b])
         both = torch.cat([both, self.token.expand(2 * n, -1, -1, 8)], 2)
         both = self.net(both)
-        turned = both @ self.gain.diag().tanh() @ torch.eye(16, dtype=x.dtype).roll(1, 0)
-        left, right = self.out(both + turned).chunk(2)
+        transposed = both @ self.gain.diag().tanh() @ torch.eye(16, dtype=x.dtype).roll(1, 0)
+        left, right = self.out(both + transposed).chunk(2)
         three = self.out(self.net(torch.cat((b, a * 2, a - b), 0))).softmax(1)
         joined = torch.stack([left, right], 0).mean(0)
         return self.head(torch.cat([left * right, joined, three[:n], three[n:2 * n],

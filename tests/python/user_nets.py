@@ -20,7 +20,7 @@ class LanguageModel(nn.Module):
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 
-    def turned(self, x):
+    def transposed(self, x):
         a, b = x.chunk(2, -1)
         return x * self.cos + torch.cat((-b, a), -1) * self.sin
 
@@ -28,9 +28,9 @@ class LanguageModel(nn.Module):
         n, length = tokens.shape
         x = self.words(tokens)
         h = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.norm
-        q = self.turned(self.q(h).view(n, length, 4, 4).transpose(1, 2))
+        q = self.transposed(self.q(h).view(n, length, 4, 4).transpose(1, 2))
         k, v = self.kv(h).view(n, length, 2, 2, 4).permute(2, 0, 3, 1, 4)
-        k = self.turned(k)[:, :, None].expand(n, 2, 2, length, 4).reshape(n, 4, length, 4)
+        k = self.transposed(k)[:, :, None].expand(n, 2, 2, length, 4).reshape(n, 4, length, 4)
         y = F.scaled_dot_product_attention(q, k, v.repeat_interleave(2, dim=1), is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(n, length, 16))
         x = x + self.down(F.silu(self.gate(x)) * self.up(x))
@@ -72,8 +72,8 @@ class StepsFirst(nn.Module):
         for step in y.transpose(0, 1).unbind(1)[:3]:
             h = self.cell(step, h)
             state = self.long_cell(h, state)
-        turned = torch.addmm(last[-1], h, self.turn, beta=0.5)
-        return self.head(torch.cat([turned, *state, y[0]], 1))
+        transposed = torch.addmm(last[-1], h, self.turn, beta=0.5)
+        return self.head(torch.cat([transposed, *state, y[0]], 1))
 
 
 class Picked(nn.Module):

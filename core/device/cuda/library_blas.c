@@ -116,13 +116,13 @@ void cuda_blas_close(struct cuda_blas *b) {
     free(b);
 }
 
-/* c' = a' b', of size m x n, summed over k. turned: the stored matrix is transposed. A pitch is the
- * length of a stored row. */
+/* c' = a' b', of size m x n, summed over k. transposed: the stored matrix is transposed. A pitch is
+ * the length of a stored row. */
 struct gemm {
     int m, n, k;
     const float *a, *b;
     float *c;
-    int a_turned, b_turned, a_pitch, b_pitch;
+    int a_transposed, b_transposed, a_pitch, b_pitch;
 };
 
 static struct gemm gemm_of(enum op op, const struct op_args *args) {
@@ -136,12 +136,12 @@ static struct gemm gemm_of(enum op op, const struct op_args *args) {
         const float *x = tensor_f32(&in[0]), *dy = tensor_f32(&in[1]);
         g.m = row, g.n = w->dims[0], g.k = batch;
         g.a = in_out ? dy : x, g.a_pitch = g.m;
-        g.b = in_out ? x : dy, g.b_pitch = g.n, g.b_turned = 1;
+        g.b = in_out ? x : dy, g.b_pitch = g.n, g.b_transposed = 1;
         return g;
     }
     int forward = op == OP_LINEAR_FORWARD;
     g.m = forward ? outputs : inputs, g.n = batch, g.k = forward ? inputs : outputs;
-    g.a = tensor_f32(w), g.a_pitch = row, g.a_turned = forward != in_out;
+    g.a = tensor_f32(w), g.a_pitch = row, g.a_transposed = forward != in_out;
     g.b = tensor_f32(&in[0]), g.b_pitch = g.k;
     return g;
 }
@@ -150,8 +150,9 @@ int cuda_blas_enqueue(struct cuda_stream *s, enum op op, const struct op_args *a
     const struct cuda_blas *b = s->math->blas;
     const float one = 1, zero = 0;
     struct gemm g = gemm_of(op, args);
-    cublasStatus_t status = b->call.cublasSgemm_v2(
-        b->handle, g.a_turned ? CUBLAS_OP_T : CUBLAS_OP_N, g.b_turned ? CUBLAS_OP_T : CUBLAS_OP_N,
-        g.m, g.n, g.k, &one, g.a, g.a_pitch, g.b, g.b_pitch, &zero, g.c, g.m);
+    cublasStatus_t status =
+        b->call.cublasSgemm_v2(b->handle, g.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                               g.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, g.m, g.n, g.k, &one, g.a,
+                               g.a_pitch, g.b, g.b_pitch, &zero, g.c, g.m);
     return check(b, status, op_name(op), s);
 }

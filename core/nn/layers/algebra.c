@@ -151,7 +151,7 @@ duet_var *duet_mean(duet_tape *t, duet_var *x, const int *dims, int count, int k
 
 /* ---- the order of dimensions ---- */
 
-static int turned_backward(duet_tape *t, struct node *n) {
+static int transposed_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct tensor dx = grad_target(t, n->x), dy = tape_in_groups(&n->y->grad), to = n->args.in[0];
     to.data = dx.data;
@@ -161,7 +161,7 @@ static int turned_backward(duet_tape *t, struct node *n) {
 }
 
 /* Permutes images within N16, as ShuffleNet permutes channels. args.in[0] is y as a view of x. */
-static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
+static duet_var *transposed_in_groups(duet_tape *t, duet_var *x, const int *order) {
     int own[MAX_RANK], dims[MAX_RANK], rank = x->value.rank;
     for (int i = 0; i < rank; i++)
         own[i] = order[i], dims[i] = x->value.dims[order[i]];
@@ -169,7 +169,7 @@ static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
     struct tensor seen = tape_in_groups(&x->value), from = tensor_permuted(&seen, own),
                   y = tape_tensor(t, DTYPE_F32, LAYOUT_N16, rank, dims), to = tape_in_groups(&y);
     struct node node = {
-        .backward = turned_backward, .x = x, .args.in[0] = from, .spares = SPARES_ALL};
+        .backward = transposed_backward, .x = x, .args.in[0] = from, .spares = SPARES_ALL};
     if (t->error || tape_fail(t, tape_copy_strided(t, &from, &to))) return NULL;
     node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
@@ -181,7 +181,7 @@ static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
     const int last = x->value.rank - 1;
     if (x->value.layout != LAYOUT_PLAIN)
         return order[0] == 0 && order[last] == last && last + 1 < MAX_RANK
-                   ? turned_in_groups(t, x, order)
+                   ? transposed_in_groups(t, x, order)
                    : tape_plain_in_order(t, x, order);
     struct tensor dense = tensor_plain(NULL, DTYPE_F32, x->value.rank, x->value.dims),
                   lies = tape_lies(x), in_x = tensor_permuted(&dense, order);

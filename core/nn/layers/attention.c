@@ -184,16 +184,16 @@ static int check_options(duet_tape *t, const struct duet_attention_options *o) {
 static int lay_result(duet_tape *t, const struct tensor *q, int values, struct tensor *base,
                       struct tensor *y) {
     int dims[MAX_RANK], order[MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7}, rank = q->rank;
-    int turned = rank > 3 && q->strided && q->stride[rank - 3] < q->stride[rank - 2];
+    int transposed = rank > 3 && q->strided && q->stride[rank - 3] < q->stride[rank - 2];
     memcpy(dims, q->dims, sizeof dims);
     dims[rank - 1] = values;
-    if (turned) {
+    if (transposed) {
         order[rank - 3] = rank - 2, order[rank - 2] = rank - 3;
         dims[rank - 3] = q->dims[rank - 2], dims[rank - 2] = q->dims[rank - 3];
     }
     *base = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
-    *y = turned ? tensor_permuted(base, order) : *base;
-    return turned;
+    *y = transposed ? tensor_permuted(base, order) : *base;
+    return transposed;
 }
 
 static duet_var *attend(duet_tape *t, duet_var *const x[OPERANDS], duet_var *mask,
@@ -220,7 +220,7 @@ static duet_var *attend(duet_tape *t, duet_var *const x[OPERANDS], duet_var *mas
         if (!node.args.step) how->dropout.p = 0;
     }
     struct tensor base, y;
-    int turned = lay_result(t, q, v->dims[rank - 1], &base, &y);
+    int transposed = lay_result(t, q, v->dims[rank - 1], &base, &y);
     as_matrices(&y, &node.args.out[0]);
     node.args.out[1] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 3, node.args.in[Q].dims);
     if (t->error ||
@@ -228,7 +228,7 @@ static duet_var *attend(duet_tape *t, duet_var *const x[OPERANDS], duet_var *mas
         return NULL;
     node.y = tape_var(t, base, x[Q]->needs_grad || x[K]->needs_grad || x[VALUES]->needs_grad);
     if (tape_node(t, &node) || !node.y) return NULL;
-    return turned ? duet_transpose(t, node.y, rank - 3, rank - 2) : node.y;
+    return transposed ? duet_transpose(t, node.y, rank - 3, rank - 2) : node.y;
 }
 
 duet_var *duet_scaled_dot_product_attention(duet_tape *t, duet_var *query, duet_var *key,

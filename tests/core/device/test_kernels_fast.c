@@ -27,7 +27,7 @@ static struct op_args launch_n16(struct heap *heap, const struct layer *l, enum 
 
 enum { CONVS = 5 }; /* of some_conv */
 
-/* The last two by Winograd's filtering, and with weight gradients turned around. */
+/* The last two by Winograd's filtering, and with transposed weight gradients. */
 static struct layer some_conv(struct heap *heap, int n, int variant) {
     static const int shapes[CONVS][7] = {{3, 13, 13, 5, 5, 1, 0},
                                          {2, 15, 9, 3, 3, 1, 1},

@@ -167,7 +167,7 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     ACCEPT(OP_MATMUL, (a.p.matmul.turn_b = 1, a.in[1].dims[1] = 8, a.in[1].dims[2] = 9));
     REFUSE(OP_MATMUL, a.p.matmul.turn_a = 1, "a lies the other way");
     REFUSE(OP_MATMUL, a.p.matmul.turn_b = 1, "b lies the other way");
-    REFUSE(OP_MATMUL, (a.p.matmul.turn_a = a.p.matmul.turn_b = 1), "both are turned");
+    REFUSE(OP_MATMUL, (a.p.matmul.turn_a = a.p.matmul.turn_b = 1), "both are transposed");
     ACCEPT(OP_PERMUTE, (a.out[0].strided = 1, a.out[0].stride[0] = 1, a.out[0].stride[2] = 99));
     REFUSE(OP_PERMUTE, a.in[0].stride[1] = -1, "a negative stride");
     REFUSE(OP_PERMUTE, (a.in[0].stride[0] = INT32_MAX, a.in[0].stride[1] = 1), "too far apart");

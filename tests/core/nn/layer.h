@@ -99,13 +99,13 @@ struct matmul_case {
     struct tensor want, size; /* size: the same of absolute values, which `rounding` is a part of */
 };
 
-/* s: matrices, rows, columns, depth; turned 1: a is stored the other way round, 2: b is. */
-static inline struct matmul_case matmul_case(struct heap *heap, const int s[4], int turned) {
-    int a_rows = turned == 1 ? s[3] : s[1], a_columns = turned == 1 ? s[1] : s[3],
-        b_rows = turned == 2 ? s[2] : s[3], b_columns = turned == 2 ? s[3] : s[2];
+/* s: matrices, rows, columns, depth; transposed 1: a is stored the other way round, 2: b is. */
+static inline struct matmul_case matmul_case(struct heap *heap, const int s[4], int transposed) {
+    int a_rows = transposed == 1 ? s[3] : s[1], a_columns = transposed == 1 ? s[1] : s[3],
+        b_rows = transposed == 2 ? s[2] : s[3], b_columns = transposed == 2 ? s[3] : s[2];
     struct matmul_case c = {.args = {.in = {tensor_random(heap, 1, 3, s[0], a_rows, a_columns, 1),
                                             tensor_random(heap, 2, 3, s[0], b_rows, b_columns, 1)},
-                                     .p.matmul = {turned == 1, turned == 2}}};
+                                     .p.matmul = {transposed == 1, transposed == 2}}};
     struct op_args sizes = c.args;
     c.want = c.args.out[0] = heap_tensor(heap, DTYPE_F32, 3, s[0], s[1], s[2], 1);
     host_reference_kernels[OP_MATMUL](&c.args);

@@ -157,18 +157,18 @@ Test(lifetime, a_view_that_was_copied_holds_its_memory_no_longer, .timeout = 30)
         duet_tape *t = net.tape;
         duet_var *x = leaf(&net, 10, 1), *a = duet_multiply_number(t, x, 2),
                  *rows = duet_reshape(t, a, 3, (int[]){-1, 2, 5}),
-                 *turned = duet_transpose(t, rows, 1, 2);
-        duet_var *product = read ? duet_matmul(t, turned, rows) : NULL,
-                 *y = duet_multiply(t, turned, turned);
+                 *transposed = duet_transpose(t, rows, 1, 2);
+        duet_var *product = read ? duet_matmul(t, transposed, rows) : NULL,
+                 *y = duet_multiply(t, transposed, transposed);
         MUST(tape_error(t));
-        cr_assert(y && !read == !product && turned->value.data != turned->view.data);
+        cr_assert(y && !read == !product && transposed->value.data != transposed->view.data);
         tape_forget(t, a);
         tape_forget(t, rows);
-        cr_assert(step_arena_holders(&t->arena, turned->view.data), "another view may come");
-        tape_forget(t, turned);
-        cr_assert_eq(step_arena_holders(&t->arena, turned->view.data) > 0, read,
+        cr_assert(step_arena_holders(&t->arena, transposed->view.data), "another view may come");
+        tape_forget(t, transposed);
+        cr_assert_eq(step_arena_holders(&t->arena, transposed->view.data) > 0, read,
                      "matmul's backward reads both of its operands");
-        cr_assert(is_there(&net, turned), "multiply's reads it");
+        cr_assert(is_there(&net, transposed), "multiply's reads it");
         net_close(&net);
     }
 }

@@ -81,11 +81,11 @@ static duet_var *read_twice(duet_tape *t, duet_var *x, int solid) {
     return duet_multiply(t, narrow(t, y, 2, 0, 4, solid), more);
 }
 
-/* Turned and turned back it is x again; and a reshape that no view can be. */
+/* Transposed and transposed back it is x again; and a reshape that no view can be. */
 static duet_var *there_and_back(duet_tape *t, duet_var *x, int solid) {
-    duet_var *turned = turn(t, x, 1, 2, solid), *back = turn(t, turned, 1, 2, solid);
+    duet_var *transposed = turn(t, x, 1, 2, solid), *back = turn(t, transposed, 1, 2, solid);
     if (!solid) cr_expect_eq(back->value.data, x->value.data);
-    return duet_multiply(t, duet_reshape(t, turned, 3, (int[]){-1, LINE / 2, 2 * TOKENS}),
+    return duet_multiply(t, duet_reshape(t, transposed, 3, (int[]){-1, LINE / 2, 2 * TOKENS}),
                          duet_reshape(t, back, 3, (int[]){-1, LINE / 2, 2 * TOKENS}));
 }
 

@@ -4,7 +4,7 @@
  *
  *                          rows  cols       depth  a(row, d)  b(d, col)
  *     conv forward         O     N*P*Q      C*k*k  w          x under the tap
- *     conv backward data   C     N*H*W      O*k*k  w turned   dy that the tap came from
+ *     conv backward data   C     N*H*W      O*k*k  w flipped  dy that the tap came from
  *     conv backward weight O     C*k*k + 1  N*P*Q  dy         x under the tap; last column: 1
  *     linear, all three    by strides: see linear_product_of
  *

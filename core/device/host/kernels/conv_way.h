@@ -6,16 +6,16 @@
 #include "device/op.h"
 
 enum conv_way {
-    WAY_DIRECT,   /* n16_conv_forward.inc.h, n16_conv_data.inc.h, n16_conv_weight.inc.h */
-    WAY_WINOGRAD, /* n16_winograd.inc.h: 3 x 3, stride 1; fewer products, but they are prepared */
-    WAY_TURNED,   /* n16_turned.inc.h: to the weights, with channels innermost */
+    WAY_DIRECT,     /* n16_conv_forward.inc.h, n16_conv_data.inc.h, n16_conv_weight.inc.h */
+    WAY_WINOGRAD,   /* n16_winograd.inc.h: 3 x 3, stride 1; fewer products, but they are prepared */
+    WAY_TRANSPOSED, /* n16_transposed.inc.h: to the weights, with channels innermost */
 };
 
 enum {
-    LEAST_CHANNELS = 32, /* with fewer, direct is as fast */
-    MOST_TAPS = 25,      /* TURNED takes memory for each */
-    TURNED_PIXELS = 4,   /* of a block of TURNED, and tiles of WINOGRAD's weight gradient */
-    MOST_TILES = 7,      /* of a block of WINOGRAD's other two passes */
+    LEAST_CHANNELS = 32,   /* with fewer, direct is as fast */
+    MOST_TAPS = 25,        /* TRANSPOSED takes memory for each */
+    TRANSPOSED_PIXELS = 4, /* of a block of TRANSPOSED, and tiles of WINOGRAD's weight gradient */
+    MOST_TILES = 7,        /* of a block of WINOGRAD's other two passes */
 };
 
 /* The operands of any of the three passes. */
@@ -43,12 +43,12 @@ static inline enum conv_way conv_way(enum op op, const struct op_args *a) {
     if (k == 3 && a->p.conv.stride[0] == 1 && a->p.conv.padding[0] <= 2 &&
         winograd_pays(tiled[2], tiled[3]))
         return WAY_WINOGRAD;
-    return op == OP_CONV2D_BACKWARD_WEIGHT && k * k <= MOST_TAPS ? WAY_TURNED : WAY_DIRECT;
+    return op == OP_CONV2D_BACKWARD_WEIGHT && k * k <= MOST_TAPS ? WAY_TRANSPOSED : WAY_DIRECT;
 }
 
 /* Floats of a row of channels: whole groups of 16, which are lines of a cache, and an odd number of
  * them. Rows of an even number would fall into few of its sets. */
-static inline size_t turned_width(int channels) {
+static inline size_t transposed_width(int channels) {
     size_t lines = ((size_t)channels + 15) / 16;
     return (lines + (lines % 2 == 0)) * 16;
 }
@@ -56,7 +56,7 @@ static inline size_t turned_width(int channels) {
 /* Floats at `places` places: the filters of a pass or their gradients, the tiles or pixels under
  * way of a group, and what keeps places apart. */
 static inline size_t conv_scratch_floats(const struct conv_shape *s, size_t places) {
-    size_t channels = turned_width(s->x[1]), outputs = turned_width(s->y[1]);
+    size_t channels = transposed_width(s->x[1]), outputs = transposed_width(s->y[1]);
     return places * (channels * outputs + (size_t)MOST_TILES * MOST_LANES * (channels + outputs) +
                      (size_t)3 * MOST_LANES);
 }

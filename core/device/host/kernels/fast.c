@@ -44,7 +44,7 @@ size_t host_scratch_bytes(enum op op, const struct op_args *a) {
     struct conv_shape s = conv_shape_of(op, a);
     switch (conv_way(op, a)) {
     case WAY_WINOGRAD: return conv_scratch_floats(&s, 16) * sizeof(float);
-    case WAY_TURNED: return conv_scratch_floats(&s, (size_t)s.w[2] * s.w[2]) * sizeof(float);
+    case WAY_TRANSPOSED: return conv_scratch_floats(&s, (size_t)s.w[2] * s.w[2]) * sizeof(float);
     default: return 0;
     }
 }

@@ -5,7 +5,7 @@
 #include "device/host/kernels/n16_conv.inc.h"
 #include "device/host/kernels/n16_product.inc.h"
 #include "device/host/kernels/n16_winograd.inc.h"
-#include "device/host/kernels/n16_turned.inc.h"
+#include "device/host/kernels/n16_transposed.inc.h"
 #include "device/host/kernels/n16_winograd_weight.inc.h"
 #include "device/host/kernels/n16_conv_forward.inc.h"
 #include "device/host/kernels/n16_conv_data.inc.h"

@@ -66,7 +66,7 @@ static struct attention_band attention_band_of(const struct attention *a, size_t
 }
 
 static void attention_product(const float *a, size_t a_i, size_t a_k, const float *b, size_t b_i,
-                              int turned, float *y, size_t y_i, size_t rows, size_t depth,
+                              int transposed, float *y, size_t y_i, size_t rows, size_t depth,
                               size_t columns, int add) {
     struct matmul m = {.a = a,
                        .b = b,
@@ -78,7 +78,7 @@ static void attention_product(const float *a, size_t a_i, size_t a_k, const floa
                        .a_k = a_k,
                        .b_i = b_i,
                        .y_i = y_i,
-                       .turned = turned,
+                       .transposed = transposed,
                        .adds = add};
     matmul_run(&m);
 }

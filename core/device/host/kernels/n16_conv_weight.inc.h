@@ -237,7 +237,7 @@ static void square_conv_backward_weight(const struct op_args *a) {
                      a->p.conv.stride[0], a->p.conv.padding[0], NULL};
     enum conv_way way = a->scratch ? conv_way(OP_CONV2D_BACKWARD_WEIGHT, a) : WAY_DIRECT;
     if (way != WAY_DIRECT) {
-        way == WAY_WINOGRAD ? winograd_backward_weight(a, &s) : turned_backward_weight(a, &s);
+        way == WAY_WINOGRAD ? winograd_backward_weight(a, &s) : transposed_backward_weight(a, &s);
         bias_gradient(&s, tensor_f32(dy), tensor_f32(&a->out[1]));
         return;
     }

@@ -9,19 +9,20 @@
 static void n16_linear_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     int inputs = (int)tensor_sample_count(x), outputs = (int)tensor_sample_count(y);
-    int turned = a->p.linear.weight_is_in_out;
+    int transposed = a->p.linear.weight_is_in_out;
     product_run(&(struct product){tensor_f32(&a->in[1]), tensor_f32(&a->in[2]), tensor_f32(x),
-                                  tensor_f32(y), turned ? 1 : (size_t)inputs,
-                                  turned ? (size_t)outputs : 1, outputs, inputs, y->groups, GROUP});
+                                  tensor_f32(y), transposed ? 1 : (size_t)inputs,
+                                  transposed ? (size_t)outputs : 1, outputs, inputs, y->groups,
+                                  GROUP});
 }
 
 static void n16_linear_backward_data(const struct op_args *a) {
     const struct tensor *dy = &a->in[0], *dx = &a->out[0];
     int inputs = (int)tensor_sample_count(dx), outputs = (int)tensor_sample_count(dy);
-    int turned = a->p.linear.weight_is_in_out;
+    int transposed = a->p.linear.weight_is_in_out;
     product_run(&(struct product){tensor_f32(&a->in[1]), NULL, tensor_f32(dy), tensor_f32(dx),
-                                  turned ? (size_t)outputs : 1, turned ? 1 : (size_t)inputs, inputs,
-                                  outputs, dx->groups, GROUP});
+                                  transposed ? (size_t)outputs : 1, transposed ? 1 : (size_t)inputs,
+                                  inputs, outputs, dx->groups, GROUP});
 }
 
 /* ---- the weight gradient ---- */

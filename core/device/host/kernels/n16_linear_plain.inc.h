@@ -15,7 +15,7 @@ static void plain_linear_forward(const struct op_args *a) {
     const struct tensor *y = &a->out[0];
     struct matmul m = linear_product(&a->in[0], &a->in[1], y);
     m.depth = a->in[0].dims[1], m.a_i = (size_t)m.depth, m.a_k = 1;
-    m.turned = !a->p.linear.weight_is_in_out;
+    m.transposed = !a->p.linear.weight_is_in_out;
     matmul_run(&m);
     const float *bias = tensor_f32(&a->in[2]);
     for (size_t n = 0; n < (size_t)m.rows; n++)
@@ -26,7 +26,7 @@ static void plain_linear_forward(const struct op_args *a) {
 static void plain_linear_backward_data(const struct op_args *a) {
     struct matmul m = linear_product(&a->in[0], &a->in[1], &a->out[0]);
     m.depth = a->in[0].dims[1], m.a_i = (size_t)m.depth, m.a_k = 1;
-    m.turned = a->p.linear.weight_is_in_out;
+    m.transposed = a->p.linear.weight_is_in_out;
     matmul_run(&m);
 }
 

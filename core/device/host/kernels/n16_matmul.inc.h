@@ -20,7 +20,7 @@ struct matmul {
     int rows, columns, depth;
     size_t a_i, a_k;     /* a(i,k) = a[i * a_i + k * a_k] */
     size_t y_i, b_i;     /* from one row of y, or of b as stored, to the next; 0: they are dense */
-    int turned;          /* 1: b is stored as (columns, depth), not (depth, columns) */
+    int transposed;      /* 1: b is stored as (columns, depth), not (depth, columns) */
     int adds;            /* 1: the products are added to what y holds */
     const float *panels; /* of b, from matmul_panels; NULL: they are made on the stack */
 };
@@ -28,9 +28,9 @@ struct matmul {
 /* panel[k - k0][j] = b(k, first + j) for k in k0 .. k1 - 1; 0 where there is no such column. */
 static void matmul_panel(const struct matmul *m, int k0, int k1, int first, float *panel) {
     int width = m->columns - first < PANEL_COLUMNS ? m->columns - first : PANEL_COLUMNS;
-    size_t b_i = m->b_i ? m->b_i : (size_t)(m->turned ? m->depth : m->columns);
+    size_t b_i = m->b_i ? m->b_i : (size_t)(m->transposed ? m->depth : m->columns);
     if (width < PANEL_COLUMNS) memset(panel, 0, (size_t)(k1 - k0) * PANEL_COLUMNS * sizeof(float));
-    if (!m->turned) {
+    if (!m->transposed) {
         for (int k = k0; k < k1; k++)
             memcpy(panel + (size_t)(k - k0) * PANEL_COLUMNS, m->b + (size_t)k * b_i + first,
                    (size_t)width * sizeof(float));
@@ -171,7 +171,7 @@ static void fast_matmul(const struct op_args *p) {
     struct matmul m = {.rows = y->dims[1],
                        .columns = y->dims[2],
                        .depth = x->dims[turn_a ? 1 : 2],
-                       .turned = p->p.matmul.turn_b};
+                       .transposed = p->p.matmul.turn_b};
     m.a_i = turn_a ? 1 : (size_t)m.depth, m.a_k = turn_a ? (size_t)m.rows : 1;
     for (size_t n = 0; n < (size_t)y->dims[0]; n++) {
         m.a = tensor_f32(x) + n * (size_t)m.rows * (size_t)m.depth;

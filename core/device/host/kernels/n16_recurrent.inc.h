@@ -149,7 +149,7 @@ static void fast_recurrent_forward(const struct op_args *a) {
         return;
     }
     const struct matmul w = {
-        .b = tensor_f32(&a->in[1]), .columns = r.rows, .depth = r.width, .turned = 1};
+        .b = tensor_f32(&a->in[1]), .columns = r.rows, .depth = r.width, .transposed = 1};
     size_t width = (size_t)r.width, states = a->in[3].data ? (size_t)a->in[3].dims[1] : 0, last = 0;
     const float *first = tensor_f32(&a->in[3]);
     float *c = tensor_f32(&a->out[2]);

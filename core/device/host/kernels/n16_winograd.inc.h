@@ -46,14 +46,15 @@ struct winograd {
  * the last one again. A filter is read as 16 floats, but not past `end`, where the tensor ends. */
 INLINE void winograd_load_filters(const float *w, size_t step, int count, const float *end,
                                   vec element[9]) {
-    float lines[LANES * 16], turned[16 * LANES];
+    float lines[LANES * 16], transposed[16 * LANES];
     int whole = count >= LANES && w + (LANES - 1) * step + 16 <= end;
     for (int lane = 0; lane < LANES && !whole; lane++)
         memcpy(lines + lane * 16, w + (size_t)(lane < count ? lane : count - 1) * step,
                9 * sizeof(float));
     for (int column = 0; column < 9; column += LANES)
-        transpose((whole ? w : lines) + column, whole ? step : 16, turned + column * LANES, LANES);
-    UNROLL for (int i = 0; i < 9; i++) element[i] = load(turned + i * LANES);
+        transpose((whole ? w : lines) + column, whole ? step : 16, transposed + column * LANES,
+                  LANES);
+    UNROLL for (int i = 0; i < 9; i++) element[i] = load(transposed + i * LANES);
 }
 
 INLINE void winograd_g(vec a, vec b, vec c, vec out[4]) {

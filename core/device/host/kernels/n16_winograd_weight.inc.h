@@ -4,24 +4,24 @@
  *     du = sum over samples and tiles of e v, element by element
  *     dw = GT du G
  *
- * At each of the 16 places du is a product of matrices (n16_turned.inc.h). */
+ * At each of the 16 places du is a product of matrices (n16_transposed.inc.h). */
 
 enum { CHANNELS = 16 };
 
 struct winograd_weight {
     const struct conv *conv;
-    int tiles_x, tiles; /* of a row, of the image */
-    struct turned sums; /* v, e and du */
+    int tiles_x, tiles;     /* of a row, of the image */
+    struct transposed sums; /* v, e and du */
     struct {
         struct winograd_place place;
-        const float *x, *dy; /* channel 0 of the group; the tile's first pixel of output 0 */
-        int below, right;    /* 1: the tile has a second row, a second column */
-    } tile[TURNED_PIXELS];   /* of this block */
+        const float *x, *dy;   /* channel 0 of the group; the tile's first pixel of output 0 */
+        int below, right;      /* 1: the tile has a second row, a second column */
+    } tile[TRANSPOSED_PIXELS]; /* of this block */
 };
 
 /* v of tile `t` of the block, of CHANNELS channels from c0 on, with channels innermost.
  */
-static void winograd_turned(const struct winograd_weight *s, int t, int c0) {
+static void winograd_transposed(const struct winograd_weight *s, int t, int c0) {
     const struct conv *conv = s->conv;
     float samples[PLACES][CHANNELS][GROUP]; /* [place][channel][sample] */
     for (int i = 0; i < CHANNELS; i++) {
@@ -107,21 +107,21 @@ static void winograd_filter_gradients(const struct winograd_weight *s, float *dw
 /* Channel by channel, since the tiles of a block are side by side in each. */
 static void winograd_backward_weight(const struct op_args *a, const struct conv *conv) {
     struct winograd_weight s = {.conv = conv};
-    s.sums = turned_of(conv, PLACES, PLACES, a->scratch);
+    s.sums = transposed_of(conv, PLACES, PLACES, a->scratch);
     s.tiles_x = (conv->out_width + 1) / 2;
     s.tiles = s.tiles_x * ((conv->out_height + 1) / 2);
-    for (int first = 0, all = conv->groups * s.tiles; first < all; first += TURNED_PIXELS) {
-        int count = all - first < TURNED_PIXELS ? all - first : TURNED_PIXELS;
+    for (int first = 0, all = conv->groups * s.tiles; first < all; first += TRANSPOSED_PIXELS) {
+        int count = all - first < TRANSPOSED_PIXELS ? all - first : TRANSPOSED_PIXELS;
         s.sums.terms = count * GROUP;
         for (int t = 0; t < count; t++)
             winograd_find(&s, a, t, first + t);
         for (int c = 0; c < conv->channels; c += CHANNELS)
             for (int t = 0; t < count; t++)
-                winograd_turned(&s, t, c);
+                winograd_transposed(&s, t, c);
         for (int o = 0; o < conv->outputs; o++)
             for (int t = 0; t < count; t++)
                 winograd_gradient(&s, t, o);
-        turned_products(&s.sums);
+        transposed_products(&s.sums);
     }
     winograd_filter_gradients(&s, tensor_f32(&a->out[0]));
 }

@@ -242,11 +242,11 @@ INLINE void transpose(const float *x, size_t x_step, float *y, size_t y_step) {
 
 /* sums[i] = sum_of_group(lanes + i * GROUP), for LANES groups at once. */
 INLINE void sums_of_groups(const float *lanes, float *sums) {
-    float turned[GROUP][LANES];
+    float transposed[GROUP][LANES];
     vec s[GROUP];
     for (int lane = 0; lane < GROUP; lane += LANES)
-        transpose(lanes + lane, GROUP, turned[lane], LANES);
-    UNROLL for (int i = 0; i < GROUP; i++) s[i] = load(turned[i]);
+        transpose(lanes + lane, GROUP, transposed[lane], LANES);
+    UNROLL for (int i = 0; i < GROUP; i++) s[i] = load(transposed[i]);
     UNROLL for (int apart = GROUP / 2; apart > 0; apart /= 2) {
         UNROLL for (int i = 0; i < apart; i++) s[i] += s[i + apart];
     }

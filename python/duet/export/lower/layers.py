@@ -181,8 +181,8 @@ def _recurrent(op, packet, states):
         if all(isinstance(g, Const) and g.number == 0 for g in given):
             given = []  # as the line has it without states
         order, cell = [0, 1] if a.batch_first else [1, 0], int(states == 2 and 2 in w.asked)
-        name, turned, count = w.rows(w.permuted(x, *order, 2))
-        rows, length, width = N(count), int(turned.shape[1]), int(a.params[1].shape[1])
+        name, transposed, count = w.rows(w.permuted(x, *order, 2))
+        rows, length, width = N(count), int(transposed.shape[1]), int(a.params[1].shape[1])
         axes, made = [rows, length, width * ways], []
 
         def part(y, start, size):
@@ -202,7 +202,7 @@ def _recurrent(op, packet, states):
                 name = w.emit("dropout", [name], axes, once=False, p=a.dropout)
 
         def value(name, *sizes):
-            return w.of_rows(name, turned, count, [turned.shape[0], *sizes])
+            return w.of_rows(name, transposed, count, [transposed.shape[0], *sizes])
 
         def last(of_cells):
             """The states behind the last place; those of an LSTM's cells lie behind all places."""

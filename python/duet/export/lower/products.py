@@ -21,8 +21,8 @@ def linear(w, x, weight, bias):
     weight, width = w.value(weight), int(weight.shape[0])
     own = bias is None or w.is_parameter(bias)
     if weight.rank == 2 and x.rank > 1 and w.is_parameter(weight) and not x.shared:
-        turned = weight.name in w.moved
-        op, weight = ("matmul_add", swapped(w, weight)) if turned else ("linear", weight)
+        transposed = weight.name in w.moved
+        op, weight = ("matmul_add", swapped(w, weight)) if transposed else ("linear", weight)
         operands = [w.parameter(weight, "weight"), w.parameter(bias, "bias") if own else None]
         y = w.over(x, [-1], [width], lambda name, before: w.emit(op, [name, *operands],
                                                                  [*before, width]))

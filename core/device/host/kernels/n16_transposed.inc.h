@@ -8,17 +8,17 @@
  * lanes have to be added up at the end.
  *
  * The names are those of the products at any number of `places`, which are the taps here, and the
- * 16 places of n16_winograd_weight.inc.h:  du = sum of e v.  A block is TURNED_PIXELS pixels, of
+ * 16 places of n16_winograd_weight.inc.h: du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of
  * any groups. A sum goes pixel by pixel and sample by sample through a block, then block by block,
- * whatever the width of the vectors. Lanes past the segment's end are zero in dy and add nothing.
- * */
+ * whatever the width of the vectors. Lanes past the segment's end are zero in dy and add
+ * nothing. */
 
 enum { WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, WEIGHT_VECTORS = 4 }; /* of a register tile */
 
-struct turned {
+struct transposed {
     int places, outputs, terms;     /* terms: samples and pixels of this block */
     size_t columns;                 /* channels, rounded up to whole vectors */
-    size_t width;                   /* of a row: at least as many (turned_width) */
+    size_t width;                   /* of a row: at least as many (transposed_width) */
     size_t v_step, e_step, du_step; /* floats from place to place: never whole pages, which would
                                      * map all places to the same few lines of the cache */
     float *v;                       /* [places][terms][width] */
@@ -27,12 +27,13 @@ struct turned {
 };
 
 /* Sums of zero, in `scratch`; there are `gradients` different e: as many as places, or 1. */
-static struct turned turned_of(const struct conv *conv, int places, int gradients, float *scratch) {
-    struct turned s = {.places = places, .outputs = conv->outputs};
-    s.width = turned_width(conv->channels);
+static struct transposed transposed_of(const struct conv *conv, int places, int gradients,
+                                       float *scratch) {
+    struct transposed s = {.places = places, .outputs = conv->outputs};
+    s.width = transposed_width(conv->channels);
     s.columns = (size_t)tiles_of(conv->channels, WIDE) * WIDE;
-    s.v_step = (size_t)TURNED_PIXELS * GROUP * s.width + MOST_LANES;
-    s.e_step = gradients > 1 ? (size_t)TURNED_PIXELS * GROUP * s.outputs + MOST_LANES : 0;
+    s.v_step = (size_t)TRANSPOSED_PIXELS * GROUP * s.width + MOST_LANES;
+    s.e_step = gradients > 1 ? (size_t)TRANSPOSED_PIXELS * GROUP * s.outputs + MOST_LANES : 0;
     s.du_step = s.outputs * s.width + MOST_LANES;
     s.du = scratch;
     s.v = s.du + places * s.du_step;
@@ -42,7 +43,7 @@ static struct turned turned_of(const struct conv *conv, int places, int gradient
 }
 
 /* Adds a block to du at one place: of `vectors` vectors of channels from c0 on. */
-INLINE void turned_tile(const struct turned *s, int place, size_t c0, const int VECTORS) {
+INLINE void transposed_tile(const struct transposed *s, int place, size_t c0, const int VECTORS) {
     int outputs = s->outputs, terms = s->terms;
     const float *v = s->v + place * s->v_step + c0;
     for (int o = 0; o < outputs; o += WEIGHT_OUTPUTS) {
@@ -72,25 +73,25 @@ INLINE void turned_tile(const struct turned *s, int place, size_t c0, const int 
     }
 }
 
-static void turned_products(const struct turned *s) {
+static void transposed_products(const struct transposed *s) {
     for (int place = 0; place < s->places; place++)
         for (size_t c = 0; c < s->columns; c += WEIGHT_VECTORS * WIDE) {
             size_t left = (s->columns - c) / WIDE;
             if (left >= 4)
-                turned_tile(s, place, c, 4);
+                transposed_tile(s, place, c, 4);
             else if (left == 3)
-                turned_tile(s, place, c, 3);
+                transposed_tile(s, place, c, 3);
             else if (left == 2)
-                turned_tile(s, place, c, 2);
+                transposed_tile(s, place, c, 2);
             else
-                turned_tile(s, place, c, 1);
+                transposed_tile(s, place, c, 1);
         }
 }
 
 /* v of one pixel of dy at one tap: the pixel of x that the tap reaches, or 0 outside the picture.
  */
-static void turned_pixel(const struct turned *s, const struct conv *conv, const float *x, int tap,
-                         int t, int h, int w) {
+static void transposed_pixel(const struct transposed *s, const struct conv *conv, const float *x,
+                             int tap, int t, int h, int w) {
     float *v = s->v + tap * s->v_step + (size_t)t * GROUP * s->width;
     size_t step = plane(conv->height, conv->width);
     if (h < 0 || h >= conv->height || w < 0 || w >= conv->width) {
@@ -112,9 +113,9 @@ static void turned_pixel(const struct turned *s, const struct conv *conv, const 
 }
 
 /* The first `count` pixels of dy from number `first` on: v at all taps, and e, which is dy. */
-static void turned_block(const struct turned *s, const struct conv *conv, const struct op_args *a,
-                         int first, int count) {
-    const float *dy[TURNED_PIXELS];
+static void transposed_block(const struct transposed *s, const struct conv *conv,
+                             const struct op_args *a, int first, int count) {
+    const float *dy[TRANSPOSED_PIXELS];
     int pixels = conv->out_height * conv->out_width;
     for (int t = 0; t < count; t++) {
         int group = (first + t) / pixels, pixel = (first + t) % pixels;
@@ -124,7 +125,7 @@ static void turned_block(const struct turned *s, const struct conv *conv, const 
             tensor_f32(&a->in[0]) + group * conv->channels * plane(conv->height, conv->width);
         dy[t] = tensor_f32(&a->in[1]) + ((size_t)group * conv->outputs * pixels + pixel) * GROUP;
         for (int tap = 0; tap < s->places; tap++)
-            turned_pixel(s, conv, x, tap, t, top + tap / conv->k, left + tap % conv->k);
+            transposed_pixel(s, conv, x, tap, t, top + tap / conv->k, left + tap % conv->k);
     }
     for (int o = 0; o < conv->outputs; o++)
         for (int t = 0; t < count; t++)
@@ -132,15 +133,15 @@ static void turned_block(const struct turned *s, const struct conv *conv, const 
                    GROUP * sizeof(float));
 }
 
-static void turned_backward_weight(const struct op_args *a, const struct conv *conv) {
+static void transposed_backward_weight(const struct op_args *a, const struct conv *conv) {
     int taps = conv->k * conv->k, all = conv->groups * conv->out_height * conv->out_width;
-    struct turned s = turned_of(conv, taps, 1, a->scratch);
+    struct transposed s = transposed_of(conv, taps, 1, a->scratch);
     float *dw = tensor_f32(&a->out[0]);
-    for (int first = 0; first < all; first += TURNED_PIXELS) {
-        int count = all - first < TURNED_PIXELS ? all - first : TURNED_PIXELS;
+    for (int first = 0; first < all; first += TRANSPOSED_PIXELS) {
+        int count = all - first < TRANSPOSED_PIXELS ? all - first : TRANSPOSED_PIXELS;
         s.terms = count * GROUP;
-        turned_block(&s, conv, a, first, count);
-        turned_products(&s);
+        transposed_block(&s, conv, a, first, count);
+        transposed_products(&s);
     }
     for (int o = 0; o < conv->outputs; o++)
         for (int c = 0; c < conv->channels; c++)
