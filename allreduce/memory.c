@@ -154,7 +154,7 @@ int take_slab(struct allreduce *ar) {
 int allreduce_register(struct allreduce *ar, float *data, size_t count) {
     struct registration *added = calloc(1, sizeof *added);
     if (!added)
-        return fail(ERR_MEMORY, "allreduce: no host memory to register a buffer: free some");
+        return fail(ERR_MEMORY, "allreduce: out of host memory to register a buffer: free some");
     added->count = count;
     added->memory.of[ar->ranks.rank] = data;
     int code = ar->ranks.n > 1 ? share(ar, data, count, &added->memory) : OK;

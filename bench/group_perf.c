@@ -151,7 +151,7 @@ static int rank_main(void *context) {
     const struct options *o = context;
     struct group *g;
     float *in = malloc(o->to + 4), *out = malloc(o->to + 4);
-    int code = in && out ? group_open(&g, 60) : fail(ERR_MEMORY, "no host memory");
+    int code = in && out ? group_open(&g, 60) : fail(ERR_MEMORY, "out of host memory");
     double warm;
     if (!code) code = time_call(g, CALLS - 1, 4, in, out, o->seconds, &warm);
     for (int k = 0; k < CALLS && !code; k++)

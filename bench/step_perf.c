@@ -258,7 +258,7 @@ static int run(int argc, char **argv) {
     CHECK(parse_options(argc, argv, &o));
     m = calloc((size_t)MOST, sizeof *m);
     report.all = m;
-    if (!m) return fail(ERR_MEMORY, "no host memory");
+    if (!m) return fail(ERR_MEMORY, "out of host memory");
     printf(
         "# %d epochs, the first warms up; time of a step: median of the others, least, most%s%s\n",
         o.base.epochs, o.base.cuda_math == DEVICE_MATH_LIBRARY ? "; linear layers by cuBLAS" : "",

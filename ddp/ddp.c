@@ -95,7 +95,7 @@ int ddp_register_comm_hook(struct duet_ddp *ddp, ddp_comm_hook *hook, void *cont
 }
 
 /* A hook decides which calls it makes, so a rank without a hook would wait in an allreduce that the
- * others never join. So each step with a hook announces that in place of the first allreduce. */
+ * others never join. So each step with a hook announces the hook, not the first allreduce. */
 static int announce_hook(const struct duet_ddp *ddp) {
     const struct comm_call call = {.collective = "communication hook",
                                    .bucket = 0,

@@ -58,7 +58,8 @@ int sums_init(struct sums *s, const struct ddp_config *config, int ranks, duet_p
     s->params = &params->set;
     s->tape = tape;
     s->ready = calloc((size_t)s->params->count + 1, sizeof *s->ready);
-    int code = s->ready ? cut(s, config->order) : fail(ERR_MEMORY, "order of sums: no host memory");
+    int code =
+        s->ready ? cut(s, config->order) : fail(ERR_MEMORY, "order of sums: out of host memory");
     s->in_force = &s->pieces;
     if (code)
         sums_free(s);

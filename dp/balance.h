@@ -10,7 +10,7 @@
 
 /* PyTorch's rule: the smallest of n devices has less than 75 % of the largest's memory or, if the
  * memories are alike, of its cores. Then it returns 1 and one line in text[0 .. bytes), in the
- * words of PyTorch that users search for; else 0. Among equal devices it names the first. */
+ * words of PyTorch that users search for; else 0. If several devices tie, it names the first. */
 int dp_imbalance(const uint64_t *memory, const int *cores, int n, char *text, size_t bytes);
 
 /* The same for open devices. */

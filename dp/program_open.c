@@ -63,7 +63,7 @@ static int build(struct duet_data_parallel *m, struct device *const *devices, in
         duet_tape_seed(m->tape[r], o->seed);
     }
     m->passes.has_grad = calloc((size_t)m->params[0]->set.count, 1);
-    if (!m->passes.has_grad) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    if (!m->passes.has_grad) return fail(ERR_MEMORY, "DataParallel: out of host memory");
     const struct dp_config config = {.devices = n,
                                      .device = devices,
                                      .params = m->params,
@@ -94,7 +94,7 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
         device[r] = device_of(devices[r]);
     CHECK(dp_check_module(params, device[0]));
     struct duet_data_parallel *m = calloc(1, sizeof *m);
-    if (!m) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    if (!m) return fail(ERR_MEMORY, "DataParallel: out of host memory");
     m->used = n;
     m->forward = forward;
     m->forward_multi = o->forward_multi;
@@ -114,7 +114,7 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
 int data_parallel_around(struct duet_data_parallel **out, struct dp_config *config,
                          duet_tape *const *tapes, struct dp_shares *shares) {
     struct duet_data_parallel *m = *out = calloc(1, sizeof *m);
-    if (!m) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    if (!m) return fail(ERR_MEMORY, "DataParallel: out of host memory");
     m->used = config->devices;
     m->shares = shares;
     for (int r = 0; r < config->devices; r++) {
@@ -124,7 +124,7 @@ int data_parallel_around(struct duet_data_parallel **out, struct dp_config *conf
     m->passes.has_grad = calloc((size_t)m->params[0]->set.count, 1);
     config->context = m;
     int code = m->passes.has_grad ? dp_init(&m->dp, config)
-                                  : fail(ERR_MEMORY, "DataParallel: no host memory");
+                                  : fail(ERR_MEMORY, "DataParallel: out of host memory");
     if (!code) return OK;
     data_parallel_close(m);
     *out = NULL;

@@ -25,7 +25,8 @@ static int find_groups(struct dp *dp) {
     dp->buffer_bytes = dp->params[0]->buffers.bytes;
     dp->groups = malloc(((size_t)set->count + 1) * sizeof *dp->groups);
     dp->grad_groups = malloc(((size_t)set->count + 1) * sizeof *dp->grad_groups);
-    if (!dp->groups || !dp->grad_groups) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    if (!dp->groups || !dp->grad_groups)
+        return fail(ERR_MEMORY, "DataParallel: out of host memory");
     CHECK(coalesce_params(set, 1, COALESCE_BYTES, dp->grad_groups, &dp->grad_group_count));
     return coalesce_params(set, 0, COALESCE_BYTES, dp->groups, &dp->group_count);
 }

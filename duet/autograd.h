@@ -101,7 +101,8 @@ int duet_autograd_pass(duet_tape **out, duet_autograd_context *context, duet_par
                        int samples);
 
 /* The same in a function, once per call: the tape belongs to the context in which the call was
- * made. Without a context the tape ends with the call, and returned vars are tensors. */
+ * made. If the call was made outside a context, the tape is freed when it
+ * returns, and returned vars arrive as tensors. */
 int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *params, int samples);
 
 /* Argument i as a var of the call's tape. Its gradient goes back to the caller. Tensors among the

@@ -77,7 +77,7 @@ struct duet_data_parallel_options {
  * others' are lost: running statistics are those of the first chunk. forward may be called by
  * several threads at once, each with its own tape, in which parameter i is the replica's copy of
  * parameter i. It must not begin a pass, run one backward or call duet_tape_accumulate. options
- * NULL: zeros. Devices and params must outlive the result. */
+ * NULL: every option is 0. Devices and params must outlive the result. */
 int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
                               duet_params *params,
                               duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),

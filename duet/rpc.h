@@ -163,7 +163,8 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
  * them are errors. */
 int duet_rpc_shutdown(duet_rpc **rpc, int graceful, double timeout_s);
 
-/* get_worker_info: rank and name. -1, NULL: there is no such worker. name NULL: this worker. */
+/* get_worker_info: rank and name. Without such a worker they
+ * return -1 and NULL. name NULL: this worker. */
 int duet_rpc_rank(const duet_rpc *rpc, const char *name);
 const char *duet_rpc_name(const duet_rpc *rpc, int rank);
 

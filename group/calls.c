@@ -29,9 +29,10 @@ static int check_timeout(const char *what, double timeout_s) {
 }
 
 static int check_group(const char *what, const duet_group *group) {
-    return group ? OK
-                 : fail(ERR_USAGE, "%s: no group was given: this rank is not in it, or left it",
-                        what);
+    return group
+               ? OK
+               : fail(ERR_USAGE,
+                      "%s: group is NULL: this rank never joined the group, or has left it", what);
 }
 
 int duet_group_init(duet_group **out, double timeout_s) {

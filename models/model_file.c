@@ -21,7 +21,7 @@ static int read_all(struct model_file *f, int fd) {
         if (f->bytes == room) {
             room = room ? 2 * room : FIRST_ROOM;
             char *larger = realloc(f->text, room + 1);
-            if (!larger) return fail(ERR_MEMORY, "%s: no host memory", f->path);
+            if (!larger) return fail(ERR_MEMORY, "%s: out of host memory", f->path);
             f->text = larger;
         }
         n = read(fd, f->text + f->bytes, room - f->bytes);
@@ -50,7 +50,7 @@ static int start(struct model_file **out, const char *path) {
     struct model_file *f = *out = calloc(1, sizeof *f);
     if (f) f->path = strdup(path);
     if (f) f->weights = weights_of(path);
-    return f && f->path && f->weights ? OK : fail(ERR_MEMORY, "%s: no host memory", path);
+    return f && f->path && f->weights ? OK : fail(ERR_MEMORY, "%s: out of host memory", path);
 }
 
 static int understand(struct model_file *f) {
@@ -86,7 +86,7 @@ int model_file_parse(struct model_file **out, const char *path, const char *text
     if (code) return finish(out, code);
     struct model_file *f = *out;
     f->text = malloc(bytes + 1);
-    if (!f->text) return finish(out, fail(ERR_MEMORY, "%s: no host memory", path));
+    if (!f->text) return finish(out, fail(ERR_MEMORY, "%s: out of host memory", path));
     memcpy(f->text, text, bytes);
     f->text[bytes] = 0;
     f->bytes = bytes;

@@ -64,7 +64,7 @@ static int join(const struct model *model, const char *name, const char *suffix,
     CHECK(name_check(what, name));
     size_t bytes = strlen(name) + strlen(suffix) + 1;
     *out = malloc(bytes);
-    if (!*out) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
+    if (!*out) return fail(ERR_MEMORY, "model %s: out of host memory", model->name);
     snprintf(*out, bytes, "%s%s", name, suffix);
     return OK;
 }

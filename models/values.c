@@ -114,7 +114,7 @@ int model_state_save(const struct model *model, struct atomic_file *file,
     const struct state own = state_of(model);
     int count = 0, most = own.param_count + own.buffer_count + state->more_count;
     struct safetensors_item *items = calloc((size_t)most + 1, sizeof *items);
-    if (!items) return fail(ERR_MEMORY, "%s: no host memory", file->name);
+    if (!items) return fail(ERR_MEMORY, "%s: out of host memory", file->name);
     for (int wide = 1; wide >= 0; wide--) {
         count += state_items(&own, state->values, state->buffers, wide, items + count);
         count += add_of_width(items + count, state, wide);

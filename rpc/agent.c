@@ -102,7 +102,7 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
     CHECK_OUT(out);
     CHECK(worker_name_check(name));
     duet_rpc *rpc = calloc(1, sizeof *rpc);
-    if (!rpc) return fail(ERR_MEMORY, "rpc: init: no host memory");
+    if (!rpc) return fail(ERR_MEMORY, "rpc: init: out of host memory");
     snprintf(rpc->name, sizeof rpc->name, "%s", name);
     set_up(rpc, options ? options : &none);
     int code = start(rpc, rank, world_size, options ? options : &none);

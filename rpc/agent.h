@@ -119,7 +119,7 @@ struct duet_rpc {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, references, devices, the end: wakes all waits */
     struct peer peers[MOST_WORKERS];
-    struct function *functions; /* [function_count], made before the first call comes */
+    struct function *functions; /* [function_count], filled before the first call arrives */
     int function_count;
     struct duet_future *pending; /* the last one first */
     uint64_t ids;                /* the last counter of an id */

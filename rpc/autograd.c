@@ -94,7 +94,7 @@ void pass_free(struct autograd *p) {
 
 int pass_keep(struct autograd *p, duet_tensor *tensor) {
     struct kept_tensor *k = malloc(sizeof *k);
-    if (!k) return fail(ERR_MEMORY, "autograd: no host memory");
+    if (!k) return fail(ERR_MEMORY, "autograd: out of host memory");
     *k = (struct kept_tensor){tensor, p->kept};
     p->kept = k;
     return OK;

@@ -79,7 +79,7 @@ static int walk_tape(struct autograd *p, duet_var *const *roots, const duet_tens
     if (!has_grad) {
         stream_sync(device_compute(device));
         device_free(device, arena);
-        return code ? code : fail(ERR_MEMORY, "autograd: no host memory");
+        return code ? code : fail(ERR_MEMORY, "autograd: out of host memory");
     }
     memcpy(has_grad, p->shadow.has_grad, params);
     return grad_sums_add(p, p->turn, arena, has_grad);
@@ -112,7 +112,7 @@ int serve_backward(duet_rpc_call *call, void *context) {
     const struct duet_rpc_value *given = duet_rpc_arg(call, 2);
     CHECK(duet_rpc_call_error(call));
     if (given->type != DUET_RPC_LIST || given->count > p->returned.count)
-        return fail(ERR_USAGE, "autograd: backward: these gradients are of no call");
+        return fail(ERR_USAGE, "autograd: backward: these gradients belong to no call");
     for (int i = 0; i < given->count; i++) {
         if (given->items[i].type != DUET_RPC_TENSOR) continue;
         if (!is_gradient_of(given->items[i].tensor, p->returned.var[i]))

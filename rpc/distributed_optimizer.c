@@ -36,13 +36,13 @@ static int choose(struct local **locals, duet_params *params, int i,
     while (l && l->params != params)
         l = l->next;
     if (!l) {
-        if (!(l = calloc(1, sizeof *l))) return fail(ERR_MEMORY, "optimizer: no host memory");
+        if (!(l = calloc(1, sizeof *l))) return fail(ERR_MEMORY, "optimizer: out of host memory");
         l->next = *locals;
         *locals = l;
         l->params = params;
         l->place.set.device = params->set.device;
         l->chosen = calloc((size_t)params->set.count + 1, 1);
-        if (!l->chosen) return fail(ERR_MEMORY, "optimizer: no host memory");
+        if (!l->chosen) return fail(ERR_MEMORY, "optimizer: out of host memory");
         CHECK(duet_optimizer_create(&l->optimizer, params, options));
     }
     l->chosen[i] = 1;
@@ -128,7 +128,7 @@ static int make_at(duet_distributed_optimizer *o, int owner, duet_rref *const *p
                    const struct duet_optimizer_options *options) {
     int n = 2;
     struct duet_rpc_value *args = calloc((size_t)count + 2, sizeof *args);
-    if (!args) return fail(ERR_MEMORY, "optimizer: no host memory");
+    if (!args) return fail(ERR_MEMORY, "optimizer: out of host memory");
     args[0] = duet_rpc_text(options->name);
     args[1] = duet_rpc_bytes(options, sizeof *options);
     for (int i = 0; i < count; i++)
@@ -149,7 +149,7 @@ int duet_distributed_optimizer_create(duet_distributed_optimizer **out, duet_rpc
     for (int i = 0; i < count; i++)
         if (!params[i]) return fail(ERR_USAGE, "optimizer: reference %d is NULL", i);
     duet_distributed_optimizer *o = calloc(1, sizeof *o);
-    if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
+    if (!o) return fail(ERR_MEMORY, "optimizer: out of host memory");
     o->rpc = rpc;
     int code = OK;
     for (int r = 0; r < rpc->world && !code; r++)

@@ -78,7 +78,7 @@ static inline int id_worker(uint64_t id) { /* the worker that made it */
 
 /* Header and fields into w; the value is to be put after them. */
 void message_begin(struct wire_out *w, const struct message *m);
-/* What is in w, as a frame. NULL: no host memory, or too large (wire_error). */
+/* What is in w, as a frame. NULL: out of host memory, or too large (wire_error). */
 struct frame *message_end(struct wire_out *w);
 void frame_free(struct frame *frame); /* NULL is fine */
 

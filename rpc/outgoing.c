@@ -89,7 +89,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
                     NAME_BYTES - 1);
     CHECK(timeout_of(rpc, o->timeout_s, &timeout));
     struct duet_future *f = calloc(1, sizeof *f);
-    if (!f) return fail(ERR_MEMORY, "rpc: no host memory");
+    if (!f) return fail(ERR_MEMORY, "rpc: out of host memory");
     pthread_mutex_lock(&rpc->lock);
     *f = (struct duet_future){
         .rpc = rpc, .id = new_id(rpc), .to = o->to, .refs = 1, .op = o->op, .began = now_ns()};

@@ -69,7 +69,7 @@ static void *thread_of_pool(void *argument) {
 
 int pool_run(struct pool *p, void (*run)(void *context), void *context) {
     struct job *job = malloc(sizeof *job);
-    if (!job) return fail(ERR_MEMORY, "rpc: no host memory");
+    if (!job) return fail(ERR_MEMORY, "rpc: out of host memory");
     *job = (struct job){run, context, NULL};
     pthread_mutex_lock(&p->lock);
     if (p->last)

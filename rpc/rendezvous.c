@@ -287,7 +287,7 @@ static int meet(struct meeting *m) {
 /* No worker listens any more when all have come. */
 int rendezvous(duet_rpc *rpc) {
     struct meeting *m = calloc(1, sizeof *m);
-    if (!m) return fail(ERR_MEMORY, "rpc: init: no host memory");
+    if (!m) return fail(ERR_MEMORY, "rpc: init: out of host memory");
     m->rpc = rpc;
     m->listener = -1;
     m->deadline = now_ns() + rpc->timeout_ns;

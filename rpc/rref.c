@@ -124,7 +124,7 @@ int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o) {
     duet_rref *r = rref_new(rpc, id, o->to);
     if (r && o->to == rpc->rank) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
-    int code = r ? call_begin(&r->created, rpc, o) : fail(ERR_MEMORY, "rpc: no host memory");
+    int code = r ? call_begin(&r->created, rpc, o) : fail(ERR_MEMORY, "rpc: out of host memory");
     if (code)
         duet_rref_free(r);
     else

@@ -37,7 +37,8 @@ struct wire_out {
     int passed_count;
     int numbered; /* 1: tensors that came as VAR are VAR again, of the same number */
 };
-int wire_error(const struct wire_out *w); /* no host memory, or too large: the same for all puts */
+int wire_error(
+    const struct wire_out *w); /* out of host memory, or too large: the same for all puts */
 void wire_put(struct wire_out *w, const void *data, size_t bytes);
 #define wire_put_as(w, type, value) wire_put(w, &(type){(type)(value)}, sizeof(type))
 void wire_put_text(struct wire_out *w, const char *text);

@@ -37,7 +37,7 @@ int sharded_reduce_init(struct sharded_reduce *s, struct device_group *group, fl
     s->range_count = range_count;
     memcpy(s->arena, arenas, (size_t)group->count * sizeof *arenas);
     s->plan = calloc((size_t)group->count, sizeof *s->plan);
-    if (!s->plan) CHECK_GOTO(fail(ERR_MEMORY, "sharded reduce: no host memory"), code, failed);
+    if (!s->plan) CHECK_GOTO(fail(ERR_MEMORY, "sharded reduce: out of host memory"), code, failed);
     for (int d = 0; d < group->count; d++) {
         size_t most = largest_shard(s, d);
         if (!most) continue;

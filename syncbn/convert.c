@@ -59,7 +59,7 @@ int syncbn_convert(duet_params *params, struct comm *comm, struct announcer *gro
                                          .place = place,
                                          .channels = most_channels(&params->set)};
     struct params_sync *s = calloc(1, sizeof *s);
-    int code = s ? make(s, &config) : fail(ERR_MEMORY, "SyncBatchNorm: no host memory");
+    int code = s ? make(s, &config) : fail(ERR_MEMORY, "SyncBatchNorm: out of host memory");
     if (code) {
         free(s);
         return code;

@@ -33,8 +33,8 @@ static const struct option collective_options[] = {
     {"--bytes", "SIZE",
      "the data of each rank, a multiple of 4: such as 4096, 64K or 1M (default 1M)", read_bytes,
      AT(bytes), 0, MOST_BYTES, ALWAYS},
-    {"--count", "N", "the same as a number of floats", read_int, AT(count), 0, MOST_BYTES / 4,
-     ALWAYS},
+    {"--count", "N", "the data of each rank as a number of floats", read_int, AT(count), 0,
+     MOST_BYTES / 4, ALWAYS},
     {"--full", NULL, "all hops, and what each rank holds after each of them", read_on, AT(full),
      NO_LIMITS, ALWAYS},
     {"--pictures", "DIR", "write its picture as SVG, and as PNG where rsvg-convert is installed",
@@ -119,7 +119,7 @@ static int draw(const struct words *w, const struct drawing *c) {
     if (w->pictures) CHECK(write_picture(w->pictures, c));
     if (collective_is_equal(c)) return OK;
     return fail(ERR_CHECK,
-                "%s over %d ranks: the bytes of the plan are not those of the formula: "
+                "%s over %d ranks: plan and formula give different byte counts: "
                 "see the table",
                 c->word, c->n);
 }

@@ -61,7 +61,8 @@ static int help(const struct duet_model *own) {
         printf("  %-10s %s\n", commands[i].name, commands[i].help);
     printf("\n");
     say(stdout, "duet COMMAND --help shows the most used options of a command, and\n"
-                "duet COMMAND --help --details all of them; duet manual man is all in one page.\n");
+                "duet COMMAND --help --details all of them; duet manual man puts everything on one "
+                "page.\n");
     printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the\n  "
            "result failed, 128+n ended by signal n\n");
     return 0;
@@ -123,7 +124,7 @@ static int check_own(const struct duet_model *own) {
     enum { NAME_BYTES = 64 }; /* the length that names have in results */
     if (!own) return OK;
     if (!own->name || !*own->name || strlen(own->name) >= NAME_BYTES)
-        return fail(ERR_USAGE, "struct duet_model: name: give it 1 to %d characters",
+        return fail(ERR_USAGE, "struct duet_model: the name must have 1 to %d characters",
                     NAME_BYTES - 1);
     for (const char *c = own->name; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)

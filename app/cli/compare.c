@@ -165,7 +165,7 @@ static int run(struct run_config *config, int chapter) {
     CHECK_GOTO(run_config_check(config), code, done);
     CHECK_GOTO(run_files_open(&files, config), code, done);
     comparison = calloc(1, sizeof *comparison);
-    if (!comparison) CHECK_GOTO(fail(ERR_MEMORY, "compare: no host memory"), code, done);
+    if (!comparison) CHECK_GOTO(fail(ERR_MEMORY, "compare: out of host memory"), code, done);
     code = compare_run(comparison, config, &result);
     if (!is_complete(comparison, code)) {
         code = keep_what_there_is(&files, comparison, command, code);

@@ -33,7 +33,7 @@ static const struct option doctor_options[] = {
     {"--quick", NULL, "use smaller blocks and fewer shapes", read_on, AT(config.quick), NO_LIMITS,
      ALWAYS},
     {"--tf32", NULL,
-     "let GPUs round the inputs of products to tf32, and judge them by the bound of tf32", read_on,
+     "let GPUs round the inputs of products to tf32, and judge them by the TF32 bound", read_on,
      AT(config.tf32), NO_LIMITS, ALWAYS},
     {"--timeout", "SECONDS", "the deadline of each step of a check (default 60)", read_number,
      AT(config.timeout), 0.01, 1e6, ALWAYS},

@@ -64,7 +64,7 @@ void lesson_answer_print(const double held[2]) {
     char first[32], others[32];
     if (!held[1]) return;
     text_add(&text,
-             "With 2000 outputs and Adam, device 0 of DP holds %.1f times the memory of each "
+             "With 2000 outputs and Adam, device 0 of DP holds %.1f times the memory of every "
              "other: %s instead of %s.",
              held[0] / held[1], bytes_words(held[0], first), bytes_words(held[1], others));
     text_wrap(stdout, text_width(stdout), 0, 0, text.words);
@@ -88,7 +88,7 @@ int lesson_run(const struct run_config *demo, double held[2], struct job_result 
     settings(&config, demo);
     if (config.devices < 2) return OK;               /* DP costs nothing there */
     struct run_record *two = calloc(2, sizeof *two); /* DP, DDP: too large for a small stack */
-    if (!two) return fail(ERR_MEMORY, "demo: no host memory");
+    if (!two) return fail(ERR_MEMORY, "demo: out of host memory");
     text_add(&text,
              "Where DataParallel hurts: 2000 outputs, Adam, %d devices, %d step%s of `duet profile "
              "--optimizer adam`:",

@@ -96,8 +96,7 @@ static int read_counts(const struct words *w, struct scale_config *c) {
         c->devices[i] = (int)counts[i];
         for (int k = 0; k < i; k++)
             if (counts[k] == counts[i])
-                return fail(ERR_USAGE, "--devices: %d: it is in the list twice: give it once",
-                            c->devices[i]);
+                return fail(ERR_USAGE, "--devices: %d: listed twice: give it once", c->devices[i]);
     }
     c->batch_per_device = w->batch_per_device;
     return OK;
@@ -112,7 +111,7 @@ static int read_rates(const struct words *w, struct scale_config *c) {
     for (int i = 0; i < c->rates; i++)
         for (int k = 0; k < i; k++)
             if (c->lr[k] == c->lr[i])
-                return fail(ERR_USAGE, "--lr: %g: it is in the list twice: give it once", c->lr[i]);
+                return fail(ERR_USAGE, "--lr: %g: listed twice: give it once", c->lr[i]);
     return OK;
 }
 

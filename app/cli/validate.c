@@ -29,7 +29,7 @@ static const struct {
                     {"held out", "th", 0},
                     {"the ten headline rows of these", "h", 0},
                     {"held out, only mixed precision", "th", 1},
-                    {"held back until the model was fixed", "b", 0}};
+                    {"held out until the model was fixed", "b", 0}};
 
 /* A held-out row, its GPU, and its cell in the table of stated errors. */
 struct held_out {
@@ -297,9 +297,9 @@ static void show_trust(const struct held_outs *all) {
 static int show_all(const struct hardware *h, int commands) {
     struct score scores[SCORES] = {{.rows = 0}};
     struct held_outs *all = calloc(1, sizeof *all);
-    int code = all ? series_read(&all->all) : fail(ERR_MEMORY, "validate: no host memory");
+    int code = all ? series_read(&all->all) : fail(ERR_MEMORY, "validate: out of host memory");
     printf("modelled times and published ones: ms a step; f fit, t held out, h the ten\n"
-           "headlines of these, g given, b held back until the model was fixed; errors in %%\n"
+           "headlines of these, g given, b held out until the model was fixed; errors in %%\n"
            "%-3s %-16s %-15s %3s %2s %9s %9s %6s %6s %6s\n",
            "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");
     for (const struct series *s = code ? NULL : all->all; !code && *s->table; s++)

@@ -11,7 +11,7 @@ struct flag_table {
     uint64_t size; /* a power of two, more than twice the keys */
 };
 
-/* For at most `keys` keys. 0: no host memory. */
+/* For at most `keys` keys. 0: out of host memory. */
 int flag_table_init(struct flag_table *table, uint64_t keys);
 /* The value of a flag, 0 at first; key is not 0. */
 uint64_t *flag_value(struct flag_table *table, uint64_t key);

@@ -166,7 +166,7 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
                                             .scale = 1};
     struct machine *m = calloc(1, sizeof *m);
     char network[HARDWARE_NAME] = "", like[HARDWARE_NAME] = "", what[WHERE];
-    if (!m) return fail(ERR_MEMORY, "machine: no host memory");
+    if (!m) return fail(ERR_MEMORY, "machine: out of host memory");
     *m = defaults;
     int code = copy_like(h, l, m);
     const struct key keys[] = {{"gpus", NULL, &m->gpus, NULL, 1, MAX_DEVICES},
@@ -292,7 +292,7 @@ static int read_lines(struct hardware *h, const char *name, FILE *file) {
 
 int hardware_open(struct hardware **out, const char *file) {
     struct hardware *h = *out = calloc(1, sizeof *h);
-    if (!h) return fail(ERR_MEMORY, "table of hardware: no host memory");
+    if (!h) return fail(ERR_MEMORY, "table of hardware: out of host memory");
     FILE *table = fmemopen((char *)hardware_text, strlen(hardware_text), "r");
     int code = read_lines(h, "the table", table);
     h->last = NULL;

@@ -46,7 +46,7 @@ struct sim {
     const struct clock_config *c;
     struct span_log *spans;
     int64_t now;
-    int changed, failed; /* something that others wait for; no host memory */
+    int changed, failed; /* something that others wait for; out of host memory */
     struct due_heap heap;
     struct thread thread[MOST_PROGRAMS];
     int threads, threads_of[MAX_DEVICES]; /* of each rank */
@@ -366,13 +366,13 @@ static int prepare(struct sim *s, const struct program *programs, int count) {
         l->waiting_ns = -1;
         if (l->room) full |= !(l->queue = calloc((size_t)l->room, sizeof *l->queue));
     }
-    return full ? fail(ERR_MEMORY, "clock: no host memory") : OK;
+    return full ? fail(ERR_MEMORY, "clock: out of host memory") : OK;
 }
 
 int clock_run(const struct clock_config *config, const struct program *programs, int count,
               struct span_log *spans) {
     struct sim *s = calloc(1, sizeof *s);
-    if (!s) return fail(ERR_MEMORY, "clock: no host memory");
+    if (!s) return fail(ERR_MEMORY, "clock: out of host memory");
     s->c = config;
     s->spans = spans;
     s->transfers.net = &config->machine->net;
@@ -386,7 +386,8 @@ int clock_run(const struct clock_config *config, const struct program *programs,
         wake(s);
     }
     if (!code)
-        code = s->failed || s->heap.failed ? fail(ERR_MEMORY, "clock: no host memory") : stopped(s);
+        code = s->failed || s->heap.failed ? fail(ERR_MEMORY, "clock: out of host memory")
+                                           : stopped(s);
     for (int i = 0; i < s->streams; i++)
         free(s->stream[i].queue);
     transfers_free(&s->transfers);

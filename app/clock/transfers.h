@@ -28,7 +28,7 @@ struct transfers {
 };
 
 /* Begins a transfer at `now`, which is not before any time before. It moves nothing before
- * transfers_share. 0: no host memory. */
+ * transfers_share. 0: out of host memory. */
 int transfers_begin(struct transfers *t, int64_t now, const struct transfer *one);
 /* Removes one that is done by `now` from the list. Returns its owner, or -1 if there is none. */
 int transfers_end_one(struct transfers *t, int64_t now);

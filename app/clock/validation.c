@@ -43,7 +43,7 @@ int series_read(struct series **list) {
     int count = 0, room = 0, number = 0, code = OK;
     FILE *file = fmemopen((char *)published_text, strlen(published_text), "r");
     *list = NULL;
-    if (!file) return fail(ERR_MEMORY, "published rows: no host memory");
+    if (!file) return fail(ERR_MEMORY, "published rows: out of host memory");
     while (!code && fgets(line, sizeof line, file)) {
         number++;
         if (*line == '#' || *line == '\n') continue;

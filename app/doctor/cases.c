@@ -71,7 +71,8 @@ int case_tensor(struct op_case *c, enum dtype dtype, const char *shape, char dat
             dims[rank++] = isdigit((unsigned char)*shape) ? *shape - '0' : c->dim[(int)*shape];
     *t = tensor_plain(NULL, dtype, rank, dims);
     t->data = take(c->all, tensor_bytes(t));
-    if (!t->data) return fail(ERR_MEMORY, "doctor: no host memory for a case: free some memory");
+    if (!t->data)
+        return fail(ERR_MEMORY, "doctor: out of host memory for a case: free some memory");
     put_data(c->all, t, data);
     return OK;
 }

@@ -146,8 +146,8 @@ void compare_table(FILE *file, int width, const struct run_record *records) {
     result_rows(t, run, 1);
     bytes_row(t, "bytes per step: into device 0", run, VALUE_IN, 0);
     bytes_row(t, "  out of device 0", run, VALUE_OUT, 0);
-    bytes_row(t, "  into each other device", run, VALUE_IN, 1);
-    bytes_row(t, "  out of each other device", run, VALUE_OUT, 1);
+    bytes_row(t, "  into every other device", run, VALUE_IN, 1);
+    bytes_row(t, "  out of every other device", run, VALUE_OUT, 1);
     time_rows(t, run);
     table_print(file, width, t);
 }

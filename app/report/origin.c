@@ -32,7 +32,7 @@ static int find_words(struct origin *o) {
         if (word)
             o->words[o->word_count++] = word;
         else
-            code = fail(ERR_MEMORY, "command line: no host memory");
+            code = fail(ERR_MEMORY, "command line: out of host memory");
     }
     free(line);
     fclose(file);

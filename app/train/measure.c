@@ -119,13 +119,13 @@ struct brought {
  * and estimate.c adds up their records. */
 static int gather_traffic(struct session *s) {
     struct traffic *sum = s->record->traffic = calloc(1, sizeof *sum);
-    if (!sum) return fail(ERR_MEMORY, "traffic: no host memory");
+    if (!sum) return fail(ERR_MEMORY, "traffic: out of host memory");
     if (!s->comm || comm_is_imagined(s->comm)) {
         *sum = s->moved;
         return OK;
     }
     struct traffic *all = malloc((size_t)s->ranks * sizeof *all);
-    int code = all ? OK : fail(ERR_MEMORY, "traffic: no host memory");
+    int code = all ? OK : fail(ERR_MEMORY, "traffic: out of host memory");
     if (!code) code = comm_gather(s->comm, &s->moved, sizeof s->moved, all);
     for (int k = 0; !code && k < s->ranks; k++)
         traffic_join(sum, &all[k]);
@@ -150,7 +150,7 @@ int measure_finish(struct session *s) {
     memcpy(mine.unreduced, r->unreduced, sizeof mine.unreduced);
     int alone = !s->comm || comm_is_imagined(s->comm);
     all = calloc((size_t)s->ranks, sizeof *all);
-    if (!all) return fail(ERR_MEMORY, "measurements of the devices: no host memory");
+    if (!all) return fail(ERR_MEMORY, "measurements of the devices: out of host memory");
     all[0] = mine;
     if (!alone) CHECK_GOTO(comm_gather(s->comm, &mine, sizeof mine, all), code, out);
     for (int k = 1; !alone && k < s->ranks; k++) {

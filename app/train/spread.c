@@ -112,7 +112,7 @@ static int gather_spans(struct comm *comm, struct span_log *kept) {
     for (int r = 0; r < world; r++)
         most = its[r].count > most ? its[r].count : most;
     struct span *all = calloc((size_t)world * most + 1, sizeof *all);
-    if (!all) return fail(ERR_MEMORY, "spans of all ranks: no host memory");
+    if (!all) return fail(ERR_MEMORY, "spans of all ranks: out of host memory");
     if (kept->count) memcpy(all + (size_t)me * most, kept->spans, kept->count * sizeof *all);
     int code = comm_gather(comm, all + (size_t)me * most, most * sizeof *all, all);
     for (int r = 1; !code && !me && r < world; r++)

@@ -53,7 +53,7 @@ static double step_loss(const struct session *s, const double *all, int rows, in
 
 static int grow_losses(struct run_record *r, int steps) {
     double *losses = realloc(r->losses, (size_t)(r->steps + steps) * sizeof *losses);
-    if (!losses) return fail(ERR_MEMORY, "step log: no host memory");
+    if (!losses) return fail(ERR_MEMORY, "step log: out of host memory");
     r->losses = losses;
     return OK;
 }
@@ -63,7 +63,7 @@ static int gather_losses(struct session *s, int rows, double **all) {
     size_t count = (size_t)rows * (size_t)columns(s);
     double *mine = malloc(count * sizeof *mine);
     *all = malloc((size_t)s->ranks * count * sizeof **all);
-    int code = mine && *all ? OK : fail(ERR_MEMORY, "step log: no host memory");
+    int code = mine && *all ? OK : fail(ERR_MEMORY, "step log: out of host memory");
     if (!code) code = replica_read_logs(s->replicas[s->output_device], rows, mine, NULL, NULL);
     if (!code) code = gather(s, mine, count * sizeof *mine, *all);
     free(mine);
@@ -112,7 +112,7 @@ static int append_hashes(struct session *s, int device, const uint64_t *from,
     struct run_record *r = s->record;
     size_t passes = (size_t)s->config->update.passes, bytes = width * sizeof *from;
     uint64_t *grown = realloc(r->hashes[device], (size_t)(r->steps + count) * bytes);
-    if (!grown) return fail(ERR_MEMORY, "step log: no host memory");
+    if (!grown) return fail(ERR_MEMORY, "step log: out of host memory");
     r->hashes[device] = grown;
     for (size_t i = 0; i < (size_t)count; i++) {
         size_t row = i * passes + (size_t)steps[i].passes - 1;
@@ -127,7 +127,7 @@ static int read_hashes(struct session *s, const struct logged_step *steps, int c
     int rows = count * s->config->update.passes;
     size_t width = (size_t)model_hashes(&s->model), bytes = (size_t)rows * width * sizeof(uint64_t);
     uint64_t *mine = malloc(bytes), *all = malloc((size_t)s->ranks * bytes);
-    int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
+    int code = mine && all ? OK : fail(ERR_MEMORY, "step log: out of host memory");
     for (int i = 0; !code && i < s->device_count; i++) {
         code = replica_read_logs(s->replicas[i], rows, NULL, NULL, mine);
         if (!code) code = gather(s, mine, bytes, all);
@@ -155,7 +155,7 @@ int step_log_final(struct session *s) {
     if (!s->config->hashes) return OK;
     uint64_t *row = malloc((2 * count + buffers) * sizeof *row + 1),
              *all = malloc((size_t)s->ranks * bytes + 1);
-    int code = row && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
+    int code = row && all ? OK : fail(ERR_MEMORY, "step log: out of host memory");
     if (!code) code = s->strategy->hash_values(s, &step);
     for (int i = 0; !code && i < s->device_count; i++) {
         if (!code) code = replica_read_logs(s->replicas[i], 1, NULL, NULL, row);
@@ -165,7 +165,7 @@ int step_log_final(struct session *s) {
         for (int k = 0; !code && k < s->ranks; k++) {
             uint64_t *final = s->record->final_hashes[s->ranks > 1 ? k : i] = malloc(bytes + 1);
             if (!final)
-                code = fail(ERR_MEMORY, "step log: no host memory");
+                code = fail(ERR_MEMORY, "step log: out of host memory");
             else
                 memcpy(final, all + (size_t)k * (count + buffers), bytes);
         }

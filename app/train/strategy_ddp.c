@@ -17,7 +17,7 @@ struct ddp_strategy {
 
 static int ddp_strategy_open(struct session *s) {
     struct ddp_strategy *d = s->state = calloc(1, sizeof *d);
-    if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
+    if (!d) return fail(ERR_MEMORY, "ddp: out of host memory");
     const struct run_config *c = s->config;
     struct replica_config config =
         session_replica_config(s, batch_capacity(&s->split, s->largest_batch, 1));

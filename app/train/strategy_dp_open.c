@@ -98,7 +98,7 @@ static int init_loss(struct dp_strategy *d, const struct session *s) {
 int dp_strategy_open(struct session *s) {
     CHECK(run_check_sync_bn(s->config));
     struct dp_strategy *d = s->state = calloc(1, sizeof *d);
-    if (!d) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    if (!d) return fail(ERR_MEMORY, "DataParallel: out of host memory");
     d->output = s->config->dp.output_device;
     CHECK(dp_check_devices(s->devices, d->output));
     d->segments = s->devices * s->segments_per_device;

@@ -17,7 +17,7 @@ struct fsdp_strategy {
 
 static int fsdp_strategy_open(struct session *s) {
     struct fsdp_strategy *d = s->state = calloc(1, sizeof *d);
-    if (!d) return fail(ERR_MEMORY, "fsdp: no host memory");
+    if (!d) return fail(ERR_MEMORY, "fsdp: out of host memory");
     struct replica *r = s->replicas[0] = &d->replica;
     const struct run_config *c = s->config;
     struct replica_config config =

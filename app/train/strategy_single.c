@@ -7,7 +7,7 @@
 
 static int single_open(struct session *s) {
     struct replica *r = s->state = calloc(1, sizeof *r);
-    if (!r) return fail(ERR_MEMORY, "single: no host memory");
+    if (!r) return fail(ERR_MEMORY, "single: out of host memory");
     int capacity = batch_capacity(&s->split, s->largest_batch, 1);
     struct replica_config config = session_replica_config(s, capacity);
     CHECK(replica_init(r, s->device[0], &s->model, &config, s->values));

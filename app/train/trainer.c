@@ -228,7 +228,7 @@ static int add_epoch(struct loop *l, int epoch) {
     double **lists[] = {&r->epoch_seconds, &r->accuracy, &r->valid_loss, &r->epoch_lr};
     for (int i = 0; i < 4; i++) {
         double *longer = realloc(*lists[i], (size_t)(n + 1) * sizeof *longer);
-        if (!longer) return fail(ERR_MEMORY, "run record: no host memory");
+        if (!longer) return fail(ERR_MEMORY, "run record: out of host memory");
         *lists[i] = longer;
     }
     r->training_seconds += seconds;
@@ -245,7 +245,7 @@ static int add_epoch(struct loop *l, int epoch) {
 
 static int add_name(char **names, int *count, const char *name) {
     names[*count] = strdup(name);
-    return names[(*count)++] ? OK : fail(ERR_MEMORY, "run record: no host memory");
+    return names[(*count)++] ? OK : fail(ERR_MEMORY, "run record: out of host memory");
 }
 
 static int name_parameters(struct session *s) {
@@ -256,7 +256,7 @@ static int name_parameters(struct session *s) {
     const int machines = comm_is_spread(s->comm) ? s->ranks : 0;
     r->machines = calloc((size_t)machines + 1, sizeof *r->machines);
     if (!r->names || !r->buffer_names || !r->machines)
-        return fail(ERR_MEMORY, "run record: no host memory");
+        return fail(ERR_MEMORY, "run record: out of host memory");
     while (r->machine_count < machines)
         CHECK(add_name(r->machines, &r->machine_count, comm_machine(s->comm, r->machine_count)));
     while (r->parameters < m->param_count)
@@ -288,7 +288,7 @@ static int record_grads(struct session *s) {
     struct param_set *set = &s->replicas[0]->params->set;
     if (!s->config->dump_grads || (!session_leads(s) && !set->shard)) return OK;
     float *to = r->grads = malloc(r->parameter_count * sizeof *to);
-    if (!to) return fail(ERR_MEMORY, "run record: no host memory");
+    if (!to) return fail(ERR_MEMORY, "run record: out of host memory");
     for (int i = 0; i < s->model.param_count; to += set->param[i++].count)
         CHECK(param_read_grad(set, i, to));
     return OK;
@@ -346,7 +346,7 @@ int trainer_run(const struct run_config *config, struct comm *comm, struct run_r
     /* not on the stack: it may have to outlive this call */
     struct session *session = calloc(1, sizeof *session);
     struct loop loop = {.s = session};
-    if (!session) return fail(ERR_MEMORY, "trainer: no host memory");
+    if (!session) return fail(ERR_MEMORY, "trainer: out of host memory");
     if (!comm || comm_rank(comm) == 0) CHECK_GOTO(outputs_open(&loop.outputs, config), code, done);
     CHECK_GOTO(session_open(session, config, comm, record), code, done);
     CHECK_GOTO(checkpoint_init(&loop.checkpoint, session), code, done);

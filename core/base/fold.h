@@ -24,7 +24,7 @@
 
 #include "base/limits.h"
 
-/* Terms that are left of n after one halving: ceil(n/2). */
+/* How many of n terms remain after one halving: ceil(n/2). */
 static inline int fold_half(int n) {
     return (n + 1) / 2;
 }

@@ -10,7 +10,7 @@ int list_grow(const char *what, void *items, int count, int *room, size_t each) 
     if (count < *room) return OK;
     int more = 2 * *room + 16;
     void *larger = realloc(*list, (size_t)more * each);
-    if (!larger) return fail(ERR_MEMORY, "%s: no host memory", what);
+    if (!larger) return fail(ERR_MEMORY, "%s: out of host memory", what);
     *list = larger;
     *room = more;
     return OK;

@@ -34,7 +34,7 @@ double duet_time(void) {
 int duet_rng_create(duet_rng **out, uint64_t seed) {
     CHECK_OUT(out);
     *out = malloc(sizeof **out);
-    if (!*out) return fail(ERR_MEMORY, "random numbers: no host memory");
+    if (!*out) return fail(ERR_MEMORY, "random numbers: out of host memory");
     rng_seed(&(*out)->engine, seed);
     return OK;
 }

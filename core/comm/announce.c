@@ -98,7 +98,7 @@ static const char *advice(const struct announced_call *mine, const struct announ
     struct announced_call sized = *theirs;
     if (is_end(mine) || is_end(theirs))
         return "one has ended, by its own error or with fewer batches: see its output, and "
-               "give all ranks as many batches, or use duet_ddp_join";
+               "give all ranks the same number of batches, or use duet_ddp_join";
     sized.count = mine->count, sized.offset = mine->offset;
     if (!memcmp(&sized, mine, sizeof sized))
         return "the sizes differ: all ranks must give tensors of one size";

@@ -91,7 +91,8 @@ int dataset_model_outputs(const struct dataset *set) {
 static int check_own(const struct dataset_config *c) {
     int outputs = c->own[0].outputs;
     if (!c->own[0].count)
-        return fail(ERR_USAGE, "--dataset: own: this program has no data: give another");
+        return fail(ERR_USAGE,
+                    "--dataset: own: this program supplies no data: name another data set");
     if (c->folder || c->shape.channels || c->samples)
         return fail(ERR_USAGE,
                     "--dataset: own: the program's data has its own samples: leave %s out",

@@ -14,7 +14,7 @@ int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, 
             ERR_USAGE,
             "data set: the name is NULL: expected fashion-mnist, mnist, synthetic or random");
     struct duet_dataset *set = calloc(1, sizeof *set);
-    if (!set) return fail(ERR_MEMORY, "data set %s: no host memory", name);
+    if (!set) return fail(ERR_MEMORY, "data set %s: out of host memory", name);
     set->rank = 3;
     int code = dataset_open(&set->set, name, folder, train);
     if (code)
@@ -104,7 +104,7 @@ int duet_dataset_create(duet_dataset **out, const struct duet_data *d) {
     CHECK_OUT(out);
     if (!d) return fail(ERR_USAGE, "data set: no data was given");
     struct duet_dataset *set = calloc(1, sizeof *set);
-    if (!set) return fail(ERR_MEMORY, "data set: no host memory");
+    if (!set) return fail(ERR_MEMORY, "data set: out of host memory");
     set->rank = d->rank;
     int code = dataset_of_program(d, &set->set);
     if (code)

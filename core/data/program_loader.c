@@ -33,7 +33,7 @@ struct duet_loader {
 static int create(duet_loader **out, const duet_dataset *set, const struct loader_config *config,
                   struct device *device, int ranks) {
     struct duet_loader *l = calloc(1, sizeof *l);
-    if (!l) return fail(ERR_MEMORY, "loader: no host memory");
+    if (!l) return fail(ERR_MEMORY, "loader: out of host memory");
     l->set = set;
     l->shuffles = config->shuffle != SHUFFLE_NONE;
     l->epoch = -1;

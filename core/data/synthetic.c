@@ -153,7 +153,7 @@ int synthetic_fill(const struct synthetic *what, int count, uint8_t *images, uin
     size_t each = sample_shape_count(&what->shape);
     struct canvas c = {what->shape.height, what->shape.width, NULL};
     c.ink = malloc((size_t)c.height * (size_t)c.width * sizeof *c.ink);
-    if (!c.ink) return fail(ERR_MEMORY, "synthetic images: no host memory");
+    if (!c.ink) return fail(ERR_MEMORY, "synthetic images: out of host memory");
     for (int i = 0; i < count; i++) {
         struct draws d = {what->seed, what->set, (uint32_t)i, 0, {{0}}};
         labels[i] = (uint8_t)(next_word(&d) % (uint32_t)what->classes);

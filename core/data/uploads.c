@@ -39,7 +39,7 @@ static int make_place(struct place *p, struct device *device, const duet_dataset
 
 int uploads_new(struct uploads **out, struct device *device, const duet_dataset *set, int samples) {
     struct uploads *u = *out = calloc(1, sizeof *u);
-    if (!u) return fail(ERR_MEMORY, "loader: no host memory");
+    if (!u) return fail(ERR_MEMORY, "loader: out of host memory");
     u->device = device;
     int code = OK;
     for (int i = 0; i < PLACES && !code; i++)

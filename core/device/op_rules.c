@@ -49,7 +49,7 @@ const char *rule_conv(enum op op, const struct op_args *a) {
         (p->groups != 1 || w->dims[2] != w->dims[3] || p->stride[0] != p->stride[1] ||
          p->padding[0] != p->padding[1] || p->dilation[0] != 1 || p->dilation[1] != 1))
         return "is not a convolution of square windows: it needs `general`";
-    return is_sized(y, x->dims[0], w->dims[0], rows, columns) ? NULL : "y is of another size";
+    return is_sized(y, x->dims[0], w->dims[0], rows, columns) ? NULL : "y has the wrong size";
 }
 
 int transposed_linear(const struct op_args *args, int output, int i) {
@@ -100,7 +100,7 @@ const char *rule_pool(enum op op, const struct op_args *a) {
         windows[i] = (x->dims[2 + i] - p->size[i]) / p->stride[i] + 1;
     }
     return is_sized(y, x->dims[0], x->dims[1], windows[0], windows[1]) ? NULL
-                                                                       : "y is of another size";
+                                                                       : "y has the wrong size";
 }
 
 const char *rule_pad(enum op op, const struct op_args *a) {
@@ -114,7 +114,7 @@ const char *rule_pad(enum op op, const struct op_args *a) {
 const char *rule_cat(enum op op, const struct op_args *args) {
     const int *a = args->in[0].dims, *b = args->in[1].dims;
     (void)op;
-    return is_sized(&args->out[0], a[0], a[1], a[2] + b[2], a[3]) ? NULL : "y is of another size";
+    return is_sized(&args->out[0], a[0], a[1], a[2] + b[2], a[3]) ? NULL : "y has the wrong size";
 }
 
 /* ---- settings of elementwise ops ---- */
@@ -235,14 +235,16 @@ const char *rule_recurrent(enum op op, const struct op_args *a) {
     const struct tensor *w = &a->in[forward ? 1 : 2], *kept = forward ? &a->out[1] : &a->in[1],
                         *first = forward ? &a->in[3] : &a->out[1],
                         *last = forward ? &a->out[2] : &a->in[3];
-    if (w->dims[0] != gates[kind] * (int64_t)w->dims[1]) return "w has not the rows of its gates";
+    if (w->dims[0] != gates[kind] * (int64_t)w->dims[1])
+        return "w does not have the rows that its gates need";
     if (kept->data && kept->dims[2] != saved[kind] * (int64_t)w->dims[1])
         return "saved has rows of another length";
     if (first->data && first->dims[1] != 1 + lstm)
         return "an LSTM has two first states, others one";
     if (forward && (!kept->data) != !(lstm || gru))
-        return "saved is of an LSTM or GRU, and of these always";
+        return "saved is required for LSTM and GRU, and only for them";
     if ((last->data && !lstm) || (forward && lstm && !last->data))
-        return "the last c is of an LSTM, and of it always";
-    return !forward && (!a->out[2].data) != !gru ? "dhidden is of a GRU, and of it always" : NULL;
+        return "the last c is required for LSTM, and only for it";
+    return !forward && (!a->out[2].data) != !gru ? "dhidden is required for GRU, and only for it"
+                                                 : NULL;
 }

@@ -179,7 +179,7 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
     struct autograd_memory *a = *out = calloc(1, sizeof *a);
     size_t vars = (size_t)t->var_count, params = (size_t)params_of(t) + 1;
     uint64_t before = config->ledger->now[config->cause];
-    if (!a) return fail(ERR_MEMORY, "the memory of PyTorch: no host memory");
+    if (!a) return fail(ERR_MEMORY, "the memory of PyTorch: out of host memory");
     a->tape = t;
     a->root = root;
     a->config = *config;
@@ -196,7 +196,7 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
         !a->buffer_refs || !a->buffers) {
         autograd_memory_free(a);
         *out = NULL;
-        return fail(ERR_MEMORY, "the memory of PyTorch: no host memory");
+        return fail(ERR_MEMORY, "the memory of PyTorch: out of host memory");
     }
     for (int i = 0; i < t->var_count; i++)
         a->grad_of[i] = NONE;

@@ -25,9 +25,10 @@ int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n) {
     if (!tensor) return fail(ERR_USAGE, "rows: no tensor was given");
     int rows = tensor->t.dims[0];
     if (first < 0 || n < 0 || first > rows || n > rows - first)
-        return fail(ERR_USAGE, "rows: %d rows from %d on: the tensor has %d", n, first, rows);
+        return fail(ERR_USAGE, "rows: %d rows starting at row %d: the tensor has %d", n, first,
+                    rows);
     struct duet_tensor *view = calloc(1, sizeof *view);
-    if (!view) return fail(ERR_MEMORY, "rows: no host memory");
+    if (!view) return fail(ERR_MEMORY, "rows: out of host memory");
     view->device = tensor->device;
     view->t = rows_of(&tensor->t, first, n);
     view->view = 1;

@@ -96,7 +96,7 @@ static int grow_fired(struct duet_tape *t, const duet_params *params) {
     int count = params ? params->set.count : 0;
     if (count <= t->fired_capacity) return OK;
     char *fired = realloc(t->fired, (size_t)count);
-    if (!fired) return fail(ERR_MEMORY, "tape: no host memory");
+    if (!fired) return fail(ERR_MEMORY, "tape: out of host memory");
     t->fired = fired;
     t->fired_capacity = count;
     return OK;

@@ -34,7 +34,7 @@ int tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int r
                const int *dims, enum mem_cause cause) {
     struct duet_tensor *tensor = calloc(1, sizeof *tensor);
     CHECK_OUT(out);
-    if (!tensor) return fail(ERR_MEMORY, "tensor: no host memory");
+    if (!tensor) return fail(ERR_MEMORY, "tensor: out of host memory");
     tensor->device = device;
     tensor->t = tensor_plain(NULL, dtype, rank, dims);
     int code = device_alloc(device, &tensor->t.data, tensor_bytes(&tensor->t), cause);
@@ -95,7 +95,7 @@ int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type
         return fail(ERR_USAGE, "tensor from host: %p is not aligned to elements of %zu bytes", host,
                     dtype_bytes((enum dtype)type));
     struct duet_tensor *tensor = calloc(1, sizeof *tensor);
-    if (!tensor) return fail(ERR_MEMORY, "tensor: no host memory");
+    if (!tensor) return fail(ERR_MEMORY, "tensor: out of host memory");
     tensor->device = device_of(device);
     tensor->t = tensor_plain(host, (enum dtype)type, rank, shape);
     tensor->view = 1; /* of memory that no tensor owns */

@@ -9,7 +9,7 @@
 
 int record_new(struct run_record **record) {
     *record = calloc(1, sizeof **record);
-    return *record ? OK : fail(ERR_MEMORY, "run record: no host memory");
+    return *record ? OK : fail(ERR_MEMORY, "run record: out of host memory");
 }
 
 void record_delete(struct run_record *record) {

@@ -22,7 +22,7 @@ static void *take(struct walk *w, size_t bytes) {
         w->code = fail(ERR_FAILED, "run record: %zu bytes are missing: a rank did not finish it",
                        bytes - w->left);
     char *data = w->code ? NULL : malloc(bytes + 1);
-    if (!data && !w->code) w->code = fail(ERR_MEMORY, "run record: no host memory");
+    if (!data && !w->code) w->code = fail(ERR_MEMORY, "run record: out of host memory");
     if (!data) return NULL;
     memcpy(data, w->from, bytes);
     w->from += bytes, w->left -= bytes;
@@ -43,7 +43,7 @@ static void walk_array(struct walk *w, void *member, size_t bytes) {
 static void walk_names(struct walk *w, char ***names, int count) {
     if (!*names) return;
     if (w->kind == WALK_READS && !(*names = calloc((size_t)count + 1, sizeof **names)))
-        w->code = fail(ERR_MEMORY, "run record: no host memory");
+        w->code = fail(ERR_MEMORY, "run record: out of host memory");
     for (int i = 0; *names && i < count; i++) {
         char **name = *names + i;
         if (w->kind == WALK_WRITES) fwrite(*name, 1, strlen(*name) + 1, w->to);

@@ -20,7 +20,7 @@ struct schedule {
 
 int schedule_new(struct schedule **out) {
     struct schedule *s = *out = calloc(1, sizeof *s);
-    if (!s) return fail(ERR_MEMORY, "schedule: no host memory");
+    if (!s) return fail(ERR_MEMORY, "schedule: out of host memory");
     pthread_mutex_init(&s->lock, NULL);
     return OK;
 }

@@ -206,7 +206,7 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     const struct graph *g = context;
     struct graph_run r = {.tape = t, .graph = g, .samples = x ? x->value.dims[0] : 0};
     r.at = calloc((size_t)g->value_count + 1, sizeof *r.at);
-    if (!r.at) tape_fail(t, fail(ERR_MEMORY, "%s: no host memory", g->path));
+    if (!r.at) tape_fail(t, fail(ERR_MEMORY, "%s: out of host memory", g->path));
     duet_var *y = r.at ? run(&r, x) : NULL;
     free(r.at);
     return y;
@@ -279,7 +279,7 @@ static int run_dry(const struct model *m, struct device *device, duet_tape *tape
  * say so much later. */
 static int check_trained(const struct graph *g) {
     char *reached = calloc((size_t)g->value_count + 1, 1);
-    if (!reached) return fail(ERR_MEMORY, "%s: no host memory", g->path);
+    if (!reached) return fail(ERR_MEMORY, "%s: out of host memory", g->path);
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < g->nodes[i].operand_count; k++) {
             int what = g->nodes[i].operands[k];

@@ -164,7 +164,7 @@ static int arguments(struct graph_reader *r, struct graph_node *n) {
     CHECK(operands_left(r, n));
     CHECK(fill_settings(r, n, given));
     n->operands = malloc((size_t)n->operand_count * sizeof *n->operands + 1);
-    if (!n->operands) return fail(ERR_MEMORY, "%s: no host memory", r->g->path);
+    if (!n->operands) return fail(ERR_MEMORY, "%s: out of host memory", r->g->path);
     memcpy(n->operands, operands, (size_t)n->operand_count * sizeof *operands);
     return OK;
 }
@@ -191,7 +191,7 @@ int graph_statement(struct graph_reader *r) {
     for (int found; setting_at(n->op->settings, NULL, settings, &found);)
         settings++;
     n->settings = calloc((size_t)settings + 1, sizeof *n->settings);
-    if (!n->settings) return fail(ERR_MEMORY, "%s: no host memory", g->path);
+    if (!n->settings) return fail(ERR_MEMORY, "%s: out of host memory", g->path);
     g->node_count++; /* frees what it holds */
     CHECK(arguments(r, n));
     return graph_add_value(r, name, &s, &n->y);

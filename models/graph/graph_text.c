@@ -87,7 +87,7 @@ static int declare(struct graph_reader *r, enum graph_kind kind) {
     t.frozen = kind == GRAPH_PARAMETER && graph_is_word(r, "frozen");
     t.index = kind == GRAPH_PARAMETER ? g->parameters++ : g->buffers++;
     t.name = strdup(name);
-    if (!t.name) return fail(ERR_MEMORY, "%s: no host memory", g->path);
+    if (!t.name) return fail(ERR_MEMORY, "%s: out of host memory", g->path);
     g->tensors[g->tensor_count++] = t;
     return OK;
 }
@@ -224,7 +224,7 @@ int graph_parse_sized(struct graph **out, const char *path, const char *text, si
     if (g) g->path = strdup(path);
     if (!g || !g->path) {
         graph_free(g);
-        return fail(ERR_MEMORY, "%s: no host memory", path);
+        return fail(ERR_MEMORY, "%s: out of host memory", path);
     }
     g->pytorch_sample = g->pytorch_shared = -1;
     int code = read_text(&r, text, bytes);

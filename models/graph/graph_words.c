@@ -127,7 +127,7 @@ int graph_add_name(struct graph_reader *r, const char *text, int what) {
     if (name) *name = (struct name){strdup(text), what};
     if (!name || !name->word) {
         free(name);
-        return fail(ERR_MEMORY, "%s: no host memory", r->g->path);
+        return fail(ERR_MEMORY, "%s: out of host memory", r->g->path);
     }
     found = tsearch(name, &r->names, compare_names);
     if (found && *found == name) return OK;
@@ -135,7 +135,7 @@ int graph_add_name(struct graph_reader *r, const char *text, int what) {
                  : (*found)->what < 0 ? r->g->tensors[~(*found)->what].line
                                       : r->g->values[(*found)->what].line;
     free_name(name);
-    if (!found) return fail(ERR_MEMORY, "%s: no host memory", r->g->path);
+    if (!found) return fail(ERR_MEMORY, "%s: out of host memory", r->g->path);
     return graph_wrong(r, "%.80s has been given in line %d already: write another name", text,
                        before);
 }

@@ -246,7 +246,7 @@ static inline int reference_allreduce(enum allreduce_algorithm algorithm, int n,
     float *memory = malloc((size_t)n * half * sizeof *memory + 1), *scratch[MAX_DEVICES];
     struct plan *plans = calloc((size_t)n, sizeof *plans);
     if (!memory || !plans)
-        CHECK_GOTO(fail(ERR_MEMORY, "reference executor: no host memory"), code, out);
+        CHECK_GOTO(fail(ERR_MEMORY, "reference executor: out of host memory"), code, out);
     for (size_t i = 0; i < (size_t)n * half; i++)
         memory[i] = NAN;
     for (int r = 0; r < n; r++) {

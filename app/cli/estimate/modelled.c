@@ -332,7 +332,7 @@ int command_modelled(int argc, char **argv, const struct duet_model *own) {
     struct options options = {.command = "estimate", .part = {{modelled_options, &w}}};
     struct asked *a = calloc(1, sizeof *a);
     int code;
-    if (!a) return report_error(fail(ERR_MEMORY, "estimate: no host memory"));
+    if (!a) return report_error(fail(ERR_MEMORY, "estimate: out of host memory"));
     run_config_default(&a->run);
     run_config_own(&a->run, own);
     a->run.dry = 1;

@@ -57,7 +57,7 @@ void way_apply(int way, struct run_config *config) {
 
 struct ways *ways_new(void) {
     struct ways *all = calloc(1, sizeof *all);
-    if (!all) fail(ERR_MEMORY, "the records of the runs: no host memory");
+    if (!all) fail(ERR_MEMORY, "the records of the runs: out of host memory");
     return all;
 }
 

@@ -34,8 +34,8 @@ struct ways {
     struct as_pytorch pytorch[WAYS]; /* what PyTorch would hold; devices 0: it is not known */
 };
 
-/* On the heap: the records are too large for a small stack. NULL: no host memory, with the error
- * set. */
+/* On the heap: the records are too large for a small stack. NULL: out of host memory, with the
+ * error set. */
 struct ways *ways_new(void);
 void ways_free(struct ways *ways);
 

@@ -189,7 +189,7 @@ const struct option run_options[] = {
      AT(dp.output_device), 0, MAX_DEVICES - 1,
      BY_ALL, IN_DP, 0},
     {"--dp-reduce", "first|sharded",
-     "dp: which device sums the gradients. first: device 0 (default); sharded: each other device "
+     "dp: which device sums the gradients. first: device 0 (default); sharded: every other device "
      "sums a part and sends it to device 0",
      read_choice, AT(dp.sharded_reduce), NO_LIMITS,
      BY_ALL, IN_DP, 0},

@@ -106,9 +106,9 @@ static int help(void) {
              "Jobs do not interfere with each other.\n\n"
              "options, as --option value or --option=value; _ works as -:\n");
     options_print(launch_options);
-    say_text(
-        "\nexit status: that of the rank that failed first; 128+n if signal n ended it; 2 wrong "
-        "usage\n");
+    say_text("\nexit status: the status of the first rank that failed; 128+n if signal n ended it; "
+             "2 wrong "
+             "usage\n");
     return 0;
 }
 

@@ -34,7 +34,7 @@ void gpu_build(char *text, size_t bytes) {
     add(found, sizeof found, "nccl", NCCL_MAJOR, NCCL_MINOR);
 #endif
     (void)add;
-    snprintf(text, bytes, "CUDA %s; beside it the build found %s", version(CUDART_VERSION, number),
+    snprintf(text, bytes, "CUDA %s; at build time %s", version(CUDART_VERSION, number),
              *found ? found + 2 : "nothing");
 }
 

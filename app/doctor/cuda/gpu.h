@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How this program was built: "CUDA 13.0; beside it the build found cublas 13.1, nccl 2.28", or
+/* How this program was built: "CUDA 13.0; at build time cublas 13.1, nccl 2.28", or
  * "no CUDA". */
 void gpu_build(char *text, size_t bytes);
 

@@ -83,7 +83,7 @@ static int read_rank(struct traced_group *g, const char *path, const struct json
     struct traced_rank *r = &g->rank[(int)rank];
     if (r->calls) return is_wrong(path, "its rank has another file");
     r->calls = calloc((size_t)events->count + 1, sizeof *r->calls);
-    if (!r->calls) return fail(ERR_MEMORY, "%s: no host memory", path);
+    if (!r->calls) return fail(ERR_MEMORY, "%s: out of host memory", path);
     for (const struct json *event = events->child; event; event = event->next)
         if (!strcmp(json_word(event, "ph"), "X")) CHECK(read_call(path, r, event));
     return OK;
@@ -99,8 +99,8 @@ static int read_file(struct traced_group *g, const char *path) {
 
 /* ---- all of them ---- */
 
-/* Files that begin with these `prefix` letters belong to one group. 0: the file's name does not end
- * with GROUP.RANK after PATH; there may be such files beside the others. */
+/* Files that begin with these `prefix` characters belong to one group. 0: the file's name does not
+ * end with GROUP.RANK after PATH; there may be such files beside the others. */
 static size_t prefix_of(const char *path, const char *file) {
     const char *group = file + strlen(path) + 1, *dot = group + name_length(group);
     if (strncmp(file, path, strlen(path)) || dot == group || *dot != '.' || !dot[1] ||
@@ -129,7 +129,7 @@ int calls_report(FILE *out, int width, const char *path) {
     glob_t found;
     int groups = 0, code = OK;
     if (snprintf(pattern, sizeof pattern, "%s.*.*", path) >= (int)sizeof pattern)
-        return fail(ERR_USAGE, "report: a path of more than %zu letters", sizeof pattern);
+        return fail(ERR_USAGE, "report: a path of more than %zu characters", sizeof pattern);
     size_t files = glob(pattern, GLOB_ERR, NULL, &found) ? 0 : found.gl_pathc;
     for (size_t i = 0, taken = 1; i < files && !code; i += taken) {
         taken = 1;

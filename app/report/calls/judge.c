@@ -75,7 +75,7 @@ static int judge(struct traced_group *g) {
     for (int r = 1; r < g->ranks; r++)
         if (g->rank[r].count < g->meetings) g->meetings = g->rank[r].count;
     struct meeting *met = malloc((g->meetings + 1) * sizeof *met);
-    if (!met) return fail(ERR_MEMORY, "report: no host memory");
+    if (!met) return fail(ERR_MEMORY, "report: out of host memory");
     for (size_t i = 0; i < g->meetings; i++)
         met[i] = meet(g, i);
     qsort(met, g->meetings, sizeof *met, by_kind);

@@ -184,7 +184,7 @@ static void write_facts(struct json_writer *w, const struct trace_run *runs, int
         char text[256], lost[64] = "";
         int kept = r->steps < TRACE_STEPS ? r->steps : TRACE_STEPS;
         if (r->spans_lost)
-            snprintf(lost, sizeof lost, "; %" PRId64 " spans lost for want of memory",
+            snprintf(lost, sizeof lost, "; %" PRId64 " spans lost because memory ran out",
                      r->spans_lost);
         snprintf(text, sizeof text, "%s on %s, %s, %s x %d, global batch %d, %d of %d steps%s",
                  r->model, r->dataset, r->optimizer, r->kind, r->devices, r->batch_size, kept,

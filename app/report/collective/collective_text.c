@@ -155,6 +155,6 @@ int collective_print(FILE *file, const struct drawing *c, int full) {
     collective_print_bytes(file, c, full);
     if (!full && c->hops.move_count)
         fprintf(file,
-                "\nwhat each rank holds after each hop, and the formula to the byte: --full\n");
+                "\nwhat each rank holds after each hop, and the exact byte formula: --full\n");
     return OK;
 }

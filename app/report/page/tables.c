@@ -41,7 +41,7 @@ void device_tables(FILE *file, const struct page *page) {
         char label[80];
         int next = 0;
         if (!r) continue;
-        snprintf(label, sizeof label, "%s: the numbers of each device", page->run[i].title);
+        snprintf(label, sizeof label, "%s: figures for each device", page->run[i].title);
         do {
             struct table table;
             next = profile_columns(&table, r, 0, next, TABLE_COLUMNS);

@@ -100,7 +100,7 @@ void draw_mark(struct picture *p, const struct page *page) {
     if (shares) {
         int has = record_shared(shares);
         picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET,
-                     "%d devices share %d %s%s: compare no times", shares->devices, has,
+                     "%d devices share %d %s%s: do not compare times", shares->devices, has,
                      shares->gpus ? "GPU" : "core", has > 1 ? "s" : "");
     } else if (first && *first->modelled) { /* the hardware alone: the page has the rest */
         const char *host = strstr(first->modelled, ", host");

@@ -147,7 +147,7 @@ static int draw_curves(struct picture *p, const struct page *page, int accuracy)
     p->height = f.y + 2.9 * font;
     picture_open(p, accuracy ? "accuracy" : "loss", accuracy ? "Test accuracy" : "Loss",
                  accuracy ? "Accuracy on the test set after each epoch, all runs."
-                          : "The loss of every training step, all runs on each other.");
+                          : "The loss of every training step, all runs overlaid.");
     picture_key(p, 0, items, count, 1);
     draw_grid(p, &f);
     picture_text(p, f.x + f.width, f.y + 2.6 * font, ANCHOR_END, SHADE_QUIET, "%s",

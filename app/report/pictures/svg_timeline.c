@@ -63,7 +63,8 @@ static int key_of(const struct page *page, const struct window *windows,
             items[n++] = (struct key_item){shade_of_phase(phase), phase_name(phase), 0};
     if (seen[PHASE_COUNT]) items[n++] = (struct key_item){SHADE_QUIET, "waiting", 1};
     if (seen[PHASE_COUNT + 1])
-        items[n++] = (struct key_item){SHADE_NO_CORE, "strip: share of time without a core", 0};
+        items[n++] =
+            (struct key_item){SHADE_NO_CORE, "strip: share of time spent waiting for a core", 0};
     return n;
 }
 

@@ -44,7 +44,7 @@ static int find_starts(const struct run_record *run, struct starts *starts) {
     }
     *starts = (struct starts){first, last < 0 ? 0 : last - first + 1, NULL};
     starts->ns = calloc((size_t)starts->count + 1, sizeof *starts->ns);
-    if (!starts->ns) return fail(ERR_MEMORY, "report: no host memory");
+    if (!starts->ns) return fail(ERR_MEMORY, "report: out of host memory");
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
         if (!begins_step(s)) continue;
@@ -114,7 +114,7 @@ static int in_place_order(const void *left, const void *right) {
 static int take_spans(struct window *w, const struct run_record *run, int first, int steps) {
     const struct span_log *log = &run->kept;
     w->spans = malloc((log->count + 1) * sizeof *w->spans);
-    if (!w->spans) return fail(ERR_MEMORY, "report: no host memory");
+    if (!w->spans) return fail(ERR_MEMORY, "report: out of host memory");
     w->first_step = first;
     w->steps = steps;
     w->start_ns = INT64_MAX;

@@ -54,7 +54,7 @@ int scale_plan(struct scale *s, const struct scale_config *c) {
             return fail(ERR_USAGE, "--batch-per-device: %d on %d devices: give less",
                         c->batch_per_device, c->devices[i]);
     s->rows = calloc((size_t)(c->device_counts * c->rates), sizeof *s->rows);
-    if (!s->rows) return fail(ERR_MEMORY, "scale: no host memory");
+    if (!s->rows) return fail(ERR_MEMORY, "scale: out of host memory");
     for (int i = 0; i < c->device_counts; i++)
         for (int j = 0; j < c->rates; j++) {
             struct scale_row *row = &s->rows[s->count];

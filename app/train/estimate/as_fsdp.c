@@ -43,13 +43,13 @@ static uint64_t chunk(const struct param *p, int ranks) {
 int as_fsdp_new(struct as_fsdp **out, const struct run_config *config, const struct param_set *set,
                 struct ledger *ledger) {
     struct as_fsdp *f = *out = calloc(1, sizeof *f);
-    if (!f) return fail(ERR_MEMORY, "estimate: no host memory");
+    if (!f) return fail(ERR_MEMORY, "estimate: out of host memory");
     *f = (struct as_fsdp){.ledger = ledger,
                           .keep = config->fsdp.shard == FSDP_GRADIENTS || config->fsdp.keep,
                           .ranks = run_devices(config)};
     CHECK(fsdp_units_cut(&f->units, set, f->ranks, config->fsdp.units));
     f->unit = calloc((size_t)f->units.count, sizeof *f->unit);
-    if (!f->unit) return fail(ERR_MEMORY, "estimate: no host memory");
+    if (!f->unit) return fail(ERR_MEMORY, "estimate: out of host memory");
     for (int i = 0; i < set->count; i++) {
         const struct param *p = &set->param[i];
         struct held_unit *u = &f->unit[f->units.of[i]];

@@ -303,7 +303,7 @@ int as_pytorch(const struct run_config *config, struct as_pytorch *out) {
     dry.virtual_devices = VIRTUAL_OFF;
     dry.update.passes = 1;
     dry.device_memory_count = 0;
-    int code = c.session ? record_new(&record) : fail(ERR_MEMORY, "estimate: no host memory");
+    int code = c.session ? record_new(&record) : fail(ERR_MEMORY, "estimate: out of host memory");
     if (!code) code = open_count(&c, &dry, record);
     if (!code)
         code =

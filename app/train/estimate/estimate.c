@@ -107,7 +107,7 @@ int estimate_run(const struct run_config *config, struct run_record *record) {
     int code = run_rank(&c, 0, ranks, record);
     for (int rank = 1; !code && rank < ranks; rank++) {
         struct run_record *one = calloc(1, sizeof *one);
-        if (!one) return fail(ERR_MEMORY, "estimate: no host memory");
+        if (!one) return fail(ERR_MEMORY, "estimate: out of host memory");
         code = run_rank(&c, rank, ranks, one);
         if (!code) add_rank(record, one, rank);
         record_free(one);

@@ -68,7 +68,7 @@ int modelled_time(const struct modelled *m, struct clock_config *clock, struct c
     describe(m, programs, count, clock);
     if (!spans) span_log_init(&own, 1);
     int code = clock_run(clock, programs, count, log);
-    if (!code && log->dropped) code = fail(ERR_MEMORY, "modelled times: no host memory");
+    if (!code && log->dropped) code = fail(ERR_MEMORY, "modelled times: out of host memory");
     if (!code) clock_result(log, result);
     if (!spans) span_log_free(&own);
     return code;

@@ -87,7 +87,7 @@ static void set_times(struct device_record *to, const struct device_record *one,
 static int set_devices(struct run_record *r, const struct run_record *m,
                        const struct span_log *spans, const struct clock_result *result) {
     struct device_record *one = calloc((size_t)r->devices, sizeof *one);
-    if (!one) return fail(ERR_MEMORY, "modelled times: no host memory");
+    if (!one) return fail(ERR_MEMORY, "modelled times: out of host memory");
     for (size_t i = 0; i < spans->count; i++)
         if (spans->spans[i].step == result->step)
             measure_add_span(&one[spans->spans[i].device], &spans->spans[i]);
@@ -153,7 +153,7 @@ static int name_machines(struct run_record *r, const struct machine *m, int node
     r->machines = calloc((size_t)r->devices, sizeof *r->machines);
     for (int d = 0; r->machines && d < r->devices; d++, r->machine_count++)
         if (asprintf(&r->machines[d], "%s %d", m->name, d / (r->devices / nodes)) < 0) break;
-    return r->machine_count == r->devices ? OK : fail(ERR_MEMORY, "run record: no host memory");
+    return r->machine_count == r->devices ? OK : fail(ERR_MEMORY, "run record: out of host memory");
 }
 
 int retime_record(const struct run_config *config, struct run_record *record) {

@@ -104,7 +104,7 @@ int checkpoint_init(struct checkpoint **out, struct session *s) {
     const int sharded = s->replicas[0]->params->set.shard != NULL; /* then a copy is collective */
     if (!*s->config->files.checkpoint || (!session_leads(s) && !sharded)) return OK;
     struct checkpoint *c = *out = calloc(1, sizeof *c);
-    if (!c) return fail(ERR_MEMORY, "--checkpoint: no host memory");
+    if (!c) return fail(ERR_MEMORY, "--checkpoint: out of host memory");
     c->s = s;
     c->replica = s->replicas[0];
     c->task = (struct task){.run = write_file, .context = c};
@@ -153,7 +153,8 @@ static int write_ready_order(struct checkpoint *c) {
     FILE *text = order ? open_memstream(&c->ready_order, &bytes) : NULL;
     for (int i = 0; text && i < c->replica->params->set.trained; i++)
         fprintf(text, "%d ", order[i]);
-    if (order && (!text || fclose(text))) return fail(ERR_MEMORY, "--checkpoint: no host memory");
+    if (order && (!text || fclose(text)))
+        return fail(ERR_MEMORY, "--checkpoint: out of host memory");
     c->about[c->pairs] = (struct safetensors_pair){READY_ORDER, c->ready_order};
     return OK;
 }

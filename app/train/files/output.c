@@ -37,7 +37,7 @@ void outputs_losses(struct outputs *o, const struct run_record *record, int firs
 static int save_weights(struct outputs *o, struct session *s) {
     float **values = NULL;
     void *buffers = malloc(model_buffer_bytes(&s->model) + 1);
-    int code = buffers ? OK : fail(ERR_MEMORY, "%s: no host memory", s->config->files.save);
+    int code = buffers ? OK : fail(ERR_MEMORY, "%s: out of host memory", s->config->files.save);
     if (!code) code = model_values_alloc(&s->model, &values);
     for (int i = 0; !code && i < s->model.param_count; i++)
         code = param_read_value(&s->replicas[0]->params->set, i, values[i]);

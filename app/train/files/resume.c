@@ -73,7 +73,7 @@ static int read_ready_order(struct session *s, const struct safetensors *file) {
     int count = s->model.param_count, used;
     if (!text) return OK;
     s->ready_order = calloc((size_t)count + 1, sizeof *s->ready_order);
-    if (!s->ready_order) return fail(ERR_MEMORY, "--resume: no host memory");
+    if (!s->ready_order) return fail(ERR_MEMORY, "--resume: out of host memory");
     for (int i = 0; i < count && sscanf(text, "%d %n", &s->ready_order[i], &used) == 1; i++)
         text += used;
     return OK;

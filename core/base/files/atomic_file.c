@@ -124,12 +124,13 @@ static int open_at(struct atomic_file *f, const char *path) {
     size_t length = strlen(path);
     int descriptor = descriptor_of(path), exists = !stat(path, &s);
     if (!strcmp(path, "-"))
-        return fail(ERR_USAGE, "cannot write: -: give /dev/stdout for standard output, or ./- for "
-                               "a file of that name");
+        return fail(ERR_USAGE,
+                    "cannot write to '-': give /dev/stdout for standard output, or ./- for "
+                    "a file of that name");
     if (length == 0 || path[length - 1] == '/' || (exists && S_ISDIR(s.st_mode)))
         return fail(ERR_FAILED, "cannot write: '%s': not the name of a file: give one", path);
     if (!(f->name = strdup(path)))
-        return fail(ERR_MEMORY, "cannot write: %s: no host memory", path);
+        return fail(ERR_MEMORY, "cannot write: %s: out of host memory", path);
     if (exists && S_ISREG(s.st_mode) && descriptor < 0 && is_read_only(path, &s))
         return fail(ERR_FAILED, "cannot write: %s: the file is read-only: give another name", path);
     int direct = descriptor >= 0 || (exists && !S_ISREG(s.st_mode));
@@ -137,7 +138,7 @@ static int open_at(struct atomic_file *f, const char *path) {
     if (direct ? open_direct(f, descriptor) : !f->target || open_beside(f))
         return fail_errno(ERR_FAILED, errno, "cannot write: %s", path);
     f->file = fopencookie(f, "w", (cookie_io_functions_t){.write = write_content});
-    return f->file ? OK : fail(ERR_MEMORY, "cannot write: %s: no host memory", path);
+    return f->file ? OK : fail(ERR_MEMORY, "cannot write: %s: out of host memory", path);
 }
 
 int atomic_open(struct atomic_file *f, const char *path) {

@@ -166,7 +166,7 @@ static int open_new(struct event_file *f, const char *folder) {
     if (gethostname(host, sizeof host - 1) || !*host) strcpy(host, "localhost");
     size_t bytes = strlen(folder) + strlen(host) + 64;
     f->path = malloc(bytes);
-    if (!f->path) return fail(ERR_MEMORY, "%s: no host memory", folder);
+    if (!f->path) return fail(ERR_MEMORY, "%s: out of host memory", folder);
     snprintf(f->path, bytes, "%s/events.out.tfevents.%010lld.%s.%d", folder, (long long)time(NULL),
              host, (int)getpid());
     int fd = above_streams(open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));

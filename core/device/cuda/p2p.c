@@ -85,7 +85,7 @@ void cuda_p2p_learn(struct cuda_device *d, const unsigned char uuid[16], int wor
 void cuda_p2p_blame(struct cuda_device *d, const char *who) {
     if (*d->p2p.fault) return;
     snprintf(d->p2p.fault, sizeof d->p2p.fault,
-             "P2P between the GPUs of %s is advertised by the driver and moves no bytes (4 KiB "
+             "P2P between the GPUs of %s is advertised by the driver but moves no bytes (4 KiB "
              "arrived wrong), " REASON "; until then Duet goes through host memory",
              who);
 }

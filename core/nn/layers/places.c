@@ -31,8 +31,9 @@ static int for_samples(duet_tape *t, const char *name, duet_var **x, duet_var **
         if (tape_stuck(t, *one)) return 0;
     }
     if ((*x)->value.rank == (*index)->value.rank) return 1;
-    tape_fail(t, fail(ERR_USAGE, "%s: index %s and input %s: give both as many dimensions", name,
-                      SHAPE(&(*index)->value), SHAPE(&(*x)->value)));
+    tape_fail(t,
+              fail(ERR_USAGE, "%s: index %s and input %s: give both the same number of dimensions",
+                   name, SHAPE(&(*index)->value), SHAPE(&(*x)->value)));
     return 0;
 }
 

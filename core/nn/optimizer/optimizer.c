@@ -84,7 +84,7 @@ int optimizer_init(struct optimizer *o, const struct param_set *set,
     o->each = config->kind != OPTIMIZER_SGD ? 2 : config->momentum != 0;
     o->missed = calloc((size_t)set->count + 1, sizeof *o->missed);
     o->group_of = calloc((size_t)set->count + 1, 1);
-    if (!o->missed || !o->group_of) return fail(ERR_MEMORY, "optimizer: no host memory");
+    if (!o->missed || !o->group_of) return fail(ERR_MEMORY, "optimizer: out of host memory");
     o->config.groups = 0;
     for (int g = 0; g < config->groups; g++)
         CHECK(optimizer_add_group(o, set, &config->group[g]));

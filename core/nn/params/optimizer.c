@@ -58,7 +58,7 @@ int optimizer_of_params(duet_optimizer **out, duet_params *params,
                         const struct optimizer_config *config) {
     struct duet_optimizer *o = calloc(1, sizeof *o);
     *out = NULL;
-    if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
+    if (!o) return fail(ERR_MEMORY, "optimizer: out of host memory");
     o->params = params;
     params->in_use = 1;
     int code = optimizer_init(&o->optimizer, param_set_own(&params->set), config);

@@ -27,12 +27,11 @@ static int check_name(int i, const char *name) {
 
 static int copy_specs(struct param_spec **out, const struct param_spec *from, int count) {
     struct param_spec *specs = *out = calloc((size_t)count + 1, sizeof *specs);
-    if (!specs) return fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
+    if (!specs) return fail(ERR_MEMORY, "out of host memory for %d parameters", count);
     for (int i = 0; i < count; i++) {
         specs[i] = from[i];
         specs[i].name = strdup(from[i].name);
-        if (!specs[i].name)
-            return fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
+        if (!specs[i].name) return fail(ERR_MEMORY, "out of host memory for %d parameters", count);
     }
     return OK;
 }
@@ -63,7 +62,7 @@ static int build(struct duet_params *p, struct device *device, const struct para
     p->views = calloc(2 * (size_t)count + 1, sizeof *p->views);
     p->has_grad = malloc((size_t)count + 1);
     if (!p->views || !p->has_grad)
-        return fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
+        return fail(ERR_MEMORY, "out of host memory for %d parameters", count);
     params_show(p);
     for (int i = 0; i < count; i++)
         if (values && values[i]) CHECK(param_write_value(&p->set, i, values[i]));
@@ -74,7 +73,7 @@ int params_create(duet_params **out, struct device *device, const struct param_s
                   int count, float *const *values, int segments) {
     struct duet_params *p = calloc(1, sizeof *p);
     *out = NULL;
-    if (!p) return fail(ERR_MEMORY, "parameters: no host memory");
+    if (!p) return fail(ERR_MEMORY, "parameters: out of host memory");
     int code = build(p, device, specs, count, values, segments);
     if (code) {
         p->set.count = count; /* param_set_init may not have set it; it frees the names */
@@ -105,9 +104,8 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
     CHECK(check_params(params, count));
     struct param_spec *specs = calloc((size_t)count, sizeof *specs);
     float **values = calloc((size_t)count, sizeof *values);
-    int code = specs && values
-                   ? OK
-                   : fail(ERR_MEMORY, "parameters: out of host memory for %d of them", count);
+    int code =
+        specs && values ? OK : fail(ERR_MEMORY, "out of host memory for %d parameters", count);
     for (int i = 0; i < count && !code; i++) {
         specs[i] = (struct param_spec){.name = params[i].name, .rank = params[i].rank};
         memcpy(specs[i].dims, params[i].shape, sizeof specs[i].dims);
@@ -205,7 +203,7 @@ int params_write(duet_params *params, const char *file, const struct params_extr
         calloc((size_t)(set->count + params->buffers.count + extra->count), sizeof *items);
     float **values = NULL;
     void *buffers = NULL;
-    int code = items ? OK : fail(ERR_MEMORY, "%s: no host memory", file), count = extra->count;
+    int code = items ? OK : fail(ERR_MEMORY, "%s: out of host memory", file), count = extra->count;
     if (!code) code = state_values(&state, &values);
     if (!code) code = state_buffers(&state, &buffers);
     for (int i = 0; i < set->count && !code; i++)

@@ -51,7 +51,7 @@ static int grow(duet_tape *t) {
     void *list = realloc(t->rows.computed, (size_t)(t->rows.count + 1) * sizeof *t->rows.computed);
     if (list) t->rows.computed = list;
     struct computed_param *more = list ? malloc(sizeof *more) : NULL;
-    if (!more) return fail(ERR_MEMORY, "tape: no host memory");
+    if (!more) return fail(ERR_MEMORY, "tape: out of host memory");
     t->rows.computed[t->rows.capacity++] = more;
     return OK;
 }

@@ -50,7 +50,7 @@ static int reserve_ended(struct step_arena *a) {
     int most = a->outside + a->ended_count + 1, capacity = 2 * most;
     if (most <= a->ended_capacity) return OK;
     void **ended = realloc(a->ended, (size_t)capacity * sizeof *ended);
-    if (!ended) return fail(ERR_MEMORY, "tape: no host memory");
+    if (!ended) return fail(ERR_MEMORY, "tape: out of host memory");
     a->ended = ended;
     a->ended_capacity = capacity;
     return OK;

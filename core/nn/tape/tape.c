@@ -16,7 +16,7 @@ enum { FIRST_CAPACITY = 32 }; /* of vars */
 
 int tape_init(duet_tape **out, struct device *device) {
     duet_tape *t = *out = calloc(1, sizeof *t);
-    if (!t) return fail(ERR_MEMORY, "tape: no host memory");
+    if (!t) return fail(ERR_MEMORY, "tape: out of host memory");
     t->device = device;
     t->stream = device_compute(device);
     t->arena = (struct step_arena){.device = device, .cause = MEM_ACTIVATIONS};
@@ -145,7 +145,7 @@ int tape_grow_params(duet_tape *t, int count) {
     if (used) t->used = used;
     char *has_grad = realloc(t->has_grad, (size_t)count);
     if (has_grad) t->has_grad = has_grad;
-    if (!use || !used || !has_grad) return fail(ERR_MEMORY, "tape: no host memory");
+    if (!use || !used || !has_grad) return fail(ERR_MEMORY, "tape: out of host memory");
     for (; t->param_capacity < count; t->param_capacity++) {
         t->use[t->param_capacity] = (struct param_use){0};
         t->has_grad[t->param_capacity] = 0;
@@ -188,14 +188,14 @@ duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad) {
     if (t->var_count == t->var_capacity) {
         int capacity = t->var_capacity ? 2 * t->var_capacity : FIRST_CAPACITY;
         duet_var **vars = realloc(t->vars, (size_t)capacity * sizeof *vars);
-        if (!vars) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
+        if (!vars) return tape_fail(t, fail(ERR_MEMORY, "tape: out of host memory")), NULL;
         memset(vars + t->var_capacity, 0, (size_t)(capacity - t->var_capacity) * sizeof *vars);
         t->vars = vars;
         t->var_capacity = capacity;
     }
     duet_var **var = &t->vars[t->var_count];
     if (!*var) *var = malloc(sizeof **var);
-    if (!*var) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
+    if (!*var) return tape_fail(t, fail(ERR_MEMORY, "tape: out of host memory")), NULL;
     memset(*var, 0, sizeof **var);
     (*var)->place = t->var_count++;
     (*var)->value = value;

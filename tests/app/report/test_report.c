@@ -83,8 +83,8 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^peak memory, other devices +- +4 MiB +4.5 MiB$");
     has(text, "^bytes per step: into device 0( +7 MiB){3}$");
     has(text, "^  out of device 0( +9 MiB){3}$");
-    has(text, "^  into each other device +- +1 MiB +1 MiB$");
-    has(text, "^  out of each other device +- +512 KiB +512 KiB$");
+    has(text, "^  into every other device +- +1 MiB +1 MiB$");
+    has(text, "^  out of every other device +- +512 KiB +512 KiB$");
     has(text, "^  forward +4.00 +4.00 \\| 4.10 +4.00 \\| 4.15$");
     has(text, "^  optimizer +2.00 +2.00 \\| 0.00 +2.00 \\| 0.00$");
     has(text, "^  allreduce, hidden +- +- +2.00 \\| 2.00$");

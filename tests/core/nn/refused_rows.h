@@ -41,7 +41,7 @@ REFUSED("expected to be in range of [-2, 1]", tape_argsort(t, x2, 2, 0))
 REFUSED("expand it first", tape_argsort(t, P(TABLE), 1, 0))
 REFUSED("dimension 0 is that of", tape_take_along_dim(t, x2, x2, 0))
 REFUSED("of tensors without samples", tape_take_along_dim(t, P(TABLE), P(TABLE), 1))
-REFUSED("give both as many dimensions", tape_take_along_dim(t, x3, x2, 1))
+REFUSED("give both the same number of dimensions", tape_take_along_dim(t, x3, x2, 1))
 REFUSED("2 indices for 6 numbers", tape_scatter_add(t, duet_narrow(t, x2, 1, 0, 2), x2, 1, 4))
 REFUSED("at least one of each", tape_scatter_add(t, x2, x2, 1, 0))
 

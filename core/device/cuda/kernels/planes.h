@@ -43,7 +43,7 @@ struct planes_range {
     uint32_t first, last; /* columns of c */
     uint32_t n0, row0, n1, row1;
     int by_row;           /* as in struct planes; known when compiled where there is no gradient */
-    uint32_t line0;       /* by rows: the first line, counted (row, sample) */
+    uint32_t line0;       /* if by_row: the first line, in (row, sample) order */
     uint32_t rows0, rows; /* of the piece: sample n0's, all */
     uint32_t floats;      /* of the piece */
 };
