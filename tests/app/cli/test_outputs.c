@@ -120,11 +120,11 @@ OutputsTest(losses_that_cannot_be_written_do_not_end_the_run) {
 OutputsTest(a_dash_is_refused) {
     static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace"};
     for (int i = 0; i < 4; i++)
-        cli_fails(2, "-: give /dev/stdout| ./- ", TRAIN " --mode %s --epochs 10000 %s -",
+        cli_fails(2, "'-': give /dev/stdout| ./- ", TRAIN " --mode %s --epochs 10000 %s -",
                   i % 2 ? "ddp" : "single", flags[i]);
-    cli_fails(2, "-: give /dev/stdout", "compare --data-dir d --epochs 10000 --json -");
-    cli_fails(2, "-: give /dev/stdout", "profile --data-dir d --steps 100000 --report=-");
-    cli_fails(2, "-: give /dev/stdout", "doctor --json -");
+    cli_fails(2, "'-': give /dev/stdout", "compare --data-dir d --epochs 10000 --json -");
+    cli_fails(2, "'-': give /dev/stdout", "profile --data-dir d --steps 100000 --report=-");
+    cli_fails(2, "'-': give /dev/stdout", "doctor --json -");
     cli_well(TRAIN " --steps 1 --log-loss ./-");
     cr_assert_eq(cli_files(), FILES + 1);
     cli_says(0, "/dev/stdout", "train --help --details");

@@ -66,7 +66,7 @@ CliTest(own_data, what_is_refused, 60) {
     refused("empty", "train", 2, "0 samples");
     refused("test alone", "train", 2, "test data without training data");
     cli_be_program("examples/my_model", "mynet");
-    cli_says(2, "this program has no data", "train --dataset own");
+    cli_says(2, "this program supplies no data", "train --dataset own");
 }
 
 /* Whatever a command writes that does not depend on time. */

@@ -94,7 +94,7 @@ Test(page, many_devices, .timeout = 60) {
         for (int b = 0; b < 64; b++)
             if (a != b) traffic_add(runs[2].traffic, a, b, 700 * (uint64_t)(1 + (b > 40)));
     check_page(&page, "4032 links, not drawn", "nan to");
-    check_page(&page, "DDP: the numbers of each device", NULL);
+    check_page(&page, "DDP: figures for each device", NULL);
     free_runs();
 }
 

@@ -60,7 +60,7 @@ static void views_on(duet_device **devices) {
     MUST(duet_tensor_rows(&inner, all, 8, 3));
     MUST(duet_tensor_copy(inner, other)); /* from the other device into rows */
     check_numbered(inner, 3, 3 * COLUMNS);
-    MUST_FAIL(duet_tensor_rows(&none, all, 9, 3), DUET_USAGE, "3 rows from 9 on");
+    MUST_FAIL(duet_tensor_rows(&none, all, 9, 3), DUET_USAGE, "3 rows starting at row 9");
     cr_assert_null(none);
 
     duet_tensor_free(inner);
