@@ -78,8 +78,8 @@ struct hops {
 enum { HOPS_MOST_MOVES = 1 << 20 };
 int hops_of_plans(struct hops *hops, const struct plan *plans, int n);
 
-/* The hops of an allreduce over n ranks, cut as `config` says (NULL: by default). ERR_USAGE: as
- * plan_build. */
+/* The hops of an allreduce over n ranks, cut as `config` says (NULL: by default). ERR_USAGE: in
+ * the cases of plan_build. */
 int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, size_t count,
                  const struct plan_config *config);
 void hops_free(struct hops *hops); /* NULL and zeroed are fine */

@@ -227,8 +227,8 @@ int plan_order(enum allreduce_algorithm algorithm, int n, size_t count, size_t a
  * blocks r of all ranks, in fold order. Its other blocks stay as they are. */
 int plan_build_reduce_scatter(struct plan *plan, int n, int rank, size_t block);
 
-/* The other ranks whose memory a step of `rank` loads from, and stores to: sets of ranks. What a
- * step moves over links is `length` floats for each of them. */
+/* The other ranks whose memory a step of `rank` loads from, and stores to: sets of ranks. A step
+ * moves `length` floats over the link to each of them. */
 uint64_t plan_step_loads(const struct plan_step *step, int n, int rank);
 uint64_t plan_step_stores(const struct plan_step *step, int rank);
 

@@ -128,8 +128,8 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
 int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
                          const struct duet_rpc_value *args, int count, double timeout_s);
 
-/* duet_rref_to_here with a way back for the gradient. The gradient of a parameter goes into the
- * context at its owner; that of a result of duet_autograd_remote on this tape goes through that
+/* Like duet_rref_to_here, but the gradient can travel back. The gradient of a parameter goes into
+ * the context at its owner; that of a result of duet_autograd_remote on this tape goes through that
  * call. Each may be fetched any number of times. Float tensors of other references become vars
  * without a gradient. */
 int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,

@@ -119,10 +119,10 @@ int duet_device_sync(duet_device *device);
  * may be NULL. Any thread may call it. */
 int duet_device_memory(const duet_device *device, uint64_t *now, uint64_t *peak);
 
-/* Calls work(context, i) for i = 0 .. n-1 at the same time: i = 0 in the calling thread, each other
- * in a new thread. Returns when all calls have returned. The result is 0 if all returned 0, else
- * the code of the lowest i that failed, with its error text. Use it to let devices compute side by
- * side; call i then uses device i, and no other call does. n is 1 to DUET_MAX_DEVICES. */
+/* Calls work(context, i) for i = 0 .. n-1 at the same time: i = 0 in the calling thread, every
+ * other i in a new thread. Returns when all calls have returned. The result is 0 if all returned 0,
+ * else the code of the lowest i that failed, with its error text. Use it to let devices compute
+ * side by side; call i then uses device i, and no other call does. n is 1 to DUET_MAX_DEVICES. */
 int duet_parallel(int n, int (*work)(void *context, int i), void *context);
 
 /* ---- tensors ---- */
@@ -238,8 +238,8 @@ int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet
  *     for (int i = 0; i < duet_params_count(params); i++)
  *         duet_tensor_scale(duet_params_grad(params, i), 1.0f / passes);
  *
- * An epoch may end with fewer passes: set their number before the first of them. In the middle of
- * such passes this function drops their sum. */
+ * An epoch may end with fewer passes: set the smaller number before the first of them. In the
+ * middle of such passes this function drops their sum. */
 int duet_tape_accumulate(duet_tape *tape, int passes);
 
 /* The code of the first failure since duet_tape_begin, with its message in duet_error(); DUET_OK if
@@ -268,7 +268,7 @@ int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right)
 int duet_backward(duet_tape *tape, duet_var *root, const duet_tensor *grad);
 
 /* The same from `count` different vars at once, 1 to 16, as torch.autograd.backward(tensors,
- * grad_tensors). A grads[i] of NULL is as above. */
+ * grad_tensors). grads[i] may be NULL, as for duet_backward. */
 int duet_backward_all(duet_tape *tape, duet_var *const *roots, const duet_tensor *const *grads,
                       int count);
 

@@ -84,7 +84,7 @@ int duet_group_join(duet_group **out, const char *name, int rank, int world_size
 
 /* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
  * the order of the list. All ranks of `world` call it with the same arguments; on those that are
- * not in the list *out becomes NULL. timeout_s 0: that of `world`. It may outlive `world`. */
+ * not in the list *out becomes NULL. It may outlive `world`. timeout_s 0: `world`'s timeout. */
 int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n, double timeout_s);
 
 /* Ends pending calls, leaves the group and sets *group to NULL, without waiting for other ranks.
@@ -181,7 +181,7 @@ void duet_work_free(duet_work *work);
  * find_unused_parameters is set. After an error the job has failed, as in process groups. */
 enum duet_join { DUET_JOIN_OFF, DUET_JOIN, DUET_JOIN_ACTIVE, DUET_JOIN_THROW };
 struct duet_ddp_options {
-    double bucket_cap_mb;       /* size of a bucket in MiB; 0: PyTorch's 25, the first one 1 */
+    double bucket_cap_mb;       /* size of a bucket in MiB; 0: PyTorch's 25, and 1 for the first */
     const char *allreduce;      /* as --allreduce of the command; NULL: auto */
     int find_unused_parameters; /* 1: a pass may leave parameters out: each step is slower */
     int no_overlap;             /* 1: sums only after backward, to see what the overlap is worth */
@@ -230,7 +230,7 @@ int duet_fsdp_wrap(duet_params *params, duet_group *group, const struct duet_fsd
  * among those that trained longest, the highest-numbered one. The state of an optimizer is not
  * copied.
  *     DUET_JOIN          sums are divided by the number of all ranks
- *     DUET_JOIN_ACTIVE   by that of those that still have batches:
+ *     DUET_JOIN_ACTIVE   by the number of ranks that still have batches:
  *                        divide_by_initial_world_size=False
  *     DUET_JOIN_THROW    the job ends if some ranks have batches and others do not
  * Each step is slower with it. With SyncBatchNorm only DUET_JOIN_THROW is allowed. */

@@ -183,7 +183,7 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  *                  the result lacks them, or with keepdim 1 has them with size 1. Over all elements
  *                  it has shape (1). They are computed in double
  *     transpose, permute                 swaps two dimensions; dimension i of the result is
- *                  dimension order[i] of x, as many as x has. Both are views, as narrow is: an
+ *                  dimension order[i] of x, for every dimension. Both are views, as narrow is: an
  *                  op that cannot read a view in place makes a copy
  * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
  * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and

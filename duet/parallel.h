@@ -33,7 +33,7 @@
  * If replicas fail, all threads finish first. Then the call returns the code of the lowest failed
  * replica, with "Caught RuntimeError in replica 1 on device 1. " before its message; the parameters
  * do not change, and the gradients are undefined. After DUET_TIMEOUT every later call fails,
- * duet_data_parallel_free frees nothing, and devices and parameters must stay open.
+ * duet_data_parallel_free frees nothing: do not close the devices or free the parameters.
  *
  * Threads: one thread makes all calls. Meanwhile the library's threads use all devices. */
 #ifndef DUET_PARALLEL_H

@@ -125,7 +125,7 @@ struct duet_rpc_function {
     const char *name; /* letters, digits, "_", ".", at most 127 bytes; must not begin "duet." */
     int (*run)(duet_rpc_call *call, void *context); /* a code; its message is in duet_error() */
     void *context;
-    duet_device *device; /* NULL: that of the options */
+    duet_device *device; /* NULL: the device in the options */
 };
 
 struct duet_rpc_options {
@@ -141,11 +141,11 @@ struct duet_rpc_options {
 };
 
 /* init_rpc: becomes worker `name` (letters, digits, "_", ":", "-", at most 127 bytes) and waits
- * until all workers have joined. rank -1 and world_size 0: as RANK and WORLD_SIZE say, which
- * duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine, and no port is
- * opened; two jobs that are started by hand at the same time need different MASTER_PORTs. With
- * "tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and MASTER_PORT, and each
- * other worker at its own port, until all have joined.
+ * until all workers have joined. With rank -1 and world_size 0 they are read from RANK and
+ * WORLD_SIZE, which duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine,
+ * and no port is opened; two jobs that are started by hand at the same time need different
+ * MASTER_PORTs. With "tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and
+ * MASTER_PORT, and each other worker at its own port, until all have joined.
  *
  * Nobody else can connect. The kernel must confirm that a peer belongs to the same user, and the
  * peer must prove that it knows the job's secret before its messages are read. The secret itself is
@@ -182,8 +182,8 @@ void duet_rpc_give_device(duet_rpc *rpc, duet_device *device);
 /* ---- calls ---- */
 
 /* Calls `function` of worker `to` with `count` arguments and waits for its result, which becomes
- * *result (NULL: it is dropped). timeout_s: 0: that of init; negative: none. An error names the
- * worker and the function, with the function's own message. */
+ * *result (NULL: it is dropped). timeout_s: 0: the timeout of init; negative: none. An error names
+ * the worker and the function, with the function's own message. */
 int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
                   const struct duet_rpc_value *args, int count, double timeout_s,
                   struct duet_rpc_value *result);
@@ -224,8 +224,8 @@ int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(vo
 
 /* remote: calls `function` there, leaves its result there and returns a reference to it at once.
  * The first use of the reference returns an error of the function. If the function has not ended
- * after timeout_s (0: that of init; negative: none), each later use returns a timeout: the value
- * may not exist. */
+ * after timeout_s (0: the timeout of init; negative: none), each later use returns a timeout: the
+ * value may not exist. */
 int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,
                 const struct duet_rpc_value *args, int count, double timeout_s);
 
@@ -237,8 +237,8 @@ int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, vo
 int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i);
 void duet_rref_free(duet_rref *rref); /* the last reference anywhere frees the value */
 
-/* owner: the owner's rank, which is duet_rpc_rank(rpc, NULL) on the owner itself. wait: until the
- * value exists. */
+/* owner: the owner's rank, which is duet_rpc_rank(rpc, NULL) on the owner itself. duet_rref_wait
+ * blocks until the value exists. */
 int duet_rref_owner(const duet_rref *rref);
 int duet_rref_wait(duet_rref *rref, double timeout_s);
 

@@ -99,8 +99,8 @@ int group_call_exchange(const duet_group *group, struct group_call *call, const 
         call->output_sizes = out;
         if (in[me] == out[me]) return OK;
         return fail(ERR_USAGE,
-                    "%s: rank %d gives itself %zu elements and expects %zu: the split sizes of the "
-                    "two must be the same",
+                    "%s: rank %d sends itself %zu elements but expects %zu: its input and output "
+                    "split sizes for itself must be equal",
                     name, me, in[me], out[me]);
     }
     CHECK(check_memory(name, "output", output, input, -1));

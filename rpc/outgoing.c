@@ -85,8 +85,8 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
     int64_t timeout = 0;
     *out = NULL;
     if (strlen(o->function) >= NAME_BYTES)
-        return fail(ERR_USAGE, "rpc: function '%.140s': at most %d bytes", o->function,
-                    NAME_BYTES - 1);
+        return fail(ERR_USAGE, "rpc: function '%.140s': the name may have at most %d bytes",
+                    o->function, NAME_BYTES - 1);
     CHECK(timeout_of(rpc, o->timeout_s, &timeout));
     struct duet_future *f = calloc(1, sizeof *f);
     if (!f) return fail(ERR_MEMORY, "rpc: out of host memory");

@@ -32,7 +32,7 @@ struct transfers {
 int transfers_begin(struct transfers *t, int64_t now, const struct transfer *one);
 /* Removes one that is done by `now` from the list. Returns its owner, or -1 if there is none. */
 int transfers_end_one(struct transfers *t, int64_t now);
-/* After some have begun or ended at `now`: new rates for all. */
+/* After transfers have begun or ended at `now`: recomputes all rates. */
 void transfers_share(struct transfers *t, int64_t now);
 /* When the next one is done; INT64_MAX: there is none. */
 int64_t transfers_next_ns(const struct transfers *t);

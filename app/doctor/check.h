@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "doctor/doctor.h"
 
-/* How far a check has got. The process of the check writes it, the doctor reads it. */
+/* How far a check has got. The check's process writes it; the doctor reads it. */
 struct progress {
     int step;                    /* the current step, from 0 */
     char name[CHECK_NAME_BYTES]; /* of that step, as a row of the table would name it */

@@ -162,7 +162,7 @@ static void judge(struct testbed *bed, enum allreduce_algorithm algorithm, const
                   executor, bed->rounds * bed->calls, calls[bed->calls - 1].count, ms);
     else
         rank_note(bed, algorithm, FINDING_OK,
-                  "%s: %d calls: off by %.1e, of %.1e for %d terms in any order; %.2f ms", executor,
+                  "%s: %d calls: error %.1e, bound %.1e (%d terms in any order); %.2f ms", executor,
                   bed->calls, most, allowed(bed), bed->n, ms);
 }
 

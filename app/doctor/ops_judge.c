@@ -28,7 +28,7 @@ static const char equal[] = "equal: same operations, same order",
                   steps[] = "l (k+16) 2^-24: l steps of sums of k products, exp, tanh",
                   sums[] = "n^2 2^-53: sums of n doubles below 4, in any order",
                   attention[] = "n 2^-24, n from the sizes of queries, keys and values",
-                  integers[] = "equal: integers, doubles in one order";
+                  integers[] = "must be equal: integers, doubles in one order";
 
 const struct tolerance *op_tolerance(enum op op, int tf32) {
     static const struct tolerance table[] = {

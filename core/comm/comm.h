@@ -78,7 +78,7 @@ int network_is_wanted(const struct network_ops *by, int *wanted);
 int comm_is_spread(const struct comm *comm);
 const char *comm_machine(const struct comm *comm, int rank); /* its name; "" on one machine */
 
-/* 1: no rank below this one is alive, so this one reports a rank that is gone. */
+/* 1: no rank below this one is alive, so this rank reports one that is gone. */
 int comm_speaks(const struct comm *comm);
 
 /* ---- collectives: small and slow, for set-up and for once a step ---- */

@@ -57,11 +57,11 @@ static int check_tensors(const struct reading *r) {
                      "is missing: a data set has x and y, and x_test and y_test for a test");
     if (!is_type(x, "F32 U8 I32 I64"))
         return wrong(r, r->x_name,
-                     "is of a type that samples cannot have: give float32, uint8, "
+                     "has a type that samples cannot have: give float32, uint8, "
                      "int32 or int64");
     if (!is_type(y, "F32 U8 I32 I64"))
         return wrong(r, r->y_name,
-                     "is of a type that answers cannot have: give int32 or int64 "
+                     "has a type that answers cannot have: give int32 or int64 "
                      "labels, or float32 targets");
     if (!x->dims || !y->dims || !x->count || !y->count)
         return wrong(r, x->dims && x->count ? r->y_name : r->x_name, "has no samples");

@@ -70,10 +70,10 @@ static int check_sources(const struct duet_data *d) {
     if (d->outputs < 0 || d->outputs > SAMPLE_NUMBERS || (d->targets && !d->outputs) ||
         (d->labels && d->outputs))
         return fail(ERR_USAGE,
-                    "data set: %d outputs: give how many numbers a target has, and 0 with labels",
+                    "data set: %d outputs: give the numbers of a target, or 0 for labels",
                     d->outputs);
     if (d->classes < 0 || (d->classes && d->outputs))
-        return fail(ERR_USAGE, "data set: %d classes: give at least 1, and 0 with targets",
+        return fail(ERR_USAGE, "data set: %d classes: give at least 1 for labels, or 0 for targets",
                     d->classes);
     return OK;
 }

@@ -209,10 +209,10 @@ int device_import(struct device *device, const struct memory_handle *handle, int
 int device_reaches(struct device *device, const struct memory_handle *handle);
 void device_unimport(struct device *device, void *memory);
 
-/* Opens the way between two devices of this process, both idle, and tries it both ways. It comes
- * before the first copy between them. If the driver advertises a way that moves no bytes, copies go
- * through host memory from then on, and device_p2p_fault says so. ERR_FAILED: the trial never
- * ended, so the GPU is of no further use to this process. */
+/* Opens the path between two devices of this process, both idle, and tests both directions. It
+ * comes before the first copy between them. If the driver advertises a path that moves no bytes,
+ * copies go through host memory from then on, and device_p2p_fault says so. ERR_FAILED: the trial
+ * never ended, so the GPU is of no further use to this process. */
 int device_meet(struct device *device, struct device *peer);
 
 /* One line on GPUs that advertise peer-to-peer access (P2P) and move no bytes by it; "": none was

@@ -131,7 +131,7 @@ int duet_device_profile(duet_device *device, int on) {
     struct stream *stream = device_compute(device_of(device));
     if (device_config(device_of(device))->kind == DEVICE_CUDA)
         return fail(ERR_USAGE,
-                    "device profile: %s: of a GPU only the command keeps a timeline: "
+                    "device profile: %s: for GPUs only the command records a timeline: "
                     "duet train --trace FILE",
                     duet_device_name(device));
     CHECK(stream_sync(stream));

@@ -41,11 +41,11 @@ static const struct option modelled_options[] = {
     {"--devices", "N1,N2,...", "the numbers of GPUs (default 1,2,4)", read_word,
      OPTION_AT(struct words, devices), NO_LIMITS, ALWAYS},
     {"--measured", "1:TIME",
-     "the measured time of this batch on one such GPU, such as 1:118ms, to predict from; with "
-     "another batch's, as 1:118ms,1x64:230ms, from both",
+     "the measured time of this batch on one such GPU, such as 1:118ms, to predict from; a second "
+     "batch's time may follow: 1:118ms,1x64:230ms",
      read_word, OPTION_AT(struct words, measured), NO_LIMITS, ALWAYS},
     {"--until", "forward|backward",
-     "the last part of the step, as some measurements have it (default: the optimizer)",
+     "where the step ends, for measurements that stop earlier (default: the optimizer)",
      read_choice, OPTION_AT(struct words, until), NO_LIMITS, ALWAYS},
     {"--trace", "FILE", "a timeline of DP and DDP on the last number of GPUs, for ui.perfetto.dev",
      read_text, OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
@@ -120,8 +120,8 @@ static int read_asked(struct asked *a, const struct words *w) {
     CHECK(clock_choose(&a->choice, &a->run.clock));
     CHECK(measured_read(&a->measured, w->measured, a->choice.gpus * a->choice.machines > 1));
     if (w->measured && *a->run.clock.what_if)
-        return fail(ERR_USAGE, "--measured and --what-if: a measured time is that of the machine "
-                               "as it is: leave one of them out");
+        return fail(ERR_USAGE, "--measured and --what-if: a measured time is of the unchanged "
+                               "machine: leave one of them out");
     a->last = w->until < 0 ? PHASE_NONE : w->until ? PHASE_ALLREDUCE : PHASE_GATHER;
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(estimate_prepare(&a->run));

@@ -152,7 +152,7 @@ static const struct {
     {ON_GPUS, "on device ", DEVICE, "it belongs to GPUs", "--device cuda"},
     {WITH_MLP, "with model ", MODEL, "it belongs to mlp", "--model mlp"},
     {WITH_NORMS, "with model ", MODEL, "it has no BatchNorm", "--model resnet18"},
-    {WITH_RESNET, "with model ", MODEL, "it has one way to begin", "--model resnet18"},
+    {WITH_RESNET, "with model ", MODEL, "it has only one initialisation", "--model resnet18"},
     {OF_MADE_DATA, "with data set ", DATA, "its files say that", "--dataset synthetic or random"},
     {OF_FILES, "with data set ", DATA, "it needs no files", "--dataset fashion-mnist or mnist"},
     {BY_SGD, "with optimizer ", OPTIMIZER, "it belongs to sgd", "--optimizer sgd"},

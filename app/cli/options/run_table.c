@@ -42,8 +42,8 @@ const struct option run_options[] = {
      OFTEN | BY_ALL, IN_ANY_MODE, ON_SEVERAL_DEVICES},
     {"--virtual-devices", "V|off",
      "split each batch into V parts, a multiple of the number of devices: runs with the same V "
-     "agree bit for bit in every mode (default: the number of devices; compare: that of dp and ddp "
-     "in every mode). off: split by the mode's own number of devices",
+     "agree bit for bit in every mode (default: the number of devices; in compare, that of dp and "
+     "ddp for every mode). off: split by the mode's own number of devices",
      read_virtual, AT(virtual_devices), 1, MAX_DEVICES,
      OFTEN | EVERYWHERE},
     {"--device-memory", "SIZE[,SIZE...]",
@@ -246,7 +246,7 @@ const struct option run_options[] = {
      "with --gpu: spread the devices over M such machines, joined by their network (default 1)",
      read_int, AT(clock.nodes), 1, MAX_DEVICES,
      BY_ALL & ~BY_DEMO, IN_DDP | IN_FSDP, BESIDE_GPU},
-    {"--host", "duet|pytorch", "with --gpu: the program that launches kernels (default pytorch)",
+    {"--host", "duet|pytorch", "with --gpu: whose launch costs to assume (default pytorch)",
      read_choice,
      AT(clock.host), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, BESIDE_GPU},

@@ -96,7 +96,8 @@ int lines_end(struct lines *l, int ranks) {
                 continue;
             failed |= status;
         }
-    return failed ? fail(ERR_FAILED, "--tee: not all that ranks printed could be written: see that "
-                                     "the disk has room and the reader stays")
+    return failed ? fail(ERR_FAILED,
+                         "--tee: some output of the ranks could not be written: is the disk "
+                         "full, or has the reader ended?")
                   : OK;
 }

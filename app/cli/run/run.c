@@ -171,8 +171,8 @@ static void hold_signals(struct words *w) {
 
 /* Processes that ranks leave running become children of this process, since it is their subreaper,
  * whatever their group or session; only the readers of --tee are in the group of this process. They
- * have half a second to end by themselves, as the helpers of an interpreter do. A process that
- * SIGKILL does not end hangs in the kernel. If /proc cannot be read, none is found. */
+ * have half a second to end by themselves, as the helpers of an interpreter do. If a process
+ * survives SIGKILL, it hangs in the kernel. If /proc cannot be read, none is found. */
 static void end_left_over(void) {
     static const int64_t KILL_AFTER_NS = 500000000, GIVE_UP_NS = 5000000000;
     const int64_t start = now_ns();

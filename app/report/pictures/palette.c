@@ -65,7 +65,7 @@ enum shade shade_of_text_on(enum shade shade) {
     return shades[shade].strong ? SHADE_ON_DARK : SHADE_ON_LIGHT;
 }
 
-/* A new phase or cause has no colour yet, and takes that of "none". */
+/* A new phase or cause has no colour yet, and uses the colour of "none". */
 static int known(enum shade shade) {
     return shades[shade].name ? (int)shade : SHADE_PHASES + PHASE_NONE;
 }

@@ -48,7 +48,7 @@ static double between(const struct run_record *r, int device) {
     return sum;
 }
 
-/* The device that moved most; -1: none exceeds the others by half. */
+/* The device that moved most; -1 if none moved 1.5 times as much as the others. */
 static int centre_of(const struct run_record *r) {
     int most = 0;
     double all = 0;

@@ -15,8 +15,8 @@
 
 /* The same for a model with BatchNorm. Its division by a small deviation lets more ReLUs flip:
  * PyTorch's own float32 is up to 8e-3 away from its float64 in ResNet-18. The gradient of the bias
- * of a convolution before a norm is only rounding, so a distance is measured relative to at least
- * this share of the whole gradient. */
+ * of a convolution before a norm is rounding error only, so a distance is divided by at least this
+ * share of the whole gradient's norm. */
 #define LOCKSTEP_BOUND_NORM 3e-2
 #define LOCKSTEP_LEAST_SHARE 1e-2
 

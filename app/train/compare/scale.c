@@ -51,7 +51,7 @@ int scale_plan(struct scale *s, const struct scale_config *c) {
     s->config = *c;
     for (int i = 0; i < c->device_counts; i++)
         if (c->batch_per_device && c->devices[i] > INT32_MAX / c->batch_per_device)
-            return fail(ERR_USAGE, "--batch-per-device: %d on %d devices: give less",
+            return fail(ERR_USAGE, "--batch-per-device: %d on %d devices: give a smaller one",
                         c->batch_per_device, c->devices[i]);
     s->rows = calloc((size_t)(c->device_counts * c->rates), sizeof *s->rows);
     if (!s->rows) return fail(ERR_MEMORY, "scale: out of host memory");

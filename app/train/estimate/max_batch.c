@@ -30,7 +30,7 @@ static int try_one(struct search *s, int n) {
     return code == ERR_MEMORY ? OK : code;
 }
 
-/* While everything fits, the size is about doubled: the limit may be far below `above`. */
+/* As long as everything fits, the size is doubled: the limit may be far below `above`. */
 static int search(struct search *s, int above, int guess) {
     s->bad = above;
     if (guess > 0 && guess < above) CHECK(try_one(s, guess));

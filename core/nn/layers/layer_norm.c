@@ -112,7 +112,7 @@ duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, str
                            SHAPE(&x->value), groups);
     if (!suits(w, &d[1], 1) || !suits(b, &d[1], 1))
         return tape_refuse(
-            t, "group_norm %s: weights of another number than %d channels: check the model",
+            t, "group_norm %s: the number of weights differs from the %d channels: check the model",
             w->spec->name, d[1]);
     int count = (int)tensor_sample_count(&x->value);
     return normalise(t, x, count / groups, w, b,

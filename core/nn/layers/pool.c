@@ -51,7 +51,7 @@ static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_arg
     const int *d = x->value.dims;
     if (x->value.rank != 4 || p.size[0] > d[2] || p.size[1] > d[3])
         return tape_refuse(
-            t, "pooling: size %dx%d, stride %dx%d does not suit an input of %s: check the model",
+            t, "pooling: size %dx%d, stride %dx%d does not fit an input of %s: check the model",
             p.size[0], p.size[1], p.stride[0], p.stride[1], SHAPE(&x->value));
     int dims[4] = {d[0], d[1], (d[2] - p.size[0]) / p.stride[0] + 1,
                    (d[3] - p.size[1]) / p.stride[1] + 1};
@@ -100,7 +100,7 @@ static duet_var *pad(duet_tape *t, duet_var *x, struct pad_sides sides, float va
                   width = (int64_t)d[3] + sides.left + sides.right;
     if (x->value.rank != 4 || sides.top <= -d[2] || sides.bottom <= -d[2] || sides.left <= -d[3] ||
         sides.right <= -d[3] || height < 1 || width < 1 || height > INT32_MAX || width > INT32_MAX)
-        return tape_refuse(t, "pad: (%d, %d, %d, %d) does not suit an input of %s: check the model",
+        return tape_refuse(t, "pad: (%d, %d, %d, %d) does not fit an input of %s: check the model",
                            sides.left, sides.right, sides.top, sides.bottom, SHAPE(&x->value));
     int dims[4] = {d[0], d[1], (int)height, (int)width};
     struct node node = {.backward = pad_backward, .x = x, .spares = SPARES_ALL};
@@ -205,8 +205,7 @@ duet_var *duet_adaptive_avg_pool2d(duet_tape *t, duet_var *x, int height, int wi
     if (x->value.rank == 4 && tape_too_large(t, name, x, d[1], height, width)) return NULL;
     if (tape_stuck(t, x)) return NULL;
     if (x->value.rank != 4)
-        return tape_refuse(t,
-                           "%s: an output of %dx%d does not suit an input of %s: check the model",
+        return tape_refuse(t, "%s: an output of %dx%d does not fit an input of %s: check the model",
                            name, height, width, SHAPE(&x->value));
     struct node node = {
         .backward = adaptive_avg_pool_backward, .x = x, .spares = SPARES_X | SPARES_Y};

@@ -26,7 +26,7 @@ void tape_swap_rows(duet_tape *t);
  * tape has the error. */
 int tape_computed(duet_tape *t, duet_var *x);
 struct param *tape_computed_at(const duet_tape *t, int i);
-/* Parameters of the pass, including values of parameters; and the capacity. */
+/* How many parameters the pass has, with values computed from parameters; and the capacity. */
 int tape_param_count(const duet_tape *t);
 int tape_grow_params(duet_tape *t, int count);
 

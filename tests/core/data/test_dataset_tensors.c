@@ -139,8 +139,8 @@ Test(dataset_tensors, refuses_in_one_line, .timeout = 30, .init = path_make,
                       huge = ITEM("y", "I64", "[2]", wide);
     refused(&other, &y, 0, 0, 0, "tensor 'x': is missing");
     refused(&x, &none, 0, 0, 0, "tensor 'y': is missing");
-    refused(&doubles, &y, 0, 0, 0, "tensor 'x': is of a type that samples cannot have");
-    refused(&x, &halves, 0, 0, 0, "tensor 'y': is of a type that answers cannot have");
+    refused(&doubles, &y, 0, 0, 0, "tensor 'x': has a type that samples cannot have");
+    refused(&x, &halves, 0, 0, 0, "tensor 'y': has a type that answers cannot have");
     refused(&empty, &y, 0, 0, 0, "tensor 'x': has no samples");
     refused(&x, &one, 0, 0, 0, "2 samples in x, 1 in y");
     refused(&beyond, &y, 0, 0, 0, "x: 16777217 in sample 0");

@@ -97,7 +97,7 @@ REFUSED("pooling: size 10", duet_max_pool2d(t, x4, 10, POOL(.stride = {1, 1})))
 REFUSED("stride -1", duet_avg_pool2d(t, x4, 2, POOL(.stride = {1, -1})))
 REFUSED("an input of (5, 162)", duet_max_pool2d(t, duet_flatten(t, x4), 1, NULL))
 REFUSED("height 0: give 1 to", duet_adaptive_avg_pool2d(t, x4, 0, 1))
-REFUSED("does not suit an input of (5, 6)", duet_adaptive_avg_pool2d(t, x2, 1, 1))
+REFUSED("does not fit an input of (5, 6)", duet_adaptive_avg_pool2d(t, x2, 1, 1))
 REFUSED("Given normalized_shape=[5], expected input with shape [N, ..., 5], but got input of size "
         "[5, 3, 4]", duet_layer_norm(t, x3, 1, I(5), BIAS, BIAS, 1e-5))
 REFUSED("normalized_shape", duet_layer_norm(t, x3, 1, NULL, BIAS, BIAS, 1e-5))
@@ -108,7 +108,7 @@ REFUSED("without a weight", duet_layer_norm(t, x3, 1, I(4), DUET_NO_WEIGHT, BIAS
 REFUSED("eps -1", duet_layer_norm(t, x3, 1, I(4), BIAS, BIAS, -1))
 REFUSED("divisible by num_groups", duet_group_norm(t, x3, 2, BIAS, BIAS, 1e-5))
 REFUSED("divisible by num_groups", duet_group_norm(t, x3, 0, BIAS, BIAS, 1e-5))
-REFUSED("than 3 channels", duet_group_norm(t, x3, 3, BIAS, BIAS, 1e-5))
+REFUSED("from the 3 channels", duet_group_norm(t, x3, 3, BIAS, BIAS, 1e-5))
 REFUSED("4 channels do not suit an input of (5, 2, 9, 9)",
         duet_batch_norm(t, x4, BIAS, BIAS, DUET_NO_BUFFERS, 1e-5, 0.1, 0))
 REFUSED("each number of the state", recurrent(t, steps, DUET_GRU, W_HH, NULL, NULL))

@@ -162,7 +162,7 @@ INLINE size_t winograd_step(int channels, int vectors) {
     return ((size_t)channels * vectors + 1) * WIDE;
 }
 
-/* Channel by channel, since the tiles of a block are side by side in each. */
+/* One channel at a time: within it the tiles of a block are adjacent. */
 static void winograd_inputs(const struct winograd *s, int first, int count) {
     int vectors = tiles_of(count, SIDE_BY_SIDE);
     size_t step = winograd_step(s->channels, vectors);
