@@ -237,15 +237,19 @@ static int unit_of(const struct fsdp *f, const struct param *p) {
     return p && !p->from ? f->units.of[p->index] : NO_UNIT;
 }
 
-/* An op cannot run if two of its parameters are in units that share a slot. */
-static int check(const struct fsdp *f, const int unit[2]) {
-    if (unit[0] == NO_UNIT || unit[1] == NO_UNIT ||
-        f->unit[unit[0]].values != f->unit[unit[1]].values)
-        return OK;
-    return fail(ERR_USAGE,
-                "fsdp: a layer has its weight in unit %d and its bias in unit %d, which share "
-                "one slot: put them into one unit, or change prefetch",
-                unit[0], unit[1]);
+/* An op needs both of its units at once, as that of a tied weight and a bias of its own. So the
+ * second leaves the slots that take turns: those of values here, if it shares one with the first,
+ * and those of gradients when they are opened. */
+static int part(struct fsdp *f, const int unit[2]) {
+    if (unit[0] == NO_UNIT || unit[1] == NO_UNIT) return OK;
+    struct unit_state *first = &f->unit[unit[0]], *second = &f->unit[unit[1]];
+    second->apart = 1;
+    if (first->grads && first->grads == second->grads)
+        return fail(ERR_USAGE,
+                    "fsdp: an op uses units %d and %d together, but not so in the first step: make "
+                    "their layers one unit, by name",
+                    unit[0], unit[1]);
+    return first->values == second->values ? fsdp_open_apart(f, unit[1]) : OK;
 }
 
 int fsdp_use(void *context, const struct param *w, const struct param *b, int backward) {
@@ -257,7 +261,7 @@ int fsdp_use(void *context, const struct param *w, const struct param *b, int ba
         writes[0] |= writes[1];
         unit[1] = NO_UNIT;
     }
-    CHECK(fsdp_ended(f, check(f, unit)));
+    CHECK(fsdp_ended(f, part(f, unit)));
     return fsdp_ended(f, use(f, unit, writes, backward));
 }
 

@@ -34,8 +34,9 @@
  *
  * The first forward pass shows the order in which the units are used. From then on the next one is
  * gathered while this one computes. A unit that is used again after others (tied weights, the
- * parameters that --units does not name) gets its own slot and stays there during the pass. Units
- * that are still in a slot when backward begins are not gathered again.
+ * parameters that --units does not name) gets its own slot and stays there during the pass. So does
+ * the bias of an op whose weight is in another unit. Units that are still in a slot when backward
+ * begins are not gathered again.
  *
  * Everything is enqueued; only init and the first two steps wait, because they allocate slots. Only
  * the thread of the compute stream may call these functions. A failure aborts the job. */

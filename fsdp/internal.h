@@ -39,6 +39,7 @@ struct unit_state {
     int pending;                 /* gradients that are not ready yet */
     int reduced;                 /* 1: its sum of this step has been enqueued */
     int stays;                   /* 1: it is used again after others */
+    int apart;                   /* 1: an op uses it together with another unit */
 };
 
 struct fsdp {
@@ -110,6 +111,8 @@ int fsdp_make_layout(struct fsdp *f);
 void fsdp_free_layout(struct fsdp *f);
 /* Replaces all slots of a kind; their contents are lost. Collective; waits. */
 int fsdp_open_slots(struct fsdp *f, int kind);
+/* Gives a unit its own slot of values, in the middle of a pass. Collective; waits. */
+int fsdp_open_apart(struct fsdp *f, int unit);
 /* Says where the whole parameters lie. */
 void fsdp_show(struct fsdp *f);
 /* This rank's block of a unit in a slot, of its trained or its frozen part. */

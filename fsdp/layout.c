@@ -47,7 +47,9 @@ static size_t count_of(const struct fsdp *f, int unit, int kind) {
 
 /* Units that share slots take slots 0, 1, .. in turn; *next becomes the slot of this unit. */
 static int takes_turns(const struct fsdp *f, int unit, int kind, int *next) {
-    if ((kind == GRADS ? f->whole_grads : f->whole_values) || f->unit[unit].stays) return 0;
+    if ((kind == GRADS ? f->whole_grads : f->whole_values) || f->unit[unit].stays ||
+        f->unit[unit].apart)
+        return 0;
     *next = (*next + 1) % f->shared;
     return 1;
 }
@@ -96,6 +98,14 @@ int fsdp_open_slots(struct fsdp *f, int kind) {
         else if (count_of(f, u, kind))
             CHECK(open_slot(f, kind, count_of(f, u, kind), to));
     }
+    fsdp_show(f);
+    return OK;
+}
+
+int fsdp_open_apart(struct fsdp *f, int unit) {
+    CHECK(stream_sync(device_compute(f->device)));
+    CHECK(stream_sync(device_comm(f->device)));
+    CHECK(open_slot(f, VALUES, count_of(f, unit, VALUES), &f->unit[unit].values));
     fsdp_show(f);
     return OK;
 }

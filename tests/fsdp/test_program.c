@@ -7,7 +7,7 @@
 #include "tests/duet/shared.h"
 #include "tests/harness/scratch.h"
 
-enum { TABLE, FC1_W, FC1_B, BN_W, BN_B, FC2_W, FC2_B, NORM_W, NORM_B, HEAD, PARAMS };
+enum { TABLE, FC1_W, FC1_B, BN_W, BN_B, FC2_W, FC2_B, NORM_W, NORM_B, HEAD, HEAD_B, PARAMS };
 enum { SAMPLES = 6, VOCABULARY = 37, WIDTH = 24, HIDDEN = 50, STEPS = 5, LARGEST = 1400 };
 static const struct duet_param shapes[PARAMS] = {{"table.weight", 2, {VOCABULARY, WIDTH}, NULL},
                                                  {"fc1.weight", 2, {HIDDEN, WIDTH}, NULL},
@@ -18,12 +18,13 @@ static const struct duet_param shapes[PARAMS] = {{"table.weight", 2, {VOCABULARY
                                                  {"fc2.bias", 1, {WIDTH}, NULL},
                                                  {"norm.weight", 1, {WIDTH}, NULL},
                                                  {"norm.bias", 1, {WIDTH}, NULL},
-                                                 {"head.weight", 2, {VOCABULARY, WIDTH}, NULL}};
+                                                 {"head.weight", 2, {VOCABULARY, WIDTH}, NULL},
+                                                 {"head.bias", 1, {VOCABULARY}, NULL}};
 static const struct duet_buffer buffers[] = {{"bn.running_mean", DUET_F32, 1, {HIDDEN}, 0},
                                              {"bn.running_var", DUET_F32, 1, {HIDDEN}, 1}};
 
 enum {
-    TIED = 1,       /* the head's weight is the table's; head.weight has no part in the loss */
+    TIED = 1,       /* the head's weight is the table's, its bias is not; head.weight is unused */
     FROZEN = 2,     /* fc1, which is between what is trained */
     CLIPPED = 4,    /* by a norm that is always larger */
     SYNC_BN = 8,    /* statistics of all ranks */
@@ -100,7 +101,7 @@ static duet_var *forward(duet_tape *t, const duet_tensor *index, int traits) {
     duet_var *h = duet_batch_norm(t, duet_linear(t, x, FC1_W, FC1_B), BN_W, BN_B, 0, 1e-5, 0.1, 0);
     x = duet_add(t, x, duet_linear(t, duet_relu(t, h), FC2_W, FC2_B));
     x = duet_layer_norm(t, x, 1, (int[]){WIDTH}, NORM_W, NORM_B, 1e-5);
-    return duet_linear(t, x, traits & TIED ? TABLE : HEAD, DUET_NO_BIAS);
+    return duet_linear(t, x, traits & TIED ? TABLE : HEAD, HEAD_B);
 }
 
 static int pass(struct rank *r, int number, enum duet_pass kind) {
@@ -165,8 +166,10 @@ Test(api_fsdp, has_the_bits_of_ddp, .timeout = 240, .init = scratch_make, .fini 
     static const struct job jobs[] = {
         {2, TIED | GOES_BACK, 1, "adam", {.prefetch = 1}},
         {4, TIED | FROZEN | CLIPPED, 1, "sgd", {.units = "0.0001"}},
-        {3, FROZEN | EVALUATES, 1, "adam", {.units = "0.0001", .prefetch = -1}},
+        {3, TIED | FROZEN | EVALUATES, 1, "adam", {.units = "0.0001", .prefetch = -1}},
         {3, SYNC_BN | CLIPPED | EVALUATES | GOES_BACK, 1, "adamw", {.shard = DUET_SHARD_GRADIENTS}},
+        {2, TIED, 1, "adam", {.units = "table", .prefetch = -1}},
+        {2, 0, 1, "adam", {.shard = DUET_SHARD_GRADIENTS, .units = "head.bias", .prefetch = -1}},
         {4, TIED | SYNC_BN, 2, "adam", {.accumulate = 1, .units = "fc1,bn"}},
         {2, TIED | FROZEN | CLIPPED | EVALUATES, 3, "sgd", {.accumulate = 1, .prefetch = 4}},
         {2,

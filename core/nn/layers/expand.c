@@ -54,6 +54,7 @@ duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w,
     node.args = (struct op_args){.in[0] = tensor_seen_as(value, 2, 1, count, 0),
                                  .out[0] = tensor_seen_as(&y, 3, 1, n, count),
                                  .p.sum.divide = 1};
+    if (w) node.args.in[0].data = w->value.data; /* the reducer may have moved it since */
     if (t->error || (n && tape_fail(t, launch(t->stream, OP_SPREAD, &node.args)))) return NULL;
     node.y = tape_var(t, y, param_trains(w));
     if (node.y) node.y->outside = 1;
