@@ -71,14 +71,11 @@ const char *net_like(const char *word) {
 /* A sample of a transformer is its tokens, each with a position. */
 static int check_tokens(const struct net *net, const struct sample_shape *s) {
     char text[SAMPLE_SHAPE_BYTES];
-    const char *why = s->height * s->width != 1
-                          ? "a sample is its tokens: give --dataset random --shape 128x1x1"
-                      : s->channels < net->fewest || s->channels > net->most
-                          ? "it has fewer positions than that, or predicts more of them"
-                          : NULL;
-    if (!why || !net->most) return OK;
-    return fail(ERR_USAGE, "model %s: samples of %s: %s", net->model.name,
-                sample_shape_text(s, text), why);
+    if (!net->most ||
+        (s->height * s->width == 1 && s->channels >= net->fewest && s->channels <= net->most))
+        return OK;
+    return fail(ERR_USAGE, "model %s: samples of %s: give --shape K, of %d to %d tokens",
+                net->model.name, sample_shape_text(s, text), net->fewest, net->most);
 }
 
 int net_open(struct graph **out, const struct duet_model *model, const struct sample_shape *sample,

@@ -100,10 +100,12 @@ static int open_closed_streams(void) {
 
 /* A write beyond a limit of file sizes (ulimit -f) then fails with EFBIG, and the writer can report
  * it, instead of ending this program. The launcher also needs the exit status of its ranks, which
- * the kernel drops if SIGCHLD is ignored. Ranks inherit both. */
+ * the kernel drops if SIGCHLD is ignored. A reader that goes away, as head does, ends this program
+ * without a message. Ranks inherit all three. */
 static void set_signals(void) {
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGCHLD, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
 }
 
 /* --model FILE: the file is read once, here, since it may be a pipe; its model then is where

@@ -131,7 +131,8 @@ static int find(const char *what, const char *name, const void *list, size_t eac
         words[i] = (const char *)list + (size_t)i * each;
         if (!strcmp(words[i], name)) return *out = words[i], OK;
     }
-    return unknown_value(what, name, words, count);
+    return fail(unknown_value(what, name, words, count), "%s (duet devices --gpus lists them)",
+                error_message());
 }
 
 static int find_link(const struct hardware *h, const char *what, const char *name,

@@ -45,7 +45,7 @@ void add_load(struct text *text, const struct run_record *dp, const struct run_r
     double step_ns = record_per_step(dp, dp->training_seconds * 1e9);
     double idle_ns = record_per_step(dp, record_idle_ns(dp, 0));
     int digits = step_ns < 10e6 ? 3 : 1;
-    text_add(text, "In DP, GPU 0 is busy for %.0f %% of a step, the others for %.0f %%",
+    text_add(text, "In DP, GPU 0 computes or copies for %.0f %% of a step, the others for %.0f %%",
              busy_percent(dp, 0, 0), busy_percent(dp, 1, dp->devices - 1));
     if (idle_ns > (n ? list[0].amount : 0) && idle_ns > WORTH_A_WORD * step_ns)
         text_add(text, "; GPU 0 waits %.*f of %.*f ms for kernels to be launched%s", digits,
@@ -57,7 +57,7 @@ void add_load(struct text *text, const struct run_record *dp, const struct run_r
         text_add(text, "%s %s %.*f ms", i ? "," : "; GPU 0 works longer by",
                  phase_name(list[i].phase), digits, list[i].amount * 1e-6);
     if (ddp && *ddp->modelled && ddp->training_seconds > 0)
-        text_add(text, "; in DDP, the GPUs are busy for %.0f %%",
+        text_add(text, "; in DDP, the GPUs compute for %.0f %%",
                  busy_percent(ddp, 0, ddp->devices - 1));
     text_add(text, ".");
 }

@@ -65,9 +65,12 @@ def describe(model, *inputs, **named):
         raise WrongArgument("duet.describe: the inputs have no samples: give a tensor whose first "
                             "dimension counts them")
     samples = tensors[0].shape[0]
+    shape = tensors[0].shape[1:]
+    if len(shape) not in (1, 3):  # estimate knows vectors and images
+        shape = [shape.numel()]
     held, outputs = saved_bytes(model, inputs, named)
     return Numbers(params=sum(p.numel() for p in model.parameters()),
                    buffers=sum(b.numel() for b in model.buffers()),
                    activations=-(-held // samples),
-                   shape="x".join(map(str, tensors[0].shape[1:])) or "1",
+                   shape="x".join(map(str, shape)),
                    classes=-(-sum(x.numel() for x in outputs) // samples))

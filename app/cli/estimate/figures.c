@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "clock/trust.h"
@@ -137,31 +138,42 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
                         .largest = largest_batch(c, devices, gib)};
     for (int d = 1; d < devices; d++)
         others += r->busy_ns[d];
-    f.is_unmeasured = !rows;
     if (f.largest > 0) f.largest *= nodes;
-    if (way == WAY_SINGLE) *single_rate = f.rate;
-    if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
     if (devices > 1) f.busy_others = part(others / (devices - 1), r->step_ns);
     if (devices > 1 && f.first >= 0) f.others = (double)record_peak(m->record, 1, devices - 1);
-    f.is_full = fmax(f.first, f.others) > gib * 0x1p30;
+    f.is_full = f.first > gib * 0x1p30;
+    f.others_are_full = f.others > gib * 0x1p30;
     f.pytorch_is_full = f.pytorch > gib * 0x1p30;
+    f.only_transfers = c->model.options.params > 0;
+    const int runs = clock->host == CLOCK_DUET || f.pytorch < 0 ? !f.is_full && !f.others_are_full
+                                                                : !f.pytorch_is_full;
+    if (!runs) f.ms = 0;
+    if (!runs || f.only_transfers) f.rate = f.error = 0;
+    f.is_unmeasured = !rows && f.rate > 0;
+    if (way == WAY_SINGLE) *single_rate = f.rate;
+    if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
     return f;
 }
 
 static char *gib_words(double bytes, char text[16]) {
-    snprintf(text, 16, bytes < 0 ? "-" : "%.2f", bytes / 0x1p30);
+    double gib = bytes / 0x1p30;
+    if (bytes < 0) return strcpy(text, "-");
+    snprintf(text, 16, "%.*f", gib < 0.1 ? 3 : 2, gib);
     return text;
 }
 
 void figures_print(const struct figures *f) {
-    char speed[16] = "-", first[16], others[16], pytorch[16], largest[16] = "-", error[16];
+    char ms[16] = "-", rate[16] = "-", speed[16] = "-", error[16] = "-", largest[16] = "-";
+    char first[16], others[16], pytorch[16];
+    if (f->ms > 0) snprintf(ms, sizeof ms, "%.2f", f->ms);
+    if (f->rate > 0) snprintf(rate, sizeof rate, "%.*f", rate_digits(f->rate), f->rate);
+    if (f->rate > 0) snprintf(error, sizeof error, f->error > 0 ? "+-%2.0f %%" : "given", f->error);
     if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
     if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
-    snprintf(error, sizeof error, f->error > 0 ? "+-%2.0f %%" : " given", f->error);
-    printf("%3d %-15s%8.2f %s%9.*f %6s %6s%s%6s %7s%s%7s\n", f->devices, way_brief(f->way), f->ms,
-           error, rate_digits(f->rate), f->rate, speed, gib_words(f->first, first),
-           f->is_full ? "!" : " ", gib_words(f->others, others), gib_words(f->pytorch, pytorch),
-           f->pytorch_is_full ? "!" : " ", largest);
+    printf("%3d %-15s%8s %6s%9s %6s %6s%s%6s%s%6s%s%7s\n", f->devices, way_brief(f->way), ms, error,
+           rate, speed, gib_words(f->first, first), f->is_full ? "!" : " ",
+           gib_words(f->others, others), f->others_are_full ? "!" : " ",
+           gib_words(f->pytorch, pytorch), f->pytorch_is_full ? "!" : " ", largest);
 }
 
 void figures_write(struct json_writer *w, const struct figures *f,
@@ -172,9 +184,9 @@ void figures_write(struct json_writer *w, const struct figures *f,
     json_string(w, "precision", clock_precision_name(clock->precision));
     json_string(w, "name", way_key(f->way));
     json_integer(w, "devices", f->devices);
-    json_number(w, "ms_a_step", f->ms);
-    json_number(w, "expected_error_percent", f->error);
-    json_number(w, "samples_per_second", f->rate);
+    json_number(w, "ms_a_step", f->ms > 0 ? f->ms : NAN);
+    json_number(w, "expected_error_percent", f->rate > 0 ? f->error : NAN);
+    json_number(w, "samples_per_second", f->rate > 0 ? f->rate : NAN);
     json_number(w, "speed_up", f->speed_up > 0 ? f->speed_up : NAN);
     json_number(w, "busy_percent_device_0", f->busy);
     json_number(w, "busy_percent_others", f->busy_others >= 0 ? f->busy_others : NAN);
@@ -186,9 +198,9 @@ void figures_write(struct json_writer *w, const struct figures *f,
     json_close(w);
 }
 
-void figures_head(void) {
-    printf("%-19s%8s %6s%9s %6s %13s %7s %7s\n", "GPUs", "ms per", "", "samples", "speed-",
-           "Duet, GiB", "PyTorch", "largest");
-    printf("%-19s%8s %6s%9s %6s %6s %6s %7s %7s\n", "", "step", "error", "/second", "up", "GPU 0",
-           "others", "GPU 0", "batch");
+void figures_head(int only_transfers) {
+    printf("%-17s%10s %6s%9s %6s %13s %7s %7s\n", "GPUs", only_transfers ? "transfers," : "ms per",
+           "", "samples", "speed-", "Duet, GiB", "PyTorch", "largest");
+    printf("%-19s%8s %6s%9s %6s %6s %6s %7s %7s\n", "", only_transfers ? "ms" : "step", "error",
+           "/second", "up", "GPU 0", "others", "GPU 0", "batch");
 }

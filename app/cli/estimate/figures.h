@@ -7,14 +7,16 @@
 
 struct figures {
     int way, devices;
-    double ms, rate, speed_up, error; /* speed_up 0: there is no single run to compare with */
+    double ms, rate, speed_up, error; /* ms and rate 0: it does not fit, or they are not known;
+                                       * speed_up 0: there is no single run to compare with */
     double busy, busy_others;         /* of a step, in per cent; others -1: there are none */
     double first, others, pytorch; /* peaks of memory in bytes: GPU 0, the fullest other, and GPU 0
                                     * where PyTorch trains; -1: there are none, or not known. Of
                                     * autocast Duet has none */
     int largest;                   /* batch; 0: none; -1: not known */
-    int is_full, pytorch_is_full;  /* it does not fit the GPU's memory */
-    int is_unmeasured;             /* no comparable measurement exists */
+    int is_full, others_are_full, pytorch_is_full; /* it does not fit the GPU's memory */
+    int is_unmeasured;                             /* no comparable measurement exists */
+    int only_transfers;                            /* 1: ms is not that of a whole step */
 };
 
 /* single_rate: samples per second on one GPU, which the row of single sets. */
@@ -28,7 +30,7 @@ void figures_show_phases(const struct run_config *c, const struct modelled *m,
                          const struct clock_config *clock, int way, const struct clock_result *r);
 
 /* The headings, and a row of the table; the same as an object of --json. */
-void figures_head(void);
+void figures_head(int only_transfers);
 void figures_print(const struct figures *f);
 void figures_write(struct json_writer *w, const struct figures *f,
                    const struct clock_config *clock);

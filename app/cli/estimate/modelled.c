@@ -49,9 +49,11 @@ static const struct option modelled_options[] = {
      read_choice, OPTION_AT(struct words, until), NO_LIMITS, ALWAYS},
     {"--trace", "FILE", "a timeline of DP and DDP on the last number of GPUs, for ui.perfetto.dev",
      read_text, OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
-    {"--report", "FILE", "an HTML page with these steps: timeline, phases, memory, traffic",
+    {"--report", "FILE",
+     "an HTML page with the steps on the last number of GPUs: timeline, phases, memory, traffic",
      read_text, OPTION_AT(struct words, files.report), NO_LIMITS, ALWAYS},
-    {"--pictures", "DIR", "the pictures of that page as SVG files", read_text,
+    {"--pictures", "DIR",
+     "the pictures of that page, as SVG and, where rsvg-convert is installed, PNG", read_text,
      OPTION_AT(struct words, files.pictures), NO_LIMITS, ALWAYS},
     OPTION_HEADING("without a run"),
     {"--validate", NULL,
@@ -74,9 +76,11 @@ struct asked {
     int counts, devices[MOST_COUNTS];
     struct run_config run; /* without the words of the clock */
     struct measured measured;
-    enum phase last; /* of the step; PHASE_NONE: it is a whole one */
-    int unmeasured;  /* 1: the table has a row without a comparable measurement */
-    int full;        /* 1: the table has a row that does not fit the GPU's memory */
+    enum phase last;    /* of the step; PHASE_NONE: it is a whole one */
+    int unmeasured;     /* 1: the table has a row without a comparable measurement */
+    int full;           /* 1: the table has a row that does not fit the GPU's memory */
+    int compares;       /* 1: the table has a speed-up over one GPU */
+    int has_time[WAYS]; /* of the last row of each way */
     struct shown_steps steps;
     struct atomic_file json;
     struct json_writer writer; /* of json, where it is open */
@@ -182,11 +186,13 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
     int code = run_config_check(&c);
     if (!code) code = modelled_open(&m, &c);
     if (!code) code = modelled_time(&m, clock, &result, NULL);
-    if (!code && phases) figures_show_phases(&c, &m, clock, way, &result);
+    if (!code && phases && a->has_time[way]) figures_show_phases(&c, &m, clock, way, &result);
     if (!code && !phases) {
         struct figures f = figures_of(&c, &m, clock, way, &result, single_rate);
         figures_print(&f);
-        a->full |= f.is_full | f.pytorch_is_full;
+        a->full |= f.is_full | f.others_are_full | f.pytorch_is_full;
+        a->compares |= f.speed_up > 0 && devices > 1;
+        a->has_time[way] = f.ms > 0;
         a->unmeasured |= f.is_unmeasured;
         if (a->json.file) figures_write(&a->writer, &f, clock);
     }
@@ -280,7 +286,7 @@ static int show(struct asked *a) {
     print_head(a, width);
     if (*a->measured.doubt) text_wrap(stdout, width, 0, 2, a->measured.doubt);
     if (!several) CHECK(what_if_show(&last, &first, width));
-    figures_head();
+    figures_head(a->run.model.options.params > 0);
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
@@ -298,6 +304,11 @@ static int show(struct asked *a) {
             stdout, width, 0, 2,
             "+-50 %: no measurement of this kind of model, in this mode and precision, on such "
             "a machine and host: expect a factor of 1.5");
+    if (a->compares) printf("speed-up: over one GPU with a batch of %d\n", one.batch_size);
+    if (!several && !a->run.model.options.params)
+        text_wrap(
+            stdout, width, 0, 2,
+            "in brackets: what bounds the phase: arithmetic (flops), memory, launches or link");
     if (a->full)
         text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory, so no step would run");
     text_wrap(stdout, width, 0, 2,

@@ -118,7 +118,7 @@ int read_modes(const struct option *option, const char *text, void *target) {
         CHECK(option_choose(option, word, names, MODE_COUNT, &m));
         modes |= 1U << m;
     }
-    if (!(modes & (modes - 1)))
+    if (!config->dry && !(modes & (modes - 1)))
         return fail(ERR_USAGE, "%s: %s: only one mode: give two or more, such as single,fsdp",
                     option->name, text);
     config->modes = modes;

@@ -39,9 +39,9 @@ static void put_run_facts(FILE *file, const struct run_record *r) {
         snprintf(frozen, sizeof frozen, ", %zu of them trainable", r->trainable_count);
     fact(file, "model", "%s, %zu parameters in %d tensors%s", r->model, r->parameter_count,
          r->parameters, frozen);
-    fact(file, "data", "%s: %d samples of %d x %d x %d for training, %d for testing, %d classes",
+    fact(file, "data", "%s: %d samples of %d x %d x %d for training, %d for testing, %d %s",
          r->dataset, r->train_samples, r->channels, r->height, r->width, r->test_samples,
-         r->classes);
+         r->classes, r->computed ? "outputs" : "classes");
     fact(file, "batch", "%d samples over all devices%s", r->batch_size,
          r->passes > 1 ? ", several of them per update" : "");
     fact(file, "optimizer", "%s, learning rate %g", r->optimizer, r->lr);
@@ -54,7 +54,6 @@ static void put_run_facts(FILE *file, const struct run_record *r) {
     else
         fact(file, "devices", "%s: emulated on %d core%s of the host", r->kind, r->cores,
              r->cores > 1 ? "s" : "");
-    if (*r->modelled) fact(file, "times", "modelled: %s", r->modelled);
 }
 
 void about_table(FILE *file, const struct page *page) {
@@ -72,9 +71,13 @@ void about_table(FILE *file, const struct page *page) {
     }
     fprintf(file, "</code></td></tr>\n");
     if (first) put_run_facts(file, first);
-    for (int i = 0; i < page->count; i++)
-        if (page->run[i].run && *page->run[i].run->choice && !*first->modelled)
-            fact(file, "allreduce", "%s", page->run[i].run->choice);
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        if (r && *r->modelled)
+            fact(file, "times", "%s, modelled: %s", page->run[i].title, r->modelled);
+        else if (r && *r->choice)
+            fact(file, "allreduce", "%s", r->choice);
+    }
     fact(file, "Duet", "%s, built by %s, with %s", o->duet, o->compiler, o->cuda);
     fact(file, "host", "%s", o->host);
     fact(file, "system", "%s", o->system);

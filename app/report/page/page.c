@@ -2,6 +2,7 @@
 #include "report/page/page.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "report/page/html.h"
@@ -126,16 +127,18 @@ static void put_findings(FILE *file, const struct page *page) {
 
 static void put_verdict(FILE *file, const struct page *page) {
     const struct run_record *first = first_run(page);
-    const char *modelled = "";
-    for (int i = 0; i < page->count; i++)
-        if (page->run[i].run) modelled = page->run[i].run->modelled; /* the largest */
     open_section(file, "verdict", "Verdict");
     put_gaps(file, page);
     if (first) {
         put_equality(file, page);
         put_findings(file, page);
-        if (*modelled)
-            put_paragraph(file, "", "All times on this page are modelled: %s.", modelled);
+        if (*first->modelled)
+            put_paragraph(file, "",
+                          "All times on this page are modelled, with the errors that What ran "
+                          "gives. Memory, traffic and collectives are those of Duet%s.",
+                          strstr(first->modelled, "host pytorch")
+                              ? ", while the times are those of PyTorch with NCCL"
+                              : "");
         summary_table(file, page);
     } else {
         put_paragraph(file, "", "Nothing was measured: no run came to its end.");
@@ -150,10 +153,10 @@ static int put_timeline(FILE *file, const struct page *page) {
         return close_section(file), OK;
     }
     put_paragraph(file, "",
-                  "What each device did in two typical steps, those nearest to the median of the "
-                  "first %d. All runs share one axis of wall time. The lanes below a device "
-                  "show its communication and its copies of the next batch.",
-                  REPORT_STEPS);
+                  "What each device did in %s. All runs share one axis of time. The lanes below a "
+                  "device show its communication and its copies of the next batch.",
+                  *first_run(page)->modelled ? "one or two steps of the modelled clock"
+                                             : "one or two typical steps");
     CHECK(put_figure(file, page, draw_timeline, 0,
                      *first_run(page)->modelled ? "Each box is a span of the modelled clock."
                                                 : "Each box is a measured span."));
@@ -229,7 +232,10 @@ static int put_curves(FILE *file, const struct page *page) {
                              "Accuracy on the test set after each epoch."));
         fprintf(file, "</div>\n");
     } else {
-        put_paragraph(file, "", "There is no finite loss to draw.");
+        put_paragraph(file, "",
+                      first_run(page) && first_run(page)->computed
+                          ? "Nothing was trained, so there is no loss."
+                          : "There is no finite loss to draw.");
     }
     close_section(file);
     return OK;

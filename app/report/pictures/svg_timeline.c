@@ -73,14 +73,15 @@ static void place(const struct layout *l, const struct window *w, const struct s
                   size_t n, double top, double box[4] /* x, y, width, height */) {
     const struct span *s = spans[0];
     enum window_row row = window_row_of(s);
-    int64_t end = s->end_ns;
+    int64_t start = s->start_ns > w->start_ns ? s->start_ns : w->start_ns, end = s->end_ns;
     for (size_t k = 1; k < n; k++)
         if (spans[k]->end_ns > end) end = spans[k]->end_ns;
-    box[0] = l->gutter + (double)(s->start_ns - w->start_ns) * l->width / l->axis_ns;
+    if (end > w->end_ns) end = w->end_ns;
+    box[0] = l->gutter + (double)(start - w->start_ns) * l->width / l->axis_ns;
     box[1] = top + s->device * device_height(l, w);
     if (row > ROW_COMPUTE) box[1] += l->row[ROW_COMPUTE] + 1;
     if (row > ROW_COMM && w->has_row[ROW_COMM]) box[1] += l->row[ROW_COMM] + 1;
-    box[2] = (double)(end - s->start_ns) * l->width / l->axis_ns;
+    box[2] = (double)(end - start) * l->width / l->axis_ns;
     box[3] = l->row[row];
 }
 

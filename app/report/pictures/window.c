@@ -14,14 +14,20 @@ static int is_of_step(const struct span *s) {
     return s->step >= 0 && s->phase != PHASE_NONE && s->phase != PHASE_EVALUATE;
 }
 
+/* The copy of a step's batch, and on the modelled clock the wait for it, begin in the step
+ * before. */
+static int is_early(const struct run_record *run, const struct span *s) {
+    return s->lane == LANE_COPY || (s->waiting && *run->modelled);
+}
+
 /* On device 0's compute lane, which says when a step begins. */
-static int begins_step(const struct span *s) {
-    return is_of_step(s) && !s->device && s->lane == LANE_COMPUTE;
+static int begins_step(const struct run_record *run, const struct span *s) {
+    return is_of_step(s) && !s->device && s->lane == LANE_COMPUTE && !is_early(run, s);
 }
 
 int has_steps(const struct run_record *run) {
     for (size_t i = 0; i < run->kept.count; i++)
-        if (begins_step(&run->kept.spans[i])) return 1;
+        if (begins_step(run, &run->kept.spans[i])) return 1;
     return 0;
 }
 
@@ -38,7 +44,7 @@ static int find_starts(const struct run_record *run, struct starts *starts) {
     int first = INT_MAX, last = -1;
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
-        if (!begins_step(s)) continue;
+        if (!begins_step(run, s)) continue;
         if (s->step < first) first = s->step;
         if (s->step > last) last = s->step;
     }
@@ -47,7 +53,7 @@ static int find_starts(const struct run_record *run, struct starts *starts) {
     if (!starts->ns) return fail(ERR_MEMORY, "report: out of host memory");
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
-        if (!begins_step(s)) continue;
+        if (!begins_step(run, s)) continue;
         int64_t *start = &starts->ns[s->step - first], *end = &starts->ns[starts->count];
         if (!*start || s->start_ns < *start) *start = s->start_ns;
         if (s->end_ns > *end) *end = s->end_ns;
@@ -61,7 +67,9 @@ static int by_size(const void *left, const void *right) {
 }
 
 /* The index of the first of `steps` steps whose time together is nearest to the median. */
-static int choose(const struct starts *starts, int steps) {
+static int choose(const struct run_record *run, const struct starts *starts, int steps) {
+    if (*run->modelled) /* like clock_result, without the last one, which no other follows */
+        return starts->count > steps ? starts->count - steps - 1 : 0;
     int from = starts->count - steps > WARM_UP ? WARM_UP : 0, places = starts->count - steps + 1;
     int n = 0, best = from;
     int64_t *lengths = malloc((size_t)places * sizeof *lengths), least = INT64_MAX;
@@ -110,7 +118,11 @@ static int in_place_order(const void *left, const void *right) {
     return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
 }
 
-/* Takes the kept spans of the steps from `first` on, in order. */
+static int is_in(const struct window *w, const struct span *s) {
+    return s->step >= w->first_step && s->step < w->first_step + w->steps;
+}
+
+/* Takes the kept spans of the steps from `first` on, in order, and the copies meanwhile. */
 static int take_spans(struct window *w, const struct run_record *run, int first, int steps) {
     const struct span_log *log = &run->kept;
     w->spans = malloc((log->count + 1) * sizeof *w->spans);
@@ -118,14 +130,23 @@ static int take_spans(struct window *w, const struct run_record *run, int first,
     w->first_step = first;
     w->steps = steps;
     w->start_ns = INT64_MAX;
+    int64_t before = 0; /* the end of the previous step */
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
-        if (!is_of_step(s) || s->step < first || s->step >= first + steps) continue;
-        if (s->device < 0 || s->device >= run->devices || s->end_ns < s->start_ns) continue;
-        w->spans[w->count++] = s;
-        w->has_row[window_row_of(s)] = 1;
+        if (!is_of_step(s) || is_early(run, s)) continue;
+        if (s->step == first - 1 && s->end_ns > before) before = s->end_ns;
+        if (!is_in(w, s)) continue;
         if (s->start_ns < w->start_ns) w->start_ns = s->start_ns;
         if (s->end_ns > w->end_ns) w->end_ns = s->end_ns;
+    }
+    if (*run->modelled && before) w->start_ns = before;
+    for (size_t i = 0; i < log->count; i++) {
+        const struct span *s = &log->spans[i];
+        if (!is_of_step(s) || (s->lane != LANE_COPY && !is_in(w, s))) continue;
+        if (s->device < 0 || s->device >= run->devices || s->end_ns < s->start_ns) continue;
+        if (s->end_ns <= w->start_ns || s->start_ns >= w->end_ns) continue;
+        w->spans[w->count++] = s;
+        w->has_row[window_row_of(s)] = 1;
     }
     qsort(w->spans, w->count, sizeof *w->spans, in_place_order);
     if (!w->count) w->steps = 0, w->start_ns = 0;
@@ -137,7 +158,8 @@ int window_open(struct window *window, const struct run_record *run, int steps) 
     memset(window, 0, sizeof *window);
     CHECK(find_starts(run, &starts));
     if (steps > starts.count) steps = starts.count;
-    int code = steps ? take_spans(window, run, starts.first + choose(&starts, steps), steps) : OK;
+    int code =
+        steps ? take_spans(window, run, starts.first + choose(run, &starts, steps), steps) : OK;
     free(starts.ns);
     return code;
 }

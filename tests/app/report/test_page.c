@@ -130,7 +130,7 @@ Test(page, says_what_the_commands_say, .timeout = 30) {
     check_page(&page, "<li>At its peak, device 0 of DP holds 4 MiB more", NULL);
     check_page(&page, "<li>With DDP instead of DP, device 0 holds as much", "are modelled");
     strcpy(runs[0].modelled, "1 x v100"), strcpy(runs[2].modelled, "4 x v100");
-    check_page(&page, "All times on this page are modelled: 4 x v100.", NULL);
+    check_page(&page, "DDP, modelled: 4 x v100", NULL);
     check_page(&page, "<th scope=\"col\">device 0</th>", NULL);
     page.run[2].judged = PAGE_NOT_JUDGED;
     check_page(&page, "was trained on the data set a&#38;b", "identical");
