@@ -42,7 +42,7 @@ static int check_sample(const struct graph *g, const duet_module *m) {
     struct sample_shape a = {want[0], want[1], want[2]}, b = {is[0], is[1], is[2]};
     return fail(ERR_USAGE,
                 "%.200s: line %d: the graph is for samples of %s, the data has %s: give --dataset "
-                "random or --shape, or export the model with such an example",
+                "random without --shape, or export the model with such an example",
                 g->path, g->values[g->inputs[0]].line, sample_shape_text(&a, text[0]),
                 sample_shape_text(&b, text[1]));
 }

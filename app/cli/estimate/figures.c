@@ -19,10 +19,6 @@ static int gpus_of(const struct modelled *m, const struct clock_config *clock) {
     return m->record->devices * (clock->nodes > 1 ? (int)clock->nodes : 1);
 }
 
-static double part(int64_t ns, int64_t of) {
-    return of ? 100.0 * (double)ns / (double)of : 0;
-}
-
 /* What PyTorch holds when it trains like this; NULL: not known. */
 static struct as_pytorch *held_in_pytorch(const struct run_config *config) {
     struct as_pytorch *held = calloc(1, sizeof *held);
@@ -122,7 +118,6 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
                           double *single_rate) {
     double ms = (double)r->step_ns * 1e-6,
            gib = c->device_memory_count ? (double)c->device_memory[0] / 0x1p30 : clock->gpu->gib;
-    int64_t others = 0;
     int rows, passes = m->record->passes > 1 ? m->record->passes : 1;
     int gpus = gpus_of(m, clock), devices = m->record->devices, nodes = gpus / devices;
     struct figures f = {.way = way,
@@ -130,16 +125,11 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
                         .ms = ms,
                         .rate = (double)m->record->batch_size * nodes * passes / ms * 1e3,
                         .error = trust_error(clock, &rows),
-                        .busy = part(r->busy_ns[0], r->step_ns),
-                        .busy_others = -1,
                         .first = is_mixed(c) ? -1 : (double)record_peak(m->record, 0, 0),
                         .others = -1,
                         .pytorch = peak_in_pytorch(c),
                         .largest = largest_batch(c, devices, gib)};
-    for (int d = 1; d < devices; d++)
-        others += r->busy_ns[d];
     if (f.largest > 0) f.largest *= nodes;
-    if (devices > 1) f.busy_others = part(others / (devices - 1), r->step_ns);
     if (devices > 1 && f.first >= 0) f.others = (double)record_peak(m->record, 1, devices - 1);
     f.is_full = f.first > gib * 0x1p30;
     f.others_are_full = f.others > gib * 0x1p30;
@@ -188,8 +178,6 @@ void figures_write(struct json_writer *w, const struct figures *f,
     json_number(w, "expected_error_percent", f->rate > 0 ? f->error : NAN);
     json_number(w, "samples_per_second", f->rate > 0 ? f->rate : NAN);
     json_number(w, "speed_up", f->speed_up > 0 ? f->speed_up : NAN);
-    json_number(w, "busy_percent_device_0", f->busy);
-    json_number(w, "busy_percent_others", f->busy_others >= 0 ? f->busy_others : NAN);
     json_number(w, "memory_peak", f->first >= 0 ? fmax(f->first, f->others) : NAN);
     json_number(w, "memory_peak_device_0", f->first >= 0 ? f->first : NAN);
     json_number(w, "memory_peak_others", f->others >= 0 ? f->others : NAN);

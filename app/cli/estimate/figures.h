@@ -9,7 +9,6 @@ struct figures {
     int way, devices;
     double ms, rate, speed_up, error; /* ms and rate 0: it does not fit, or they are not known;
                                        * speed_up 0: there is no single run to compare with */
-    double busy, busy_others;         /* of a step, in per cent; others -1: there are none */
     double first, others, pytorch; /* peaks of memory in bytes: GPU 0, the fullest other, and GPU 0
                                     * where PyTorch trains; -1: there are none, or not known. Of
                                     * autocast Duet has none */

@@ -33,38 +33,21 @@ static struct layout lay_out(const struct picture *p, const struct page *page,
     return l;
 }
 
-/* A span of an emulated device knows its CPU time; below this share of it, it was preempted. */
-static const double PREEMPTED = 0.8;
-
-/* The share of the time of spans[0 .. n) in which another process had the core; 0: almost none. */
-static double without_core(const struct span *const *spans, size_t n) {
-    double cpu = 0, wall = 0;
-    for (size_t k = 0; k < n; k++) {
-        cpu += (double)spans[k]->cpu_ns;
-        wall += (double)(spans[k]->end_ns - spans[k]->start_ns);
-    }
-    return cpu > 0 && cpu < PREEMPTED * wall ? 1 - cpu / wall : 0;
-}
-
-/* The phases that occur, and the two kinds of waiting, as a key. */
-enum { KEYS = PHASE_COUNT + 2 };
+/* The phases that occur, and waiting, as a key. */
+enum { KEYS = PHASE_COUNT + 1 };
 static int key_of(const struct page *page, const struct window *windows,
                   struct key_item items[KEYS]) {
     char seen[KEYS] = {0};
     int n = 0;
     for (int i = 0; i < page->count; i++)
         for (size_t k = 0; k < windows[i].count; k++) {
-            int waiting = windows[i].spans[k]->waiting;
-            seen[waiting ? PHASE_COUNT : windows[i].spans[k]->phase] = 1;
-            if (!waiting && without_core(&windows[i].spans[k], 1) > 0) seen[PHASE_COUNT + 1] = 1;
+            const struct span *s = windows[i].spans[k];
+            seen[s->waiting ? PHASE_COUNT : s->phase] = 1;
         }
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         if (seen[phase])
             items[n++] = (struct key_item){shade_of_phase(phase), phase_name(phase), 0};
     if (seen[PHASE_COUNT]) items[n++] = (struct key_item){SHADE_QUIET, "waiting", 1};
-    if (seen[PHASE_COUNT + 1])
-        items[n++] =
-            (struct key_item){SHADE_NO_CORE, "strip: share of time spent waiting for a core", 0};
     return n;
 }
 
@@ -111,9 +94,6 @@ static void draw_spans(struct picture *p, const struct layout *l, const struct w
         n = window_joined(w->spans + i, w->count - i, seen);
         place(l, w, w->spans + i, n, top, box);
         if (s->waiting) continue;
-        double idle = without_core(w->spans + i, n);
-        picture_box(p, box[0] + (1 - idle) * box[2], box[1] + 0.75 * box[3], idle * box[2],
-                    0.25 * box[3], SHADE_NO_CORE, NULL);
         picture_label(p, box[0], box[1], box[2], box[3], shade_of_phase(s->phase),
                       window_row_of(s) == ROW_COMM ? s->name : phase_name(s->phase));
     }

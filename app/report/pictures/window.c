@@ -61,26 +61,12 @@ static int find_starts(const struct run_record *run, struct starts *starts) {
     return OK;
 }
 
-static int by_size(const void *left, const void *right) {
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return a < b ? -1 : a > b;
-}
-
 /* The index of the first of `steps` steps whose time together is nearest to the median. */
 static int choose(const struct run_record *run, const struct starts *starts, int steps) {
-    if (*run->modelled) /* like clock_result, without the last one, which no other follows */
-        return starts->count > steps ? starts->count - steps - 1 : 0;
-    int from = starts->count - steps > WARM_UP ? WARM_UP : 0, places = starts->count - steps + 1;
-    int n = 0, best = from;
-    int64_t *lengths = malloc((size_t)places * sizeof *lengths), least = INT64_MAX;
-    if (!lengths) return from;
-    for (int i = from; i < places; i++)
-        if (starts->ns[i] && starts->ns[i + steps])
-            lengths[n++] = starts->ns[i + steps] - starts->ns[i];
-    qsort(lengths, (size_t)n, sizeof *lengths, by_size);
-    int64_t median = n ? lengths[(n - 1) / 2] : 0;
-    free(lengths);
-    for (int i = from; i < places; i++) {
+    const int64_t median = steps * run->device[0].step_median_ns;
+    int best = starts->count - steps > WARM_UP ? WARM_UP : 0;
+    int64_t least = INT64_MAX;
+    for (int i = best; i <= starts->count - steps; i++) {
         if (!starts->ns[i] || !starts->ns[i + steps]) continue;
         int64_t off = llabs(starts->ns[i + steps] - starts->ns[i] - median);
         if (off < least) least = off, best = i;

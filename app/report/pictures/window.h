@@ -2,8 +2,8 @@
  *
  * The first steps touch new memory and lay out DDP's buckets, and other work disturbs a step now
  * and then. So the window begins at the step whose time is nearest to the median of all steps with
- * spans, without the first two. The copies that ran meanwhile belong to it, too, whose batch is that
- * of the next step. A span may begin before the window or end behind it. */
+ * spans, without the first two. The copies that ran meanwhile, those of the next batch, belong to
+ * it, too. A span may begin before the window or end behind it. */
 #ifndef REPORT_PICTURES_WINDOW_H
 #define REPORT_PICTURES_WINDOW_H
 
