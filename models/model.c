@@ -46,6 +46,8 @@ static int unknown_model(const char *name, const struct model_options *options) 
     if (options->own) words[count++] = options->own->name;
     for (int i = 0; i < OFFERED; i++)
         words[count++] = known[i]->name;
+    for (int i = 0; i < count; i++)
+        if (strcasestr(words[i], name)) net = NULL;
     if (!net || nearest_word(name, words, count)) return unknown_value("model", name, words, count);
     return fail(ERR_USAGE,
                 "model: '%.60s': did you mean %s, for duet estimate? docs/models.md "
@@ -98,8 +100,7 @@ static int check_count(const struct model *model) {
 static int check_options(const struct model *model) {
     if (model->sync_bn && !model->norms)
         return fail(ERR_USAGE,
-                    "--sync-bn: model %s has no BatchNorm: leave it out, or give "
-                    "--model resnet18",
+                    "--sync-bn: model %s has no BatchNorm: leave it out, or give --model resnet18",
                     model->name);
     if (model->init_d2l && strcmp(model->name, "lenet") && strcmp(model->name, "resnet18"))
         return fail(ERR_USAGE, "--init: d2l: the chapters have no %s: expected lenet or resnet18",

@@ -74,18 +74,18 @@ static double memory_of(const struct clock_config *c, enum work_class of) {
 }
 
 struct parts {
-    double flops_ns, memory_ns, small_ns, launch_ns;
+    double flops_ns, memory_ns, small_ns, launch_ns, groups_ns;
 };
 
 /* Autocast copies each weight to half precision, and its gradient to float32, in separate kernels:
  * four bytes on one side and two on the other. */
 static struct parts parts_of(const struct clock_config *c, const struct scheduled *k) {
     const struct work *w = &k->work;
-    struct parts p = {0, 0, 0, KERNEL_US * 1e3};
+    struct parts p = {.launch_ns = KERNEL_US * 1e3};
     int conv = w->of == WORK_CONV || w->of == WORK_CONV_1X1 || w->of == WORK_CONV_GROUPED;
     if (conv || w->of == WORK_PRODUCT) p.flops_ns = w->flops / rate_of(c, w);
     int tf32 = c->precision != CLOCK_AMP && tensor_of(c, w) > c->gpu->fp32 * REACHED_CONV_1X1;
-    if (tf32 && w->group_width > 1) p.launch_ns += TF32_GROUP_US * 1e3 * w->groups;
+    if (tf32 && w->group_width > 1) p.groups_ns = TF32_GROUP_US * 1e3 * w->groups;
     double bytes = w->bytes + (c->host == CLOCK_PYTORCH ? w->eager_bytes : 0);
     if (is_half(c, k)) bytes /= 2;
     p.memory_ns = bytes / memory_of(c, w->of);
@@ -103,8 +103,7 @@ int cost_leaves_out(const struct clock_config *c, const struct scheduled *e) {
 }
 
 int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) {
-    if (k->work.of == WORK_FREE) return 0;
-    if (cost_leaves_out(c, k)) return 0;
+    if (k->work.of == WORK_FREE || cost_leaves_out(c, k)) return 0;
     if (c->host == CLOCK_PYTORCH && !k->work.eager && !k->work.bytes) return 0;
     struct parts p = parts_of(c, k);
     /* if an eager program needs one kernel where Duet has several, it is paid for once; the two
@@ -112,13 +111,15 @@ int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) 
     int product = k->work.of != WORK_POINTWISE && k->work.of != WORK_NORM;
     double launch = c->host == CLOCK_PYTORCH && !k->work.eager && !product ? 0 : p.launch_ns;
     double ns = fmax(p.flops_ns, p.memory_ns) + p.small_ns;
-    return (int64_t)ceil(ns * c->machine->scale * (c->given ? c->given : 1) + launch);
+    return (int64_t)ceil(ns * c->machine->scale * (c->given ? c->given : 1) +
+                         (launch + p.groups_ns));
 }
 
 const char *cost_bound(const struct clock_config *c, const struct scheduled *k) {
     struct parts p = parts_of(c, k);
-    if (p.launch_ns + p.small_ns > fmax(p.flops_ns, p.memory_ns)) return "launches";
-    return p.flops_ns > p.memory_ns ? "flops" : "memory";
+    double flops_ns = p.flops_ns + p.groups_ns;
+    if (p.launch_ns + p.small_ns > fmax(flops_ns, p.memory_ns)) return "launches";
+    return flops_ns > p.memory_ns ? "flops" : "memory";
 }
 
 /* ---- 2. the host ----

@@ -149,57 +149,51 @@ static int copy_like(const struct hardware *h, const struct line *l, struct mach
         if (!strcmp(l->word[w], "like")) {
             CHECK(hardware_find_machine(h, where(l, "like", what), l->word[w + 1], &from));
             *m = *from;
-            m->is_like = 1;
-            if (l->words > 4) m->fitted = 0, m->error = 0;
+            m->is_like = l->words == 4;
+            if (!m->is_like) m->fitted = 0, m->error = 0;
         }
     return OK;
 }
 
 static int read_machine(struct hardware *h, const struct line *l, struct machine **out) {
-    static struct machine const defaults = {.cards = 1,
-                                            .exposed = 0.1,
-                                            .links = 1,
-                                            .pageable_gbs = 6,
-                                            .forward_us = 20,
-                                            .backward_us = 45,
-                                            .replicate_us = 20,
-                                            .hook_us = 10,
-                                            .scale = 1};
-    struct machine *m = calloc(1, sizeof *m);
+    struct machine m = {.cards = 1,
+                        .exposed = 0.1,
+                        .links = 1,
+                        .pageable_gbs = 6,
+                        .forward_us = 20,
+                        .backward_us = 45,
+                        .replicate_us = 20,
+                        .hook_us = 10,
+                        .scale = 1};
     char network[HARDWARE_NAME] = "", like[HARDWARE_NAME] = "", what[WHERE];
-    if (!m) return fail(ERR_MEMORY, "machine: out of host memory");
-    *m = defaults;
-    int code = copy_like(h, l, m);
-    const struct key keys[] = {{"gpus", NULL, &m->gpus, NULL, 1, MAX_DEVICES},
-                               {"gpu", NULL, NULL, m->gpu, 0, 0},
+    CHECK(copy_like(h, l, &m));
+    const struct key keys[] = {{"gpus", NULL, &m.gpus, NULL, 1, MAX_DEVICES},
+                               {"gpu", NULL, NULL, m.gpu, 0, 0},
                                {"like", NULL, NULL, like, 0, 0},
                                {"network", NULL, NULL, network, 0, 0},
-                               {"cards", &m->cards, NULL, NULL, 1, 64},
-                               {"sum", &m->sum_gbs, NULL, NULL, LEAST, MOST},
-                               {"exposed", &m->exposed, NULL, NULL, 0, 1},
-                               {"links", &m->links, NULL, NULL, 0.01, 100},
-                               {"pageable", &m->pageable_gbs, NULL, NULL, LEAST, MOST},
-                               {"forward", &m->forward_us, NULL, NULL, 0, MOST},
-                               {"backward", &m->backward_us, NULL, NULL, 0, MOST},
-                               {"replicate", &m->replicate_us, NULL, NULL, 0, MOST},
-                               {"hook", &m->hook_us, NULL, NULL, 0, MOST},
-                               {"scale", &m->scale, NULL, NULL, 0.01, 100},
-                               {"fitted", NULL, &m->fitted, NULL, 0, 1},
-                               {"error", &m->error, NULL, NULL, 0, 100}};
+                               {"cards", &m.cards, NULL, NULL, 1, 64},
+                               {"sum", &m.sum_gbs, NULL, NULL, LEAST, MOST},
+                               {"exposed", &m.exposed, NULL, NULL, 0, 1},
+                               {"links", &m.links, NULL, NULL, 0.01, 100},
+                               {"pageable", &m.pageable_gbs, NULL, NULL, LEAST, MOST},
+                               {"forward", &m.forward_us, NULL, NULL, 0, MOST},
+                               {"backward", &m.backward_us, NULL, NULL, 0, MOST},
+                               {"replicate", &m.replicate_us, NULL, NULL, 0, MOST},
+                               {"hook", &m.hook_us, NULL, NULL, 0, MOST},
+                               {"scale", &m.scale, NULL, NULL, 0.01, 100},
+                               {"fitted", NULL, &m.fitted, NULL, 0, 1},
+                               {"error", &m.error, NULL, NULL, 0, 100}};
     const struct link_spec *link = NULL;
     const struct gpu_spec *gpu = NULL;
-    if (!code) code = read_keys(l, keys, sizeof keys / sizeof *keys, m->name);
-    if (!code && !m->gpus) code = refuse(l, m->name, "a machine needs gpus N");
-    if (!code && *network) {
-        code = find_link(h, where(l, "network", what), network, &link);
-        if (!code) m->network = *link;
+    CHECK(read_keys(l, keys, sizeof keys / sizeof *keys, m.name));
+    if (!m.gpus) return refuse(l, m.name, "a machine needs gpus N");
+    if (*network) {
+        CHECK(find_link(h, where(l, "network", what), network, &link));
+        m.network = *link;
     }
-    if (!code && *m->gpu) code = hardware_find_gpu(h, where(l, "gpu", what), m->gpu, &gpu);
-    if (!code)
-        code = place(l, h->machine, sizeof *m, &h->machines, HARDWARE_MACHINES, m, (void **)out);
-    free(m);
+    if (*m.gpu) CHECK(hardware_find_gpu(h, where(l, "gpu", what), m.gpu, &gpu));
     h->nodes = 0;
-    return code;
+    return place(l, h->machine, sizeof m, &h->machines, HARDWARE_MACHINES, &m, (void **)out);
 }
 
 /* ---- joins ---- */
@@ -238,7 +232,7 @@ static int read_join(struct hardware *h, const struct line *l, struct machine *m
         for (int j = b[0]; j <= b[1]; j++) {
             if (i == j) return refuse(l, l->word[2], "a link joins two different ends");
             if (m->net.links == NET_LINKS) return refuse(l, l->word[0], "there are too many links");
-            if (m->is_like) m->fitted = 0;
+            if (m->is_like) m->fitted = 0, m->error = 0;
             struct net_link *to = &m->net.link[m->net.links++];
             *to = (struct net_link){.a = i, .b = j, .gbs = link->gbs, .us = link->us};
         }

@@ -54,7 +54,7 @@ struct machine {
     double scale;                   /* of the time of every kernel */
     int fitted;                     /* 1: fitted to published rows of this machine */
     double error;                   /* percent, if the file gives it; else 0 */
-    int is_like;                    /* 1: it began as a copy of another */
+    int is_like;                    /* 1: another name of its machine, unless a join follows */
 };
 
 enum { HARDWARE_GPUS = 64, HARDWARE_LINKS = 64, HARDWARE_MACHINES = 80 };

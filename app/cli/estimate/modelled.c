@@ -222,10 +222,12 @@ static void add_names(struct text *text, const struct asked *a) {
     for (int g = 0; g < a->choice.gpus; g++)
         text_add(text, "%s%s (%.0f GiB)", g ? ", " : "", a->choice.gpu[g]->name,
                  a->choice.gpu[g]->gib);
-    for (int m = 0; m < a->choice.machines; m++)
-        for (int g = 0; g < (a->choice.is_default ? a->choice.gpus : 1); g++)
-            text_add(text, "%s%s", m + g ? ", " : "; ",
-                     clock_chosen(&a->choice, g, m).machine->name);
+    for (int m = 0; m < (a->choice.is_default ? a->choice.gpus : a->choice.machines); m++) {
+        int first = 0; /* the GPUs of one PCIe have the same default machine */
+        while (a->choice.machine[first] != a->choice.machine[m])
+            first++;
+        if (first == m) text_add(text, "%s%s", m ? ", " : "; ", a->choice.machine[m]->name);
+    }
 }
 
 static void print_head(const struct asked *a, int width) {

@@ -86,6 +86,9 @@ CliTest(modelled, details_count_the_launches, 60) {
                       &forward, &backward);
     cr_expect(read == 2 && abs(forward - 225) < 12 && abs(backward - 353) < 18, "%s", text);
     free(text), cli_free(&c);
+    /* TF32's time for each group is the convolution's own */
+    cli_says(0, "(flops), loss|(flops), optimizer",
+             "estimate --gpu a100-40 --model resnext50_32x4d --batch-size 8 --devices 1");
 }
 
 /* `duet lesson`: LeNet loses by DP, ResNet-50 gains by both and by DDP more, and BERT on two GPUs
@@ -122,6 +125,7 @@ CliTest(modelled, a_machine_of_ones_own, 120) {
     cr_expect(answer && sscanf(strstr(answer, "DP gains"), "DP gains %lf", &gain) == 1);
     cr_expect(gain > 20 && gain <= 100, "%g: %s", gain, c.out);
     cli_free(&c);
+    cli_says(0, "t4 (16 GiB); pc-pcie3: wide", "estimate --gpu v100,t4 --devices 1");
     cli_put("again", "machine dgx1 gpus 2\njoin gpu0-1 hub pcie3\njoin hub host memory\n");
     cli_well("estimate --gpu v100 --machine ./again --devices 2"); /* it replaces the table's */
 }
@@ -129,16 +133,19 @@ CliTest(modelled, a_machine_of_ones_own, 120) {
 /* Another name for a calibrated machine states its error; with other numbers or links it is
  * another machine. */
 CliTest(modelled, what_is_like_a_calibrated_machine_is_not_calibrated, 60) {
-    static const char *const own[] = {"", " forward 9", "\njoin gpu0 gpu5 nvlink2x1"};
-    int known = stated("--batch-size 64 --model resnet50 --gpu v100 --machine dgx1-2019",
-                       "1 single ", "!calibrated");
-    for (int i = 0; i < 3; i++) {
-        char text[80];
+    static const char *const own[] = {
+        "", " fitted 1 gpu v100\njoin gpu0 gpu5 nvlink2x1", /* its author calibrated it */
+        " forward 9", "\njoin gpu0 gpu5 nvlink2x1",
+        " error 1\nmachine two like own\njoin gpu0 gpu5 nvlink2x1"};
+    int known =
+        stated("--model resnet50 --gpu v100 --machine dgx1-2019", "1 single ", "!calibrated");
+    for (int i = 0; i < 5; i++) {
+        char text[100];
         snprintf(text, sizeof text, "machine own like dgx1-2019%s\n", own[i]);
         cli_put("own", text);
-        int error = stated("--batch-size 64 --model resnet50 --gpu v100 --machine ./own",
-                           "1 single ", "!calibrated" + (i > 0));
-        cr_expect(i ? error > known : error == known, "%s: %d, %d", text, error, known);
+        int error = stated("--model resnet50 --gpu v100 --machine ./own", "1 single ",
+                           "!calibrated" + (i > 1));
+        cr_expect(i > 1 ? error > known : error == known, "%s: %d, %d", text, error, known);
     }
 }
 
@@ -169,6 +176,7 @@ CliTest(modelled, a_timeline_of_the_step, 120) {
 
 CliTest(modelled, bad_input_gets_one_line, 120) {
     cli_fails(2, "did you mean v100?", "estimate --gpu v10");
+    cli_fails(2, "expected lenet, convnet", "train --model net");
     cli_fails(2, "--machine: no effect without --gpu", "estimate --machine dgx1");
     cli_fails(2, "did you mean dgx1?", "estimate --gpu v100 --machine dgx-1");
     cli_fails(2, "dgx1 has 8 GPUs: give at", "estimate --gpu v100 --machine dgx1 --devices 9");
