@@ -18,11 +18,10 @@ static int help(void) {
         "usage: duet report FILE\n\n"
         "Says who waited for whom in the collectives of a job that ran with DUET_TRACE=FILE set: a "
         "PyTorch program on the backend duet, or a C program. Each rank of each group leaves a "
-        "file "
-        "FILE.GROUP.RANK at its end; the command reads all of them. In a collective every rank "
-        "waits for the last rank of its group. The report names the rank that came last in most "
-        "steps, with the median wait for it. Each file is a Chrome trace for ui.perfetto.dev; jq "
-        "joins them.\n\n"
+        "file FILE.GROUP.RANK at its end; the command reads all of them. In a collective every "
+        "rank waits for the last rank of its group. The report names the rank that came last in "
+        "most steps, with the median wait for it. Each file is a Chrome trace for ui.perfetto.dev; "
+        "jq joins them.\n\n"
         "    DUET_TRACE=calls torchrun --nproc-per-node 4 train.py\n"
         "    duet report calls\n"
         "    jq -s '{traceEvents: map(.traceEvents[])}' calls.world.* > timeline.json\n\n"
@@ -43,6 +42,7 @@ int command_report(int argc, char **argv, const struct duet_model *own) {
         code = fail(ERR_USAGE, "report: %d files: give one, which DUET_TRACE named", files);
     if (code) return report_error(code);
     const char *path = argv[options.read]; /* DUET_TRACE's files have longer names */
-    return report_error(access(path, F_OK) ? calls_report(stdout, text_width(stdout), path)
-                                           : timeline_report(stdout, path));
+    code = timeline_report(stdout, path);
+    if (code) code = calls_report(stdout, text_width(stdout), path, access(path, F_OK) ? OK : code);
+    return report_error(code);
 }

@@ -63,7 +63,7 @@ static int read_option(struct options *o, int argc, char **argv, int *i) {
     if (equals)
         text = equals + 1;
     else if (row->value)
-        text = *i + 1 < argc ? argv[++*i] : NULL;
+        text = *i + 1 < argc && strncmp(argv[*i + 1], "--", 2) ? argv[++*i] : NULL;
     if (!text) return fail(ERR_USAGE, "%s: no value: give %s", row->name, row->value);
     CHECK(row->read(row, text, o->part[part].target));
     o->given[part][row - o->part[part].rows] = 1;

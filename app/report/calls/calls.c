@@ -75,7 +75,8 @@ static int read_rank(struct traced_group *g, const char *path, const struct json
     const struct json *events = json_find(root, "traceEvents"), *of = json_find(root, "otherData");
     double ranks = json_value(of, "ranks"), rank = json_value(of, "rank");
     if (json_value(of, "duet_calls") != 1 || !events || events->kind != JSON_ARRAY ||
-        !(rank >= 0 && rank < ranks && ranks <= MAX_DEVICES))
+        !(rank >= 0 && rank < ranks && ranks <= MAX_DEVICES) || rank != floor(rank) ||
+        ranks != floor(ranks))
         return is_wrong(path, "it holds no calls of a rank");
     if (g->files++ && g->ranks != (int)ranks)
         return is_wrong(path, "another file of its group has more or fewer ranks");
@@ -124,7 +125,7 @@ static int report_group(FILE *out, int width, const char *path, char *const *fil
     return code;
 }
 
-int calls_report(FILE *out, int width, const char *path) {
+int calls_report(FILE *out, int width, const char *path, int otherwise) {
     char pattern[4096];
     glob_t found;
     int groups = 0, code = OK;
@@ -139,6 +140,7 @@ int calls_report(FILE *out, int width, const char *path) {
     }
     globfree(&found);
     if (code || groups) return code;
+    if (otherwise) return otherwise;
     return fail(ERR_FAILED, "report: %s: no files %s.GROUP.RANK: run the job with DUET_TRACE=%s",
                 path, path, path);
 }

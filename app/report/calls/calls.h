@@ -51,8 +51,9 @@ struct traced_group {
 };
 
 /* Prints the answer and a table of the ranks for each group of the files PATH.GROUP.RANK.
- * ERR_FAILED: there is none, or one has another format; ERR_MEMORY. */
-int calls_report(FILE *out, int width, const char *path);
+ * ERR_FAILED: there is none, or one has another format; ERR_MEMORY. `otherwise`: the failure
+ * that stands if there are no such files; OK: there is none yet. */
+int calls_report(FILE *out, int width, const char *path, int otherwise);
 
 /* Finds who waited for whom in a group that was read, and prints it. ERR_MEMORY. */
 int calls_judge(FILE *out, int width, struct traced_group *g);

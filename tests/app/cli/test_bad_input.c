@@ -33,6 +33,7 @@ CliTest(cli_bad_input, words, 300) {
         {2, "unknown option|--no_shufle|did you mean --no-shuffle?", "train --no_shufle"},
         {2, "unknown option|-", "train -"},
         {2, "--devices|no value|N", "train --devices"},
+        {2, "--report|no value|FILE", "compare --report --pictures slides"},
         {2, "--save|empty|FILE", "train --save ''"},
         {2, "--no-shuffle|no value|3", "train --no-shuffle=3"},
         {2, "--mode: ''|single, dp, ddp or fsdp", "train --mode="},
@@ -172,9 +173,8 @@ CliTest(cli_bad_input, device_memory_too_small, 120) {
 
 CliTest(cli_bad_input, unwritable_output, 240) {
     put_data(300, 20);
-    static const char *const modes[] = {"single", "dp", "ddp"}, *const flags[] = {"--save",
-                                                                                  "--log-loss",
-                                                                                  "--json"};
+    static const char *const modes[] = {"single", "dp", "ddp"};
+    static const char *const flags[] = {"--save", "--log-loss", "--json"};
     static const char *const paths[] = {"missing/file", ".", "/proc/file"};
     for (int m = 0; m < 3; m++)
         for (int f = 0; f < 3; f++)

@@ -51,6 +51,8 @@ CliTest(cli_calls, waits_of_each_rank, 60) {
     put_ranks();
     cli_run(&c, "report c");
     cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_put("c", "{}"); /* a file of the job's own, such as its log */
+    cli_well("report c");
     cr_expect_str_eq(
         c.out,
         "Group g: 3 ranks, 2 collectives in 90 ms. A rank waited 17 % of the time on\n"
@@ -104,12 +106,10 @@ CliTest(cli_calls, odd_names_and_counts, 60) {
     end_rank(f);
     end_rank(begin_rank("c-1", "h", 0, 1));
     cli_put("c-1.h.0x", "none of them");
-    for (int again = 0; again < 2; again++) {
-        cli_says(0,
-                 "Group g: 1 rank, 1234 collectives in 1 ms.\n|"
-                 "Group h: 1 rank, 0 collectives in 0 ns.\n",
-                 "report c-1");
-    }
+    cli_says(0,
+             "Group g: 1 rank, 1234 collectives in 1 ms.\n|"
+             "Group h: 1 rank, 0 collectives in 0 ns.\n",
+             "report c-1");
 }
 
 /* A file each of the ranks of the job and of the group made of two of them. */
@@ -152,6 +152,7 @@ CliTest(cli_calls, wrong_files_are_refused, 60) {
     static const char *const wrong[][3] = {
         {"c.x.0", "{\"schema\": 1}", "it holds no calls"},
         {"c.g.3", OF("g", "3", "3") "]}", "it holds no calls of a rank"},
+        {"c.g.3", OF("g", "0.5", "3") "]}", "it holds no calls of a rank"},
         {"c.g.3", OF("g", "2", "3") "]}", "its rank has another file"},
         {"c.g.3", OF("g", "0", "2") "]}", "more or fewer ranks"},
         {"c.h.0", OF("h", "0", "1") "{\"ph\": \"X\"}]}", "a call is damaged"},
