@@ -58,7 +58,9 @@ static void open_slide(struct picture *p, const char *title, const char *said) {
     fprintf(p->file, "<text x=\"0\" y=\"%d\" font-size=\"%.4g\" font-weight=\"bold\" fill=\"%s\">",
             -TITLE / 2, 1.35 * p->font, shade_colour(SHADE_TEXT));
     html_text(p->file, title);
-    fprintf(p->file, "</text>\n");
+    fprintf(p->file, "<tspan font-size=\"%.4g\" font-weight=\"normal\">", p->font);
+    html_text(p->file, p->about);
+    fprintf(p->file, "</tspan></text>\n");
 }
 
 /* A title inside a page would follow the pointer everywhere, so a page has a label in place of a

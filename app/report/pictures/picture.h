@@ -18,6 +18,7 @@ struct picture {
     enum picture_form form;
     double width, height; /* of the picture */
     double font;          /* the size of text; rows and gaps follow from it */
+    char about[128];      /* what was run, which a slide has behind the title; "": nothing */
     int boxes;            /* 1: a path of boxes of `shade` is open, and the next box can join it */
     enum shade shade;
 };

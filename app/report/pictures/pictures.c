@@ -15,6 +15,9 @@ enum { PICTURES = sizeof pictures / sizeof *pictures };
 static int write_picture(const struct page *page, const struct picture_files *files,
                          const char *name, draw_function *draw, int index) {
     struct picture p = picture_of(NULL, PICTURE_SLIDE);
+    const struct run_record *run = first_run(page);
+    snprintf(p.about, sizeof p.about, ": %s, batch %d, %s", run->model, run->batch_size,
+             run->optimizer);
     CHECK(files->open(files->context, name, &p.file));
     CHECK(draw(&p, page, index));
     return files->close(files->context);
