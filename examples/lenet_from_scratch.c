@@ -12,7 +12,6 @@
  * added up on different devices.
  *
  * The program uses only the library: cc lenet_from_scratch.c $(pkg-config --cflags --libs duet) */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +59,7 @@ static float *make_floats(size_t count) {
     return values;
 }
 
-/* The weights are randn * 0.01, in new arrays; the biases are 0. */
+/* The weights are those of randn * 0.01, in new arrays; the biases are 0. */
 static int init_params(struct duet_param *params) {
     duet_rng *rng;
     TRY(duet_rng_create(&rng, 0));
@@ -69,9 +68,7 @@ static int init_params(struct duet_param *params) {
         if (params[i].rank == 1) continue;
         size_t count = count_of(&shapes[i]);
         float *values = make_floats(count);
-        duet_rng_normal(rng, values, count, 0, 1);
-        for (size_t k = 0; k < count; k++)
-            values[k] *= 0.01f;
+        duet_rng_normal(rng, values, count, 0, 0.01);
         params[i].values = values;
     }
     duet_rng_free(rng);
@@ -267,7 +264,7 @@ static int train(const struct options *o, struct replica *replicas, duet_loader 
         double loss = 0, start = duet_time();
         int64_t pictures = 0;
         TRY(duet_loader_start(train_iter, epoch));
-        while (!o->steps || steps < o->steps) {
+        for (; !o->steps || steps < o->steps; steps++) {
             TRY(duet_loader_next(train_iter, &batch));
             if (!batch.n) break;
             TRY(train_batch(&batch, replicas, n, o));
@@ -275,15 +272,17 @@ static int train(const struct options *o, struct replica *replicas, duet_loader 
             for (int c = 0; c < n; c++)
                 loss += replicas[c].loss;
             pictures += batch.n;
-            steps++;
         }
         seconds += duet_time() - start;
         TRY(evaluate_accuracy(&replicas[0], test_iter, &accuracy));
         printf("epoch %d: loss %.6f over %lld pictures, test acc %.4f\n", epoch + 1,
                loss / (double)pictures, (long long)pictures, accuracy);
-        fflush(stdout);
     }
-    printf("test acc: %.2f, %.1f sec/epoch on [", accuracy, seconds / epoch);
+    int all = epoch * duet_loader_steps(train_iter);
+    if (steps < all)
+        printf("test acc: %.2f, %d of %d steps: %.1f s on [", accuracy, steps, all, seconds);
+    else
+        printf("test acc: %.2f, %.1f sec/epoch on [", accuracy, seconds / epoch);
     for (int c = 0; c < n; c++)
         printf("%s%s", c ? ", " : "", duet_device_name(replicas[c].device));
     printf("]\n");
@@ -331,11 +330,11 @@ static int run(const struct options *o) {
     return code;
 }
 
-/* Reads a finite number of at least 0; 0 if `text` is none. */
+/* Reads a number from 0 to 1e9; 0 if `text` is none. */
 static int read_number(const char *text, double *value) {
     char *end;
     *value = strtod(text, &end);
-    return end != text && !*end && isfinite(*value) && *value >= 0;
+    return end != text && !*end && *value >= 0 && *value <= 1e9;
 }
 
 /* Reads an integer from 1 to `most`; 0 if `text` is none. */
@@ -386,13 +385,14 @@ int main(int argc, char **argv) {
     struct options o = {2, 10, 256, .lr = 0.2, .dataset = "fashion-mnist", .kind = "auto"};
     const char *wrong = argc > 1 ? read_options(argv + 1, &o) : NULL;
     if (wrong) {
-        fprintf(stderr,
-                "lenet_from_scratch: unknown option or wrong value: %s: give [--devices 1..64] "
-                "[--epochs N] [--batch-size N] [--lr X] [--steps N] [--data-dir DIR] "
-                "[--dataset fashion-mnist|mnist|synthetic] [--broken | --sharded] "
-                "[--device auto|cpu|cpu-async|cpu-late|cuda] [--save FILE]\n",
-                wrong);
-        return 2;
+        int help = !strcmp(wrong, "--help");
+        fprintf(
+            help ? stdout : stderr,
+            "lenet_from_scratch: %s%s: give [--devices 1..64] [--epochs N] [--batch-size N] "
+            "[--lr X] [--steps N] [--data-dir DIR] [--dataset fashion-mnist|mnist|synthetic] "
+            "[--broken | --sharded] [--device auto|cpu|cpu-async|cpu-late|cuda] [--save FILE]\n",
+            help ? "" : "unknown option or wrong value: ", wrong);
+        return help ? 0 : 2;
     }
     int code = run(&o);
     if (code && code != DUET_CHECK) fprintf(stderr, "lenet_from_scratch: %s\n", duet_error());

@@ -228,8 +228,7 @@ int duet_module_batch_norm(duet_module *module, const char *name, int channels, 
     int code = eps >= 0 && momentum <= 1
                    ? OK
                    : fail(ERR_USAGE,
-                          "model %s: %.100s: eps %g, momentum %g: give at least 0 and "
-                          "at most 1",
+                          "model %s: %.100s: eps %g, momentum %g: give at least 0 and at most 1",
                           model->name, name ? name : "", eps, momentum);
     if (!code) code = add_norm(model, name, channels, &layer);
     if (!code) code = add_layer(model, name, layer);

@@ -86,7 +86,7 @@ if command -v cmark-gfm >/dev/null; then
     sheet answers
 else
     echo "make sheet: no worksheet: install cmark-gfm"
-    [[ $only != sheet ]] || failed=1
+    [[ $only != sheet ]] || exit 1
 fi
 echo "$made passed, $failed failed"
 ((failed == 0))

@@ -119,8 +119,7 @@ static int draw(const struct words *w, const struct drawing *c) {
     if (w->pictures) CHECK(write_picture(w->pictures, c));
     if (collective_is_equal(c)) return OK;
     return fail(ERR_CHECK,
-                "%s over %d ranks: plan and formula give different byte counts: "
-                "see the table",
+                "%s over %d ranks: plan and formula give different byte counts: see the table",
                 c->word, c->n);
 }
 

@@ -122,8 +122,7 @@ static int agree_on_devices(const struct session *s, enum device_kind kind, int 
         if (all[r] != all[0])
             return fail(ERR_FAILED,
                         "devices: rank %d finds %s, rank 0 %s: all must see the same: look at duet "
-                        "devices, or "
-                        "give --device cpu",
+                        "devices, or give --device cpu",
                         r, found_words(all[r], its), found_words(all[0], first));
     return OK;
 }

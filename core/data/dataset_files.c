@@ -85,10 +85,10 @@ static int not_found(const struct dataset_config *config, const char *name) {
     return fail(ERR_FAILED, "data set not found: %s%s%s: %smake data downloads it, %s", name,
                 folder ? " in " : "", folder ? folder : "",
                 fashion ? "apt install dataset-fashion-mnist (Debian, Ubuntu), " : "",
-                config->of_program ? "folder names the place of its IDX files, \"synthetic\" needs "
-                                     "none"
-                                   : "--data-dir DIR names the folder of its IDX files, --dataset "
-                                     "synthetic needs none");
+                config->of_program
+                    ? "or put its IDX files in the folder given, or use synthetic data"
+                    : "--data-dir DIR names the folder of its IDX files, --dataset "
+                      "synthetic needs none");
 }
 
 /* Where files are searched if no folder was named. */

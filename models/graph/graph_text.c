@@ -154,8 +154,7 @@ static int read_line(struct graph_reader *r) {
     return graph_wrong(
         r,
         "'%.*s': a line begins with input, parameter, buffer, constant, saves, update, "
-        "return, or "
-        "the name of a value",
+        "return, or the name of a value",
         graph_rest(r), r->at);
 }
 

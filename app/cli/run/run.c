@@ -107,8 +107,7 @@ static int help(void) {
              "options, as --option value or --option=value; _ works as -:\n");
     options_print(launch_options);
     say_text("\nexit status: the status of the first rank that failed; 128+n if signal n ended it; "
-             "2 wrong "
-             "usage\n");
+             "2 wrong usage\n");
     return 0;
 }
 

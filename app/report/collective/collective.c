@@ -70,8 +70,7 @@ static int window_plan(struct plan *plan, enum collective what, int n, int rank,
                                .config = plan_config_default()};
     if (count > window_longest(&q))
         return fail(ERR_USAGE,
-                    "--count: %zu: a process group makes several calls of it: give at "
-                    "most %zu",
+                    "--count: %zu: a process group makes several calls of it: give at most %zu",
                     count, window_longest(&q));
     return plan_build_window(plan, &q);
 }

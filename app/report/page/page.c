@@ -48,9 +48,7 @@ static void close_section(FILE *file) {
 /* What is missing and why, and how far a stopped run got. */
 static void put_gaps(FILE *file, const struct page *page) {
     if (page->stopped)
-        put_paragraph(file, "warning",
-                      "Stopped early: %s. What follows was "
-                      "measured until then.",
+        put_paragraph(file, "warning", "Stopped early: %s. What follows was measured until then.",
                       page->stopped);
     for (int i = 0; i < page->count; i++) {
         const struct page_run *one = &page->run[i];

@@ -41,8 +41,7 @@ int estimate_prepare(struct run_config *c) {
                                "give an algorithm of Duet");
     if (c->data.join)
         return fail(ERR_USAGE,
-                    "--join: a rank without samples cannot be counted by itself: leave it "
-                    "out");
+                    "--join: a rank without samples cannot be counted by itself: leave it out");
     return c->model.options.params ? describe_samples(c) : OK;
 }
 

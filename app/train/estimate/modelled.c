@@ -87,8 +87,7 @@ int modelled_give(const struct modelled *m, struct clock_config *clock, double m
     }
     if (fabs(now - ms) < 0.02 * ms) return OK;
     return fail(ERR_USAGE,
-                "--measured: %g ms: the host needs %.2f: check the time, the batch "
-                "and --machine",
+                "--measured: %g ms: the host needs %.2f: check the time, the batch and --machine",
                 ms, now);
 }
 

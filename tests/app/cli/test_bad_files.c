@@ -82,8 +82,7 @@ static void all_modes_refuse(const char *words) {
         cli_fails(
             1, words,
             "train --mode %s --model mlp --mlp-hidden 1 --dataset synthetic --samples 64 --steps 1 "
-            "--init-from w "
-            "--save w2 --json j",
+            "--init-from w --save w2 --json j",
             MODES[m]);
 }
 

@@ -90,8 +90,7 @@ CliTest(cli_compare, identical, 300) {
         struct cli c;
         cli_run(&c,
                 "compare %s --devices %d --steps 6 --batch-size %d --init-from "
-                "golden/lenet_300.safetensors "
-                "--json j%d",
+                "golden/lenet_300.safetensors --json j%d",
                 data, devices, BATCH, devices);
         cr_assert(c.status == 0 && !*c.err, "%d devices: status %d: %s", devices, c.status, c.err);
         cr_expect(matches(c.out, "^DP = single: " IDENTICAL) &&

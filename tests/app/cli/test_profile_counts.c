@@ -62,8 +62,7 @@ static void check_held(const struct json *root, const char *run, int d, const ch
 static struct json *profile(const char *more) {
     char file[] = "j";
     cli_well("profile --quiet --devices %d --dataset synthetic --samples 300 --model mlp "
-             "--mlp-hidden %d "
-             "--batch-size %d --steps %d --json %s %s",
+             "--mlp-hidden %d --batch-size %d --steps %d --json %s %s",
              DEVICES, HIDDEN, BATCH, STEPS, file, more);
     return json_of(file);
 }

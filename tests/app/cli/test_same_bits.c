@@ -109,9 +109,7 @@ static const struct row {
     {OPTIONS, &DP, "--steps 6 --output-device 1 --dp-reduce sharded --loss-in-forward " LENET, 1},
     {OPTIONS, &SOME, "--model convnet --batch-size 33 --steps 4 --seed 3", 1}, /* with dropout */
     {OPTIONS, &SOME,
-     "--model mlp --mlp-hidden 100,30 --batch-size 65 --steps 6 --seed -3 "
-     "--workers 3",
-     1},
+     "--model mlp --mlp-hidden 100,30 --batch-size 65 --steps 6 --seed -3 --workers 3", 1},
     {EIGHT_PARTS, &EIGHT, "--virtual-devices 8 --steps 6 " LENET, 1},
     /* no two of these end with the same weights, so each flag has an effect */
     {OPTIMIZERS, &SOME, MLP "--optimizer adam --lr 0.01", 0},

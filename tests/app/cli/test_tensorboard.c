@@ -150,7 +150,6 @@ CliTest(cli_tensorboard, interrupted_and_failed, 120) {
     }
     cr_assert_eq(symlink("nowhere", "broken"), 0);
     cli_fails(1, "d/train-images-idx3-ubyte/t",
-              "train " TINY "--tensorboard "
-              "d/train-images-idx3-ubyte/t");
+              "train " TINY "--tensorboard d/train-images-idx3-ubyte/t");
     cli_fails(1, "broken", "train " TINY "--tensorboard broken");
 }

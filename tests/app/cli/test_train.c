@@ -188,8 +188,7 @@ CliTest(cli_train, what_the_json_says, 60) {
         "train --mode ddp --devices=3 --virtual_devices 6 --data-dir d --batch_size=20 --epochs 1 "
         "--model mlp --mlp-hidden 9,8 --lr 0.25 --momentum 0.5 "
         "--weight-decay 0.125 --seed -7 --allreduce oneshot --bucket-cap-mb "
-        "0.0001 --json j "
-        "--quiet");
+        "0.0001 --json j --quiet");
     struct json *j = json_of("j");
     static const char *const words[][2] = {
         {"mode", "ddp"},        {"model", "mlp"},         {"dataset", "fashion-mnist"},
@@ -272,8 +271,7 @@ CliTest(cli_train, off_cuts_in_chunks, 60) {
     put_data(8, 8);
     for (int on = 0; on < 2; on++) {
         cli_well("train --mode dp --devices 4 --virtual-devices %s --no-shuffle --data-dir d "
-                 "--batch-size 5 "
-                 "--steps 1 --json j --quiet",
+                 "--batch-size 5 --steps 1 --json j --quiet",
                  on ? "4" : "off");
         struct json *root = json_of("j");
         int64_t in[4];
@@ -306,8 +304,7 @@ CliTest(cli_train, loss_that_is_no_number, 120) {
         struct cli c;
         cli_run(&c,
                 "train --mode %s --data-dir d --batch-size 20 --epochs 4 --lr 1e30 --log-loss l "
-                "--json j "
-                "--save w",
+                "--json j --save w",
                 MODES[m]);
         cr_assert_eq(c.status, 0, "%s: status %d: %s", MODES[m], c.status, c.err);
         cr_expect(matches(c.progress, "loss (-?nan|inf).*not finite since step [0-9]+"), "%s",
@@ -359,8 +356,7 @@ CliTest(cli_train, two_jobs_at_once, 120) {
     for (int i = 0; i < 4; i++)
         cli_start(&c[i],
                   "train --mode %s --devices %d --data-dir d --batch-size 40 --epochs 2 "
-                  "--virtual-devices 4 "
-                  "--seed %d --quiet --save w%d --log-loss l%d",
+                  "--virtual-devices 4 --seed %d --quiet --save w%d --log-loss l%d",
                   i == 3 ? "dp" : "ddp", i == 1 ? 4 : 2, i / 2, i, i);
     for (int i = 0; i < 4; i++) {
         cli_wait_beside(&c[i], 3 - i);

@@ -110,10 +110,8 @@ CliTest(cli_words, defaults_as_stated, 120) {
     cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
     cli_well("train --mode single --model lenet --data-dir d --epochs 10 --steps 2 "
              "--batch-size 256 --optimizer sgd --lr 0.2 --momentum 0 "
-             "--weight-decay 0 --seed 0 --workers 1 "
-             "--timeout 300 --quiet --save b "
-             "--log-loss bl "
-             "--json bj");
+             "--weight-decay 0 --seed 0 --workers 1 --timeout 300 --quiet --save b "
+             "--log-loss bl --json bj");
     cr_assert(cli_same_file("a", "b") && cli_same_file("al", "bl"));
     struct json *j = json_of("aj");
     cr_assert(json_int(j, "batch_size") == 256 && json_double(j, "lr") == 0.2 &&
