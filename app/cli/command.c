@@ -61,7 +61,8 @@ static int help(const struct duet_model *own) {
         printf("  %-10s %s\n", commands[i].name, commands[i].help);
     printf("\n");
     say(stdout, "duet COMMAND --help shows the most used options of a command, and\n"
-                "duet COMMAND --help --details all of them; duet manual man has everything.\n");
+                "duet COMMAND --help --details all of them; duet manual man puts everything on\n"
+                "one page.\n");
     printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the\n  "
            "result failed, 128+n ended by signal n\n");
     return 0;
