@@ -89,8 +89,11 @@ static void show(const struct comparison *c) {
                                   : c->run[MODE_DDP].devices ? MODE_DDP
                                   : c->run[MODE_DP].devices  ? MODE_DP
                                                              : MODE_SINGLE]);
-    text_add(&head, "%s on %s, %s: %d steps in %d epoch%s", first->model, first->dataset,
-             devices.words, first->steps, first->epoch_count, first->epoch_count > 1 ? "s" : "");
+    text_add(&head, "%s on %s, %s: %d step%s in %d epoch%s", first->model, first->dataset,
+             devices.words, first->steps, first->steps > 1 ? "s" : "", first->epoch_count,
+             first->epoch_count > 1 ? "s" : "");
+    if ((c->config.steps - 1) / first->steps_per_epoch >= c->config.epochs)
+        text_add(&head, "; for %d steps, give more --epochs", c->config.steps);
     printf("\n");
     text_wrap(stdout, text_width(stdout), 0, 2, head.words);
     const char *why = compare_leaves_out(&c->config, MODE_DP);
@@ -173,10 +176,8 @@ static int run(struct run_config *config, int chapter) {
     }
     show(comparison);
     if (chapter) printf("\n");
-    for (int mode = 0; chapter && mode < MODE_COUNT; mode++) {
-        if (!comparison->run[mode].devices) continue;
-        chapter_line(stdout, &comparison->run[mode]);
-    }
+    for (int mode = 0; chapter && mode < MODE_COUNT; mode++)
+        if (comparison->run[mode].devices) chapter_line(stdout, &comparison->run[mode]);
     double held[2] = {0, 0}; /* of the lesson */
     struct failures all = {0};
     failures_add(&all, code);

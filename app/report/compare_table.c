@@ -103,7 +103,11 @@ static void speed_up_row(struct table *t, const struct run_record *const *run) {
 
 void result_rows(struct table *t, const struct run_record *const *run, int speed_up) {
     ROW("images/s", "%.*f", rate_digits(record_images_per_second(r)), record_images_per_second(r));
-    if (speed_up) speed_up_row(t, run);
+    /* the first of a few steps is slow */
+    if (speed_up && run[0]->steps < 5 && !*run[0]->modelled)
+        table_add(t, ROW_TITLE, "speed-up: give at least 5 steps");
+    else if (speed_up)
+        speed_up_row(t, run);
     test_rows(t, run);
     if (!run[0]->computed) ROW("last loss", "%.9g", r->steps ? r->losses[r->steps - 1] : 0);
     bytes_row(t, "peak memory, device 0", run, VALUE_PEAK, 0);

@@ -17,6 +17,9 @@ void remarks_print(const struct session *s, const struct progress *p) {
         printf("%-6s weights of %s in %s: they are taken as float32\n", title, s->halves,
                run_weights(s->config));
     if (!p->shown || s->config->hashes) return;
+    if (s->config->steps > p->steps)
+        printf("%-6s stopped after %d epoch%s = %d steps, before --steps %d: give more --epochs\n",
+               title, p->epochs, p->epochs > 1 ? "s" : "", p->steps, s->config->steps);
     if (r->duplicates)
         printf("%-6s %d duplicates per epoch: the order is padded to a multiple of %d\n", title,
                r->duplicates, split_replicas(&s->split));

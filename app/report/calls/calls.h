@@ -33,11 +33,11 @@ struct traced_call {
 };
 
 struct traced_rank {
-    struct traced_call *calls; /* [count], owned; NULL: no file of this rank was found */
-    size_t count, messages;    /* messages: sends and receives */
-    double bytes, in_calls, waited;
-    size_t came_last; /* the number of collectives in steps */
-    double median;    /* of the waits for it in the kind where its blame is largest */
+    struct traced_call *calls;      /* [count], owned; NULL: no file of this rank was found */
+    size_t count, messages;         /* messages: sends and receives */
+    double bytes, in_calls, waited; /* waited: after the first collective */
+    size_t came_last;               /* the number of collectives in steps */
+    double median;                  /* of the waits for it in the kind where its blame is largest */
 };
 
 struct traced_group {

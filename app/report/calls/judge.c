@@ -6,6 +6,9 @@
 #include "report/calls/calls.h"
 #include "report/text.h"
 
+/* Ranks that start a call less than this after each other wait for the scheduler, not for work. */
+static const double NO_DELAY_NS = 100e3;
+
 /* A collective that all ranks have. */
 struct meeting {
     const struct traced_call *call; /* of rank 0: its name and bytes */
@@ -22,7 +25,7 @@ static struct meeting meet(struct traced_group *g, size_t number) {
     for (int r = 0; r < g->ranks; r++) {
         const struct traced_call *call = &g->rank[r].calls[number];
         double waited = (begin < call->end ? begin : call->end) - call->start;
-        g->rank[r].waited += waited;
+        if (number) g->rank[r].waited += waited;
         if (waited > met.waited) met.waited = waited;
     }
     return met;
@@ -90,12 +93,12 @@ static int judge(struct traced_group *g) {
 
 /* ---- what is said ---- */
 
-/* From the first collective's beginning to the end of the last. */
-static double time_of(const struct traced_group *g) {
+/* From the beginning of collective number `from` to the end of the last. */
+static double time_since(const struct traced_group *g, size_t from) {
     double first = 1e18, last = 0;
     for (int i = 0; i < g->ranks; i++) {
         const struct traced_rank *r = &g->rank[i];
-        if (r->count && r->calls[0].start < first) first = r->calls[0].start;
+        if (r->count > from && r->calls[from].start < first) first = r->calls[from].start;
         if (r->count && r->calls[r->count - 1].end > last) last = r->calls[r->count - 1].end;
     }
     return last > first ? last - first : 0;
@@ -104,12 +107,14 @@ static double time_of(const struct traced_group *g) {
 static void print_answer(FILE *out, int width, const struct traced_group *g) {
     struct text text = {.used = 0};
     char time[32], bytes[32];
-    double took = time_of(g), waited = 0;
+    double waited = 0;
     for (int r = 0; r < g->ranks; r++)
         waited += g->rank[r].waited / g->ranks;
     text_add(&text, "Group %.*s: %d rank%s, %zu collectives in %s.", g->name_length, g->name,
-             g->ranks, g->ranks > 1 ? "s" : "", g->meetings, time_words(took, time));
-    if (g->blamed >= 0)
+             g->ranks, g->ranks > 1 ? "s" : "", g->meetings, time_words(time_since(g, 0), time));
+    if (g->blamed >= 0 && g->rank[g->blamed].median < NO_DELAY_NS)
+        text_add(&text, " In the steps no rank delays the others.");
+    else if (g->blamed >= 0)
         text_add(&text,
                  " In the steps the others waited most for rank %d: it came last in %zu of %zu "
                  "calls of %s of %s, a median of %s late.",
@@ -117,7 +122,8 @@ static void print_answer(FILE *out, int width, const struct traced_group *g) {
                  bytes_words(g->blamed_in->bytes, bytes),
                  time_words(g->rank[g->blamed].median, time));
     if (waited > 0)
-        text_add(&text, " A rank waited %.0f %% of the time on average.", 100 * waited / took);
+        text_add(&text, " After the first call, a rank waited %.0f %% of the time on average.",
+                 100 * waited / time_since(g, 1));
     text_wrap(out, width, 0, 2, text.words);
     if (g->files < g->ranks)
         fprintf(out, "  Only %d of %d ranks left a file, so waiting times are unknown.\n", g->files,

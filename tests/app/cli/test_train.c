@@ -65,6 +65,7 @@ CliTest(cli_train, remarks, 120) {
                  "^DDP +equal bits are not promised: 6 virtual devices on 2 "},
                 {"--mode ddp --devices 3 --allreduce ring",
                  "^DDP +gradients are added in the order of ring over 3 devices$"},
+                {"--steps 100", "^single stopped after 1 epoch = 3 steps, before --steps 100: "},
                 {"--mode dp --devices 3 --virtual-devices off",
                  "^DP +equal bits are not promised: virtual devices are off"}};
     static const char *const without[] = {"--mode dp --devices 7 --drop-last",
