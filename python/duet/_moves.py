@@ -7,7 +7,7 @@ import torch
 
 from . import _library as lib
 from ._spans import spanned
-from ._tensors import ANY_SOURCE, MOVED, RedOp, dense, in_a_row, one
+from ._tensors import ANY_SOURCE, MOVED, RedOp, dealer, dense, in_a_row, one
 from ._work import ANYBODY, DuetBackendError
 
 
@@ -34,9 +34,8 @@ class Moves:
 
     @spanned("all_gather", 1)
     def allgather(self, outputs, inputs, opts=None, timeout=None):
-        part = one(inputs)
+        part = one(inputs).contiguous()
         parts = outputs if isinstance(outputs[0], torch.Tensor) else outputs[0]
-        part = part.contiguous()
         if len(parts) != self.the_size:
             raise ValueError(f"duet: {len(parts)} output tensors: give one for each rank")
         if any(p.dtype != part.dtype for p in parts):
@@ -47,16 +46,12 @@ class Moves:
             return self.all_gather_single(row, part, opts)
         sizes = [p.numel() for p in parts]
         whole = part.new_empty(sum(sizes))
-
-        def deal():
-            for p, piece in zip(parts, whole.split(sizes)):
-                p.copy_(piece.view(p.shape))
         target, source = self._tensor(whole), self._tensor(part)
         each, counts = MOVED[part.element_size()][1], None
         if len(set(sizes)) > 1 or sizes[0] != part.numel():
             counts = (c_int * len(sizes))(*[s * each for s in sizes])
         return self._run(opts, self.library.duet_all_gather, (target, source, counts),
-                         list(parts), (whole, part, counts), deal)
+                         list(parts), (whole, part, counts), dealer(whole, parts))
 
     @spanned("gather", 1)
     def gather(self, outputs, inputs, opts, timeout=None):
@@ -67,11 +62,8 @@ class Moves:
             parts = outputs if isinstance(outputs[0], torch.Tensor) else outputs[0]
             whole = in_a_row(parts)
             if whole is None:
-                whole = part.new_empty((self.the_size, *part.shape))
-
-                def deal():
-                    for p, piece in zip(parts, whole):
-                        p.copy_(piece.view(p.shape))
+                whole = part.new_empty(self.the_size * part.numel())
+                deal = dealer(whole, parts)
             target = self._tensor(whole)
         return self._run(opts, self.library.duet_gather, (target, source, None, root), list(parts),
                          (whole, part), deal)
@@ -102,12 +94,9 @@ class Moves:
                          (output, whole))
 
     @spanned("all_to_all", 1)
-    def all_to_all_single(self, output, whole, output_sizes, input_sizes, opts=None):
-        return self._exchange(output, whole, output_sizes, input_sizes, opts, [output], None)
-
-    alltoall_base = all_to_all_single
-
-    def _exchange(self, output, whole, output_sizes, input_sizes, opts, result, behind):
+    def all_to_all_single(self, output, whole, output_sizes, input_sizes, opts=None, result=None,
+                          behind=None):
+        result = result or [output]
         dense(output), dense(whole)
         target, source = self._tensor(output), self._tensor(whole)
         if not output_sizes and not input_sizes and output.numel() == whole.numel():
@@ -130,17 +119,15 @@ class Moves:
         return self._run(opts, self.library.duet_all_to_all, (target, source, to, of),
                          result, (output, whole, to, of), behind)
 
+    alltoall_base = all_to_all_single
+
     @spanned("all_to_all", 1)
     def alltoall(self, outputs, inputs, opts=None, timeout=None):
         whole = torch.cat([t.reshape(-1) for t in inputs])
         sizes = [t.numel() for t in outputs]
         got = whole.new_empty(sum(sizes))
-
-        def deal():
-            for t, piece in zip(outputs, got.split(sizes)):
-                t.copy_(piece.view(t.shape))
-        return self._exchange(got, whole, sizes, [t.numel() for t in inputs], opts,
-                              list(outputs), deal)
+        return self.all_to_all_single(got, whole, sizes, [t.numel() for t in inputs], opts,
+                                      list(outputs), dealer(got, outputs))
 
     # ---- messages ----
 

@@ -1,6 +1,8 @@
 """The collectives that compute: all_reduce, reduce, reduce_scatter. Operations that Duet's
 collectives lack are made from those they have."""
 
+import functools
+
 import torch
 import torch.distributed as dist
 
@@ -45,10 +47,7 @@ class Reductions:
 
         def combine():
             if want:
-                total = whole[0].clone()
-                for part in whole[1:]:
-                    total = BITS[op](total, part)
-                tensor.copy_(total)
+                tensor.copy_(functools.reduce(BITS[op], whole))
         source, target = self._tensor(dense(tensor)), self._tensor(whole)
         return self._run(opts, self.library.duet_all_gather, (target, source, None), [tensor],
                          (whole, tensor), combine)
@@ -72,7 +71,7 @@ class Reductions:
     def _sparse(self, tensor, op, opts):
         if op != RedOp.SUM:
             raise RuntimeError("duet: sparse tensors are added up: give ReduceOp.SUM")
-        parts = [None] * self.the_size
+        total = torch.zeros_like(tensor)
         mine = tensor.coalesce()
         sizes = torch.zeros(self.the_size, dtype=torch.int64)
         self.all_gather_single(sizes, torch.tensor([mine._nnz()])).wait()
@@ -83,10 +82,7 @@ class Reductions:
             if rank == self.the_rank:
                 there.copy_(indices), what.copy_(values)
             self.broadcast(there, rank).wait(), self.broadcast(what, rank).wait()
-            parts[rank] = torch.sparse_coo_tensor(there.t(), what, tensor.shape)
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
+            total = total + torch.sparse_coo_tensor(there.t(), what, tensor.shape)
         tensor.copy_(total)
         return Call.ended([tensor])
 
@@ -138,11 +134,11 @@ class Reductions:
 
     def _reduce_uneven(self, output, parts, opts):
         """One reduction for each part, to the rank that gets it."""
-        copies = [part.clone() for part in parts]
         reduce = dist.ReduceOptions()
         reduce.reduceOp = reduction(opts)
-        for rank, copy in enumerate(copies):
-            reduce.rootRank = rank
+        for rank, part in enumerate(parts):
+            reduce.rootRank, copy = rank, part.clone()
             self.reduce(copy, reduce).wait()
-        output.copy_(copies[self.the_rank].view_as(output))
+            if rank == self.the_rank:
+                output.copy_(copy.view_as(output))
         return Call.ended([output])

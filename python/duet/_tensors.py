@@ -57,6 +57,14 @@ def in_a_row(tensors):
         return None
 
 
+def dealer(whole, tensors):
+    """A step after a call: each tensor of a list gets its part of `whole`."""
+    def deal():
+        for tensor, part in zip(tensors, whole.split([t.numel() for t in tensors])):
+            tensor.copy_(part.view(tensor.shape))
+    return deal
+
+
 def named(text, tensors):
     """An error's text, in which a type that Duet lacks appears as another one."""
     types = {str(t.dtype)[6:] for t in tensors if t is not None and t.dtype not in TYPES}

@@ -15,10 +15,13 @@ ANYBODY = -2
 class DuetBackendError(dist.DistBackendError, lib.DuetError):
     """Duet's one line. Programs look for PyTorch's words of a timeout and of a lost peer."""
 
-    WORDS = {lib.TIMEOUT: "Timed out waiting: ", lib.PEER: "Connection closed by peer: "}
-
     def __init__(self, text, code=lib.FAILED):
-        lib.DuetError.__init__(self, "duet: " + self.WORDS.get(code, "") + text, code)
+        where, peer, cause = text.partition(": a peer failed first: ")
+        if code == lib.TIMEOUT:
+            text = "Timed out waiting: " + text
+        elif code == lib.PEER:  # the cause first
+            text = f"{cause or where} (Connection closed by peer{': ' + where if peer else ''})"
+        lib.DuetError.__init__(self, "duet: " + text, code)
 
 
 class Call(Work):
@@ -134,13 +137,10 @@ class Call(Work):
             self.promise = torch.futures.Future()
             self.future = self.promise.then(self._outcome)
             if self.handle is None:
-                self._settle()
+                self.promise.set_result(None)
             else:
                 self.group.watcher.add(self)
         return self.future
-
-    def _settle(self):
-        self.promise.set_result(None)
 
     def _outcome(self, promise):
         if self.error:
@@ -181,7 +181,7 @@ class Watcher:
             with self.changed:
                 self.settling += 1
                 self._see_to_it()
-            work._settle()
+            work.promise.set_result(None)
             with self.changed:
                 self.settling -= 1
 

@@ -70,14 +70,16 @@ def _words(options):
             yield flag if value else "--no-" + flag[2:]
         else:
             several = isinstance(value, (list, tuple))
-            if "\n" in str(value):  # an object, such as an optimizer
+            if "\n" in str(value) or name == "dataset" and several:  # an object
                 raise WrongArgument(f"{name.rstrip('_')}={type(value).__name__}(...): give a word "
-                                    'or a number, such as optimizer="sgd"')
+                                    'or a number, such as optimizer="sgd", or for dataset= the '
+                                    "file that duet.save_dataset writes")
             yield f"{flag}={','.join(map(str, value)) if several else value}"
 
 
 def _as_arguments(text):
     """The command's line with --batch-size as batch_size, as it is written in Python."""
+    text = re.sub(r"duet ([a-z]+) --model ([\w.-]+)", r'duet.\1("\2")', text)
     text = re.sub(r"--no-([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_") + "=False", text)
     text = re.sub(r"(?<![\w/])--(?!help)([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), text)
     return text.replace("unknown option", "unknown argument")

@@ -35,6 +35,7 @@ from ._work import Call, DuetBackendError, Watcher
 __all__ = ["ProcessGroupDuet"]
 
 _NO_TIME = timedelta(0)
+_GONE = "the process group was destroyed: create it again"
 _MOST_TENSORS = 4096  # handles that a group keeps
 
 
@@ -77,22 +78,21 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
     supports_splitting = True
     _device_types = property(lambda self: [torch.device("cpu")])
 
+    group_name = group_desc = ""  # PyTorch's own are those of a group in C++
+
     def setGroupName(self, name):
-        self.names = (name, getattr(self, "names", ("", ""))[1])
+        self.group_name = name
 
     def setGroupDesc(self, desc):
-        self.names = (getattr(self, "names", ("", ""))[0], desc)
+        self.group_desc = desc
 
     _set_group_name, _set_group_desc = setGroupName, setGroupDesc
 
     def getGroupName(self):
-        return getattr(self, "names", ("", ""))[0]
+        return self.group_name
 
     def getGroupDesc(self):
-        return getattr(self, "names", ("", ""))[1]
-
-    group_name = property(getGroupName)
-    group_desc = property(getGroupDesc)
+        return self.group_desc
 
     def get_group_store(self):
         return self.store
@@ -174,9 +174,6 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
             text = self.library.duet_error().decode(errors="replace")
             raise DuetBackendError(named(text, tensors), code)
 
-    def _gone(self):
-        return DuetBackendError("the process group was destroyed: create it again")
-
     def _run(self, opts, call, arguments, result=(), keep=(), behind=None):
         """Makes the library's call(group, *arguments, work), followed by behind()."""
         brief = False
@@ -188,7 +185,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
             if not brief:
                 with self.lock:
                     if not self.handle:
-                        raise self._gone()
+                        raise DuetBackendError(_GONE)
                     code = call(self.handle, *arguments, None)
                 if code:
                     self._check(code, result)
@@ -204,7 +201,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
         work = c_void_p()
         with self.lock:
             if not self.handle:
-                raise self._gone()
+                raise DuetBackendError(_GONE)
             code = call(self.handle, *arguments, byref(work))
             if code:
                 self._check(code, result)
@@ -241,11 +238,7 @@ class _State:
                 group.shutdown()
 
 
-def _create(store, rank, size, timeout, backend="duet"):
-    return ProcessGroupDuet(store, rank, size, timeout, backend)
-
-
 if not hasattr(dist.Backend, "DUET"):
-    dist.Backend.register_backend("duet", _create, devices=["cpu"])
+    dist.Backend.register_backend("duet", ProcessGroupDuet, devices=["cpu"])
     # PyTorch's flight recorder reads fields that a group written in Python lacks.
     getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("duet")

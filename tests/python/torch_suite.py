@@ -36,7 +36,7 @@ class Suite(distributed_test.TestDistBackend, distributed_test.DistributedTest._
 def duet_as_gloo(store, rank, size, timeout):
     import duet.torch  # in the rank and not before it is forked
 
-    return duet.torch._create(store, rank, size, timeout, "gloo")
+    return duet.torch.ProcessGroupDuet(store, rank, size, timeout, "gloo")
 
 
 class Results(unittest.TestResult):
