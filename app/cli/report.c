@@ -24,7 +24,7 @@ static int help(void) {
         "jq joins them.\n\n"
         "    DUET_TRACE=calls torchrun --nproc-per-node 4 train.py\n"
         "    duet report calls\n"
-        "    jq -s '{traceEvents: map(.traceEvents[])}' calls.world.* > timeline.json\n\n"
+        "    jq -s '{traceEvents: map(.traceEvents[])}' calls.GROUP.* > timeline.json\n\n"
         "If a program wrote FILE with duet_devices_timeline, the command draws when each device "
         "computed, and prints the share of the bubble, in which devices wait for each other:\n\n"
         "    build/examples/model_parallel 4 cpu-async parts.json\n"

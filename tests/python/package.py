@@ -94,6 +94,8 @@ class Package(unittest.TestCase):
             duet.compare(net, inputs=torch.randn(4, 1, 5, 5))
         with self.assertRaisesRegex(duet.DuetError, "optimizer=SGD.*sgd"):
             duet.compare("mlp", optimizer=torch.optim.SGD(net.parameters(), 0.1))
+        with self.assertRaisesRegex(duet.DuetError, "^dataset=tuple.*duet.save_dataset"):
+            duet.train("mlp", dataset=(torch.randn(8, 784), [0] * 8))
         with self.assertRaisesRegex(duet.DuetError, "Linear.*inputs=torch.randn"):
             duet.compare(model=torch.nn.Linear(3, 3))
         with self.assertRaisesRegex(duet.DuetError, "only for a model that is a torch.nn.Module"):

@@ -6,8 +6,8 @@
 #include "report/calls/calls.h"
 #include "report/text.h"
 
-/* Ranks that start a call less than this after each other wait for the scheduler, not for work. */
-static const double NO_DELAY_NS = 100e3;
+/* The waits for one rank that sum to a smaller share of the time are noise. */
+static const double NO_DELAY = 0.01;
 
 /* A collective that all ranks have. */
 struct meeting {
@@ -107,13 +107,13 @@ static double time_since(const struct traced_group *g, size_t from) {
 static void print_answer(FILE *out, int width, const struct traced_group *g) {
     struct text text = {.used = 0};
     char time[32], bytes[32];
-    double waited = 0;
+    double took = time_since(g, 1), waited = 0;
     for (int r = 0; r < g->ranks; r++)
         waited += g->rank[r].waited / g->ranks;
     text_add(&text, "Group %.*s: %d rank%s, %zu collectives in %s.", g->name_length, g->name,
              g->ranks, g->ranks > 1 ? "s" : "", g->meetings, time_words(time_since(g, 0), time));
-    if (g->blamed >= 0 && g->rank[g->blamed].median < NO_DELAY_NS)
-        text_add(&text, " In the steps no rank delays the others.");
+    if (g->blamed >= 0 && (double)g->last_in * g->rank[g->blamed].median < NO_DELAY * took)
+        text_add(&text, " In the steps no rank delays the others by 1 %% of the time.");
     else if (g->blamed >= 0)
         text_add(&text,
                  " In the steps the others waited most for rank %d: it came last in %zu of %zu "
@@ -123,7 +123,7 @@ static void print_answer(FILE *out, int width, const struct traced_group *g) {
                  time_words(g->rank[g->blamed].median, time));
     if (waited > 0)
         text_add(&text, " After the first call, a rank waited %.0f %% of the time on average.",
-                 100 * waited / time_since(g, 1));
+                 100 * waited / took);
     text_wrap(out, width, 0, 2, text.words);
     if (g->files < g->ranks)
         fprintf(out, "  Only %d of %d ranks left a file, so waiting times are unknown.\n", g->files,

@@ -217,7 +217,7 @@ static int put_phases(FILE *file, const struct page *page) {
 }
 
 static int put_curves(FILE *file, const struct page *page) {
-    open_section(file, "curves", "Loss and accuracy");
+    open_section(file, "curves", has_chart(page, 1) ? "Loss and accuracy" : "Loss");
     if (has_curves(page, 0)) {
         fprintf(file, "<div>\n");
         if (has_chart(page, 0))
