@@ -106,10 +106,11 @@ CliTest(cli_calls, odd_names_and_counts, 60) {
     end_rank(f);
     end_rank(begin_rank("c-1", "h", 0, 1));
     cli_put("c-1.h.0x", "none of them");
-    cli_says(0,
-             "Group g: 1 rank, 1234 collectives in 1 ms.\n|"
-             "Group h: 1 rank, 0 collectives in 0 ns.\n",
-             "report c-1");
+    for (int again = 0; again < 2; again++)
+        cli_says(0,
+                 "Group g: 1 rank, 1234 collectives in 1 ms.\n|"
+                 "Group h: 1 rank, 0 collectives in 0 ns.\n",
+                 "report c-1");
 }
 
 /* A file each of the ranks of the job and of the group made of two of them. */
