@@ -163,7 +163,7 @@ void busy_line(FILE *file, const struct run_record *run) {
     for (int i = 0; i < c.count; i++)
         count += add_busy(&text, count, mode_title(c.run[i]->mode), c.run[i]);
     if (!count) return;
-    text_add(&text, ", so do not trust these speed-ups");
+    text_add(&text, ", so do not trust these times");
     text_wrap(file, text_width(file), 0, 2, text.words);
 }
 

@@ -18,7 +18,7 @@ static void busy_machine(struct run_record run[3]) {
     run[2].device[2].no_core_ns = 240000000;
     text = text_of(busy_line, run);
     cr_expect_str_eq(text, "the machine was busy: single waited for a CPU core 15 % of its time, "
-                           "DDP 6 %, so\n  do not trust these speed-ups\n");
+                           "DDP 6 %, so\n  do not trust these times\n");
     free(text);
     run[0].device[0].no_core_ns = 90000000, run[2].device[2].no_core_ns = 190000000; /* below 5 % */
     text = text_of(busy_line, run);
