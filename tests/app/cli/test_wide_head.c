@@ -114,7 +114,7 @@ CliTest(cli_wide_head, compare_goes_on_with_what_fits, 60) {
 CliTest(cli_wide_head, compare_goes_on_without_single, 60) {
     struct cli c;
     cr_assert(2 * PARAMS + 3 * SHARE + 2 * WHOLE + MIB < 18 * MIB && 4 * WHOLE > 18 * MIB);
-    cli_run(&c, "compare " COMMON " --device-memory 18M --steps 2 --quiet --json j");
+    cli_run(&c, "compare " COMMON " --device-memory 18M --steps 5 --quiet --json j");
     cr_expect(c.status == 1 && matches(c.err, "^duet: single: .*out of memory on device 0: "), "%s",
               c.err);
     cr_expect(
@@ -122,7 +122,7 @@ CliTest(cli_wide_head, compare_goes_on_without_single, 60) {
             matches(c.out, "^speed-up over DP(, [0-9]+ cores?)? +1.00 ") &&
             matches(c.out,
                     "^single does not fit into the memory of its devices: it needs at least ") &&
-            matches(c.out, "^DDP = DP: identical to the bit after 2 steps"),
+            matches(c.out, "^DDP = DP: identical to the bit after 5 steps"),
         "%s", c.out);
     struct json *root = json_of("j");
     cr_expect(strstr(json_text(root, "single/does_not_fit"), "out of memory on device 0"));
