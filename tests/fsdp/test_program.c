@@ -172,11 +172,7 @@ Test(api_fsdp, has_the_bits_of_ddp, .timeout = 240, .init = scratch_make, .fini 
         {2, 0, 1, "adam", {.shard = DUET_SHARD_GRADIENTS, .units = "head.bias", .prefetch = -1}},
         {4, TIED | SYNC_BN, 2, "adam", {.accumulate = 1, .units = "fc1,bn"}},
         {2, TIED | FROZEN | CLIPPED | EVALUATES, 3, "sgd", {.accumulate = 1, .prefetch = 4}},
-        {2,
-         CLIPPED | FROZEN | GOES_BACK,
-         1,
-         "adadelta",
-         {.shard = DUET_SHARD_OPTIMIZER, .units = "table,head"}},
+        {2, CLIPPED | FROZEN, 1, "adadelta", {DUET_SHARD_OPTIMIZER, .units = "table,head"}},
         {4, TIED | FROZEN, 1, "adam", {.no_reshard_after_forward = 1, .units = "norm,fc2"}},
         {1, TIED | FROZEN | CLIPPED, 1, "adam", {.units = "1"}}};
     for (int kind = 0; kind < API_KINDS; kind++)

@@ -42,7 +42,6 @@ class Describe(unittest.TestCase):
         self.assertEqual(numbers.activations, 2 * plane + 4 * 4 + 2 * 4 * 4 // 8)
         for name, tensor in net.state_dict().items():
             self.assertTrue(torch.equal(tensor, before[name]), name)
-        # estimate knows images and vectors; other samples are vectors to it
         self.assertEqual(duet.describe(nn.Conv3d(1, 2, 3), torch.zeros(4, 1, 8, 8, 8)).shape, "512")
 
     def test_a_large_model_takes_no_memory_and_estimate_answers(self):

@@ -153,8 +153,8 @@ static int put_timeline(FILE *file, const struct page *page) {
     put_paragraph(file, "",
                   "What each device did in %s. All runs share one axis of time. The lanes below a "
                   "device show its communication and its copies of the next batch.",
-                  *first_run(page)->modelled ? "one or two steps of the modelled clock"
-                                             : "one or two typical steps");
+                  *first_run(page)->modelled ? "one step of the modelled clock"
+                                             : "one typical step");
     CHECK(put_figure(file, page, draw_timeline, 0,
                      *first_run(page)->modelled ? "Each box is a span of the modelled clock."
                                                 : "Each box is a measured span."));

@@ -35,8 +35,6 @@ int most_devices(const struct page *page);
 /* A run whose devices share cores or GPUs (record_shared); NULL: none does. */
 const struct run_record *run_that_shares(const struct page *page);
 
-/* Steps in a timeline: two, or one where two have more spans than a page should hold. */
-int steps_to_show(const struct page *page);
 /* An axis along the bottom, from x to x + width for 0 to `most`: marks, lines of `height` above
  * them, labels and the unit. */
 enum axis_unit { AXIS_TIME, AXIS_BYTES };

@@ -48,24 +48,6 @@ int has_phases(const struct page *page) {
     return 0;
 }
 
-/* A page should stay small enough to be sent around. */
-enum { MOST_SPANS = 6000 };
-
-/* About how many spans a step has. */
-static double spans_of_step(const struct page *page) {
-    double spans = 0;
-    for (int i = 0; i < page->count; i++) {
-        const struct run_record *r = page->run[i].run;
-        int kept = r && r->steps < REPORT_STEPS ? r->steps : REPORT_STEPS;
-        if (r && r->steps) spans += (double)r->kept.count / kept;
-    }
-    return spans;
-}
-
-int steps_to_show(const struct page *page) {
-    return 2 * spans_of_step(page) > MOST_SPANS ? 1 : 2;
-}
-
 static void axis_label(double value, double step, enum axis_unit unit, char text[32]) {
     if (unit == AXIS_BYTES)
         format_bytes((uint64_t)value, text, 32);

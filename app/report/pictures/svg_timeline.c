@@ -1,4 +1,4 @@
-/* The timeline: what every device did in one or two steps, all runs on one axis. */
+/* The timeline: what every device did in one step, all runs on one axis. */
 #include "base/error.h"
 #include "report/pictures/draw.h"
 #include "report/pictures/window.h"
@@ -28,7 +28,7 @@ static struct layout lay_out(const struct picture *p, const struct page *page,
     l.gap = small ? 2 : 0.45 * p->font;
     l.head = 2 * p->font;
     for (int i = 0; i < page->count; i++)
-        if (windows[i].steps && l.axis_ns < (double)(windows[i].end_ns - windows[i].start_ns))
+        if (windows[i].count && l.axis_ns < (double)(windows[i].end_ns - windows[i].start_ns))
             l.axis_ns = (double)(windows[i].end_ns - windows[i].start_ns);
     return l;
 }
@@ -108,13 +108,8 @@ static double draw_run(struct picture *p, const struct layout *l, const struct p
     char text[32];
     picture_head(p, 0, y + 1.35 * p->font, "%s", page->run[i].title);
     time_words((double)(w->end_ns - w->start_ns), text);
-    const char *clock = *r->modelled ? "modelled " : "";
-    if (w->steps > 1)
-        picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET,
-                     "%ssteps %d and %d: %s", clock, w->first_step, w->first_step + 1, text);
-    else
-        picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "%sstep %d: %s",
-                     clock, w->first_step, text);
+    picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "%sstep %d: %s",
+                 *r->modelled ? "modelled " : "", w->step, text);
     for (int d = 0; d < r->devices; d++) {
         picture_box(p, l->gutter, top + d * each, l->width, each - l->gap, SHADE_RAISED, NULL);
         if (d % every) continue;
@@ -133,16 +128,16 @@ static void close_windows(struct window *windows) {
 int draw_timeline(struct picture *p, const struct page *page, int index) {
     struct window windows[PAGE_RUNS] = {{0}};
     struct key_item items[KEYS];
-    int code = OK, steps = steps_to_show(page);
+    int code = OK;
     (void)index;
     for (int i = 0; !code && i < page->count; i++)
-        if (page->run[i].run) code = window_open(&windows[i], page->run[i].run, steps);
+        if (page->run[i].run) code = window_open(&windows[i], page->run[i].run);
     if (code) return close_windows(windows), code;
     struct layout l = lay_out(p, page, windows);
     int count = key_of(page, windows, items);
     double y = picture_key(p, 0, items, count, 0) + 0.4 * p->font, top = y;
     for (int i = 0; i < page->count; i++)
-        if (windows[i].steps)
+        if (windows[i].count)
             y += l.head + page->run[i].run->devices * device_height(&l, &windows[i]);
     p->height = y + 2 * p->font + mark_height(p, page);
     picture_open(p, "timeline", "Timeline; below a device its communication and its copies",
@@ -150,13 +145,13 @@ int draw_timeline(struct picture *p, const struct page *page, int index) {
     picture_key(p, 0, items, count, 1);
     double tops[PAGE_RUNS] = {0}, first = top;
     for (int i = 0; i < page->count; i++) {
-        if (!windows[i].steps) continue;
+        if (!windows[i].count) continue;
         tops[i] = top + l.head;
         top = draw_run(p, &l, page, i, top);
     }
     draw_axis(p, l.gutter, y, l.width, y - first - 1.5 * p->font, l.axis_ns, AXIS_TIME);
     for (int i = 0; i < page->count; i++)
-        if (windows[i].steps) draw_spans(p, &l, &windows[i], tops[i]);
+        if (windows[i].count) draw_spans(p, &l, &windows[i], tops[i]);
     draw_mark(p, page);
     picture_close(p);
     close_windows(windows);

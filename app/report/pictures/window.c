@@ -61,14 +61,13 @@ static int find_starts(const struct run_record *run, struct starts *starts) {
     return OK;
 }
 
-/* The index of the first of `steps` steps whose time together is nearest to the median. */
-static int choose(const struct run_record *run, const struct starts *starts, int steps) {
-    const int64_t median = steps * run->device[0].step_median_ns;
-    int best = starts->count - steps > WARM_UP ? WARM_UP : 0;
+/* The index of the step whose time is nearest to the median. */
+static int choose(const struct run_record *run, const struct starts *starts) {
+    int best = starts->count > WARM_UP + 1 ? WARM_UP : 0;
     int64_t least = INT64_MAX;
-    for (int i = best; i <= starts->count - steps; i++) {
-        if (!starts->ns[i] || !starts->ns[i + steps]) continue;
-        int64_t off = llabs(starts->ns[i + steps] - starts->ns[i] - median);
+    for (int i = best; i < starts->count; i++) {
+        if (!starts->ns[i] || !starts->ns[i + 1]) continue;
+        int64_t off = llabs(starts->ns[i + 1] - starts->ns[i] - run->device[0].step_median_ns);
         if (off < least) least = off, best = i;
     }
     return best;
@@ -104,48 +103,41 @@ static int in_place_order(const void *left, const void *right) {
     return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
 }
 
-static int is_in(const struct window *w, const struct span *s) {
-    return s->step >= w->first_step && s->step < w->first_step + w->steps;
-}
-
-/* Takes the kept spans of the steps from `first` on, in order, and the copies meanwhile. */
-static int take_spans(struct window *w, const struct run_record *run, int first, int steps) {
+/* Takes the kept spans of a step, in order, and the copies meanwhile. */
+static int take_spans(struct window *w, const struct run_record *run, int step) {
     const struct span_log *log = &run->kept;
     w->spans = malloc((log->count + 1) * sizeof *w->spans);
     if (!w->spans) return fail(ERR_MEMORY, "report: out of host memory");
-    w->first_step = first;
-    w->steps = steps;
+    w->step = step;
     w->start_ns = INT64_MAX;
     int64_t before = 0; /* the end of the previous step */
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
         if (!is_of_step(s) || is_early(run, s)) continue;
-        if (s->step == first - 1 && s->end_ns > before) before = s->end_ns;
-        if (!is_in(w, s)) continue;
+        if (s->step == step - 1 && s->end_ns > before) before = s->end_ns;
+        if (s->step != step) continue;
         if (s->start_ns < w->start_ns) w->start_ns = s->start_ns;
         if (s->end_ns > w->end_ns) w->end_ns = s->end_ns;
     }
     if (*run->modelled && before) w->start_ns = before;
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
-        if (!is_of_step(s) || (s->lane != LANE_COPY && !is_in(w, s))) continue;
+        if (!is_of_step(s) || (s->lane != LANE_COPY && s->step != step)) continue;
         if (s->device < 0 || s->device >= run->devices || s->end_ns < s->start_ns) continue;
         if (s->end_ns <= w->start_ns || s->start_ns >= w->end_ns) continue;
         w->spans[w->count++] = s;
         w->has_row[window_row_of(s)] = 1;
     }
     qsort(w->spans, w->count, sizeof *w->spans, in_place_order);
-    if (!w->count) w->steps = 0, w->start_ns = 0;
+    if (!w->count) w->start_ns = 0;
     return OK;
 }
 
-int window_open(struct window *window, const struct run_record *run, int steps) {
+int window_open(struct window *window, const struct run_record *run) {
     struct starts starts;
     memset(window, 0, sizeof *window);
     CHECK(find_starts(run, &starts));
-    if (steps > starts.count) steps = starts.count;
-    int code =
-        steps ? take_spans(window, run, starts.first + choose(run, &starts, steps), steps) : OK;
+    int code = starts.count ? take_spans(window, run, starts.first + choose(run, &starts)) : OK;
     free(starts.ns);
     return code;
 }

@@ -1,7 +1,7 @@
-/* The window of a timeline: the spans of one or two steps that stand for all the others.
+/* The window of a timeline: the spans of one step that stands for all the others.
  *
  * The first steps touch new memory and lay out DDP's buckets, and other work disturbs a step now
- * and then. So the window begins at the step whose time is nearest to the median of all steps with
+ * and then. So the window is the step whose time is nearest to the median of all steps with
  * spans, without the first two. The copies that ran meanwhile, those of the next batch, belong to
  * it, too. A span may begin before the window or end behind it. */
 #ifndef REPORT_PICTURES_WINDOW_H
@@ -14,15 +14,15 @@
 enum window_row { ROW_COMPUTE, ROW_COMM, ROW_COPY, ROW_COUNT };
 
 struct window {
-    int first_step, steps; /* steps 0: the record has no spans of a step */
+    int step;
     int64_t start_ns, end_ns;
-    size_t count;
+    size_t count;              /* 0: the record has no spans of a step */
     const struct span **spans; /* [count] by device, lane and start; owned, the spans are not */
     int has_row[ROW_COUNT];    /* 1: some device has a span in that row */
 };
 
-/* Takes `steps` steps of the record, or as many as it has. window_free it. ERR_MEMORY. */
-int window_open(struct window *window, const struct run_record *run, int steps);
+/* Takes a step of the record. window_free it. ERR_MEMORY. */
+int window_open(struct window *window, const struct run_record *run);
 void window_free(struct window *window);
 
 /* 1 if the record kept spans of a step: then its window has some. */
