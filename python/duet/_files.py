@@ -10,26 +10,22 @@ _TYPES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8"}
 
 
 def write_tensors(path, arrays):
-    """The length of the header, the header, the numbers: those of 8 bytes first."""
-    header, blobs, at = {}, [], 0
-    for name, array in sorted(arrays.items(), key=lambda item: -item[1].itemsize):
+    """The length of the header, the header, the numbers: those of 8 bytes first. The file is
+    written whole or not at all."""
+    header, at = {}, 0
+    arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))
+    for name, array in arrays.items():
         header[name] = {"dtype": _TYPES[str(array.dtype)], "shape": list(array.shape),
                         "data_offsets": [at, at + array.nbytes]}
-        blobs.append(array if array.flags.c_contiguous else array.copy("C"))
         at += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for blob in blobs:
-            blob.tofile(file)
-
-
-def replace_tensors(path, arrays):
-    """The same, written whole or not at all."""
     beside = f"{path}.{os.getpid()}"
     try:
-        write_tensors(beside, arrays)
+        with open(beside, "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            for array in arrays.values():
+                array.tofile(file)  # in the order of C
         os.replace(beside, path)
     except BaseException:
         if os.path.exists(beside):
@@ -62,17 +58,14 @@ def save_dataset(path, x, y, x_test=None, y_test=None):
     labels, int32 or int64, one of each sample or several, or float32 targets for loss="mse",
     "smooth-l1" and "bce-with-logits". For a model of several inputs x is a tuple of them.
     """
-    arrays = {}
     x, x_test = (_joined(one) if isinstance(one, tuple) else one for one in (x, x_test))
     for one, other in ((x, y), (x_test, y_test)):
         if one is not None and other is not None and len(one) != len(other):
             raise WrongArgument(f"duet: {len(one)} samples and {len(other)} answers: give an "
                                 "answer for each sample")
-    for name, given in {"x": x, "y": y, "x_test": x_test, "y_test": y_test}.items():
-        if given is None:
-            continue
-        array = _array(given)
+    given = {"x": x, "y": y, "x_test": x_test, "y_test": y_test}
+    arrays = {name: _array(one) for name, one in given.items() if one is not None}
+    for name, array in arrays.items():
         if str(array.dtype) not in _TYPES:
             raise WrongArgument(f"duet: {name}: {array.dtype}: give float32, uint8, int32 or int64")
-        arrays[name] = array
     write_tensors(path, arrays)

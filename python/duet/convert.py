@@ -9,7 +9,7 @@ import re
 import sys
 import warnings
 
-from ._files import replace_tensors
+from ._files import write_tensors
 from ._library import DuetError
 
 _WRAPPERS = re.compile(r"^(module\.|_orig_mod\.)+")
@@ -82,7 +82,7 @@ def convert(source, target=None):
         print(f"duet: convert: {source}: no tensors, left out: {', '.join(left_out[:6])}"
               f"{' and more' if len(left_out) > 6 else ''}", file=sys.stderr)
     try:
-        replace_tensors(target, arrays)
+        write_tensors(target, arrays)
     except OSError as error:
         raise DuetError(f"convert: {target}: {error.strerror or error}") from None
     return target
