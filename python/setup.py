@@ -19,9 +19,6 @@ PRODUCTS = ("libduet.so", "duet")
 class BuildByMake(build_py):
     def run(self):
         super().run()
-        if not (ROOT / "Makefile").exists():
-            raise SystemExit(f"{ROOT}: no Makefile: run pip in Duet's source tree: "
-                             "pip install ./python")
         subprocess.run(["make", f"-j{os.cpu_count()}", *(f"build/{name}" for name in PRODUCTS)],
                        cwd=ROOT, check=True)
         for name in PRODUCTS:
@@ -37,6 +34,8 @@ class WithLibrary(Distribution):
         return True
 
 
+if not (ROOT / "Makefile").exists():
+    raise SystemExit(f"{ROOT}: no Makefile: run pip in Duet's source tree: pip install ./python")
 HEADER = (ROOT / "duet" / "core.h").read_text()
 setup(version=re.search(r'^#define DUET_VERSION "(.*)"', HEADER, re.M)[1],
       cmdclass={"build_py": BuildByMake}, distclass=WithLibrary)
