@@ -1,6 +1,7 @@
 """The command's subcommands as functions: each runs `duet` in its own process, so its devices,
 ranks and signals do not affect the caller, and reads the record that --json writes."""
 
+import contextlib
 import html
 import json
 import pathlib
@@ -9,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 
 import numpy
 
@@ -64,8 +64,6 @@ def _plain(value):
 def _words(options):
     for name, value in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
-        if value is None:
-            continue
         if value is True or value is False:
             yield flag if value else "--no-" + flag[2:]
         else:
@@ -88,6 +86,7 @@ def _as_arguments(text):
 def _with_a_file(subcommand, options, folder):
     """A torch.nn.Module as `model` becomes a file that duet.export writes, traced with `inputs`.
     Where no data are named it takes random ones, with which twenty steps are enough."""
+    options = {name: value for name, value in options.items() if value is not None}
     model, inputs = options.get("model"), options.pop("inputs", None)
     if not hasattr(model, "state_dict"):
         if inputs is not None:
@@ -98,52 +97,69 @@ def _with_a_file(subcommand, options, folder):
                             "shape that forward takes, such as inputs=torch.randn(8, 3, 224, 224) "
                             "for images, or a file of duet.export")
     from . import export
-    runs, defaults = subcommand != "estimate", {}
+    runs = subcommand != "estimate"
     if runs and "dataset" not in options:
-        defaults = {"dataset": "random", "steps": None if "epochs" in options else 20}
-    path = pathlib.Path(folder, f"{type(model).__name__}.duet")
-    return {**defaults, **options, "model": export(model, inputs, path, verify=runs)}
+        options = {"dataset": "random", **({} if "epochs" in options else {"steps": 20}), **options}
+    path = pathlib.Path(folder, re.sub(r"\W", "_", type(model).__name__) + ".duet")
+    return {**options, "model": export(model, inputs, path, verify=runs)}
 
 
-class _Progress:
-    """The command's lines of losses on stderr, each over the one before."""
-
-    def __init__(self, wanted):
-        self.wanted, self.width = wanted, 0
-
-    def show(self, line):
-        if self.wanted and " loss" in line:
-            self.width = max(self.width, len(line))
-            print("\r" + line.rstrip().ljust(self.width), end="", file=sys.stderr, flush=True)
-
-    def end(self):
-        if self.width:
-            print(file=sys.stderr)
-
-
-def _follow(process, progress):
-    """Reads both streams to their end. Ctrl-C ends the command first, which then writes its results
-    so far; then the exception is raised again."""
-    lines, errors = [], []
-    reader = threading.Thread(target=lambda: lines.extend(process.stdout), daemon=True)
-    reader.start()
+def _errors(process, progress):
+    """What the command prints on stderr, to its end. progress: its lines of losses are shown
+    meanwhile, each over the one before."""
+    lines, width = [], 0
     try:
         for line in process.stderr:
-            errors.append(line)
-            progress.show(line)
-        process.wait()
-    except BaseException:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(_ENDS_IN)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        raise
+            lines.append(line)
+            if progress and " loss" in line:
+                width = max(width, len(line))
+                print("\r" + line.rstrip().ljust(width), end="", file=sys.stderr, flush=True)
     finally:
-        progress.end()
-        reader.join(1)
-    return "".join(lines), "".join(errors)
+        if width:
+            print(file=sys.stderr)
+    process.wait()
+    return "".join(lines)
+
+
+def _end(process):
+    """Ends a command that still runs, as Ctrl-C does: it writes its results so far."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_ENDS_IN)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def started(subcommand, *, progress=True, **options):
+    """Runs a subcommand beside the block, which gets a function that waits for its Result. When the
+    block ends, also by Ctrl-C, the command ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        record, page, output = (pathlib.Path(folder, name)
+                                for name in ("record.json", "page.html", "output"))
+        words = [find("duet"), subcommand, *_words(_with_a_file(subcommand, options, folder)),
+                 f"--json={record}"]
+        if subcommand not in _WITHOUT_REPORT:
+            words.append(f"--report={page}")
+
+        def result():
+            errors = _errors(process, progress)
+            if process.returncode:
+                last = (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
+                raise DuetError(_as_arguments(re.sub(r"^duet: ", "", last)), process.returncode)
+            printed = re.sub(rf"(?m)^written:\s+{re.escape(folder)}.*\n(?:  .*\n)*", "",
+                             output.read_text(errors="replace"))  # the folder goes
+            return Result(_plain(json.loads(record.read_text())), printed,
+                          page.read_text() if page.exists() else None)
+        with output.open("w") as file, \
+                subprocess.Popen(words, stdout=file, stderr=subprocess.PIPE,
+                                 stdin=subprocess.DEVNULL, text=True, errors="replace",
+                                 start_new_session=True) as process:
+            try:
+                yield result
+            finally:
+                _end(process)
 
 
 def run(subcommand, *, progress=True, **options):
@@ -152,23 +168,8 @@ def run(subcommand, *, progress=True, **options):
     fails at, is a DuetError with its one line, in which --batch-size is batch_size; `code` is its
     exit status. A check that failed (exit status 3) is one too. `model` may be a torch.nn.Module,
     with an example batch as `inputs`: duet.export then writes it for this run."""
-    with tempfile.TemporaryDirectory() as folder:
-        words = [find("duet"), subcommand, *_words(_with_a_file(subcommand, options, folder))]
-        record, page = pathlib.Path(folder, "record.json"), pathlib.Path(folder, "page.html")
-        words.append(f"--json={record}")
-        if subcommand not in _WITHOUT_REPORT:
-            words.append(f"--report={page}")
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              stdin=subprocess.DEVNULL, text=True, errors="replace",
-                              start_new_session=True) as process:
-            output, errors = _follow(process, _Progress(progress))
-        if process.returncode:
-            lines = errors.strip().splitlines() or [f"exit status {process.returncode}"]
-            raise DuetError(_as_arguments(re.sub(r"^duet: ", "", lines[-1])),
-                            process.returncode)
-        output = re.sub(r"(?m)^written: .*\n(?:  .*\n)*", "", output)  # the folder goes
-        return Result(_plain(json.loads(record.read_text())), output,
-                      page.read_text() if page.exists() else None)
+    with started(subcommand, progress=progress, **options) as result:
+        return result()
 
 
 def train(model=None, inputs=None, **options):

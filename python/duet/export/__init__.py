@@ -179,6 +179,9 @@ def export(model, example_inputs, path, quiet=False, verify=True):
     from .lower import Interpreter
     from .trace import decompose, trace, without_torchs_log
     from .verify import verify as verified
+    path = pathlib.Path(path)
+    if not path.parent.is_dir():
+        raise WrongArgument(f"duet.export: {path}: there is no folder {path.parent}: make it first")
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
     if not tensors or any(not x.dim() or not x.shape[0] for x in tensors) or \
             len({x.shape[0] for x in tensors}) > 1:
@@ -188,7 +191,6 @@ def export(model, example_inputs, path, quiet=False, verify=True):
         if p.dtype is not torch.float32:
             raise ExportError(f"duet.export: parameter {name} is {p.dtype}: Duet computes in "
                               "float32: model.float() makes it so")
-    path = pathlib.Path(path)
     _progress(quiet, f"duet.export: tracing {type(model).__name__} ...")
     try:
         traced, program = trace(model, example_inputs)

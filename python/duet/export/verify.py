@@ -11,9 +11,9 @@ backward, reentrant checkpoints.
 
 import bisect
 import collections
-import concurrent.futures
 import contextlib
 import json
+import math
 import random
 import re
 import struct
@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from .._files import save_dataset
 from .._library import DuetError
-from ..command import train
+from ..command import started
 from .text import ExportError
 from .trace import copied, traced_values
 
@@ -139,17 +139,22 @@ def _read(path):
             for begin, end in [item["data_offsets"]]}
 
 
+@contextlib.contextmanager
 def duets(path, inputs, target, trained=()):
-    """The loss of the text and the gradients of these parameters: what a step of RATE takes off."""
+    """Runs the text beside the block, which gets a function that waits for its loss and the
+    gradients of these parameters: what a step of RATE takes off."""
     data, saved = path.with_name("verify.safetensors"), path.with_name("saved.safetensors")
     save_dataset(data, inputs[0] if len(inputs) == 1 else tuple(inputs), target)
-    run = train(model=path, dataset=data, loss="mse", batch_size=len(target), steps=1, epochs=1,
-                lr=RATE if trained else 0, shuffle=False, mode="single", virtual_devices=1,
-                save=saved, progress=False, quiet=True).runs[0]
-    before, after = (_read(one) for one in (path.with_suffix(".safetensors"), saved))
-    return _Answer(run.losses[0], {name: (x - after[name]) * numpy.float32(1 / RATE)
-                                   for name, x in before.items()
-                                   if name in trained and name in after})
+    with started("train", model=path, dataset=data, loss="mse", batch_size=len(target), steps=1,
+                 epochs=1, lr=RATE if trained else 0, shuffle=False, mode="single",
+                 virtual_devices=1, save=saved, progress=False, quiet=True) as result:
+        def answer():
+            loss = result().runs[0].losses[0]
+            before, after = (_read(one) for one in (path.with_suffix(".safetensors"), saved))
+            return _Answer(loss, {
+                name: (x - after[name]) * numpy.float32(1 / RATE)
+                for name, x in before.items() if name in trained and name in after})
+        yield answer
 
 
 # ---- both, side by side
@@ -197,10 +202,6 @@ def _tensors(batch):
     return [x for x in batch if isinstance(x, torch.Tensor)]
 
 
-def _alike(loss, other):
-    return abs(loss - other) <= 1e-5 * abs(other)
-
-
 class _Unverified(Exception):
     pass
 
@@ -217,7 +218,7 @@ class _Verification:
         self.inputs = [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in inputs]
         tensors = _tensors(self.inputs)
         self.large = sum(x[0].numel() for x in tensors) > LARGE
-        self.count = max(2, min(len(tensors[0]), 2 if self.large else 4))
+        self.count = 2 if self.large else 4  # a BatchNorm of two may be all roundings
         self.exact, self.rounds = torch.float64, None  # how far float32 is from it, of the size
 
     def answer(self, dtype, batches, after=None, moved=0, backward=True):
@@ -230,8 +231,9 @@ class _Verification:
                 copy.answer(batch, backward=False)
             return copy.answer(batches[-1], backward)
         except Exception as error:
-            raise ExportError(f"duet.export: forward of a copy: {error} (a tensor that it keeps in "
-                              "a global must be a buffer)") from error
+            first = str(error).strip().splitlines() or [type(error).__name__]
+            raise ExportError(f"duet.export: forward of a copy: {first[0]} (perhaps a tensor that "
+                              "it keeps in a global, which must be a buffer)") from error
 
     def reference(self, batches, after):
         """In float64 for the first batch. For others float32 is near enough, unless something
@@ -249,16 +251,20 @@ class _Verification:
         PyTorch's answer."""
         drawn = len(batches) == 2 and batches[1] is not batches[0]
         tensors = _tensors(batches[-1])
-        running = self.pool.submit(duets, self.path, tensors, _target(
-            [len(tensors[0]), *self.shape]), self.trained)
-        try:
-            answer = self.reference(batches, after)
-            distances = _Distances(answer)
-            finite = numpy.isfinite(distances.size).all()
-        except ExportError:
-            if not drawn:
-                raise
-            finite = False
+        with duets(self.path, tensors, _target([len(tensors[0]), *self.shape]),
+                   self.trained) as of_text:
+            try:
+                answer = self.reference(batches, after)
+                distances = _Distances(answer)
+                finite = numpy.isfinite(distances.size).all()
+            except ExportError:
+                if not drawn:
+                    raise
+                finite = False
+            if finite and not answer.copy.draws:
+                if len(batches) == 2:
+                    self.refuse_state_outside(batches[1:], answer.loss)
+                text = of_text()
         if drawn and not finite:  # the model does not take these numbers
             return self.both(what, [batches[0]] * 2)
         if answer.copy.draws or not finite:
@@ -267,9 +273,6 @@ class _Verification:
             warnings.warn(f"duet.export: {type(self.model).__name__} is not verified: {why}",
                           stacklevel=8)
             raise _Unverified
-        if len(batches) == 2:
-            self.refuse_state_outside(batches[1:], answer.loss)
-        text = running.result()
         # Three times as far from float32 is at most four times as far from float64.
         differ, most = distances.differing(distances.of(text), self.rounds * distances.size,
                                            TIMES - 1)
@@ -289,38 +292,39 @@ class _Verification:
         distances = _Distances(exact)
         if near is exact:  # of the first batch
             near = self.answer(torch.float32, batches)
-            self.rounds = distances.of(near) / numpy.maximum(distances.size, 1e-30)
-        allowed = distances.of(near)
-        differ, most = distances.differing(distances.of(text), allowed)
+            # One that is 0 but for roundings, as of a bias before BatchNorm, allows others nothing.
+            self.rounds = numpy.minimum(distances.of(near) / numpy.maximum(distances.size, 1e-30),
+                                        1e-3)
+        off, allowed = distances.of(text), distances.of(near)
+        differ, most = distances.differing(off, allowed)
         # A number beside the corner of a relu may fall on either side in float32: that is seen
         # where parameters are moved by as little.
         for moved in range(1, 9):
             if differ:
                 other = self.answer(self.exact, batches, moved=moved)
                 allowed = numpy.maximum(allowed, distances.of(other))
-                differ, most = distances.differing(distances.of(text), allowed)
+                differ, most = distances.differing(off, allowed)
         return differ, most, exact if differ else near
 
     def refuse_state_outside(self, batch, loss):
         """That of a copy of the model is its own. It would make float32's distances large, too."""
         again = self.answer(torch.float32, batch, backward=False).loss
-        if not _alike(loss, again):
+        if not math.isclose(loss, again, rel_tol=1e-5):
             self.refuse_state(again, self.answer(torch.float32, batch, backward=False), _OUTSIDE)
 
     def refuse_state(self, loss, again, why):
-        if not _alike(loss, again.loss):
+        if not math.isclose(loss, again.loss, rel_tol=1e-5):
             raise ExportError(f"duet.export: {type(self.model).__name__} has the loss {loss:.7g} "
                               f"and, called again, {again.loss:.7g}: {why}")
 
     def run(self):
         first, other = ([_batch(x, self.count + more) for x in self.inputs] for more in (0, 1))
         second = [_batch(x, self.count, 2 + 7 * i) for i, x in enumerate(self.inputs)]
-        with concurrent.futures.ThreadPoolExecutor(1) as self.pool:
-            answer = self.both("the example inputs", [first])
-            answer = self.both("a second batch", [first, second], answer)
-            fresh = self.both("another number of samples", [other])
-            third = self.answer(torch.float32, [first, second, other], answer, backward=False)
-            self.refuse_state(fresh.loss, third, _WHY["a second batch"])
+        answer = self.both("the example inputs", [first])
+        answer = self.both("a second batch", [first, second], answer)
+        fresh = self.both("another number of samples", [other])
+        third = self.answer(torch.float32, [first, second, other], answer, backward=False)
+        self.refuse_state(fresh.loss, third, _WHY["a second batch"])
 
     def told(self, what, differ, text, answer, batch):
         says = f"duet.export: the text is not the model: for {what} "
@@ -349,7 +353,8 @@ class _Verification:
             self.path.write_text("\n".join([*lines[:at[name] + 1], f"return {name}", ""]),
                                  encoding="utf-8")
             try:
-                mean = duets(self.path, tensors, want).loss
+                with duets(self.path, tensors, want) as of_text:
+                    mean = of_text().loss
             except DuetError:  # a part that no parameter is in
                 return False
             return not mean ** 0.5 <= APART * numpy.linalg.norm(want) / want.size ** 0.5
