@@ -43,7 +43,7 @@ Test(models, transformers_have_the_originals_parameters) {
     }
     struct model_options long_text = {.dropout = -1, .sample = {1025, 1, 1}};
     struct model m;
-    expect(model_open(&m, "gpt2-small", &long_text), ERR_USAGE, "fewer positions");
+    expect(model_open(&m, "gpt2-small", &long_text), ERR_USAGE, "of 1 to 1024 tokens");
 }
 
 Test(models, parameters_are_those_of_the_originals, .timeout = 30) {
