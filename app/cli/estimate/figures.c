@@ -160,7 +160,7 @@ void figures_print(const struct figures *f) {
     if (f->rate > 0) snprintf(error, sizeof error, f->error > 0 ? "+-%2.0f %%" : "given", f->error);
     if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
     if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
-    printf("%3d %-15s%8s %6s%9s %6s %6s%s%6s%s%6s%s%7s\n", f->devices, way_brief(f->way), ms, error,
+    printf("%3d %-15s%8s %6s%9s %6s %6s%s%6s%s%7s%s%7s\n", f->devices, way_brief(f->way), ms, error,
            rate, speed, gib_words(f->first, first), f->is_full ? "!" : " ",
            gib_words(f->others, others), f->others_are_full ? "!" : " ",
            gib_words(f->pytorch, pytorch), f->pytorch_is_full ? "!" : " ", largest);
