@@ -24,7 +24,7 @@
 struct allreduce;
 
 struct allreduce_config {
-    enum allreduce_algorithm algorithm; /* AUTO: allreduce_choose, for each count */
+    enum allreduce_algorithm algorithm; /* AUTO: allreduce_choose picks for each count */
     int any_order; /* 1: over 3 or more ranks AUTO may take ring and tree, too: other bits */
     struct plan_config plan; /* how data is cut */
     struct announcer *group; /* comm_call.group of all calls; NULL: none. Outlives the object */

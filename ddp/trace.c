@@ -1,4 +1,4 @@
-/* DUET_TRACE: each allreduce of a bucket of a program's duet_ddp, with its times: see
+/* DUET_TRACE: each bucket's allreduce in a program's duet_ddp, with its times: see
  * group/call_trace.h.
  *
  * A bucket is launched on the stream that communicates, and runs there once its gradients are

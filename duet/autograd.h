@@ -113,8 +113,8 @@ duet_var *duet_autograd_arg(duet_tape *tape, duet_rpc_call *call, int i);
 int duet_autograd_keep(duet_tape *tape, duet_tensor *tensor);
 
 /* duet_rpc_sync, duet_rpc_async and duet_rref_sync with vars. Float tensors in the result are vars
- * of `tape`; with async, from duet_future_wait on. Only these calls and duet_autograd_remote are
- * recorded: duet_rpc_sync and duet_rref_to_here return tensors. */
+ * of `tape`; with async, once duet_future_wait has returned. Only these calls and
+ * duet_autograd_remote are recorded: duet_rpc_sync and duet_rref_to_here return tensors. */
 int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
                        const struct duet_rpc_value *args, int count, double timeout_s,
                        struct duet_rpc_value *result);

@@ -59,7 +59,7 @@ static int differ(const struct work *work, int from, int to, size_t gives, size_
     return code;
 }
 
-/* sizes[from * n + to], of the claims of all ranks. */
+/* Fills sizes[from * n + to] from the claims of all ranks. */
 static int agree(const struct work *work, const size_t *claims, size_t *sizes) {
     int n = work->group->n;
     for (int from = 0; from < n; from++)

@@ -18,8 +18,8 @@ struct region {
  * has too little. On failure *region is zeroed. */
 int region_open(struct region *region, const struct executor_ranks *ranks, size_t bytes);
 
-/* Not collective: a piece lives as long as a rank maps it. Unpinning may wait for the GPU. A zeroed
- * region is fine. */
+/* Not collective: a piece lives as long as any rank maps it. Unpinning may wait for the GPU. A
+ * zeroed region is fine. */
 void region_close(struct region *region);
 
 #endif

@@ -45,7 +45,7 @@ struct host_ranks {
 struct host_slot {
     uint64_t epoch; /* these two as in struct comm_flag */
     uint32_t sleepers, pad;
-    uint64_t signature, more; /* executor_call's, of who posted the flag */
+    uint64_t signature, more; /* of the call whose rank posted the flag */
 };
 
 /* Bytes of one rank's flags. The memory of an emulated device is the host's. */

@@ -40,7 +40,7 @@ static const struct option scale_options[] = {
 static int help(const struct options *options, const struct duet_model *own) {
     say_text("usage: duet scale [options]\n\n"
              "Trains the same model on several numbers of devices, one after another, and prints "
-             "seconds, speed-up, loss and accuracy of each, and whether the bits are equal.\n\n");
+             "seconds, speed-up, loss and accuracy of each, and whether their bits agree.\n\n");
     options_print(scale_options);
     say_text(
         "\nand the options of duet train. --mode is dp or ddp (default ddp). The default model is "

@@ -67,8 +67,7 @@ static int read_what_if(struct what_if *what_if, const char *text) {
         char key[32] = "", value[32] = "";
         int k = 0;
         if (sscanf(at, "%31[^=,]=%31[^,]", key, value) < 2)
-            return fail(ERR_USAGE, "--what-if: '%.40s': give KEY=X, as link=2x,launch=0,gil=off",
-                        at);
+            return fail(ERR_USAGE, "--what-if: '%.40s': give KEY=X, such as link=2x,launch=0", at);
         while (k < IF_PARTS && strcmp(key, parts[k]))
             k++;
         if (k == IF_PARTS) return unknown_value("--what-if", key, parts, IF_PARTS);

@@ -1,6 +1,6 @@
 /* The model in the order of a step: kernels, the host, copies, sums. docs/clock.md has the sources
- * of the numbers. Nothing here depends on the name of a GPU or machine: only the numbers of the
- * table count. */
+ * of the numbers. Nothing here depends on the name of a GPU or machine: only the numbers in
+ * the table matter. */
 #include "clock/cost.h"
 
 #include <math.h>

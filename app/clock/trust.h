@@ -13,8 +13,8 @@ enum clock_kind trust_kind(const struct program *programs, int count, int sample
 const char *trust_kind_name(enum clock_kind kind);
 const char *trust_way_name(enum clock_way way);
 
-/* Times that are alike share one error: of one kind of model in one mode, under autocast or not, on
- * as many GPUs. `informed`: the clock knows something of this machine. Either the time of one GPU
+/* Comparable times share one error: the same kind of model, mode, use of autocast and number of
+ * GPUs. `informed`: the clock knows something of this machine. Either the time of one GPU
  * was given; or the machine is calibrated, which says nothing of transformers, since no factor on
  * kernels was fitted to one. DataParallel's time is that of the host, so it takes a calibrated
  * machine, and of transformers both. */

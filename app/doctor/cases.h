@@ -75,9 +75,9 @@ struct case_list {
     const char *rest;    /* those that a dot stands for */
     const int *sizes;    /* [count][strlen(letters)] */
     int count, turns;    /* each row is tried so often; 0: once */
-    /* The data of each input and output; the last letter serves the others, too: r random in
-     * [-1, 1), w integers from -4 to 4; R and W the same with special values (0, -0, infinities,
-     * NaN, ...); - NaN. NULL: r of inputs, - of outputs. Inputs that are no floats begin as -. */
+    /* The data of each input and output; the last letter serves the others, too. 'r': random
+     * in [-1, 1); 'w': integers from -4 to 4; 'R', 'W': the same with special values (0, -0, NaN,
+     * ...); '-': all NaN. NULL: 'r' for inputs, '-' for outputs. Other types start as '-'. */
     const char *in, *out;
     enum case_when when;
     void (*set)(struct op_case *c); /* before the operands are made: settings, missing letters */

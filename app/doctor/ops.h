@@ -53,8 +53,8 @@ void judge_output(struct tally *tally, enum op op, int output, const struct comp
 /* The operands of struct op_args. */
 enum { INPUTS = OP_INPUTS, OUTPUTS = OP_OUTPUTS, OPERANDS = INPUTS + OUTPUTS };
 
-/* What is compared with an output (struct comparison), from the reference: `want`, of the same
- * shapes, and for products `size`. They live until case_forget. */
+/* What is compared with an output (struct comparison), from the reference: `want`, which has its
+ * shape, and for products `size`. They live until case_forget. */
 int reference_outputs(struct op_cases *cases, enum op op, const struct op_args *args,
                       struct tensor want[OUTPUTS], struct tensor size[OUTPUTS]);
 

@@ -183,8 +183,8 @@ static double alone_ns(const struct run_record *r) {
 static void why(struct text *text, const struct run_record *dp, const struct run_record *ddp) {
     text_add(
         text,
-        " In DP device 0 works %.3f ms per step while the others sleep, and then waits %.3f ms "
-        "for them; in DDP a rank waits %.3f ms for allreduce.",
+        " In DP, device 0 works %.3f ms per step while the others sleep, and then waits %.3f ms "
+        "for them; in DDP, a rank waits %.3f ms for allreduce.",
         alone_ns(dp) * 1e-6, device_value(dp, 0, VALUE_WAIT, 0) * 1e-6,
         mean_value(ddp, 0, ddp->devices, VALUE_WAIT, 0) * 1e-6);
 }

@@ -15,7 +15,7 @@ void add_devices(struct text *text, const struct run_record *run);
  * Returns 1 where something was added. */
 int add_busy(struct text *text, int before, const char *title, const struct run_record *run);
 
-/* Runs with modelled times: adds how busy GPU 0 and the others are in DP, which work only GPU 0
+/* For runs with modelled times, adds how busy GPU 0 and the others are in DP, which work only GPU 0
  * has, and how busy they are in DDP (NULL: it did not run). Nothing if the times of dp were
  * measured or it ran on one device. */
 void add_load(struct text *text, const struct run_record *dp, const struct run_record *ddp);

@@ -14,7 +14,7 @@ enum row_kind {
     ROW_VALUES,
     ROW_WHERE_ANY, /* as VALUES, but left out where each value is "-" */
     ROW_NOTE,      /* a rule, and below it the name alone; "": the rule */
-    ROW_TITLE      /* the name alone, of the rows below it */
+    ROW_TITLE      /* the name alone, as a heading of the rows below it */
 };
 
 struct table_row {

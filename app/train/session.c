@@ -71,7 +71,7 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     const struct graph *graph = graph_of(s->config->model.options.own);
     if (graph && graph_below(graph) && !set->numbers)
         return fail(ERR_USAGE,
-                    "--dataset: %s: images: model %s takes integers from 0 to %d: give "
+                    "--dataset: %s has images, but model %s takes integers from 0 to %d: give "
                     "--dataset random",
                     set->name, m->name, graph_below(graph) - 1);
     if (is->channels == first->channels && is->height == first->height && is->width == first->width)

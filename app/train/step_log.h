@@ -8,7 +8,7 @@
 struct logged_step {
     int passes;     /* its rows, one per pass: at most config->passes */
     int samples;    /* of the global batches of all passes */
-    double divisor; /* terms of the sum of their losses: the samples, or those whose labels count */
+    double divisor; /* how many terms their losses have: the samples, or those not ignored */
 };
 
 /* Reads the rows of the logs of all devices that belong to the record's next `count` steps, and

@@ -136,7 +136,7 @@ static int make_buffers(struct loader *l) {
     l->index = malloc((size_t)(room + 1) * sizeof *l->index);
     l->staging = calloc((size_t)c->workers + LOADER_SPARE, sizeof *l->staging);
     if (!l->index || !l->staging)
-        return fail(ERR_MEMORY, "loader: no memory for the order of %d samples: use fewer",
+        return fail(ERR_MEMORY, "loader: no memory for the indices of %d samples: use fewer",
                     c->set->count);
     while (l->buffers < c->workers + LOADER_SPARE) {
         struct staging *s = &l->staging[l->buffers++];

@@ -35,8 +35,8 @@ int sample_shape_parse(const char *what, const char *text, struct sample_shape *
     if (count == 3) s.height = (int)sides[1], s.width = (int)sides[2];
     if ((count != 1 && count != 3) || !sample_shape_fits(&s))
         return fail(ERR_USAGE,
-                    "%s: '%.40s': give CxHxW as 3x32x32, or K for vectors as 10, of 1 to %d "
-                    "numbers in all",
+                    "%s: '%.40s': give CxHxW, such as 3x32x32, or K for vectors, such as 10; 1 "
+                    "to %d numbers in all",
                     what, text, SAMPLE_NUMBERS);
     *shape = s;
     return OK;

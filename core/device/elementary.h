@@ -89,7 +89,7 @@ EVERY_DEVICE double elementary_tanh(double x) {
 
 /* For x above 0 that is neither infinite nor subnormal. */
 EVERY_DEVICE double elementary_log_inside(double x) {
-    /* m from sqrt(1/2) to sqrt(2): the exponent that x would have if m began at 1 */
+    /* x = m 2^e, m in [sqrt(1/2), sqrt(2)): shifting sqrt(1/2) to 1 leaves e in the exponent */
     const uint64_t bits = elementary_bits(x),
                    exponent = (bits + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd)) >> 52;
     const double m = elementary_of_bits(bits - ((exponent - 1023) << 52)),

@@ -99,7 +99,7 @@ struct sample_order tensor_sample_order(const struct tensor *t);
  * same number of rows, one or more, for each sample. */
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i);
 
-/* t, which is PLAIN, in N16 over other memory, which the caller sets; `segments` NULL: one. */
+/* t (PLAIN) in layout N16; the caller gives it other memory. `segments` NULL: one segment. */
 struct tensor tensor_in_n16(const struct tensor *t, const struct segments *segments);
 
 #ifdef __cplusplus

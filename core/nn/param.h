@@ -71,7 +71,7 @@ struct param_set {
     float *segment_grads;
     int kept_segments;       /* segments whose sums are kept; 0: gradients are of one pass only */
     size_t arena_count;      /* elements of the value arena, pads included */
-    size_t grad_count;       /* elements of the gradient arena, pads included: the first of them */
+    size_t grad_count;       /* of the gradient arena, which covers the first of these elements */
     size_t total_count;      /* elements of all parameters, pads not counted */
     int trained;             /* parameters that are not frozen */
     uint64_t layout_version; /* grows when the gradients move */

@@ -18,8 +18,8 @@ struct device_record {
     struct ledger memory;
     uint64_t bytes_in, bytes_out; /* moved over links in all training steps */
     /* Compute lane: busy time of each phase (span_busy_ns); for a phase of the host
-     * (phase_is_of_host) the time that its thread took or waited. Also the median over the steps,
-     * and the spread: half the range of the middle 68 % (step_times.h). */
+     * (phase_is_of_host) the time that its thread took or waited; its median over the steps, and
+     * its spread: half the range of the middle 68 % (step_times.h). */
     int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_spread_ns[PHASE_COUNT];
     /* from the start of a step to the start of the next */
     int64_t step_median_ns, step_spread_ns;

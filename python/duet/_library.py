@@ -27,7 +27,7 @@ class DuetError(RuntimeError):
 
 
 class WrongArgument(DuetError, ValueError, TypeError):
-    """Also what Python's own functions raise of a wrong value or type."""
+    """A ValueError and a TypeError, too, which Python's own functions raise for wrong arguments."""
 
     def __init__(self, text):
         super().__init__(text, USAGE)

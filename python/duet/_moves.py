@@ -1,5 +1,5 @@
 """The calls that move elements of any type without changing them: broadcast, gathers, scatter,
-all_to_all, messages from rank to rank. Also barriers, and several calls as one."""
+all_to_all, messages from rank to rank; and barriers, and several calls as one."""
 
 from ctypes import c_int
 

@@ -95,7 +95,7 @@ def _with_a_file(subcommand, options, folder):
     if inputs is None:
         raise WrongArgument(f"model={type(model).__name__}(...): give an example batch of the "
                             "shape that forward takes, such as inputs=torch.randn(8, 3, 224, 224) "
-                            "for images, or a file of duet.export")
+                            "for images, or a file that duet.export wrote")
     from . import export
     runs = subcommand != "estimate"
     if runs and "dataset" not in options:

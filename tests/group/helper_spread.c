@@ -20,16 +20,16 @@ static int try_collectives(struct group *g) {
         for (int type = 0; type < ELEMENT_TYPES && !code; type++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts && !code; c++, turn++) {
                 int op = is_sum(whats[k]) ? turn % ELEMENT_OPS : 0;
-                struct expected e = {
-                    .what = whats[k],
-                    .n = n,
-                    .root = turn % n,
-                    .peer = (turn + 1) % n,
-                    .count = counts[c],
-                    .stride = counts[c],
-                    .how = {(enum dtype)type, (enum element_op)op},
-                    .scale = is_sum(whats[k]) && !op && type < 4 && turn % 2 ? 1.0 / n : 1,
-                    .seed = turn};
+                int averages = is_sum(whats[k]) && !op && dtype_is_float(type) && turn % 2;
+                struct expected e = {.what = whats[k],
+                                     .n = n,
+                                     .root = turn % n,
+                                     .peer = (turn + 1) % n,
+                                     .count = counts[c],
+                                     .stride = counts[c],
+                                     .how = {(enum dtype)type, (enum element_op)op},
+                                     .scale = averages ? 1.0 / n : 1,
+                                     .seed = turn};
                 int same_size = has_parts(whats[k]) == has_stack(whats[k]);
                 code = try_call(g, &e, same_size && turn % 2, turn % 3 == 0);
             }
@@ -144,14 +144,15 @@ static int try_drawn(struct group *const groups[3], const int sizes[3], int seed
         enum dtype type = (enum dtype)drawn(&state, ELEMENT_TYPES);
         int op = is_sum(what) ? drawn(&state, ELEMENT_OPS) : 0, root = drawn(&state, n);
         int average = drawn(&state, 2), same_size = has_parts(what) == has_stack(what);
-        struct expected e = {.what = what,
-                             .n = n,
-                             .root = root,
-                             .peer = (root + 1 + drawn(&state, n - 1)) % n,
-                             .count = (size_t)drawn(&state, most),
-                             .how = {type, (enum element_op)op},
-                             .scale = is_sum(what) && !op && type < 4 && average ? 1.0 / n : 1,
-                             .seed = drawn(&state, 1000)};
+        struct expected e = {
+            .what = what,
+            .n = n,
+            .root = root,
+            .peer = (root + 1 + drawn(&state, n - 1)) % n,
+            .count = (size_t)drawn(&state, most),
+            .how = {type, (enum element_op)op},
+            .scale = is_sum(what) && !op && dtype_is_float(type) && average ? 1.0 / n : 1,
+            .seed = drawn(&state, 1000)};
         int in_place = same_size && drawn(&state, 2), async = drawn(&state, 2);
         e.stride = e.count;
         if (groups[which]) CHECK(try_call(groups[which], &e, in_place, async));

@@ -333,7 +333,7 @@ static int refuse_beside_validate(const struct options *o) {
             const char *name = o->part[part].rows[i].name;
             if (o->given[part][i] && strcmp(name, "--validate") && strcmp(name, "--details"))
                 return fail(ERR_USAGE,
-                            "--validate: it compares all published rows, each on its own GPU: "
+                            "--validate: compares all published rows, each on its own GPU: "
                             "leave %s out",
                             name);
         }

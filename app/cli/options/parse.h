@@ -22,7 +22,7 @@ struct options {
         void *target;
     } part[2];                             /* rows NULL: there is no second table */
     const struct option_synonym *synonyms; /* NULL: none */
-    int then_words; /* 1: a word that is no option, or "--", ends the reading; 0: it is refused */
+    int then_words; /* 1: a word that is not an option, or "--", ends reading; 0: it is refused */
 
     /* ---- set by options_read ---- */
     int help;                    /* --help or -h was given, which ends the reading */

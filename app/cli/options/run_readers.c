@@ -72,8 +72,8 @@ int read_outputs(const struct option *option, const char *text, void *target) {
     }
     if (count != 2 || sizes[0] > INT32_MAX / sizes[1])
         return fail(ERR_USAGE,
-                    "%s: '%.60s': give the tokens of a sample and the classes of each, as "
-                    "512x30522: at most 2^31 - 1 numbers together",
+                    "%s: '%.60s': give the tokens of a sample and the classes of each, such "
+                    "as 512x30522: at most 2^31 - 1 numbers together",
                     option->name, text);
     o->tokens = (int)sizes[0];
     o->token_classes = (int)sizes[1];

@@ -281,8 +281,8 @@ const struct option run_options[] = {
     {"--checkpoint-every", "N", "train: write it after every N steps, too",
      read_int, AT(files.checkpoint_every), 1, 1e9,
      BY_TRAIN, IN_ANY_MODE, BESIDE_CHECKPOINT},
-    {"--resume", "FILE", "train: resume from a checkpoint saved with the same options; the bits "
-     "stay the same",
+    {"--resume", "FILE", "train: resume from a checkpoint saved with the same options: the bits "
+     "are those of a run without the break",
      read_text, AT(files.resume), NO_LIMITS,
      BY_TRAIN, IN_ANY_MODE, 0},
     {"--log-loss", "FILE", "train: write step, epoch and loss of every step as CSV", read_text,

@@ -130,7 +130,7 @@ int calls_report(FILE *out, int width, const char *path, int otherwise) {
     glob_t found;
     int groups = 0, code = OK;
     if (snprintf(pattern, sizeof pattern, "%s.*.*", path) >= (int)sizeof pattern)
-        return fail(ERR_USAGE, "report: a path of more than %zu characters", sizeof pattern);
+        return fail(ERR_USAGE, "report: the path has more than %zu characters", sizeof pattern);
     size_t files = glob(pattern, GLOB_ERR, NULL, &found) ? 0 : found.gl_pathc;
     for (size_t i = 0, taken = 1; i < files && !code; i += taken) {
         taken = 1;

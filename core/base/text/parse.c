@@ -140,8 +140,8 @@ int parse_count(const char *what, const char *text, int64_t lowest, int64_t high
     size_t length = number_length(text);
     double unit = length ? unit_count(text + length) : 0, value = unit * strtod(text, NULL);
     if (unit == 0 || !(value >= (double)lowest && value <= (double)highest))
-        return fail(ERR_USAGE, "%s: '%s': give a count from %lld to %lld, as 25.6M", what, text,
-                    (long long)lowest, (long long)highest);
+        return fail(ERR_USAGE, "%s: '%s': give a count from %lld to %lld, such as 25.6M", what,
+                    text, (long long)lowest, (long long)highest);
     *count = (int64_t)(value + 0.5);
     return OK;
 }

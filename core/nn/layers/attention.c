@@ -21,7 +21,7 @@ static const char name[] = "scaled_dot_product_attention";
 
 /* ---- launches ---- */
 
-/* The same tensors, of the samples of segment s. */
+/* Cuts out of `whole` the samples of segment s. */
 static void cut(duet_tape *t, struct op_args *args, const struct op_args *whole, int s,
                 int mask_of_samples) {
     *args = *whole;

@@ -46,7 +46,7 @@ int tape_operand(const struct duet_tape *t, const char *op, const char *what, co
     if (!x) return fail(ERR_USAGE, "%s: no %s was given", op, what);
     if (x->device != t->device)
         return fail(ERR_USAGE,
-                    "%s: %s is on %s, the tape is on %s: bring it over with duet_tensor_to", op,
+                    "%s: %s is on %s, but the tape is on %s: bring it over with duet_tensor_to", op,
                     what, device_name(x->device), device_name(t->device));
     if (x->t.dtype != dtype)
         return fail(ERR_USAGE, "%s: %s is of type %s: must be %s", op, what, dtype_name(x->t.dtype),

@@ -67,11 +67,11 @@ int optimizer_check(const struct optimizer_config *c) {
         return fail(ERR_USAGE, "epsilon: %g: Invalid epsilon value: give at least 0", c->epsilon);
     if (!sgd && !adadelta && !(c->beta1 >= 0 && c->beta1 < 1))
         return fail(ERR_USAGE,
-                    "beta1: %g: Invalid beta parameter at index 0: give at least 0 and less than 1",
+                    "beta1: %g: Invalid beta parameter at index 0: give a value from 0 to below 1",
                     c->beta1);
     if (!sgd && !adadelta && !(c->beta2 >= 0 && c->beta2 < 1))
         return fail(ERR_USAGE,
-                    "beta2: %g: Invalid beta parameter at index 1: give at least 0 and less than 1",
+                    "beta2: %g: Invalid beta parameter at index 1: give a value from 0 to below 1",
                     c->beta2);
     return OK;
 }

@@ -1,5 +1,5 @@
-/* Values of parameters: values computed from parameters only, as rows.c explains. Also a tape's
- * record of a parameter. */
+/* Values of parameters: values computed from parameters only, as rows.c explains; and the
+ * tape's record of a parameter. */
 #ifndef NN_TAPE_ROWS_H
 #define NN_TAPE_ROWS_H
 

@@ -118,8 +118,8 @@ def _refuse_hooks(model):
 
 
 def _refuse_shared_memory(model, program):
-    """A tie is one Parameter at two places. Two tensors over one memory would each be another's
-    constant, or two parameters that go apart."""
+    """A tie is one Parameter in two places. Two tensors that share memory would become separate
+    constants, or two parameters that drift apart."""
     found = {}
     for spec in program.graph_signature.input_specs:
         name, x = spec.target or "", None

@@ -1,7 +1,6 @@
 /* Faulty devices: each fault is found by the check that looks for it, and by no other: copies that
  * lose a byte, steps of a model that are a little off.
  * tests/app/doctor/test_ranks.c has the faults of collectives. */
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "tests/app/doctor/shared.h"

@@ -2,7 +2,6 @@
  * its handles, the allocator of its memory, and the text of a refusal. GPUs of the machine are
  * hidden first, so these tests give the same result everywhere. duet doctor checks GPUs, and what
  * the command says without one stands in tests/app/cli/test_bad_input.c. */
-#include <stdio.h>
 #include <sys/wait.h>
 
 #include "device/arena.h"

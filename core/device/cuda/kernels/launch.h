@@ -58,8 +58,8 @@ static inline int refuse_size(enum op op) {
     ROW(ALGEBRA, algebra)       \
     ROW(ALONG, places)
 
-/* Each enqueues one op; a refusal is a fail(). Also kernel i of each family, NULL after the last:
- * cuda_load_kernels loads them all. */
+/* Each enqueues one op; a refusal is a fail(). A second function per family returns its
+ * kernel i, and NULL after the last, for cuda_load_kernels. */
 #define FAMILY_OF(FAMILY, name)                                                             \
     int enqueue_##name(struct cuda_stream *stream, enum op op, const struct op_args *args); \
     const void *name##_kernel(int i);

@@ -52,7 +52,7 @@ static const void *const kernels[PRODUCT_KINDS][TILES] = {
     TILES_OF(PRODUCT_LINEAR_RC),
 };
 
-/* By direction and size: forward, data; 3 x 3, 5 x 5. */
+/* [direction: forward, data][size: 3 x 3, 5 x 5] */
 static const void *const planes_kernels[2][2] = {
     {DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 3>),
      DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 5>)},

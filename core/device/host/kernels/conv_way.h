@@ -1,4 +1,4 @@
-/* Which algorithm a convolution of square windows uses in N16 on the host, and how much memory it
+/* Which algorithm a convolution with square windows uses in N16 on the host, and how much memory it
  * takes in addition to the operands. The choice depends only on the shape, so the bits do, too. */
 #ifndef DEVICE_HOST_KERNELS_CONV_WAY_H
 #define DEVICE_HOST_KERNELS_CONV_WAY_H

@@ -88,8 +88,7 @@ static void transposed_products(const struct transposed *s) {
         }
 }
 
-/* v of one pixel of dy at one tap: the pixel of x that the tap reaches, or 0 outside the picture.
- */
+/* Fills v for one pixel of dy at one tap, with the pixel of x that it reaches, or 0 outside. */
 static void transposed_pixel(const struct transposed *s, const struct conv *conv, const float *x,
                              int tap, int t, int h, int w) {
     float *v = s->v + tap * s->v_step + (size_t)t * GROUP * s->width;
