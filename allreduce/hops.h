@@ -41,13 +41,13 @@ enum hop_buffer { HOP_DATA, HOP_SCRATCH, HOP_INPUT, HOP_OUTPUT, HOP_SUM, HOP_BUF
 const char *hop_buffer_name(enum hop_buffer buffer); /* "data", ...: static storage */
 
 struct hop_move {
-    int hop;                        /* 1 .. hops.hops; a move within one rank also 0 */
-    int16_t from, to;               /* ranks; equal: within one rank, over no link */
-    int16_t by;                     /* the rank whose step moves it: it loads, or it stores */
-    uint8_t action;                 /* enum hop_action */
-    uint8_t from_buffer, to_buffer; /* enum hop_buffer */
-    int step;                       /* the first step of `by` that is part of it */
-    int order; /* how many moves came before it; the list is then sorted again */
+    int hop;                         /* 1 .. hops.hops; a move within one rank also 0 */
+    int16_t from, to;                /* ranks; equal: within one rank, over no link */
+    int16_t by;                      /* the rank whose step moves it: it loads, or it stores */
+    uint8_t action;                  /* enum hop_action */
+    uint8_t from_buffer, to_buffer;  /* enum hop_buffer */
+    int step;                        /* the first step of `by` that is part of it */
+    int order;                       /* how many moves came before it, before the list is sorted */
     uint64_t from_offset, to_offset; /* elements */
     uint64_t count;                  /* elements, at least 1 */
 };

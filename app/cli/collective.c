@@ -46,8 +46,8 @@ static int help(void) {
     char word[COLLECTIVE_WORD];
     say_text("usage: duet collective [options]\n\n"
              "Draws a collective, hop by hop, from the plan that Duet executes: which rank sends "
-             "which chunk to which rank, what each rank holds after it, and its bytes beside the "
-             "textbook formula.\n\n");
+             "which chunk to which rank, what each rank holds after it, and its bytes compared "
+             "with the textbook formula.\n\n");
     options_print(collective_options);
     text_add(&words, "--algorithm: ");
     for (int i = 0; collective_word(i, word); i++)

@@ -231,7 +231,7 @@ static int read_join(struct hardware *h, const struct line *l, struct machine *m
     for (int i = a[0]; i <= a[1]; i++)
         for (int j = b[0]; j <= b[1]; j++) {
             if (i == j) return refuse(l, l->word[2], "a link joins two different ends");
-            if (m->net.links == NET_LINKS) return refuse(l, l->word[0], "there are too many links");
+            if (m->net.links == NET_LINKS) return refuse(l, l->word[0], "too many links");
             if (m->is_like) m->fitted = 0, m->error = 0;
             struct net_link *to = &m->net.link[m->net.links++];
             *to = (struct net_link){.a = i, .b = j, .gbs = link->gbs, .us = link->us};

@@ -155,8 +155,8 @@ double trust_error(const struct clock_config *c, int *rows) {
     *rows = 1;
     if (c->machine->error > 0) return c->machine->error;
     if (c->given > 0 && c->way == CLOCK_SINGLE && c->given_error >= 0) return c->given_error;
-    for (; cell.informed >= 0;
-         cell.informed--) /* what is true with less information is true with more */
+    /* What is true with less information is true with more. */
+    for (; cell.informed >= 0; cell.informed--)
         for (int i = 0; i < (int)(sizeof cells / sizeof *cells); i++)
             if (trust_same(&cells[i].cell, &cell)) {
                 *rows = cells[i].rows;

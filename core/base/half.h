@@ -26,8 +26,8 @@ static inline uint16_t bf16_of_float(float x) {
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-/* A half is scaled into the exponents of a float and back; subnormal numbers come out by
- * arithmetic: 2^-112 = 0x07800000, 2^112 = 0x77800000. */
+/* A half is scaled into the exponents of a float and back; the multiplication handles
+ * subnormals: 2^-112 = 0x07800000, 2^112 = 0x77800000. */
 static inline float float_of_f16(uint16_t x) {
     uint32_t sign = (uint32_t)(x & 0x8000u) << 16, rest = (uint32_t)(x & 0x7fffu) << 13;
     float scaled = float_of_bits(rest) * float_of_bits(0x77800000u);

@@ -118,7 +118,8 @@ int dataset_check(const struct dataset_config *c) {
         return unknown_value(c->of_program ? "data set" : "--dataset", c->name, words,
                              c->own[0].count ? 5 : 4);
     if (kind == OWN && c->of_program)
-        return fail(ERR_USAGE, "data set: own: has no name: create it with duet_dataset_create");
+        return fail(ERR_USAGE,
+                    "data set: own: cannot be opened: create it with duet_dataset_create");
     if (kind == OWN) return check_own(c);
     if (kind == TENSORS && c->folder)
         return fail(ERR_USAGE, "--data-dir: %s: --dataset %s is a file: give one of the two",

@@ -46,7 +46,7 @@ def _joined(inputs):
     x = numpy.concatenate([row.astype(kind) for row in rows], 1)
     if kind == "float32" and any(row.dtype.kind != "f" and abs(row).max(initial=0) > 1 << 24
                                  for row in rows):
-        raise WrongArgument("duet: an integer above 2^24 beside numbers of float32, which "
+        raise WrongArgument("duet: an integer above 2^24 mixed with numbers of float32, which "
                             "cannot hold it")
     return x
 

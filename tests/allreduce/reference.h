@@ -6,7 +6,6 @@
 #define TESTS_ALLREDUCE_REFERENCE_H
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,6 +13,13 @@
 #include "comm/environment.h"
 #include "tests/group/shared.h"
 
+/* average: taken of sums of floats only. */
+static struct expected expected_of(enum collective what, struct arithmetic how, int n, int root,
+                                   int peer, size_t count, int average, int seed) {
+    int averages = average && is_sum(what) && !how.op && dtype_is_float(how.type);
+    return (struct expected){what, n, root, peer, count, count, how, averages ? 1.0 / n : 1, seed};
+}
+
 static int try_collectives(struct group *g) {
     static const size_t counts[] = {0, 1, 7, 1023, 1025, 70001};
     int n = group_size(g), turn = 0, code = OK;
@@ -20,16 +27,9 @@ static int try_collectives(struct group *g) {
         for (int type = 0; type < ELEMENT_TYPES && !code; type++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts && !code; c++, turn++) {
                 int op = is_sum(whats[k]) ? turn % ELEMENT_OPS : 0;
-                int averages = is_sum(whats[k]) && !op && dtype_is_float(type) && turn % 2;
-                struct expected e = {.what = whats[k],
-                                     .n = n,
-                                     .root = turn % n,
-                                     .peer = (turn + 1) % n,
-                                     .count = counts[c],
-                                     .stride = counts[c],
-                                     .how = {(enum dtype)type, (enum element_op)op},
-                                     .scale = averages ? 1.0 / n : 1,
-                                     .seed = turn};
+                struct arithmetic how = {(enum dtype)type, (enum element_op)op};
+                struct expected e = expected_of(whats[k], how, n, turn % n, (turn + 1) % n,
+                                                counts[c], turn % 2, turn);
                 int same_size = has_parts(whats[k]) == has_stack(whats[k]);
                 code = try_call(g, &e, same_size && turn % 2, turn % 3 == 0);
             }
@@ -141,20 +141,13 @@ static int try_drawn(struct group *const groups[3], const int sizes[3], int seed
     for (int call = 0; call < 50; call++) {
         int which = drawn(&state, 3), n = sizes[which], most = drawn(&state, 4) ? 300 : 70000;
         enum collective what = whats[drawn(&state, WHATS)];
-        enum dtype type = (enum dtype)drawn(&state, ELEMENT_TYPES);
-        int op = is_sum(what) ? drawn(&state, ELEMENT_OPS) : 0, root = drawn(&state, n);
-        int average = drawn(&state, 2), same_size = has_parts(what) == has_stack(what);
-        struct expected e = {
-            .what = what,
-            .n = n,
-            .root = root,
-            .peer = (root + 1 + drawn(&state, n - 1)) % n,
-            .count = (size_t)drawn(&state, most),
-            .how = {type, (enum element_op)op},
-            .scale = is_sum(what) && !op && dtype_is_float(type) && average ? 1.0 / n : 1,
-            .seed = drawn(&state, 1000)};
+        struct arithmetic how = {(enum dtype)drawn(&state, ELEMENT_TYPES), ELEMENT_SUM};
+        if (is_sum(what)) how.op = (enum element_op)drawn(&state, ELEMENT_OPS);
+        int root = drawn(&state, n), peer = (root + 1 + drawn(&state, n - 1)) % n,
+            count = drawn(&state, most), average = drawn(&state, 2), seed_of = drawn(&state, 1000);
+        int same_size = has_parts(what) == has_stack(what);
+        struct expected e = expected_of(what, how, n, root, peer, (size_t)count, average, seed_of);
         int in_place = same_size && drawn(&state, 2), async = drawn(&state, 2);
-        e.stride = e.count;
         if (groups[which]) CHECK(try_call(groups[which], &e, in_place, async));
     }
     return OK;

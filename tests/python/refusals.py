@@ -180,7 +180,7 @@ class Refusals(unittest.TestCase):
                 (counts, {"count": 0}, "for a second batch its loss .*: forward keeps something"),
                 (counts_in_a_list, {"counted": []}, r"second batch .* no state"),
                 (counts_outside, {}, "called again, .* in a global"),
-                (remembers, {"before": None}, "not the model"), (sets_data, {}, "not the model"),
+                (remembers, {"before": None}, "does not match"), (sets_data, {}, "does not match"),
                 (lambda net, x: x * random.random(), {}, "Python's or numpy's"),
                 (lambda net, x: x * numpy.random.rand(), {}, "Python's or numpy's")):
             self.refused(Net(tried, **how), says)

@@ -103,10 +103,9 @@ static int read_file(struct traced_group *g, const char *path) {
 /* Files that begin with these `prefix` characters belong to one group. 0: the file's name does not
  * end with GROUP.RANK after PATH; there may be such files beside the others. */
 static size_t prefix_of(const char *path, const char *file) {
+    if (strncmp(file, path, strlen(path)) != 0) return 0; /* no pattern in PATH counts */
     const char *group = file + strlen(path) + 1, *dot = group + name_length(group);
-    if (strncmp(file, path, strlen(path)) || dot == group || *dot != '.' || !dot[1] ||
-        dot[1 + strspn(dot + 1, "0123456789")])
-        return 0;
+    if (dot == group || *dot != '.' || !dot[1] || dot[1 + strspn(dot + 1, "0123456789")]) return 0;
     return (size_t)(dot + 1 - file);
 }
 

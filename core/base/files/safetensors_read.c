@@ -31,7 +31,7 @@ int safetensors_read_at(const struct safetensors *s, uint64_t offset, void *out,
         if (n == 0)
             return fail(ERR_FAILED,
                         "not a valid safetensors file: %s: truncated: take another copy, or write "
-                        "it anew",
+                        "it again",
                         s->path);
         to += n, offset += (uint64_t)n, bytes -= (uint64_t)n;
     }

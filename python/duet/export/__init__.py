@@ -43,7 +43,7 @@ def _otherwise(model, inputs):
 
 def _run_once(torch, model, inputs):
     """Where PyTorch itself cannot run the model on these inputs, its error has their numbers."""
-    from .verify import copied
+    from .trace import copied
     try:
         trial = copied(model)
     except Exception:  # the trace says so

@@ -327,7 +327,7 @@ class _Verification:
         self.refuse_state(fresh.loss, third, _WHY["a second batch"])
 
     def told(self, what, differ, text, answer, batch):
-        says = f"duet.export: the text is not the model: for {what} "
+        says = f"duet.export: the exported model does not match: for {what} "
         lines = self.text.splitlines()
         at = {line.split(":")[0]: i for i, line in enumerate(lines) if line.startswith("%")}
         if differ[0] == "the loss":

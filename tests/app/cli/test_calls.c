@@ -164,5 +164,6 @@ CliTest(cli_calls, wrong_files_are_refused, 60) {
         cr_assert_eq(unlink(wrong[i][0]), 0);
     }
     cli_fails(1, "run the job with DUET_TRACE=nothing", "report nothing");
+    cli_fails(1, "no files", "report [ccccccccc]"); /* as a pattern it would find c.g.0 */
     cli_fails(2, "give one, which DUET_TRACE named", "report");
 }

@@ -6,7 +6,6 @@
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <time.h>
-#include <unistd.h>
 
 static struct CUevent_st *_Atomic all_events; /* never freed, as streams */
 
