@@ -152,7 +152,7 @@ test_faults() {
     echo "(( OMPI_COMM_WORLD_RANK == 1 )) && exec $wrong --no-such; exec $wrong" >"$work/two"
     on "$pairs" 4 bash "$work/two"
     verdict "an error of one rank" "$(says 'unknown option: --no-such')"
-    # mpirun has 2 s to end the later ranks of a machine: a busy computer may need another try
+    # mpirun has 10 s to end the later ranks of a machine: a busy computer may need another try
     for _ in 1 2 3; do
         on "$pairs" 4 "$wrong" --no-such
         lines=$(grep -c 'unknown option: --no-such' "$work/out")

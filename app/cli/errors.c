@@ -24,7 +24,8 @@ static void clear_line(void) {
 int report_error(int code) {
     /* All ranks of mpirun read one command line. The first on each machine says what is wrong with
      * it, and mpirun then ends the others. A rank that is still there has its own error. */
-    if (code == ERR_USAGE && environment_is_of_a_later_rank()) sleep(2);
+    if (code == ERR_USAGE && environment_is_of_a_later_rank()) sleep(10);
+    setvbuf(stderr, NULL, _IOLBF, 0); /* a line is one write: the ranks share the file */
     if (code && code != ERR_READER) {
         clear_line();
         fprintf(stderr, "%s: ", program_name());
@@ -37,17 +38,16 @@ int report_error(int code) {
 static void warn_not_finite(const char *title, const struct run_record *run) {
     int count, first = record_not_finite(run, &count);
     if (first < 0) return;
-    fflush(stdout); /* before the line on stderr */
     fprintf(stderr, "%s: %s%sloss: not finite since step %d, in %d of %d steps: %s\n",
             program_name(), title ? title : "", title ? ": " : "", first, count, run->steps,
             not_finite_advice(first));
 }
 
 void warn_of_run(const char *title, const struct run_record *run) {
+    fflush(stdout); /* before the lines on stderr */
     warn_not_finite(title, run);
     if (!*run->unreduced) return;
     struct text text = {.used = 0};
-    fflush(stdout); /* before the line on stderr */
     text_add(&text,
              "%s: warning: %s%sthe last step gave no gradient to some parameters, so DDP has not "
              "averaged their buckets, and another step would fail: give --find-unused-parameters "
