@@ -13,7 +13,6 @@
 #include "nn/tape/tape.h"
 
 struct layer;
-struct atomic_file;
 struct model_build;
 struct safetensors;
 struct safetensors_item;
@@ -123,27 +122,12 @@ duet_var *model_loss(const struct model *model, duet_tape *tape, duet_var *outpu
  * frees with model_values_free (NULL is fine). alloc makes zeros; init draws from `seed`; load
  * reads a safetensors file, with or without "module." before the names, where a wrong shape or a
  * missing name is an error that names it, and *halves, unless it is NULL, says "F16" or "BF16" of a
- * file that has such tensors, which become float32, else NULL; save writes such a file into an open
- * file, which the caller commits, with the buffers next to the parameters. */
+ * file that has such tensors, which become float32, else NULL. */
 int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
 int model_values_load(const struct model *model, const char *file, float ***values,
                       const char **halves);
-int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
-                      const void *buffers);
 void model_values_free(float **values);
-
-/* The same with more tensors, and with text about the file. */
-struct model_state {
-    float *const *values; /* [param_count] */
-    const void *buffers;
-    const struct safetensors_item *more; /* further tensors, in any order */
-    int more_count;
-    const struct safetensors_pair *about; /* __metadata__ */
-    int pairs;
-};
-int model_state_save(const struct model *model, struct atomic_file *file,
-                     const struct model_state *state);
 
 /* Host copies of all buffers: one block, laid out as nn/buffer.h says, which the caller frees with
  * free. NULL where the model has none. load is as model_values_load. */

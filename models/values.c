@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "base/files/safetensors.h"
 #include "models/models.h"
 #include "nn/init.h"
@@ -97,39 +96,6 @@ int model_values_load(const struct model *model, const char *path, float ***out,
     if (halves) *halves = safetensors_halves(&file);
     safetensors_close(&file);
     return code;
-}
-
-/* Those of `more` whose elements have 8 bytes, or all others. */
-static int add_of_width(struct safetensors_item *items, const struct model_state *state, int wide) {
-    int count = 0;
-    for (int i = 0; i < state->more_count; i++) {
-        const char *dtype = state->more[i].dtype;
-        if ((dtype && !strcmp(dtype, "I64")) == wide) items[count++] = state->more[i];
-    }
-    return count;
-}
-
-int model_state_save(const struct model *model, struct atomic_file *file,
-                     const struct model_state *state) {
-    const struct state own = state_of(model);
-    int count = 0, most = own.param_count + own.buffer_count + state->more_count;
-    struct safetensors_item *items = calloc((size_t)most + 1, sizeof *items);
-    if (!items) return fail(ERR_MEMORY, "%s: out of host memory", file->name);
-    for (int wide = 1; wide >= 0; wide--) {
-        count += state_items(&own, state->values, state->buffers, wide, items + count);
-        count += add_of_width(items + count, state, wide);
-    }
-    int code = safetensors_write(file, items, count, state->about, state->pairs);
-    free(items);
-    return code;
-}
-
-int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
-                      const void *buffers) {
-    const struct safetensors_pair about = {"format", "pt"};
-    const struct model_state state = {
-        .values = values, .buffers = buffers, .about = &about, .pairs = 1};
-    return model_state_save(model, file, &state);
 }
 
 size_t model_buffer_bytes(const struct model *model) {

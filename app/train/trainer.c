@@ -101,11 +101,10 @@ static int look_for_stop(struct loop *l) {
     return comm_look_for_stop(l->s->comm, &l->stopped);
 }
 
-static int checkpoint_if_due(struct loop *l) {
+static void checkpoint_if_due(struct loop *l) {
     int every = l->s->config->files.checkpoint_every;
-    checkpoint_look(l->checkpoint);
-    if (!every || l->step % every || l->step == l->last_step) return OK;
-    return checkpoint_take(l->checkpoint, l->step, 0);
+    if (every && l->step % every == 0 && l->step != l->last_step)
+        checkpoint_take(l->checkpoint, l->step, 0);
 }
 
 static int sync_devices(struct session *s) {
@@ -153,7 +152,7 @@ static int train_epoch(struct loop *l, int epoch) {
         CHECK(look_for_stop(l));
         if (l->stopped) break;
         CHECK(one_step(l, batch));
-        CHECK(checkpoint_if_due(l));
+        checkpoint_if_due(l);
         in_epoch++;
         int full = (l->logged + 1) * passes > session_log_rows(s) || l->logged == LOG_ROWS;
         if (full || !(in_epoch & (in_epoch - 1))) /* after 1, 2, 4, ... */
@@ -317,7 +316,7 @@ static int run_loop(struct loop *l) {
         CHECK(train_epoch(l, epoch));
         if (l->step > before) CHECK(add_epoch(l, epoch));
     }
-    if (l->step > s->first_step) CHECK(checkpoint_take(l->checkpoint, l->step, 1));
+    if (l->step > s->first_step) checkpoint_take(l->checkpoint, l->step, 1);
     CHECK(record_grads(s));
     CHECK(step_log_final(s));
     if (s->strategy->describe) s->strategy->describe(s);

@@ -105,9 +105,8 @@ int duet_checkpoint_save(const struct duet_checkpoint *c, const char *file) {
     int code = c->optimizer ? optimizer_items_make(&state, c->optimizer) : OK;
     if (!code && c->optimizer)
         code = optimizer_items_read(&state, c->optimizer, c->optimizer->updates);
-    if (!code && c->optimizer) optimizer_items_list(&state, c->optimizer);
     if (!code)
-        code = params_write(c->params, file,
+        code = params_write(c->params, file, NULL,
                             &(struct params_extra){.items = state.items,
                                                    .count = state.count,
                                                    .about = texts.pair,

@@ -1,10 +1,6 @@
 /* The files of a run: see output.h. */
 #include "train/files/output.h"
 
-#include <stdlib.h>
-#include <errno.h>
-#include <string.h>
-
 #include "base/error.h"
 
 /* A folder that takes no checkpoint is noticed at once, not after the first N steps. */
@@ -35,18 +31,7 @@ void outputs_losses(struct outputs *o, const struct run_record *record, int firs
 
 /* All ranks of a sharded model read the values, and rank 0 writes them. */
 static int save_weights(struct outputs *o, struct session *s) {
-    float **values = NULL;
-    void *buffers = malloc(model_buffer_bytes(&s->model) + 1);
-    int code = buffers ? OK : fail(ERR_MEMORY, "%s: out of host memory", s->config->files.save);
-    if (!code) code = model_values_alloc(&s->model, &values);
-    for (int i = 0; !code && i < s->model.param_count; i++)
-        code = param_read_value(&s->replicas[0]->params->set, i, values[i]);
-    if (!code) code = buffer_set_read(&s->replicas[0]->params->buffers, buffers);
-    int leads = o->weights.file != NULL;
-    if (!code && leads) code = model_values_save(&s->model, &o->weights, values, buffers);
-    model_values_free(values);
-    free(buffers);
-    return code || !leads ? code : atomic_commit(&o->weights);
+    return params_write(s->replicas[0]->params, s->config->files.save, &o->weights, &PARAMS_ONLY);
 }
 
 void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten) {

@@ -27,13 +27,6 @@ int optimizer_items_make(struct optimizer_items *s, const duet_optimizer *o) {
                 count);
 }
 
-int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t updates) {
-    const struct param_set *set = &o->params->set;
-    for (int i = 0; i < set->count; i++)
-        s->updates[i] = updates - o->optimizer.missed[i];
-    return optimizer_state_read(&o->optimizer, set, s->device);
-}
-
 /* A part of the state of one parameter as a tensor of the file. */
 static struct safetensors_item item_of(const struct param_spec *spec, const char *prefix,
                                        const float *part) {
@@ -44,7 +37,7 @@ static struct safetensors_item item_of(const struct param_spec *spec, const char
     return item;
 }
 
-void optimizer_items_list(struct optimizer_items *s, const duet_optimizer *o) {
+static void list(struct optimizer_items *s, const duet_optimizer *o) {
     const struct param_set *set = &o->params->set;
     float *part = s->part;
     s->count = 0;
@@ -62,6 +55,15 @@ void optimizer_items_list(struct optimizer_items *s, const duet_optimizer *o) {
             s->items[s->count++] = item_of(set->param[i].spec, s->prefix[k], part);
         }
     }
+}
+
+int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t updates) {
+    const struct param_set *set = &o->params->set;
+    for (int i = 0; i < set->count; i++)
+        s->updates[i] = updates - o->optimizer.missed[i];
+    CHECK(optimizer_state_read(&o->optimizer, set, s->device));
+    list(s, o);
+    return OK;
 }
 
 /* ---- reading them back ---- */

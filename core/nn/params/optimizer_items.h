@@ -23,11 +23,8 @@ struct optimizer_items {
 int optimizer_items_make(struct optimizer_items *s, const duet_optimizer *o);
 void optimizer_items_free(struct optimizer_items *s);
 
-/* Copies the state from the device, after so many updates. */
+/* Copies the state from the device, after so many updates, and makes the items. */
 int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t updates);
-
-/* Makes the items of the copy, in any thread: it reads nothing of `o` that an update changes. */
-void optimizer_items_list(struct optimizer_items *s, const duet_optimizer *o);
 
 /* Reads the state from a checkpoint, in which no parameter has more than `most` updates; `o` does
  * not change. ERR_FAILED: the file has no such state. */

@@ -192,32 +192,48 @@ int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm) {
 
 /* ---- files ---- */
 
+static const struct safetensors_pair pt = {"format", "pt"};
+const struct params_extra PARAMS_ONLY = {.about = &pt, .pairs = 1};
+
 static struct state state_of(const duet_params *p) {
     return (struct state){p->specs, p->set.count, p->buffer_specs, p->buffers.count};
 }
 
-int params_write(duet_params *params, const char *file, const struct params_extra *extra) {
+/* The tensors of `extra` whose elements have 8 bytes, or all others. */
+static int extra_items(const struct params_extra *extra, int wide, struct safetensors_item *items) {
+    int count = 0;
+    for (int i = 0; i < extra->count; i++) {
+        const char *dtype = extra->items[i].dtype;
+        if ((dtype && !strcmp(dtype, "I64")) == wide) items[count++] = extra->items[i];
+    }
+    return count;
+}
+
+int params_write(duet_params *params, const char *path, struct atomic_file *file,
+                 const struct params_extra *extra) {
     struct param_set *set = &params->set;
     const struct state state = state_of(params);
     struct safetensors_item *items =
         calloc((size_t)(set->count + params->buffers.count + extra->count), sizeof *items);
     float **values = NULL;
     void *buffers = NULL;
-    int code = items ? OK : fail(ERR_MEMORY, "%s: out of host memory", file), count = extra->count;
+    int code = items ? OK : fail(ERR_MEMORY, "%s: out of host memory", path), count = 0;
     if (!code) code = state_values(&state, &values);
     if (!code) code = state_buffers(&state, &buffers);
     for (int i = 0; i < set->count && !code; i++)
         code = param_read_value(set, i, values[i]);
     if (!code) code = buffer_set_read(&params->buffers, buffers);
-    if (!code && count) memcpy(items, extra->items, (size_t)count * sizeof *items);
-    for (int wide = 1; wide >= 0 && !code; wide--)
+    for (int wide = 1; wide >= 0 && !code; wide--) {
         count += state_items(&state, values, buffers, wide, items + count);
-    struct atomic_file f = {0};
+        count += extra_items(extra, wide, items + count);
+    }
+    struct atomic_file own = {0}, *f = file ? file : &own;
     const int writes = !set->shard || set->shard->leads;
-    if (!code && writes) code = atomic_open(&f, file);
-    if (!code && writes) code = safetensors_write(&f, items, count, extra->about, extra->pairs);
-    if (!code && writes) code = atomic_commit(&f);
-    atomic_abandon(&f);
+    if (!code && writes && !file) code = atomic_open(f, path);
+    if (!code && writes && !file) f->disposable = extra->disposable;
+    if (!code && writes) code = safetensors_write(f, items, count, extra->about, extra->pairs);
+    if (!code && writes) code = atomic_commit(f);
+    atomic_abandon(&own);
     state_values_free(values);
     free(buffers);
     free(items);
@@ -227,8 +243,7 @@ int params_write(duet_params *params, const char *file, const struct params_extr
 int duet_params_save(duet_params *params, const char *file) {
     if (!params || !file)
         return fail(ERR_USAGE, "save: no %s given", params ? "file was" : "parameters were");
-    const struct safetensors_pair about = {"format", "pt"};
-    return params_write(params, file, &(struct params_extra){.about = &about, .pairs = 1});
+    return params_write(params, file, NULL, &PARAMS_ONLY);
 }
 
 int params_read(duet_params *params, const struct safetensors *file) {

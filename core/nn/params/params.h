@@ -134,14 +134,20 @@ int names_check_differ(const char *what, const struct param_spec *params, int pa
 /* Frees the buffers, also half-built ones; `count` of them were requested. */
 void params_free_buffers(duet_params *params, int count);
 
-/* A file's contents besides values and buffers: tensors, the 8-byte ones first, and texts. */
+/* A file's contents besides values and buffers: tensors in any order, and texts. */
 struct params_extra {
     const struct safetensors_item *items; /* [count] */
     int count;
     const struct safetensors_pair *about; /* [pairs] */
     int pairs;
+    int disposable; /* as in struct atomic_file */
 };
-int params_write(struct duet_params *params, const char *file, const struct params_extra *extra);
+extern const struct params_extra PARAMS_ONLY; /* PyTorch's text about the format */
+
+/* Reads values and buffers, then writes the file. Among shards all ranks read, and one writes.
+ * file: open for `path`; NULL: it is opened here. */
+int params_write(struct duet_params *params, const char *path, struct atomic_file *file,
+                 const struct params_extra *extra);
 
 /* Reads all values and buffers; after an error none of them has changed. */
 int params_read(struct duet_params *params, const struct safetensors *file);

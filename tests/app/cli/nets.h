@@ -8,6 +8,7 @@
 #include "base/files/atomic_file.h"
 #include "models/graph/graph.h"
 #include "models/model.h"
+#include "nn/params/state.h"
 #include "tests/app/cli/run.h"
 #include "tests/golden/golden.h"
 
@@ -36,10 +37,23 @@ static inline void net_fill_buffers(const struct model *m, char *arena) {
     }
 }
 
+/* Writes a file of weights. */
+static inline void put_values(const char *path, const struct model *m, float *const *values,
+                              const void *buffers) {
+    const struct state state = {m->params, m->param_count, m->buffers, m->buffer_count};
+    struct safetensors_item items[m->param_count + m->buffer_count];
+    struct atomic_file file = {0};
+    int count = state_items(&state, values, buffers, 1, items);
+    count += state_items(&state, values, buffers, 0, items + count);
+    cr_assert_eq(atomic_open(&file, path), OK);
+    cr_assert_eq(safetensors_write(&file, items, count, NULL, 0), OK);
+    cr_assert_eq(atomic_commit(&file), OK, "%s", error_message());
+    atomic_abandon(&file);
+}
+
 /* Writes text and weights into this folder, as PATH and PATH less .duet with .safetensors. */
 static inline struct graph *net_put(const char *path, const char *text, struct model *m) {
     struct graph *g = NULL;
-    struct atomic_file file = {0};
     float **values;
     char weights[64];
     const char *end = strstr(path, ".duet");
@@ -55,10 +69,7 @@ static inline struct graph *net_put(const char *path, const char *text, struct m
     net_fill_buffers(m, buffers);
     snprintf(weights, sizeof weights, "%.*s.safetensors",
              (int)(end ? (size_t)(end - path) : strlen(path)), path);
-    cr_assert_eq(atomic_open(&file, weights), OK);
-    cr_assert_eq(model_values_save(m, &file, values, buffers), OK);
-    cr_assert_eq(atomic_commit(&file), OK, "%s", error_message());
-    atomic_abandon(&file);
+    put_values(weights, m, values, buffers);
     model_values_free(values);
     free(buffers);
     return g;

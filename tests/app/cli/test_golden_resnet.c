@@ -2,9 +2,9 @@
  * statistics of one step; the losses of two steps of single. app/cli/test_batch_norm.c compares DDP
  * with DP. tests/golden/make_resnet18.py made the facts; a few sums stand for the gradients. */
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "models/model.h"
 #include "tests/app/cli/data.h"
+#include "tests/app/cli/nets.h"
 #include "tests/app/cli/run.h"
 #include "tests/golden/golden.h"
 
@@ -140,13 +140,9 @@ static void check_initial(const struct model *m) {
                      "%s is not PyTorch's", m->params[i].name);
     }
     /* the step has moved the running statistics: they start anew */
-    struct atomic_file file = {0};
     void *buffers = malloc(model_buffer_bytes(m));
     buffer_initial(m->buffers, m->buffer_count, buffers);
-    cr_assert_eq(atomic_open(&file, "F"), OK);
-    cr_assert_eq(model_values_save(m, &file, values, buffers), OK);
-    cr_assert_eq(atomic_commit(&file), OK, "%s", error_message());
-    atomic_abandon(&file);
+    put_values("F", m, values, buffers);
     free(buffers);
     model_values_free(values);
 }
