@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "group/state.h"
 
@@ -57,8 +56,8 @@ static size_t lay_out(struct shared_memory *m, int n, char *start) {
 }
 
 static int make(size_t bytes, int *fd) {
-    *fd = above_streams(memfd_create("duet-group", MFD_CLOEXEC));
-    if (*fd < 0 || file_resize(*fd, bytes))
+    *fd = memfd_create("duet-group", MFD_CLOEXEC);
+    if (*fd < 0 || ftruncate(*fd, (off_t)bytes))
         return fail_system(errno, "process group: %zu bytes of shared memory", bytes);
     return OK;
 }

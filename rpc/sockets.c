@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "comm/wire.h"
 #include "rpc/sockets.h"
 
@@ -58,7 +57,7 @@ static int tcp_address(struct address *a, const char *text) {
 static int socket_open(int *fd, struct address *a, int beyond, const char *address) {
     *fd = -1;
     CHECK(beyond ? tcp_address(a, address) : abstract_address(a, address));
-    *fd = above_streams(socket(a->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    *fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     return *fd < 0 ? fail_errno(ERR_FAILED, errno, "rpc: %s: socket", address) : OK;
 }
 
@@ -102,7 +101,7 @@ int socket_dial(int *fd, int beyond, const char *address) {
 }
 
 int socket_accept(int listener, int beyond) {
-    int fd = above_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC));
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0) return -1;
     send_at_once(fd);
     if (beyond || socket_of_this_user(fd)) return fd;

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/files/descriptor.h"
 #include "device/cuda/cuda.h"
 
 static int map(struct region *region, int rank, int fd) {
@@ -23,8 +22,8 @@ static int map(struct region *region, int rank, int fd) {
 /* Allocating takes the memory now: otherwise a missing page would end the process at its first
  * touch. */
 static int make_own(struct region *region, const char *device_name, int *fd) {
-    *fd = above_streams(memfd_create("duet-staged", MFD_CLOEXEC));
-    if (*fd < 0 || file_allocate(*fd, region->bytes))
+    *fd = memfd_create("duet-staged", MFD_CLOEXEC);
+    if (*fd < 0 || posix_fallocate(*fd, 0, (off_t)region->bytes))
         return fail(ERR_MEMORY,
                     "allreduce: %zu bytes of host memory to stage through: the host has not "
                     "enough: free some, or use a smaller model",

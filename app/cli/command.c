@@ -2,8 +2,6 @@
  * --help says of them. Each process of a job is
  * this program, started again with the word `job`: its main calls duet_command again, which finds
  * the program's own model in the same place. */
-#include <errno.h>
-#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -86,19 +84,6 @@ static int unknown_command(const char *word) {
     return fail(ERR_USAGE, "unknown command: %s: see duet --help", word);
 }
 
-/* A shell may start this program with one of descriptors 0, 1 and 2 closed (`>&-`). The first file
- * that is opened would get that number, and printed text would end up in the file. So closed
- * descriptors are opened on /dev/null. Printed results are then lost, which is an error. So
- * standard output is opened for reading only, and flushed() sees that writes fail. */
-static int open_closed_streams(void) {
-    for (int fd = 0; fd <= STDERR_FILENO; fd++) { /* open() returns the lowest free number */
-        int how = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", how) != fd)
-            return fail_errno(ERR_FAILED, errno, "descriptor %d: is closed: /dev/null", fd);
-    }
-    return OK;
-}
-
 /* A write beyond a limit of file sizes (ulimit -f) then fails with EFBIG, and the writer can report
  * it, instead of ending this program. The launcher also needs the exit status of its ranks, which
  * the kernel drops if SIGCHLD is ignored. A reader that goes away, as head does, ends this program
@@ -176,8 +161,7 @@ static int run_command(int argc, char **argv, const struct duet_model *own) {
 static int command(int argc, char **argv, const struct duet_model *own) {
     const char *command = argc > 1 ? argv[1] : "--help";
     struct model_file *file = NULL;
-    int code = open_closed_streams();
-    if (!code) code = check_own(own);
+    int code = check_own(own);
     if (code) return report_error(code);
     set_signals();
     if (!strcmp(command, "--help") || !strcmp(command, "-h") || !strcmp(command, "help"))

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "comm/environment.h"
 
@@ -33,9 +32,9 @@ static int map(struct board **board, int fd, int world) {
 int board_create(struct board **board, int *fd, int world) {
     *board = NULL;
     int code = OK;
-    *fd = above_streams(memfd_create(JOB_MEMORY, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    *fd = memfd_create(JOB_MEMORY, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0) return fail_system(errno, "shared memory of the job: memfd_create");
-    if (file_resize(*fd, board_bytes(world)) ||
+    if (ftruncate(*fd, (off_t)board_bytes(world)) ||
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
         code = fail_system(errno, "shared memory of the job: %zu bytes", board_bytes(world));
         goto out;

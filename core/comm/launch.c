@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "comm/job.h"
 
@@ -35,7 +34,7 @@ static int catch_signals(struct job *job) {
             sigaddset(&caught, deadly[i]);
     }
     pthread_sigmask(SIG_BLOCK, &caught, &job->mask_before);
-    job->signal_fd = above_streams(signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK));
+    job->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     return job->signal_fd < 0 ? fail_system(errno, "launcher: signalfd") : OK;
 }
 

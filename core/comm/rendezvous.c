@@ -27,7 +27,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "base/text/text.h"
 #include "base/thread.h"
@@ -72,7 +71,7 @@ static void find_spot(struct spot *spot, const char *name) {
 }
 
 static int new_socket(int *out) {
-    *out = above_streams(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    *out = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     return *out < 0 ? fail_system(errno, "rendezvous: socket") : OK;
 }
 
@@ -221,9 +220,8 @@ static int collect(struct comm *comm, struct job *job, const struct spot *spot, 
     int64_t deadline = now_ns() + comm->timeout_ns;
     for (int came = 0; came < job->world - 1;) {
         struct pollfd polled = {.fd = listener, .events = POLLIN};
-        int socket = poll(&polled, 1, LOOK_MS) > 0
-                         ? above_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC))
-                         : -1;
+        int socket =
+            poll(&polled, 1, LOOK_MS) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (socket >= 0) receive_rank(job, spot, socket, blob);
         int gone = anybody_gone(job);
         if (gone)
@@ -252,12 +250,12 @@ static void *serve(void *argument) {
 
 static int start_thread(struct comm *comm, struct meeting *m) {
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) || both_above_streams(pair))
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
         return fail_system(errno, "rank 0: rendezvous: socketpair");
     m->job.ranks[0].socket = pair[0];
     comm->socket = pair[1];
     /* serve.c reads the launcher's signals from this descriptor: here it only wakes the thread */
-    m->job.signal_fd = above_streams(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    m->job.signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (m->job.signal_fd < 0) return fail_system(errno, "rank 0: rendezvous: eventfd");
     CHECK(serve_start(&m->job));
     int error = thread_start(&m->thread, serve, m);

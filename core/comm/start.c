@@ -22,7 +22,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "comm/job.h"
 
@@ -118,7 +117,7 @@ static int start_rank(struct job *job, int rank) {
     struct process *process = &job->ranks[rank];
     int code = OK, pair[2] = {-1, -1};
     char **list = NULL;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) || both_above_streams(pair)) {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
         code = fail_system(errno, "starting rank %d: socketpair", rank);
         goto out;
     }
@@ -137,7 +136,7 @@ static int start_rank(struct job *job, int rank) {
     if (pid == 0) become_rank(job, rank, launcher, pair[1], list);
     process->pid = pid;
     /* close-on-exec by itself */
-    process->pidfd = above_streams((int)syscall(SYS_pidfd_open, pid, 0));
+    process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 out:
     free(list);
     if (pair[1] >= 0) close(pair[1]);

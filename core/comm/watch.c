@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "base/thread.h"
 #include "comm/rank.h"
@@ -56,7 +55,7 @@ static int open_pidfds(struct comm *comm, int *opened) {
     *opened = 0;
     for (int r = 0; r < comm->world; r++) {
         if (r == comm->rank) continue;
-        int fd = above_streams((int)syscall(SYS_pidfd_open, comm->board->cards[r].pid, 0));
+        int fd = (int)syscall(SYS_pidfd_open, comm->board->cards[r].pid, 0);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
             return fail_system(errno, "rank %d: watching rank %d", comm->rank, r);
         comm->watch.pidfds[r] = fd;
@@ -70,7 +69,7 @@ int watch_start(struct comm *comm) {
     int opened;
     CHECK(open_pidfds(comm, &opened));
     if (!opened) return OK;
-    watch->stop_fd = above_streams(eventfd(0, EFD_CLOEXEC));
+    watch->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (watch->stop_fd < 0) return fail_system(errno, "rank %d: eventfd", comm->rank);
     int error = thread_start(&watch->thread, watch_peers, comm);
     if (error) return fail_system(error, "rank %d: thread that watches the peers", comm->rank);

@@ -6,8 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/files/descriptor.h"
-
 /* Space for one descriptor, aligned as the kernel requires. */
 union control {
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -60,14 +58,12 @@ enum wire_result wire_receive(int socket, struct wire_header *header, void *blob
     if (got < 0) return result_of_errno();
     if (got == 0) return WIRE_CLOSED;
     struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-    int came = -1;
     if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS)
-        memcpy(&came, CMSG_DATA(rights), sizeof came);
-    *fd = above_streams(came);
+        memcpy(fd, CMSG_DATA(rights), sizeof *fd);
     if ((size_t)got >= sizeof *header && header->magic == WIRE_MAGIC &&
         (size_t)got == sizeof *header + header->bytes && (*fd >= 0) == (header->has_fd == 1))
         return WIRE_DONE;
-    errno = message.msg_flags & MSG_CTRUNC || (came >= 0 && *fd < 0) ? EMFILE : EPROTO;
+    errno = message.msg_flags & MSG_CTRUNC ? EMFILE : EPROTO;
     if (*fd >= 0) close(*fd);
     *fd = -1;
     return WIRE_BROKEN;

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/system_error.h"
 
 enum { PARTS = 4, ALIGN = 64 };
@@ -99,7 +98,7 @@ static int write_set(int fd, const struct dataset *set) {
 }
 
 int dataset_share(struct dataset *set, int *fd) {
-    *fd = above_streams(memfd_create("duet-data", MFD_CLOEXEC));
+    *fd = memfd_create("duet-data", MFD_CLOEXEC);
     int code =
         *fd < 0 ? fail_system(errno, "data set %s: memfd_create", set->name) : write_set(*fd, set);
     if (code && *fd >= 0) close(*fd);

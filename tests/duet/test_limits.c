@@ -1,8 +1,5 @@
-/* Names that no file can have and limits of the system; numbers at the ends of int are in
- * test_misuse.c. Each is an error and leaves the library usable. */
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
+/* Names that no file can have; numbers at the ends of int are in test_misuse.c. Each is an error
+ * and leaves the library usable. */
 #include <unistd.h>
 
 #include "tests/duet/shared.h"
@@ -42,68 +39,4 @@ Test(api_limits, names_that_no_file_can_have, .timeout = 30) {
     duet_params_free(params);
     duet_devices_close(&device, 1);
     unlink(file);
-}
-
-/* ---- ulimit -f ---- */
-
-static void limit_files(size_t bytes) {
-    struct rlimit limit;
-    getrlimit(RLIMIT_FSIZE, &limit);
-    limit.rlim_cur = bytes;
-    setrlimit(RLIMIT_FSIZE, &limit);
-}
-
-static int does_nothing(int rank, void *context) {
-    (void)rank, (void)context;
-    return DUET_OK;
-}
-
-/* Returns the line in which something is wrong. */
-static int under_a_limit(const char *file) {
-    static float values[60000] = {1, 2};
-    const struct duet_param param = {"w", 1, {60000}, values};
-    duet_device *device;
-    duet_params *params;
-    signal(SIGXFSZ, SIG_DFL);
-    limit_files(1000);
-    if (duet_spawn(2, does_nothing, NULL) == DUET_OK) return __LINE__;
-    if (!strstr(duet_error(), "File too large: raise the limit of file sizes")) return __LINE__;
-    if (duet_devices_open(&device, 1, "cpu", API_MEMORY) != DUET_MEMORY) return __LINE__;
-    if (!strstr(duet_error(), "File too large")) return __LINE__;
-    limit_files(API_MEMORY);
-    if (duet_devices_open(&device, 1, "cpu", API_MEMORY)) return __LINE__;
-    if (duet_params_create(&params, device, &param, 1)) return __LINE__;
-    if (duet_params_save(params, file)) return __LINE__;
-    values[0] = 5;
-    if (duet_tensor_write(duet_params_value(params, 0), values)) return __LINE__;
-    limit_files(100000);
-    if (duet_params_save(params, file) != DUET_FAILED) return __LINE__;
-    if (!strstr(duet_error(), "File too large")) return __LINE__;
-    if (duet_params_load(params, file)) return __LINE__; /* the old file is still there */
-    if (duet_tensor_read(duet_params_value(params, 0), values) || values[0] != 1) return __LINE__;
-    duet_params_free(params);
-    duet_devices_close(&device, 1);
-    return 0;
-}
-
-/* A limit of file sizes is an error with words, and no signal that ends the program. It holds for
- * the memory of emulated devices and of jobs too. */
-Test(api_limits, file_size, .timeout = 30) {
-    char file[] = "/tmp/duet-api-XXXXXX";
-    cr_assert_eq(close(mkstemp(file)), 0);
-    int status = 0, pipes[2];
-    cr_assert_eq(pipe(pipes), 0);
-    pid_t pid = fork();
-    if (!pid) {
-        int line = under_a_limit(file);
-        if (write(pipes[1], &line, sizeof line) != sizeof line) _exit(2);
-        _exit(line != 0);
-    }
-    int line = -1;
-    close(pipes[1]);
-    if (read(pipes[0], &line, sizeof line) != sizeof line) line = -1;
-    close(pipes[0]);
-    cr_assert_eq(waitpid(pid, &status, 0), pid);
-    unlink(file);
-    cr_assert_eq(status, 0, "status %x, line %d", (unsigned)status, line);
 }

@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/descriptor.h"
 
 /* The descriptor of this process that the path means, else -1. Replacing the file behind it would
  * not work: a shell that has opened it for standard output would continue with the old file. */
@@ -60,7 +59,7 @@ char *atomic_target(const char *path) {
 static ssize_t write_content(void *atomic_file, const char *bytes, size_t count) {
     struct atomic_file *f = (struct atomic_file *)atomic_file;
     for (size_t done = 0; done < count && !f->error;) {
-        ssize_t n = file_write(f->fd, bytes + done, count - done);
+        ssize_t n = write(f->fd, bytes + done, count - done);
         if (n > 0) done += (size_t)n;
         if (n <= 0 && errno != EINTR) f->error = n ? errno : ENOSPC;
     }
@@ -76,7 +75,7 @@ static int name_content(const struct atomic_file *f) {
 
 /* A file without a name in that folder, or -1. */
 static int open_unnamed(const char *folder) {
-    return above_streams(open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666));
+    return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
 }
 
 /* 1: the system has files without a name, and can name them at the end; tried with another. */
@@ -98,7 +97,7 @@ static int open_beside(struct atomic_file *f) {
     free(folder);
     if (!f->beside) return errno = ENOMEM, -1;
     if (f->fd >= 0) return 0;
-    f->fd = above_streams(open(f->beside, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666));
+    f->fd = open(f->beside, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
     f->named = f->fd >= 0;
     return f->named ? 0 : -1;
 }
@@ -106,9 +105,9 @@ static int open_beside(struct atomic_file *f) {
 /* A descriptor, a pipe, a device. O_NONBLOCK: a pipe that nobody reads is an error, not a hang. */
 static int open_direct(struct atomic_file *f, int descriptor) {
     if (descriptor >= 0)
-        f->fd = above_streams(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+        f->fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     else
-        f->fd = above_streams(open(f->name, O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+        f->fd = open(f->name, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
     if (f->fd >= 0 && descriptor < 0) fcntl(f->fd, F_SETFL, fcntl(f->fd, F_GETFL) & ~O_NONBLOCK);
     return f->fd < 0 ? -1 : 0;
 }

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/files/descriptor.h"
 
 /* ---- bytes ---- */
 
@@ -169,7 +168,7 @@ static int open_new(struct event_file *f, const char *folder) {
     if (!f->path) return fail(ERR_MEMORY, "%s: out of host memory", folder);
     snprintf(f->path, bytes, "%s/events.out.tfevents.%010lld.%s.%d", folder, (long long)time(NULL),
              host, (int)getpid());
-    int fd = above_streams(open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+    int fd = open(f->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     f->file = fd < 0 ? NULL : fdopen(fd, "a");
     if (f->file) return OK;
     int error = errno;

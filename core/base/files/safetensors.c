@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/text/json.h"
 #include "base/files/file_kind.h"
 
@@ -159,7 +158,7 @@ static int refuse_other_kinds(const struct safetensors *s, uint64_t size) {
 static int open_checked(struct safetensors *s) {
     struct stat st;
     uint64_t length;
-    s->fd = above_streams(open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (s->fd < 0 || fstat(s->fd, &st))
         return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
     if (!S_ISREG(st.st_mode))

@@ -14,7 +14,6 @@
 
 #include "base/advice.h"
 #include "base/error.h"
-#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "device/host/host.h"
 
@@ -23,9 +22,9 @@ static int open_memory(struct host_memfd *memory, int device) {
     format_bytes(memory->bytes, size, sizeof size);
     snprintf(what, sizeof what, "memory of device %d: %s", device, size);
     snprintf(name, sizeof name, "duet-device-%d", device); /* to be seen in /proc/PID/fd */
-    memory->fd = above_streams(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    memory->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (memory->fd < 0) return fail_system(errno, "%s: memfd_create", what);
-    if (file_resize(memory->fd, memory->bytes))
+    if (ftruncate(memory->fd, (off_t)memory->bytes))
         return fail(ERR_MEMORY, "%s: %s: " ADVICE_LESS_MEMORY, what, strerror(errno));
     if (fcntl(memory->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         return fail_errno(ERR_FAILED, errno, "%s: its size cannot be sealed", what);
