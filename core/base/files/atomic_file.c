@@ -30,20 +30,11 @@ static char *folder_of(const char *path) {
     return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
 
-/* The target of a file that does not exist yet. A link is followed to the file's future place. */
+/* The target of a file that does not exist yet. */
 static char *target_to_make(const char *path) {
-    char to[PATH_MAX], *folder = folder_of(path), *real = folder ? realpath(folder, NULL) : NULL;
-    char *target = NULL, *next = NULL;
+    char *folder = folder_of(path), *real = folder ? realpath(folder, NULL) : NULL, *target = NULL;
     const char *slash = strrchr(path, '/');
-    ssize_t n = readlink(path, to, sizeof to);
-    if (real && n < 0 && asprintf(&target, "%s/%s", real, slash ? slash + 1 : path) < 0)
-        target = NULL;
-    if (real && n > 0 &&
-        asprintf(&next, "%s%s%.*s", *to == '/' ? "" : real, *to == '/' ? "" : "/", (int)n, to) >=
-            0) {
-        target = atomic_target(next);
-        free(next);
-    }
+    if (real && asprintf(&target, "%s/%s", real, slash ? slash + 1 : path) < 0) target = NULL;
     free(folder);
     free(real);
     return target;
@@ -73,27 +64,13 @@ static int name_content(const struct atomic_file *f) {
     return linkat(AT_FDCWD, self, AT_FDCWD, f->beside, AT_SYMLINK_FOLLOW);
 }
 
-/* A file without a name in that folder, or -1. */
-static int open_unnamed(const char *folder) {
-    return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-}
-
-/* 1: the system has files without a name, and can name them at the end; tried with another. */
-static int can_be_unnamed(struct atomic_file *f, const char *folder) {
-    f->fd = open_unnamed(folder);
-    int named = f->fd >= 0 && !name_content(f);
-    if (named) unlink(f->beside);
-    if (f->fd >= 0) close(f->fd);
-    f->fd = -1;
-    return named;
-}
-
+/* Not all file systems have files without a name. */
 static int open_beside(struct atomic_file *f) {
     char *folder = folder_of(f->target);
     if (!folder || asprintf(&f->beside, "%s/duet-%d-%llx.tmp", folder, (int)getpid(),
                             (unsigned long long)now_ns()) < 0)
         f->beside = NULL;
-    if (f->beside && can_be_unnamed(f, folder)) f->fd = open_unnamed(folder);
+    if (f->beside) f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     free(folder);
     if (!f->beside) return errno = ENOMEM, -1;
     if (f->fd >= 0) return 0;

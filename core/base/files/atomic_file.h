@@ -1,8 +1,8 @@
 /* Files that appear whole or not at all.
  *
  * The new content goes to a file next to the old one: it has no name (O_TMPFILE) until the end, or,
- * where the system has no such files, is called duet-NUMBER.tmp. At the end it is synced to disk
- * and put in place of the old file by rename, which is atomic. Neither a crash nor a full disk
+ * where the file system has no such files, is called duet-NUMBER.tmp. At the end it is synced to
+ * disk and put in place of the old file by rename, which is atomic. Neither a crash nor a full disk
  * leaves half a checkpoint, and the old file stays until the new one is safe.
  *
  *     struct atomic_file f = {0};

@@ -138,16 +138,6 @@ Test(atomic_file, too_few_open_files, .timeout = 30, .init = enter, .fini = leav
     content_is("out", "whole");
 }
 
-Test(atomic_file, a_link_to_a_file_that_is_not_there, .timeout = 30, .init = enter, .fini = leave) {
-    struct atomic_file f;
-    cr_assert(!mkdir("deep", 0700) && !symlink("deep/out", "link") && !symlink("link", "chain"));
-    write_file("chain", "new", 1);
-    content_is("deep/out", "new");
-    cr_assert_eq(symlink("circle", "circle"), 0);
-    cr_assert_eq(atomic_open(&f, "circle"), ERR_FAILED);
-    cr_assert(strstr(error_message(), "symbolic links"), "%s", error_message());
-}
-
 Test(atomic_file, permissions_stay, .timeout = 30, .init = enter, .fini = leave) {
     static const mode_t modes[] = {0644, 0600, 0640, 0666, 0755};
     struct stat s;
