@@ -119,23 +119,11 @@ duet_var *model_loss(const struct model *model, duet_tape *tape, duet_var *outpu
                      const struct tensor *answers);
 
 /* Host copies of all parameters: param_count arrays, row-major, in one block, which the caller
- * frees with model_values_free (NULL is fine). alloc makes zeros; init draws from `seed`; load
- * reads a safetensors file, with or without "module." before the names, where a wrong shape or a
- * missing name is an error that names it, and *halves, unless it is NULL, says "F16" or "BF16" of a
- * file that has such tensors, which become float32, else NULL. */
+ * frees with model_values_free (NULL is fine). alloc makes zeros; init draws from `seed`. */
 int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
-int model_values_load(const struct model *model, const char *file, float ***values,
-                      const char **halves);
 void model_values_free(float **values);
 
-/* Host copies of all buffers: one block, laid out as nn/buffer.h says, which the caller frees with
- * free. NULL where the model has none. load is as model_values_load. */
-size_t model_buffer_bytes(const struct model *model);
-int model_buffers_load(const struct model *model, const char *file, void **buffers);
-
-/* The same of a file that is open. */
-int model_values_read(const struct model *model, const struct safetensors *file, float ***values);
-int model_buffers_read(const struct model *model, const struct safetensors *file, void **buffers);
+size_t model_buffer_bytes(const struct model *model); /* of all buffers, as nn/buffer.h says */
 
 #endif

@@ -1,10 +1,8 @@
-/* The parameters of a model in host memory: their list, and their values, drawn from a seed or kept
- * in a safetensors file. */
+/* The parameters of a model in host memory: how many there are, and their values, drawn from a
+ * seed. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
-#include "base/files/safetensors.h"
 #include "models/models.h"
 #include "nn/init.h"
 #include "nn/params/state.h"
@@ -76,49 +74,6 @@ int model_values_init(const struct model *model, uint64_t seed, float ***out) {
     return OK;
 }
 
-int model_values_read(const struct model *model, const struct safetensors *file, float ***out) {
-    const struct state state = state_of(model);
-    float **values;
-    CHECK(state_values(&state, &values));
-    int code = state_read(&state, file, values, NULL);
-    if (code)
-        state_values_free(values);
-    else
-        *out = values;
-    return code;
-}
-
-int model_values_load(const struct model *model, const char *path, float ***out,
-                      const char **halves) {
-    struct safetensors file = {0};
-    CHECK(safetensors_open(&file, path));
-    int code = model_values_read(model, &file, out);
-    if (halves) *halves = safetensors_halves(&file);
-    safetensors_close(&file);
-    return code;
-}
-
 size_t model_buffer_bytes(const struct model *model) {
     return buffer_offset(model->buffers, model->buffer_count, model->buffer_count);
-}
-
-int model_buffers_read(const struct model *model, const struct safetensors *file, void **out) {
-    const struct state state = state_of(model);
-    CHECK(state_buffers(&state, out));
-    int code = state_read(&state, file, NULL, *out);
-    if (code) {
-        free(*out);
-        *out = NULL;
-    }
-    return code;
-}
-
-int model_buffers_load(const struct model *model, const char *path, void **out) {
-    struct safetensors file = {0};
-    *out = NULL;
-    if (!model->buffer_count) return OK;
-    CHECK(safetensors_open(&file, path));
-    int code = model_buffers_read(model, &file, out);
-    safetensors_close(&file);
-    return code;
 }

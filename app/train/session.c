@@ -30,12 +30,11 @@ static const uint64_t DRY_MEMORY = 1ull << 48;
 static int open_values(struct session *s) {
     const struct run_config *c = s->config;
     if (c->dry) return OK; /* nobody reads them */
-    const char *from = run_weights(c);
-    if (from) {
-        CHECK(model_values_load(&s->model, from, &s->values, &s->halves));
-        return model_buffers_load(&s->model, from, &s->buffers);
-    }
-    return model_values_init(&s->model, c->seed, &s->values);
+    const char *from = *c->files.resume ? c->files.resume : run_weights(c);
+    if (!from) return model_values_init(&s->model, c->seed, &s->values);
+    CHECK(safetensors_open(&s->file, from));
+    s->halves = safetensors_halves(&s->file);
+    return OK;
 }
 
 /* The model follows the training set: its samples' shape, and 1 + its largest label as the number
@@ -298,9 +297,9 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->output_device = config->mode == MODE_DP ? config->dp.output_device : 0;
     CHECK(open_data_and_model(s));
     CHECK(spread_same_data(comm, &s->train_set));
-    if (!*config->files.resume) CHECK(open_values(s));
+    CHECK(open_values(s));
     CHECK(open_devices(s, kind, physical));
-    if (*config->files.resume) CHECK(resume_open(s));
+    if (*config->files.resume) CHECK(resume_check(s));
     CHECK(open_train_loader(s));
     CHECK(open_test_loader(s));
     s->largest_batch = loader_largest_batch(s->train_loader);
@@ -311,9 +310,11 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     describe(s);
     s->strategy = strategies[config->mode];
     CHECK(s->strategy->open(s));
-    for (int i = 0; s->buffers && i < s->device_count; i++)
-        CHECK(buffer_set_write(&s->replicas[i]->params->buffers, s->buffers));
-    return *config->files.resume ? resume_state(s) : OK;
+    /* DataParallel copies them to its other devices in each step */
+    if (s->file.path) CHECK(params_read(s->replicas[0]->params, &s->file));
+    if (*config->files.resume) CHECK(resume_state(s));
+    safetensors_close(&s->file);
+    return OK;
 }
 
 int session_is_stuck(struct session *s) {
@@ -341,12 +342,11 @@ int session_close(struct session *s) {
     dataset_free(&s->train_set);
     dataset_free(&s->test_set);
     model_values_free(s->values);
-    free(s->buffers);
     free(s->ready_order);
     sums_free(&s->sums);
     for (int d = 0; d < MAX_DEVICES; d++)
         step_times_free(&s->step_times[d]);
-    safetensors_close(&s->checkpoint);
+    safetensors_close(&s->file);
     model_free(&s->model);
     memset(s, 0, sizeof *s);
     return 1;

@@ -44,12 +44,11 @@ struct session {
     int gpus;            /* physical GPUs that the devices share; 0: emulated devices */
 
     struct model model;
-    float **values;     /* initial parameters, in host memory */
-    const char *halves; /* "F16" or "BF16", if the file of weights has them; else NULL */
-    void *buffers;      /* initial buffers of a file, in host memory; NULL: those of the model */
-    int first_step;     /* the first step: 0, or that of a checkpoint */
-    struct safetensors checkpoint; /* of --resume; open while the session is being opened */
-    int *ready_order;              /* of a checkpoint, owned; NULL: it has none */
+    float **values;          /* initial parameters, in host memory; NULL: those of `file` */
+    struct safetensors file; /* of weights, or a checkpoint; open while the session is opened */
+    const char *halves;      /* "F16" or "BF16", if the file has them; else NULL */
+    int first_step;          /* the first step: 0, or that of a checkpoint */
+    int *ready_order;        /* of a checkpoint, owned; NULL: it has none */
 
     struct dataset train_set, test_set;
     struct split split;                        /* how training batches are cut */

@@ -2,6 +2,7 @@
  * from a livelier point, against one replica with either math and with its batch whole or cut
  * into virtual devices. tests/golden/README.md says who made the facts. */
 #include "tests/golden/golden.h"
+#include "tests/models/values.h"
 
 #include "base/error.h"
 #include "data/dataset.h"
@@ -115,7 +116,7 @@ static void lenet_from(struct trial *t, int point, int math, int parts, int step
     struct model m;
     MUST(model_open(&m, "lenet", &options));
     if (point)
-        MUST(model_values_load(&m, "tests/golden/lenet_300.safetensors", &values, NULL));
+        MUST(values_load(&m, "tests/golden/lenet_300.safetensors", &values, NULL));
     else
         MUST(model_values_init(&m, 0, &values));
     open_trial(t, "lenet", math, values);

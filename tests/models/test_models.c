@@ -11,6 +11,7 @@
 #include "nn/tape/tape_internal.h"
 #include "tests/golden/golden.h"
 #include "tests/models/described.h"
+#include "tests/models/values.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
 
@@ -245,10 +246,10 @@ Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
         MUST(atomic_commit(&file));
         atomic_abandon(&file);
         if (transposed) {
-            expect(model_values_load(&m, path, &back, NULL), ERR_FAILED, "fc2.weight");
+            expect(values_load(&m, path, &back, NULL), ERR_FAILED, "fc2.weight");
             cr_assert_null(back);
         } else {
-            MUST(model_values_load(&m, path, &back, NULL));
+            MUST(values_load(&m, path, &back, NULL));
             cr_assert_arr_eq(values[0], back[0], model_count(&m) * sizeof(float));
             model_values_free(back);
             back = NULL;

@@ -99,16 +99,13 @@ int resume_check_files(const struct run_config *config) {
     return *config->files.checkpoint ? outputs_try_checkpoint(config->files.checkpoint) : OK;
 }
 
-int resume_open(struct session *s) {
-    const struct safetensors *file = &s->checkpoint;
-    CHECK(safetensors_open(&s->checkpoint, s->config->files.resume));
+int resume_check(struct session *s) {
+    const struct safetensors *file = &s->file;
     CHECK(check_version(file));
     CHECK(check_settings(s, file));
     CHECK(check_order(s, file));
     CHECK(read_ready_order(s, file));
-    CHECK(read_step(s, file));
-    CHECK(model_values_read(&s->model, file, &s->values));
-    return model_buffers_read(&s->model, file, &s->buffers);
+    return read_step(s, file);
 }
 
 /* ---- the optimizer's state ---- */
@@ -139,8 +136,7 @@ static int agree(struct session *s) {
 int resume_state(struct session *s) {
     for (int i = 0; i < s->device_count; i++) {
         if (!s->replicas[i]->config.optimizer) continue;
-        CHECK(read_state(s->replicas[i]->optimizer, &s->checkpoint, s->first_step));
+        CHECK(read_state(s->replicas[i]->optimizer, &s->file, s->first_step));
     }
-    safetensors_close(&s->checkpoint);
     return agree(s);
 }

@@ -27,11 +27,10 @@
  * --init-from a safetensors file, and can that of --checkpoint be written? */
 int resume_check_files(const struct run_config *config);
 
-/* Opens config->resume, requires its settings to be those of this run, and reads parameters,
- * buffers and position into s->values, s->buffers and s->first_step. Data, model and devices must
- * be open. ERR_USAGE names the first setting that differs; ERR_FAILED: not a checkpoint, or a
- * broken one. */
-int resume_open(struct session *s);
+/* Requires the settings of the checkpoint s->file to be those of this run, and reads the position
+ * into s->first_step. Data, model and devices must be open. ERR_USAGE names the first setting that
+ * differs; ERR_FAILED: not a checkpoint, or a broken one. */
+int resume_check(struct session *s);
 
 /* Reads the optimizer's state into the replicas that update parameters. Collective: the ranks agree
  * that all have read the same step. */

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "tests/app/cli/nets.h"
 #include "tests/harness/gpus.h"
+#include "tests/models/values.h"
 
 #define FOLDER "golden/exported/"
 #define FACTS FOLDER "facts.txt"
@@ -59,8 +60,8 @@ static void check_gradients(const char *name, const struct model *m) {
     float **before, **after;
     double worst = 0;
     snprintf(path, sizeof path, "%s.safetensors", name);
-    cr_assert_eq(model_values_load(m, path, &before, NULL), OK, "%s", error_message());
-    cr_assert_eq(model_values_load(m, "after", &after, NULL), OK, "%s", error_message());
+    cr_assert_eq(values_load(m, path, &before, NULL), OK, "%s", error_message());
+    cr_assert_eq(values_load(m, "after", &after, NULL), OK, "%s", error_message());
     for (int i = 0; i < m->param_count; i++) {
         size_t count = param_spec_count(&m->params[i]);
         double *x = malloc(count * sizeof *x), square;

@@ -7,6 +7,7 @@
 #include "tests/app/cli/nets.h"
 #include "tests/app/cli/run.h"
 #include "tests/golden/golden.h"
+#include "tests/models/values.h"
 
 #define FACTS "golden/resnet18.txt"
 
@@ -48,7 +49,7 @@ static void open_resnet(struct model *m) {
 
 static float **load(const char *path, const struct model *m) {
     float **values;
-    cr_assert_eq(model_values_load(m, path, &values, NULL), OK, "%s", error_message());
+    cr_assert_eq(values_load(m, path, &values, NULL), OK, "%s", error_message());
     return values;
 }
 
@@ -73,8 +74,10 @@ static void check_gradients(const struct model *m, int shards, const char *what)
 
 static void check_statistics(const struct model *m, int shards, const char *what) {
     char *buffers;
+    float **values;
     double worst = 0;
-    cr_assert_eq(model_buffers_load(m, "G", (void **)&buffers), OK, "%s", error_message());
+    cr_assert_eq(values_load(m, "G", &values, (void **)&buffers), OK, "%s", error_message());
+    model_values_free(values);
     for (int i = 0; i < m->buffer_count; i++) {
         const struct buffer_spec *spec = &m->buffers[i];
         char *at = buffers + buffer_offset(m->buffers, m->buffer_count, i);

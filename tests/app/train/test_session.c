@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "comm/launch.h"
 #include "tests/app/train/config.h"
+#include "tests/models/values.h"
 #include "train/trainer.h"
 
 struct gate {
@@ -117,7 +118,7 @@ CliTest(session, the_trainer_counts_updates, 60) {
         snprintf(config.files.save, sizeof config.files.save, "w");
         cr_assert_eq(trainer_run(&config, NULL, &record, &unwritten, &in_use), OK, "%s",
                      error_message());
-        cr_assert_eq(model_values_load(&s.model, "w", &want, NULL), OK, "%s", error_message());
+        cr_assert_eq(values_load(&s.model, "w", &want, NULL), OK, "%s", error_message());
         for (int p = 0; p < s.model.param_count; p++) {
             size_t count = s.replicas[0]->params->set.param[p].count;
             float *got = malloc(count * sizeof *got);
