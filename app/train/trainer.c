@@ -131,7 +131,6 @@ static int read_logs(struct loop *l, int epoch, int final) {
     if (first == 0) r->first_step_seconds = (double)(now_ns() - s->config->started_ns) * 1e-9;
     for (int i = first; i < r->steps; i++)
         progress_loss(&l->progress, r->first_step + i, r->losses[i]);
-    outputs_losses(&l->outputs, r, first, epoch);
     double seconds = r->training_seconds + (double)(now_ns() - l->epoch_start_ns) * 1e-9;
     curves_steps(&l->outputs.curves, r, first, seconds);
     if (!final)

@@ -3,30 +3,21 @@
 
 #include "base/error.h"
 
-/* A folder that takes no checkpoint is noticed at once, not after the first N steps. */
-int outputs_try_checkpoint(const char *path) {
-    struct atomic_file file = {0};
-    int code = atomic_open(&file, path);
-    atomic_abandon(&file);
-    return code;
-}
-
 int outputs_open(struct outputs *o, const struct run_config *config) {
     o->config = config;
-    if (*config->files.checkpoint) CHECK(outputs_try_checkpoint(config->files.checkpoint));
     if (*config->files.save) CHECK(atomic_open(&o->weights, config->files.save));
     if (*config->files.tensorboard)
         CHECK(event_file_open(&o->curves.file, config->files.tensorboard));
-    if (!*config->files.log_loss) return OK;
-    CHECK(atomic_open(&o->losses, config->files.log_loss));
-    fprintf(o->losses.file, "step,epoch,loss\n");
-    return OK;
+    return *config->files.log_loss ? atomic_open(&o->losses, config->files.log_loss) : OK;
 }
 
-void outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch) {
-    if (!o->losses.file) return;
-    for (int i = first; i < record->steps; i++)
-        fprintf(o->losses.file, "%d,%d,%.9g\n", record->first_step + i, epoch, record->losses[i]);
+static int save_losses(struct outputs *o, const struct run_record *r) {
+    fprintf(o->losses.file, "step,epoch,loss\n");
+    for (int i = 0; i < r->steps; i++) {
+        int step = r->first_step + i;
+        fprintf(o->losses.file, "%d,%d,%.9g\n", step, step / r->steps_per_epoch, r->losses[i]);
+    }
+    return atomic_commit(&o->losses);
 }
 
 /* All ranks of a sharded model read the values, and rank 0 writes them. */
@@ -37,7 +28,7 @@ static int save_weights(struct outputs *o, struct session *s) {
 void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten) {
     if (o->weights.file || (*s->config->files.save && s->replicas[0]->params->set.shard))
         failures_add(unwritten, save_weights(o, s));
-    if (o->losses.file) failures_add(unwritten, atomic_commit(&o->losses));
+    if (o->losses.file) failures_add(unwritten, save_losses(o, s->record));
     failures_add(unwritten, event_file_close(&o->curves.file));
 }
 

@@ -15,17 +15,11 @@ struct outputs {
     struct atomic_file weights, losses; /* closed where not asked for */
 };
 
-/* Fails if a checkpoint of this name could not be written. */
-int outputs_try_checkpoint(const char *path);
-
 /* Opens the files that config names; config must outlive them. Zero *o before, and outputs_abandon
  * it afterwards, also after a failure. */
 int outputs_open(struct outputs *o, const struct run_config *config);
-/* Appends the losses of the record's steps from index `first` on, all of this epoch. If they cannot
- * be written, training goes on for the other outputs, and outputs_commit says so. */
-void outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch);
-/* Writes the weights, and puts both files in their places. Each is tried, even if others fail;
- * those that cannot be written are added to *unwritten. */
+/* Writes losses and weights, and puts both files in their places. Each is tried, even if others
+ * fail; those that cannot be written are added to *unwritten. */
 void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten);
 /* Removes what was not committed; does nothing after a commit or on zeroed outputs. */
 void outputs_abandon(struct outputs *o);

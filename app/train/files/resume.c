@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "base/files/safetensors.h"
 #include "base/text/parse.h"
 #include "nn/params/optimizer_items.h"
 #include "train/compare/bits.h"
-#include "train/files/output.h"
 #include "train/files/settings.h"
 
 /* ---- its settings ---- */
@@ -89,6 +89,14 @@ static int read_step(struct session *s, const struct safetensors *file) {
     return OK;
 }
 
+/* A folder that takes no checkpoint is noticed at once, not after the first N steps. */
+static int try_checkpoint(const char *path) {
+    struct atomic_file file = {0};
+    int code = atomic_open(&file, path);
+    atomic_abandon(&file);
+    return code;
+}
+
 int resume_check_files(const struct run_config *config) {
     const char *path = *config->files.resume ? config->files.resume : run_weights(config);
     struct safetensors file = {0};
@@ -96,7 +104,7 @@ int resume_check_files(const struct run_config *config) {
     if (!code && *config->files.resume) code = check_version(&file);
     safetensors_close(&file);
     CHECK(code);
-    return *config->files.checkpoint ? outputs_try_checkpoint(config->files.checkpoint) : OK;
+    return *config->files.checkpoint ? try_checkpoint(config->files.checkpoint) : OK;
 }
 
 int resume_check(struct session *s) {
