@@ -2,7 +2,7 @@
  *
  * Each rank of each group writes its own file when it leaves the group, FILE.GROUP.RANK: a
  * Chrome trace, which ui.perfetto.dev opens. A rank whose job has failed cannot gather the others'
- * times, so `duet report FILE` reads the files of all ranks (report/calls/calls.h). All processes
+ * times, so `duet report FILE.*` reads the files of all ranks (report/calls/calls.h). All processes
  * of a machine share the clock of the times. An error here is a warning: a measurement must not end
  * a job.
  *

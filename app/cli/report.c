@@ -1,8 +1,7 @@
-/* duet report: shows who waited for whom in a job of process groups (of PyTorch or of a user's
- * program), from the files of DUET_TRACE. It also shows when each device of a program computed,
- * from the file of duet_devices_timeline. */
+/* duet report: says who waited for whom in a job of process groups (of PyTorch or of a user's
+ * program), from the files of DUET_TRACE. It also draws when each device of a program computed, from
+ * the file of duet_devices_timeline. */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -15,15 +14,15 @@ static const struct option no_options[] = {OPTION_END};
 
 static int help(void) {
     say_text(
-        "usage: duet report FILE\n\n"
+        "usage: duet report FILE...\n\n"
         "Says who waited for whom in the collectives of a job that ran with DUET_TRACE=FILE set: a "
         "PyTorch program on the backend duet, or a C program. Each rank of each group leaves a "
-        "file FILE.GROUP.RANK at its end; the command reads all of them. In a collective every "
+        "file FILE.GROUP.RANK at its end; give all of them. In a collective every "
         "rank waits for the last rank of its group. The report names the rank that came last in "
         "most steps, with the median wait for it. Each file is a Chrome trace for ui.perfetto.dev; "
         "jq joins them.\n\n"
         "    DUET_TRACE=calls torchrun --nproc-per-node 4 train.py\n"
-        "    duet report calls\n"
+        "    duet report calls.*\n"
         "    jq -s '{traceEvents: map(.traceEvents[])}' calls.GROUP.* > timeline.json\n\n"
         "If a program wrote FILE with duet_devices_timeline, the command draws when each device "
         "computed, and prints the share of the bubble, in which devices wait for each other:\n\n"
@@ -38,11 +37,13 @@ int command_report(int argc, char **argv, const struct duet_model *own) {
     struct options options = {.command = "report", .part = {{no_options, NULL}}, .then_words = 1};
     int code = options_read(&options, argc, argv), files = argc - options.read;
     if (!code && options.help) return help();
-    if (!code && files != 1)
-        code = fail(ERR_USAGE, "report: %d files: give one, which DUET_TRACE named", files);
+    if (!code && files < 1)
+        code = fail(ERR_USAGE, "report: no file: give those that DUET_TRACE=NAME has written: "
+                               "duet report NAME.*");
     if (code) return report_error(code);
-    const char *path = argv[options.read]; /* DUET_TRACE's files have longer names */
-    code = timeline_report(stdout, path);
-    if (code) code = calls_report(stdout, text_width(stdout), path, access(path, F_OK) ? OK : code);
+    char **paths = argv + options.read;
+    int is_timeline = 0;
+    if (files == 1) code = timeline_report(stdout, *paths, &is_timeline);
+    if (!code && !is_timeline) code = calls_report(stdout, text_width(stdout), paths, files);
     return report_error(code);
 }

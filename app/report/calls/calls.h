@@ -1,4 +1,4 @@
-/* The two answers of `duet report FILE`: who waited for whom in the process groups of a job
+/* The two answers of `duet report`: who waited for whom in the process groups of a job
  * (calls.c, judge.c), and when each device of a program computed (timeline.c).
  *
  * With DUET_TRACE=FILE each rank of each group leaves a file FILE.GROUP.RANK (group/call_trace.h),
@@ -41,8 +41,8 @@ struct traced_rank {
 };
 
 struct traced_group {
-    const char *name; /* [name_length] */
-    int name_length, ranks, files;
+    char name[64];
+    int ranks, files;
     struct traced_rank rank[MAX_DEVICES];
     size_t meetings; /* collectives that all ranks have */
     int blamed;      /* -1: nobody */
@@ -50,17 +50,16 @@ struct traced_group {
     size_t last_in, calls_in; /* the blamed rank came last in last_in of calls_in such calls */
 };
 
-/* Prints the answer and a table of the ranks for each group of the files PATH.GROUP.RANK.
- * ERR_FAILED: there is none, or one has another format; ERR_MEMORY. `otherwise`: the failure
- * that stands if there are no such files; OK: there is none yet. */
-int calls_report(FILE *out, int width, const char *path, int otherwise);
+/* Prints the answer and a table of the ranks for each group of these files, which it sorts.
+ * ERR_FAILED: one has another format; ERR_MEMORY. */
+int calls_report(FILE *out, int width, char **files, int count);
 
 /* Finds who waited for whom in a group that was read, and prints it. ERR_MEMORY. */
 int calls_judge(FILE *out, int width, struct traced_group *g);
 
-/* Prints a lane for each device in letters, its busy time, and the bubble, from a file of
- * duet_devices_timeline. ERR_FAILED: it is another file, or torn. */
-int timeline_report(FILE *out, const char *path);
+/* Prints a lane for each device in letters, its busy time, and the bubble, if the file is one of
+ * duet_devices_timeline (*is_one). ERR_FAILED: it is torn. */
+int timeline_report(FILE *out, const char *path, int *is_one);
 
 /* ---- reading a trace ---- */
 

@@ -110,8 +110,8 @@ static void print_answer(FILE *out, int width, const struct traced_group *g) {
     double took = time_since(g, 1), waited = 0;
     for (int r = 0; r < g->ranks; r++)
         waited += g->rank[r].waited / g->ranks;
-    text_add(&text, "Group %.*s: %d rank%s, %zu collectives in %s.", g->name_length, g->name,
-             g->ranks, g->ranks > 1 ? "s" : "", g->meetings, time_words(time_since(g, 0), time));
+    text_add(&text, "Group %s: %d rank%s, %zu collectives in %s.", g->name, g->ranks,
+             g->ranks > 1 ? "s" : "", g->meetings, time_words(time_since(g, 0), time));
     if (g->blamed >= 0 && (double)g->last_in * g->rank[g->blamed].median < NO_DELAY * took)
         text_add(&text, " In the steps no rank delays the others by 1 %% of the time.");
     else if (g->blamed >= 0)

@@ -82,12 +82,11 @@ static int print_timeline(FILE *out, const char *path, const struct json *root) 
     return OK;
 }
 
-int timeline_report(FILE *out, const char *path) {
+int timeline_report(FILE *out, const char *path, int *is_one) {
     struct json *root = NULL;
     int code = json_of_file(path, &root);
-    if (!code && !json_find(json_find(root, "otherData"), "duet_timeline"))
-        code = torn(path, "it has no devices");
-    if (!code) code = print_timeline(out, path, root);
+    *is_one = !code && json_find(json_find(root, "otherData"), "duet_timeline");
+    if (*is_one) code = print_timeline(out, path, root);
     json_free(root);
     return code;
 }

@@ -48,7 +48,7 @@ CliTest(cli_timeline, what_is_none_is_refused, 60) {
         {OF("1") RUNS("0", "x", "2", "-1") "]}", "a span without a name or times"},
         {OF("1") RUNS("0", "x", "2", "0") "]}", "its spans take no time"},
         {"{\"otherData\"", "parts.json"},
-        {"{}", "it has no devices: give a file of duet_devices_timeline"}};
+        {"{}", "or one file of duet_devices_timeline"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         cli_put("parts.json", wrong[i][0]);
         cli_fails(1, wrong[i][1], "report parts.json");
