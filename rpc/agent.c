@@ -119,8 +119,10 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
 static int wait_idle(duet_rpc *rpc, int64_t deadline) {
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
-    while (!code && (rpc->pending || rpc->serving))
+    while (!code && (rpc->pending || rpc->serving)) {
         code = wait_changed(rpc, deadline);
+        futures_expire(rpc);
+    }
     pthread_mutex_unlock(&rpc->lock);
     return code ? fail(ERR_TIMEOUT, "rpc: shutdown: calls are still running") : OK;
 }
@@ -199,7 +201,7 @@ int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
                                "main do so");
     *at = NULL;
     int code = graceful ? leave_together(rpc, timeout_s) : OK;
-    if (rpc->device) duet_rpc_give_device(rpc, rpc->device);
+    device_give(rpc, device_of_thread(rpc));
     const struct failures kept = failures_of(code);
     say_goodbye(rpc, code, graceful && !code);
     free_worker(rpc);

@@ -14,7 +14,7 @@
  *
  * Locks, in the order in which they are taken: a device; `lock` of the worker; that of the pool.
  * Threads: the program's; the pool's, which run functions; and two for each peer (links.c). Those
- * two deliver answers and control messages, check deadlines, and never run a user's function. */
+ * two deliver answers and control messages, and never run a user's function. */
 #ifndef RPC_AGENT_H
 #define RPC_AGENT_H
 
@@ -79,7 +79,6 @@ struct duet_future {
 /* The value of a reference, at its owner. */
 struct owner {
     duet_rpc *rpc;
-    uint64_t rref;
     char type[NAME_BYTES]; /* of its object: the class */
     int ready;             /* 1: the value exists, or `failed` says why it does not */
     struct failures failed;
@@ -90,7 +89,6 @@ struct owner {
     duet_params *params; /* a parameter: its set, and its index there */
     int param;
     struct autograd *pass; /* that a call has left; NULL: none */
-    struct owner *next;
 };
 
 struct duet_rref {
@@ -126,10 +124,9 @@ struct duet_rpc {
     struct pool pool;
     struct turns turns[DUET_MAX_DEVICES];
     int stop;
-    int serving;   /* calls that run here now */
-    uint64_t came; /* the workers that wait for the end of all, a bit each */
-    struct life life;
-    struct owner *owners;
+    int serving;      /* calls that run here now */
+    uint64_t came;    /* the workers that wait for the end of all, a bit each */
+    struct life life; /* its table has the values of this worker: struct owner */
     int kept; /* references that the program has; futures that it has, or that wait for an answer */
     int over; /* 1: shut down; the rest is freed with the last of these */
     duet_autograd_context *contexts;
@@ -166,8 +163,8 @@ void device_take(duet_rpc *rpc, duet_device *device); /* both: NULL is fine */
 void device_give(duet_rpc *rpc, duet_device *device);
 duet_device *device_of_thread(duet_rpc *rpc); /* NULL: this thread has none */
 
-/* Both wait under the lock until the deadline; 0: a second at most, all waits are in loops.
- * ERR_TIMEOUT without a text. */
+/* Both wait under the lock, for a second at most: all waits are in loops. ERR_TIMEOUT, without a
+ * text: the deadline has passed; 0: there is none. */
 int rpc_wait(duet_rpc *rpc, pthread_cond_t *cond, int64_t deadline);
 int wait_changed(duet_rpc *rpc, int64_t deadline);
 
@@ -227,13 +224,14 @@ int check_count(const char *function, const struct duet_rpc_value *args, int cou
 int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
                const struct duet_rpc_value *args, int count, double timeout_s);
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o);
-int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *result);
+/* The second half of a call that waits; code: that of its beginning, OK if there is a future. */
+int call_finish(struct duet_future *f, int code, struct duet_rpc_value *result);
 void future_wait(struct duet_future *f);
 /* Waits, and takes the result, its tensors on `device`. */
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */
 void futures_of_dead(duet_rpc *rpc, int rank);
-void futures_expire(duet_rpc *rpc, int to, int64_t now); /* those to this worker */
+void futures_expire(duet_rpc *rpc); /* ends the calls that are late */
 /* A method of the reference's object, whose class the owner knows. */
 int method_of(struct outgoing *o, duet_rref *r, const char *method,
               const struct duet_rpc_value *args, int count, double timeout_s);
@@ -261,13 +259,13 @@ int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out);
 
 /* ---- references ---- */
-struct owner *owner_find(duet_rpc *rpc, uint64_t rref); /* under the lock */
-struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type);
+struct owner *owner_find(duet_rpc *rpc, uint64_t rref);                  /* under the lock */
+struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type); /* held once, too */
 /* The value exists, or this error says why it does not. */
 void owner_ready(duet_rpc *rpc, uint64_t rref, int code);
 int owner_wait(duet_rpc *rpc, uint64_t rref, struct owner **out);
 void owner_free_all(duet_rpc *rpc);
 void life_emit(void *context, int to, const struct life_message *m);
-void life_free(void *context, uint64_t rref);
+void life_free(void *context, uint64_t rref, void *value);
 
 #endif

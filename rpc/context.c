@@ -34,12 +34,11 @@ static void clear(duet_autograd_context *c) {
     while (c->passes || c->parts) {
         struct autograd *p = c->passes;
         duet_device *device = p ? p->device : (duet_device *)c->parts->device;
-        const int take = device_of_thread(c->rpc) != device;
-        if (take) device_take(c->rpc, device);
+        device_take(c->rpc, device);
         if (p) c->passes = p->next;
         if (p) pass_free(p);
         if (!p) grad_sums_free(c, device);
-        if (take) device_give(c->rpc, device);
+        device_give(c->rpc, device);
     }
 }
 
@@ -105,23 +104,15 @@ int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
     return *out ? OK : fail(ERR_MEMORY, "autograd: out of host memory for a context");
 }
 
-static int is_all_on(const duet_autograd_context *c, const duet_device *device) {
-    int all = device != NULL;
-    for (const struct autograd *p = c->passes; p && all; p = p->next)
-        all = p->device == device;
-    for (const struct grad_part *p = c->parts; p && all; p = p->next)
-        all = (duet_device *)p->device == device;
-    return all;
-}
-
-/* Memory on the device of this thread is freed at once, for the next context. */
+/* Its memory is freed at once if no call is under way in it, for the next context. */
 void duet_autograd_context_free(duet_autograd_context *c) {
     if (!c) return;
-    const duet_device *mine = device_of_thread(c->rpc);
-    pthread_mutex_t *lock = &c->rpc->lock;
-    pthread_mutex_lock(lock);
-    const int here = c->users == 1 && is_all_on(c, mine);
-    if (!here) context_leave(c);
-    pthread_mutex_unlock(lock);
-    if (here) end_context(c);
+    duet_rpc *rpc = c->rpc;
+    duet_device *paused = pause_begin(rpc);
+    pthread_mutex_lock(&rpc->lock);
+    const int last = c->users == 1;
+    if (!last) context_leave(c);
+    pthread_mutex_unlock(&rpc->lock);
+    if (last) end_context(c);
+    pause_end(rpc, paused);
 }

@@ -47,8 +47,7 @@ static int make_entry(duet_rpc *rpc, const struct message *m, uint64_t rref, uin
     if (owner_find(rpc, rref)) return fail(ERR_USAGE, "the reference that it makes is there");
     struct owner *o = owner_new(rpc, rref, m->text);
     if (!o) return fail(ERR_MEMORY, "out of host memory for the value");
-    *made = rref;
-    life_hold(&rpc->life, rref); /* until the function has ended */
+    *made = rref; /* held until the function has ended */
     if (m->from != rpc->rank) life_count(&rpc->life, rref, m->from);
     return OK;
 }
@@ -108,7 +107,7 @@ void take_frame(struct peer *peer, struct frame *f) {
         frame_free(f);
         return;
     }
-    peer->heard = f->came;
+    peer->heard = now_ns();
     int code = message_read(m, f, rpc, peer->rank);
     if (rpc->stop || peer->state == PEER_GONE) {
         message_drop(m);

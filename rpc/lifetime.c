@@ -1,5 +1,5 @@
-/* The protocol of references: see lifetime.h. The list is short, so it is searched from end to end.
- * If there is out of host memory for an entry, its object stays until the worker ends. */
+/* The protocol of references: see lifetime.h. The list is short, so it is searched from end to
+ * end. */
 #include "rpc/lifetime.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ void life_close(struct life *l) {
     memset(l, 0, sizeof *l);
 }
 
-static struct life_object *find(const struct life *l, uint64_t rref) {
+struct life_object *life_find(const struct life *l, uint64_t rref) {
     for (int i = 0; i < l->objects; i++)
         if (l->object[i].rref == rref) return &l->object[i];
     return NULL;
@@ -24,9 +24,9 @@ static void check_end(struct life *l, struct life_object *o) {
     for (int w = 0; w < MOST_WORKERS; w++)
         used |= o->count[w];
     if (used) return;
-    const uint64_t rref = o->rref;
+    const struct life_object end = *o;
     *o = l->object[--l->objects];
-    l->free(l->context, rref);
+    l->free(l->context, end.rref, end.value);
 }
 
 static void emit(struct life *l, int to, enum life_kind kind, uint64_t rref, int worker) {
@@ -36,7 +36,7 @@ static void emit(struct life *l, int to, enum life_kind kind, uint64_t rref, int
 /* ---- at the owner ---- */
 
 void life_hold(struct life *l, uint64_t rref) {
-    struct life_object *o = find(l, rref);
+    struct life_object *o = life_find(l, rref);
     if (!o && list_grow("rpc", &l->object, l->objects, &l->room, sizeof *o)) return;
     if (!o) {
         o = &l->object[l->objects++];
@@ -46,14 +46,14 @@ void life_hold(struct life *l, uint64_t rref) {
 }
 
 void life_release(struct life *l, uint64_t rref) {
-    struct life_object *o = find(l, rref);
+    struct life_object *o = life_find(l, rref);
     if (!o) return;
     o->held -= o->held > 0;
     check_end(l, o);
 }
 
 void life_count(struct life *l, uint64_t rref, int worker) {
-    struct life_object *o = find(l, rref);
+    struct life_object *o = life_find(l, rref);
     if (o && !(l->gone >> worker & 1)) o->count[worker]++;
 }
 
@@ -76,7 +76,7 @@ void life_drop(struct life *l, int owner, uint64_t rref) {
 /* ---- messages ---- */
 
 void life_deliver(struct life *l, int from, const struct life_message *m) {
-    struct life_object *o = find(l, m->rref);
+    struct life_object *o = life_find(l, m->rref);
     switch (m->kind) {
     case LIFE_HOLD:
         life_count(l, m->rref, m->worker);

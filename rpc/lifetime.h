@@ -37,6 +37,7 @@ struct life_message {
 
 struct life_object { /* at the owner */
     uint64_t rref;
+    void *value;             /* what the references lead to; NULL: it is made later, or was never */
     int held;                /* how many here have it */
     int count[MOST_WORKERS]; /* references of other workers */
 };
@@ -48,13 +49,14 @@ struct life {
     uint64_t asked[MOST_WORKERS], confirmed[MOST_WORKERS]; /* HOLDs sent to each owner; HELDs */
     uint64_t gone;                                         /* workers that have died, a bit each */
     void (*emit)(void *context, int to, const struct life_message *message);
-    void (*free)(void *context, uint64_t rref); /* the object has no holder any more */
+    void (*free)(void *context, uint64_t rref, void *value); /* nobody has it any more */
     void *context;
 };
 
 void life_close(struct life *l);
 
 /* ---- at the owner ---- */
+struct life_object *life_find(const struct life *l, uint64_t rref); /* NULL: there is none */
 void life_hold(struct life *l, uint64_t rref); /* makes the entry where there is none */
 void life_release(struct life *l, uint64_t rref);
 void life_count(struct life *l, uint64_t rref, int worker); /* one more of this worker's */

@@ -2,8 +2,8 @@
  * rendezvous.c has opened. Two threads look after it:
  *
  *     read_frames    takes messages, and reports the end of the stream
- *     attend         writes what the socket did not take at once, and once a second ends calls to
- *                    the peer that are late, says "I am here", and notices if the peer does not
+ *     attend         writes what the socket did not take at once, and once a second says "I am
+ *                    here", and notices if the peer does not
  *
  * So a sender never waits for a peer. A message that a worker sends to itself arrives at once. A
  * worker that has sent nothing for `silence_s` counts as gone: it is stopped, or its machine is. It
@@ -42,7 +42,6 @@ void send_frame(duet_rpc *rpc, int to, struct frame *f) {
     struct peer *p = &rpc->peers[to];
     f->next = NULL;
     if (to == rpc->rank) {
-        f->came = now_ns();
         take_frame(p, f);
     } else if (p->ended) {
         frame_free(f);
@@ -81,12 +80,6 @@ static void check_silence(struct peer *p, int64_t now, int64_t late) {
     tell_peer(rpc, p->rank, &(struct message){.kind = MESSAGE_GIVEN_UP});
 }
 
-static void look_after(struct peer *p, int64_t now) {
-    futures_expire(p->rpc, p->rank, now);
-    if (p->rank != p->rpc->rank && p->state == PEER_HERE) check_silence(p, now, now - p->tick);
-    p->tick = now + TICK_NS;
-}
-
 /* ---- the threads ---- */
 
 static void *attend(void *peer) {
@@ -95,7 +88,10 @@ static void *attend(void *peer) {
     pthread_mutex_lock(&rpc->lock);
     while (!p->ended) {
         const int64_t now = now_ns();
-        if (now >= p->tick) look_after(p, now);
+        if (now >= p->tick) {
+            if (p->state == PEER_HERE) check_silence(p, now, now - p->tick);
+            p->tick = now + TICK_NS;
+        }
         if (!p->first) {
             rpc_wait(rpc, &p->work, p->tick);
             continue;
@@ -118,10 +114,7 @@ static struct frame *read_frame(int fd) {
     if (f && (f->data = malloc(h.bytes))) {
         memcpy(f->data, &h, sizeof h);
         f->bytes = h.bytes;
-        if (!socket_read(fd, f->data + sizeof h, h.bytes - sizeof h, 0)) {
-            f->came = now_ns();
-            return f;
-        }
+        if (!socket_read(fd, f->data + sizeof h, h.bytes - sizeof h, 0)) return f;
     }
     frame_free(f);
     return NULL;
@@ -150,15 +143,14 @@ int links_start(duet_rpc *rpc) {
     const struct timeval most = {.tv_usec = WRITE_US};
     for (int r = 0; r < rpc->world; r++) {
         struct peer *p = &rpc->peers[r];
+        if (r == rpc->rank) continue;
+        setsockopt(p->fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
         p->heard = now_ns();
         p->tick = p->heard + TICK_NS;
         int error = thread_start(&p->attends, attend, p);
         p->threads = !error;
-        if (r != rpc->rank && !error) {
-            setsockopt(p->fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
-            error = thread_start(&p->reads, read_frames, p);
-            p->threads += !error;
-        }
+        if (!error) error = thread_start(&p->reads, read_frames, p);
+        p->threads += !error;
         if (error) return fail_errno(ERR_FAILED, error, "rpc: init: thread");
     }
     return OK;

@@ -36,7 +36,6 @@ struct message_header {
 struct frame {
     uint8_t *data; /* [bytes], owned */
     size_t bytes, sent;
-    int64_t came; /* when, on the clock of base/clock.h */
     struct frame *next;
 };
 
@@ -52,7 +51,6 @@ struct message {
     int from;
     /* the fields, as they travel */
     uint64_t call;          /* the id of a call, which its answer repeats */
-    uint64_t timeout;       /* of a call: nanoseconds until its caller gives up; 0: never */
     uint64_t code;          /* of an answer, or the kind of LIFE or BYE */
     uint64_t self;          /* the reference whose method it is; 0: none */
     uint64_t rref;          /* CALL: the reference that its result becomes, or 0 */

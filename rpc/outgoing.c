@@ -1,8 +1,8 @@
 /* Calls from here: they are sent, and their futures wait for the answer.
  *
  * A future is held by the program and by the table of calls without an answer. It ends with the
- * answer, with the end of the worker it was sent to, or at its deadline. The waiting thread checks
- * the deadline, and links.c does so once a second. */
+ * answer, with the end of the worker it was sent to, or at its deadline, which whoever waits for it
+ * checks. The worker that runs the function is not told, as in PyTorch. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +21,9 @@ static int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
     return OK;
 }
 
-static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, int64_t timeout,
-                      struct wire_out *w) {
+static int write_call(duet_rpc *rpc, const struct outgoing *o, uint64_t call, struct wire_out *w) {
     struct message m = {.kind = MESSAGE_CALL,
                         .call = call,
-                        .timeout = (uint64_t)timeout,
                         .self = o->self,
                         .rref = o->rref,
                         .context = o->context ? o->context->id : 0,
@@ -97,7 +95,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
     cond_open(&f->ended);
     snprintf(f->function, sizeof f->function, "%s", o->function);
     f->deadline = timeout ? f->began + timeout : 0;
-    int code = write_call(rpc, o, f->id, timeout, &w);
+    int code = write_call(rpc, o, f->id, &w);
     struct frame *frame = code ? NULL : message_end(&w);
     if (!code) code = frame ? send_call(rpc, f, o, frame) : wire_error(&w);
     values_done(rpc, &w);
@@ -163,11 +161,12 @@ void futures_of_dead(duet_rpc *rpc, int rank) {
     }
 }
 
-void futures_expire(duet_rpc *rpc, int to, int64_t now) {
+void futures_expire(duet_rpc *rpc) {
+    const int64_t now = now_ns();
     for (struct duet_future *f = rpc->pending, *next; f; f = next) {
         next = f->next;
-        if (f->to != to || !f->deadline || f->deadline > now) continue;
-        fail(ERR_TIMEOUT, "rpc: worker '%s': %s: no answer within %g s", rpc->peers[to].name,
+        if (!f->deadline || f->deadline > now) continue;
+        fail(ERR_TIMEOUT, "rpc: worker '%s': %s: no answer within %g s", rpc->peers[f->to].name,
              f->function, (double)(f->deadline - f->began) * 1e-9);
         future_fail(f, ERR_TIMEOUT);
     }
@@ -184,7 +183,7 @@ void future_wait(struct duet_future *f) {
     duet_device *paused = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
     while (!f->done) /* its deadline, the worker's death and the end of this worker end it */
-        if (rpc_wait(rpc, &f->ended, f->deadline)) futures_expire(rpc, f->to, now_ns());
+        if (rpc_wait(rpc, &f->ended, f->deadline)) futures_expire(rpc);
     pthread_mutex_unlock(&rpc->lock);
     pause_end(rpc, paused);
 }
@@ -222,11 +221,9 @@ void duet_future_free(duet_future *f) {
     unlock_or_end(rpc);
 }
 
-int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *result) {
-    duet_future *f;
+int call_finish(struct duet_future *f, int code, struct duet_rpc_value *result) {
     if (result) *result = duet_rpc_none();
-    CHECK(call_begin(&f, rpc, o));
-    int code = future_result(f, rpc->device, result);
+    if (!code) code = duet_future_wait(f, result);
     duet_future_free(f);
     return code;
 }
@@ -263,10 +260,9 @@ int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char 
 int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
                   const struct duet_rpc_value *args, int count, double timeout_s,
                   struct duet_rpc_value *result) {
-    struct outgoing o;
-    if (result) *result = duet_rpc_none();
-    CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
-    return call_sync(rpc, &o, result);
+    duet_future *f;
+    int code = duet_rpc_async(&f, rpc, to, function, args, count, timeout_s);
+    return call_finish(f, code, result);
 }
 
 int duet_future_wait(duet_future *f, struct duet_rpc_value *result) {

@@ -111,21 +111,20 @@ void value_drop(struct duet_rpc_value *v) {
 /* ---- the values behind the references of this worker ---- */
 
 struct owner *owner_find(duet_rpc *rpc, uint64_t rref) {
-    struct owner *o = rpc->owners;
-    while (o && o->rref != rref)
-        o = o->next;
-    return o;
+    const struct life_object *at = life_find(&rpc->life, rref);
+    return at ? at->value : NULL;
 }
 
 struct owner *owner_new(duet_rpc *rpc, uint64_t rref, const char *type) {
-    struct owner *o = owner_find(rpc, rref);
-    if (o || !(o = calloc(1, sizeof *o))) return o;
+    struct owner *o = calloc(1, sizeof *o);
+    if (!o) return NULL;
     o->rpc = rpc;
-    o->rref = rref;
     snprintf(o->type, sizeof o->type, "%s", type);
-    o->next = rpc->owners;
-    rpc->owners = o;
-    return o;
+    life_hold(&rpc->life, rref);
+    struct life_object *at = life_find(&rpc->life, rref);
+    if (at) return at->value = o;
+    free(o);
+    return NULL;
 }
 
 void owner_ready(duet_rpc *rpc, uint64_t rref, int code) {
@@ -170,23 +169,19 @@ static void free_value(void *owner) {
     free(o);
 }
 
-void life_free(void *context, uint64_t rref) {
+/* If no job can be made, or the worker is about to end, the value stays until owner_free_all: its
+ * place in the table is still free. */
+void life_free(void *context, uint64_t rref, void *value) {
     duet_rpc *rpc = context;
-    struct owner **at = &rpc->owners;
-    if (rpc->stop) return; /* owner_free_all */
-    while (*at && (*at)->rref != rref)
-        at = &(*at)->next;
-    struct owner *o = *at;
-    if (!o) return;
-    *at = o->next;
-    if (pool_run(&rpc->pool, free_value, o) == OK) return;
-    o->next = rpc->owners; /* it stays to the end */
-    rpc->owners = o;
+    if (!value || (!rpc->stop && pool_run(&rpc->pool, free_value, value) == OK)) return;
+    life_hold(&rpc->life, rref);
+    life_find(&rpc->life, rref)->value = value;
 }
 
+/* A value may have references to others, which then come after it. */
 void owner_free_all(duet_rpc *rpc) {
-    for (struct owner *o; (o = rpc->owners);) {
-        rpc->owners = o->next;
-        free_value(o);
+    while (rpc->life.objects) {
+        struct owner *o = rpc->life.object[--rpc->life.objects].value;
+        if (o) free_value(o);
     }
 }

@@ -180,14 +180,6 @@ static int check_tape(const duet_tape *tape) {
                            "duet_autograd_call_pass");
 }
 
-static int finish_op(duet_future *f, int code, struct duet_rpc_value *result) {
-    struct duet_rpc_value dropped = duet_rpc_none();
-    if (!code) code = duet_future_wait(f, result ? result : &dropped);
-    duet_rpc_value_free(&dropped);
-    duet_future_free(f);
-    return code;
-}
-
 int duet_autograd_async(duet_future **out, duet_tape *tape, const char *to, const char *function,
                         const struct duet_rpc_value *args, int count, double timeout_s) {
     struct outgoing o;
@@ -201,9 +193,8 @@ int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
                        const struct duet_rpc_value *args, int count, double timeout_s,
                        struct duet_rpc_value *result) {
     duet_future *f;
-    if (result) *result = duet_rpc_none();
     int code = duet_autograd_async(&f, tape, to, function, args, count, timeout_s);
-    return finish_op(f, code, result);
+    return call_finish(f, code, result);
 }
 
 int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method,
@@ -215,7 +206,7 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
     CHECK(check_tape(tape));
     CHECK(method_of(&o, rref, method, args, count, timeout_s));
     int code = begin_op(&f, tape, &o);
-    return finish_op(f, code, result);
+    return call_finish(f, code, result);
 }
 
 /* Its nodes but those of `sent` are recorded when a value of it comes. */
@@ -259,7 +250,7 @@ int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
     struct remote_op *op = op_of(tape->remote, rref);
     if (!op) {
         int begun = begin_op(&f, tape, &o);
-        return finish_op(f, begun, value);
+        return call_finish(f, begun, value);
     }
     CHECK(duet_tape_error(tape));
     o.op = op;
@@ -267,5 +258,5 @@ int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
     o.args = &numbers;
     o.count = 1;
     int code = call_begin(&f, op->pass->rpc, &o);
-    return finish_op(f, code, value);
+    return call_finish(f, code, value);
 }

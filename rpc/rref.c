@@ -18,7 +18,6 @@ static int new_owner(duet_rref **out, duet_rpc *rpc, const char *type, struct ow
     uint64_t id = new_id(rpc);
     *owner = owner_new(rpc, id, type);
     *out = *owner ? rref_new(rpc, id, rpc->rank) : NULL;
-    if (*out) life_hold(&rpc->life, id);
     pthread_mutex_unlock(&rpc->lock);
     return *out ? OK : fail(ERR_MEMORY, "rpc: out of host memory for a reference");
 }
@@ -37,7 +36,7 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
         *out = NULL;
         return code;
     }
-    owner_ready(rpc, o->rref, OK);
+    owner_ready(rpc, (*out)->id, OK);
     return OK;
 }
 
@@ -48,7 +47,7 @@ int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, vo
     o->object = object;
     o->destroy = destroy;
     o->device = rpc->device;
-    owner_ready(rpc, o->rref, OK);
+    owner_ready(rpc, (*out)->id, OK);
     return OK;
 }
 
@@ -60,7 +59,7 @@ int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, 
     o->params = params;
     o->param = i;
     o->device = duet_tensor_device(duet_params_value(params, i));
-    owner_ready(rpc, o->rref, OK);
+    owner_ready(rpc, (*out)->id, OK);
     return OK;
 }
 
@@ -90,7 +89,7 @@ int to_owner(struct outgoing *o, duet_rref *r, const char *function, double time
     *o = (struct outgoing){
         .to = r->owner, .function = function, .self = r->id, .timeout_s = timeout_s};
     pthread_mutex_lock(&r->rpc->lock);
-    futures_expire(r->rpc, r->owner, now_ns());
+    futures_expire(r->rpc);
     int late = r->created && r->created->code == ERR_TIMEOUT;
     pthread_mutex_unlock(&r->rpc->lock);
     return late ? fail(ERR_TIMEOUT,
@@ -105,15 +104,19 @@ int duet_rref_to_here(duet_rref *r, double timeout_s, struct duet_rpc_value *val
     if (!r || !value)
         return fail(ERR_USAGE, "rpc: to_here: no %s was given", r ? "place" : "reference");
     struct outgoing o;
+    duet_future *f;
     CHECK(to_owner(&o, r, "duet.to_here", timeout_s));
-    return call_sync(r->rpc, &o, value);
+    int code = call_begin(&f, r->rpc, &o);
+    return call_finish(f, code, value);
 }
 
 int duet_rref_wait(duet_rref *r, double timeout_s) {
     if (!r) return fail(ERR_USAGE, "rpc: wait: no reference was given");
     struct outgoing o;
+    duet_future *f;
     CHECK(to_owner(&o, r, "duet.wait", timeout_s));
-    return call_sync(r->rpc, &o, NULL);
+    int code = call_begin(&f, r->rpc, &o);
+    return call_finish(f, code, NULL);
 }
 
 /* ---- remote, and the proxies ---- */
@@ -154,10 +157,9 @@ int method_of(struct outgoing *o, duet_rref *r, const char *method,
 
 int duet_rref_sync(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
                    double timeout_s, struct duet_rpc_value *result) {
-    struct outgoing o;
-    if (result) *result = duet_rpc_none();
-    CHECK(method_of(&o, r, method, args, count, timeout_s));
-    return call_sync(r->rpc, &o, result);
+    duet_future *f;
+    int code = duet_rref_async(&f, r, method, args, count, timeout_s);
+    return call_finish(f, code, result);
 }
 
 int duet_rref_async(duet_future **out, duet_rref *r, const char *method,

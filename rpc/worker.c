@@ -12,8 +12,9 @@ uint64_t new_id(duet_rpc *rpc) {
 /* ---- waiting ---- */
 
 int rpc_wait(duet_rpc *rpc, pthread_cond_t *cond, int64_t deadline) {
-    int late = cond_wait_until(cond, &rpc->lock, deadline ? deadline : deadline_after(1));
-    return deadline && late ? ERR_TIMEOUT : OK;
+    const int64_t second = deadline_after(1);
+    cond_wait_until(cond, &rpc->lock, deadline && deadline < second ? deadline : second);
+    return deadline && now_ns() >= deadline ? ERR_TIMEOUT : OK;
 }
 
 int wait_changed(duet_rpc *rpc, int64_t deadline) {

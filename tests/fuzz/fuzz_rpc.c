@@ -66,7 +66,6 @@ static void say_all(duet_rpc *rpc, const uint8_t *data, size_t size, uint64_t ca
         struct frame *f = calloc(1, sizeof *f);
         MUST(f && (f->data = malloc(h.bytes)));
         f->bytes = h.bytes;
-        f->came = now_ns();
         memcpy(f->data, data, h.bytes);
         memcpy(f->data, &h, sizeof h);
         if (h.kind == MESSAGE_ANSWER && h.bytes % 2 && h.bytes >= sizeof h + sizeof call)

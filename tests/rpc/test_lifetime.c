@@ -44,7 +44,8 @@ static void emit(void *context, int to, const struct life_message *m) {
         (struct message){(int)m->kind, m->worker, (int)(intptr_t)context, to};
 }
 
-static void freed(void *context, uint64_t rref) {
+static void freed(void *context, uint64_t rref, void *value) {
+    (void)value;
     cr_assert_eq((int)(intptr_t)context, O);
     cr_assert_eq(rref, OBJECT);
     cr_assert_eq(now->freed, 0, "freed twice");
@@ -232,8 +233,8 @@ Test(lifetime, holds_in_all_orders_of_messages, .timeout = 60) {
 }
 
 static int gone_freed;
-static void note_freed(void *context, uint64_t rref) {
-    (void)context;
+static void note_freed(void *context, uint64_t rref, void *value) {
+    (void)context, (void)value;
     gone_freed += rref == OBJECT;
 }
 static void to_nobody(void *context, int to, const struct life_message *m) {
