@@ -34,8 +34,9 @@ SKIP_SAN    := scripts/test_% python/test_% app/cli/test_json app/cli/test_profi
 SKIP_THREAD := core/device/test_kernels% allreduce/test_plan allreduce/test_channels \
                app/doctor/test_% app/cli/test_bad_files core/base/test_random \
                app/cli/test_bad_input \
-               app/cli/test_any_data app/cli/test_exported core/nn/test_ops core/comm/test_stall \
-               app/cli/test_words app/cli/test_options app/cli/test_report \
+               app/cli/test_any_data app/cli/test_exported core/nn/test_ops \
+               core/comm/test_standstill app/cli/test_words app/cli/test_options \
+               app/cli/test_report \
                app/report/test_page app/report/test_collective allreduce/test_hops \
                app/cli/test_collective app/cli/test_manual app/cli/test_trace \
                app/cli/test_outputs app/cli/test_end app/cli/test_estimate app/cli/test_random \

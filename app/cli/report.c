@@ -1,6 +1,6 @@
 /* duet report: says who waited for whom in a job of process groups (of PyTorch or of a user's
- * program), from the files of DUET_TRACE. It also draws when each device of a program computed, from
- * the file of duet_devices_timeline. */
+ * program), from the files of DUET_TRACE. It also draws when each device of a program computed,
+ * from the file of duet_devices_timeline. */
 #include <stdio.h>
 
 #include "base/error.h"

@@ -168,7 +168,6 @@ static int launch_job(const struct handover *h, const struct run_config *config,
                                   .pass_fds = h->fd,
                                   .pass_count = h->count,
                                   .start_timeout_s = config->timeout,
-                                  .stall_timeout_s = config->timeout,
                                   .stoppable = config->stoppable};
     return launch_ranks(&launch, launched);
 }

@@ -42,9 +42,9 @@ enum counter { COUNT_BARRIERS, COUNT_EXCHANGES, COUNTERS };
 
 struct card {
     uint64_t begun[COUNTERS]; /* how many collectives of each kind the rank has begun */
-    uint64_t beats;   /* grows whenever the rank polls in a wait or calls comm_check: progress.c */
-    int64_t heard_ns; /* over a network: when its last beat came */
-    int64_t beat_ns;  /* when it last did so, on the clock of base/clock.h, which all ranks share */
+    uint64_t beats;           /* grows whenever the rank polls in a wait or calls comm_check */
+    int64_t heard_ns;         /* over a network: when its last beat came */
+    int64_t beat_ns; /* when it last did so, on the clock of base/clock.h, which all ranks share */
     uint32_t pid;
     uint32_t left;       /* 1: comm_close was called; the end of the process is not a failure */
     int32_t start_errno; /* why the program could not be started, 0 if it could */

@@ -88,13 +88,6 @@ static void judge_ends(struct job *job) {
     }
 }
 
-/* Ends the job if it has come to a standstill. */
-static void judge_progress(struct job *job) {
-    char text[BOARD_TEXT];
-    int stuck = find_stuck(job, text, sizeof text);
-    if (stuck >= 0) end_job(job, stuck, ERR_TIMEOUT, text);
-}
-
 /* Looks at every rank that was running; returns how many still are. */
 static int look_at_processes(struct job *job) {
     int running = 0;
@@ -118,7 +111,6 @@ static int look_at_processes(struct job *job) {
 int watch_processes(struct job *job) {
     int running = look_at_processes(job);
     judge_ends(job);
-    judge_progress(job);
     /* A rank may have aborted the job and still be running. */
     if (!job->ending_since && board_aborted(job->board)) job->ending_since = job->clock;
     if (job->ending_since) escalate(job);

@@ -26,10 +26,6 @@ struct process {
     int exit_code; /* once it has ended; 0 if a signal ended it */
     int signal;    /* that ended it, else 0 */
 
-    /* when it last made progress, on the job's clock; its beats and its CPU time then */
-    int64_t progress_at, cpu_ns;
-    uint64_t beats;
-
     struct offer offer;
 };
 
@@ -83,10 +79,6 @@ int watch_processes(struct job *job);                                /* returns 
 void end_job(struct job *job, int rank, int code, const char *text); /* the first call wins */
 void pass_on_signal(struct job *job, int signal);                    /* if grace_s is set */
 void reap_ranks(struct job *job); /* collects the zombies once no rank runs */
-
-/* progress.c: if no rank has made progress for launch->stall_timeout_s, the rank to blame and the
- * reason in `text`; else -1. */
-int find_stuck(struct job *job, char *text, size_t size);
 
 /* report.c: how a rank ended, and the error text and exit status of the whole job. */
 int ended_well(const struct job *job, int rank);

@@ -45,22 +45,11 @@ struct launch {
     const int *pass_fds;
     int pass_count;
 
-    /* Once one rank has come to the rendezvous, all must come within this time; 0: 300 s. */
+    /* Once one rank has come to the rendezvous, all must come within this time; 0: 300 s. Time in
+     * which the launcher itself could not run (Ctrl-Z, a machine that stands still) does not count,
+     * nor does it for the time that ranks have to leave. Ranks that are all stopped or blocked have
+     * no other deadline: the launcher waits for them. */
     double start_timeout_s;
-
-    /* The job ends with ERR_TIMEOUT when no rank has made progress for this time; 0: never.
-     *
-     * A rank makes progress while it computes (it uses CPU time: at least a thousandth of one core)
-     * and while it polls in a wait of comm.h, which has its own deadline, or calls comm_check.
-     * So a job that is merely slow is not ended, however long a step, an evaluation or the
-     * compilation of a kernel takes. What is ended: ranks that are all stopped (SIGSTOP), or all
-     * blocked, in a lock, a driver, a file or a pipe that nobody reads. Ranks that wait for a
-     * single rank that does not move end by their own deadline. A rank that computes for ever is
-     * not ended: nothing tells it from a slow one.
-     *
-     * Time in which the launcher itself could not run (Ctrl-Z, a machine that stands still) does
-     * not count; the same holds for start_timeout_s and for the time that ranks have to leave. */
-    double stall_timeout_s;
 
     /* 1: the ranks call comm_look_for_stop, and ignore SIGINT and SIGTERM. Once they have begun to
      * look, the first of these signals to the launcher asks them to stop instead of ending the job.

@@ -1,6 +1,6 @@
 /* Commands under the limits of a system: small limits of file sizes, open files and more (ulimit),
  * SIGCHLD ignored by the parent, descriptors 0, 1 or 2 closed. Each goes well or ends with one true
- * line. And commands whose processes are stopped, which end by --timeout. */
+ * line. */
 #include <stddef.h>
 #include <sys/resource.h>
 
@@ -193,24 +193,4 @@ CliTest(cli_limits, sigchld_ignored, 200) {
     for (int l = 0; l < COUNT; l++)
         cr_expect_eq(run_spoilt(&s, LINES[l], err, sizeof err), 0, "%s", LINES[l]);
     cr_expect_eq(run_spoilt(&s, "doctor --device cpu --quick", err, sizeof err), 0);
-}
-
-/* All processes of a job are stopped, so that none of them can keep a deadline. */
-CliTest(cli_limits, all_ranks_stopped, 200) {
-    static const char *const commands[] = {"train --mode single", "train --mode dp",
-                                           "train --mode ddp", "compare"};
-    static const int ranks[] = {1, 1, 2, 1}; /* compare begins with single */
-    put_data(300, 20);
-    for (int i = 0; i < 4; i++) {
-        struct cli c;
-        cli_start_on_terminal(&c, "%s --data-dir d --batch-size 30 --epochs 100000 --timeout 2",
-                              commands[i]);
-        cr_assert(cli_shows(&c, "epoch 2/"), "%s", c.shown);
-        for (int r = 0; r < ranks[i]; r++)
-            kill(cli_find_rank(&c, r), SIGSTOP);
-        cli_wait(&c);
-        cr_expect_eq(c.status, 1, "%s: status %d", commands[i], c.status);
-        is_one_line(commands[i], c.err, "no progress for 2 s: it was stopped");
-        cli_free(&c);
-    }
 }
