@@ -42,6 +42,7 @@ static void set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->timeout_ns = time_of(o->timeout_s, TIMEOUT_S);
     rpc->silence_ns = time_of(o->silence_s, SILENCE_S);
     rpc->device = o->device;
+    rpc->lost = -1;
     pthread_mutex_init(&rpc->lock, NULL);
     cond_open(&rpc->changed);
     pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS);
@@ -147,19 +148,15 @@ static int name_missing(const duet_rpc *rpc) {
  * one cannot come: it has died, or left before. */
 static int wait_all_came(duet_rpc *rpc, int64_t deadline) {
     const uint64_t all = ~(uint64_t)0 >> (MOST_WORKERS - rpc->world);
-    int code = OK, late = 0;
+    int late = 0;
     pthread_mutex_lock(&rpc->lock);
-    int ended = first_to_end(rpc, 0);
-    if (ended < 0) tell_all(rpc, MESSAGE_LEAVE, OK);
+    if (rpc->lost < 0) tell_all(rpc, MESSAGE_LEAVE, OK);
     rpc->came |= (uint64_t)1 << rpc->rank;
-    while (ended < 0 && rpc->came != all && !code) {
-        if (late)
-            code = name_missing(rpc);
-        else
-            late = wait_changed(rpc, deadline) != OK;
-        ended = first_to_end(rpc, rpc->came);
-    }
-    if (ended >= 0) code = peer_error(rpc, ended, "shutdown");
+    while (rpc->lost < 0 && rpc->came != all && !late)
+        late = wait_changed(rpc, deadline);
+    const int code = rpc->lost >= 0     ? peer_error(rpc, rpc->lost, "shutdown")
+                     : rpc->came != all ? name_missing(rpc)
+                                        : OK;
     pthread_mutex_unlock(&rpc->lock);
     return code;
 }

@@ -126,6 +126,7 @@ struct duet_rpc {
     int stop;
     int serving;      /* calls that run here now */
     uint64_t came;    /* the workers that wait for the end of all, a bit each */
+    int lost;         /* the first one that has ended otherwise than with all; -1: none */
     struct life life; /* its table has the values of this worker: struct owner */
     int kept; /* references that the program has; futures that it has, or that wait for an answer */
     int over; /* 1: shut down; the rest is freed with the last of these */
@@ -188,9 +189,6 @@ void take_frame(struct peer *peer, struct frame *frame);
 void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why);
 /* The error for calls that need it: "rpc: worker 'x' has gone: why". */
 int peer_error(const duet_rpc *rpc, int rank, const char *what);
-/* The worker that ended first, of those that have died, or left before they came where `came` has a
- * bit for each that did; -1: none has. */
-int first_to_end(const duet_rpc *rpc, uint64_t came);
 
 /* ---- futures and references as they are held (refcount.c); under the lock ---- */
 void future_free(struct duet_future *f); /* one that nobody has */

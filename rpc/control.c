@@ -10,6 +10,10 @@
 void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why) {
     if (peer->state != PEER_HERE) return;
     peer->state = state;
+    const uint64_t both = (uint64_t)1 << peer->rank | (uint64_t)1 << rpc->rank;
+    const int with_all = state == PEER_LEFT && (rpc->came & both) == both;
+    if (!with_all && (rpc->lost < 0 || rpc->peers[rpc->lost].followed > peer->followed))
+        rpc->lost = peer->rank;
     snprintf(peer->why, sizeof peer->why, "is gone: %s", why);
     futures_of_dead(rpc, peer->rank);
     /* at the stop everything ends, and the pool may be gone before the links */

@@ -96,19 +96,6 @@ int peer_error(const duet_rpc *rpc, int rank, const char *what) {
                 p->state == PEER_LEFT ? "has left" : p->why);
 }
 
-int first_to_end(const duet_rpc *rpc, uint64_t came) {
-    int first = -1;
-    for (int r = 0; r < rpc->world; r++) {
-        const struct peer *p = &rpc->peers[r];
-        int ended = p->state == PEER_GONE || (p->state == PEER_LEFT && !(came >> r & 1));
-        const struct peer *q = first < 0 ? NULL : &rpc->peers[first];
-        if (ended && (!q || p->followed < q->followed ||
-                      (p->followed == q->followed && p->heard < q->heard)))
-            first = r;
-    }
-    return first;
-}
-
 void life_emit(void *context, int to, const struct life_message *m) {
     tell_peer(
         context, to,
