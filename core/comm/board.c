@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -78,6 +79,17 @@ int board_abort(struct board *board, int rank, int code, const char *text) {
     record->code = code;
     snprintf(record->text, sizeof record->text, "%s", text);
     __atomic_store_n(&record->state, ABORT_WRITTEN, __ATOMIC_RELEASE);
+    return 1;
+}
+
+int board_look_for_death(struct board *board, int rank, int pidfd) {
+    struct pollfd polled = {.fd = pidfd, .events = POLLIN};
+    char text[BOARD_TEXT];
+    if (pidfd < 0 || poll(&polled, 1, 0) <= 0) return 0;
+    snprintf(text, sizeof text, "rank %d (pid %u) died", rank,
+             __atomic_load_n(&board->cards[rank].pid, __ATOMIC_RELAXED));
+    if (!__atomic_load_n(&board->cards[rank].left, __ATOMIC_ACQUIRE))
+        board_abort(board, rank, ERR_PEER, text);
     return 1;
 }
 

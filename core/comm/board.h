@@ -87,7 +87,11 @@ void *board_box(struct board *board, int rank, int parity);
 /* Writes the job's first failure. True if this call was the first, so that its text counts. */
 int board_abort(struct board *board, int rank, int code, const char *text);
 
-/* Shows the launcher that a thread of this rank is polling. */
+/* If the process with this pidfd, the rank's, has ended without comm_close, the job has failed. 1:
+ * it has ended. */
+int board_look_for_death(struct board *board, int rank, int pidfd);
+
+/* Shows the others that a thread of this rank is polling. */
 void board_beat(struct board *board, int rank);
 
 /* Has anybody failed? One load: cheap enough for every wait. */

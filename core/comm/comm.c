@@ -4,8 +4,12 @@
  *                without those, meet the other ranks (rendezvous.h)
  *             2. map the board and write this process's id on it
  *             3. rendezvous: an exchange through the launcher, complete when all ranks have come
- *             4. open a pidfd of every peer and start the watching thread
- *             5. a barrier: from here on every rank watches every other */
+ *             4. a barrier
+ *
+ * A rank that dies (kill -9, out of memory, a crash) cannot report it, but the kernel can: a pidfd
+ * is a handle on one process that becomes readable when the process ends. The launcher watches all
+ * ranks in this way (end.c); without a launcher rank 0 does, and the others watch rank 0. The death
+ * becomes the failure of the job, and every wait of every rank ends within a slice. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -87,7 +91,6 @@ static int meet(struct comm *comm) {
     struct card *card = &comm->board->cards[comm->rank];
     __atomic_store_n(&card->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
     CHECK(comm_exchange(comm, NULL, 0, -1, NULL, NULL));
-    if (!comm->network) CHECK(watch_start(comm));
     if (!comm_can_post_lightly()) __atomic_store_n(&comm->board->heavy, 1, __ATOMIC_RELAXED);
     CHECK(comm_barrier(comm, "start"));
     comm->light = !__atomic_load_n(&comm->board->heavy, __ATOMIC_RELAXED);
@@ -96,10 +99,10 @@ static int meet(struct comm *comm) {
 
 /* Frees everything. The peers are not told: comm_close has done so, or comm_open failed. */
 static void release(struct comm *comm) {
-    watch_stop(comm);
     network_close(comm);
     meeting_end(comm->meeting);
     if (comm->socket >= 0) close(comm->socket);
+    if (comm->host_pidfd >= 0) close(comm->host_pidfd);
     board_unmap(comm->board);
     free(comm);
 }
@@ -112,9 +115,7 @@ int comm_open(struct comm **out, const struct comm_options *options) {
     struct comm *comm = calloc(1, sizeof *comm);
     if (!comm) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
     comm->timeout_ns = (int64_t)(timeout * 1e9);
-    comm->socket = comm->watch.stop_fd = -1;
-    for (int r = 0; r < MAX_DEVICES; r++)
-        comm->watch.pidfds[r] = -1;
+    comm->socket = comm->host_pidfd = -1;
 
     int code = OK, warn_after_s = WARN_AFTER_S;
     CHECK_GOTO(environment_number("DUET_WARN_AFTER", 1, 1 << 30, &warn_after_s), code, out);

@@ -13,9 +13,7 @@ int comm_imagine(struct comm **out, int rank, int world) {
     comm->rank = rank;
     comm->world = world;
     comm->timeout_ns = INT64_MAX;
-    comm->socket = comm->watch.stop_fd = -1;
-    for (int r = 0; r < MAX_DEVICES; r++)
-        comm->watch.pidfds[r] = -1;
+    comm->socket = comm->host_pidfd = -1;
     return OK;
 }
 

@@ -2,17 +2,7 @@
 #ifndef COMM_RANK_H
 #define COMM_RANK_H
 
-#include <pthread.h>
-
 #include "comm/board.h"
-
-/* The thread that watches the peers: watch.c. */
-struct watch {
-    pthread_t thread;
-    int running;
-    int stop_fd;             /* an eventfd that ends the thread; -1: none */
-    int pidfds[MAX_DEVICES]; /* by rank; -1: this rank, one that ended, or no pidfds here */
-};
 
 /* How often this rank has waited for one that was last seen on its core: cores.c. Several threads
  * touch it; it need not be exact. */
@@ -30,24 +20,19 @@ struct comm {
     int spin;            /* every rank has its own core, so a short spin beats a sleep */
     int64_t crowded;     /* other programs run on its core until then: waits do not yield: flag.c */
     int light;           /* 1: every rank runs fences that another one requests: flag.c */
-    int socket;          /* to the launcher */
+    int socket;          /* to the launcher, or to rank 0 in a job without one */
+    int host_pidfd;      /* then: readable once rank 0 has ended; -1: none */
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
     const char *exchanges_for;             /* see comm_name_exchanges */
     uint64_t looks;                        /* calls of comm_look_for_stop */
     struct announcer announcer;            /* of the collectives of all kinds */
     struct sharing sharing;
-    struct watch watch;
     struct network *network;        /* ranks on several machines: network.h; else NULL */
     const struct network_ops *by;   /* who moves their bytes */
     char (*machines)[MACHINE_NAME]; /* [world] of such ranks, by name; else NULL */
     struct meeting *meeting; /* of rank 0 in a job without a launcher: rendezvous.h; else NULL */
 };
-
-/* Opens a pidfd of every peer and starts the thread. Called between rendezvous and first
- * barrier. */
-int watch_start(struct comm *comm);
-void watch_stop(struct comm *comm); /* also after a watch_start that failed halfway */
 
 /* announce.c: this rank is about to begin the collective that `call` names. ERR_FAILED: a peer
  * has announced another one. */

@@ -4,6 +4,7 @@
  *               checks who comes: user, rank, world        <---          say who they are
  *               hands out the board                        --->          map it
  *               once all have come, stops listening; a thread serves the exchanges (serve.c)
+ *               and watches the others, who watch rank 0
  *
  * The name of the socket is made of the user's number, MASTER_ADDR, MASTER_PORT and what launchers
  * call the job. It is in no file system and goes with the process, so nothing is left behind, and
@@ -129,6 +130,7 @@ static int come(struct comm *comm, const struct spot *spot, char *blob) {
     int64_t deadline = now_ns() + comm->timeout_ns;
     CHECK(new_socket(&comm->socket));
     CHECK(connect_to_rank_0(comm, spot, deadline));
+    comm->host_pidfd = socket_pidfd(comm->socket);
     return ask_for_board(comm, spot, deadline, blob);
 }
 
@@ -187,7 +189,7 @@ static void receive_rank(struct job *job, const struct spot *spot, int socket, c
         if (wire_send(socket, &reply, NULL, job->board_fd) != WIRE_DONE)
             close(socket);
         else
-            process->socket = socket;
+            process->socket = socket, process->pidfd = socket_pidfd(socket);
         return;
     }
     turn_away(socket, text);
@@ -237,6 +239,16 @@ static int collect(struct comm *comm, struct job *job, const struct spot *spot, 
     return OK;
 }
 
+/* A pidfd that is readable stays so: it is looked at once. */
+static void look_for_deaths(struct job *job) {
+    for (int r = 1; r < job->world; r++) {
+        int *pidfd = &job->ranks[r].pidfd;
+        if (!board_look_for_death(job->board, r, *pidfd)) continue;
+        close(*pidfd);
+        *pidfd = -1;
+    }
+}
+
 static void *serve(void *argument) {
     struct meeting *m = argument;
     int64_t end = 0;
@@ -245,6 +257,7 @@ static void *serve(void *argument) {
         if (stop && !end) end = now_ns() + LEAVE_NS;
         if (stop && (!m->job.delivering || now_ns() >= end)) return NULL;
         if (serve_ranks(&m->job, stop ? 1 : 200)) end_job(&m->job, 0, ERR_FAILED, error_message());
+        look_for_deaths(&m->job);
     }
 }
 
@@ -300,6 +313,8 @@ void meeting_end(struct meeting *m) {
         pthread_join(m->thread, NULL);
     }
     serve_stop(&m->job);
+    for (int r = 1; r < m->job.world; r++)
+        if (m->job.ranks[r].pidfd >= 0) close(m->job.ranks[r].pidfd);
     if (m->job.signal_fd >= 0) close(m->job.signal_fd);
     if (m->job.board_fd >= 0) close(m->job.board_fd);
     free(m);

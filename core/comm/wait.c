@@ -180,8 +180,9 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     wait->left -= passed < MOST_CHARGED_NS ? passed : MOST_CHARGED_NS;
     wait->last_poll = now;
     *slice_ns = wait->left < SLICE_NS ? wait->left : SLICE_NS;
-    int goes_on = !board_aborted(comm->board) && !gone && wait->left > 0;
     int is_long = wait->all - wait->left >= SLICE_NS;
+    if (is_long) board_look_for_death(comm->board, 0, comm->host_pidfd);
+    int goes_on = !board_aborted(comm->board) && !gone && wait->left > 0;
     if (!goes_on || is_long) describe(wait, where, sizeof where);
     if (goes_on && is_long) tell_of_long_wait(wait, where);
     if (goes_on) return wait->reason.look ? wait->reason.look(wait->reason.context) : OK;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Space for one descriptor, aligned as the kernel requires. */
@@ -69,8 +70,19 @@ enum wire_result wire_receive(int socket, struct wire_header *header, void *blob
     return WIRE_BROKEN;
 }
 
-int socket_of_this_user(int socket) {
-    struct ucred peer;
+/* One that cannot be told has the process number 0, which nobody has. */
+static struct ucred peer_of(int socket) {
+    struct ucred peer = {.pid = 0};
     socklen_t size = sizeof peer;
-    return !getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == geteuid();
+    getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    return peer;
+}
+
+int socket_of_this_user(int socket) {
+    const struct ucred peer = peer_of(socket);
+    return peer.pid && peer.uid == geteuid();
+}
+
+int socket_pidfd(int socket) {
+    return above_streams((int)syscall(SYS_pidfd_open, peer_of(socket).pid, 0));
 }

@@ -32,7 +32,9 @@ enum wire_result wire_send(int socket, const struct wire_header *header, const v
  * WIRE_BROKEN with EMFILE: this process cannot open another descriptor. */
 enum wire_result wire_receive(int socket, struct wire_header *header, void *blob, int *fd);
 
-/* 1: a process of this user is at the other end of a unix socket. */
+/* The process at the other end of a unix socket. 1: it is of this user. A descriptor that becomes
+ * readable when it ends, close-on-exec; -1: the kernel has none. */
 int socket_of_this_user(int socket);
+int socket_pidfd(int socket);
 
 #endif

@@ -1,6 +1,7 @@
 /* What a group says when something is wrong: ranks that make different calls, do not come, die, or
  * send what nobody expects. Each text names rank, call and number. */
 #include <signal.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "tests/group/shared.h"
@@ -56,11 +57,19 @@ static int message(struct group *g, int receive, int peer, size_t count) {
     return group_run(g, &call, NULL);
 }
 
-/* A call that needs a thread, in a process that gets no more memory for its stack. */
+static void *wait_for_ever(void *nothing) {
+    pause();
+    return nothing;
+}
+
+/* A call that needs a thread, in a process that gets no more memory for its stack. The C library
+ * may have kept one from before the fork, which another thread takes. */
 static int without_memory(struct group *g) {
+    pthread_t other;
     struct rlimit before, none = {.rlim_cur = 1 << 20};
     struct group_call barrier = {.what = COLLECTIVE_BARRIER};
     struct work *work;
+    pthread_create(&other, NULL, wait_for_ever, NULL);
     getrlimit(RLIMIT_AS, &before);
     none.rlim_max = before.rlim_max;
     setrlimit(RLIMIT_AS, &none);

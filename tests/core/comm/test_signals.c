@@ -126,26 +126,6 @@ Test(comm_signals, ignored_signal_stays_ignored, .timeout = 30) {
               test.page->texts[END_TEXT]);
 }
 
-/* The ranks watch each other: they notice a death while the launcher is stopped. */
-Test(comm_signals, peers_notice_without_the_launcher, .timeout = 30) {
-    adopt_orphans();
-    struct job_case test;
-    pid_t launcher = start_launcher(&test, WAITING, 0);
-    kill(launcher, SIGSTOP);
-    kill(test.page->pids[1], SIGKILL);
-    int64_t deadline = deadline_after(SECONDS_TO_END);
-    volatile int *codes = test.page->codes;
-    while ((codes[0] == -1 || codes[2] == -1) && now_ns() < deadline)
-        sleep_ms(2);
-    cr_assert(codes[0] == ERR_PEER && codes[2] == ERR_PEER, "%d %d", codes[0], codes[2]);
-    kill(launcher, SIGCONT);
-    int status = wait_for(launcher);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 137, "status %x", (unsigned)status);
-    cr_assert(strstr(test.page->texts[END_TEXT], "ended by signal 9 (Killed)"), "%s",
-              test.page->texts[END_TEXT]);
-    cr_assert(nobody_left(0));
-}
-
 /* Ctrl-Z and fg: the time in which the whole job was stopped hardly counts for a deadline. */
 static int pausing_entry(void *context) {
     const struct job_case *test = context;
