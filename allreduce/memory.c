@@ -98,7 +98,8 @@ static int share(struct allreduce *ar, float *own, size_t size, struct shared *m
     mine.link = ar->link;
     if (!comm_is_spread(ar->comm))
         CHECK_GOTO(device_export(ar->device, own, &mine.handle, &fd), code, out);
-    CHECK_GOTO(comm_exchange(ar->comm, &mine, sizeof mine, fd, offers, fds), code, out);
+    CHECK_GOTO(comm_gather(ar->comm, &mine, sizeof mine, offers), code, out);
+    CHECK_GOTO(comm_pass_descriptors(ar->comm, fd, fds), code, out);
     CHECK_GOTO(check_offers(ar, offers), code, out);
     CHECK_GOTO(choose_by_offers(ar, offers), code, out);
     code = import_all(ar, offers, fds, memory);

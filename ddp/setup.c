@@ -19,7 +19,7 @@ int ddp_check_options(struct comm *comm, const char *who, const char *const *nam
                       const double *mine, int count) {
     double own[DDP_MOST_OPTIONS] = {0}, all[MAX_DEVICES][DDP_MOST_OPTIONS];
     memcpy(own, mine, (size_t)count * sizeof *own);
-    CHECK(comm_exchange(comm, own, sizeof own, -1, all, NULL));
+    CHECK(comm_gather(comm, own, sizeof own, all));
     for (int r = 0; r < comm_world_size(comm); r++)
         for (int i = 0; i < count; i++)
             if (all[r][i] != mine[i])
@@ -45,7 +45,7 @@ int ddp_check_group(const char *who, const duet_group *group, const duet_params 
 static int check_counts(struct comm *comm, const struct param_set *params) {
     const int mine[2] = {params->trained, params->count};
     int all[MAX_DEVICES][2];
-    CHECK(comm_exchange(comm, mine, sizeof mine, -1, all, NULL));
+    CHECK(comm_gather(comm, mine, sizeof mine, all));
     for (int r = 0; r < comm_world_size(comm); r++) {
         int k = all[r][0] == mine[0];
         if (all[r][k] == mine[k]) continue;

@@ -216,9 +216,9 @@ int group_new(struct group **out, struct group *world, const int *ranks, int n, 
     for (int i = 0; i < n; i++)
         some.ranks[i] = world->ranks[ranks[i]];
     begin_making(world);
-    comm_name_exchanges(world->job->comm, "new_group");
+    comm_name_gathers(world->job->comm, "new_group");
     int code = make_group(out, world->job, &some);
-    comm_name_exchanges(world->job->comm, NULL);
+    comm_name_gathers(world->job->comm, NULL);
     if (code) comm_abort(world->job->comm, code, error_message());
     leave_group(world);
     return code;

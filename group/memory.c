@@ -93,8 +93,9 @@ int share_memory(struct shared_memory *memory, struct comm *comm, int n, int me,
     lay_out(memory, n, NULL);
     if (!blobs) return fail(ERR_MEMORY, "process group: out of host memory: free some");
     if (me == 0 || spread) CHECK_GOTO(make(memory->bytes, &fd), code, out);
-    CHECK_GOTO(comm_exchange(comm, blob, bytes, spread ? -1 : fd, blobs, fds), code, out);
+    CHECK_GOTO(comm_gather(comm, blob, bytes, blobs), code, out);
     CHECK_GOTO(compare(comm, blobs, bytes), code, out);
+    CHECK_GOTO(comm_pass_descriptors(comm, fd, fds), code, out);
     if (spread && me >= 0) code = map(memory, n, fd); /* each for itself */
     for (int r = 0; r < world && me >= 0 && !memory->start && !code; r++)
         if (fds[r] >= 0) code = map(memory, n, fds[r]);

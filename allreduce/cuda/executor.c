@@ -32,7 +32,7 @@ static int find_unreachable(const struct executor_question *q, struct reach *fou
     for (int r = 0; r < q->n && own.to < 0; r++)
         if (!device_reaches(q->device, q->handle[r]))
             own = (struct reach){q->rank, r, *device_p2p_fault(q->device) != 0};
-    CHECK(comm_exchange(q->comm, &own, sizeof own, -1, all, NULL));
+    CHECK(comm_gather(q->comm, &own, sizeof own, all));
     *found = own;
     for (int r = q->n - 1; r >= 0; r--)
         if (all[r].to >= 0) *found = all[r];
@@ -49,7 +49,7 @@ static int find_nccl(const struct executor_question *q, int a, int b, int *serve
         cuda_nccl_ops.close(probe);
         own = 1;
     }
-    CHECK(comm_exchange(q->comm, &own, sizeof own, -1, all, NULL));
+    CHECK(comm_gather(q->comm, &own, sizeof own, all));
     *serves = 1;
     for (int r = 0; r < q->n; r++)
         *serves &= all[r];

@@ -1,6 +1,6 @@
 /* NCCL's own collectives as an executor: in place, float32, on the communication stream.
  *
- *     set-up    rank 0 makes a unique id, all ranks learn it by comm_exchange, over several
+ *     set-up    rank 0 makes a unique id, all ranks learn it by comm_gather, over several
  *               machines by MPI's broadcast, and all call ncclCommInitRankConfig
  *     a call    data *= scale (a kernel of Duet's), then ncclAllReduce, ncclAllGather,
  *               ncclReduceScatter or ncclBroadcast
@@ -175,7 +175,7 @@ static int agree_on_id(struct executor *e, ncclUniqueId *id) {
     if (comm_is_spread(r->comm)) return comm_broadcast(r->comm, id, sizeof *id);
     if (!r->comm) return OK;
     ncclUniqueId all[MAX_DEVICES];
-    CHECK(comm_exchange(r->comm, id, sizeof *id, -1, all, NULL));
+    CHECK(comm_gather(r->comm, id, sizeof *id, all));
     *id = all[0];
     return OK;
 }

@@ -37,12 +37,11 @@ static int make_own(struct region *region, const char *device_name, int *fd) {
 
 int region_open(struct region *region, const struct executor_ranks *ranks, size_t bytes) {
     int fd = -1, fds[MAX_DEVICES], code = OK;
-    uint64_t sizes[MAX_DEVICES], size = bytes;
     memset(fds, -1, sizeof fds);
     *region = (struct region){.bytes = bytes, .n = ranks->n, .rank = ranks->rank};
     CHECK_GOTO(cuda_use(ranks->device), code, out);
     CHECK_GOTO(make_own(region, device_name(ranks->device), &fd), code, out);
-    CHECK_GOTO(comm_exchange(ranks->comm, &size, sizeof size, fd, sizes, fds), code, out);
+    CHECK_GOTO(comm_pass_descriptors(ranks->comm, fd, fds), code, out);
     for (int r = 0; r < ranks->n && !code; r++)
         if (r != ranks->rank) code = map(region, r, fds[r]);
 out:

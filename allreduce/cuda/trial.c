@@ -67,7 +67,7 @@ static struct cuda_p2p_trial trial_of(const struct meeting *m) {
 static int exchange_gpus(struct meeting *m) {
     unsigned char own[GPU_UUID_BYTES];
     memcpy(own, m->device->uuid, sizeof own);
-    return comm_exchange(m->comm, own, sizeof own, -1, m->uuid, NULL);
+    return comm_gather(m->comm, own, sizeof own, m->uuid);
 }
 
 static struct ways own_ways(const struct meeting *m) {
@@ -90,7 +90,7 @@ static int is_tried(const struct meeting *m, int a, int b) {
 /* *any: 1 if there is a way to try in the whole job. */
 static int choose_ways(struct meeting *m, int *any) {
     struct ways own = own_ways(m);
-    CHECK(comm_exchange(m->comm, &own, sizeof own, -1, m->ways, NULL));
+    CHECK(comm_gather(m->comm, &own, sizeof own, m->ways));
     *any = 0;
     for (int a = 0; a < m->n; a++)
         for (int b = 0; b < m->n; b++) {
@@ -173,9 +173,9 @@ static int run(struct meeting *m) {
     struct came came = {0, 0};
     uint64_t stored = 0;
     CHECK(try_all(m, &came));
-    CHECK(comm_exchange(m->comm, &came, sizeof came, -1, m->came, NULL));
+    CHECK(comm_gather(m->comm, &came, sizeof came, m->came));
     CHECK(look_into_inboxes(m, &stored));
-    CHECK(comm_exchange(m->comm, &stored, sizeof stored, -1, m->stored, NULL));
+    CHECK(comm_gather(m->comm, &stored, sizeof stored, m->stored));
     learn(m);
     return OK;
 }
@@ -209,7 +209,7 @@ static int meet(struct meeting *m) {
     CHECK(fill_block(m));
     memset(&own, 0, sizeof own); /* padding bytes travel too */
     CHECK(device_export(&m->device->head, m->block, &own, &fd));
-    CHECK(comm_exchange(m->comm, &own, sizeof own, -1, m->handle, NULL));
+    CHECK(comm_gather(m->comm, &own, sizeof own, m->handle));
     return run(m);
 }
 

@@ -58,7 +58,7 @@ static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_
     int parity = (int)(comm->gathers++ & 1);
     if (piece) memcpy(board_box(board, comm->rank, parity), mine, piece);
     board->cards[comm->rank].gather_bytes[parity] = bytes;
-    CHECK(barrier(comm, "gather", NULL));
+    CHECK(barrier(comm, "gather", comm->gathers_for));
     for (int r = 0; r < comm->world; r++) {
         uint64_t theirs = board->cards[r].gather_bytes[parity];
         if (theirs != bytes)
@@ -71,14 +71,18 @@ static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_
     return OK;
 }
 
+void comm_name_gathers(struct comm *comm, const char *what) {
+    comm->gathers_for = what;
+}
+
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
     size_t done = 0;
     struct comm_call call = {.collective = "ALLGATHER", .bucket = -1, .step = -1};
     if (comm_is_imagined(comm)) return imagine_all(comm, mine, bytes, all), OK;
     CHECK(announce(comm, &call));
-    if (comm->network) return network_gather(comm, mine, bytes, all, NULL);
+    if (comm->network) return network_gather(comm, mine, bytes, all);
     do {
-        size_t left = bytes - done, piece = left < COMM_BLOB_BYTES ? left : COMM_BLOB_BYTES;
+        size_t left = bytes - done, piece = left < COMM_BOX_BYTES ? left : COMM_BOX_BYTES;
         CHECK(gather_piece(comm, (const char *)mine + done, piece, bytes, (char *)all + done));
         done += piece;
     } while (done < bytes);

@@ -19,7 +19,7 @@
 /* The gather boxes are behind the struct. 64 ranks make it 8 MiB of address space, but only pages
  * that are touched take memory. */
 static size_t board_bytes(int world) {
-    return sizeof(struct board) + (size_t)world * 2 * COMM_BLOB_BYTES;
+    return sizeof(struct board) + (size_t)world * 2 * COMM_BOX_BYTES;
 }
 
 static int map(struct board **board, int fd, int world) {
@@ -66,7 +66,7 @@ void board_unmap(struct board *board) {
 }
 
 void *board_box(struct board *board, int rank, int parity) {
-    return (char *)(board + 1) + ((size_t)rank * 2 + (size_t)parity) * COMM_BLOB_BYTES;
+    return (char *)(board + 1) + ((size_t)rank * 2 + (size_t)parity) * COMM_BOX_BYTES;
 }
 
 int board_abort(struct board *board, int rank, int code, const char *text) {

@@ -81,7 +81,7 @@ int board_map(struct board **board, int fd, int world);
 
 void board_unmap(struct board *board); /* NULL is allowed */
 
-/* Gather box 0 or 1 of a rank: COMM_BLOB_BYTES bytes. */
+/* Gather box 0 or 1 of a rank: COMM_BOX_BYTES bytes. */
 void *board_box(struct board *board, int rank, int parity);
 
 /* Writes the job's first failure. True if this call was the first, so that its text counts. */

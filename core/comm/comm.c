@@ -90,7 +90,7 @@ static int find_job(struct comm *comm, const struct comm_options *options) {
 static int meet(struct comm *comm) {
     struct card *card = &comm->board->cards[comm->rank];
     __atomic_store_n(&card->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
-    CHECK(comm_exchange(comm, NULL, 0, -1, NULL, NULL));
+    CHECK(comm_pass_descriptors(comm, -1, NULL));
     if (!comm_can_post_lightly()) __atomic_store_n(&comm->board->heavy, 1, __ATOMIC_RELAXED);
     CHECK(comm_barrier(comm, "start"));
     comm->light = !__atomic_load_n(&comm->board->heavy, __ATOMIC_RELAXED);

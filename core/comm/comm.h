@@ -2,8 +2,8 @@
  *
  * A rank is one process of a job. launch.h starts the ranks and serves their rendezvous. The ranks
  * share one piece of memory (barrier, abort word, gather boxes), and each holds one socket to the
- * launcher (blobs and file descriptors). To share larger memory, the ranks pass the descriptor of a
- * memfd with comm_exchange and put flags (struct comm_flag) into that memory.
+ * launcher, for file descriptors. To share larger memory, the ranks pass the descriptor of a memfd
+ * with comm_pass_descriptors and put flags (struct comm_flag) into that memory.
  *
  * Every wait has a deadline and polls the abort word, so no wait outlives a failed peer. The first
  * failure of a job is recorded once (comm_abort). The wait of every other rank then returns
@@ -14,16 +14,16 @@
  * After any error but ERR_USAGE only comm_abort and comm_close may be called.
  *
  * Threads: comm_wait_flag, comm_post_flag*, comm_distant_*, comm_check, comm_abort and the getters
- * may be called from any thread at any time. comm_exchange, comm_gather, comm_barrier and the calls
- * announced with comm_announce are collective: all ranks make them in the same order, each rank
- * from one thread at a time. */
+ * may be called from any thread at any time. comm_pass_descriptors, comm_gather, comm_barrier and
+ * the calls announced with comm_announce are collective: all ranks make them in the same order, and
+ * each rank from one thread at a time. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define COMM_BLOB_BYTES 65536 /* the most that one rank brings to comm_exchange */
+#define COMM_BOX_BYTES 65536 /* of a gather that a rank brings at a time */
 
 struct comm;
 struct announcer;   /* comm/announce.h */
@@ -83,18 +83,17 @@ int comm_speaks(const struct comm *comm);
 
 /* ---- collectives: small and slow, for set-up and for once a step ---- */
 
-/* All-gather through the launcher, for set-up. Each rank brings `bytes` of data (the same count on
- * every rank, at most COMM_BLOB_BYTES) and, if fd >= 0, one file descriptor, which stays the
- * caller's. all: world * bytes, in rank order. fds: world entries, -1 where a rank brought none;
- * every other entry (that of this rank too) is a new duplicate that the caller must close. With fds
- * NULL the descriptors are dropped. */
-int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, void *all, int *fds);
+/* Through the launcher, for set-up: a rank may bring one file descriptor, which stays the caller's;
+ * fd -1: none. fds: world entries, -1 where a rank brought none; every other entry (that of this
+ * rank too) is a new duplicate that the caller must close. NULL: the descriptors are dropped. If
+ * comm_is_spread there are none. */
+int comm_pass_descriptors(struct comm *comm, int fd, int *fds);
 
-/* The purpose of the next exchanges, for messages: "new_group"; NULL: none. */
-void comm_name_exchanges(struct comm *comm, const char *what);
+/* The purpose of the next gathers, for messages: "new_group"; NULL: none. */
+void comm_name_gathers(struct comm *comm, const char *what);
 
 /* All-gather through the shared memory, cheap enough for every step (losses, hits, statistics): it
- * does not need the launcher and costs one barrier for each COMM_BLOB_BYTES. Any number of bytes,
+ * does not need the launcher and costs one barrier for each COMM_BOX_BYTES. Any number of bytes,
  * the same on every rank. all: world * bytes, in rank order; `mine` may be this rank's part of
  * it. */
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);

@@ -11,10 +11,8 @@
 /* A rank's contribution to the current exchange, and the progress of the reply to it. */
 struct offer {
     int arrived;
-    int fd;         /* the descriptor it brought, -1 if none */
-    uint32_t bytes; /* of the blob */
-    void *blob;     /* COMM_BLOB_BYTES of memory */
-    int delivered;  /* how many ranks' blobs have been sent to this rank */
+    int fd;        /* the descriptor it brought, -1 if none */
+    int delivered; /* how many ranks' packets have been sent to this rank */
 };
 
 struct process {
@@ -69,7 +67,6 @@ int start_ranks(struct job *job);
 
 /* serve.c: the rendezvous. serve_ranks sleeps for at most timeout_ms until a rank sends or ends or
  * a signal arrives; it collects the contributions of all ranks and delivers them to each. */
-int serve_start(struct job *job);
 int serve_ranks(struct job *job, int timeout_ms);
 void serve_late_signal(struct job *job); /* called once all ranks have ended */
 void serve_stop(struct job *job);

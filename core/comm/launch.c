@@ -71,7 +71,6 @@ static void advance_clock(struct job *job, int slept_ms) {
 static int run_job(struct job *job) {
     int code = OK;
     CHECK_GOTO(board_create(&job->board, &job->board_fd, job->world), code, out);
-    CHECK_GOTO(serve_start(job), code, out);
     CHECK_GOTO(catch_signals(job), code, out);
     keep_exit_statuses(job);
     code = start_ranks(job);
@@ -91,6 +90,7 @@ void job_begin(struct job *job, const struct launch *launch) {
     job->launch = launch;
     job->world = launch->world_size;
     job->board_fd = job->signal_fd = -1;
+    job->exchange = 1;
     job->clock = 1;
     job->last_look = now_ns();
     for (int r = 0; r < MAX_DEVICES; r++)

@@ -131,20 +131,19 @@ int network_barrier(struct comm *comm, const char *collective, const char *what)
     return code;
 }
 
-int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all,
-                   struct wait *wait) {
-    struct wait own;
+int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
+    struct wait wait;
     size_t sizes[MAX_DEVICES];
-    if (!wait) begin_counted(comm, wait = &own, "gather", NULL);
-    int code = comm->by->gather(comm->network, &bytes, sizeof bytes, sizes, wait);
+    begin_counted(comm, &wait, "gather", comm->gathers_for);
+    int code = comm->by->gather(comm->network, &bytes, sizeof bytes, sizes, &wait);
     for (int r = 0; !code && r < comm->world; r++)
         if (sizes[r] != bytes)
             code = fail(ERR_USAGE,
                         "rank %d: gather: rank %d brought %zu bytes, this rank %zu: all must bring "
                         "the same",
                         comm->rank, r, sizes[r], bytes);
-    if (!code && bytes) code = comm->by->gather(comm->network, mine, bytes, all, wait);
-    if (wait == &own) comm_distant_end(wait);
+    if (!code && bytes) code = comm->by->gather(comm->network, mine, bytes, all, &wait);
+    comm_distant_end(&wait);
     return code;
 }
 

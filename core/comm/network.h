@@ -33,7 +33,7 @@ int network_open(struct comm *comm, const struct network_ops *by);
 void network_close(struct comm *comm);
 
 int network_barrier(struct comm *comm, const char *collective, const char *what);
-int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all, struct wait *wait);
+int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 
 /* comm_look_for_stop. No launcher receives the signals of mpirun and Slurm: each rank gets its own,
  * at its own time, keeps it blocked (comm_keep_signals), and all ranks tell each other. */

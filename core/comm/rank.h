@@ -24,7 +24,7 @@ struct comm {
     int host_pidfd;      /* then: readable once rank 0 has ended; -1: none */
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
-    const char *exchanges_for;             /* see comm_name_exchanges */
+    const char *gathers_for;               /* see comm_name_gathers */
     uint64_t looks;                        /* calls of comm_look_for_stop */
     struct announcer announcer;            /* of the collectives of all kinds */
     struct sharing sharing;

@@ -76,7 +76,7 @@ static int new_socket(int *out) {
     return *out < 0 ? fail_system(errno, "rendezvous: socket") : OK;
 }
 
-/* Receives one packet within the deadline. blob: COMM_BLOB_BYTES of memory. */
+/* Receives one packet within the deadline. blob: WIRE_MOST_BYTES of memory. */
 static int receive(int socket, int64_t deadline, struct wire_header *header, void *blob, int *fd) {
     enum wire_result result;
     while ((result = wire_receive(socket, header, blob, fd)) == WIRE_LATER) {
@@ -111,7 +111,8 @@ static int connect_to_rank_0(struct comm *comm, const struct spot *spot, int64_t
                 comm->rank, spot->address, spot->port);
 }
 
-static int ask_for_board(struct comm *comm, const struct spot *spot, int64_t deadline, char *blob) {
+static int ask_for_board(struct comm *comm, const struct spot *spot, int64_t deadline) {
+    char blob[WIRE_MOST_BYTES];
     struct wire_header header = {WIRE_MAGIC, 0, (uint32_t)comm->rank, sizeof(uint32_t), 0};
     uint32_t world = (uint32_t)comm->world;
     int fd = -1;
@@ -126,12 +127,12 @@ static int ask_for_board(struct comm *comm, const struct spot *spot, int64_t dea
     return code;
 }
 
-static int come(struct comm *comm, const struct spot *spot, char *blob) {
+static int come(struct comm *comm, const struct spot *spot) {
     int64_t deadline = now_ns() + comm->timeout_ns;
     CHECK(new_socket(&comm->socket));
     CHECK(connect_to_rank_0(comm, spot, deadline));
     comm->host_pidfd = socket_pidfd(comm->socket);
-    return ask_for_board(comm, spot, deadline, blob);
+    return ask_for_board(comm, spot, deadline);
 }
 
 /* ---- rank 0 ---- */
@@ -159,9 +160,9 @@ static void turn_away(int socket, const char *text) {
 }
 
 /* A process has connected: is it a rank of this job? Then it gets the board. */
-static void receive_rank(struct job *job, const struct spot *spot, int socket, char *blob) {
+static void receive_rank(struct job *job, const struct spot *spot, int socket) {
     struct wire_header header;
-    char text[200];
+    char text[200], blob[WIRE_MOST_BYTES];
     uint32_t world = 0;
     int fd = -1;
     if (!socket_of_this_user(socket) ||
@@ -217,14 +218,14 @@ static int anybody_gone(const struct job *job) {
     return 0;
 }
 
-static int collect(struct comm *comm, struct job *job, const struct spot *spot, int listener,
-                   char *blob) {
+static int collect(struct comm *comm, struct job *job, const struct spot *spot, int listener) {
     int64_t deadline = now_ns() + comm->timeout_ns;
     for (int came = 0; came < job->world - 1;) {
         struct pollfd polled = {.fd = listener, .events = POLLIN};
-        int socket =
-            poll(&polled, 1, LOOK_MS) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
-        if (socket >= 0) receive_rank(job, spot, socket, blob);
+        int socket = poll(&polled, 1, LOOK_MS) > 0
+                         ? above_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC))
+                         : -1;
+        if (socket >= 0) receive_rank(job, spot, socket);
         int gone = anybody_gone(job);
         if (gone)
             return fail(ERR_PEER,
@@ -270,14 +271,13 @@ static int start_thread(struct comm *comm, struct meeting *m) {
     /* serve.c reads the launcher's signals from this descriptor: here it only wakes the thread */
     m->job.signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (m->job.signal_fd < 0) return fail_system(errno, "rank 0: rendezvous: eventfd");
-    CHECK(serve_start(&m->job));
     int error = thread_start(&m->thread, serve, m);
     if (error) return fail_system(error, "rank 0: rendezvous: a thread");
     m->running = 1;
     return OK;
 }
 
-static int host(struct comm *comm, const struct spot *spot, char *blob) {
+static int host(struct comm *comm, const struct spot *spot) {
     struct meeting *m = comm->meeting = calloc(1, sizeof *m);
     int listener = -1;
     if (!m) return fail(ERR_MEMORY, "rank 0: rendezvous: out of host memory: free some memory");
@@ -286,21 +286,15 @@ static int host(struct comm *comm, const struct spot *spot, char *blob) {
     CHECK(board_create(&comm->board, &m->job.board_fd, comm->world));
     m->job.board = comm->board;
     int code = comm->world > 1 ? listen_at(comm, spot, &listener) : OK;
-    if (!code && comm->world > 1) code = collect(comm, &m->job, spot, listener, blob);
+    if (!code && comm->world > 1) code = collect(comm, &m->job, spot, listener);
     if (listener >= 0) close(listener);
     return code ? code : start_thread(comm, m);
 }
 
 int meet_ranks(struct comm *comm, const char *name) {
     struct spot spot;
-    char *blob = malloc(COMM_BLOB_BYTES);
-    if (!blob)
-        return fail(ERR_MEMORY, "rank %d: rendezvous: out of host memory: free some memory",
-                    comm->rank);
     find_spot(&spot, name);
-    int code = comm->rank == 0 ? host(comm, &spot, blob) : come(comm, &spot, blob);
-    free(blob);
-    return code;
+    return comm->rank == 0 ? host(comm, &spot) : come(comm, &spot);
 }
 
 void meeting_end(struct meeting *m) {

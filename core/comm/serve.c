@@ -1,4 +1,4 @@
-/* The launcher as the server of comm_exchange: one poll loop, no thread.
+/* The launcher as the server of comm_pass_descriptors: one poll loop, no thread.
  *
  * An exchange has two phases. Collecting: each rank's packet is received when it comes; a rank
  * whose packet has arrived is not read again. Delivering: once all packets have arrived, each rank
@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -21,17 +20,6 @@
 #include "base/system_error.h"
 #include "comm/job.h"
 #include "comm/wire.h"
-
-int serve_start(struct job *job) {
-    job->exchange = 1;
-    for (int r = 0; r < job->world; r++) {
-        /* 4 MiB for 64 ranks; only pages in use take memory */
-        job->ranks[r].offer.blob = malloc(COMM_BLOB_BYTES);
-        if (!job->ranks[r].offer.blob)
-            return fail(ERR_MEMORY, "launcher: out of host memory: free some memory");
-    }
-    return OK;
-}
 
 static void hang_up(struct process *process) {
     if (process->socket >= 0) close(process->socket);
@@ -50,18 +38,15 @@ static void drop_offers(struct job *job) {
 
 void serve_stop(struct job *job) {
     drop_offers(job);
-    for (int r = 0; r < job->world; r++) {
+    for (int r = 0; r < job->world; r++)
         hang_up(&job->ranks[r]);
-        free(job->ranks[r].offer.blob);
-        job->ranks[r].offer.blob = NULL;
-    }
 }
 
 static void receive_offer(struct job *job, int rank) {
     struct process *process = &job->ranks[rank];
     struct wire_header header;
-    enum wire_result result =
-        wire_receive(process->socket, &header, process->offer.blob, &process->offer.fd);
+    char nothing[WIRE_MOST_BYTES];
+    enum wire_result result = wire_receive(process->socket, &header, nothing, &process->offer.fd);
     switch (result) {
     case WIRE_LATER:
     case WIRE_CROWDED: return;
@@ -74,7 +59,6 @@ static void receive_offer(struct job *job, int rank) {
     case WIRE_DONE: break;
     }
     if (!job->first_arrival) job->first_arrival = job->clock;
-    process->offer.bytes = header.bytes;
     process->offer.arrived = 1;
 }
 
@@ -83,9 +67,8 @@ static void deliver(struct job *job, int rank) {
     while (process->socket >= 0 && process->offer.delivered < job->world) {
         int from = process->offer.delivered;
         const struct offer *offer = &job->ranks[from].offer;
-        struct wire_header header = {WIRE_MAGIC, job->exchange, (uint32_t)from, offer->bytes,
-                                     offer->fd >= 0};
-        enum wire_result result = wire_send(process->socket, &header, offer->blob, offer->fd);
+        struct wire_header header = {WIRE_MAGIC, job->exchange, (uint32_t)from, 0, offer->fd >= 0};
+        enum wire_result result = wire_send(process->socket, &header, NULL, offer->fd);
         if (result == WIRE_LATER) return;
         if (result == WIRE_CROWDED) {
             job->crowded = 1;

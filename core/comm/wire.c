@@ -48,7 +48,7 @@ enum wire_result wire_send(int socket, const struct wire_header *header, const v
 }
 
 enum wire_result wire_receive(int socket, struct wire_header *header, void *blob, int *fd) {
-    struct iovec parts[2] = {{header, sizeof *header}, {blob, COMM_BLOB_BYTES}};
+    struct iovec parts[2] = {{header, sizeof *header}, {blob, WIRE_MOST_BYTES}};
     union control control;
     struct msghdr message = {.msg_iov = parts,
                              .msg_iovlen = 2,

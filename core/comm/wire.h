@@ -6,7 +6,7 @@
 
 #include "comm/comm.h"
 
-enum { WIRE_MAGIC = 0x54455544 };
+enum { WIRE_MAGIC = 0x54455545, WIRE_MOST_BYTES = 512 };
 
 struct wire_header {
     uint32_t magic;    /* WIRE_MAGIC */
@@ -28,7 +28,7 @@ enum wire_result {
 /* Sends header->bytes of `blob`. fd: -1 for none; it stays the caller's. */
 enum wire_result wire_send(int socket, const struct wire_header *header, const void *blob, int fd);
 
-/* blob: COMM_BLOB_BYTES of memory. *fd: the caller's to close, close-on-exec; -1 if none came.
+/* blob: WIRE_MOST_BYTES of memory. *fd: the caller's to close, close-on-exec; -1 if none came.
  * WIRE_BROKEN with EMFILE: this process cannot open another descriptor. */
 enum wire_result wire_receive(int socket, struct wire_header *header, void *blob, int *fd);
 

@@ -29,10 +29,10 @@ static void send_packet(int socket, const uint8_t *data, size_t size, int descri
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static char blob[COMM_BLOB_BYTES];
+    static char blob[WIRE_MOST_BYTES];
     int pair[2], fd = -2;
     struct wire_header header;
-    if (size < 2 || size > COMM_BLOB_BYTES) return 0;
+    if (size < 2 || size > WIRE_MOST_BYTES) return 0;
     MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
     int descriptors = data[0] % (DESCRIPTORS + 1);
     size_t bytes = size - 1;

@@ -1,4 +1,4 @@
-/* comm/ when all goes well: rendezvous, exchange of bytes and descriptors, barrier, gather, flags,
+/* comm/ when all goes well: rendezvous, exchange of descriptors, barrier, gather, flags,
  * the environment of a rank, two jobs at once. */
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,32 +13,28 @@ static int too_many(int world) {
     return test_short() && world > 4;
 }
 
-/* ---- exchange ---- */
+/* ---- gather, and descriptors ---- */
 
 /* Byte i of what `rank` brings to round `round`. */
 static unsigned char pattern(int rank, int round, size_t i) {
     return (unsigned char)(rank * 31 + round * 7 + (int)(i % 251) * 3 + 1);
 }
 
-static int exchange_entry(void *context) {
-    enum { MOST = 3 * COMM_BLOB_BYTES + 5 }; /* of a gather: four pieces */
-    static const size_t SIZES[] = {0, 1, 8, 1000, COMM_BLOB_BYTES, MOST, 2 * COMM_BLOB_BYTES};
+static int bytes_entry(void *context) {
+    enum { MOST = 3 * COMM_BOX_BYTES + 5 }; /* four pieces */
+    static const size_t SIZES[] = {0, 1, 8, 1000, COMM_BOX_BYTES, MOST, 2 * COMM_BOX_BYTES};
     struct job_case *test = context;
     struct comm *comm = join(test);
     if (!comm) return 1;
     int rank = comm_rank(comm), world = comm_world_size(comm);
     char *mine = malloc(MOST), *all = malloc((size_t)world * MOST);
-    for (int round = 0; round < 12; round++) {
-        size_t bytes = SIZES[round < 5 ? round : round - 5], wrong = 0;
-        if (world > 8 && bytes > COMM_BLOB_BYTES) continue; /* pieces: in the smaller worlds */
+    for (int round = 0; round < 7; round++) {
+        size_t bytes = SIZES[round], wrong = 0;
+        if (world > 8 && bytes > COMM_BOX_BYTES) continue; /* pieces: in the smaller worlds */
         for (size_t i = 0; i < bytes; i++)
             mine[i] = (char)pattern(rank, round, i);
         memset(all, 0, (size_t)world * bytes);
-        /* each size once through the launcher, then each once through shared memory */
-        if (round < 5)
-            RANK_OK(comm, test->page, comm_exchange(comm, mine, bytes, -1, all, NULL));
-        else
-            RANK_OK(comm, test->page, comm_gather(comm, mine, bytes, all));
+        RANK_OK(comm, test->page, comm_gather(comm, mine, bytes, all));
         for (int r = 0; r < world; r++)
             for (size_t i = 0; i < bytes; i++)
                 wrong += (unsigned char)all[(size_t)r * bytes + i] != pattern(r, round, i);
@@ -50,10 +46,10 @@ static int exchange_entry(void *context) {
     return end_rank(comm, OK);
 }
 
-Test(comm, exchange_and_gather_bytes, .timeout = 60) {
+Test(comm, gather_bytes, .timeout = 60) {
     struct job_case test = {.page = new_page(), .timeout_s = 50};
     for (int i = 0; i < WORLD_COUNT; i++)
-        if (!too_many(WORLDS[i])) run_well(WORLDS[i], exchange_entry, &test);
+        if (!too_many(WORLDS[i])) run_well(WORLDS[i], bytes_entry, &test);
 }
 
 /* Every rank but 1 brings a memfd. Each rank writes its mark into the memfds of all ranks; then
@@ -64,8 +60,7 @@ static int descriptor_entry(void *context) {
     if (!comm) return 1;
     int rank = comm_rank(comm), world = comm_world_size(comm), fds[MAX_DEVICES], wrong = 0;
     int own = rank == 1 ? -1 : memfd_create("test", MFD_CLOEXEC);
-    RANK_OK(comm, test->page,
-            comm_exchange(comm, &rank, sizeof rank, own, (int[MAX_DEVICES]){0}, fds));
+    RANK_OK(comm, test->page, comm_pass_descriptors(comm, own, fds));
     for (int r = 0; r < world; r++) {
         RANK_CHECK(comm, test->page, (fds[r] >= 0) == (r != 1), ": rank %d", r);
         RANK_CHECK(comm, test->page, fds[r] < 0 || fcntl(fds[r], F_GETFD) == FD_CLOEXEC);
@@ -82,7 +77,7 @@ static int descriptor_entry(void *context) {
     RANK_CHECK(comm, test->page, wrong == 0, ": %d marks", wrong);
     /* descriptors that a receiver does not ask for must be closed */
     for (int i = 0; i < 20; i++)
-        RANK_OK(comm, test->page, comm_exchange(comm, NULL, 0, own, NULL, NULL));
+        RANK_OK(comm, test->page, comm_pass_descriptors(comm, own, NULL));
     if (own >= 0) close(own);
     int next = open("/dev/null", O_RDONLY | O_CLOEXEC); /* gets the lowest number that is free */
     close(next);
@@ -185,7 +180,7 @@ static int ring_entry(void *context) {
     int rank = comm_rank(comm), world = comm_world_size(comm), fds[MAX_DEVICES];
     int own = rank == 0 ? memfd_create("ring", MFD_CLOEXEC) : -1;
     if (own >= 0 && ftruncate(own, sizeof *ring)) return 1;
-    RANK_OK(comm, test->page, comm_exchange(comm, NULL, 0, own, NULL, fds));
+    RANK_OK(comm, test->page, comm_pass_descriptors(comm, own, fds));
     ring = mmap(NULL, sizeof *ring, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
     close(fds[0]);
     if (own >= 0) close(own);
@@ -317,10 +312,7 @@ static int job_number_entry(void *context) {
     if (!comm) return 1;
     int all[MAX_DEVICES];
     for (int round = 0; round < 100; round++) {
-        if (round % 2)
-            RANK_OK(comm, test->page, comm_exchange(comm, &test->kind, sizeof(int), -1, all, NULL));
-        else
-            RANK_OK(comm, test->page, comm_gather(comm, &test->kind, sizeof(int), all));
+        RANK_OK(comm, test->page, comm_gather(comm, &test->kind, sizeof(int), all));
         for (int r = 0; r < comm_world_size(comm); r++)
             RANK_CHECK(comm, test->page, all[r] == test->kind, ": %d in job %d", all[r],
                        test->kind);

@@ -51,7 +51,7 @@ static int call_of_phase(struct comm *comm, const struct kill_case *test) {
     int all[MAX_DEVICES] = {0};
     switch (test->job.phase) {
     case IN_GATHER: return comm_gather(comm, all, 0, all);
-    case IN_EXCHANGE: return comm_exchange(comm, NULL, 0, -1, NULL, NULL);
+    case IN_EXCHANGE: return comm_pass_descriptors(comm, -1, NULL);
     case IN_FLAG: return comm_wait_flag(comm, test->flag, 1, &why);
     case IN_DISTANT: return look_after(comm, &why);
     case DISTANT_IS_LATE: return comm_distant_late(comm, &why, "tree: its step 5");
@@ -192,16 +192,14 @@ enum kind {
     LEAVES,         /* calls comm_close and exits with 0 while the others wait for it */
     NEVER_JOINS,    /* exits with 0 without comm_open */
     ALL_AT_ONCE,    /* every rank fails with an error of its own */
-    EXCHANGE_BYTES, /* brings another size to comm_exchange than the others */
     GATHER_BYTES,   /* brings another size to comm_gather than the others */
     COMES_LATE,     /* comes to the rendezvous after the launcher's limit */
     OPEN_FAILS,     /* cannot join: its environment is wrong */
 };
 
-static int bring(struct comm *comm, int bytes, int kind) {
+static int bring(struct comm *comm, int bytes) {
     char mine[64] = {0}, all[64 * MAX_DEVICES];
-    return kind == EXCHANGE_BYTES ? comm_exchange(comm, mine, (size_t)bytes, -1, all, NULL)
-                                  : comm_gather(comm, mine, (size_t)bytes, all);
+    return comm_gather(comm, mine, (size_t)bytes, all);
 }
 
 static int failing_entry(void *context) {
@@ -233,7 +231,7 @@ static int failing_entry(void *context) {
          * than half a second is signalled, and its status is then not its own. */
         return 10 + rank;
     }
-    if (kind == EXCHANGE_BYTES || kind == GATHER_BYTES) code = bring(comm, victim ? 16 : 8, kind);
+    if (kind == GATHER_BYTES) code = bring(comm, victim ? 16 : 8);
     while (!code)
         /* rank 0 does not wait: it polls the abort word */
         code = rank == 0 ? comm_check(comm) : comm_barrier(comm, "work");
@@ -270,7 +268,6 @@ Test(comm_fail, root_causes, .timeout = 60) {
          "a peer failed first: rank 1"},
         {LEAVES, ERR_FAILED, 1, "rank 2: barrier (work): rank 1 has left", "rank 1 has left"},
         {NEVER_JOINS, ERR_FAILED, 1, "ended with status 0 without leaving", NULL},
-        {EXCHANGE_BYTES, ERR_FAILED, 1, "all must bring the same", NULL},
         {COMES_LATE, ERR_TIMEOUT, 1, "rank 1: rendezvous: did not come within 1 s", NULL},
         {OPEN_FAILS, ERR_USAGE, 2, "environment variable DUET_COMM_FD: 1000", NULL},
     };
@@ -283,8 +280,7 @@ Test(comm_fail, root_causes, .timeout = 60) {
         cr_assert(code == CASES[i].code && result.exit_status == CASES[i].status &&
                       strstr(text, CASES[i].text),
                   "case %d: code %d, status %d: %s", CASES[i].kind, code, result.exit_status, text);
-        cr_assert(result.rank == 1 || CASES[i].kind == EXCHANGE_BYTES, "case %d: rank %d",
-                  CASES[i].kind, result.rank);
+        cr_assert(result.rank == 1, "case %d: rank %d", CASES[i].kind, result.rank);
         for (int r = 0; CASES[i].peers && r < WORLD; r += 2)
             cr_assert(test.page->codes[r] == ERR_PEER &&
                           strstr(test.page->texts[r], CASES[i].peers),

@@ -91,20 +91,3 @@ Test(comm_usage, joined_once, .timeout = 30) {
     struct job_case test = {.page = new_page(), .timeout_s = 20};
     run_well(2, join_twice_entry, &test);
 }
-
-static int oversize_entry(void *context) {
-    struct job_case *test = context;
-    struct comm *comm = join(test);
-    if (!comm) return 1;
-    char *big = calloc(3, COMM_BLOB_BYTES);
-    RANK_CHECK(comm, test->page,
-               comm_exchange(comm, big, COMM_BLOB_BYTES + 1, -1, big, NULL) == ERR_USAGE);
-    free(big);
-    RANK_OK(comm, test->page, comm_barrier(comm, "still good"));
-    return end_rank(comm, OK);
-}
-
-Test(comm_usage, more_than_a_blob_is_refused, .timeout = 30) {
-    struct job_case test = {.page = new_page(), .timeout_s = 20};
-    run_well(2, oversize_entry, &test);
-}

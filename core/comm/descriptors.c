@@ -1,9 +1,7 @@
-/* The rank's side of comm_exchange: it sends one packet to the launcher and receives one packet per
- * rank, its own included. The launcher's side is serve.c. */
+/* The rank's side of comm_pass_descriptors: it sends one packet to the launcher and receives one
+ * packet per rank, its own included. The launcher's side is serve.c. */
 #include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -31,9 +29,9 @@ static int wait_for_socket(struct wait *wait, short events) {
 }
 
 static int send_mine(struct comm *comm, struct wait *wait, const struct wire_header *header,
-                     const void *blob, int fd) {
+                     int fd) {
     for (;;) {
-        enum wire_result result = wire_send(comm->socket, header, blob, fd);
+        enum wire_result result = wire_send(comm->socket, header, NULL, fd);
         if (result == WIRE_DONE) return OK;
         if (result == WIRE_LATER)
             CHECK(wait_for_socket(wait, POLLOUT));
@@ -44,83 +42,58 @@ static int send_mine(struct comm *comm, struct wait *wait, const struct wire_hea
     }
 }
 
-static int receive_one(struct comm *comm, struct wait *wait, struct wire_header *header, void *blob,
-                       int *fd) {
+static int receive_one(struct comm *comm, struct wait *wait, struct wire_header *header, int *fd) {
+    char nothing[WIRE_MOST_BYTES];
     for (;;) {
-        enum wire_result result = wire_receive(comm->socket, header, blob, fd);
+        enum wire_result result = wire_receive(comm->socket, header, nothing, fd);
         if (result == WIRE_DONE) return OK;
         if (result != WIRE_LATER) return socket_lost(comm, result);
         CHECK(wait_for_socket(wait, POLLIN));
     }
 }
 
-static int unexpected(const struct comm *comm, const struct wire_header *header, size_t bytes) {
-    return fail(ERR_FAILED,
-                "rank %d: exchange %llu: %zu bytes, but rank %u brought %u to exchange %u: all "
-                "must bring the same",
-                comm->rank, (unsigned long long)comm->exchanges, bytes, header->rank, header->bytes,
-                header->exchange);
-}
-
-static int receive_all(struct comm *comm, struct wait *wait, size_t bytes, void *blob, void *all,
-                       int *fds) {
+static int receive_all(struct comm *comm, struct wait *wait, int *fds) {
     for (int r = 0; r < comm->world; r++) {
         struct wire_header header;
         int fd;
-        CHECK(receive_one(comm, wait, &header, blob, &fd));
-        int expected = header.exchange == comm->exchanges && header.rank == (uint32_t)r &&
-                       header.bytes == bytes;
-        if (expected && bytes) memcpy((char *)all + (size_t)r * bytes, blob, bytes);
+        CHECK(receive_one(comm, wait, &header, &fd));
+        int expected = header.exchange == comm->exchanges && header.rank == (uint32_t)r;
         if (expected && fds)
             fds[r] = fd;
         else if (fd >= 0)
             close(fd);
-        if (!expected) return unexpected(comm, &header, bytes);
+        if (!expected)
+            return fail(ERR_FAILED,
+                        "rank %d: exchange %llu: rank %u is in exchange %u: all must make the same",
+                        comm->rank, (unsigned long long)comm->exchanges, header.rank,
+                        header.exchange);
     }
     return OK;
 }
 
-void comm_name_exchanges(struct comm *comm, const char *what) {
-    comm->exchanges_for = what;
-}
-
-int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, void *all, int *fds) {
-    if (bytes > COMM_BLOB_BYTES)
-        return fail(ERR_USAGE, "rank %d: exchange: %zu bytes a rank: at most %d", comm->rank, bytes,
-                    COMM_BLOB_BYTES);
+int comm_pass_descriptors(struct comm *comm, int fd, int *fds) {
     for (int r = 0; fds && r < comm->world; r++)
         fds[r] = -1;
-    if (comm_is_imagined(comm)) return imagine_all(comm, mine, bytes, all), OK;
-    void *blob = malloc(COMM_BLOB_BYTES);
-    if (!blob)
-        return fail(ERR_MEMORY, "rank %d: exchange: out of host memory: free some memory",
-                    comm->rank);
-
+    if (comm_is_imagined(comm) || comm->network) return OK;
     int code = OK;
     uint64_t k = ++comm->exchanges;
     struct wait wait;
     wait_start(&wait, comm, NULL);
     struct comm_call call = {.collective = "EXCHANGE", .bucket = -1, .step = -1};
     CHECK_GOTO(announce(comm, &call), code, out);
-    struct wire_header header = {WIRE_MAGIC, (uint32_t)k, (uint32_t)comm->rank, (uint32_t)bytes,
-                                 fd >= 0};
+    struct wire_header header = {WIRE_MAGIC, (uint32_t)k, (uint32_t)comm->rank, 0, fd >= 0};
     wait.reason.collective = k == 1 ? "rendezvous" : "exchange";
-    wait.what = comm->exchanges_for;
+    wait.what = comm->gathers_for;
     wait.counter = COUNT_EXCHANGES;
     wait.target = k;
     __atomic_store_n(&comm->board->cards[comm->rank].begun[COUNT_EXCHANGES], k, __ATOMIC_RELEASE);
-    if (comm->network) {
-        code = network_gather(comm, mine, bytes, all, &wait);
-        goto out;
-    }
-    CHECK_GOTO(send_mine(comm, &wait, &header, mine, fd), code, out);
-    CHECK_GOTO(receive_all(comm, &wait, bytes, blob, all, fds), code, out);
+    CHECK_GOTO(send_mine(comm, &wait, &header, fd), code, out);
+    CHECK_GOTO(receive_all(comm, &wait, fds), code, out);
 out:
     comm_distant_end(&wait);
     for (int r = 0; code && fds && r < comm->world; r++) {
         if (fds[r] >= 0) close(fds[r]);
         fds[r] = -1;
     }
-    free(blob);
     return code;
 }
