@@ -6,7 +6,7 @@
 
 #include "comm/comm.h"
 
-enum { WIRE_MAGIC = 0x54455545, WIRE_MOST_BYTES = 512 };
+enum { WIRE_MAGIC = 0x54455544, WIRE_MOST_BYTES = 512 };
 
 struct wire_header {
     uint32_t magic;    /* WIRE_MAGIC */
