@@ -11,11 +11,11 @@ gives PyTorch the backend "duet"; duet.export writes a PyTorch model for --model
 what torch.save wrote as safetensors. docs/python.md explains all of it. """
 
 from ._files import save_dataset
-from ._library import DuetError
+from ._library import DuetError, ExportError
 from ._signature import called
 from .command import Record, Result, compare, estimate, profile, run, train
 from .convert import convert
-from .export import ExportError, export as _export
+from .export import export as _export
 from .model import describe
 
 export = called(_export)

@@ -38,6 +38,10 @@ class NoTorch(DuetError, ImportError):
         super().__init__(f"duet.{what}: there is no torch: pip install torch")
 
 
+class ExportError(DuetError, ValueError):
+    """Why a model cannot be exported: a line for each op, and how to estimate it anyway."""
+
+
 def find(name):
     """The path of `name`: next to this file, as pip installs it, or in the build of the tree."""
     given = os.environ.get("DUET_LIBRARY" if name.endswith(".so") else "DUET_COMMAND")

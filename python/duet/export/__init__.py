@@ -3,10 +3,9 @@
     duet.export(model, (torch.randn(8, 3, 32, 32),), "net.duet")
 
     trace.py        torch.export of the model in training mode, its ops as few kinds
-    passes.py       constants, what is needed, how large integers are
+    passes.py       sizes, constants, what is needed, how large integers are
     lower/          each op as lines
-    values.py       the values of the text, and which dimension of them is of the samples
-    text.py         the text
+    text.py         the text: its values, which dimension of them is of the samples, its lines
     verify.py       runs the text and the model, and compares
 
 Parameters, buffers and constants go into net.safetensors next to the model file."""
@@ -19,10 +18,9 @@ import tempfile
 import traceback
 
 from .._files import write_tensors
-from .._library import DuetError, NoTorch, WrongArgument
+from .._library import DuetError, ExportError, NoTorch, WrongArgument
 from ..command import estimate
 from ..model import describe, saved_bytes
-from .text import ExportError, text_of
 
 _WHY = {  # of words of PyTorch's what they mean
     "data-dependent": ": a model must not depend on the numbers in a tensor, as the size of "
@@ -120,6 +118,7 @@ def _used(run, result):
 
 
 def _text_of(torch, run, result, saves):
+    from .text import text_of
     lines, tensors = ["duet 1"], {}
     for value, node in run.inputs:
         kind = f"f32{text_of(value.shape)}"

@@ -1,13 +1,71 @@
 """Analyses the program before a line is written: which nodes the result needs, which of them depend
 on no input and no parameter, and how large integers are."""
 
+import itertools
 import math
 
 import torch
 
-from .text import Const, N, require
-
 _EXACT = 1 << 24  # up to which float32 has every integer
+
+
+class Refused(Exception):
+    """One op cannot be written; the text says why."""
+
+
+def require(condition, why):
+    if not condition:
+        raise Refused(why)
+
+
+class N(int):
+    """A size that grows with the samples: N(8) is 8N."""
+
+    def __str__(self):
+        return "N" if int(self) == 1 else f"{int(self)}N"
+
+    __eq__ = lambda self, other: isinstance(other, N) and int(self) == int(other)  # noqa: E731
+    __ne__ = lambda self, other: not self == other  # noqa: E731
+    __hash__ = int.__hash__
+
+
+class Const:
+    """A value that depends on no input and no parameter: a tensor, or, if it depends on the number
+    of samples, its values for two of them and for three. `shape` has N."""
+
+    def __init__(self, of, shape):
+        self.of, self.shape = of, list(shape)
+
+    tensor = property(lambda self: self.of[0])
+    rank = property(lambda self: len(self.shape))
+    dtype = property(lambda self: self.tensor.dtype)
+
+    @property
+    def number(self):
+        """The number that all elements equal; None if they differ."""
+        if not self.tensor.numel():
+            return None
+        one = self.tensor.flatten()[0]
+        return one.item() if all((t == one).all() for t in self.of) else None
+
+    def is_place(self):
+        """Is it for each sample its number among them?"""
+        return len(self.of) == 2 and self.rank > 0 and self.shape[0] == N(1) and all(
+            bool(part.eq(i).all()) for t in self.of for i, part in enumerate(t))
+
+    def alike(self):
+        """The tensor of one sample, with size k where the shape has kN."""
+        one = []
+        for t, count in zip(self.of, (2, 3)):
+            for d, size in enumerate(self.shape):
+                if isinstance(size, N):
+                    parts = t.unflatten(d, (count, int(size)))
+                    t = parts.select(d, 0)
+                    require(parts.eq(t.unsqueeze(d)).all(),
+                            "its values depend on the number of samples")
+            one.append(t)
+        require(all(t.equal(one[0]) for t in one), "its values depend on the number of samples")
+        return one[0]
 
 
 class Sizes:
@@ -165,68 +223,62 @@ def _follow(node, rows, part, found, table):
             _follow(x, rows, part or name in _PARTS, found, table)
 
 
-_PLACES = {"topk", "sort", "max", "min"}  # whose second result are places
+_WITH_PLACES = {"max", "min", "topk", "sort"}  # whose second result are places
+_AS_LARGE = _MOVES | _WITH_PLACES
 
 
-def counts_from_0(node):
-    """Are these integers those of an input, or of an op that says places, or made of such?"""
-    name = name_of(node)
-    if name in ("add", "mul", "floor_divide", "div"):
-        return all(counts_from_0(x) if isinstance(x, torch.fx.Node) else x >= 0 for x in node.args)
-    return node.op == "placeholder" or name in ("argmax", "argmin", "remainder", "iota") or \
-        name == "getitem" and name_of(node.args[0]) in _PLACES or \
-        name in _MOVES and all(map(counts_from_0, node.all_input_nodes))
+class Ranges(dict):
+    """{node of integers: its least and its largest}, where they are known. `rounded`: the nodes
+    that compute with larger ones than float32 has. Where it is not known, verify.py looks at those
+    of the example."""
 
+    def __init__(self, program, sizes, wanted, constants, inputs):
+        super().__init__({node: (0, below - 1) for node, (_, below) in inputs.items()})
+        self.sizes, self.constants, self.rounded = sizes, constants, set()
+        for node in program.graph.nodes:
+            kinds = {getattr(x, "dtype", None) for x in
+                     torch.utils._pytree.tree_leaves(node.meta.get("val"))}
+            if node.op != "call_function" or node not in wanted or node in constants or \
+                    kinds.isdisjoint({torch.int64, torch.int32}):
+                continue
+            name = name_of(node)
+            given = [self._of(x) for x in
+                     (node.args[1:] if name == "where" else node.all_input_nodes)]
+            if ends := self._result(node, name, given):
+                self[node] = ends
+            numbers = [n for ends in (*given, ends) for n in ends or ()]
+            if name not in _AS_LARGE | {"clamp"} and any(
+                    abs(n) > _EXACT for n in (*numbers, *node.args) if isinstance(n, (int, float))):
+                self.rounded.add(node)
 
-_SUMS = {"sum", "cumsum", "prod"}
-_ARITHMETIC = _SUMS | {"add", "sub", "mul", "pow", "remainder", "fmod", "floor_divide", "div"}
-_AS_LARGE = _MOVES | {"neg", "abs", "sign", "relu", "maximum", "minimum", "amax", "amin", "max",
-                      "min", "clamp_min", "clamp_max", "topk", "sort", "scatter", "index_put"}
-
-
-def refuse_rounded_integers(program, wanted, constants, inputs):
-    """Notes at an op of integers why it is refused, where they may be larger than float32 has them.
-    Of some it is not known how large they are: verify.py looks at those of the example."""
-    most = {node: below - 1 for node, (_, below) in inputs.items()}
-
-    def of(x):
-        if not isinstance(x, torch.fx.Node):
-            return abs(x) if isinstance(x, (bool, int)) else 0
+    def _of(self, x):
+        if isinstance(x, int):
+            return x, x
         if getattr(x.meta.get("val"), "dtype", None) is torch.bool:
-            return 1
-        t = constants[x].tensor if x in constants else None
-        return most.get(x, 0) if t is None or not t.numel() or t.is_floating_point() else \
-            int(t.abs().max())
-    for node in program.graph.nodes:
-        val, name = node.meta.get("val"), name_of(node)
-        if node.op != "call_function" or node not in wanted or node in constants or isinstance(
-                val, torch.Tensor) and val.is_floating_point():
-            continue
-        given = [*map(of, node.args[:1] if name in _SUMS else node.args[:2] if name in _ARITHMETIC
-                      else node.args[1:] if name == "where" else node.all_input_nodes), 0]
-        most[node] = _largest(node, name, given)
-        if name in _ARITHMETIC and max(most[node], *given) > _EXACT:
-            node.meta["refused"] = ("its integers may exceed 2^24, which float32 rounds: use "
-                                    "clamp to bound them")
+            return 0, 1
+        t = self.constants[x].tensor if x in self.constants else None
+        return self.get(x) if t is None or t.is_floating_point() or not t.numel() else \
+            (int(t.min()), int(t.max()))
 
-
-def _largest(node, name, given):
-    first, second = given[:2]
-    if name in ("add", "sub"):
-        return first + second
-    if name == "mul":
-        return first * second
-    if name == "pow":
-        return first ** min(second, 64)
-    if name in ("remainder", "fmod"):
-        return second
-    if name in ("sum", "prod", "cumsum"):
-        shape, own = node.args[0].meta["val"].shape, node.meta["val"].shape
-        count = int(shape[node.args[1]]) if name == "cumsum" else math.prod(
-            n for n in shape if isinstance(n, int)) // math.prod(
-                n for n in own if isinstance(n, int))
-        return first ** min(count, 64) if name == "prod" else first * count
-    if name == "clamp" and all(isinstance(x, int) for x in node.args[1:3]) and node.args[2:]:
-        bound = max(map(abs, node.args[1:3]))
-        return min(first, bound) if first else bound
-    return max(given) if name in _AS_LARGE | {"clamp", "floor_divide", "div", "where"} else 0
+    def _result(self, node, name, given):
+        if name == "getitem" and node.args[1] and name_of(node.args[0]) in _WITH_PLACES:
+            name, node = "argmax", node.args[0]
+        if name in ("argmax", "argmin"):
+            return 0, max(n for n in node.args[0].meta["val"].shape if isinstance(n, int)) - 1
+        if not given or None in given:
+            return None
+        if name in _AS_LARGE:
+            return min(ends[0] for ends in given), max(ends[1] for ends in given)
+        if name in ("remainder", "fmod") and isinstance(node.args[1], int):
+            # The result has the sign of the second operand, or of the first.
+            most, sign = abs(node.args[1]) - 1, node.args[1] if name != "fmod" else given[0][0]
+            return -most if sign < 0 else 0, most
+        made = []  # others have their extremes where the operands have theirs, or are 0
+        for at in itertools.product(*({*ends, min(max(ends[0], 0), ends[1])} for ends in given)):
+            of = {x: torch.full([self.sizes.at(n, 2) for n in x.meta["val"].shape], float(number),
+                                dtype=torch.float64) for x, number in zip(node.all_input_nodes, at)}
+            try:
+                made.append(node.target(*torch.fx.node.map_arg(node.args, of.get), **node.kwargs))
+            except Exception:  # an op that has no such operands
+                return None
+        return min(y.min().item() for y in made), max(y.max().item() for y in made)

@@ -11,8 +11,8 @@ import warnings
 
 import torch
 
+from .._library import ExportError
 from .lower import LOWERINGS
-from .text import ExportError
 
 _TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a constant
 _SAMPLES = *range(2, 66), 100, 127, 128, 255, 256, 1000  # numbers of samples for which guards hold

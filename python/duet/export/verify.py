@@ -1,12 +1,11 @@
 """Checks that the text computes the same as the model. duet.export runs the text by Duet, and
-compares its loss and gradients with the model's in float64.
+compares its loss and gradients with the model's.
 
 Three batches are compared: the example inputs; other numbers right after them, which finds state
-that forward keeps; and another number of samples. If something differs by more than FLOOR,
-PyTorch's own float32 tells how close a right answer comes. From the first batch on that is known:
-the others are compared with float32, which takes less time, and with float64 if they differ. This
-finds what torch.export does not see: state, hooks on gradients, an autograd.Function with its own
-backward, reentrant checkpoints.
+that forward keeps; and another number of samples. Each is compared with PyTorch's float32. If
+something differs by more than FLOOR, float64 tells how close a right answer comes. This finds what
+torch.export does not see: state, hooks on gradients, an autograd.Function with its own backward,
+reentrant checkpoints.
 """
 
 import bisect
@@ -24,9 +23,8 @@ import torch
 from torch.nn import functional as F
 
 from .._files import save_dataset
-from .._library import DuetError
+from .._library import DuetError, ExportError
 from ..command import started
-from .text import ExportError
 from .trace import copied, traced_values
 
 TIMES = 4  # as far from float64 as PyTorch's own float32
@@ -34,9 +32,11 @@ TIMES = 4  # as far from float64 as PyTorch's own float32
 # parameter's own gradient; and of all gradients, for one that is nothing but roundings.
 FLOOR, NOTHING = 1e-5, 1e-6
 ROUNDED = 2.0 ** -21  # of parameters, relative: some roundings of float32
+ALL_ROUNDINGS = 0.1  # of a gradient that float32 has as far from float64, relative to it
+ALONE = 1e-4  # of a model that cannot compute in float64, relative to float32
 APART = 3e-5  # of a line's numbers, which differ by more than float32 rounds
 RATE = 2.0 ** 40  # a step with it says the gradient: (before - after) / RATE
-LARGE = 1 << 14  # numbers of a sample: of such, two are enough
+LARGE, MANY = 1 << 14, 1 << 24  # numbers of a sample, and parameters: here two samples are enough
 
 _UNSEEN = ("torch.export does not see a custom backward (autograd.Function, hooks), "
            "inference_mode, .data and checkpoint(use_reentrant=True): write it as forward")
@@ -217,15 +217,16 @@ class _Verification:
         path.write_text(self.text, encoding="utf-8")  # dropout draws other masks in PyTorch
         self.inputs = [x.detach().cpu() if isinstance(x, torch.Tensor) else x for x in inputs]
         tensors = _tensors(self.inputs)
-        self.large = sum(x[0].numel() for x in tensors) > LARGE
+        self.large = sum(x[0].numel() for x in tensors) > LARGE or \
+            sum(p.numel() for p in model.parameters()) > MANY
         self.count = 2 if self.large else 4  # a BatchNorm of two may be all roundings
-        self.exact, self.rounds = torch.float64, None  # how far float32 is from it, of the size
+        self.rounds = 0.0  # how far float32 is from float64, of the size, where that is known
 
-    def answer(self, dtype, batches, after=None, moved=0, backward=True):
+    def answer(self, batches, after=None, dtype=torch.float32, moved=0, backward=True):
         """That of a copy of the model for the last of these batches. after: an answer for the one
         before."""
-        copy = after.copy if after and after.copy.dtype == dtype else _Copy(
-            self.model, self.result_of, dtype, self.updated, moved)
+        copy = after.copy if after else _Copy(self.model, self.result_of, dtype, self.updated,
+                                              moved)
         try:
             for batch in batches[copy.batches:-1]:
                 copy.answer(batch, backward=False)
@@ -234,16 +235,6 @@ class _Verification:
             first = str(error).strip().splitlines() or [type(error).__name__]
             raise ExportError(f"duet.export: forward of a copy: {first[0]} (perhaps a tensor that "
                               "it keeps in a global, which must be a buffer)") from error
-
-    def reference(self, batches, after):
-        """In float64 for the first batch. For others float32 is near enough, unless something
-        differs."""
-        if self.rounds is None:
-            self.rounds = 0.0
-            with contextlib.suppress(ExportError):
-                return self.answer(self.exact, batches)
-            self.exact, self.rounds = torch.float32, 1e-4  # there are ops of float32 alone
-        return self.answer(torch.float32, batches, after)
 
     def both(self, what, batches, after=None):
         """An ExportError if the text is not the model for the last of these batches; Duet and
@@ -254,7 +245,7 @@ class _Verification:
         with duets(self.path, tensors, _target([len(tensors[0]), *self.shape]),
                    self.trained) as of_text:
             try:
-                answer = self.reference(batches, after)
+                answer = self.answer(batches, after)
                 distances = _Distances(answer)
                 finite = numpy.isfinite(distances.size).all()
             except ExportError:
@@ -276,41 +267,40 @@ class _Verification:
         # Three times as far from float32 is at most four times as far from float64.
         differ, most = distances.differing(distances.of(text), self.rounds * distances.size,
                                            TIMES - 1)
-        if differ and self.exact == torch.float64:
-            differ, most, answer = self.beside_exact(batches, text, answer)
+        if differ:
+            differ, most = self.beside_exact(batches, text, answer)
         self.most = max(self.most, most)
         if differ:
             raise ExportError(self.told(what, differ, text, answer, batches[-1]))
         return answer
 
-    def beside_exact(self, batches, text, answer):
-        """What differs by more than PyTorch's float32, the largest of what is allowed, and the
-        answer that was computed last."""
-        exact = near = answer
-        if answer.copy.dtype == torch.float32:
-            exact = self.answer(self.exact, batches)
-        distances = _Distances(exact)
-        if near is exact:  # of the first batch
-            near = self.answer(torch.float32, batches)
-            # One that is 0 but for roundings, as of a bias before BatchNorm, allows others nothing.
-            self.rounds = numpy.minimum(distances.of(near) / numpy.maximum(distances.size, 1e-30),
-                                        1e-3)
+    def beside_exact(self, batches, text, near):
+        """What differs from float64 by more than PyTorch's float32, which is `near`, and the
+        largest of what is allowed."""
+        try:
+            distances = _Distances(self.answer(batches, dtype=torch.float64))
+        except ExportError:  # there are ops of float32 alone
+            distances = _Distances(near)
+            return distances.differing(distances.of(text), ALONE * distances.size, TIMES - 1)
         off, allowed = distances.of(text), distances.of(near)
+        # A gradient that is 0 but for roundings, as of a bias before BatchNorm, allows nothing.
+        self.rounds = allowed / numpy.maximum(distances.size, 1e-30)
+        self.rounds[self.rounds > ALL_ROUNDINGS] = 0
         differ, most = distances.differing(off, allowed)
         # A number beside the corner of a relu may fall on either side in float32: that is seen
         # where parameters are moved by as little.
         for moved in range(1, 9):
             if differ:
-                other = self.answer(self.exact, batches, moved=moved)
+                other = self.answer(batches, dtype=torch.float64, moved=moved)
                 allowed = numpy.maximum(allowed, distances.of(other))
                 differ, most = distances.differing(off, allowed)
-        return differ, most, exact if differ else near
+        return differ, most
 
     def refuse_state_outside(self, batch, loss):
         """That of a copy of the model is its own. It would make float32's distances large, too."""
-        again = self.answer(torch.float32, batch, backward=False).loss
+        again = self.answer(batch, backward=False).loss
         if not math.isclose(loss, again, rel_tol=1e-5):
-            self.refuse_state(again, self.answer(torch.float32, batch, backward=False), _OUTSIDE)
+            self.refuse_state(again, self.answer(batch, backward=False), _OUTSIDE)
 
     def refuse_state(self, loss, again, why):
         if not math.isclose(loss, again.loss, rel_tol=1e-5):
@@ -323,7 +313,7 @@ class _Verification:
         answer = self.both("the example inputs", [first])
         answer = self.both("a second batch", [first, second], answer)
         fresh = self.both("another number of samples", [other])
-        third = self.answer(torch.float32, [first, second, other], answer, backward=False)
+        third = self.answer([first, second, other], answer, backward=False)
         self.refuse_state(fresh.loss, third, _WHY["a second batch"])
 
     def told(self, what, differ, text, answer, batch):

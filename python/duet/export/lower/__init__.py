@@ -9,8 +9,8 @@ from operator import getitem
 
 import torch
 
-from ..passes import Sizes, bounds, folded, needed, refuse_rounded_integers, results
-from ..text import N, Refused, Value, Writer, require, text_of
+from ..passes import N, Ranges, Refused, Sizes, bounds, folded, needed, require, results
+from ..text import Value, Writer, text_of
 
 LOWERINGS = {}
 
@@ -141,8 +141,8 @@ class Interpreter(Writer):
         for x in val if isinstance(val, (list, tuple)) else [val]:
             require(not isinstance(x, torch.Tensor) or x.dtype in _TYPES,
                     f"it makes {getattr(x, 'dtype', None)}: Duet computes in float32")
-        whole = isinstance(val, torch.Tensor) and val.dtype in (torch.int64, torch.int32)
-        require(not whole or "refused" not in node.meta, node.meta.get("refused"))
+        require(node not in self.ranges.rounded, "its integers may exceed 2^24, which float32 "
+                                                 "rounds: use clamp to bound them")
         self.given = dict(zip((x.name for x in target._schema.arguments), node.args))
         self.given.update(node.kwargs)
         a = Arguments({x.name: torch.fx.node.map_arg(self.given[x.name], lambda n: self.env[n])
@@ -164,7 +164,7 @@ class Interpreter(Writer):
         whole = {n: x for n, x in self.examples.items() if not x.is_floating_point()}
         self.below = bounds(self.program, wanted, whole)
         constants = folded(self.program, self.measure, wanted, self._tensors())
-        refuse_rounded_integers(self.program, wanted, constants, self.below)
+        self.ranges = Ranges(self.program, self.measure, wanted, constants, self.below)
         for node in self.program.graph.nodes:
             if node.op == "output" or node not in wanted and node not in self.examples:
                 continue
@@ -221,4 +221,4 @@ class Interpreter(Writer):
         return None
 
 
-from . import elements, indices, layers, products, reductions, shapes  # noqa: E402, F401
+from . import elements, layers, reductions, shapes  # noqa: E402, F401

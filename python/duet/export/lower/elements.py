@@ -5,8 +5,8 @@ import math
 
 import torch
 
-from ..passes import name_of
-from ..text import LEAST, Const, N, Value, require
+from ..passes import Const, N, name_of, require
+from ..text import LEAST, Value
 from . import lower
 
 aten = torch.ops.aten

@@ -4,9 +4,10 @@ import math
 
 import torch
 
-from ..text import N, require
+from ..passes import N, require
 from . import lower
 from .elements import compare, maximum, minimum
+from .shapes import cat, narrow
 
 aten = torch.ops.aten
 
@@ -167,7 +168,6 @@ def _(w, a, shape):
 def _(w, a, shape):
     """Each product times that of as many places before it, of which there are twice as many in each
     round. The last one is that of all."""
-    from .shapes import cat, narrow
     require(a.get("dim") is not None, "it mixes samples: give dim")
     dim, step = a.dim % len(a.self.shape), 1
     x = w.dense(w.value(a.self), only=[dim])
@@ -214,7 +214,6 @@ def _(w, a, shape):
 
 @lower(aten.topk)
 def _(w, a, shape):
-    from .shapes import narrow
     dim = a.dim % len(a.self.shape)
     return [narrow(w, y, dim, 0, a.k) for y in order(w, w.value(a.self), dim, a.largest)]
 

@@ -1,15 +1,18 @@
-"""Views, parts and sizes."""
+"""Views, parts and sizes; reading and writing at indices that are constant or computed."""
+
+import math
 
 import torch
 
-from ..text import LEAST, Const, N, require
+from ..passes import Const, N, name_of, require
+from ..text import LEAST, Value
 from . import lower
+from .elements import compare, rounded, truth
 
 aten = torch.ops.aten
 
 
-lower(aten.view)(lambda w, a, shape: w.view(w.value(a.self), shape))
-lower(aten.unsqueeze)(lambda w, a, shape: w.value(a.self).unsqueezed(a.dim))
+lower(aten.view, aten.unsqueeze, aten.squeeze)(lambda w, a, shape: w.view(w.value(a.self), shape))
 lower(aten.permute)(lambda w, a, shape: w.permuted(w.value(a.self), *a.dims))
 # A new size in place of size 1 is not an axis.
 lower(aten.expand)(lambda w, a, shape: w.value(a.self).expanded(shape))
@@ -19,21 +22,12 @@ lower(aten.copy)(lambda w, a, shape: w.value(a.src).expanded(shape))
 @lower(aten.clone, aten._to_copy, aten.lift_fresh_copy)
 def _(w, a, shape):
     """Also a change of type: numbers are rounded towards 0, and a bool is x != 0."""
-    from .elements import rounded, truth
     kind = a.get("dtype")
     if kind is torch.bool:
         return truth(w, a.self)
     if kind in (torch.int64, torch.int32) and a.self.dtype.is_floating_point:
         return w.detach(rounded(w, a, shape))
     return a.self
-
-
-@lower(aten.squeeze)
-def _(w, a, shape):
-    x = w.value(a.self)
-    dims = a.get("dim", range(x.rank))
-    dims = [d % x.rank for d in ([dims] if isinstance(dims, int) else dims)]
-    return x.squeezed([d for d in dims if x.shape[d] == 1])
 
 
 @lower(aten.full_like, aten.full)
@@ -51,7 +45,7 @@ lower(aten.empty, aten.new_empty, aten.empty_like)(
 
 def narrow(w, x, dim, start, length):
     size = x.shape[dim]
-    if not isinstance(size, N) and length == size:
+    if length == size:
         return x
     y = x.but(shape=[*x.shape[:dim], length, *x.shape[dim + 1:]])
     if dim in x.repeats:
@@ -81,38 +75,31 @@ def _(w, a, shape):
     return narrow(w, x, dim, index, 1).squeezed([dim])
 
 
+def _start(w, a, dim, size):
+    """Where a slice begins, counted from the front."""
+    start = w.sizes([a.get("start") or 0])[0]
+    start = int(start) + int(size) if int(start) < 0 else start
+    return N(start) if isinstance(size, N) and start else max(start, 0)
+
+
 @lower(aten.slice)
 def _(w, a, shape):
-    x = w.value(a.self)
-    dim, size, step = a.get("dim", 0) % x.rank, x.shape[a.get("dim", 0) % x.rank], a.get("step", 1)
-    if shape[dim] == size and step == 1:
-        return x
+    x, dim, step = w.value(a.self), a.get("dim", 0) % len(shape), a.get("step", 1)
     if 0 in [int(n) for n in shape]:
         return Const([torch.empty(0)], shape)
-    start, stop = (w.sizes([n])[0] if n is not None else None for n in (a.get("start"),
-                                                                        a.get("end")))
-    if isinstance(size, N):
-        require(step == 1, "it takes some of the samples")
-        start = start or 0
-        if int(start) < 0:
-            start = N(int(size) + int(start))
-        return narrow(w, x, dim, start, shape[dim])
-    start, stop, step = slice(start, stop, step).indices(int(size))
+    start = _start(w, a, dim, x.shape[dim])
     if step == 1:
         return narrow(w, x, dim, start, shape[dim])
-    from .indices import taken
-    return taken(w, x, dim, torch.arange(start, stop, step))
+    require(not isinstance(x.shape[dim], N), "it takes some of the samples")
+    return taken(w, x, dim, start + step * torch.arange(shape[dim]))
 
 
 @lower(aten.split_with_sizes)
 def _(w, a, shape):
-    x, at, out = w.value(a.self), 0, []
-    dim = a.get("dim", 0) % x.rank
-    for to in shape:
-        start = N(at) if isinstance(to[dim], N) and at else at
-        out.append(narrow(w, x, dim, start, to[dim]))
-        at += int(to[dim])
-    return out
+    x, dim = w.value(a.self), a.get("dim", 0) % len(shape[0])
+    sizes = [part[dim] for part in shape]
+    starts = [sum(map(int, sizes[:i])) for i in range(len(sizes))]
+    return [narrow(w, x, dim, type(n)(at), n) for at, n in zip(starts, sizes)]
 
 
 @lower(aten.cat)
@@ -151,24 +138,21 @@ def _cat(w, names, axes, dim, shared):
 @lower(aten.slice_scatter)
 def _(w, a, shape):
     """x before, what is written, and x behind."""
-    dim, size = a.get("dim", 0) % len(shape), shape[a.get("dim", 0) % len(shape)]
-    start, stop = a.get("start") or 0, a.get("end")
-    if isinstance(size, N) or (start == 0 and (stop is None or stop >= int(size)) and
-                               a.get("step", 1) == 1):
-        require(start == 0 and a.src.shape[dim] == size, "it writes into some of the samples")
-        return a.src
-    start, stop, step = slice(start, stop, a.get("step", 1)).indices(int(size))
-    x, y, parts = w.value(a.self), w.value(a.src), []
-    require(step == 1, "at indices that are not adjacent: write torch.where")
-    for part, first, length in ((x, 0, start), (y, 0, stop - start), (x, stop, int(size) - stop)):
-        if length:
-            parts.append(narrow(w, part, dim, first, length))
-    return cat(w, parts, dim, shape)
+    x, y, dim = w.value(a.self), w.value(a.src), a.get("dim", 0) % len(shape)
+    size, length = shape[dim], y.shape[dim]
+    if length == size:
+        return y
+    require(not isinstance(size, N), "it writes into some of the samples")
+    require(a.get("step", 1) == 1, "at indices that are not adjacent: write torch.where")
+    start = _start(w, a, dim, size)
+    behind = start + length
+    return cat(w, [*([narrow(w, x, dim, 0, start)] if start else []), y,
+                   *([narrow(w, x, dim, behind, size - behind)] if behind < size else [])],
+               dim, shape)
 
 
 @lower(aten.flip)
 def _(w, a, shape):
-    from .indices import taken
     x = w.value(a.self)
     for d in a.dims:
         x = taken(w, x, d % x.rank, torch.arange(int(x.shape[d]) - 1, -1, -1))
@@ -203,3 +187,206 @@ def padded(w, x, pad, value=0.0):
             return w.emit("pad2d", [y], [*before, *to], sides=sides, value=value)
         x = w.over(x, dims, to[2 - len(dims):], write, flat=True)
     return x
+
+
+# ---- indices, which are constant or computed
+
+def taken(w, x, dim, places):
+    """x.index_select(dim, places), with constant places."""
+    x, count = w.value(x), int(x.shape[dim])
+    require(not isinstance(x.shape[dim], N), "it picks samples")
+    places = torch.where(places < 0, places + count, places)
+    require(bool(((places >= 0) & (places < count)).all()), f"its indices are outside of 0 to "
+                                                            f"{count - 1}")
+    first, length = int(places[0]), len(places)
+    if places.equal(torch.arange(first, first + length)):
+        return narrow(w, x, dim, first, length)
+    shape = [*x.shape[:dim], length, *x.shape[dim + 1:]]
+    if dim in x.repeats:
+        return x.but(shape=shape)
+    if count == 1:
+        return x.but(shape=shape, repeats=x.repeats | {dim})
+    (dims, axes), y = x.wide(), x.but(shape=shape)
+    at = dims.index(dim)
+    index = w.constant(places.reshape([length] + [1] * (len(axes) - 1 - at)))
+    index = w.lay(index, [length if i == at else 1 for i in range(len(axes))], shared=x.shared)
+    y.axes = [N(1), *(length if i == at else n for i, n in enumerate(axes))]
+    y.name = w.emit("gather", [w.lay(x, axes, shared=True), index], y.axes, shared=x.shared,
+                    dim=at + 1)
+    return y
+
+
+def rows_of(w, table, index, padding=-1):
+    """Rows of a parameter, or of a constant."""
+    index, width = w.lifted(index), math.prod(map(int, table.shape[1:]))
+    settings = {} if padding is None or padding < 0 else {"padding_idx": padding}
+    table = table if isinstance(table, Value) else w.constant(table.alike())
+    y = index.but(axes=[*index.axes, width], shape=[*index.shape, width], dtype=torch.float32)
+    rows = w.parameter(w.view(table, [int(table.shape[0]), width]), "table")
+    y.name = w.emit("embedding", [index, rows], y.axes, **settings)
+    return w.view(y, [*index.shape, *table.shape[1:]])
+
+
+@lower(aten.embedding)
+def _(w, a, shape):
+    require(not a.get("scale_grad_by_freq") and not a.get("sparse"),
+            "scale_grad_by_freq or sparse")
+    w.parameter(a.weight, "weight")
+    return rows_of(w, a.weight, a.indices, a.get("padding_idx", -1))
+
+
+@lower(aten.one_hot)
+def _(w, a, shape):
+    require(a.num_classes > 0, "without the number of classes")
+    return compare(w, "equal", w.value(a.self).unsqueezed(-1),
+                   w.constant(torch.arange(a.num_classes)))
+
+
+def at_places(w, x, dim, index, shape):
+    """gather: both are one rank; in other dimensions x is cut to the index."""
+    x, index = w.lifted(x), w.lifted(index)
+    require(not isinstance(x.shape[dim], N) and not isinstance(index.shape[dim], N),
+            "it picks samples")
+    for d in range(len(shape)):
+        if d != dim and x.shape[d] != shape[d] and x.shape[d] != 1:
+            x = narrow(w, x, d, 0, shape[d])
+    if x.size(dim) == 1:
+        return x.expanded(shape).but(repeats=x.repeats | {dim})
+    names, y, (place,) = w.beside([x, w.dense(index, only=[dim])], shape, skip=[dim])
+    return y.but(name=w.emit("gather", names, y.axes, dim=place))
+
+
+@lower(aten.gather)
+def _(w, a, shape):
+    dim = a.dim % len(shape)
+    if isinstance(a.self, Const) and a.self.number is not None:
+        return Const(a.self.of, shape) if a.self.rank == 0 else w.value(a.self).but(
+            shape=shape, repeats=range(len(shape)))
+    if len(shape) == 1 and isinstance(shape[0], N) and not isinstance(a.self.shape[0], N):
+        return rows_of(w, w.value(a.self), a.index)
+    return at_places(w, a.self, dim, a.index, shape)
+
+
+@lower(aten.index, aten._unsafe_index)
+def _(w, a, shape):
+    return _indexed(w, a.self, list(a.indices), shape)
+
+
+def _indexed(w, x, indices, shape):
+    given = [d for d, i in enumerate(indices) if i is not None]
+    require(all(i is None or not (isinstance(i, Value) and i.dtype is torch.bool)
+                for i in indices), "by a mask, whose result has no known size")
+    first, x = given[0], w.value(x)
+    if isinstance(indices[first], Const) and isinstance(x.shape[first], N) and \
+            indices[first].of[0].dtype is not torch.bool:
+        require(first == 0 and indices[0].is_place() and len(given) == len(indices),
+                "its indices depend on the number of samples")
+        return _of_each_sample(w, x, indices, shape)
+    constant = all(isinstance(indices[d], Const) for d in given)
+    require(given == list(range(first, first + len(given))), "of dimensions that are apart")
+    if constant:
+        places = [indices[d].alike() for d in given]
+        require(all(p.dtype is not torch.bool or p.dim() == 1 for p in places), "of a mask")
+        places = [p.nonzero().flatten() if p.dtype is torch.bool else p for p in places]
+        flat = _flat(x.shape[first:first + len(given)], places)
+        x = w.view(x, [*x.shape[:first], math.prod(x.shape[first:first + len(given)]),
+                       *x.shape[first + len(given):]]) if len(given) > 1 else x
+        return w.view(taken(w, x, first, flat.flatten()), shape)
+    require(first == 0 and x.at is None, "it picks samples")
+    sizes = [int(n) for n in x.shape[:len(given)]]
+    if len(given) > 1:
+        index = _flat(sizes, [w.plus(i, 0) if isinstance(i, Value) else i for i in indices], w)
+        x = w.view(x, [math.prod(sizes), *x.shape[len(given):]])
+    else:
+        index = _from_the_end(w, indices[0], w.given["indices"][0], sizes[0])
+    require(x.rank == 1 or w.is_parameter(x), "of a table that is computed: write one_hot @ table")
+    return w.view(rows_of(w, x, index), shape)
+
+
+def _flat(sizes, places, w=None):
+    out = places[0]
+    for size, place in zip(sizes[1:], places[1:]):
+        if w:
+            out = w.add(w.times(w.value(out), int(size)), place)
+        else:
+            out = torch.where(out < 0, out + sizes[0], out) * int(size) + \
+                torch.where(place < 0, place + int(size), place)
+    return out
+
+
+def _from_the_end(w, index, node, count):
+    """An index below 0 counts from the end, as PyTorch's operator [] has it."""
+    if not isinstance(index, Value) or w.ranges.get(node, (-1,))[0] >= 0:
+        return index
+    return w.add(index, w.times(compare(w, "above", index, 0, swap=True), count))
+
+
+def _of_each_sample(w, x, indices, shape):
+    """x[torch.arange(N), i, ..]: of each sample one place of these dimensions, or several."""
+    rest = indices[1:]
+    if not rest:
+        return w.view(x, shape)
+    sizes = [int(n) for n in x.shape[1:1 + len(rest)]]
+    rest = [_from_the_end(w, i, node, n)
+            for i, node, n in zip(rest, w.given["indices"][1:], sizes)]
+    if all(isinstance(i, Const) for i in rest):
+        flat = _flat(sizes, [i.alike() for i in rest])
+        x = w.view(x, [x.shape[0], math.prod(sizes), *x.shape[1 + len(rest):]])
+        return w.view(taken(w, x, 1, flat.flatten()), shape)
+    index = _flat(sizes, rest, w)
+    behind = x.shape[1 + len(rest):]
+    x = w.view(x, [x.shape[0], math.prod(sizes), *behind])
+    count = math.prod(map(int, shape[:len(shape) - len(behind)]))
+    index = w.view(index, [N(1), count, *[1] * len(behind)])
+    return w.view(at_places(w, x, 1, index, [N(1), count, *behind]), shape)
+
+
+# ---- values written at indices
+
+@lower(aten.index_put)
+def _(w, a, shape):
+    """A number where a mask is true."""
+    mask, value = w.value(a.indices[0] or 0.0), a["values"]
+    number = value.number if isinstance(value, Const) else w.number(value)
+    require(len(a.indices) == 1 and mask.dtype is torch.bool and number is not None and
+            not a.get("accumulate"), "other than a number at a mask: write torch.where")
+    return w.where(mask.with_ones(mask.shape + [1] * (len(shape) - mask.rank)), number, a.self)
+
+
+def _sums(w, index, src, dim, shape):
+    """The values of src for each place, added up."""
+    require(all(n == m for d, (n, m) in enumerate(zip(index.shape, shape)) if d != dim),
+            "into a part of other dimensions")
+    index, src = (w.lifted(w.dense(w.value(v), only=[dim])) for v in (index, src))
+    names, y, (place,) = w.beside([index, src], shape, skip=[dim])
+    return y.but(name=w.emit("scatter_add", names, y.axes, dim=place, size=int(shape[dim])),
+                 dtype=torch.float32)
+
+
+@lower(aten.scatter_add)
+def _(w, a, shape):
+    dim = a.dim % len(shape)
+    require(not isinstance(shape[dim], N), "it adds to other samples")
+    sums = _sums(w, a.index, a.src, dim, shape)
+    zero = isinstance(a.self, Const) and a.self.number == 0
+    return sums if zero else w.add(a.self, sums)
+
+
+@lower(aten.scatter)
+def _(w, a, shape):
+    """A place that is one of the indices has the value."""
+    dim, value = a.dim % len(shape), a.get("value", a.get("src"))
+    require(not isinstance(shape[dim], N), "it writes samples at other indices")
+    require(not a.get("reduce"), "with a reduce")
+    index = w.value(a.index)
+    number = value.number if isinstance(value, Const) else w.number(value)
+    node = w.given["index"]
+    distinct = int(index.shape[dim]) == 1 or name_of(node) == "getitem" and \
+        name_of(node.args[0]) in ("topk", "sort")
+    require(number is not None or distinct and list(value.shape) == list(index.shape),
+            "of several values in a row, whose indices may be equal")
+    if number is None:
+        number = _sums(w, index, value, dim, shape)
+    ones = w.value(Const([torch.ones(1)], index.shape))
+    some = _sums(w, w.dense(index), ones, dim, shape)
+    return w.where(w.line("above", some, number=0), number, a.self)
