@@ -186,23 +186,18 @@ def name_of(node):
 def bounds(program, wanted, examples):
     """{input: (least of its tables, largest)} of inputs of integers, by node: those of an
     example where no table looks it up."""
-    found = {}
+    found, out = {}, {}
     for node in wanted:
-        if node.op != "call_function":
-            continue
-        name = name_of(node)
+        name, args = name_of(node) if node.op == "call_function" else "", node.args
+        index = rows = None
         if name == "embedding":
-            index, rows = node.args[1], int(node.args[0].meta["val"].shape[0])
+            index, rows = args[1], args[0].meta["val"].shape[0]
         elif name == "one_hot":
-            index, rows = node.args[0], node.args[1]
+            index, rows = args
         elif name in ("gather", "scatter_add", "scatter"):
-            index = node.args[2]
-            rows = node.args[0].meta["val"].shape[node.args[1]]
-        else:
-            continue
+            index, rows = args[2], args[0].meta["val"].shape[args[1]]
         if isinstance(rows, int):
             _follow(index, rows, False, found, name == "embedding")
-    out = {}
     for node, example in examples.items():
         whole, parts = found.get(node, ([], []))
         most = min(whole) if whole else max(parts) if parts else int(example.max()) + 1

@@ -196,7 +196,10 @@ def traced_values(program, inputs):
     class Run(torch.fx.Interpreter):
         def run_node(self, node):
             if "dropout" in str(node.target):
-                return (self.env[node.args[0]], None)[:1 + ("native" in str(node.target))]
+                x = self.env[node.args[0]]
+                return (x, None) if "native" in str(node.target) else x
+            if "bernoulli.p" in str(node.target):  # as dropout of planes and of paths
+                return torch.full_like(self.env[node.args[0]], node.args[1])
             return super().run_node(node)
     tables, inputs = program.state_dict | program.constants, iter(inputs)
     run = Run(program.graph_module, garbage_collect_values=False)

@@ -210,7 +210,7 @@ class _Verification:
     def __init__(self, model, result_of, inputs, shape, path, program, ops):
         self.model, self.result_of, self.path = model, result_of, path
         self.shape, self.program, self.ops = [*map(int, shape[1:])], program, ops
-        self.text, self.most = re.sub(r"((?:= dropout(?:2d)?\(.*\bp|dropout_p)=)[^,)]+", r"\g<1>0",
+        self.text, self.most = re.sub(r"((?:= dropout\(.*\bp|dropout_p)=)[^,)]+", r"\g<1>0",
                                       path.read_text(encoding="utf-8")), 0.0
         self.updated = re.findall(r"^update (\S+) =", self.text, re.M)
         self.trained = [name for name, p in model.named_parameters() if p.requires_grad]

@@ -4,6 +4,7 @@ of the result, and returns a value, or a list of them. trace.py does not decompo
 a function here, so a new op needs only a new function. The Interpreter goes through the nodes of
 the program and calls the function of each."""
 
+import contextlib
 import re
 from operator import getitem
 
@@ -36,9 +37,9 @@ _INSTEAD = {"asinh": "torch.log(x + torch.sqrt(x * x + 1))",
 _TYPES = torch.float32, torch.int64, torch.int32, torch.bool
 
 
-def _unknown(op):
+def _require_known(op):
     instead = _INSTEAD.get(op.split("::")[1])
-    return "Duet has no such op" + (f": write {instead}" if instead else "")
+    require(op in LOWERINGS, "Duet has no such op" + (f": write {instead}" if instead else ""))
 
 
 class Interpreter(Writer):
@@ -57,11 +58,6 @@ class Interpreter(Writer):
         self.examples = dict(zip((n for n, spec in self.specs.items()
                                   if spec.kind.name == "USER_INPUT" and isinstance(
                                       n.meta.get("val"), torch.Tensor)), examples))
-
-    # ---- what lowerings ask
-
-    def sizes(self, dims):
-        return [self.measure.of(d) for d in dims]
 
     # ---- tensors that exist from the start
 
@@ -120,8 +116,15 @@ class Interpreter(Writer):
             name = f"aten.{source}"
         return f"{name} of {where}{', ' + own[-1] if own else ''}"
 
-    def _refuse(self, node, why):
-        self.refusals.append(f"{self._told(node)}: {why}")
+    @contextlib.contextmanager
+    def _refusing(self, node):
+        """Notes why the block cannot write the node."""
+        try:
+            yield
+        except Exception as error:
+            why = str(error) if isinstance(error, Refused) else (
+                f"it cannot be written: {type(error).__name__}: {error}")
+            self.refusals.append(f"{self._told(node)}: {why}")
 
     def _call(self, node):
         target, val = node.target, node.meta.get("val")
@@ -137,7 +140,7 @@ class Interpreter(Writer):
         if val is None:  # asserts
             return None
         self.op = target._schema.name
-        require(self.op in LOWERINGS, _unknown(self.op))
+        _require_known(self.op)
         for x in val if isinstance(val, (list, tuple)) else [val]:
             require(not isinstance(x, torch.Tensor) or x.dtype in _TYPES,
                     f"it makes {getattr(x, 'dtype', None)}: Duet computes in float32")
@@ -173,7 +176,7 @@ class Interpreter(Writer):
             if "_empty_nn" in self.module:
                 self.module = ""
             self.env[node] = Refused  # as is what takes something that has been refused
-            try:
+            with self._refusing(node):
                 if node in constants:
                     self.env[node] = constants[node]
                 elif node.op == "placeholder":
@@ -182,18 +185,11 @@ class Interpreter(Writer):
                     y = self.env[node] = self._call(node)
                     if isinstance(y, Value) and y.at is not None and not y.repeats:
                         self.shown.setdefault(y.name, (node, y.at, y.front, self._told(node)))
-                elif isinstance(node.target, torch._ops.OpOverload) and \
-                        node.target._schema.name not in LOWERINGS:
-                    self._refuse(node, _unknown(node.target._schema.name))
-            except Refused as why:
-                self._refuse(node, why)
-            except Exception as error:  # of an op given what its function does not expect
-                self._refuse(node, f"it cannot be written: {type(error).__name__}: {error}")
+                elif isinstance(node.target, torch._ops.OpOverload):
+                    _require_known(node.target._schema.name)
         for name, node in self.written.items():
-            try:
+            with self._refusing(node):
                 self._update(name, self.env.get(node))
-            except Refused as why:
-                self._refuse(node, why)
         return self._result(self.env.get(result), len(returned))
 
     def _update(self, name, value):

@@ -14,13 +14,10 @@ aten = torch.ops.aten
 # ---- functions of one number
 
 
-def _line(op):
-    return lambda w, a, shape: w.line(op, next(iter(a.values())))
+lower(aten.relu, aten.tanh, aten.sigmoid, aten.exp, aten.log, aten.sqrt, aten.reciprocal, aten.abs,
+      aten.silu, aten.hardswish, aten.hardsigmoid, aten.erf, aten.sin, aten.cos, aten.relu6)(
+    lambda w, a, shape: w.line(w.op[6:], a.self))
 
-
-for _name in ("relu", "tanh", "sigmoid", "exp", "log", "sqrt", "reciprocal", "abs", "silu",
-              "hardswish", "hardsigmoid", "erf", "sin", "cos", "relu6"):
-    lower(getattr(aten, _name))(_line(_name))
 
 def _cosh(w, x):
     return w.times(w.add(w.line("exp", x), w.line("exp", w.times(x, -1))), 0.5)
@@ -123,16 +120,11 @@ def rounded(w, a, shape):
     return w.line("trunc" if "copy" in w.op else w.op[6:], a.self)
 
 
-def _modulo(op):
-    def run(w, a, shape):
-        number = w.number(a.other)
-        require(number and math.isfinite(number), "by something other than a nonzero number")
-        return w.line(op, a.self, number=number)
-    return run
-
-
-lower(aten.remainder)(_modulo("remainder"))
-lower(aten.fmod)(_modulo("fmod"))
+@lower(aten.remainder, aten.fmod)
+def _(w, a, shape):
+    number = w.number(a.other)
+    require(number and math.isfinite(number), "by something other than a nonzero number")
+    return w.line(w.op[6:], a.self, number=number)
 
 
 @lower(aten.pow)
@@ -268,8 +260,8 @@ def _(w, a, shape):
 
 @lower(aten.bernoulli)
 def _(w, a, shape):
-    """1 with probability p, as stochastic depth draws it: where a dropout keeps a 1. In evaluation
-    a dropout does nothing, so it is p there: x / p times that is x."""
+    """1 with probability p, as F.dropout2d and stochastic depth draw it: where a dropout keeps a 1.
+    In evaluation a dropout does nothing, so it is p there: x / p times that is x."""
     if a.get("p") is None:
         return compare(w, "above", a.self, _drawn(w, "rand", shape))
     axes = _own(w, shape)
@@ -288,17 +280,3 @@ def _(w, a, shape):
                 "dropout of a tensor without samples: each sample would draw its own")
         x = w.line("dropout", x, once=False, p=a.p)
     return [x, None]
-
-
-@lower(aten.feature_dropout)
-def _(w, a, shape):
-    x = w.value(a.input)
-    if not a.train or not a.p:
-        return x
-    require(x.rank > 2, "of what has no planes")
-    name, x, count = w.rows(x)
-    rows = [N(count), int(shape[1]), 1, math.prod(map(int, shape[2:]))]
-    flat = w.emit("reshape", [name], rows)
-    y = w.emit("dropout2d", [flat], rows, once=False, p=a.p)
-    y = w.emit("reshape", [y], [rows[0], *map(int, shape[1:])])
-    return w.of_rows(y, x, count, shape)

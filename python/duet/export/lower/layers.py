@@ -19,9 +19,9 @@ def pair(x, count=2):
     return x * count if len(x) == 1 else x
 
 
-def sides(a, count, *names):
+def sides(count, **settings):
     """Window settings for 1-D or 2-D; a single number if both dimensions agree."""
-    settings = {name: pair(a[name], count)[:count] for name in names}
+    settings = {name: pair(x, count)[:count] for name, x in settings.items()}
     return {name: y[0] if len(set(y)) == 1 else y for name, y in settings.items()}
 
 
@@ -41,8 +41,8 @@ def _(w, a, shape):
     x, count = w.value(a.input), len(shape) - 2
     require(count < 3, "in three dimensions")
     operands = [w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")]
-    settings = sides(a, count, "stride", "padding", "dilation",
-                     *(["output_padding"] if a.transposed else []))
+    more = {"output_padding": a.output_padding} if a.transposed else {}
+    settings = sides(count, stride=a.stride, padding=a.padding, dilation=a.dilation, **more)
     op = "conv_transpose" if a.transposed else "conv"
     if op == "conv" and a.groups == settings["dilation"] == 1 and count == 2 and \
             a.weight.shape[2] == a.weight.shape[3] and not any(
@@ -109,8 +109,7 @@ def _(w, a, shape):
 def _(w, a, shape):
     x, stride = w.value(a.self), a.get("stride") or a.kernel_size
     require(len(shape[0]) == x.rank == 4, "without a batch dimension in addition to its channels")
-    how = sides({"size": a.kernel_size, "stride": stride, "padding": a.get("padding", 0)}, 2,
-                "size", "stride", "padding")
+    how = sides(2, size=a.kernel_size, stride=stride, padding=a.get("padding", 0))
     require(set(pair(a.get("dilation", 1))) == {1}, "with dilation")
     return [of_samples(w, "max_pool2d", x, [], shape[0], **how,
                        ceil_mode=int(a.get("ceil_mode", False))), None]
@@ -134,8 +133,7 @@ def _(w, a, shape):
     of_line = of_line[:, :, :shape[2], :shape[3]]
     if any(lack > p for lack, p in zip(lacks, padding)):
         x, padding = padded(w, x, border), [0, 0]
-    how = sides({"size": size, "stride": stride, "padding": padding}, 2, "size", "stride",
-                "padding")
+    how = sides(2, size=size, stride=stride, padding=padding)
     y, factor = of_samples(w, "avg_pool2d", x, [], shape, **how), share / of_line
     return y if (factor == 1).all() else w.mul(y, Const([factor], list(factor.shape)))
 
@@ -157,53 +155,47 @@ def _(w, a, shape):
 
 # ---- nn.LSTM, nn.GRU and nn.RNN, a line for each layer and direction
 
-def _recurrent(op, packet, states):
-    def run(w, a, shape):
-        require("batch_first" in a, "packed sequences")
-        x, ways, each = w.value(a.input), 2 if a.bidirectional else 1, 4 if a.has_biases else 2
-        require(len(a.params) == ways * each * a.num_layers, "proj_size")
-        given = a.hx if isinstance(a.hx, (list, tuple)) else [a.hx]
-        if all(isinstance(g, Const) and g.number == 0 for g in given):
-            given = []  # as the line has it without states
-        order, cell = [0, 1] if a.batch_first else [1, 0], int(states == 2 and 2 in w.asked)
-        name, transposed, count = w.rows(w.permuted(x, *order, 2))
-        rows, length, width = N(count), int(transposed.shape[1]), int(a.params[1].shape[1])
-        axes, made = [rows, length, width * ways], []
+@lower(aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu)
+def _(w, a, shape):
+    require("batch_first" in a, "packed sequences")
+    op, states = w.op[6:], 2 if "lstm" in w.op else 1
+    x, ways, each = w.value(a.input), 2 if a.bidirectional else 1, 4 if a.has_biases else 2
+    require(len(a.params) == ways * each * a.num_layers, "proj_size")
+    given = a.hx if isinstance(a.hx, (list, tuple)) else [a.hx]
+    if all(isinstance(g, Const) and g.number == 0 for g in given):
+        given = []  # as the line has it without states
+    order, cell = [0, 1] if a.batch_first else [1, 0], int(states == 2 and 2 in w.asked)
+    name, transposed, count = w.rows(w.permuted(x, *order, 2))
+    rows, length, width = N(count), int(transposed.shape[1]), int(a.params[1].shape[1])
+    axes, made = [rows, length, width * ways], []
 
-        def part(y, start, size):
-            return w.emit("narrow", [y], [rows, size, width], dim=1, start=start, length=size)
-        for layer in range(a.num_layers):
-            outputs = []
-            for at in range(layer * ways, (layer + 1) * ways):
-                params = [w.parameter(p, "weight") for p in a.params[at * each:(at + 1) * each]]
-                first = [w.rows(narrow(w, w.value(g), 0, at, 1).squeezed([0]))[0] for g in given]
-                how = {**({"reverse": 1} if at % ways else {}), **({"cell": 1} if cell else {})}
-                y = w.emit(op, [name, *params, *[None] * (4 - each), *(first or [None] * states)],
-                           [rows, length + cell, width], **how)
-                made.append((y, 0 if at % ways else length - 1))
-                outputs.append(part(y, 0, length) if cell else y)
-            name = outputs[0] if ways == 1 else w.emit("cat", outputs, axes, dim=2)
-            if a.dropout and a.train and layer + 1 < a.num_layers:
-                name = w.emit("dropout", [name], axes, once=False, p=a.dropout)
+    def part(y, start, size):
+        return w.emit("narrow", [y], [rows, size, width], dim=1, start=start, length=size)
+    for layer in range(a.num_layers):
+        outputs = []
+        for at in range(layer * ways, (layer + 1) * ways):
+            params = [w.parameter(p, "weight") for p in a.params[at * each:(at + 1) * each]]
+            first = [w.rows(narrow(w, w.value(g), 0, at, 1).squeezed([0]))[0] for g in given]
+            how = {**({"reverse": 1} if at % ways else {}), **({"cell": 1} if cell else {})}
+            y = w.emit(op, [name, *params, *[None] * (4 - each), *(first or [None] * states)],
+                       [rows, length + cell, width], **how)
+            made.append((y, 0 if at % ways else length - 1))
+            outputs.append(part(y, 0, length) if cell else y)
+        name = outputs[0] if ways == 1 else w.emit("cat", outputs, axes, dim=2)
+        if a.dropout and a.train and layer + 1 < a.num_layers:
+            name = w.emit("dropout", [name], axes, once=False, p=a.dropout)
 
-        def value(name, *sizes):
-            return w.of_rows(name, transposed, count, [transposed.shape[0], *sizes])
+    def value(name, *sizes):
+        return w.of_rows(name, transposed, count, [transposed.shape[0], *sizes])
 
-        def last(of_cells):
-            """The states behind the last place; those of an LSTM's cells lie behind all places."""
-            parts = [part(y, length if of_cells else end, 1) for y, end in made]
-            name = parts[0] if len(parts) == 1 else w.emit(
-                "cat", parts, [rows, len(parts), width], dim=1)
-            return w.permuted(value(name, len(parts), width), 1, 0, 2)
-        return [w.permuted(value(name, *axes[1:]), *order, 2),
-                *(last(k) if 1 + k in w.asked else None for k in range(states))]
-    lower(packet)(run)
-
-
-_recurrent("lstm", aten.lstm, 2)
-_recurrent("gru", aten.gru, 1)
-_recurrent("rnn_tanh", aten.rnn_tanh, 1)
-_recurrent("rnn_relu", aten.rnn_relu, 1)
+    def last(of_cells):
+        """The states behind the last place; those of an LSTM's cells lie behind all places."""
+        parts = [part(y, length if of_cells else end, 1) for y, end in made]
+        name = parts[0] if len(parts) == 1 else w.emit(
+            "cat", parts, [rows, len(parts), width], dim=1)
+        return w.permuted(value(name, len(parts), width), 1, 0, 2)
+    return [w.permuted(value(name, *axes[1:]), *order, 2),
+            *(last(k) if 1 + k in w.asked else None for k in range(states))]
 
 
 # ---- products of matrices
@@ -324,8 +316,6 @@ def _(w, a, shape):
     settings.update({"dropout_p": p} if p else {})
     if mask is not None:
         mask = _mask_line(w, mask, y, rank, int(k.shape[-2]))
-        if mask is None:
-            return _by_definition(w, q, k, v, _added_to_scores(w, a.attn_mask), scale, p)
     name = w.emit("scaled_dot_product_attention", [*names, mask], y.axes, once=not p, **settings)
     return y.but(name=name, shape=shape)
 
@@ -338,19 +328,17 @@ def _repeated(w, x, heads):
 
 
 def _mask_line(w, mask, y, rank, keys):
-    """The mask beside the scores, of whose leading dimensions it has those that follow each other;
-    None where they do not."""
+    """The mask beside the scores, of whose leading dimensions it has those up to its last one."""
     mask = mask.of_rank(rank)
-    if mask.at is not None and (mask.at, mask.front) != (y.at, y.front):
-        return None
+    require(mask.at is None or (mask.at, mask.front) == (y.at, y.front),
+            "its mask has the samples in another order")
     lead = [d for d in range(rank - 2) if y.size(d) != 1]
-    own = [i for i, d in enumerate(lead, 1) if mask.size(d) != 1]
+    own = [d for d in lead if mask.size(d) != 1]
     if mask.shared and not own and mask.axes[1:] == [mask.size(-2), keys]:
         return mask.name
-    own = own if mask.shared and not own else [0, *own]
-    if own != list(range(len(own))):
-        return None
-    mask = w.dense(mask, only=[rank - 1])
+    before = [d for d in lead if own and d < own[-1]]
+    mask = w.dense(mask.expanded([y.shape[d] if d in before else n
+                                  for d, n in enumerate(mask.shape)]), only=[*before, rank - 1])
     return w.lay(mask, [*(mask.size(d) for d in lead), mask.size(-2), keys])
 
 

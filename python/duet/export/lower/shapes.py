@@ -77,7 +77,7 @@ def _(w, a, shape):
 
 def _start(w, a, dim, size):
     """Where a slice begins, counted from the front."""
-    start = w.sizes([a.get("start") or 0])[0]
+    start = w.measure.of(a.get("start") or 0)
     start = int(start) + int(size) if int(start) < 0 else start
     return N(start) if isinstance(size, N) and start else max(start, 0)
 
@@ -138,13 +138,13 @@ def _cat(w, names, axes, dim, shared):
 @lower(aten.slice_scatter)
 def _(w, a, shape):
     """x before, what is written, and x behind."""
-    x, y, dim = w.value(a.self), w.value(a.src), a.get("dim", 0) % len(shape)
-    size, length = shape[dim], y.shape[dim]
+    dim = a.get("dim", 0) % len(shape)
+    size, length = shape[dim], a.src.shape[dim]
     if length == size:
-        return y
+        return a.src
     require(not isinstance(size, N), "it writes into some of the samples")
     require(a.get("step", 1) == 1, "at indices that are not adjacent: write torch.where")
-    start = _start(w, a, dim, size)
+    x, y, start = w.value(a.self), w.value(a.src), _start(w, a, dim, size)
     behind = start + length
     return cat(w, [*([narrow(w, x, dim, 0, start)] if start else []), y,
                    *([narrow(w, x, dim, behind, size - behind)] if behind < size else [])],
