@@ -63,49 +63,6 @@ INLINE void plane_through_relu(const struct pool *s, const float *x, float *dx) 
         store(dx + i, through_relu(x + i, load(dx + i), 1));
 }
 
-/* ---- mean ---- */
-
-INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, const int rows,
-                             const int columns, const int relu) {
-    vec area = splat((float)(rows * columns));
-    for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width))
-        for (int p = 0; p < s->out_height; p++)
-            for (int q = 0; q < s->out_width; q++, y += GROUP)
-                for (int lane = 0; lane < GROUP; lane += LANES) {
-                    const float *window = x + window_at(s, p, q) + lane;
-                    vec sum = splat(0);
-                    for (int tap = 0; tap < rows * columns; tap++)
-                        sum += seen(window + tap_at(s, tap / columns, tap % columns), relu);
-                    store(y + lane, sum / area);
-                }
-}
-
-/* `apart` 1: the windows are side by side, so each pixel of dx is written once; 0: each window adds
- * its share. */
-INLINE void avg_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
-                              const int rows, const int columns, const int apart, const int relu) {
-    vec area = splat((float)(rows * columns));
-    for (size_t i = 0; i < s->planes; i++) {
-        clear_uncovered(s, dx, apart);
-        for (int p = 0; p < s->out_height; p++)
-            for (int q = 0; q < s->out_width; q++, dy += GROUP)
-                for (int lane = 0; lane < GROUP; lane += LANES) {
-                    vec share = load(dy + lane) / area;
-                    size_t window = window_at(s, p, q) + (size_t)lane;
-                    for (int tap = 0; tap < rows * columns; tap++) {
-                        size_t at = window + tap_at(s, tap / columns, tap % columns);
-                        store(dx + at,
-                              apart ? through_relu(x + at, share, relu) : load(dx + at) + share);
-                    }
-                }
-        if (relu && !apart) plane_through_relu(s, x, dx);
-        dx += plane(s->height, s->width);
-        if (relu) x += plane(s->height, s->width);
-    }
-}
-
-/* ---- maximum ---- */
-
 /* The largest value of a window and its tap, lane by lane: the first of equals; NaN is larger than
  * any number. */
 struct peak {
@@ -125,64 +82,89 @@ INLINE struct peak peak_of(const struct pool *s, const float *window, const int 
     return best;
 }
 
-INLINE void max_pool_forward(const struct pool *s, const float *x, float *y, const int rows,
-                             const int columns, const int relu) {
+INLINE vec mean_of(const struct pool *s, const float *window, const int rows, const int columns,
+                   const int relu) {
+    vec sum = splat(0);
+    for (int tap = 0; tap < rows * columns; tap++)
+        sum += seen(window + tap_at(s, tap / columns, tap % columns), relu);
+    return sum / splat((float)(rows * columns));
+}
+
+/* `max` 1: the maximum of each window; 0: its mean. */
+INLINE void pool_forward(const struct pool *s, const float *x, float *y, const int max,
+                         const int rows, const int columns, const int relu) {
     for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width))
         for (int p = 0; p < s->out_height; p++)
             for (int q = 0; q < s->out_width; q++, y += GROUP)
-                for (int lane = 0; lane < GROUP; lane += LANES)
-                    store(y + lane,
-                          peak_of(s, x + window_at(s, p, q) + lane, rows, columns, relu).value);
+                for (int lane = 0; lane < GROUP; lane += LANES) {
+                    const float *window = x + window_at(s, p, q) + lane;
+                    store(y + lane, max ? peak_of(s, window, rows, columns, relu).value
+                                        : mean_of(s, window, rows, columns, relu));
+                }
 }
 
-INLINE void max_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
-                              const int rows, const int columns, const int apart, const int relu) {
-    for (size_t i = 0; i < s->planes;
-         i++, x += plane(s->height, s->width), dx += plane(s->height, s->width)) {
+/* `apart` 1: the windows are side by side, so each pixel of dx is written once; 0: each window adds
+ * its share. Of a mean without a relu there is no x. */
+INLINE void pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
+                          const int max, const int rows, const int columns, const int apart,
+                          const int relu) {
+    vec area = splat((float)(rows * columns));
+    for (size_t i = 0; i < s->planes; i++, dx += plane(s->height, s->width)) {
         clear_uncovered(s, dx, apart);
         for (int p = 0; p < s->out_height; p++)
             for (int q = 0; q < s->out_width; q++, dy += GROUP)
                 for (int lane = 0; lane < GROUP; lane += LANES) {
                     size_t window = window_at(s, p, q) + (size_t)lane;
-                    struct peak best = peak_of(s, x + window, rows, columns, relu);
+                    vec gradient = max ? load(dy + lane) : load(dy + lane) / area;
+                    struct peak best = {0};
+                    if (max) best = peak_of(s, x + window, rows, columns, relu);
                     for (int tap = 0; tap < rows * columns; tap++) {
                         size_t at = window + tap_at(s, tap / columns, tap % columns);
-                        vec share = select_vec(best.tap == tap, load(dy + lane), splat(0));
+                        vec share = gradient;
+                        if (max) share = select_vec(best.tap == tap, gradient, splat(0));
                         store(dx + at,
                               apart ? through_relu(x + at, share, relu) : load(dx + at) + share);
                     }
                 }
         if (relu && !apart) plane_through_relu(s, x, dx);
+        if (max || relu) x += plane(s->height, s->width);
     }
 }
 
-/* The kernels of the ops. In backward dy is operand DY, and x is the other one. */
-#define POOL(kind, DY)                                                                    \
-    static void n16_##kind##_pool_forward(const struct op_args *a) {                      \
-        const struct pool s = pool_of(a, &a->in[0], &a->out[0]);                          \
-        const float *x = tensor_f32(&a->in[0]);                                           \
-        float *y = tensor_f32(&a->out[0]);                                                \
-        if (is_2x2(&s) && a->p.pool.relu)                                                 \
-            kind##_pool_forward(&s, x, y, 2, 2, 1);                                       \
-        else if (is_2x2(&s))                                                              \
-            kind##_pool_forward(&s, x, y, 2, 2, 0);                                       \
-        else                                                                              \
-            kind##_pool_forward(&s, x, y, s.size[0], s.size[1], a->p.pool.relu);          \
-    }                                                                                     \
-    static void n16_##kind##_pool_backward(const struct op_args *a) {                     \
-        const struct pool s = pool_of(a, &a->out[0], &a->in[DY]);                         \
-        const float *x = tensor_f32(&a->in[!DY]), *dy = tensor_f32(&a->in[DY]);           \
-        float *dx = tensor_f32(&a->out[0]);                                               \
-        const int apart = is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2;             \
-        if (apart && a->p.pool.relu)                                                      \
-            kind##_pool_backward(&s, x, dy, dx, 2, 2, 1, 1);                              \
-        else if (apart)                                                                   \
-            kind##_pool_backward(&s, x, dy, dx, 2, 2, 1, 0);                              \
-        else                                                                              \
-            kind##_pool_backward(&s, x, dy, dx, s.size[0], s.size[1], 0, a->p.pool.relu); \
+INLINE void pool_forward_of(const struct op_args *a, const int max) {
+    const struct pool s = pool_of(a, &a->in[0], &a->out[0]);
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    if (is_2x2(&s) && a->p.pool.relu)
+        pool_forward(&s, x, y, max, 2, 2, 1);
+    else if (is_2x2(&s))
+        pool_forward(&s, x, y, max, 2, 2, 0);
+    else
+        pool_forward(&s, x, y, max, s.size[0], s.size[1], a->p.pool.relu);
+}
+
+/* dy is operand 1 of the maximum's op and 0 of the mean's; x is the other one. */
+INLINE void pool_backward_of(const struct op_args *a, const int max) {
+    const struct pool s = pool_of(a, &a->out[0], &a->in[max]);
+    const float *x = tensor_f32(&a->in[!max]), *dy = tensor_f32(&a->in[max]);
+    float *dx = tensor_f32(&a->out[0]);
+    const int apart = is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2;
+    if (apart && a->p.pool.relu)
+        pool_backward(&s, x, dy, dx, max, 2, 2, 1, 1);
+    else if (apart)
+        pool_backward(&s, x, dy, dx, max, 2, 2, 1, 0);
+    else
+        pool_backward(&s, x, dy, dx, max, s.size[0], s.size[1], 0, a->p.pool.relu);
+}
+
+#define POOL_KERNEL(pass, kind, max)                                \
+    static void n16_##kind##_pool_##pass(const struct op_args *a) { \
+        pool_##pass##_of(a, max);                                   \
     }
-POOL(avg, 0)
-POOL(max, 1)
+POOL_KERNEL(forward, avg, 0)
+POOL_KERNEL(backward, avg, 0)
+POOL_KERNEL(forward, max, 1)
+POOL_KERNEL(backward, max, 1)
 
 /* ---- as many windows as asked for ---- */
 
