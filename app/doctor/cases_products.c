@@ -74,6 +74,8 @@ static const int conv_random[][8] = {
     { 1,  1,  1,  1,  1, 1, 1, 0},
     { 2,  3,  3,  3,  5, 5, 1, 2},
     { 3, 33,  9,  7, 40, 3, 1, 1},
+    { 2, 35,  6,  7, 32, 3, 1, 2},
+    {17, 32, 28, 14, 32, 3, 1, 1},
 };
 
 /* The two convolutions of LeNet and of ConvNet and one of ResNet-18, with a last tile of samples
@@ -83,13 +85,14 @@ static const int conv_whole[][8] = {
     {19, 20, 13, 13, 50, 5, 1, 0},
     {19,  1, 28, 28, 16, 3, 1, 0},
     { 9, 16, 26, 26, 32, 3, 1, 0},
-    {19, 64,  7,  7, 64, 3, 1, 1},
+    {19, 64,  4,  4, 64, 3, 1, 1},
 };
 
 /* What decides how the host computes a convolution: groups of 16 samples that are not full, tiles
- * past the edge, Winograd's filtering and weight gradients with channels innermost, each with
- * channels that fill no tile (device/host/kernels/conv_way.h). The largest is not among every
- * third, which --quick takes. */
+ * past the edge, Winograd's filtering in tiles of 2 x 2 (those of 4 x 4 are not exact: conv_random
+ * ends with some) and weight gradients with channels innermost, each with channels that fill no
+ * tile (device/host/kernels/conv_way.h). The largest is not among every third, which --quick
+ * takes. */
 static const int conv_host[][8] = {
     { 0,  2,  6,  6,  3, 3, 1, 0},
     {15,  1, 28, 28,  6, 3, 1, 0},
@@ -104,8 +107,8 @@ static const int conv_host[][8] = {
     { 1,  2,  6, 30,  4, 3, 1, 2},
     { 2,  1,  4,  4,  1, 7, 3, 2},
     { 1, 50,  4,  4, 34, 3, 1, 0},
-    {17, 32, 28, 14, 32, 3, 1, 1},
-    { 2, 35,  6,  7, 32, 3, 1, 2},
+    {17, 32, 28,  2, 32, 3, 1, 1},
+    { 2, 35,  3,  4, 32, 3, 1, 2},
     {33, 40,  8,  4, 51, 3, 1, 1},
     {18, 32,  9, 14, 35, 3, 2, 1},
     { 3, 50,  7,  7, 33, 1, 2, 0},

@@ -7,15 +7,19 @@
 
 enum conv_way {
     WAY_DIRECT,     /* n16_conv_forward.inc.h, n16_conv_data.inc.h, n16_conv_weight.inc.h */
-    WAY_WINOGRAD,   /* n16_winograd.inc.h: 3 x 3, stride 1; fewer products, but they are prepared */
     WAY_TRANSPOSED, /* n16_transposed.inc.h: to the weights, with channels innermost */
+    /* n16_winograd.inc.h: 3 x 3, stride 1; fewer products, but they are prepared. The value is the
+     * number of outputs along a side of a tile. */
+    WAY_WINOGRAD_2 = 2,
+    WAY_WINOGRAD_4 = 4
 };
 
 enum {
-    LEAST_CHANNELS = 32,   /* with fewer, direct is as fast */
-    MOST_TAPS = 25,        /* TRANSPOSED takes memory for each */
-    TRANSPOSED_PIXELS = 4, /* of a block of TRANSPOSED, and tiles of WINOGRAD's weight gradient */
-    MOST_TILES = 7,        /* of a block of WINOGRAD's other two passes */
+    LEAST_CHANNELS = 32,    /* with fewer, direct is as fast */
+    MOST_FILTERS = 1 << 16, /* of WINOGRAD_4: their 36 places take 9 MiB, which caches still hold */
+    MOST_TAPS = 25,         /* TRANSPOSED takes memory for each */
+    TRANSPOSED_PIXELS = 4,  /* of a block of TRANSPOSED, and tiles of WINOGRAD's weight gradient */
+    MOST_TILES = 7,         /* of a block of WINOGRAD's other two passes */
 };
 
 /* The operands of any of the three passes. */
@@ -31,18 +35,24 @@ static inline struct conv_shape conv_shape_of(enum op op, const struct op_args *
     return (struct conv_shape){a->in[0].dims, a->in[1].dims, a->out[0].dims};
 }
 
-/* Work on 2 x 2 tiles that hang over the image's edge is partly wasted: it has to be worth it. */
-static inline int winograd_pays(int height, int width) {
-    return 3 * 16 * ((height + 1) / 2) * ((width + 1) / 2) < 2 * 9 * height * width;
+/* Compares the products of Winograd's tiles and of direct sums: work on tiles that hang over the
+ * image's edge is partly wasted. Tiles of 4 x 4 have to be several, since each of their 36 places
+ * reads filters of its own. */
+static inline enum conv_way winograd_way(int height, int width, size_t filters) {
+    int tiles = ((height + 3) / 4) * ((width + 3) / 4),
+        two = 16 * ((height + 1) / 2) * ((width + 1) / 2);
+    if (tiles >= 4 && 5 * 36 * tiles < 4 * two && filters <= MOST_FILTERS) return WAY_WINOGRAD_4;
+    return 3 * two < 2 * 9 * height * width ? WAY_WINOGRAD_2 : WAY_DIRECT;
 }
 
 static inline enum conv_way conv_way(enum op op, const struct op_args *a) {
     struct conv_shape s = conv_shape_of(op, a);
     const int *tiled = op == OP_CONV2D_BACKWARD_DATA ? s.x : s.y, k = s.w[2];
     if (s.x[1] < LEAST_CHANNELS || s.y[1] < LEAST_CHANNELS) return WAY_DIRECT;
-    if (k == 3 && a->p.conv.stride[0] == 1 && a->p.conv.padding[0] <= 2 &&
-        winograd_pays(tiled[2], tiled[3]))
-        return WAY_WINOGRAD;
+    if (k == 3 && a->p.conv.stride[0] == 1 && a->p.conv.padding[0] <= 2) {
+        enum conv_way way = winograd_way(tiled[2], tiled[3], (size_t)s.x[1] * (size_t)s.y[1]);
+        if (way != WAY_DIRECT) return way;
+    }
     return op == OP_CONV2D_BACKWARD_WEIGHT && k * k <= MOST_TAPS ? WAY_TRANSPOSED : WAY_DIRECT;
 }
 

@@ -43,7 +43,8 @@ size_t host_scratch_bytes(enum op op, const struct op_args *a) {
         return 0;
     struct conv_shape s = conv_shape_of(op, a);
     switch (conv_way(op, a)) {
-    case WAY_WINOGRAD: return conv_scratch_floats(&s, 16) * sizeof(float);
+    case WAY_WINOGRAD_2: return conv_scratch_floats(&s, 16) * sizeof(float);
+    case WAY_WINOGRAD_4: return conv_scratch_floats(&s, 36) * sizeof(float);
     case WAY_TRANSPOSED: return conv_scratch_floats(&s, (size_t)s.w[2] * s.w[2]) * sizeof(float);
     default: return 0;
     }

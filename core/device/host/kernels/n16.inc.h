@@ -4,6 +4,7 @@
 
 #include "device/host/kernels/n16_conv.inc.h"
 #include "device/host/kernels/n16_product.inc.h"
+#include "device/host/kernels/n16_winograd_transform.inc.h"
 #include "device/host/kernels/n16_winograd.inc.h"
 #include "device/host/kernels/n16_transposed.inc.h"
 #include "device/host/kernels/n16_winograd_weight.inc.h"

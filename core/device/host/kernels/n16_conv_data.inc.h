@@ -5,17 +5,15 @@
  * With stride 1 and the common filter widths K, the accumulators are some neighbouring pixels of a
  * row of dx. Each pixel of dy is loaded once and added to the K accumulators that its K taps
  * reach. T pixels of dy reach T + K - 1 pixels of dx; the last K - 1 are passed to the next tile
- * through memory. All other shapes use gather_tile.
+ * through memory. All other shapes use the tiles of the forward pass.
  *
  * The order in which a pixel's terms are added depends only on the shape, so a sample gets the
  * same bits whichever samples share its batch. */
 
 #if ACCUMULATORS >= 28
 #define DATA_CHANNELS 2
-#define GATHER_CHANNELS 4
 #else
 #define DATA_CHANNELS 1
-#define GATHER_CHANNELS 2
 #endif
 
 /* Pixels of dx in the largest tile of a filter width. */
@@ -114,104 +112,37 @@ static void data_by_tiles(const struct conv *s, const float *dy, float *dx,
         }
 }
 
-/* For any stride and any filter: pixels of row h of dx, `stride` columns apart. The same taps reach
- * all of them: those whose ky differs from h + padding by a multiple of the stride, and kx alike.
- * Tap ky_begin comes from row p of dy, the next one, ky_begin + stride, from row p - 1. */
-struct gather_row {
-    const float *w[GATHER_CHANNELS]; /* of output 0: tap (ky_begin, kx_begin) of the channel */
-    float *dx[GATHER_CHANNELS];      /* row h; where fewer channels are left, the last one again */
-    int ky_begin, ky_end, p;
-    int kx_begin;
-};
-
-/* The taps of a row that come from existing rows of dy. */
-static void gather_rows(const struct conv *s, int h, struct gather_row *row) {
-    int top = h + s->padding, stride = s->stride;
-    row->ky_begin = top % stride;
-    row->p = top / stride;
-    if (row->p >= s->out_height) {
-        row->ky_begin += (row->p - s->out_height + 1) * stride;
-        row->p = s->out_height - 1;
-    }
-    row->ky_end = top < s->k ? top + 1 : s->k;
-}
-
-/* T pixels from `column` on. q is the pixel of dy that tap kx_begin of the first one comes from. */
-INLINE void gather_tile(const struct conv *s, const float *dy, const struct gather_row *row,
-                        int column, int q, const int T) {
-    vec acc[GATHER_CHANNELS][TILE_MOST];
-    size_t dy_plane = plane(s->out_height, s->out_width),
-           filter = (size_t)s->channels * s->k * s->k;
-    int k = s->k, stride = s->stride, width = s->out_width;
-    UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
-        UNROLL for (int j = 0; j < T; j++) acc[i][j] = splat(0);
-    }
-    for (int o = 0; o < s->outputs && row->ky_begin < row->ky_end; o++) {
-        const float *from = dy + o * dy_plane + (ptrdiff_t)row->p * width * GROUP;
-        size_t tap_row = o * filter;
-        for (int ky = row->ky_begin; ky < row->ky_end;
-             ky += stride, from -= (size_t)width * GROUP, tap_row += (size_t)stride * k) {
-            size_t tap = tap_row;
-            int at = q;
-            for (int kx = row->kx_begin; kx < k; kx += stride, at--, tap += (size_t)stride) {
-                vec weight[GATHER_CHANNELS];
-                UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) weight[i] = splat(row->w[i][tap]);
-                const float *pixels = from + (ptrdiff_t)at * GROUP;
-                if (at >= 0 && at + T <= width) {
-                    UNROLL for (int j = 0; j < T; j++) {
-                        vec pixel = load_once(pixels + j * GROUP);
-                        UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
-                            acc[i][j] = fused(weight[i], pixel, acc[i][j]);
-                        }
-                    }
-                } else { /* the image's edge */
-                    UNROLL for (int j = 0; j < T; j++) {
-                        if (at + j >= 0 && at + j < width) {
-                            vec pixel = load_once(pixels + j * GROUP);
-                            UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
-                                acc[i][j] = fused(weight[i], pixel, acc[i][j]);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-    UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
-        float *out = row->dx[i] + (size_t)column * GROUP;
-        UNROLL for (int j = 0; j < T; j++) store(out + (size_t)j * stride * GROUP, acc[i][j]);
-    }
-}
-
-#define GATHER_TILE(T)                                                             \
-    static void gather_tile_##T(const struct conv *s, const float *dy,             \
-                                const struct gather_row *row, int column, int q) { \
-        gather_tile(s, dy, row, column, q, T);                                     \
-    }
-EACH_TILE(GATHER_TILE)
-#define GATHER_NAME(T) gather_tile_##T,
-
+/* For any stride and any filter, with the tiles of the forward pass. The sums are pixels of row h
+ * of dx that are `stride` columns apart. The same taps reach all of them: those whose ky differs
+ * from h + padding by a multiple of the stride, and kx alike. The first tap comes from row p of dy,
+ * the next one, ky + stride, from row p - 1. */
 static void data_by_gathering(const struct conv *s, const float *dy, float *dx) {
-    static void (*const tile[])(const struct conv *, const float *, const struct gather_row *, int,
-                                int) = {NULL, EACH_TILE(GATHER_NAME)};
-    for (int c = 0; c < s->channels; c += GATHER_CHANNELS)
+    int k = s->k, stride = s->stride;
+    ptrdiff_t row = (ptrdiff_t)s->out_width * GROUP;
+    const struct direct d = {s->outputs,
+                             s->out_width,
+                             plane(s->out_height, s->out_width),
+                             -row,
+                             (size_t)s->channels * k * k,
+                             (size_t)stride * k,
+                             (size_t)stride,
+                             -1,
+                             1,
+                             stride};
+    for (int c = 0; c < s->channels; c += FORWARD_CHANNELS)
         for (int h = 0; h < s->height; h++) {
-            struct gather_row row;
-            gather_rows(s, h, &row);
-            for (int phase = 0; phase < s->stride && phase < s->width; phase++) {
-                int pixels = (s->width - phase + s->stride - 1) / s->stride,
-                    tiles = tiles_of(pixels, TILE_MOST), left = phase + s->padding;
-                row.kx_begin = left % s->stride;
-                for (int i = 0; i < GATHER_CHANNELS; i++) {
-                    size_t channel = (size_t)(c + i < s->channels ? c + i : s->channels - 1);
-                    row.w[i] = s->w + (channel * s->k + row.ky_begin) * s->k + row.kx_begin;
-                    row.dx[i] =
-                        dx + channel * plane(s->height, s->width) + (size_t)h * s->width * GROUP;
-                }
-                for (int t = 0; t < tiles; t++) {
-                    int j0 = tile_begin(t, tiles, pixels), j1 = tile_begin(t + 1, tiles, pixels);
-                    tile[j1 - j0](s, dy, &row, phase + j0 * s->stride, left / s->stride + j0);
-                }
+            int top = h + s->padding, last = s->out_height - 1, p = top / stride,
+                beyond = p > last ? p - last : 0, ky = top % stride + beyond * stride,
+                end = top < k ? top + 1 : k;
+            for (int phase = 0; phase < stride && phase < s->width; phase++) {
+                int left = phase + s->padding, kx = left % stride;
+                struct direct_row r = {.x = dy + (p - beyond) * row,
+                                       .rows = tiles_of(end - ky, stride),
+                                       .columns = tiles_of(k - kx, stride)};
+                direct_channels(&r, c, s->channels, s->w + ky * k + kx, (size_t)k * k,
+                                dx + ((size_t)h * s->width + phase) * GROUP,
+                                plane(s->height, s->width), NULL);
+                direct_sums(&d, &r, left / stride, tiles_of(s->width - phase, stride));
             }
         }
 }
@@ -219,8 +150,9 @@ static void data_by_gathering(const struct conv *s, const float *dy, float *dx) 
 static void square_conv_backward_data(const struct op_args *a) {
     const struct tensor *dy = &a->in[0], *dx = &a->out[0];
     struct conv s = conv_of(a, dx, dy);
-    if (a->scratch && conv_way(OP_CONV2D_BACKWARD_DATA, a) == WAY_WINOGRAD) {
-        winograd_backward_data(a, &s);
+    enum conv_way way = conv_way(OP_CONV2D_BACKWARD_DATA, a);
+    if (way >= WAY_WINOGRAD_2) {
+        winograd_pass(a, &s, way, 1);
         return;
     }
     if (is_pointwise(&s)) {

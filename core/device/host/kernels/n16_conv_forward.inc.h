@@ -1,4 +1,5 @@
-/* Convolution in N16, the forward pass.
+/* Convolution in N16, computed directly: the forward pass, and what the backward pass to the data
+ * shares with it.
  *
  * Nothing is padded or repacked. For four output channels, some neighbouring pixels of a row (4 x 7
  * on AVX-512) stay in registers while the loop over (c, ky, kx) runs. Each step of that loop loads
@@ -8,51 +9,62 @@
  * without the taps outside the picture. Tile, group and lane do not matter, so a sample gets the
  * same bits whichever samples share its batch. */
 
-/* What a tile works on: row p of FORWARD_CHANNELS output channels. If fewer are left, the last
+/* A pass reads `channels` planes, each through windows of taps. */
+struct direct {
+    int channels, width;               /* width of a row that is read, in pixels */
+    size_t plane;                      /* floats from channel to channel */
+    ptrdiff_t row;                     /* floats from a row of taps to the next one's pixels */
+    size_t w_channel, w_row, w_column; /* floats from a tap's weight to the next one's */
+    int column;                        /* the next tap is on the next pixel, 1, or the last, -1 */
+    int step, apart; /* pixels between the windows of neighbouring sums, and between the sums */
+};
+
+/* What a tile works on: a row of FORWARD_CHANNELS output channels. If fewer are left, the last
  * channel is computed again. */
-struct forward_rows {
-    const float *w[FORWARD_CHANNELS]; /* the channel's filter [c][ky][kx] */
-    float *y[FORWARD_CHANNELS];       /* row p of the channel */
-    float bias[FORWARD_CHANNELS];
-    int p;
+struct direct_row {
+    const float *x;                   /* channel 0, the row of pixels of the first row of taps */
+    int rows, columns;                /* of taps */
+    const float *w[FORWARD_CHANNELS]; /* of the channel's first tap */
+    float *y[FORWARD_CHANNELS],
+        start[FORWARD_CHANNELS]; /* its first sum, and what that begins with */
     size_t ahead; /* floats to the next row, which is prefetched for its stores; 0: none follows */
 };
 
-/* Computes pixels q0 .. q0 + T - 1 of these rows. T is a constant where this is inlined. */
-INLINE void forward_tile(const struct conv *s, const float *x, const struct forward_rows *rows,
-                         int q0, int stride, const int T) {
+/* The sums from number `first` on, T of them; the first tap is on pixel `left` of its row. T is a
+ * constant where this is inlined. */
+INLINE void direct_tile(const struct direct *s, const struct direct_row *r, int first, int left,
+                        int step, const int T) {
     vec acc[FORWARD_CHANNELS][TILE_MOST];
+    size_t apart = (size_t)s->apart * GROUP, at = (size_t)first * apart,
+           next = (size_t)step * GROUP;
     UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
         UNROLL for (int j = 0; j < T; j++) {
-            acc[i][j] = splat(rows->bias[i]);
-            __builtin_prefetch(rows->y[i] + rows->ahead + (q0 + j) * GROUP, 1);
+            acc[i][j] = splat(r->start[i]);
+            __builtin_prefetch(r->y[i] + r->ahead + at + j * apart, 1);
         }
     }
-    size_t step = (size_t)stride * GROUP;
-    int k = s->k, width = s->width, top = rows->p * stride - s->padding,
-        left = q0 * stride - s->padding;
-    int ky_begin = top < 0 ? -top : 0, ky_end = top + k > s->height ? s->height - top : k;
-    for (int c = 0; c < s->channels; c++)
-        for (int ky = ky_begin; ky < ky_end; ky++) {
-            const float *row = x + ((size_t)c * s->height + (top + ky)) * width * GROUP;
-            size_t tap = (size_t)(c * k + ky) * k;
-            for (int kx = 0; kx < k; kx++, tap++) {
+    const float *plane = r->x;
+    size_t channel_tap = 0;
+    for (int c = 0; c < s->channels; c++, plane += s->plane, channel_tap += s->w_channel) {
+        const float *row = plane;
+        for (int ky = 0; ky < r->rows; ky++, row += s->row) {
+            size_t tap = channel_tap + ky * s->w_row;
+            int column = left;
+            for (int kx = 0; kx < r->columns; kx++, tap += s->w_column, column += s->column) {
                 vec w[FORWARD_CHANNELS];
-                UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) w[i] = splat(rows->w[i][tap]);
-                int first = left + kx;
-                if (first >= 0 && first + (T - 1) * stride < width) {
-                    const float *pixels = row + (ptrdiff_t)first * GROUP;
+                const float *pixels = row + (ptrdiff_t)column * GROUP;
+                UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) w[i] = splat(r->w[i][tap]);
+                if (column >= 0 && column + (T - 1) * step < s->width) {
                     UNROLL for (int j = 0; j < T; j++) {
-                        vec pixel = load_once(pixels + j * step);
+                        vec pixel = load_once(pixels + j * next);
                         UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
                             acc[i][j] = fused(w[i], pixel, acc[i][j]);
                         }
                     }
                 } else { /* the image's edge */
                     UNROLL for (int j = 0; j < T; j++) {
-                        int column = first + j * stride;
-                        if (column >= 0 && column < width) {
-                            vec pixel = load_once(row + column * GROUP);
+                        if (column + j * step >= 0 && column + j * step < s->width) {
+                            vec pixel = load_once(pixels + j * next);
                             UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
                                 acc[i][j] = fused(w[i], pixel, acc[i][j]);
                             }
@@ -61,70 +73,87 @@ INLINE void forward_tile(const struct conv *s, const float *x, const struct forw
                 }
             }
         }
+    }
     UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
-        UNROLL for (int j = 0; j < T; j++) store(rows->y[i] + (q0 + j) * GROUP, acc[i][j]);
+        UNROLL for (int j = 0; j < T; j++) store(r->y[i] + at + j * apart, acc[i][j]);
     }
 }
 
-typedef void forward_tile_function(const struct conv *, const float *, const struct forward_rows *,
-                                   int q0);
-
-#define FORWARD_TILE(T)                                                     \
-    static void forward_tile_##T(const struct conv *s, const float *x,      \
-                                 const struct forward_rows *rows, int q0) { \
-        if (s->stride == 1)                                                 \
-            forward_tile(s, x, rows, q0, 1, T);                             \
-        else                                                                \
-            forward_tile(s, x, rows, q0, s->stride, T);                     \
+#define DIRECT_TILE(T)                                                                         \
+    static void direct_tile_##T(const struct direct *s, const struct direct_row *r, int first, \
+                                int left) {                                                    \
+        if (s->step == 1)                                                                      \
+            direct_tile(s, r, first, left, 1, T);                                              \
+        else                                                                                   \
+            direct_tile(s, r, first, left, s->step, T);                                        \
     }
-EACH_TILE(FORWARD_TILE)
+EACH_TILE(DIRECT_TILE)
+#define DIRECT_NAME(T) direct_tile_##T,
 
-#define FORWARD_NAME(T) forward_tile_##T,
-static forward_tile_function *const forward_tiles[] = {NULL, EACH_TILE(FORWARD_NAME)};
+/* FORWARD_CHANNELS channels from `first` of `count` on; w, y and start are those of channel 0,
+ * start NULL: 0. */
+INLINE void direct_channels(struct direct_row *r, int first, int count, const float *w,
+                            size_t filter, float *y, size_t y_plane, const float *start) {
+    for (int i = 0; i < FORWARD_CHANNELS; i++) {
+        size_t channel = (size_t)(first + i < count ? first + i : count - 1);
+        r->w[i] = w + channel * filter;
+        r->y[i] = y + channel * y_plane;
+        r->start[i] = start ? start[channel] : 0;
+    }
+}
+
+/* `count` sums; the first tap of the first one is on pixel `left`. */
+static void direct_sums(const struct direct *s, const struct direct_row *r, int left, int count) {
+    static void (*const tile[])(const struct direct *, const struct direct_row *, int,
+                                int) = {NULL, EACH_TILE(DIRECT_NAME)};
+    for (int t = 0, tiles = tiles_of(count, TILE_MOST); t < tiles; t++) {
+        int j0 = tile_begin(t, tiles, count), j1 = tile_begin(t + 1, tiles, count);
+        tile[j1 - j0](s, r, j0, left + j0 * s->step);
+    }
+}
 
 /* All output channels are computed for a band of rows before the next band, so that the input
  * rows of a band stay in the second-level cache. */
 enum { BAND_BYTES = 512 * 1024 };
 
+static void direct_forward(const struct conv *s, const float *x, float *y, const float *bias) {
+    size_t row_bytes = (size_t)s->channels * s->width * s->stride * GROUP * 4,
+           to_row = (size_t)s->out_width * GROUP, filter = (size_t)s->channels * s->k * s->k;
+    int band = row_bytes < BAND_BYTES ? (int)(BAND_BYTES / row_bytes) : 1, k = s->k;
+    ptrdiff_t row = (ptrdiff_t)s->width * GROUP;
+    const struct direct d = {
+        s->channels, s->width, plane(s->height, s->width), row, (size_t)k * k, (size_t)k, 1, 1,
+        s->stride,   1};
+    for (int p0 = 0; p0 < s->out_height; p0 += band)
+        for (int o = 0; o < s->outputs; o += FORWARD_CHANNELS)
+            for (int p = p0; p < p0 + band && p < s->out_height; p++) {
+                int top = p * s->stride - s->padding, ky = top < 0 ? -top : 0;
+                struct direct_row r = {.x = x + (top + ky) * row,
+                                       .rows = (top + k > s->height ? s->height - top : k) - ky,
+                                       .columns = k,
+                                       .ahead = p + 1 < s->out_height ? to_row : 0};
+                direct_channels(&r, o, s->outputs, s->w + ky * k, filter, y + p * to_row,
+                                plane(s->out_height, s->out_width), bias);
+                direct_sums(&d, &r, -s->padding, s->out_width);
+            }
+}
+
 static void square_conv_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     struct conv s = conv_of(a, x, y);
-    if (a->scratch && conv_way(OP_CONV2D_FORWARD, a) == WAY_WINOGRAD) {
-        winograd_forward(a, &s);
+    enum conv_way way = conv_way(OP_CONV2D_FORWARD, a);
+    if (way >= WAY_WINOGRAD_2) {
+        winograd_pass(a, &s, way, 0);
         return;
     }
     if (is_pointwise(&s)) {
         pointwise_forward(a, &s);
         return;
     }
-    const float *bias = tensor_f32(&a->in[2]);
-    size_t x_group = s.channels * plane(s.height, s.width),
-           y_plane = plane(s.out_height, s.out_width);
-    size_t filter = (size_t)s.channels * s.k * s.k,
-           row_bytes = (size_t)s.channels * s.width * s.stride * GROUP * 4;
-    int band = row_bytes < BAND_BYTES ? (int)(BAND_BYTES / row_bytes) : 1;
-    int tiles = tiles_of(s.out_width, TILE_MOST);
     for (int g = 0; g < s.groups; g++)
-        for (int part = 0; part < PARTS; part++) {
-            const float *xg = tensor_f32(x) + g * x_group + part * LANES;
-            float *yg = tensor_f32(y) + (size_t)g * s.outputs * y_plane + part * LANES;
-            for (int p0 = 0; p0 < s.out_height; p0 += band)
-                for (int o = 0; o < s.outputs; o += FORWARD_CHANNELS)
-                    for (int p = p0; p < p0 + band && p < s.out_height; p++) {
-                        size_t row = (size_t)s.out_width * GROUP;
-                        struct forward_rows rows = {.p = p,
-                                                    .ahead = p + 1 < s.out_height ? row : 0};
-                        for (int i = 0; i < FORWARD_CHANNELS; i++) {
-                            int channel = o + i < s.outputs ? o + i : s.outputs - 1;
-                            rows.w[i] = s.w + channel * filter;
-                            rows.y[i] = yg + channel * y_plane + p * row;
-                            rows.bias[i] = bias[channel];
-                        }
-                        for (int t = 0; t < tiles; t++) {
-                            int q0 = tile_begin(t, tiles, s.out_width),
-                                q1 = tile_begin(t + 1, tiles, s.out_width);
-                            forward_tiles[q1 - q0](&s, xg, &rows, q0);
-                        }
-                    }
-        }
+        for (int part = 0; part < PARTS; part++)
+            direct_forward(
+                &s, tensor_f32(x) + g * s.channels * plane(s.height, s.width) + part * LANES,
+                tensor_f32(y) + g * s.outputs * plane(s.out_height, s.out_width) + part * LANES,
+                tensor_f32(&a->in[2]));
 }

@@ -235,9 +235,12 @@ static void square_conv_backward_weight(const struct op_args *a) {
     struct conv s = {dy->groups,          x->dims[1],           x->dims[2],  x->dims[3],
                      dy->dims[1],         dy->dims[2],          dy->dims[3], dw->dims[2],
                      a->p.conv.stride[0], a->p.conv.padding[0], NULL};
-    enum conv_way way = a->scratch ? conv_way(OP_CONV2D_BACKWARD_WEIGHT, a) : WAY_DIRECT;
+    enum conv_way way = conv_way(OP_CONV2D_BACKWARD_WEIGHT, a);
     if (way != WAY_DIRECT) {
-        way == WAY_WINOGRAD ? winograd_backward_weight(a, &s) : transposed_backward_weight(a, &s);
+        if (way == WAY_TRANSPOSED)
+            transposed_backward_weight(a, &s);
+        else
+            winograd_backward_weight(a, &s, way);
         bias_gradient(&s, tensor_f32(dy), tensor_f32(&a->out[1]));
         return;
     }

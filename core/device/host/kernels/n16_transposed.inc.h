@@ -8,7 +8,7 @@
  * lanes have to be added up at the end.
  *
  * The names are those of the products at any number of `places`, which are the taps here, and the
- * 16 places of n16_winograd_weight.inc.h: du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of
+ * places of n16_winograd_weight.inc.h: du = sum of e v. A block is TRANSPOSED_PIXELS pixels, of
  * any groups. A sum goes pixel by pixel and sample by sample through a block, then block by block,
  * whatever the width of the vectors. Lanes past the segment's end are zero in dy and add
  * nothing. */
