@@ -73,11 +73,9 @@ static int write_files(struct run_files *files, const struct comparison *c, cons
 }
 
 static void show_need(const struct comparison *c, enum run_mode mode) {
-    struct text text = {.used = 0};
     char needs[NEED_WORDS];
-    text_add(&text, "%s does not fit into the memory of its devices%s", mode_title(mode),
-             need_words(&c->need[mode], needs));
-    text_wrap(stdout, text_width(stdout), 0, 2, text.words);
+    text_say(stdout, text_width(stdout), 0, 2, "%s does not fit into the memory of its devices%s",
+             mode_title(mode), need_words(&c->need[mode], needs));
 }
 
 /* Prints the results of the runs, whatever the verdict is: the answer first, then the table,
@@ -97,10 +95,8 @@ static void show(const struct comparison *c) {
     printf("\n");
     text_wrap(stdout, text_width(stdout), 0, 2, head.words);
     const char *why = compare_leaves_out(&c->config, MODE_DP);
-    struct text left_out = {.used = 0};
-    text_add(&left_out, "DP was left out: %s", why ? why : "");
     if (why && c->config.modes >> MODE_DP & 1)
-        text_wrap(stdout, text_width(stdout), 0, 2, left_out.words);
+        text_say(stdout, text_width(stdout), 0, 2, "DP was left out: %s", why);
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
         if (c->judged[mode])
             verdict_print(stdout, TEXT_USUAL, &c->verdict[mode], first, &c->run[mode]);

@@ -60,14 +60,12 @@ static void show(const struct run_record *dp, const struct run_record *ddp) {
 }
 
 void lesson_answer_print(const double held[2]) {
-    struct text text = {.used = 0};
     char first[32], others[32];
     if (!held[1]) return;
-    text_add(&text,
+    text_say(stdout, text_width(stdout), 0, 0,
              "With 2000 outputs and Adam, device 0 of DP holds %.1f times the memory of every "
              "other: %s instead of %s.",
              held[0] / held[1], bytes_words(held[0], first), bytes_words(held[1], others));
-    text_wrap(stdout, text_width(stdout), 0, 0, text.words);
 }
 
 /* ---- the runs ---- */
@@ -84,17 +82,15 @@ static int runs(struct run_config *config, struct run_record *dp, struct run_rec
 
 int lesson_run(const struct run_config *demo, double held[2], struct job_result *result) {
     struct run_config config;
-    struct text text = {.used = 0};
     settings(&config, demo);
     if (config.devices < 2) return OK;               /* DP costs nothing there */
     struct run_record *two = calloc(2, sizeof *two); /* DP, DDP: too large for a small stack */
     if (!two) return fail(ERR_MEMORY, "demo: out of host memory");
-    text_add(&text,
+    printf("\n");
+    text_say(stdout, text_width(stdout), 0, 0,
              "Where DataParallel hurts: 2000 outputs, Adam, %d devices, %d step%s of `duet profile "
              "--optimizer adam`:",
              config.devices, config.steps, config.steps == 1 ? "" : "s");
-    printf("\n");
-    text_wrap(stdout, text_width(stdout), 0, 0, text.words);
     fflush(stdout);
     int code = *config.clock.gpu ? retime_check(&config) : OK;
     if (!code) code = shared_data_open(&config);

@@ -81,10 +81,8 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
     struct run_config base = *config;
     const char *why = compare_leaves_out(config, MODE_DP);
     int full = -1;
-    struct text left_out = {.used = 0};
-    text_add(&left_out, "DP is left out: %s", why ? why : "");
-    if (why && config->spread <= 1) text_wrap(stdout, width, 0, 2, left_out.words);
-    CHECK(job_try_nccl(&base, result));
+    if (why && config->spread <= 1) text_say(stdout, width, 0, 2, "DP is left out: %s", why);
+    CHECK(job_try_first(&base, result));
     for (int i = WAY_DP; i < WAYS; i++) {
         way_apply(i, &base);
         if (compare_leaves_out(config, base.mode)) continue;

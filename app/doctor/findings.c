@@ -48,14 +48,10 @@ int findings_count(const struct findings *findings, enum finding_state state) {
 enum { CHECK_WIDTH = 36, STATE_WIDTH = 8 };
 
 void finding_print(FILE *file, const struct finding *f, int width, int details) {
-    struct text text = {.used = 0};
-    text_add(&text, "%-*s  %-*s  %s", CHECK_WIDTH, f->check, STATE_WIDTH, state_names[f->state],
-             f->measured);
-    text_wrap(file, width, 0, CHECK_WIDTH + STATE_WIDTH + 4, text.words);
-    if (!*f->bound || (!details && f->state == FINDING_OK)) return;
-    text = (struct text){.used = 0};
-    text_add(&text, "bound: %s", f->bound);
-    text_wrap(file, width, 4, 4, text.words);
+    text_say(file, width, 0, CHECK_WIDTH + STATE_WIDTH + 4, "%-*s  %-*s  %s", CHECK_WIDTH, f->check,
+             STATE_WIDTH, state_names[f->state], f->measured);
+    if (*f->bound && (details || f->state != FINDING_OK))
+        text_say(file, width, 4, 4, "bound: %s", f->bound);
 }
 
 /* ---- for programs ---- */

@@ -218,14 +218,16 @@ int job_run_titled(const char *title, const struct run_config *config, struct ru
     return code ? fail(code, "%s: %s", title, error_message()) : OK;
 }
 
-int job_try_nccl(const struct run_config *config, struct job_result *result) {
+int job_try_first(const struct run_config *config, struct job_result *result) {
     struct run_config one = *config;
-    if (config->spread || strcmp(config->ddp.allreduce, "nccl")) return OK;
-    one.mode = MODE_DDP;
+    int nccl = !strcmp(config->ddp.allreduce, "nccl");
+    if (config->spread || (!nccl && !*config->fsdp.units)) return OK;
+    one.mode = nccl ? MODE_DDP : MODE_FSDP;
     one.steps = one.quiet = 1;
     one.evaluate = 0;
     run_config_without_files(&one);
-    return job_run_titled(mode_title(MODE_DDP), &one, NULL, result);
+    int code = job_run_titled(mode_title(one.mode), &one, NULL, result);
+    return nccl || code == ERR_USAGE ? code : OK;
 }
 
 /* ---- the rank's side ---- */

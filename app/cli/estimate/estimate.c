@@ -60,10 +60,8 @@ static void print_head(const struct run_config *config, int width) {
         text_add(&text, ". resnet18 is the chapter's, for small images: its stem has no pooling; "
                         "that of torchvision is --model torchvision-resnet18");
     text_wrap(stdout, width, 0, 2, text.words);
-    if (!why || !(config->modes >> MODE_DP & 1)) return;
-    text = (struct text){.used = 0};
-    text_add(&text, "DP is left out: %s", why);
-    text_wrap(stdout, width, 0, 2, text.words);
+    if (why && config->modes >> MODE_DP & 1)
+        text_say(stdout, width, 0, 2, "DP is left out: %s", why);
 }
 
 /* ERR_MEMORY: some mode does not fit; the others are still there. */

@@ -74,13 +74,11 @@ const struct run_record *way_run(const struct ways *all, int way) {
 /* ---- what fits ---- */
 
 void way_note_full(struct ways *all, int way, const struct run_config *config, int width) {
-    struct text text = {.used = 0};
     snprintf(all->full[way], sizeof all->full[way], "%s", error_message());
     record_free(&all->run[way]);
     all->need[way] = need_of(config);
-    text_add(&text, "%s", all->full[way]);
     printf("\n%s does not fit:\n", ways[way].name);
-    text_wrap(stdout, width, 2, 2, text.words);
+    text_wrap(stdout, width, 2, 2, all->full[way]);
     fflush(stdout);
 }
 
@@ -188,21 +186,19 @@ struct profiled ways_profiled(const struct ways *all, int details) {
 }
 
 void ways_show_beside_pytorch(const struct ways *all, const struct run_config *config) {
-    struct text text = {.used = 0};
     if (!config->as_pytorch) return;
     for (int i = 0; i < WAYS; i++) {
         const struct beside_pytorch both = beside(all, i);
         if (config->details || in_pytorch[i]) beside_pytorch_table(stdout, &both);
     }
-    text_add(
-        &text,
+    text_wrap(
+        stdout, text_width(stdout), 0, 2,
         "PyTorch: computed from what each op saves for backward, in eager mode, with a batch "
         "from host memory and the defaults of PyTorch 2. The workspace of kernels, what "
         "optimizer.step takes for a moment and what the caching allocator rounds up come on "
         "top. For --params, and for an exported model whose ops save otherwise than Duet's, only "
         "the sum of what autograd saves is known, not when it is freed: PyTorch's peak is less "
         "certain there");
-    text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 
 /* ---- JSON ---- */

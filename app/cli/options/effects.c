@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "fsdp/fsdp.h"
 #include "train/compare/bits.h"
 
 /* ---- by command ---- */
@@ -118,6 +119,7 @@ static int holds(const struct asked *asked, unsigned condition) {
     case OF_MADE_DATA: return is_made(c);
     case OF_FILES: return !is_made(c);
     case BY_SGD: return c->update.optimizer == OPTIMIZER_SGD;
+    case SPLITS_PARAMETERS: return c->fsdp.shard == FSDP_PARAMETERS;
     case BESIDE_PARAMS: return c->model.options.params > 0;
     case BESIDE_CHECKPOINT: return *c->files.checkpoint != 0;
     case WITHOUT_INIT_FROM: return !*c->model.init_from;
@@ -156,6 +158,8 @@ static const struct {
     {OF_MADE_DATA, "with data set ", DATA, "its files say that", "--dataset synthetic or random"},
     {OF_FILES, "with data set ", DATA, "it needs no files", "--dataset fashion-mnist or mnist"},
     {BY_SGD, "with optimizer ", OPTIMIZER, "it belongs to sgd", "--optimizer sgd"},
+    {SPLITS_PARAMETERS, "with --shard gradients or optimizer", NOTHING,
+     "each rank keeps all parameters there", "--shard parameters"},
     {BESIDE_PARAMS, "without --params", NOTHING, "Duet's own models know their sizes",
      "--params N"},
     {BESIDE_CHECKPOINT, "without --checkpoint", NOTHING, "it says when that is written",

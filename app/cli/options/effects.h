@@ -38,6 +38,7 @@ enum condition {
     ON_GPUS = 1 << 1,
     WITH_MLP = 1 << 2,
     WITH_RESNET = 1 << 5,
+    SPLITS_PARAMETERS = 1 << 8,
     OF_MADE_DATA = 1 << 6,
     OF_FILES = 1 << 7,
     BY_SGD = 1 << 9,

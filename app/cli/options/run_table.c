@@ -222,7 +222,7 @@ const struct option run_options[] = {
     {"--reshard-after-forward", "on|off",
      "fsdp: off: keep gathered parameters from forward to backward (default on)", read_choice,
      AT(fsdp.keep), NO_LIMITS,
-     BY_ALL & ~BY_PROFILE, IN_FSDP, 0},
+     BY_ALL & ~BY_PROFILE, IN_FSDP, SPLITS_PARAMETERS},
     {"--join", NULL,
      "use every sample exactly once: ranks that run out of batches keep taking part in the "
      "collectives of the others, and every sample weighs the same",

@@ -91,12 +91,10 @@ static const char *why_no_bits(const struct scale_row *r) {
 static void print_why_no_bits(const struct scale *s) {
     for (int i = 0; i < s->count; i++) {
         const char *why = why_no_bits(&s->rows[i]), *before = NULL;
-        struct text text = {.used = 0};
         for (int k = 0; why && k < i; k++)
             if ((before = why_no_bits(&s->rows[k])) && !strcmp(before, why)) why = NULL;
         if (!why) continue;
-        text_add(&text, "bits of %s: -: %s", s->rows[i].title, why);
-        text_wrap(stdout, text_width(stdout), 0, 2, text.words);
+        text_say(stdout, text_width(stdout), 0, 2, "bits of %s: -: %s", s->rows[i].title, why);
     }
 }
 

@@ -81,14 +81,12 @@ static void print_exact(FILE *file, const struct drawing *c) {
     int parts = 0, shards = 0;
     for (int r = 0; r < c->n; r++) {
         const struct formula *f = &c->formula[r];
-        struct text text = {.used = 0};
         if (!strcmp(f->in_words, in) && !strcmp(f->out_words, out)) continue;
         in = f->in_words, out = f->out_words;
         parts |= strstr(in, "c[") || strstr(out, "c[");
         shards |= strstr(in, "s[") || strstr(out, "s[");
-        text_add(&text, "formula, rank r = %d%s: into it %s; out of it %s", r,
+        text_say(file, TEXT_USUAL, 2, 4, "formula, rank r = %d%s: into it %s; out of it %s", r,
                  r < c->n - 1 ? " and on" : "", in, out);
-        text_wrap(file, TEXT_USUAL, 2, 4, text.words);
     }
     if (parts)
         fprintf(file,

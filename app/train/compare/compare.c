@@ -118,7 +118,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
     CHECK(check_norms(&c->config, result));
     CHECK(shared_data_open(&c->config));
-    CHECK(job_try_nccl(&c->config, result));
+    CHECK(job_try_first(&c->config, result));
     for (int i = 0; i < MODE_COUNT; i++) {
         /* all machines are still there; afterwards only rank 0 continues */
         enum run_mode mode = config->spread ? MODE_COUNT - 1 - i : i;

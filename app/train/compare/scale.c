@@ -108,7 +108,7 @@ int scale_run(struct scale *s, void (*done)(void *context, const struct scale *s
         if (i)
             snprintf(row->config.device, sizeof row->config.device, "%s", s->rows[0].run.kind);
         else
-            CHECK(job_try_nccl(&row->config, result));
+            CHECK(job_try_first(&row->config, result));
         CHECK(job_run_titled(row->title, &row->config, &row->run, result));
         judge(s, i);
         done(context, s, i);

@@ -156,25 +156,20 @@ char *verdict_difference(const struct verdict *v, const struct run_record *run,
 
 /* Why DDP differs if its last step left parameters without a gradient. */
 static void print_unreduced(FILE *file, int width, const struct run_record *b) {
-    struct text text = {.used = 0};
     if (!*b->unreduced) return;
-    text_add(
-        &text,
-        "the last step gave no gradient to some parameters (%s), so DDP has not averaged their "
-        "buckets: give --find-unused-parameters",
-        b->unreduced);
-    text_wrap(file, width, 2, 4, text.words);
+    text_say(file, width, 2, 4,
+             "the last step gave no gradient to some parameters (%s), so DDP has not averaged "
+             "their buckets: give --find-unused-parameters",
+             b->unreduced);
 }
 
 static void print_equal(FILE *file, int width, const struct verdict *v, const char *x,
                         const char *y, const struct run_record *b) {
-    struct text text = {.used = 0};
     if (v->not_finite_at >= 0) {
-        text_add(&text,
+        text_say(file, width, 0, 2,
                  "%s = %s: identical to the bit, but the loss is not finite since step %d: from "
                  "there on this proves nothing",
                  y, x, v->not_finite_at);
-        text_wrap(file, width, 0, 2, text.words);
         return;
     }
     fprintf(file,
@@ -182,20 +177,18 @@ static void print_equal(FILE *file, int width, const struct verdict *v, const ch
             "  (every loss, parameter%s and reduced gradient, every step, every device)\n",
             y, x, v->steps, v->steps == 1 ? "" : "s", b->buffers ? ", buffer" : "");
     if (!*b->sum_order) return;
-    text_add(&text,
+    text_say(file, width, 2, 2,
              "gradients are added in the order of %s; for that, one device holds a "
              "parameter's gradients of all segments at once",
              b->sum_order);
-    text_wrap(file, width, 2, 2, text.words);
 }
 
 static void print_different(FILE *file, int width, const struct verdict *v, const char *x,
                             const char *y, const struct run_record *b) {
-    struct text text = {.used = 0};
     char words[VERDICT_WORDS];
-    text_add(&text, "%s != %s: first difference%s%s", y, v->among_replicas ? "its own device 0" : x,
-             v->result ? ": " : " at ", verdict_difference(v, b, words));
-    text_wrap(file, width, 0, 2, text.words);
+    text_say(file, width, 0, 2, "%s != %s: first difference%s%s", y,
+             v->among_replicas ? "its own device 0" : x, v->result ? ": " : " at ",
+             verdict_difference(v, b, words));
     print_unreduced(file, width, b);
 }
 
@@ -203,7 +196,6 @@ static void print_different(FILE *file, int width, const struct verdict *v, cons
 static void print_distance(FILE *file, int width, const struct verdict *v, const char *x,
                            const char *y, const struct run_record *b) {
     int is_within = v->kind == VERDICT_WITHIN;
-    struct text text = {.used = 0};
     if (v->steps == 0)
         fprintf(file, "%s ? %s: no step of the two is the same work: no gradients were compared\n",
                 y, x);
@@ -222,8 +214,7 @@ static void print_distance(FILE *file, int width, const struct verdict *v, const
                 "  the loss is not finite since step %d: from there on gradients cannot\n"
                 "  agree\n",
                 v->not_finite_at);
-    text_add(&text, "equal bits are not promised: %s", v->why_not);
-    text_wrap(file, width, 2, 4, text.words);
+    text_say(file, width, 2, 4, "equal bits are not promised: %s", v->why_not);
     print_drift(file, v);
 }
 

@@ -33,6 +33,15 @@ void text_wrap(FILE *file, int width, int indent, int hanging, const char *text)
     fprintf(file, "\n");
 }
 
+void text_say(FILE *file, int width, int indent, int hanging, const char *format, ...) {
+    struct text text;
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text.words, sizeof text.words, format, list);
+    va_end(list);
+    text_wrap(file, width, indent, hanging, text.words);
+}
+
 void text_append(char *text, size_t bytes, const char *format, ...) {
     size_t used = strlen(text);
     va_list list;

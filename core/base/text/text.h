@@ -15,6 +15,9 @@ int text_width(FILE *file);
  * word that is too long gets its own line. The first line begins after `indent` spaces, the others
  * after `hanging`. */
 void text_wrap(FILE *file, int width, int indent, int hanging, const char *text);
+/* The same of formatted text, which is cut as a struct text is. */
+void text_say(FILE *file, int width, int indent, int hanging, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* Writes "64, 10" into text and returns it. */
 const char *text_sizes(char *text, size_t bytes, int rank, const int *sizes);

@@ -133,6 +133,7 @@ static const struct {
     {OF_MADE_DATA, "--dataset mnist", "with data set mnist|--dataset synthetic or random"},
     {OF_FILES, "--dataset random", "with data set random|--dataset fashion"},
     {BY_SGD, "--optimizer adam", "with optimizer adam|--optimizer sgd"},
+    {SPLITS_PARAMETERS, "--mode fsdp --shard gradients", "with --shard gradients or optimizer"},
     {BESIDE_PARAMS, "", "without --params|--params N"},
     {BESIDE_CHECKPOINT, "", "without --checkpoint|--checkpoint FILE"},
     {WITHOUT_INIT_FROM, "--model resnet18 --init-from w", "with --init-from"},
