@@ -46,7 +46,7 @@ struct device_config {
     int rank;              /* written into spans; 0 outside DDP */
     int devices;           /* devices of the job: gives the number that share this GPU; 0: 1 */
     int local, locals;     /* the same two on this machine, if there are several; locals 0: one */
-    uint64_t memory_bytes; /* rounded up to 2 MiB; cuda: 0 takes the default share of the GPU */
+    uint64_t memory_bytes; /* cuda: 0 takes the default share of the GPU */
     int check_operands;    /* 1: operands must be in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */
     int async;             /* host: 1: the compute stream has its own thread, like the others */

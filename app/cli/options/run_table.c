@@ -47,8 +47,8 @@ const struct option run_options[] = {
      read_virtual, AT(virtual_devices), 1, MAX_DEVICES,
      OFTEN | EVERYWHERE},
     {"--device-memory", "SIZE[,SIZE...]",
-     "the memory of each device, such as 512M or 4G, rounded up to a multiple of 2M; or a list for "
-     "device 0, device 1, ... (default: see `duet devices`; cuda: a share of the GPU)",
+     "the memory of each device, such as 512M or 4G, or a list for device 0, device 1, ... "
+     "(default: see `duet devices`; cuda: a share of the GPU)",
      read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50,
      OFTEN | EVERYWHERE},
 

@@ -21,7 +21,7 @@ static const size_t CONTEXT_BYTES = (size_t)512 << 20;
  * on its free memory, because the ranks that share a GPU start at the same time. */
 static size_t slab_size(const struct cuda_device *d, size_t total) {
     size_t sharers = (size_t)d->sharers, asked = (size_t)d->head.config.memory_bytes;
-    if (asked) return (asked + STEP - 1) / STEP * STEP;
+    if (asked) return asked;
     size_t contexts = sharers * CONTEXT_BYTES;
     size_t share = total > contexts ? (total - contexts) / sharers / 10 * 8 : 0;
     if (share > DEFAULT_CAP) share = DEFAULT_CAP;
@@ -45,7 +45,7 @@ int cuda_memory_open(struct cuda_device *d) {
                     d->gpu_name, format_bytes(total, available, sizeof available), d->sharers,
                     d->sharers > 1 ? "s" : "",
                     format_bytes(CUDA_WORKSPACE_BYTES, workspace, sizeof workspace));
-    cudaError_t error = cudaMalloc(&d->slab, bytes);
+    cudaError_t error = cudaMalloc(&d->slab, (bytes + STEP - 1) / STEP * STEP);
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         d->slab = NULL;

@@ -8,18 +8,19 @@
 #include "base/error.h"
 #include "device/host/host.h"
 
-static const uint64_t ARENA_STEP = 2 << 20; /* sizes are whole huge pages */
+static const uint64_t PAGE = 2 << 20; /* a huge page */
 
 static int probe(int *count) {
     *count = MAX_DEVICES; /* devices beyond the cores share them */
     return OK;
 }
 
-static int arena_size(const struct device_config *config, size_t *bytes) {
-    if (config->memory_bytes == 0 || config->memory_bytes > (uint64_t)INT64_MAX - ARENA_STEP)
+/* What is mapped: whole pages. */
+static int mapped_size(const struct device_config *config, size_t *bytes) {
+    if (config->memory_bytes == 0 || config->memory_bytes > (uint64_t)INT64_MAX - PAGE)
         return fail(ERR_USAGE, "memory of device %d: %llu bytes: " ADVICE_MEMORY_SIZE,
                     config->index, (unsigned long long)config->memory_bytes);
-    *bytes = (size_t)((config->memory_bytes + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP);
+    *bytes = (size_t)((config->memory_bytes + PAGE - 1) / PAGE * PAGE);
     return OK;
 }
 
@@ -37,12 +38,12 @@ static int start(struct device *device) {
     enum policy others = device->config.kind == DEVICE_HOST_LATE ? POLICY_LATE
                          : dry                                   ? POLICY_INLINE
                                                                  : POLICY_QUEUE;
-    size_t bytes = 0;
+    size_t mapped = 0, bytes = (size_t)device->config.memory_bytes;
     d->memfd.fd = -1;
     pthread_mutex_init(&d->imports_lock, NULL);
-    CHECK(arena_size(&device->config, &bytes));
+    CHECK(mapped_size(&device->config, &mapped));
     int index = device->config.index;
-    if (!dry) CHECK(host_memfd_init(&d->memfd, index, bytes));
+    if (!dry) CHECK(host_memfd_init(&d->memfd, index, mapped));
     CHECK(arena_init(&d->arena, dry ? dry_memory(index) : d->memfd.base, bytes));
     device->ledger.capacity = bytes;
     device->layout = device->config.reference_math ? LAYOUT_PLAIN : LAYOUT_N16;

@@ -229,7 +229,7 @@ Test(open, a_device_tells_what_it_is, .timeout = 30) {
     MUST(device_open(&d, &c));
     cr_assert_str_eq(device_name(d), "cpu(5)");
     cr_assert_eq(device_index(d), 5);
-    cr_assert_eq(device_ledger(d).capacity, 2 << 20);
+    cr_assert_eq(device_ledger(d).capacity, 1);
     cr_assert_eq(device_config(d)->timeout_s, 300);
     cr_assert_eq(device_layout(d), LAYOUT_N16);
     device_close(d);
