@@ -39,8 +39,10 @@ static double link_bytes(const struct run_record *r) {
 
 /* What people ask about, as causes of memory and as phases. */
 enum part { PART_OUTPUTS, PART_OPTIMIZER, PART_BATCH, PART_REDUCTION, PART_REST, PARTS };
-static const char *const part_names[PARTS] = {"outputs", "optimizer", "batch", "reduction",
-                                              "the rest"};
+static const char *const names_of_memory[PARTS] = {"outputs", "optimizer", "batch", "reduction",
+                                                   "the rest (activations, workspace)"};
+static const char *const names_of_time[PARTS] = {"outputs", "optimizer", "batch", "reduction",
+                                                 "the rest (replicate, forward, backward)"};
 
 static enum part part_of_memory(int cause) {
     switch (cause) {
@@ -91,7 +93,7 @@ static void memory_excess(struct list *list, const struct run_record *dp) {
     for (int n = 0; n < PARTS; n++) {
         int i = largest_part(part);
         if (fabs(part[i]) < 0.5) break;
-        text_add(text, "%s %s %s", causes++ ? "," : ":", part_names[i],
+        text_add(text, "%s %s %s", causes++ ? "," : ":", names_of_memory[i],
                  signed_bytes(part[i], bytes));
         if (all >= 1) text_add(text, " (%.0f %%)", 100 * part[i] / all);
         part[i] = 0;
@@ -116,8 +118,7 @@ static void longer_phases(struct list *list, const struct run_record *dp) {
     }
     text_add(text, "Device 0 of DP works %.3f ms longer per step than the others:", all * 1e-6);
     for (int i; part[i = largest_part(part)] > 0; part[i] = 0)
-        text_add(text, "%s %s %.3f ms (%.0f %%)", causes++ ? "," : "",
-                 i == PART_REST ? "the rest (replicate, forward, backward)" : part_names[i],
+        text_add(text, "%s %s %.3f ms (%.0f %%)", causes++ ? "," : "", names_of_time[i],
                  part[i] * 1e-6, 100 * part[i] / all);
     text_add(text, ".");
 }

@@ -266,8 +266,12 @@ double picture_key(struct picture *p, double y, const struct key_item *items, in
         double width = box + 0.5 * p->font + picture_text_width(p, items[i].name) + p->font;
         if (x > 0 && x + width > p->width + p->font) x = 0, y += row;
         if (draw) {
-            (items[i].framed ? picture_outline : picture_box)(p, x, y + 0.2 * p->font, box, box,
-                                                              items[i].shade, NULL);
+            double middle = y + 0.2 * p->font + box / 2;
+            if (items[i].form == KEY_LINE)
+                picture_line(p, x, middle, x + box, middle, items[i].shade, 1.2);
+            else
+                (items[i].form == KEY_FRAME ? picture_outline : picture_box)(
+                    p, x, middle - box / 2, box, box, items[i].shade, NULL);
             picture_text(p, x + box + 0.4 * p->font, y + 0.95 * p->font, ANCHOR_START, SHADE_TEXT,
                          "%s", items[i].name);
         }

@@ -64,12 +64,13 @@ double picture_text_width(const struct picture *p, const char *text);
 void picture_label(struct picture *p, double x, double y, double width, double height,
                    enum shade on, const char *text);
 
-/* A key: a coloured square and a name for each shade, in as many rows as needed. Returns its
- * height; with draw 0 it only measures. */
+/* A key: a coloured square, an outlined one or a line, and a name, for each shade, in as many rows
+ * as needed. Returns its height; with draw 0 it only measures. */
+enum key_form { KEY_BOX, KEY_FRAME, KEY_LINE };
 struct key_item {
     enum shade shade;
     const char *name;
-    int framed; /* 1: as picture_outline draws it */
+    enum key_form form;
 };
 double picture_key(struct picture *p, double y, const struct key_item *items, int count, int draw);
 

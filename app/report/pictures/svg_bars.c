@@ -48,12 +48,12 @@ static double part_of(const struct bars *b, const struct run_record *r, int devi
 }
 
 static struct key_item look_of(const struct bars *b, int key) {
-    static const struct key_item rest[] = {{SHADE_QUIET, "waiting", 1},
-                                           {SHADE_NO_CORE, "waiting for a CPU core", 0},
-                                           {SHADE_IDLE, "idle", 0}};
-    if (!b->of_time) return (struct key_item){shade_of_cause(key), mem_cause_name(key), 0};
+    static const struct key_item rest[] = {{SHADE_QUIET, "waiting", KEY_FRAME},
+                                           {SHADE_NO_CORE, "waiting for a CPU core", KEY_BOX},
+                                           {SHADE_IDLE, "idle", KEY_BOX}};
+    if (!b->of_time) return (struct key_item){shade_of_cause(key), mem_cause_name(key), KEY_BOX};
     if (key >= PHASE_COUNT) return rest[key - PHASE_COUNT];
-    return (struct key_item){shade_of_phase(key), phase_name((enum phase)key), 0};
+    return (struct key_item){shade_of_phase(key), phase_name((enum phase)key), KEY_BOX};
 }
 
 /* Run i of the page, if it has bars. */
@@ -128,8 +128,9 @@ static void draw_bar(struct picture *p, const struct bars *b, const struct run_r
         if (!(part > 0)) continue;
         snprintf(tip, sizeof tip, "%s: %s", look.name,
                  b->of_time ? time_words(part, words) : bytes_words(part, words));
-        (look.framed ? picture_outline : picture_box)(p, x, y, width, b->row, look.shade, tip);
-        if (!b->small && !look.framed && look.shade != SHADE_IDLE)
+        (look.form == KEY_FRAME ? picture_outline : picture_box)(p, x, y, width, b->row, look.shade,
+                                                                 tip);
+        if (!b->small && look.form == KEY_BOX && look.shade != SHADE_IDLE)
             picture_label(p, x, y, width, b->row, look.shade, words);
         x += width;
     }

@@ -122,7 +122,7 @@ static double strip_key(struct picture *p, double y, int n, int draw) {
     char names[STRIP_RANKS][32];
     for (int r = 0; r < n; r++) {
         snprintf(names[r], sizeof names[r], "term of rank %d", r);
-        items[r] = (struct key_item){shade_of_rank(r), names[r], 0};
+        items[r] = (struct key_item){shade_of_rank(r), names[r], KEY_BOX};
     }
     return picture_key(p, y, items, n, draw);
 }

@@ -137,7 +137,7 @@ static int draw_curves(struct picture *p, const struct page *page, int accuracy)
     int count = 0, drawn = 0;
     for (int i = 0; i < page->count; i++)
         if (page->run[i].run)
-            items[count++] = (struct key_item){shade_of_run(page, i), page->run[i].title, 0};
+            items[count++] = (struct key_item){shade_of_run(page, i), page->run[i].title, KEY_BOX};
     double font = p->font, key = picture_key(p, 0, items, count, 0);
     if (f.high - f.low < 1e-9) f.high += 0.5e-3, f.low -= 0.5e-3;
     f.height = p->form == PICTURE_NARROW ? 14 * font : 12 * font;

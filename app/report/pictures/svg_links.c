@@ -1,6 +1,6 @@
 /* Traffic: the bytes that moved over each link in a step, as arrows between the devices. The arrows
  * are what the ledger counted. DP's devices are around the one with the most traffic; those of
- * other modes are on a circle. */
+ * other modes are on a circle. What carries less than a thousandth of the most is only counted. */
 #include <math.h>
 #include <string.h>
 
@@ -32,13 +32,17 @@ struct links {
     int centre;    /* the device in the middle; -1: none */
     double most;   /* bytes over the busiest link between devices */
     double scale;  /* the same of all runs of the page, so that their arrows compare */
-    int arrows;
+    int arrows, left_out;
     int labels; /* 1: each arrow has its bytes beside it */
     int even;   /* 1: all arrows carry the same */
 };
 
 static double bytes_over(const struct run_record *r, int from, int to) {
     return from == to ? 0 : record_per_step(r, (double)r->traffic->bytes[from][to]);
+}
+
+static int is_drawn(const struct links *l, double bytes) {
+    return bytes > 0 && bytes >= 1e-3 * l->most;
 }
 
 static double between(const struct run_record *r, int device) {
@@ -78,7 +82,7 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     const struct place *a = &l->place[from], *b = &l->place[to];
     double dx = b->x - a->x, dy = b->y - a->y, length = hypot(dx, dy), r = l->radius;
     char words[32], tip[96];
-    if (!(bytes > 0) || length <= 2 * r) return;
+    if (!is_drawn(l, bytes) || length <= 2 * r) return;
     snprintf(tip, sizeof tip, "device %d to device %d: %s per step", from, to,
              bytes_words(bytes, words));
     double bend = 0.12, ux = dx / length, uy = dy / length;
@@ -124,23 +128,28 @@ static void say_below(struct picture *p, const struct links *l, double y) {
         in += bytes_over(r, LINK_HOST, d), out += bytes_over(r, d, LINK_HOST);
     picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "per step: %s from host memory, %s to it",
                  bytes_words(in, a), bytes_words(out, b));
-    if (l->labels) return;
+    if (l->labels && !l->left_out) return;
+    *b = 0;
+    if (l->left_out) snprintf(b, sizeof b, "; %d of under 0.1 %% left out", l->left_out);
     picture_text(p, 0, y - 1.4 * p->font, ANCHOR_START, SHADE_TEXT,
-                 l->arrows > MOST_ARROWS ? "%d links, not drawn: at most %s per step"
-                 : l->even               ? "each of %d arrows: %s per step"
-                                         : "%d arrows: at most %s per step",
-                 l->arrows, bytes_words(l->most, a));
+                 l->arrows > MOST_ARROWS ? "%d links, not drawn: at most %s per step%s"
+                 : l->even               ? "each of %d arrows: %s per step%s"
+                                         : "%d arrows: at most %s per step%s",
+                 l->arrows, bytes_words(l->most, a), b);
 }
 
 static struct links links_of(const struct run_record *r) {
     struct links l = {.run = r, .centre = centre_of(r)};
     double least = INFINITY;
     for (int a = 0; a < r->devices; a++)
+        for (int b = 0; b < r->devices; b++)
+            l.most = fmax(l.most, bytes_over(r, a, b));
+    for (int a = 0; a < r->devices; a++)
         for (int b = 0; b < r->devices; b++) {
             double bytes = bytes_over(r, a, b);
-            if (!(bytes > 0)) continue;
+            l.left_out += bytes > 0 && !is_drawn(&l, bytes);
+            if (!is_drawn(&l, bytes)) continue;
             l.arrows++;
-            l.most = fmax(l.most, bytes);
             least = fmin(least, bytes);
         }
     l.even = least > 0.99 * l.most;
@@ -169,7 +178,7 @@ int draw_links(struct picture *p, const struct page *page, int index) {
     l.crowded = r->devices > 16;
     l.radius = l.crowded ? 0.35 * f : r->devices > 8 ? f : 1.5 * f;
     l.x = p->width / 2, l.y = 2 * f + height / 2;
-    p->height = height + (l.labels ? 3.6 : 5) * f;
+    p->height = height + (l.labels && !l.left_out ? 3.6 : 5) * f;
     picture_open(p, "links", "Traffic between devices",
                  "Bytes that moved from device to device in a step, as counted.");
     picture_head(p, 0, 1.3 * f, "%s", page->run[index].title);

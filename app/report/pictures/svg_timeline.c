@@ -1,4 +1,5 @@
-/* The timeline: what every device did in one step, all runs on one axis. */
+/* The timeline: what every device did in one step, all runs on one axis. A line runs through each
+ * device from the start of the step to its end; where no box covers it, the device is idle. */
 #include "base/error.h"
 #include "report/pictures/draw.h"
 #include "report/pictures/window.h"
@@ -33,8 +34,8 @@ static struct layout lay_out(const struct picture *p, const struct page *page,
     return l;
 }
 
-/* The phases that occur, and waiting, as a key. */
-enum { KEYS = PHASE_COUNT + 1 };
+/* The phases that occur, waiting, and being idle, as a key. */
+enum { KEYS = PHASE_COUNT + 2 };
 static int key_of(const struct page *page, const struct window *windows,
                   struct key_item items[KEYS]) {
     char seen[KEYS] = {0};
@@ -46,8 +47,9 @@ static int key_of(const struct page *page, const struct window *windows,
         }
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         if (seen[phase])
-            items[n++] = (struct key_item){shade_of_phase(phase), phase_name(phase), 0};
-    if (seen[PHASE_COUNT]) items[n++] = (struct key_item){SHADE_QUIET, "waiting", 1};
+            items[n++] = (struct key_item){shade_of_phase(phase), phase_name(phase), KEY_BOX};
+    if (seen[PHASE_COUNT]) items[n++] = (struct key_item){SHADE_QUIET, "waiting", KEY_FRAME};
+    items[n++] = (struct key_item){SHADE_QUIET, "idle", KEY_LINE};
     return n;
 }
 
@@ -74,10 +76,12 @@ static void draw_span(struct picture *p, const struct span *s, double ns, const 
     snprintf(tip, sizeof tip, "%s%s: %s", s->waiting ? "waiting in " : "",
              s->lane == LANE_COMM ? s->name : phase_name(s->phase), time_words(ns, text));
     if (says && box[2] < 0.25) return; /* not to be seen */
-    if (s->waiting)
+    if (s->waiting) {
+        picture_box(p, box[0], box[1], width, box[3], SHADE_RAISED, NULL); /* hides the line */
         picture_outline(p, box[0], box[1], width, box[3], SHADE_QUIET, says);
-    else
+    } else {
         picture_box(p, box[0], box[1], width, box[3], shade_of_phase(s->phase), says);
+    }
 }
 
 /* Spans too close to tell apart share a box. */
@@ -87,12 +91,8 @@ static void draw_spans(struct picture *p, const struct layout *l, const struct w
     for (size_t i = 0, n; i < w->count; i += n) {
         n = window_joined(w->spans + i, w->count - i, seen);
         place(l, w, w->spans + i, n, top, box);
-        draw_span(p, w->spans[i], box[2] * l->axis_ns / l->width, box);
-    }
-    for (size_t i = 0, n; i < w->count; i += n) {
         const struct span *s = w->spans[i];
-        n = window_joined(w->spans + i, w->count - i, seen);
-        place(l, w, w->spans + i, n, top, box);
+        draw_span(p, s, box[2] * l->axis_ns / l->width, box);
         if (s->waiting) continue;
         picture_label(p, box[0], box[1], box[2], box[3], shade_of_phase(s->phase),
                       window_row_of(s) == ROW_COMM ? s->name : phase_name(s->phase));
@@ -104,6 +104,7 @@ static double draw_run(struct picture *p, const struct layout *l, const struct p
     const struct window *w = &l->windows[i];
     const struct run_record *r = page->run[i].run;
     double each = device_height(l, w), top = y + l->head;
+    double length = (double)(w->end_ns - w->start_ns) * l->width / l->axis_ns;
     int every = label_every(r->devices);
     char text[32];
     picture_head(p, 0, y + 1.35 * p->font, "%s", page->run[i].title);
@@ -111,10 +112,12 @@ static double draw_run(struct picture *p, const struct layout *l, const struct p
     picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "%sstep %d: %s",
                  *r->modelled ? "modelled " : "", w->step, text);
     for (int d = 0; d < r->devices; d++) {
-        picture_box(p, l->gutter, top + d * each, l->width, each - l->gap, SHADE_RAISED, NULL);
+        double lane = top + d * each, middle = lane + 0.5 * l->row[ROW_COMPUTE];
+        picture_box(p, l->gutter, lane, length, each - l->gap, SHADE_RAISED, NULL);
+        picture_line(p, l->gutter, middle, l->gutter + length, middle, SHADE_QUIET, 1.2);
         if (d % every) continue;
         device_label(p, d, text);
-        picture_text(p, l->gutter - 0.5 * p->font, top + d * each + 1.1 * p->font - (every > 1) * 5,
+        picture_text(p, l->gutter - 0.5 * p->font, lane + 1.1 * p->font - (every > 1) * 5,
                      ANCHOR_END, SHADE_QUIET, "%s", text);
     }
     return top + r->devices * each;
