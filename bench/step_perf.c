@@ -39,7 +39,7 @@ struct measured {
     struct run_config config;
     char kind[16];
     double us, least_us, most_us; /* of a step */
-    double epoch_s, images_s, first_step_s, loss_first, loss_last;
+    double epoch_s, samples_s, first_step_s, loss_first, loss_last;
     int steps, train_samples;
     int code;
     char error[256];
@@ -56,7 +56,7 @@ static void take_times(struct measured *m, const struct run_record *r) {
     m->us = m->epoch_s / per_epoch * 1e6;
     m->least_us = s[0] / per_epoch * 1e6;
     m->most_us = s[timed - 1] / per_epoch * 1e6;
-    m->images_s = (double)r->images / r->epoch_count / m->epoch_s;
+    m->samples_s = (double)r->samples / r->epoch_count / m->epoch_s;
     m->first_step_s = r->first_step_seconds;
     m->steps = r->steps;
     snprintf(m->kind, sizeof m->kind, "%s", r->kind);
@@ -104,7 +104,7 @@ static void print_row(const struct measured *m) {
         printf(" failed: %s\n", m->error);
     else
         printf("%11.1f %10.1f %10.1f %10.4f %11.0f %12.2f  %s\n", m->us, m->least_us, m->most_us,
-               m->epoch_s, m->images_s, m->first_step_s, m->code ? m->error : "falls");
+               m->epoch_s, m->samples_s, m->first_step_s, m->code ? m->error : "falls");
     fflush(stdout);
 }
 
@@ -150,7 +150,7 @@ static void write_run(struct json_writer *w, const struct measured *m) {
     json_number(w, "us_per_step_least", m->least_us);
     json_number(w, "us_per_step_most", m->most_us);
     json_number(w, "epoch_seconds", m->epoch_s);
-    json_number(w, "images_per_second", m->images_s);
+    json_number(w, "samples_per_second", m->samples_s);
     json_number(w, "first_step_seconds", m->first_step_s);
     json_integer(w, "train_samples", m->train_samples);
     json_integer(w, "steps", m->steps);
@@ -263,8 +263,8 @@ static int run(int argc, char **argv) {
         "# %d epochs, the first warms up; time of a step: median of the others, least, most%s%s\n",
         o.base.epochs, o.base.cuda_math == DEVICE_MATH_LIBRARY ? "; linear layers by cuBLAS" : "",
         o.base.tf32 ? "; tf32" : "");
-    printf("# model  mode     batch     us/step      least       most    epoch s    "
-           "images/s first step s  loss\n");
+    printf("# model  mode     batch     us/step      least       most    epoch s   "
+           "samples/s first step s  loss\n");
     for (int i = 0; i < o.model_count; i++)
         runs += measure_model(&o, o.models[i], m + runs, &report);
     code = report.code;

@@ -41,7 +41,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FASHION = "/usr/share/datasets/fashion-mnist"
 SECONDS = 300  # the longest command is a short training run
 NUMBER = re.compile(
-    r"[-+]?\d[\d.]*(e[-+]\d+)?( ?(ns|us|ms|s|%|images/s|GB/s)\b)?|\bnothing\b")
+    r"[-+]?\d[\d.]*(e[-+]\d+)?( ?(ns|us|ms|s|%|samples/s|GB/s)\b)?|\bnothing\b")
 EXAMPLE = re.compile(r"build/(examples/[\w/]*\w)")
 BYTES = re.compile(r"([-+]?\d[\d.]*) ?(B|bytes|KiB|MiB|GiB)\b")
 

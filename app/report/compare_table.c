@@ -90,7 +90,7 @@ static void test_rows(struct table *t, const struct run_record *const *run) {
  * them. */
 static void speed_up_row(struct table *t, const struct run_record *const *run) {
     char name[64];
-    double first = record_images_per_second(run[0]); /* single, if it fits */
+    double first = record_samples_per_second(run[0]); /* single, if it fits */
     int used = snprintf(name, sizeof name, "speed-up over %s", mode_title(run[0]->mode));
     for (int i = 0, shared = 0; i < t->columns && !shared; i++) {
         shared = record_shared(run[i]);
@@ -98,11 +98,12 @@ static void speed_up_row(struct table *t, const struct run_record *const *run) {
             snprintf(name + used, sizeof name - (size_t)used, ", %d %s%s", shared,
                      run[i]->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
     }
-    ROW(name, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
+    ROW(name, "%.2f", first > 0 ? record_samples_per_second(r) / first : 0);
 }
 
 void result_rows(struct table *t, const struct run_record *const *run, int speed_up) {
-    ROW("images/s", "%.*f", rate_digits(record_images_per_second(r)), record_images_per_second(r));
+    ROW("samples/s", "%.*f", rate_digits(record_samples_per_second(r)),
+        record_samples_per_second(r));
     /* the first of a few steps is slow */
     if (speed_up && run[0]->steps < 5 && !*run[0]->modelled)
         table_add(t, ROW_TITLE, "speed-up: give at least 5 steps");

@@ -12,7 +12,7 @@
  * each other. run[MODE_COUNT]: by mode; a mode that was left out has 0 devices. */
 void compare_table(FILE *file, int width, const struct run_record *run);
 
-/* Adds the results of the runs, one per column: images/s, with `speed_up` also relative to the
+/* Adds the results of the runs, one per column: samples/s, with `speed_up` also relative to the
  * first run, test accuracy, losses, and memory at the peak. */
 void result_rows(struct table *table, const struct run_record *const *run, int speed_up);
 

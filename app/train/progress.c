@@ -47,13 +47,13 @@ void progress_loss(struct progress *p, int step, double loss) {
     if (p->not_finite < 0 && !isfinite(loss)) p->not_finite = step;
 }
 
-void progress_step(struct progress *p, int epoch, int step, double loss, int64_t images,
+void progress_step(struct progress *p, int epoch, int step, double loss, int64_t samples,
                    double seconds) {
     if (!p->shown || !p->terminal || now_ns() - p->last_ns < REDRAW_NS) return;
     p->last_ns = now_ns();
     char text[160], speed[32] = "";
-    double rate = seconds > 0 ? (double)images / seconds : 0;
-    if (!p->untimed) snprintf(speed, sizeof speed, "  %.*f images/s", rate_digits(rate), rate);
+    double rate = seconds > 0 ? (double)samples / seconds : 0;
+    if (!p->untimed) snprintf(speed, sizeof speed, "  %.*f samples/s", rate_digits(rate), rate);
     int done = step - p->first;
     int64_t left = done ? (int64_t)(seconds / done * (p->steps - step)) : 0; /* seconds */
     int width = snprintf(
@@ -63,12 +63,12 @@ void progress_step(struct progress *p, int epoch, int step, double loss, int64_t
 }
 
 void progress_epoch(struct progress *p, int epoch, int step, double loss, double accuracy,
-                    double valid_loss, int64_t images, double seconds) {
+                    double valid_loss, int64_t samples, double seconds) {
     if (!p->shown) return;
     char text[240], warning[112] = "", times[64] = "";
-    double rate = seconds > 0 ? (double)images / seconds : 0;
+    double rate = seconds > 0 ? (double)samples / seconds : 0;
     if (!p->untimed)
-        snprintf(times, sizeof times, "  %.*f images/s  %.1f s", rate_digits(rate), rate, seconds);
+        snprintf(times, sizeof times, "  %.*f samples/s  %.1f s", rate_digits(rate), rate, seconds);
     if (p->not_finite >= 0)
         snprintf(warning, sizeof warning, "  loss not finite since step %d: %s", p->not_finite,
                  not_finite_advice(p->not_finite));

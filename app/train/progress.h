@@ -28,13 +28,13 @@ void progress_start(struct progress *p, const char *title, int steps_per_epoch, 
  * no step waits for a loss. */
 void progress_loss(struct progress *p, int step, double loss);
 
-/* Called every few steps: `step` steps are done, `images` samples were trained on in `seconds` of
+/* Called every few steps: `step` steps are done, `samples` were trained on in `seconds` of
  * training, and `loss` is that of the last step. */
-void progress_step(struct progress *p, int epoch, int step, double loss, int64_t images,
+void progress_step(struct progress *p, int epoch, int step, double loss, int64_t samples,
                    double seconds);
 
 /* Called after each epoch. accuracy below 0: not evaluated. Otherwise there is a second line. */
 void progress_epoch(struct progress *p, int epoch, int step, double loss, double accuracy,
-                    double valid_loss, int64_t images, double seconds);
+                    double valid_loss, int64_t samples, double seconds);
 
 #endif

@@ -89,7 +89,7 @@ static int one_step(struct loop *l, int batch) {
         int last = step.more_passes ? 0 : l->step + 1 == l->last_step;
         CHECK(one_pass(l, &step, !last && batch + pass + 1 < loader_steps(s->train_loader)));
     }
-    s->record->images += logged.samples;
+    s->record->samples += logged.samples;
     l->log[l->logged++] = logged;
     l->step++;
     return OK;
@@ -135,7 +135,7 @@ static int read_logs(struct loop *l, int epoch, int final) {
     curves_steps(&l->outputs.curves, r, first, seconds);
     if (!final)
         progress_step(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
-                      r->images, seconds);
+                      r->samples, seconds);
     return OK;
 }
 
@@ -237,7 +237,7 @@ static int add_epoch(struct loop *l, int epoch) {
     CHECK(curves_epoch(&l->outputs.curves, l->s));
     if (session_leads(l->s) && r->steps)
         progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
-                       accuracy, valid_loss, r->images, r->training_seconds);
+                       accuracy, valid_loss, r->samples, r->training_seconds);
     return OK;
 }
 

@@ -27,8 +27,8 @@ int record_extrapolated(const struct run_record *record) {
 }
 
 double record_seconds_per_epoch(const struct run_record *record) {
-    double rate = record_images_per_second(record);
-    if (!record->images || !record->train_samples || rate <= 0) return 0;
+    double rate = record_samples_per_second(record);
+    if (!record->samples || !record->train_samples || rate <= 0) return 0;
     /* The run ended with an epoch, so every step counts alike, a short last batch included. */
     if (!record_extrapolated(record) && !record->device[0].step_median_ns)
         return record->training_seconds / record->steps * record->steps_per_epoch;
@@ -44,12 +44,12 @@ double record_per_step(const struct run_record *record, double total) {
     return record->steps ? total / record->steps : 0;
 }
 
-double record_images_per_second(const struct run_record *record) {
+double record_samples_per_second(const struct run_record *record) {
     int64_t median_ns = record->device[0].step_median_ns;
     int batches = record->passes > 1 ? record->passes : 1;
     if (median_ns && record->steps_per_epoch > 1) /* of a whole batch: at most one is short */
         return (double)record->batch_size * batches * 1e9 / (double)median_ns;
-    return record->training_seconds > 0 ? (double)record->images / record->training_seconds : 0;
+    return record->training_seconds > 0 ? (double)record->samples / record->training_seconds : 0;
 }
 
 int rate_digits(double per_second) {

@@ -118,7 +118,7 @@ struct run_record {
     /* From the command's start to the end of the first step: processes, devices, data, parameters.
      */
     double first_step_seconds;
-    int64_t images; /* samples trained on, duplicates included */
+    int64_t samples; /* samples trained on, duplicates included */
     struct device_record device[MAX_DEVICES];
     struct traffic *traffic; /* over each link, in all training steps together; NULL: not counted */
 
@@ -162,7 +162,7 @@ double record_seconds_per_epoch(const struct run_record *record);
 int record_extrapolated(const struct run_record *record);
 /* A total over the run's steps as a mean per step; 0 for a run without steps. */
 double record_per_step(const struct run_record *record, double total);
-double record_images_per_second(const struct run_record *record);
+double record_samples_per_second(const struct run_record *record);
 /* The digits after the point with which a rate is shown: 21808, 9.4, 0.36. */
 int rate_digits(double per_second);
 /* The same for seconds, which are shown with three digits: 131, 13.1, 4.64, 0.202. */

@@ -93,7 +93,7 @@ static void write_steps(const struct run_record *r, struct json_writer *w) {
     json_integer(w, "first_step", r->first_step);
     json_integer(w, "resumed_from_step", r->resumed_from_step);
     json_integer(w, "steps", r->steps);
-    json_integer(w, "images", r->images);
+    json_integer(w, "samples", r->samples);
 }
 
 /* -1, not evaluated, is null. */
@@ -108,7 +108,7 @@ static void write_outcome(const struct run_record *r, struct json_writer *w) {
     json_number(w, "first_step_seconds", r->first_step_seconds);
     json_number(w, "seconds_per_epoch", record_seconds_per_epoch(r));
     json_boolean(w, "seconds_per_epoch_extrapolated", record_extrapolated(r));
-    json_number(w, "images_per_second", record_images_per_second(r));
+    json_number(w, "samples_per_second", record_samples_per_second(r));
     json_number(w, "final_loss", r->steps && r->losses ? r->losses[r->steps - 1] : NAN);
     json_number(w, "final_accuracy", known(record_last_accuracy(r)));
     json_number(w, "final_valid_loss", record_last_valid_loss(r));

@@ -295,7 +295,7 @@ const struct option run_options[] = {
      read_text, AT(files.trace), NO_LIMITS,
      BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
     {"--tensorboard", "DIR",
-     "write loss, accuracy, images/s and memory as TensorBoard event files, one folder in DIR per "
+     "write loss, accuracy, samples/s and memory as TensorBoard event files, one folder in DIR per "
      "run",
      read_text, AT(files.tensorboard), NO_LIMITS,
      BY_RUNS_BUT(BY_PROFILE), IN_ANY_MODE, 0},

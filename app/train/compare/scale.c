@@ -79,8 +79,8 @@ static void judge(struct scale *s, int i) {
         row->bits =
             decided && row->verdict.not_finite_at < 0 ? SCALE_BITS_EQUAL : SCALE_BITS_NOT_PROMISED;
     /* row i % rates is the run of the first device count with the same rate of the list */
-    double before = record_images_per_second(&s->rows[i % s->config.rates].run);
-    row->speed_up = before > 0 ? record_images_per_second(&row->run) / before : 0;
+    double before = record_samples_per_second(&s->rows[i % s->config.rates].run);
+    row->speed_up = before > 0 ? record_samples_per_second(&row->run) / before : 0;
 }
 
 static int conclude(const struct scale *s, struct job_result *result) {

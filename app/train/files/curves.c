@@ -19,10 +19,10 @@ void curves_steps(struct curves *c, const struct run_record *r, int first, doubl
     if (!first && r->resumed_from_step) event_file_start(&c->file, now, r->resumed_from_step + 1);
     for (int i = first; i < r->steps; i++)
         event_file_scalar(&c->file, now, r->first_step + i, "Loss/train", r->losses[i]);
-    if (seconds > c->seconds && r->images > c->images)
-        event_file_scalar(&c->file, now, r->first_step + r->steps, "Speed/images_per_second",
-                          (double)(r->images - c->images) / (seconds - c->seconds));
-    c->images = r->images;
+    if (seconds > c->seconds && r->samples > c->samples)
+        event_file_scalar(&c->file, now, r->first_step + r->steps, "Speed/samples_per_second",
+                          (double)(r->samples - c->samples) / (seconds - c->seconds));
+    c->samples = r->samples;
     c->seconds = seconds;
     event_file_flush(&c->file);
 }

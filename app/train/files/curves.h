@@ -1,7 +1,7 @@
 /* The curves of a run in TensorBoard (--tensorboard), which rank 0 writes while the run goes on:
  *
  *     Loss/train                every step
- *     Speed/images_per_second   each time that the losses are read: after steps 1, 2, 4, ... of an
+ *     Speed/samples_per_second  each time that the losses are read: after steps 1, 2, 4, ... of an
  *                               epoch, and at least every 64 steps
  *     Loss/train_epoch          after each epoch: the mean of its losses; and
  *     Accuracy/test, Learning_rate, Memory/device_D_MiB, Memory/device_D_peak_MiB
@@ -18,7 +18,7 @@
 struct curves {
     struct event_file file;
     int epoch_start; /* index of the epoch's first loss in the record */
-    int64_t images;  /* at the last point of the speed */
+    int64_t samples; /* at the last point of the speed */
     double seconds;
 };
 

@@ -15,7 +15,7 @@ enum { PICTURES = 900, BATCH = 125 };
     "cpu\\(1\\)\\]" PART_OF_AN_EPOCH
 
 static const char *const ROWS[] = {"^ +single +DP x %d +DDP x %d$",
-                                   "^images/s( +[0-9]+){3}$",
+                                   "^samples/s( +[0-9]+){3}$",
                                    "^speed-up over single(, [0-9]+ cores?)? +1.00( +[0-9.]+){2}$",
                                    "^bytes per step: into device 0( +[0-9.]+ ([KM]i)?B){3}$",
                                    "^  scatter",
@@ -44,13 +44,13 @@ static void check_json(const char *path, int devices) {
         cr_assert(json_int(run, "devices") == here && json_at(run, "per_device")->count == here);
         cr_assert(json_int(run, "steps") == 6 && json_at(run, "losses")->count == 6 &&
                   json_int(run, "batch_size") == BATCH);
-        cr_assert(json_int(run, "images") == 6 * BATCH &&
+        cr_assert(json_int(run, "samples") == 6 * BATCH &&
                   json_int(run, "parameter_count") == 129068 &&
                   json_at(run, "parameters")->count == 8);
         cr_assert(json_int(run, "virtual_devices") == devices &&
                   json_at(run, "bits_promised")->integer);
         cr_assert(json_double(run, "training_seconds") > 0 &&
-                  json_double(run, "images_per_second") > 0);
+                  json_double(run, "samples_per_second") > 0);
         /* It counts from the launch, on a clock that ranks and launcher share. */
         double first = json_double(run, "first_step_seconds");
         cr_assert(first > 0 && first < CLI_SECONDS, "%g s to the first step", first);

@@ -139,7 +139,7 @@ CliTest(cli_estimate, of_what_does_not_fit, 60) {
 CliTest(cli_estimate, says_that_it_is_computed, 60) {
     cli_says(0,
              "computed, not measured|what this means (all of it computed)|single: does not fit|"
-             "DDP: fits, with at most |!ms a step|!images/s",
+             "DDP: fits, with at most |!ms a step|!samples/s",
              "estimate --details --devices 4 --optimizer adam --model resnet18 --batch-size 64 "
              "--dataset random --shape 3x224x224 --classes 1000 --device-memory 6600M");
 }

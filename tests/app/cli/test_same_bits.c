@@ -196,7 +196,7 @@ static int64_t bytes_of_twelve_batches(const char *mode, int passes) {
     struct json *j = json_of("j");
     int64_t bytes = json_int(j, "per_device/1/bytes_in");
     cr_assert_eq(json_int(j, "steps"), 12 / passes);
-    cr_assert_eq(json_int(j, "images"), 96);
+    cr_assert_eq(json_int(j, "samples"), 96);
     json_free(j);
     return bytes;
 }
@@ -219,7 +219,7 @@ CliTest(cli_same_bits, uneven_inputs, 300) {
         "train --mode ddp --devices 8 --data-dir d --epochs 2 --batch-size 8 --join --model mlp "
         "--quiet --json j");
     struct json *j = json_of("j");
-    cr_expect_eq(json_int(j, "images"), 206);
+    cr_expect_eq(json_int(j, "samples"), 206);
     cr_expect_eq(json_int(j, "duplicates"), 0);
     json_free(j);
     cli_fails(2, "--join and --drop-last", "train --join --drop-last");

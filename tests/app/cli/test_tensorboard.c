@@ -29,7 +29,7 @@ static void check_run(const char *folder, const struct json *run) {
     same_list(&all, "Loss/valid", json_at(run, "valid_loss"), per_epoch, per_epoch);
     same_list(&all, "Learning_rate", json_at(run, "epoch_lr"), per_epoch, per_epoch);
     cr_expect_eq(events_count(&all, "Loss/train_epoch"), 2);
-    cr_expect_geq(events_count(&all, "Speed/images_per_second"), 2);
+    cr_expect_geq(events_count(&all, "Speed/samples_per_second"), 2);
     for (int d = 0; d < (int)json_int(run, "devices"); d++) {
         char tag[64], path[64];
         snprintf(tag, sizeof tag, "Memory/device_%d_peak_MiB", d);

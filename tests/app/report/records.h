@@ -14,7 +14,7 @@ static inline struct run_record make(enum run_mode mode, int devices) {
                            .batch_size = 250,
                            .lr = 0.125,
                            .steps = STEPS,
-                           .images = 2500,
+                           .samples = 2500,
                            .train_samples = 5000,
                            .steps_per_epoch = 20,
                            .training_seconds = 2,

@@ -170,7 +170,7 @@ Test(page, what_is_missing_is_said, .timeout = 60) {
     page = three_runs(2);
     for (int i = 0; i < 3; i++) {
         span_log_free(&runs[i].kept);
-        runs[i].steps = runs[i].epoch_count = runs[i].images = 0;
+        runs[i].steps = runs[i].epoch_count = runs[i].samples = 0;
         runs[i].training_seconds = 0;
         /* one that was resumed at its end is only evaluated */
         struct span s = {.phase = PHASE_EVALUATE, .start_ns = 10, .end_ns = 20};

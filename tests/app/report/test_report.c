@@ -43,11 +43,11 @@ static void narrow_terminals(struct run_record run[3]) {
     char *text = text_of(narrow_table, run);
     has(text, "^ +single +DP x 2$");
     has(text, "^ +DDP x 3$");
-    has(text, "^images/s +1250 +2500$");
-    has(text, "^images/s +625$");
+    has(text, "^samples/s +1250 +2500$");
+    has(text, "^samples/s +625$");
     free(text);
     text = text_of(narrowest_table, run);
-    has(text, "^ +DDP x 3\n-{20}\nseconds per epoch,\n  extrapolated\n +8.00\nimages/s\n +625\n");
+    has(text, "^ +DDP x 3\n-{20}\nseconds per epoch,\n  extrapolated\n +8.00\nsamples/s\n +625\n");
     has(text, "^speed-up over single\n +0.50\n");
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         cr_expect_leq(strlen(line), 20, "%s", line);
@@ -74,7 +74,7 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^ +single +DP x 2 +DDP x 3$");
     /* 2500 of 5003 images, in 2, 1 and 4 s */
     has(text, "^seconds per epoch, extrapolated +4.00 +2.00 +8.00$");
-    has(text, "^images/s +1250 +2500 +625$");
+    has(text, "^samples/s +1250 +2500 +625$");
     has(text, "^speed-up over single +1.00 +2.00 +0.50$");
     has(text, "^test accuracy( +0.8432){3}$");
     has(text, "^valid_loss( +0.5){3}$");

@@ -40,7 +40,7 @@ CliTest(passes, train_as_one_large_batch, 120) {
         run(&small, &b);
         cr_assert_eq(a.steps, 4);
         cr_assert_eq(b.steps, 4);
-        cr_assert_eq(b.images, 208);
+        cr_assert_eq(b.samples, 208);
         for (int s = 0; s < 4; s++)
             cr_expect(fabs(a.losses[s] - b.losses[s]) <= LOSS_TOLERANCE * fabs(a.losses[s]),
                       "%s, step %d: %.9g and %.9g", mode_name(modes[i]), s, a.losses[s],

@@ -47,7 +47,7 @@ static struct run_record make(void) {
                            .epoch_count = 2,
                            .training_seconds = 12.25,
                            .first_step_seconds = 0.75,
-                           .images = INT64_MAX,
+                           .samples = INT64_MAX,
                            .sum_order = "ring over 4 devices"};
     r.mode = MODE_DDP, strcpy(r.model, "lenet"), strcpy(r.dataset, "synthetic"),
     strcpy(r.kind, "cpu"), strcpy(r.algorithm, "tree");
@@ -164,22 +164,22 @@ Test(record, losses_not_finite, .timeout = 30) {
 
 Test(record, sums, .timeout = 30) {
     struct run_record r = {
-        .train_samples = 100, .duplicates = 4, .images = 52, .training_seconds = 3};
+        .train_samples = 100, .duplicates = 4, .samples = 52, .training_seconds = 3};
     cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12,
                        "half an epoch in 3 s is 6 s an epoch");
     r.steps = 2, r.batch_size = 26, r.steps_per_epoch = 4;
     cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12);
     r.steps_per_epoch = 3; /* --drop-last: an epoch has 78 images */
     cr_assert_float_eq(record_seconds_per_epoch(&r), 4.5, 1e-12, "two steps of three in 3 s");
-    cr_assert_float_eq(record_images_per_second(&r), 52 / 3.0, 1e-12);
+    cr_assert_float_eq(record_samples_per_second(&r), 52 / 3.0, 1e-12);
     r.device[0].step_median_ns = 500000000; /* and where steps were timed, their median counts */
-    cr_assert_float_eq(record_images_per_second(&r), 52, 1e-12);
+    cr_assert_float_eq(record_samples_per_second(&r), 52, 1e-12);
     cr_assert_float_eq(record_seconds_per_epoch(&r), 1.5, 1e-12);
     cr_assert(seconds_digits(131) == 0 && seconds_digits(9.996) == 1 && seconds_digits(.2) == 3);
     cr_assert(rate_digits(21808) == 0 && rate_digits(9.4) == 1 && rate_digits(0.36) == 2);
     cr_assert_eq(record_last_accuracy(&r), -1);
     r = (struct run_record){.devices = 1};
-    cr_assert(record_seconds_per_epoch(&r) == 0 && record_images_per_second(&r) == 0);
+    cr_assert(record_seconds_per_epoch(&r) == 0 && record_samples_per_second(&r) == 0);
     r.mode = MODE_DP;
     cr_assert(record_has_grads(&r, 0) && !record_has_grads(&r, 1));
     r.mode = MODE_DDP;
