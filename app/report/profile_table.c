@@ -68,6 +68,12 @@ static void row(const struct profile *t, int indent, const char *name, enum valu
     }
 }
 
+/* The row of a part; none if no device has it. */
+static void part(const struct profile *t, const char *name, enum value value, int key,
+                 print_value *print) {
+    if (any_value(t->run, value, key)) row(t, 2, name, value, key, print);
+}
+
 static void print_bytes(double bytes, char cell[TABLE_CELL]) {
     bytes_words(bytes, cell);
 }
@@ -91,7 +97,7 @@ static int is_of_training(int phase) {
 static void memory_rows(const struct profile *t, const char *name, enum value value) {
     row(t, 0, name, value, MEM_CAUSE_COUNT, print_bytes);
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        if (any_value(t->run, value, c)) row(t, 2, mem_cause_name(c), value, c, print_bytes);
+        part(t, mem_cause_name(c), value, c, print_bytes);
 }
 
 /* If all devices still hold what they held at their peaks, one list shows both. */
@@ -111,28 +117,22 @@ static void byte_rows(const struct profile *t) {
     if (!t->details) return;
     table_add(t->table, ROW_TITLE, "moved by its streams");
     for (int p = 0; p < PHASE_COUNT; p++)
-        if (is_of_training(p) && any_value(t->run, VALUE_MOVED, p))
-            row(t, 2, phase_name(p), VALUE_MOVED, p, print_bytes);
+        if (is_of_training(p)) part(t, phase_name(p), VALUE_MOVED, p, print_bytes);
 }
 
 /* In DP waiting is measured on device 0 only; the other devices' waiting is part of their idle
  * time. */
 static void time_rows(const struct profile *t) {
-    const struct run_record *r = t->run;
     row(t, 0, "busy ms per step", VALUE_BUSY, 0, print_ms);
     for (int p = 0; p < PHASE_COUNT; p++)
-        if (is_of_training(p) && any_value(r, VALUE_PHASE, p))
-            row(t, 2, phase_name(p), VALUE_PHASE, p, print_ms);
-    if (any_value(r, VALUE_PHASE, PHASE_LOADER))
-        row(t, 2, "(loader)", VALUE_PHASE, PHASE_LOADER, print_ms);
-    if (any_value(r, VALUE_WAIT, 0)) row(t, 2, "(waiting for the others)", VALUE_WAIT, 0, print_ms);
-    if (any_value(r, VALUE_NO_CORE, 0))
-        row(t, 2, "(waiting for a CPU core)", VALUE_NO_CORE, 0, print_ms);
+        if (is_of_training(p)) part(t, phase_name(p), VALUE_PHASE, p, print_ms);
+    part(t, "(loader)", VALUE_PHASE, PHASE_LOADER, print_ms);
+    part(t, "(waiting for the others)", VALUE_WAIT, 0, print_ms);
+    part(t, "(waiting for a CPU core)", VALUE_NO_CORE, 0, print_ms);
     row(t, 2, "(idle)", VALUE_IDLE, 0, print_ms);
-    if (any_value(r, VALUE_COPY, 0)) row(t, 2, "(copy of the next batch)", VALUE_COPY, 0, print_ms);
-    if (any_value(r, VALUE_HIDDEN, 0)) row(t, 2, "(allreduce, hidden)", VALUE_HIDDEN, 0, print_ms);
-    if (any_value(r, VALUE_EXPOSED, 0))
-        row(t, 2, "(allreduce, exposed)", VALUE_EXPOSED, 0, print_ms);
+    part(t, "(copy of the next batch)", VALUE_COPY, 0, print_ms);
+    part(t, "(allreduce, hidden)", VALUE_HIDDEN, 0, print_ms);
+    part(t, "(allreduce, exposed)", VALUE_EXPOSED, 0, print_ms);
     row(t, 0, "busy share of a step", VALUE_BUSY_SHARE, 0, print_share);
     if (t->details) row(t, 0, "kernels per step", VALUE_KERNELS, 0, print_count);
 }

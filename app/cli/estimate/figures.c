@@ -82,31 +82,38 @@ void figures_show_phases(const struct run_config *c, const struct modelled *m,
     if (is_mixed(c)) show_mixed(c, m, way);
 }
 
-static int peak_with(const struct run_config *config, int batch, double *peak) {
+/* -1: not known. */
+static double peak_with(const struct run_config *config, int batch, int pytorch) {
     struct run_config c = *config;
     struct modelled m;
     c.batch_size = batch;
-    if (is_mixed(&c)) return (*peak = peak_in_pytorch(&c)) < 0;
+    if (pytorch) return peak_in_pytorch(&c);
     int code = modelled_open(&m, &c);
-    *peak = code ? 0 : (double)record_peak(m.record, 0, m.record->devices - 1);
+    double peak = code ? -1 : (double)record_peak(m.record, 0, m.record->devices - 1);
     modelled_close(&m);
-    return code;
+    return peak;
 }
 
-/* The largest global batch that fits the GPU's memory. The search begins where the memory at about
- * this batch and at twice as much points to, and under autocast it ends there. 0: not even the
- * smallest; -1: not known. */
-static int largest_batch(const struct run_config *config, int devices, double gib) {
+/* The largest global batch that fits the GPU's memory. Two secants from the given batch on find it:
+ * memory is nearly linear in the batch. For Duet a search begins there. 0: not even the smallest
+ * fits; -1: not known. */
+static int largest_batch(const struct run_config *config, int devices, double gib, int pytorch) {
     enum { GROUP = 16 }; /* emulated devices hold samples in groups */
-    const int unit = GROUP * devices, whole = (config->batch_size + unit - 1) / unit * unit;
+    const int unit = (pytorch ? 1 : GROUP) * devices;
     struct run_config c = *config;
     struct max_batch found;
-    double one, two;
-    if (peak_with(config, whole, &one) || peak_with(config, 2 * whole, &two) || two <= one)
-        return -1;
-    double fits = whole + (gib * 0x1p30 - one) / (two - one) * whole;
-    int guess = fits < unit ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits / unit * unit;
-    if (is_mixed(&c)) return guess;
+    if (!pytorch && is_mixed(config)) return -1;
+    int last = (config->batch_size + unit - 1) / unit * unit, guess = 2 * last;
+    double before = peak_with(config, last, pytorch);
+    for (int secant = 0; secant < 2 && guess != last; secant++) {
+        int batch = guess > unit ? guess : unit;
+        double peak = peak_with(config, batch, pytorch), each = (peak - before) / (batch - last);
+        if (before < 0 || peak < 0 || !(each > 0)) return -1;
+        double fits = batch + (gib * 0x1p30 - peak) / each;
+        guess = fits < unit ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits / unit * unit;
+        last = batch, before = peak;
+    }
+    if (pytorch) return guess;
     c.device_memory_count = 1;
     c.device_memory[0] = (uint64_t)(gib * 0x1p30);
     if (max_batch_find(&c, guess, &found)) return -1;
@@ -128,8 +135,10 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
                         .first = is_mixed(c) ? -1 : (double)record_peak(m->record, 0, 0),
                         .others = -1,
                         .pytorch = peak_in_pytorch(c),
-                        .largest = largest_batch(c, devices, gib)};
+                        .largest = largest_batch(c, devices, gib, 0),
+                        .largest_pytorch = largest_batch(c, devices, gib, 1)};
     if (f.largest > 0) f.largest *= nodes;
+    if (f.largest_pytorch > 0) f.largest_pytorch *= nodes;
     if (devices > 1 && f.first >= 0) f.others = (double)record_peak(m->record, 1, devices - 1);
     f.is_full = f.first > gib * 0x1p30;
     f.others_are_full = f.others > gib * 0x1p30;
@@ -153,17 +162,23 @@ static char *gib_words(double bytes, char text[16]) {
 }
 
 void figures_print(const struct figures *f) {
-    char ms[16] = "-", rate[16] = "-", speed[16] = "-", error[16] = "-", largest[16] = "-";
-    char first[16], others[16], pytorch[16];
-    if (f->ms > 0) snprintf(ms, sizeof ms, "%.2f", f->ms);
-    if (f->rate > 0) snprintf(rate, sizeof rate, "%.*f", rate_digits(f->rate), f->rate);
-    if (f->rate > 0) snprintf(error, sizeof error, f->error > 0 ? "+-%2.0f %%" : "given", f->error);
-    if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
-    if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
-    printf("%3d %-15s%8s %6s%9s %6s %6s%s%6s%s%7s%s%7s\n", f->devices, way_brief(f->way), ms, error,
-           rate, speed, gib_words(f->first, first), f->is_full ? "!" : " ",
-           gib_words(f->others, others), f->others_are_full ? "!" : " ",
-           gib_words(f->pytorch, pytorch), f->pytorch_is_full ? "!" : " ", largest);
+    char ms[16], rate[16], speed[16], error[16], first[16], others[16], pytorch[16], largest[16],
+        largest_pytorch[16];
+    snprintf(ms, sizeof ms, f->ms > 0 ? "%.2f" : "-", f->ms);
+    snprintf(rate, sizeof rate, f->rate > 0 ? "%.*f" : "-", rate_digits(f->rate), f->rate);
+    snprintf(error, sizeof error,
+             f->rate <= 0   ? "-"
+             : f->error > 0 ? "%.0f %%"
+                            : "given",
+             f->error);
+    snprintf(speed, sizeof speed, f->speed_up > 0 ? "%.2fx" : "-", f->speed_up);
+    snprintf(largest, sizeof largest, f->largest < 0 ? "-" : "%d", f->largest);
+    snprintf(largest_pytorch, sizeof largest_pytorch, f->largest_pytorch < 0 ? "-" : "%d",
+             f->largest_pytorch);
+    printf("%3d %-12s%8s %5s%8s %6s %6s%s%6s%s%6s %6s%s%6s\n", f->devices, way_brief(f->way), ms,
+           error, rate, speed, gib_words(f->first, first), f->is_full ? "!" : " ",
+           gib_words(f->others, others), f->others_are_full ? "!" : " ", largest,
+           gib_words(f->pytorch, pytorch), f->pytorch_is_full ? "!" : " ", largest_pytorch);
 }
 
 void figures_write(struct json_writer *w, const struct figures *f,
@@ -183,12 +198,14 @@ void figures_write(struct json_writer *w, const struct figures *f,
     json_number(w, "memory_peak_others", f->others >= 0 ? f->others : NAN);
     json_number(w, "memory_peak_device_0_pytorch", f->pytorch >= 0 ? f->pytorch : NAN);
     json_number(w, "largest_batch", f->largest >= 0 ? f->largest : NAN);
+    json_number(w, "largest_batch_pytorch", f->largest_pytorch >= 0 ? f->largest_pytorch : NAN);
     json_close(w);
 }
 
 void figures_head(int only_transfers) {
-    printf("%-17s%10s %6s%9s %6s %13s %7s %7s\n", "GPUs", only_transfers ? "transfers," : "ms per",
-           "", "samples", "speed-", "Duet, GiB", "PyTorch", "largest");
-    printf("%-19s%8s %6s%9s %6s %6s %6s %7s %7s\n", "", only_transfers ? "ms" : "step", "error",
-           "/second", "up", "GPU 0", "others", "GPU 0", "batch");
+    printf("%-14s%10s %5s%8s %6s %13s%7s %7s%6s\n", "GPUs",
+           only_transfers ? "transfers," : "ms per", "", "samples", "speed-", "Duet, GiB ", "max",
+           "PyTorch", "max");
+    printf("%-16s%8s %5s%8s %6s %6s %6s %6s %6s %6s\n", "", only_transfers ? "ms" : "step", "error",
+           "/second", "up", "GPU 0", "others", "batch", "GPU 0", "batch");
 }

@@ -12,7 +12,7 @@ struct figures {
     double first, others, pytorch; /* peaks of memory in bytes: GPU 0, the fullest other, and GPU 0
                                     * where PyTorch trains; -1: there are none, or not known. Of
                                     * autocast Duet has none */
-    int largest;                   /* batch; 0: none; -1: not known */
+    int largest, largest_pytorch;  /* global batch that fits; 0: none; -1: not known */
     int is_full, others_are_full, pytorch_is_full; /* it does not fit the GPU's memory */
     int is_unmeasured;                             /* no comparable measurement exists */
     int only_transfers;                            /* 1: ms is not that of a whole step */

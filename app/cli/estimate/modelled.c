@@ -302,10 +302,9 @@ static int show(struct asked *a) {
             if (!several) CHECK(model_all(a, &clock, 1));
         }
     if (a->unmeasured)
-        text_wrap(
-            stdout, width, 0, 2,
-            "+-50 %: no measurement of this kind of model, in this mode and precision, on such "
-            "a machine and host: expect a factor of 1.5");
+        text_wrap(stdout, width, 0, 2,
+                  "50 %: no measurement of this kind of model, in this mode and precision, on such "
+                  "a machine and host: expect a factor of 1.5");
     if (a->compares) printf("speed-up: over one GPU with a batch of %d\n", one.batch_size);
     if (!several && !a->run.model.options.params)
         text_wrap(
@@ -314,9 +313,7 @@ static int show(struct asked *a) {
     if (a->full)
         text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory, so no step would run");
     text_wrap(stdout, width, 0, 2,
-              a->run.clock.precision == CLOCK_AMP
-                  ? "largest batch: the global one with which PyTorch's memory fits"
-                  : "largest batch: the global one with which Duet's memory fits");
+              "max batch: the largest global batch that fits into the GPU's memory");
     CHECK(write_steps(&a->steps));
     if (!a->json.file) return OK;
     json_close(&a->writer);

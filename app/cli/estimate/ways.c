@@ -25,9 +25,8 @@ const char *way_name(int way) {
 }
 
 const char *way_brief(int way) {
-    static const char *const brief[WAYS] = {[WAY_LOSS_IN_FORWARD] = "DP, loss in fwd",
-                                            [WAY_ZERO_1] = "ZeRO 1",
-                                            [WAY_ZERO_2] = "ZeRO 2"};
+    static const char *const brief[WAYS] = {
+        [WAY_LOSS_IN_FORWARD] = "DP, fwd loss", [WAY_ZERO_1] = "ZeRO 1", [WAY_ZERO_2] = "ZeRO 2"};
     return brief[way] ? brief[way] : ways[way].name;
 }
 

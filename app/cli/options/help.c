@@ -48,27 +48,14 @@ void say_text(const char *text) {
 
 /* ---- options ---- */
 
-/* Prints the text word by word from column HELP_COLUMN on. The cursor begins in column `column`. */
-static void print_wrapped(const char *text, int column) {
-    while (*text) {
-        int length = (int)strcspn(text, " ");
-        if (column > HELP_COLUMN && column + 1 + length > HELP_WIDTH) {
-            printf("\n");
-            column = 0;
-        }
-        int gap = column < HELP_COLUMN ? HELP_COLUMN - column : 1;
-        printf("%*s%.*s", gap, "", length, text);
-        column += gap + length;
-        text += length + (text[length] == ' ');
-    }
-    printf("\n");
-}
-
+/* A name that is too long for its column has a line of its own. */
 void option_print(const struct option *option, const char *help) {
     const char *value = option->value ? option->value : "";
-    int column = printf("  %s%s%s", option->name, *value ? " " : "", value);
-    if (column >= HELP_COLUMN) column = printf("\n") - 1;
-    print_wrapped(help, column);
+    char name[96];
+    int length = snprintf(name, sizeof name, "  %s%s%s", option->name, *value ? " " : "", value);
+    if (length >= HELP_COLUMN) printf("%s\n", name);
+    text_say(stdout, HELP_WIDTH, 0, HELP_COLUMN, "%-*s%s", HELP_COLUMN,
+             length < HELP_COLUMN ? name : "", help);
 }
 
 void options_print(const struct option *rows) {
