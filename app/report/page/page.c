@@ -151,9 +151,9 @@ static int put_timeline(FILE *file, const struct page *page) {
         return close_section(file), OK;
     }
     put_paragraph(file, "",
-                  "What each device did in %s. All runs share one axis of time. Where only a line "
-                  "is left, the device is idle. The lanes below a device show its communication "
-                  "and its copies of the next batch.",
+                  "What each device did in %s. All runs share one axis of time. In a dotted box a "
+                  "device waits for others; where only a line is left, it is idle. The lanes below "
+                  "a device show its communication and its copies of the next batch.",
                   *first_run(page)->modelled ? "one step of the modelled clock"
                                              : "one typical step");
     CHECK(put_figure(file, page, draw_timeline, 0,
