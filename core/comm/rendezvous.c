@@ -222,9 +222,8 @@ static int collect(struct comm *comm, struct job *job, const struct spot *spot, 
     int64_t deadline = now_ns() + comm->timeout_ns;
     for (int came = 0; came < job->world - 1;) {
         struct pollfd polled = {.fd = listener, .events = POLLIN};
-        int socket = poll(&polled, 1, LOOK_MS) > 0
-                         ? above_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC))
-                         : -1;
+        int socket =
+            poll(&polled, 1, LOOK_MS) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (socket >= 0) receive_rank(job, spot, socket);
         int gone = anybody_gone(job);
         if (gone)
