@@ -17,7 +17,7 @@ static int write_tensor(struct wire_out *w, const duet_tensor *t, int number) {
         head.shape[i] = duet_tensor_dim(t, i);
     wire_put_as(w, uint8_t, DUET_RPC_TENSOR);
     wire_put(w, &head, sizeof head);
-    size_t bytes = duet_tensor_count(t) * wire_type_bytes(duet_tensor_type(t));
+    size_t bytes = tensor_bytes(&t->t);
     void *room = wire_put_room(w, bytes);
     if (!room) return wire_error(w);
     return bytes ? duet_tensor_read(t, room) : OK;

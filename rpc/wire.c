@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/tensor.h"
 #include "rpc/agent.h"
 
 /* ---- writing ---- */
@@ -80,12 +81,6 @@ int wire_get_text(struct wire_in *w, const char **out) {
     return bytes && memchr(*out, 0, bytes) == *out + bytes - 1 ? OK : broken_value();
 }
 
-size_t wire_type_bytes(enum duet_type type) {
-    static const size_t bytes[] = {[DUET_F32] = 4,  [DUET_I32] = 4, [DUET_F64] = 8, [DUET_F16] = 2,
-                                   [DUET_BF16] = 2, [DUET_I64] = 8, [DUET_U8] = 1};
-    return (unsigned)type <= DUET_U8 ? bytes[type] : 0;
-}
-
 const char *wire_type_name(enum duet_rpc_type type) {
     static const char *const names[] = {"nothing",  "an integer",  "a number", "a string", "bytes",
                                         "a tensor", "a reference", "a list",   "a var"};
@@ -104,7 +99,7 @@ static int read_tensor(struct wire_in *w, struct duet_rpc_value *v) {
         count *= (uint64_t)t.shape[i];
         if (count > INT32_MAX) return broken_value();
     }
-    size_t bytes = count * wire_type_bytes((enum duet_type)t.type);
+    size_t bytes = count * dtype_bytes((enum dtype)t.type);
     if (w->bytes - w->at < bytes) return broken_value();
     w->at += bytes;
     v->type = (enum duet_rpc_type)COMES_TENSOR;

@@ -68,7 +68,6 @@ int wire_get(struct wire_in *w, void *out, size_t bytes);
 int wire_get_text(struct wire_in *w, const char **out);
 int wire_read(struct wire_in *w, struct duet_rpc_value *out);
 
-size_t wire_type_bytes(enum duet_type type); /* of an element */
 const char *wire_type_name(enum duet_rpc_type type);
 
 #endif
