@@ -245,10 +245,7 @@ static int one_world(struct doctor *d, int world, int n, int first) {
     task->kind = d->kind;
     task->devices = d->devices;
     task->gpus = d->progress->gpus;
-    struct launch launch = {.world_size = n,
-                            .entry = run_rank,
-                            .context = task,
-                            .start_timeout_s = d->config.timeout / 2};
+    struct launch launch = {.world_size = n, .entry = run_rank, .context = task};
     for (int a = first; a < ALLREDUCE_ALGORITHM_COUNT;) {
         doctor_step(d, world * ALLREDUCE_ALGORITHM_COUNT + a, "%s: allreduce, %d ranks",
                     doctor_kind_name(d), n);

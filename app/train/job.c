@@ -167,7 +167,6 @@ static int launch_job(const struct handover *h, const struct run_config *config,
                                   .argv = argv,
                                   .pass_fds = h->fd,
                                   .pass_count = h->count,
-                                  .start_timeout_s = config->timeout,
                                   .stoppable = config->stoppable};
     return launch_ranks(&launch, launched);
 }

@@ -40,10 +40,10 @@ struct job {
     struct sigaction child_before; /* and what the process did with SIGCHLD */
     struct process ranks[MAX_DEVICES];
 
-    uint32_t exchange;     /* the number of the current exchange, from 1 */
-    int delivering;        /* all offers have arrived and are being sent to all ranks */
-    int crowded;           /* too many descriptors are in flight: pause for a moment */
-    int64_t first_arrival; /* when the first rank came to the rendezvous; 0: none yet */
+    uint32_t exchange; /* the number of the current exchange, from 1 */
+    int delivering;    /* all offers have arrived and are being sent to all ranks */
+    int crowded;       /* too many descriptors are in flight: pause for a moment */
+    int joined;        /* 1: a rank has come to the rendezvous */
 
     /* The job's clock, ns, never 0. It counts the time in which the launcher runs or sleeps as
      * intended. If the whole machine or the whole job stands still (a suspended virtual machine,

@@ -45,12 +45,6 @@ struct launch {
     const int *pass_fds;
     int pass_count;
 
-    /* Once one rank has come to the rendezvous, all must come within this time; 0: 300 s. Time in
-     * which the launcher itself could not run (Ctrl-Z, a machine that stands still) does not count,
-     * nor does it for the time that ranks have to leave. Ranks that are all stopped or blocked have
-     * no other deadline: the launcher waits for them. */
-    double start_timeout_s;
-
     /* 1: the ranks call comm_look_for_stop, and ignore SIGINT and SIGTERM. Once they have begun to
      * look, the first of these signals to the launcher asks them to stop instead of ending the job.
      * Another one ends it at once; one within a tenth of a second of the first, as `timeout` sends
@@ -69,6 +63,10 @@ struct launch_result {
 };
 
 /* Runs a job to its end. When it returns no process of the job is left.
+ *
+ * It has no deadline: ranks that wait for each other have theirs, also at the rendezvous, and ranks
+ * that are all stopped or blocked are waited for. Of the time that ranks have to leave, that in
+ * which the launcher itself could not run (Ctrl-Z, a machine that stands still) does not count.
  *
  * Environment of each rank: the caller's, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
  * MASTER_ADDR and MASTER_PORT as torchrun sets them (no port is opened), OMP_NUM_THREADS=1 unless

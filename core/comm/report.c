@@ -30,7 +30,7 @@ int ended_well(const struct job *job, int rank) {
     const struct process *process = &job->ranks[rank];
     if (process->signal || process->exit_code) return 0;
     if (__atomic_load_n(&job->board->cards[rank].left, __ATOMIC_ACQUIRE)) return 1;
-    return !job->first_arrival;
+    return !job->joined;
 }
 
 /* " while rank 0 was in allreduce bucket 3 step 118", or "". */

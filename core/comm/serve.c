@@ -58,7 +58,7 @@ static void receive_offer(struct job *job, int rank) {
         return;
     case WIRE_DONE: break;
     }
-    if (!job->first_arrival) job->first_arrival = job->clock;
+    job->joined = 1;
     process->offer.arrived = 1;
 }
 
@@ -94,23 +94,6 @@ static void advance(struct job *job) {
     drop_offers(job);
     job->delivering = 0;
     job->exchange++;
-}
-
-/* Ends the job if a rank has not come to the rendezvous in time. */
-static void check_start(struct job *job) {
-    static const double DEFAULT_S = 300;
-    double given = job->launch->start_timeout_s, limit = given > 0 ? given : DEFAULT_S;
-    if (job->exchange > 1 || job->delivering || !job->first_arrival || job->ending_since) return;
-    if ((double)(job->clock - job->first_arrival) < limit * 1e9) return;
-    for (int r = 0; r < job->world; r++) {
-        if (job->ranks[r].offer.arrived) continue;
-        char text[BOARD_TEXT];
-        snprintf(text, sizeof text,
-                 "rank %d: rendezvous: did not come within %g s of the first rank: see its output",
-                 r, limit);
-        end_job(job, r, ERR_TIMEOUT, text);
-        return;
-    }
 }
 
 /* The next signal that the launcher has received; 0 if there is none. */
@@ -199,6 +182,5 @@ int serve_ranks(struct job *job, int timeout_ms) {
     for (int r = 0; job->delivering && !job->crowded && r < job->world; r++)
         if (job->ranks[r].offer.delivered < job->world) deliver(job, r);
     advance(job);
-    check_start(job);
     return OK;
 }

@@ -163,8 +163,7 @@ static int run_ranks(void (*different)(struct run_config *, int), const char *de
     config.model.options.hidden_count = 1, config.model.options.hidden[0] = 4;
     snprintf(config.device, sizeof config.device, "%s", device);
     make_different = different;
-    struct launch launch = {
-        .world_size = 3, .entry = one_rank, .context = &config, .start_timeout_s = 20};
+    struct launch launch = {.world_size = 3, .entry = one_rank, .context = &config};
     struct launch_result result;
     return launch_ranks(&launch, &result);
 }
