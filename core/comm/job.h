@@ -52,7 +52,7 @@ struct job {
     int64_t last_look; /* now_ns() when the clock was last advanced */
 
     int signal;           /* the first one that the launcher received, 0: none */
-    int signals;          /* how many it received */
+    int signals;          /* how many; the first one again at once does not count */
     int64_t signal_ns;    /* now_ns() when the first came */
     int passed_on;        /* 1: that signal was passed on, and the ranks have launch->grace_s */
     int64_t ending_since; /* on the job's clock; 0: the job runs */

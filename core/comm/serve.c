@@ -102,36 +102,29 @@ static int next_signal(int signal_fd) {
     return read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
 }
 
-/* `timeout` sends a signal to a command and then to its group: within this time it is the same
- * one. */
-static const int64_t SAME_NS = 100000000;
-
-/* Returns 1 if this signal asks the ranks to stop, or belongs to the one that did. */
+/* Returns 1 if this signal asks the ranks to stop: the first one, once they have begun to look. */
 static int ask_to_stop(struct job *job, int signal) {
     struct board *board = job->board;
-    if (!job->launch->stoppable || job->ending_since || (signal != SIGINT && signal != SIGTERM))
+    if (!job->launch->stoppable || job->ending_since || job->signals > 1 ||
+        (signal != SIGINT && signal != SIGTERM) ||
+        !__atomic_load_n(&board->looked.epoch, __ATOMIC_ACQUIRE))
         return 0;
-    if (job->signals > 1) {
-        int same = __atomic_load_n(&board->asked, __ATOMIC_RELAXED) == (uint32_t)signal &&
-                   now_ns() - job->signal_ns < SAME_NS;
-        job->signals -= same;
-        return same;
-    }
-    if (!__atomic_load_n(&board->looked.epoch, __ATOMIC_ACQUIRE)) return 0; /* no step has begun */
     __atomic_store_n(&board->asked, (uint32_t)signal, __ATOMIC_RELEASE);
     return 1;
 }
 
+/* `timeout` sends a signal to a command and then to its group: within this time it is the same
+ * one. */
+static const int64_t SAME_NS = 100000000;
+
 static void receive_signal(struct job *job) {
     char text[BOARD_TEXT];
     int signal = next_signal(job->signal_fd);
-    if (!signal) return;
+    if (!signal || (signal == job->signal && now_ns() - job->signal_ns < SAME_NS)) return;
     if (!job->signal) job->signal = signal, job->signal_ns = now_ns();
     job->signals++;
     if (ask_to_stop(job, signal)) return;
     if (job->launch->grace_s > 0) {
-        int same = job->signals > 1 && signal == job->signal;
-        if (same && now_ns() - job->signal_ns < SAME_NS) job->signals--;
         pass_on_signal(job, signal);
         return;
     }
