@@ -1,7 +1,7 @@
 /* NCCL's own collectives as an executor: in place, float32, on the communication stream.
  *
  *     set-up    rank 0 makes a unique id, all ranks learn it by comm_gather, over several
- *               machines by MPI's broadcast, and all call ncclCommInitRankConfig
+ *               machines by MPI, and all call ncclCommInitRankConfig
  *     a call    data *= scale (a kernel of Duet's), then ncclAllReduce, ncclAllGather,
  *               ncclReduceScatter or ncclBroadcast
  *     end       ncclCommFinalize, ncclCommDestroy; after a failure of the job ncclCommAbort
@@ -164,7 +164,7 @@ static const struct cuda_calls_ops calls_ops = {.look = look_at_nccl,
 /* ---- life ---- */
 
 /* Rank 0's id, for all. A rank that fails here ends the job, and with it the peers' wait in the
- * exchange. */
+ * gather. */
 static int agree_on_id(struct executor *e, ncclUniqueId *id) {
     const struct executor_ranks *r = e->calls.ranks;
     memset(id, 0, sizeof *id);
@@ -172,7 +172,6 @@ static int agree_on_id(struct executor *e, ncclUniqueId *id) {
         ncclResult_t made = e->nccl.ncclGetUniqueId(id);
         if (made != ncclSuccess) return fail_by_nccl(e, made);
     }
-    if (comm_is_spread(r->comm)) return comm_broadcast(r->comm, id, sizeof *id);
     if (!r->comm) return OK;
     ncclUniqueId all[MAX_DEVICES];
     CHECK(comm_gather(r->comm, id, sizeof *id, all));

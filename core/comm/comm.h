@@ -98,9 +98,6 @@ void comm_name_gathers(struct comm *comm, const char *what);
  * it. */
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 
-/* If comm_is_spread: every rank's bytes become rank 0's. */
-int comm_broadcast(struct comm *comm, void *data, size_t bytes);
-
 /* Returns OK once every rank has called it. `what` names it in error texts: "start of epoch". */
 int comm_barrier(struct comm *comm, const char *what);
 

@@ -174,16 +174,6 @@ int comm_stop_signal(const struct comm *comm) {
     return (int)comm->board->asked;
 }
 
-int comm_broadcast(struct comm *comm, void *data, size_t bytes) {
-    struct wait wait;
-    wait_start(&wait, comm, NULL);
-    wait.reason.collective = "broadcast";
-    wait.reason.among = UINT64_MAX;
-    int code = comm->by->broadcast(comm->network, data, bytes, &wait);
-    comm_distant_end(&wait);
-    return code;
-}
-
 int comm_is_spread(const struct comm *comm) {
     return comm && comm->network;
 }

@@ -13,8 +13,7 @@
 
 struct network;
 
-/* gather and broadcast are collective. While they wait, comm_distant_look(wait) may end them with
- * an error. */
+/* gather is collective. While it waits, comm_distant_look(wait) may end it with an error. */
 struct network_ops {
     /* Joins the world that mpirun or srun has started, sets comm->rank, comm->world and
      * comm->board, and starts the thread of heartbeats. When it returns, within the job's timeout,
@@ -22,7 +21,6 @@ struct network_ops {
     int (*open)(struct network **out, struct comm *comm);
     int (*gather)(struct network *network, const void *mine, size_t bytes, void *all,
                   struct wait *wait);
-    int (*broadcast)(struct network *network, void *data, size_t bytes, struct wait *wait);
     /* Tells the others that this rank leaves, or why the job has failed. Without a failure it then
      * waits until all have left. NULL is fine. */
     void (*close)(struct network *network);

@@ -203,11 +203,5 @@ static int gather(struct network *net, const void *mine, size_t bytes, void *all
                     &request, wait);
 }
 
-static int broadcast(struct network *net, void *data, size_t bytes, struct wait *wait) {
-    struct line line = {.net = net, .comm = net->job};
-    return line_broadcast(&line, data, bytes, 0, wait);
-}
-
-static const struct network_ops ops = {
-    .open = open_world, .gather = gather, .broadcast = broadcast, .close = close_world};
+static const struct network_ops ops = {.open = open_world, .gather = gather, .close = close_world};
 const struct network_ops *const network_by_mpi = &ops;
