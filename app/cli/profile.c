@@ -18,22 +18,11 @@
 
 enum { DEFAULT_STEPS = 50 };
 
-struct profiled_ways {
-    const struct ways *ways;
-    const struct run_config *config;
-};
-
-static void write_runs(const void *what, struct json_writer *w) {
-    const struct profiled_ways *p = what;
-    ways_write(p->ways, p->config, w);
-}
-
 /* The profile has ended with `code`. The files get the modes that ran until then; if no step was
  * made, the old files are worth more and stay. */
 static int write_files(struct run_files *files, const struct run_config *config,
                        const struct ways *ways, int code) {
     struct failures all = failures_of(code);
-    const struct profiled_ways profiled = {ways, config};
     int early = code && code != ERR_MEMORY, any = 0;
     struct page page = {.stopped = early ? all.text : NULL};
     for (int i = WAY_DP; i < WAYS; i++) {
@@ -45,7 +34,7 @@ static int write_files(struct run_files *files, const struct run_config *config,
         any |= way_run(ways, i) != NULL;
     }
     if (any || !early)
-        failures_add(&all, run_files_write(files, "profile", write_runs, &profiled, &page));
+        failures_add(&all, run_files_write(files, "profile", ways_write, ways, &page));
     return failures_end(&all);
 }
 
@@ -138,7 +127,7 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(spread_check(&config, SPREAD_PROFILE), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
     CHECK_GOTO(run_files_open(&files, &config), code, done);
-    ways = ways_new();
+    ways = ways_new(&config);
     CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
     code = profile(&config, ways, width, &result);
     code = write_files(&files, &config, ways, code);

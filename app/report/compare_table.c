@@ -192,14 +192,13 @@ void batch_line(FILE *file, const struct run_record *run) {
 }
 
 void allreduce_lines(FILE *file, const struct run_record *ddp) {
-    struct text how = {.used = 0}, buckets = {.used = 0};
+    struct text buckets = {.used = 0};
     if (!*ddp->choice) return;
-    text_add(&how, "allreduce: %s", ddp->choice);
     text_add(&buckets, "buckets of");
     for (int b = 0; b < ddp->bucket_count; b++)
         text_add(&buckets, "%s %" PRId64, b ? "," : "", ddp->bucket_bytes[b]);
     text_add(&buckets, " bytes");
-    if (!*ddp->modelled) text_wrap(file, text_width(file), 0, 2, how.words);
+    if (!*ddp->modelled) text_say(file, text_width(file), 0, 2, "allreduce: %s", ddp->choice);
     text_wrap(file, text_width(file), 0, 2, buckets.words);
 }
 

@@ -18,16 +18,6 @@
 
 enum { DEFAULT_STEPS = 50 }; /* as of profile */
 
-struct estimated {
-    const struct run_config *config;
-    const struct ways *ways;
-};
-
-static void write_runs(const void *what, struct json_writer *w) {
-    const struct estimated *e = what;
-    ways_write(e->ways, e->config, w);
-}
-
 /* 1: for pictures of this size, a model of this name usually has another stem. */
 static int is_of_small_pictures(const struct run_config *config) {
     enum { SMALL = 64 };
@@ -168,11 +158,10 @@ int command_estimate(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(run_config_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;
     CHECK_GOTO(run_files_open(&files, &config), code, done);
-    ways = ways_new();
+    ways = ways_new(&config);
     CHECK_GOTO(ways ? show(&config, ways) : ERR_MEMORY, code, done);
-    struct estimated estimated = {&config, ways};
     struct page none = {.count = 0}; /* nothing ran that could be shown */
-    code = run_files_write(&files, "estimate", write_runs, &estimated, &none);
+    code = run_files_write(&files, "estimate", ways_write, ways, &none);
 done:
     run_files_abandon(&files);
     ways_free(ways);

@@ -54,9 +54,10 @@ void way_apply(int way, struct run_config *config) {
     config->fsdp.shard = ways[way].shard;
 }
 
-struct ways *ways_new(void) {
+struct ways *ways_new(const struct run_config *config) {
     struct ways *all = calloc(1, sizeof *all);
-    if (!all) fail(ERR_MEMORY, "the records of the runs: out of host memory");
+    if (!all) return fail(ERR_MEMORY, "the records of the runs: out of host memory"), NULL;
+    all->config = config;
     return all;
 }
 
@@ -216,12 +217,13 @@ static void write_pytorch(const struct as_pytorch *p, struct json_writer *w) {
     json_close(w);
 }
 
-void ways_write(const struct ways *all, const struct run_config *config, struct json_writer *w) {
+void ways_write(const void *what, struct json_writer *w) {
+    const struct ways *all = what;
     json_array(w, "runs");
     for (int i = 0; i < WAYS; i++) {
         if (!way_run(all, i) && !*all->full[i]) continue; /* left out */
         results_run(w, ways[i].key, ways[i].name, all->full[i], &all->run[i]);
-        if (config->as_pytorch) write_pytorch(&all->pytorch[i], w);
+        if (all->config->as_pytorch) write_pytorch(&all->pytorch[i], w);
         json_close(w);
     }
     json_close(w);

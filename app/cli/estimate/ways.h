@@ -15,7 +15,7 @@ enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAY_ZERO_1, WAY_ZERO_2,
 
 enum { WAY_TITLE = 96 }; /* bytes of a title */
 
-/* "DP, loss in forward", "DP, loss in fwd" and "dp_loss_in_forward", the name in JSON. Static
+/* "DP, loss in forward", "DP, fwd loss" and "dp_loss_in_forward", the name in JSON. Static
  * storage. */
 const char *way_name(int way);
 const char *way_brief(int way);
@@ -28,7 +28,8 @@ enum run_mode way_mode(int way);
 void way_apply(int way, struct run_config *config);
 
 struct ways {
-    struct run_record run[WAYS];  /* devices 0: it was left out, or did not fit */
+    const struct run_config *config; /* borrowed */
+    struct run_record run[WAYS];     /* devices 0: it was left out, or did not fit */
     char full[WAYS][ERROR_BYTES]; /* the error of one that did not fit its devices' memory; or "" */
     struct need need[WAYS];       /* what such a one would hold */
     struct as_pytorch pytorch[WAYS]; /* what PyTorch would hold; devices 0: it is not known */
@@ -36,7 +37,7 @@ struct ways {
 
 /* On the heap: the records are too large for a small stack. NULL: out of host memory, with the
  * error set. */
-struct ways *ways_new(void);
+struct ways *ways_new(const struct run_config *config);
 void ways_free(struct ways *ways);
 
 /* The run of a way; NULL where there is none. */
@@ -63,7 +64,8 @@ void ways_show_beside_pytorch(const struct ways *ways, const struct run_config *
 void ways_show_what_fits(const struct ways *ways, const struct run_config *config, int width);
 
 /* Writes the list `runs` of --json (results.h): of each way the record and what device 0 has more
- * of than the others, or that it does not fit; with --as pytorch what PyTorch would hold. */
-void ways_write(const struct ways *ways, const struct run_config *config, struct json_writer *w);
+ * of than the others, or that it does not fit; with --as pytorch what PyTorch would hold. A
+ * results_body. */
+void ways_write(const void *what, struct json_writer *w);
 
 #endif
