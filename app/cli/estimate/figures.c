@@ -95,19 +95,21 @@ static double peak_with(const struct run_config *config, int batch, int pytorch)
 }
 
 /* The largest global batch that fits the GPU's memory. Two secants from the given batch on find it:
- * memory is nearly linear in the batch. For Duet a search begins there. 0: not even the smallest
- * fits; -1: not known. */
-static int largest_batch(const struct run_config *config, int devices, double gib, int pytorch) {
+ * memory is nearly linear in the batch. For Duet a search begins there. pytorch: what PyTorch holds
+ * with the given batch; 0: Duet is asked about. Returns 0: not even the smallest fits; -1: not
+ * known. */
+static int largest_batch(const struct run_config *config, int devices, double gib, double pytorch) {
     enum { GROUP = 16 }; /* emulated devices hold samples in groups */
     const int unit = (pytorch ? 1 : GROUP) * devices;
     struct run_config c = *config;
     struct max_batch found;
     if (!pytorch && is_mixed(config)) return -1;
     int last = (config->batch_size + unit - 1) / unit * unit, guess = 2 * last;
-    double before = peak_with(config, last, pytorch);
+    double before = pytorch ? pytorch : peak_with(config, last, 0);
     for (int secant = 0; secant < 2 && guess != last; secant++) {
         int batch = guess > unit ? guess : unit;
-        double peak = peak_with(config, batch, pytorch), each = (peak - before) / (batch - last);
+        double peak = peak_with(config, batch, pytorch != 0),
+               each = (peak - before) / (batch - last);
         if (before < 0 || peak < 0 || !(each > 0)) return -1;
         double fits = batch + (gib * 0x1p30 - peak) / each;
         guess = fits < unit ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits / unit * unit;
@@ -135,8 +137,8 @@ struct figures figures_of(const struct run_config *c, const struct modelled *m,
                         .first = is_mixed(c) ? -1 : (double)record_peak(m->record, 0, 0),
                         .others = -1,
                         .pytorch = peak_in_pytorch(c),
-                        .largest = largest_batch(c, devices, gib, 0),
-                        .largest_pytorch = largest_batch(c, devices, gib, 1)};
+                        .largest = largest_batch(c, devices, gib, 0)};
+    f.largest_pytorch = largest_batch(c, devices, gib, f.pytorch);
     if (f.largest > 0) f.largest *= nodes;
     if (f.largest_pytorch > 0) f.largest_pytorch *= nodes;
     if (devices > 1 && f.first >= 0) f.others = (double)record_peak(m->record, 1, devices - 1);
