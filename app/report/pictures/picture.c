@@ -189,9 +189,9 @@ void picture_circle(struct picture *p, double x, double y, double radius, enum s
     put_end(p, "circle", NULL);
 }
 
-void picture_curve_begin(struct picture *p, enum shade shade, double thickness, double opacity) {
+void picture_curve_begin(struct picture *p, enum shade shade, double thickness) {
     end_boxes(p);
-    fprintf(p->file, "<polyline stroke-linejoin=\"round\" opacity=\"%.3g\"", opacity);
+    fprintf(p->file, "<polyline stroke-linejoin=\"round\"");
     put_stroke(p, shade, thickness);
     fprintf(p->file, " points=\"");
 }
@@ -207,11 +207,9 @@ void picture_curve_end(struct picture *p) {
 /* ---- text ---- */
 
 static void put_text(struct picture *p, double x, double y, enum anchor anchor, enum shade shade,
-                     int bold, const char *format, va_list list) {
+                     int bold, const char *text) {
     static const char *const anchors[] = {"", " text-anchor=\"middle\"", " text-anchor=\"end\""};
     static const char *const classes[] = {"", " mid", " end"};
-    char text[512];
-    vsnprintf(text, sizeof text, format, list);
     end_boxes(p);
     fprintf(p->file, "<text x=\"%.6g\" y=\"%.6g\"", tenth(x), tenth(y));
     if (p->form == PICTURE_SLIDE)
@@ -226,17 +224,16 @@ static void put_text(struct picture *p, double x, double y, enum anchor anchor, 
 
 void picture_text(struct picture *p, double x, double y, enum anchor anchor, enum shade shade,
                   const char *format, ...) {
+    char text[512];
     va_list list;
     va_start(list, format);
-    put_text(p, x, y, anchor, shade, 0, format, list);
+    vsnprintf(text, sizeof text, format, list);
     va_end(list);
+    put_text(p, x, y, anchor, shade, 0, text);
 }
 
-void picture_head(struct picture *p, double x, double y, const char *format, ...) {
-    va_list list;
-    va_start(list, format);
-    put_text(p, x, y, ANCHOR_START, SHADE_TEXT, 1, format, list);
-    va_end(list);
+void picture_head(struct picture *p, double x, double y, const char *text) {
+    put_text(p, x, y, ANCHOR_START, SHADE_TEXT, 1, text);
 }
 
 double picture_text_width(const struct picture *p, const char *text) {

@@ -47,7 +47,7 @@ void picture_arrow(struct picture *p, double x1, double y1, double x2, double y2
 void picture_circle(struct picture *p, double x, double y, double radius, enum shade shade);
 
 /* A line through points: begin, a point at a time, end. */
-void picture_curve_begin(struct picture *p, enum shade shade, double thickness, double opacity);
+void picture_curve_begin(struct picture *p, enum shade shade, double thickness);
 void picture_curve_point(struct picture *p, double x, double y);
 void picture_curve_end(struct picture *p);
 
@@ -56,8 +56,7 @@ enum anchor { ANCHOR_START, ANCHOR_MIDDLE, ANCHOR_END };
 void picture_text(struct picture *p, double x, double y, enum anchor anchor, enum shade shade,
                   const char *format, ...) __attribute__((format(printf, 6, 7)));
 /* The same in bold. */
-void picture_head(struct picture *p, double x, double y, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void picture_head(struct picture *p, double x, double y, const char *text);
 /* The greatest width that text can have, for text that must fit. */
 double picture_text_width(const struct picture *p, const char *text);
 /* Writes `text` into a box if it fits there. */

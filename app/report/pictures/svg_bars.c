@@ -154,7 +154,7 @@ static void draw_limit(struct picture *p, const struct bars *b, const struct led
 static double draw_run(struct picture *p, const struct bars *b, int i, double y) {
     const struct run_record *r = shown(b, i);
     int every = label_every(bars_of(b, r));
-    picture_head(p, 0, y + 1.4 * p->font, "%s", b->page->run[i].title);
+    picture_head(p, 0, y + 1.4 * p->font, b->page->run[i].title);
     y += 2 * p->font;
     for (int d = 0, end; d < r->devices; d = end, y += b->row + b->gap) {
         char text[32];

@@ -99,18 +99,6 @@ static void put_point(struct picture *p, const struct frame *f, double place, do
     picture_curve_point(p, x_of(f, place), y_of(f, value));
 }
 
-/* A line through one point shows nothing, so the point of a run of one epoch is a dot. */
-static void draw_only_point(struct picture *p, const struct frame *f, const struct run_record *r,
-                            int accuracy, double radius, enum shade shade) {
-    int count, shown = 0, only = 0;
-    const double *value = values_of(r, accuracy, &count);
-    for (int i = 0; i < count && shown < 2; i++)
-        if (is_shown(value[i], accuracy)) only = i, shown++;
-    if (shown == 1)
-        picture_circle(p, x_of(f, place_of(r, accuracy, only)), y_of(f, value[only]), radius,
-                       shade);
-}
-
 /* If there are many values, the smallest and largest of each stretch are drawn, in order. */
 static void draw_curve(struct picture *p, const struct frame *f, const struct run_record *r,
                        int accuracy) {
@@ -156,10 +144,9 @@ static int draw_curves(struct picture *p, const struct page *page, int accuracy)
         if (!page->run[i].run) continue;
         double thickness = drawn == 0 ? 7 : drawn == 1 ? 3.5 : 1.4;
         if (count == 1) thickness = 2;
-        picture_curve_begin(p, shade_of_run(page, i), thickness, 1);
+        picture_curve_begin(p, shade_of_run(page, i), thickness);
         draw_curve(p, &f, page->run[i].run, accuracy);
         picture_curve_end(p);
-        draw_only_point(p, &f, page->run[i].run, accuracy, thickness + 1, shade_of_run(page, i));
         drawn++;
     }
     picture_close(p);

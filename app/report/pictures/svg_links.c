@@ -181,7 +181,7 @@ int draw_links(struct picture *p, const struct page *page, int index) {
     p->height = height + (l.labels && !l.left_out ? 3.6 : 5) * f;
     picture_open(p, "links", "Traffic between devices",
                  "Bytes that moved from device to device in a step, as counted.");
-    picture_head(p, 0, 1.3 * f, "%s", page->run[index].title);
+    picture_head(p, 0, 1.3 * f, page->run[index].title);
     place_devices(&l, l.x, l.y, radius);
     for (int a = 0; a < r->devices && l.arrows <= MOST_ARROWS; a++)
         for (int b = 0; b < r->devices; b++)
