@@ -62,9 +62,9 @@ body { font: 10.5pt/1.4 "Liberation Sans", Arial, sans-serif; max-width: 178mm; 
 h1 { font-size: 17pt } h2 { font-size: 12.5pt; margin-top: 6mm; break-after: avoid }
 pre { font: 8.2pt/1.25 "Liberation Mono", monospace; background: #f2f4f7; padding: 2mm;
       break-inside: avoid; white-space: pre-wrap }
-code { font-family: "Liberation Mono", monospace; font-size: .92em }
-@media screen { body { padding: 0 4mm } }
-@media print { code { white-space: nowrap } pre code { white-space: inherit } }
+code { font-family: "Liberation Mono", monospace; font-size: .92em; white-space: nowrap }
+@media (max-width: 40em) { body { padding: 0 4mm } code { white-space: normal } } /* a phone */
+pre code { white-space: inherit }
 img { width: 94%; display: block; margin: 0 auto }
 hr { border: 0; border-bottom: .3pt dotted #888; height: 10mm; margin: 0 }
 p { margin: 2.5mm 0 1mm } p, li { break-inside: avoid } a { color: inherit; text-decoration: none }
