@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "base/text/parse.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
@@ -145,16 +144,12 @@ static void write_row(struct json_writer *w, const struct scale *s, int i) {
     json_close(w);
 }
 
-static int finish(const struct scale *s, struct atomic_file *json) {
-    struct json_writer w;
-    scale_table_notes(s);
-    if (!json->file) return OK;
-    CHECK(results_start(&w, json->file, "scale"));
-    json_array(&w, "runs");
+static void write_rows(const void *what, struct json_writer *w) {
+    const struct scale *s = what;
+    json_array(w, "runs");
     for (int i = 0; i < s->count; i++)
-        write_row(&w, s, i);
-    json_close(&w);
-    return results_end(&w, json);
+        write_row(w, s, i);
+    json_close(w);
 }
 
 int command_scale(int argc, char **argv, const struct duet_model *own) {
@@ -162,22 +157,24 @@ int command_scale(int argc, char **argv, const struct duet_model *own) {
     struct options options = {.command = "scale", .part = {{scale_options, &words}}};
     struct scale_config config = {.rates = 0};
     struct scale scale = {.count = 0};
-    struct atomic_file json = {0};
+    struct run_files files = {.config = NULL};
+    struct page none = {.count = 0};
     struct job_result result = {.exit_status = 0};
     int code;
     CHECK_GOTO(read_words(argc, argv, &options, &config), code, done);
     if (options.help) return help(&options, own);
     CHECK_GOTO(scale_plan(&scale, &config), code, done);
-    if (*config.run.files.json) CHECK_GOTO(atomic_open(&json, config.run.files.json), code, done);
+    CHECK_GOTO(run_files_open(&files, &config.run), code, done);
     code = scale_run(&scale, show_row, NULL, &result);
     if (code && code != ERR_CHECK) goto done;
     /* The table is complete even if bits differ, which is then the error to report. */
     struct failures all = {0};
     failures_add(&all, code);
-    failures_add(&all, finish(&scale, &json));
+    scale_table_notes(&scale);
+    failures_add(&all, run_files_write(&files, "scale", write_rows, &scale, &none));
     code = failures_end(&all);
 done:
-    atomic_abandon(&json);
+    run_files_abandon(&files);
     scale_free(&scale);
     int status = report_error(code);
     return code && result.exit_status ? result.exit_status : status;

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "base/text/parse.h"
 #include "clock/trust.h"
 #include "cli/commands.h"
@@ -61,7 +60,7 @@ static const struct option modelled_options[] = {
      read_on, OPTION_AT(struct words, validate), NO_LIMITS, ALWAYS},
     OPTION_END};
 
-/* The steps that --trace, --report and --pictures show. None was run, so models and batches may be
+/* The files, and the steps that --trace, --report and --pictures show. None was run, so models and batches may be
  * as large as on real machines. */
 struct shown_steps {
     struct run_config names; /* of the files */
@@ -82,8 +81,7 @@ struct asked {
     int compares;       /* 1: the table has a speed-up over one GPU */
     int has_time[WAYS]; /* of the last row of each way */
     struct shown_steps steps;
-    struct atomic_file json;
-    struct json_writer writer; /* of json, where it is open */
+    struct json_writer writer; /* of --json, where that is open */
 };
 
 int modelled_is_asked(int argc, char **argv) {
@@ -104,6 +102,7 @@ static int is_shown(const struct shown_steps *s) {
 static int open_files(struct asked *a, const struct run_paths *files) {
     int pairs = a->choice.gpus * a->choice.machines;
     a->steps.names.files = *files;
+    snprintf(a->steps.names.files.json, sizeof files->json, "%s", a->run.files.json);
     if (is_shown(&a->steps) && (pairs > 1 || a->run.clock.nodes > 1))
         return fail(ERR_USAGE, "--trace, --report, --pictures: they show the steps of one GPU on "
                                "one machine: give one of each, and no --nodes");
@@ -146,9 +145,8 @@ static int read_asked(struct asked *a, const struct words *w) {
                     "--as: no effect with --gpu, whose table shows what PyTorch would hold: "
                     "leave it out");
     CHECK(open_files(a, &w->files));
-    if (!*a->run.files.json) return OK;
-    CHECK(atomic_open(&a->json, a->run.files.json));
-    CHECK(results_start(&a->writer, a->json.file, "estimate"));
+    if (!a->steps.files.json.file) return OK;
+    CHECK(results_start(&a->writer, a->steps.files.json.file, "estimate"));
     json_array(&a->writer, "modelled");
     return OK;
 }
@@ -171,7 +169,6 @@ static int keep_step(struct shown_steps *s, struct modelled *m, struct clock_con
 
 static int write_steps(struct shown_steps *s) {
     struct page page = {.count = s->count};
-    if (!s->count) return OK;
     for (int i = 0; i < s->count; i++)
         page.run[i] = (struct page_run){.title = s->title[i], .run = s->run[i].record};
     return run_files_write(&s->files, "estimate", NULL, NULL, &page);
@@ -194,7 +191,7 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
         a->compares |= f.speed_up > 0 && devices > 1;
         a->has_time[way] = f.ms > 0;
         a->unmeasured |= f.is_unmeasured;
-        if (a->json.file) figures_write(&a->writer, &f, clock);
+        if (a->steps.files.json.file) figures_write(&a->writer, &f, clock);
     }
     if (!code && phases && is_shown(&a->steps))
         code = keep_step(&a->steps, &m, clock, way_name(way));
@@ -314,10 +311,11 @@ static int show(struct asked *a) {
         text_wrap(stdout, width, 0, 2, "!: more than the GPU's memory, so no step would run");
     text_wrap(stdout, width, 0, 2,
               "max batch: the largest global batch that fits into the GPU's memory");
-    CHECK(write_steps(&a->steps));
-    if (!a->json.file) return OK;
-    json_close(&a->writer);
-    return results_end(&a->writer, &a->json);
+    if (a->steps.files.json.file) {
+        json_close(&a->writer);
+        CHECK(results_end(&a->writer, &a->steps.files.json));
+    }
+    return write_steps(&a->steps);
 }
 
 void modelled_help(void) {
@@ -361,7 +359,6 @@ done:
     run_files_abandon(&a->steps.files);
     for (int i = 0; i < a->steps.count; i++)
         modelled_close(&a->steps.run[i]);
-    atomic_abandon(&a->json);
     clock_choice_free(&a->choice);
     free(a);
     return report_error(code);
