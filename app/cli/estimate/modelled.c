@@ -60,8 +60,8 @@ static const struct option modelled_options[] = {
      read_on, OPTION_AT(struct words, validate), NO_LIMITS, ALWAYS},
     OPTION_END};
 
-/* The files, and the steps that --trace, --report and --pictures show. None was run, so models and batches may be
- * as large as on real machines. */
+/* The files, and the steps that --trace, --report and --pictures show. None was run, so models and
+ * batches may be as large as on real machines. */
 struct shown_steps {
     struct run_config names; /* of the files */
     struct run_files files;
