@@ -129,12 +129,11 @@ static void say_below(struct picture *p, const struct links *l, double y) {
     picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "per step: %s from host memory, %s to it",
                  bytes_words(in, a), bytes_words(out, b));
     if (l->labels && !l->left_out) return;
-    *b = 0;
-    if (l->left_out) snprintf(b, sizeof b, "; %d of under 0.1 %% left out", l->left_out);
+    snprintf(b, sizeof b, l->left_out ? "; %d of under 0.1 %% left out" : " per step", l->left_out);
     picture_text(p, 0, y - 1.4 * p->font, ANCHOR_START, SHADE_TEXT,
-                 l->arrows > MOST_ARROWS ? "%d links, not drawn: at most %s per step%s"
-                 : l->even               ? "each of %d arrows: %s per step%s"
-                                         : "%d arrows: at most %s per step%s",
+                 l->arrows > MOST_ARROWS ? "%d links, not drawn: at most %s%s"
+                 : l->even               ? "each of %d arrows: %s%s"
+                                         : "%d arrows: at most %s%s",
                  l->arrows, bytes_words(l->most, a), b);
 }
 
