@@ -16,9 +16,6 @@
 #include "nn/params/optimizer_items.h"
 #include "nn/tape/tape_internal.h"
 
-/* The version of the command's list of tensors, and that of a program's list of texts. */
-#define CHECKPOINT_VERSION "1"
-
 enum { TEXT_BYTES = 40, MOST_TEXTS = 9 + OPTIMIZER_GROUPS };
 
 /* ---- checks before anything is read or written ---- */
@@ -122,17 +119,15 @@ static int broken(const struct safetensors *file, const char *what) {
                 what);
 }
 
-static int check_version(const struct safetensors *file) {
+int checkpoint_check(const struct safetensors *file, const char *what, const char *instead) {
     const char *version = safetensors_text(file, "duet_checkpoint");
     if (!version)
-        return fail(ERR_FAILED,
-                    "load: %s: not a checkpoint: give one, or duet_params_load for values only",
-                    file->path);
+        return fail(ERR_FAILED, "%s: %s: not a checkpoint: give %s", what, file->path, instead);
     return strcmp(version, CHECKPOINT_VERSION)
                ? fail(ERR_FAILED,
-                      "load: %s: a checkpoint of version %.20s, this Duet reads " CHECKPOINT_VERSION
+                      "%s: %s: a checkpoint of version %.20s, this Duet reads " CHECKPOINT_VERSION
                       ": use the Duet that wrote it",
-                      file->path, version)
+                      what, file->path, version)
                : OK;
 }
 
@@ -192,7 +187,7 @@ static int load(struct duet_checkpoint *c, const struct safetensors *file,
     struct duet_optimizer *o = c->optimizer;
     int64_t epoch = 0, step = 0, passes = c->tape ? (int64_t)c->tape->passes : 0;
     double lr = o ? o->lr : 0, rates[OPTIMIZER_GROUPS] = {0};
-    CHECK(check_version(file));
+    CHECK(checkpoint_check(file, "load", "one, or duet_params_load for values only"));
     CHECK(read_integer(file, "step", INT64_MAX, 1, &step));
     CHECK(read_integer(file, "epoch", INT32_MAX, 0, &epoch));
     CHECK(read_integer(file, "passes", INT64_MAX - 1, 0, &passes));

@@ -14,21 +14,9 @@
 
 /* ---- its settings ---- */
 
-/* NULL: there is no such text. */
 static int check_version(const struct safetensors *file) {
-    const char *version = safetensors_text(file, "duet_checkpoint");
-    if (!version)
-        return fail(ERR_FAILED,
-                    "--resume: %s: not a checkpoint: give a file of --checkpoint, or "
-                    "--init-from for weights only",
-                    file->path);
-    if (strcmp(version, CHECKPOINT_VERSION))
-        return fail(
-            ERR_FAILED,
-            "--resume: %s: a checkpoint of version %.20s, this Duet reads " CHECKPOINT_VERSION
-            ": use the Duet that wrote it",
-            file->path, version);
-    return OK;
+    return checkpoint_check(file, "--resume",
+                            "a file of --checkpoint, or --init-from for weights only");
 }
 
 /* Only rank 0 checks: all ranks have the same settings. */

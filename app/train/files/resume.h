@@ -19,7 +19,6 @@
 
 #include "train/session.h"
 
-#define CHECKPOINT_VERSION "1"
 #define ORDER_OF_SUMS "sum_order" /* bits_order_text; none: the fold order */
 #define READY_ORDER "ready_order" /* ddp_ready_order, the numbers of parameters; none: unknown */
 

@@ -152,4 +152,10 @@ int params_write(struct duet_params *params, const char *path, struct atomic_fil
 /* Reads all values and buffers; after an error none of them has changed. */
 int params_read(struct duet_params *params, const struct safetensors *file);
 
+/* The version of a checkpoint's tensors and texts, which is the text "duet_checkpoint". */
+#define CHECKPOINT_VERSION "1"
+/* ERR_FAILED: the file is no checkpoint, or of another version. `what` begins the error text;
+ * instead: what to give. */
+int checkpoint_check(const struct safetensors *file, const char *what, const char *instead);
+
 #endif

@@ -108,14 +108,6 @@ OutputsTest(one_that_fails_does_not_cost_the_others) {
                          failing);
 }
 
-/* The file of losses is written while the run trains, here of 400 steps. When that fails, the run
- * goes on. */
-OutputsTest(losses_that_cannot_be_written_do_not_end_the_run) {
-    cli_says(1, "cannot write: /dev/full: No space left",
-             TRAIN " --batch-size 8 --epochs 5 --log-loss /dev/full --save w");
-    weights_are_whole("w");
-}
-
 /* A dash is standard output to some programs and a file to others. */
 OutputsTest(a_dash_is_refused) {
     static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace"};
