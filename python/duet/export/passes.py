@@ -72,7 +72,7 @@ class Sizes:
     """Sizes of torch.export: integers, and multiples of the number of samples."""
 
     def __init__(self, program):
-        self.symbols, self.same = [], {}
+        self.same = {}
         first = None
         for node in program.graph.nodes:
             x = node.meta.get("val")
