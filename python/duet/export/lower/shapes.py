@@ -269,36 +269,39 @@ def _(w, a, shape):
 
 @lower(aten.index, aten._unsafe_index)
 def _(w, a, shape):
-    return _indexed(w, a.self, list(a.indices), shape)
-
-
-def _indexed(w, x, indices, shape):
+    """Places of dimensions that follow each other, as if they were one; of x[torch.arange(N), i] of
+    each sample its own ones."""
+    x, indices, nodes = w.value(a.self), list(a.indices), w.given["indices"]
+    require(not any(isinstance(i, Value) and i.dtype is torch.bool for i in indices),
+            "by a mask, whose result has no known size")
     given = [d for d, i in enumerate(indices) if i is not None]
-    require(all(i is None or not (isinstance(i, Value) and i.dtype is torch.bool)
-                for i in indices), "by a mask, whose result has no known size")
-    first, x = given[0], w.value(x)
-    if isinstance(indices[first], Const) and isinstance(x.shape[first], N) and \
-            indices[first].of[0].dtype is not torch.bool:
-        require(first == 0 and indices[0].is_place() and len(given) == len(indices),
+    first = indices[given[0]]
+    own = isinstance(first, Const) and isinstance(x.shape[given[0]], N) and \
+        first.dtype is not torch.bool
+    if own:
+        require(given == list(range(len(indices))) and first.is_place(),
                 "its indices depend on the number of samples")
-        return _of_each_sample(w, x, indices, shape)
-    constant = all(isinstance(indices[d], Const) for d in given)
-    require(given == list(range(first, first + len(given))), "of dimensions that are apart")
+        given = given[1:]
+    if not given:
+        return w.view(x, shape)
+    at, end = given[0], given[0] + len(given)
+    require(given == list(range(at, end)), "of dimensions that are apart")
+    sizes, constant = x.shape[at:end], all(isinstance(indices[d], Const) for d in given)
+    require(constant or own or at == 0 and x.at is None, "it picks samples")
+    if len(given) > 1:
+        x = w.view(x, [*x.shape[:at], math.prod(sizes), *x.shape[end:]])
     if constant:
         places = [indices[d].alike() for d in given]
         require(all(p.dtype is not torch.bool or p.dim() == 1 for p in places), "of a mask")
         places = [p.nonzero().flatten() if p.dtype is torch.bool else p for p in places]
-        flat = _flat(x.shape[first:first + len(given)], places)
-        x = w.view(x, [*x.shape[:first], math.prod(x.shape[first:first + len(given)]),
-                       *x.shape[first + len(given):]]) if len(given) > 1 else x
-        return w.view(taken(w, x, first, flat.flatten()), shape)
-    require(first == 0 and x.at is None, "it picks samples")
-    sizes = [int(n) for n in x.shape[:len(given)]]
-    if len(given) > 1:
-        index = _flat(sizes, [w.plus(i, 0) if isinstance(i, Value) else i for i in indices], w)
-        x = w.view(x, [math.prod(sizes), *x.shape[len(given):]])
-    else:
-        index = _from_the_end(w, indices[0], w.given["indices"][0], sizes[0])
+        return w.view(taken(w, x, at, _flat(sizes, places).flatten()), shape)
+    index = _flat(sizes, [_from_the_end(w, indices[d], nodes[d], int(n))
+                          for d, n in zip(given, sizes)], w)
+    if own:
+        behind = x.shape[2:]
+        count = math.prod(map(int, shape[:len(shape) - len(behind)]))
+        index = w.view(index, [N(1), count, *[1] * len(behind)])
+        return w.view(at_places(w, x, 1, index, [N(1), count, *behind]), shape)
     require(x.rank == 1 or w.is_parameter(x), "of a table that is computed: write one_hot @ table")
     return w.view(rows_of(w, x, index), shape)
 
@@ -319,26 +322,6 @@ def _from_the_end(w, index, node, count):
     if not isinstance(index, Value) or w.ranges.get(node, (-1,))[0] >= 0:
         return index
     return w.add(index, w.times(compare(w, "above", index, 0, swap=True), count))
-
-
-def _of_each_sample(w, x, indices, shape):
-    """x[torch.arange(N), i, ..]: of each sample one place of these dimensions, or several."""
-    rest = indices[1:]
-    if not rest:
-        return w.view(x, shape)
-    sizes = [int(n) for n in x.shape[1:1 + len(rest)]]
-    rest = [_from_the_end(w, i, node, n)
-            for i, node, n in zip(rest, w.given["indices"][1:], sizes)]
-    if all(isinstance(i, Const) for i in rest):
-        flat = _flat(sizes, [i.alike() for i in rest])
-        x = w.view(x, [x.shape[0], math.prod(sizes), *x.shape[1 + len(rest):]])
-        return w.view(taken(w, x, 1, flat.flatten()), shape)
-    index = _flat(sizes, rest, w)
-    behind = x.shape[1 + len(rest):]
-    x = w.view(x, [x.shape[0], math.prod(sizes), *behind])
-    count = math.prod(map(int, shape[:len(shape) - len(behind)]))
-    index = w.view(index, [N(1), count, *[1] * len(behind)])
-    return w.view(at_places(w, x, 1, index, [N(1), count, *behind]), shape)
 
 
 # ---- values written at indices
