@@ -18,8 +18,8 @@ enum {
     LEAST_CHANNELS = 32,    /* with fewer, direct is as fast */
     MOST_FILTERS = 1 << 16, /* of WINOGRAD_4: their 36 places take 9 MiB, which caches still hold */
     MOST_TAPS = 25,         /* TRANSPOSED takes memory for each */
-    TRANSPOSED_PIXELS = 4,  /* of a block of TRANSPOSED, and tiles of WINOGRAD's weight gradient */
-    MOST_TILES = 7,         /* of a block of WINOGRAD's other two passes */
+    TRANSPOSED_PIXELS = 8,  /* of a block of TRANSPOSED, and tiles of WINOGRAD's weight gradient */
+    MOST_TILES = 8,         /* of a block of WINOGRAD's other two passes */
 };
 
 /* The operands of any of the three passes. */

@@ -24,9 +24,10 @@ struct transposed {
     float *v;                       /* [places][terms][width] */
     float *e;                       /* [places or 1][outputs][terms] */
     float *du;                      /* [places][outputs][width] */
+    int begun;                      /* 0: the first block writes du, to which later ones add */
 };
 
-/* Sums of zero, in `scratch`; there are `gradients` different e: as many as places, or 1. */
+/* In `scratch`; there are `gradients` different e: as many as places, or 1. */
 static struct transposed transposed_of(const struct conv *conv, int places, int gradients,
                                        float *scratch) {
     struct transposed s = {.places = places, .outputs = conv->outputs};
@@ -38,7 +39,7 @@ static struct transposed transposed_of(const struct conv *conv, int places, int 
     s.du = scratch;
     s.v = s.du + places * s.du_step;
     s.e = s.v + places * s.v_step;
-    memset(s.du, 0, places * s.du_step * sizeof(float));
+    if (!conv->groups) memset(s.du, 0, places * s.du_step * sizeof(float));
     return s;
 }
 
@@ -67,13 +68,13 @@ INLINE void transposed_tile(const struct transposed *s, int place, size_t c0, co
         UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
             if (o + i >= outputs) break;
             float *du = s->du + place * s->du_step + (size_t)(o + i) * s->width + c0;
-            UNROLL for (int j = 0; j < VECTORS; j++)
-                store_wide(du + j * WIDE, load_wide(du + j * WIDE) + acc[i][j]);
+            UNROLL for (int j = 0; j < VECTORS; j++) store_wide(
+                du + j * WIDE, s->begun ? load_wide(du + j * WIDE) + acc[i][j] : acc[i][j]);
         }
     }
 }
 
-static void transposed_products(const struct transposed *s) {
+static void transposed_products(struct transposed *s) {
     for (int place = 0; place < s->places; place++)
         for (size_t c = 0; c < s->columns; c += WEIGHT_VECTORS * WIDE) {
             size_t left = (s->columns - c) / WIDE;
@@ -86,6 +87,7 @@ static void transposed_products(const struct transposed *s) {
             else
                 transposed_tile(s, place, c, 1);
         }
+    s->begun = 1;
 }
 
 /* Fills v for one pixel of dy at one tap, with the pixel of x that it reaches, or 0 outside. */

@@ -28,21 +28,22 @@ static winograd_matrix winograd_g[] = {{{1}, {.5f, .5f, .5f}, {0, 0, 1}},
                                         {-128 / 243.f, -32 / 81.f, -8 / 27.f},
                                         {32 / 243.f, 16 / 81.f, 8 / 27.f},
                                         {0, 0, 1}}};
-static winograd_matrix winograd_b[] = {{{1, 0, -1}, {0, 1, 1}, {0, 1, 0, -1}},
+static winograd_matrix winograd_b[] = {{{-1, 0, 1}, {0, 1, 1}, {0, -1, 0, 1}},
                                        {{81 / 64.f, 0, -45 / 16.f, 0, 1},
                                         {0, -27 / 16.f, -9 / 4.f, 3 / 4.f, 1},
                                         {0, -27 / 32.f, -9 / 16.f, 3 / 2.f, 1},
                                         {0, 81 / 64.f, 0, -45 / 16.f, 0, 1}}};
 static winograd_matrix winograd_a[] = {
-    {{1}, {1, 1}, {0, -1}},
+    {{-1}, {1, 1}, {0, 1}},
     {{1}, {1, 3 / 4.f, 9 / 16.f, 27 / 64.f}, {1, 3 / 2.f, 9 / 4.f, 27 / 8.f}, {0, 0, 0, 1}}};
 
-/* The sum of factor[i * stride] * in[i] for i = first, first + step, ... below `end`. */
+/* The sum of factor[i * stride] * in[i] for i = first, first + step, ... below `end`. The last one,
+ * whose factor is often 1, begins, so that all others are multiply-adds. */
 INLINE vec winograd_sum(const float *factor, const int stride, const int first, const int step,
                         const int end, const vec *in) {
     vec sum = splat(0);
     int empty = 1;
-    UNROLL for (int i = first; i < end; i += step) {
+    UNROLL for (int i = first + (end - 1 - first) / step * step; i >= first; i -= step) {
         if (factor[i * stride] == 0) continue;
         vec f = splat(factor[i * stride]);
         sum = empty ? f * in[i] : fused(f, in[i], sum);
