@@ -88,11 +88,10 @@ static const int conv_whole[][8] = {
     {19, 64,  4,  4, 64, 3, 1, 1},
 };
 
-/* What decides how the host computes a convolution: groups of 16 samples that are not full, tiles
- * past the edge, Winograd's filtering in tiles of 2 x 2 (those of 4 x 4 are not exact: conv_random
- * ends with some) and weight gradients with channels innermost, each with channels that fill no
- * tile (device/host/kernels/conv_way.h). The largest is not among every third, which --quick
- * takes. */
+/* What decides how the host computes a convolution (device/host/kernels/conv_way.h): groups of 16
+ * samples that are not full, tiles past the edge, channels that fill no tile. Winograd's tiles are
+ * all 2 x 2, since those of 4 x 4, at the end of conv_random, are not exact. The largest case is
+ * not among every third, which --quick takes. */
 static const int conv_host[][8] = {
     { 0,  2,  6,  6,  3, 3, 1, 0},
     {15,  1, 28, 28,  6, 3, 1, 0},

@@ -239,8 +239,10 @@ static void square_conv_backward_weight(const struct op_args *a) {
     if (way != WAY_DIRECT) {
         if (way == WAY_TRANSPOSED)
             transposed_backward_weight(a, &s);
+        else if (way == WAY_WINOGRAD_4)
+            winograd_backward_weight(4, a, &s);
         else
-            winograd_backward_weight(a, &s, way);
+            winograd_backward_weight(2, a, &s);
         bias_gradient(&s, tensor_f32(dy), tensor_f32(&a->out[1]));
         return;
     }

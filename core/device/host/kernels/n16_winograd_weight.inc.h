@@ -113,7 +113,8 @@ INLINE void winograd_filter_gradients(const int M, const struct winograd_weight 
 }
 
 /* Channel by channel, since the tiles of a block are side by side in each. */
-INLINE void winograd_weight_of(const int M, const struct op_args *a, const struct conv *conv) {
+INLINE void winograd_backward_weight(const int M, const struct op_args *a,
+                                     const struct conv *conv) {
     struct winograd_weight s = {.conv = conv, .size = M};
     s.sums = transposed_of(conv, (M + 2) * (M + 2), (M + 2) * (M + 2), a->scratch);
     s.tiles_x = tiles_of(conv->out_width, M);
@@ -132,8 +133,4 @@ INLINE void winograd_weight_of(const int M, const struct op_args *a, const struc
         transposed_products(&s.sums);
     }
     winograd_filter_gradients(M, &s, tensor_f32(&a->out[0]));
-}
-
-static void winograd_backward_weight(const struct op_args *a, const struct conv *conv, int size) {
-    size == 4 ? winograd_weight_of(4, a, conv) : winograd_weight_of(2, a, conv);
 }
