@@ -56,8 +56,9 @@ OPT_core/device/host/kernels := $(VECTORS)
 OPT_core/base := $(VECTORS)
 # Of the kernels only their lines: more debug information takes a third of the compiler's time.
 LINES_core/device/host/kernels := $(if $(filter -g,$(CFLAGS)),-g1)
-# The largest frame of a function: the command runs with a stack of 256 KiB (app/cli/command.c).
-COMMAND_FRAME = -Wframe-larger-than=81920
+# The largest frame of a function: the command runs with a stack of 512 KiB. The product of matrices
+# has its panels there.
+COMMAND_FRAME = -Wframe-larger-than=$(if $(filter core/device/host/kernels,$(*D)),294912,81920)
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(H)/bench/%,$@),,$(COMMAND_FRAME))
 # One set of objects for libduet.a and libduet.so. Debian's compilers make position-independent
 # programs anyway, and without interposition a call inside the library stays direct and may be

@@ -16,21 +16,17 @@ INLINE vec exps(vec x) {
     return select_vec((ivec)(x < splat(-86.5f)), splat(0), sum * power);
 }
 
-/* A row of a band: its numbers in groups of 16, the last of which `fill` completes. */
-INLINE void attention_group(float to[GROUP], const float *from, size_t left, float fill) {
-    for (size_t i = 0; i < GROUP; i++)
-        to[i] = i < left ? from[i] : fill;
-}
-
-/* row[j] = exp(row[j] - shift), for a positive count; returns their sum. */
+/* row[j] = exp(row[j] - shift), for a positive count; returns their sum. The last group of GROUP is
+ * filled up with -infinity, whose exp is 0. */
 static float attention_exps(float *row, size_t count, float shift) {
     vec sums[PARTS];
     float lanes[GROUP];
     UNROLL for (int p = 0; p < PARTS; p++) sums[p] = splat(0);
     for (size_t j = 0; j < count; j += GROUP) {
         size_t left = count - j < GROUP ? count - j : GROUP;
-        if (left < GROUP) attention_group(lanes, row + j, left, -INFINITY);
         float *group = left < GROUP ? lanes : row + j;
+        for (size_t i = 0; left < GROUP && i < GROUP; i++)
+            lanes[i] = i < left ? row[j + i] : -INFINITY;
         UNROLL for (int p = 0; p < PARTS; p++) {
             vec y = exps(load(group + p * LANES) - splat(shift));
             store(group + p * LANES, y);

@@ -28,11 +28,7 @@ static void n16_linear_backward_data(const struct op_args *a) {
 /* ---- the weight gradient ---- */
 
 enum { PANEL_COLUMNS = 32, PANEL_GROUPS = 32, PANEL_VECTORS = 2 };
-#if ACCUMULATORS >= 28
-#define GRADIENT_ROWS 12
-#else
-#define GRADIENT_ROWS 6
-#endif
+enum { GRADIENT_ROWS = ACCUMULATORS >= 28 ? 12 : 6 };
 
 struct gradient {
     const float *a, *b; /* N16 [group][rows][16] and [group][columns][16] */

@@ -8,7 +8,8 @@ static struct matmul linear_product(const struct tensor *a, const struct tensor 
                            .b = tensor_f32(b),
                            .y = tensor_f32(y),
                            .rows = y->dims[0],
-                           .columns = y->dims[1]};
+                           .columns = y->dims[1],
+                           .y_i = (size_t)y->dims[1]};
 }
 
 static void plain_linear_forward(const struct op_args *a) {

@@ -1,25 +1,25 @@
 /* Products of matrices in plain layout: y[i][j] = sum over k of a(i,k) b(k,j).
  *
- * A panel on the stack holds PANEL_COLUMNS columns of b and MATMUL_DEPTH of its rows, one row
- * behind the other, whichever way b is stored. A vector is LANES neighbours of a row of y, and an
- * element of a is a number broadcast, as in the weight gradient of a linear layer. Every element of
- * y adds its products in the order of k, one by one, so the bits do not depend on the tiles.
- *
- * Many rows are cut into equal blocks, whose parts of a and y stay in the caches. */
+ * A block of b lies in panels on the stack: MATMUL_WIDTH columns and MATMUL_DEPTH rows, which stay
+ * in the second-level cache. A panel holds PANEL_COLUMNS columns, one row behind the other,
+ * whichever way b is stored. The rows of `a` pass by, a tile of MATMUL_ROWS at a time, whose part of
+ * a stays in the nearest cache while all panels meet it. A vector is LANES neighbours of a row of y,
+ * and an element of a is a number broadcast, as in the weight gradient of a linear layer. Every
+ * element of y adds its products in the order of k, one by one, so the bits do not depend on the
+ * tiles. */
 
-enum { MATMUL_DEPTH = 256, MATMUL_WIDTH = 2 * PANEL_COLUMNS, MATMUL_BLOCK = 480 };
-#if ACCUMULATORS >= 28
-#define MATMUL_ROWS 12
-#else
-#define MATMUL_ROWS 6
-#endif
+enum { MATMUL_DEPTH = 256, MATMUL_WIDTH = 8 * PANEL_COLUMNS };
+enum { MATMUL_ROWS = ACCUMULATORS >= 28 ? 12 : 6 };
+/* Rows of a packed tile: whole vectors. The last of them are not used. */
+enum { PACKED_ROWS = (MATMUL_ROWS + LANES - 1) / LANES * LANES };
 
 struct matmul {
     const float *a, *b;
     float *y; /* (rows, columns) */
     int rows, columns, depth;
     size_t a_i, a_k;     /* a(i,k) = a[i * a_i + k * a_k] */
-    size_t y_i, b_i;     /* from one row of y, or of b as stored, to the next; 0: they are dense */
+    size_t y_i;          /* from one row of y to the next */
+    size_t b_i;          /* from one row of b, as stored, to the next; 0: they are dense */
     int transposed;      /* 1: b is stored as (columns, depth), not (depth, columns) */
     int adds;            /* 1: the products are added to what y holds */
     const float *panels; /* of b, from matmul_panels; NULL: they are made on the stack */
@@ -51,43 +51,50 @@ static void matmul_panel(const struct matmul *m, int k0, int k1, int first, floa
             panel[(size_t)(k - k0) * PANEL_COLUMNS + j] = m->b[(size_t)(first + j) * b_i + k];
 }
 
-/* packed[k - k0][r] = a(i + r, k). Returns NULL, and a is read directly, unless the tile is whole
- * and the elements of a row of a are whole pages apart: then all of them fall into one set of the
- * cache, which holds only a few. */
+/* packed[k - k0][r] = a(i + r, k). Returns NULL, and a is read directly, if no whole tile is left, or
+ * unless the lines of a that a tile reads are half a page apart: then all of them fall into a few
+ * sets of the cache, which hold only some. */
 static const float *matmul_pack(const struct matmul *m, int k0, int k1, int i, float *packed) {
-    if (m->a_k == 0 || m->a_k * sizeof(float) % 4096 || m->a_i != 1 || i + MATMUL_ROWS > m->rows)
-        return NULL;
-    for (int k = k0; k < k1; k++)
-        memcpy(packed + (k - k0) * MATMUL_ROWS, m->a + i + (size_t)k * m->a_k,
-               MATMUL_ROWS * sizeof(float));
+    const float *a = m->a + (size_t)i * m->a_i + (size_t)k0 * m->a_k;
+    size_t apart = m->a_k == 1 ? m->a_i : m->a_k, k = 0, count = (size_t)(k1 - k0);
+    if (apart * sizeof(float) % 2048 || i + PACKED_ROWS > m->rows) return NULL;
+    if (m->a_k == 1)
+        for (; k + LANES <= count; k += LANES)
+            for (size_t r = 0; r < PACKED_ROWS; r += LANES)
+                transpose(a + r * apart + k, apart, packed + k * PACKED_ROWS + r, PACKED_ROWS);
+    for (; k < count; k++)
+        for (size_t r = 0; r < PACKED_ROWS; r++)
+            packed[k * PACKED_ROWS + r] = a[r * m->a_i + k * m->a_k];
     return packed;
 }
 
-static size_t matmul_y_i(const struct matmul *m) {
-    return m->y_i ? m->y_i : (size_t)m->columns;
+/* acc[r][j] += the products of `count` terms. */
+INLINE void matmul_terms(vec acc[][PANEL_VECTORS], const float *const *a, size_t a_k,
+                         const float *panel, size_t count, const int ROWS) {
+    for (size_t k = 0; k < count; k++, panel += PANEL_COLUMNS) {
+        vec b[PANEL_VECTORS];
+        UNROLL for (int j = 0; j < PANEL_VECTORS; j++) b[j] = load_once(panel + j * LANES);
+        UNROLL for (int r = 0; r < ROWS; r++) {
+            vec one = splat(a[r][k * a_k]);
+            UNROLL for (int j = 0; j < PANEL_VECTORS; j++) acc[r][j] = fused(one, b[j], acc[r][j]);
+        }
+    }
 }
 
-/* Asks the caches for the part of y that matmul_tile will add to, one tile ahead. */
-static __attribute__((noinline)) void matmul_fetch(const struct matmul *m, int i, int column) {
-    for (int r = i; r < i + MATMUL_ROWS && r < m->rows; r++)
-        for (int j = 0; j < PANEL_VECTORS * LANES; j += 16) // floats in a line of the cache
-            __builtin_prefetch(m->y + (size_t)r * matmul_y_i(m) + column + j, 1);
-}
-
-/* Adds terms k0 .. k1 - 1 to rows i .. i + MATMUL_ROWS - 1 of y, in PANEL_VECTORS vectors from
- * `column` on. Where fewer rows are left, the last one is computed again. */
-static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int column,
-                        const float *panel, const float *packed) {
+/* Adds terms k0 .. k1 - 1 to rows i .. i + ROWS - 1 of y, in PANEL_VECTORS vectors from `column`
+ * on. Where fewer rows are left, the last one is computed again. */
+INLINE void matmul_tile(const struct matmul *m, int k0, int k1, int i, int column,
+                        const float *panel, const float *packed, const int ROWS) {
     vec acc[MATMUL_ROWS][PANEL_VECTORS];
     float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* in place of y where y is narrower */
     const float *a[MATMUL_ROWS];
     float *y[MATMUL_ROWS];
     int width = m->columns - column,
         narrow = width<PANEL_VECTORS * LANES, goes_on = k0> 0 || m->adds;
-    UNROLL for (int r = 0; r < MATMUL_ROWS; r++) {
+    UNROLL for (int r = 0; r < ROWS; r++) {
         size_t row = (size_t)(i + r < m->rows ? i + r : m->rows - 1);
-        a[r] = packed ? packed + r : m->a + row * m->a_i + (size_t)k0 * m->a_k;
-        y[r] = m->y + row * matmul_y_i(m) + column;
+        a[r] = m->a + row * m->a_i + (size_t)k0 * m->a_k;
+        y[r] = m->y + row * m->y_i + column;
         if (narrow) {
             memset(edge[r], 0, sizeof edge[r]);
             if (goes_on) memcpy(edge[r], y[r], (size_t)width * sizeof(float));
@@ -96,16 +103,13 @@ static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
             acc[r][j] = goes_on ? load((narrow ? edge[r] : y[r]) + j * LANES) : splat(0);
         }
     }
-    size_t a_k = packed ? MATMUL_ROWS : m->a_k;
-    for (size_t k = 0, count = (size_t)(k1 - k0); k < count; k++, panel += PANEL_COLUMNS) {
-        vec b[PANEL_VECTORS];
-        UNROLL for (int j = 0; j < PANEL_VECTORS; j++) b[j] = load(panel + j * LANES);
-        UNROLL for (int r = 0; r < MATMUL_ROWS; r++) {
-            vec one = splat(a[r][k * a_k]);
-            UNROLL for (int j = 0; j < PANEL_VECTORS; j++) acc[r][j] = fused(one, b[j], acc[r][j]);
-        }
+    if (packed) {
+        UNROLL for (int r = 0; r < ROWS; r++) a[r] = packed + r;
+        matmul_terms(acc, a, PACKED_ROWS, panel, (size_t)(k1 - k0), ROWS);
+    } else {
+        matmul_terms(acc, a, m->a_k, panel, (size_t)(k1 - k0), ROWS);
     }
-    UNROLL for (int r = 0; r < MATMUL_ROWS; r++) {
+    UNROLL for (int r = 0; r < ROWS; r++) {
         UNROLL for (int j = 0; j < PANEL_VECTORS; j++)
             store((narrow ? edge[r] : y[r]) + j * LANES, acc[r][j]);
         if (narrow) memcpy(y[r], edge[r], (size_t)width * sizeof(float));
@@ -122,47 +126,44 @@ static void matmul_panels(const struct matmul *m, float *panels) {
         matmul_panel(m, 0, m->depth, first, panels + (size_t)first * (size_t)m->depth);
 }
 
+/* A tile as high as the rows that are left from i on, in thirds of MATMUL_ROWS. */
+static void matmul_rows(const struct matmul *m, int k0, int k1, int i, int column,
+                        const float *panel, const float *packed) {
+    enum { THIRD = MATMUL_ROWS / 3 };
+    if (m->rows - i > 2 * THIRD)
+        matmul_tile(m, k0, k1, i, column, panel, packed, MATMUL_ROWS);
+    else if (m->rows - i > THIRD)
+        matmul_tile(m, k0, k1, i, column, panel, packed, 2 * THIRD);
+    else
+        matmul_tile(m, k0, k1, i, column, panel, packed, THIRD);
+}
+
 /* Adds terms k0 .. k1 - 1 to columns first .. first + width - 1 of all rows. */
 static __attribute__((noinline)) void matmul_block(const struct matmul *m, int k0, int k1,
                                                    int first, int width) {
     float panels[MATMUL_DEPTH * MATMUL_WIDTH] __attribute__((aligned(64)));
-    float packed[MATMUL_DEPTH * MATMUL_ROWS];
-    const float *from[MATMUL_WIDTH / PANEL_COLUMNS];
-    for (int n = 0, j = 0; j < width; n++, j += PANEL_COLUMNS) {
-        float *panel = panels + j * MATMUL_DEPTH;
-        if (!m->panels) matmul_panel(m, k0, k1, first + j, panel);
-        from[n] = m->panels ? m->panels + (size_t)(first + j) * (size_t)m->depth +
-                                  (size_t)k0 * PANEL_COLUMNS
-                            : panel;
-    }
+    float packed[MATMUL_DEPTH * PACKED_ROWS] __attribute__((aligned(64)));
+    const float *b = m->panels ? m->panels + (size_t)first * (size_t)m->depth : panels;
+    size_t deep = m->panels ? (size_t)m->depth : MATMUL_DEPTH, from = m->panels ? (size_t)k0 : 0;
+    for (int j = 0; !m->panels && j < width; j += PANEL_COLUMNS)
+        matmul_panel(m, k0, k1, first + j, panels + j * MATMUL_DEPTH);
     for (int i = 0; i < m->rows; i += MATMUL_ROWS) {
         const float *a = matmul_pack(m, k0, k1, i, packed);
         for (int j = 0; j < width; j += PANEL_VECTORS * LANES) {
-            if (k0 > 0) matmul_fetch(m, i + MATMUL_ROWS, first + j);
-            matmul_tile(m, k0, k1, i, first + j, from[j / PANEL_COLUMNS] + j % PANEL_COLUMNS, a);
+            size_t in_panel = (size_t)j % PANEL_COLUMNS, panel = (size_t)j - in_panel;
+            matmul_rows(m, k0, k1, i, first + j, b + panel * deep + from * PANEL_COLUMNS + in_panel,
+                        a);
         }
     }
-}
-
-static void matmul_run_block(const struct matmul *m) {
-    for (int first = 0; first < m->columns; first += MATMUL_WIDTH)
-        for (int k0 = 0; k0 < m->depth; k0 += MATMUL_DEPTH)
-            matmul_block(m, k0, m->depth - k0 < MATMUL_DEPTH ? m->depth : k0 + MATMUL_DEPTH, first,
-                         m->columns - first < MATMUL_WIDTH ? m->columns - first : MATMUL_WIDTH);
 }
 
 static void matmul_run(const struct matmul *m) {
     if (m->depth == 0 && !m->adds)
         memset(m->y, 0, (size_t)m->rows * (size_t)m->columns * sizeof(float));
-    int blocks = (m->rows + MATMUL_BLOCK / 2) / MATMUL_BLOCK, most = m->rows;
-    if (blocks > 1) most = (m->rows / blocks + MATMUL_ROWS) / MATMUL_ROWS * MATMUL_ROWS;
-    for (int i = 0; i < m->rows; i += most) {
-        struct matmul block = *m;
-        block.a += (size_t)i * m->a_i;
-        block.y += (size_t)i * matmul_y_i(m);
-        block.rows = m->rows - i < most ? m->rows - i : most;
-        matmul_run_block(&block);
-    }
+    for (int first = 0; first < m->columns; first += MATMUL_WIDTH)
+        for (int k0 = 0; k0 < m->depth; k0 += MATMUL_DEPTH)
+            matmul_block(m, k0, m->depth - k0 < MATMUL_DEPTH ? m->depth : k0 + MATMUL_DEPTH, first,
+                         m->columns - first < MATMUL_WIDTH ? m->columns - first : MATMUL_WIDTH);
 }
 
 static void fast_matmul(const struct op_args *p) {
@@ -171,6 +172,7 @@ static void fast_matmul(const struct op_args *p) {
     struct matmul m = {.rows = y->dims[1],
                        .columns = y->dims[2],
                        .depth = x->dims[turn_a ? 1 : 2],
+                       .y_i = (size_t)y->dims[2],
                        .transposed = p->p.matmul.turn_b};
     m.a_i = turn_a ? 1 : (size_t)m.depth, m.a_k = turn_a ? (size_t)m.rows : 1;
     for (size_t n = 0; n < (size_t)y->dims[0]; n++) {

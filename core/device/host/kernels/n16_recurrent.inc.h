@@ -83,6 +83,7 @@ static void recurrence_product(const struct recurrence *r, const float *a, size_
                              .depth = depth,
                              .a_i = a_i,
                              .a_k = 1,
+                             .y_i = (size_t)columns,
                              .adds = 1,
                              .panels = r->panels};
     matmul_run(&m);
