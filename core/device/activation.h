@@ -101,8 +101,8 @@ EVERY_DEVICE double activation_cut(double x, double low, double high) {
  * is exact in double. */
 EVERY_DEVICE double activation_whole_power(double x, double e) {
     double y = 1;
-    for (double left = fabs(e); left >= 1; left = floor(left / 2), x *= x)
-        if (left / 2 != floor(left / 2)) y *= x;
+    for (int left = (int)fabs(e); left > 0; left /= 2, x *= x)
+        if (left % 2) y *= x;
     return e < 0 ? 1 / y : y;
 }
 

@@ -175,10 +175,13 @@ static duet_var *transposed_in_groups(duet_tape *t, duet_var *x, const int *orde
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-/* order has the dimensions of x, counted from 0. If rows stay rows, the result may stay images;
- * otherwise the next op will not take them in N16. */
-static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
+/* order has the dimensions of x, counted from 0. That of the samples must not move among several
+ * virtual devices. If rows stay rows, the result may stay images; otherwise the next op will not
+ * take them in N16. */
+static duet_var *permute(duet_tape *t, const char *op, duet_var *x, const int *order) {
     const int last = x->value.rank - 1;
+    if (order[0] && (tape_mixes_samples(t, op) || tape_fail(t, tape_one_segment(t, op))))
+        return NULL;
     if (x->value.layout != LAYOUT_PLAIN)
         return order[0] == 0 && order[last] == last && last + 1 < MAX_RANK
                    ? transposed_in_groups(t, x, order)
@@ -187,11 +190,6 @@ static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
                   lies = tape_lies(x), in_x = tensor_permuted(&dense, order);
     lies = tensor_permuted(&lies, order);
     return tape_part(t, x, &lies, &in_x, 0);
-}
-
-/* 1: the dimension of samples would move among several virtual devices. */
-static int moves_samples(duet_tape *t, const char *op, const int *order) {
-    return order[0] && (tape_mixes_samples(t, op) || tape_fail(t, tape_one_segment(t, op)));
 }
 
 duet_var *duet_permute(duet_tape *t, duet_var *x, const int *order) {
@@ -203,7 +201,7 @@ duet_var *duet_permute(duet_tape *t, duet_var *x, const int *order) {
         return NULL;
     for (int i = 0; i < x->value.rank; i++)
         own[i] = order[i] < 0 ? order[i] + x->value.rank : order[i];
-    return moves_samples(t, "permute", own) ? NULL : permute(t, x, own);
+    return permute(t, "permute", x, own);
 }
 
 duet_var *duet_transpose(duet_tape *t, duet_var *x, int dim0, int dim1) {
@@ -212,7 +210,7 @@ duet_var *duet_transpose(duet_tape *t, duet_var *x, int dim0, int dim1) {
         tape_fail(t, tape_find_dim("transpose", &x->value, dim1, &b)))
         return NULL;
     order[a] = b, order[b] = a;
-    return moves_samples(t, "transpose", order) ? NULL : permute(t, x, order);
+    return permute(t, "transpose", x, order);
 }
 
 /* ---- broadcasting ---- */

@@ -109,13 +109,6 @@ static void attention_drop(const struct attention *a, const struct attention_ban
     }
 }
 
-static float attention_max(const float *row, size_t count) {
-    float max = -INFINITY;
-    for (size_t j = 0; j < count; j++)
-        max = row[j] > max ? row[j] : max;
-    return max;
-}
-
 static void fast_attention_forward(const struct op_args *args) {
     struct attention a = attention_of(OP_ATTENTION_FORWARD, args);
     float *scores = args->scratch;
@@ -129,7 +122,9 @@ static void fast_attention_forward(const struct op_args *args) {
             size_t row = b * a.queries + first;
             attention_scores(&a, &band, scores);
             for (size_t r = 0; r < band.count; r++) {
-                float *x = scores + r * band.keys, max = attention_max(x, band.keys);
+                float *x = scores + r * band.keys, max = -INFINITY;
+                for (size_t j = 0; j < band.keys; j++)
+                    max = x[j] > max ? x[j] : max;
                 int hidden = max == -INFINITY;
                 float sum = attention_exps(x, band.keys, hidden ? 0 : max);
                 float part = hidden && sum == 0 ? 0 : 1 / sum;

@@ -46,7 +46,16 @@ static void fast_where(const struct op_args *args) {
 #endif
 #define EACH(y, expression) IN_VECTORS for (size_t i = 0; i < count; i++) y[i] = expression
 
-/* A loop for each kind but POW and remainders, which themselves are one. */
+/* y[i] = FUNCTION of p and more: squares and cubes are loops over vectors, too. */
+#define EACH_OF_ANY(y, function, ...)                                                   \
+    if (p.kind == ACTIVATION_POW && p.a == 2)                                           \
+        EACH(y, function((struct activation_args){ACTIVATION_POW, 2, 0}, __VA_ARGS__)); \
+    else if (p.kind == ACTIVATION_POW && p.a == 3)                                      \
+        EACH(y, function((struct activation_args){ACTIVATION_POW, 3, 0}, __VA_ARGS__)); \
+    else                                                                                \
+        EACH(y, function(p, __VA_ARGS__))
+
+/* A loop for each kind but other powers and remainders, which themselves are one. */
 #define EACH_KIND(KIND) \
     KIND(RELU)          \
     KIND(TANH)          \
@@ -88,7 +97,7 @@ static void fast_activation_forward(const struct op_args *a) {
         EACH(y, activation_value((struct activation_args){ACTIVATION_##KIND, p.a, p.b}, x[i])); \
         break;
         EACH_KIND(FORWARD)
-    default: EACH(y, activation_value(p, x[i]));
+    default: EACH_OF_ANY(y, activation_value, x[i]);
     }
 }
 
@@ -104,7 +113,7 @@ static void fast_activation_backward(const struct op_args *a) {
                                      dy[i]));                                                     \
         break;
         EACH_KIND(BACKWARD)
-    default: EACH(dx, activation_gradient(p, x[i], dy[i]));
+    default: EACH_OF_ANY(dx, activation_gradient, x[i], dy[i]);
     }
 }
 
