@@ -76,7 +76,8 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = data_make,
     RUN(0, "{}/program --steps 1 --epochs 1 --dataset synthetic --devices 1");
     cr_assert_not_null(strstr(output(), "1 of 235 steps: "), "%s", output());
     one_more_layer();
-    RUN(0, "ls {}/stage/opt/duet/share/doc/duet/examples/my_model.c");
+    RUN(0, "cd {}/stage/opt/duet/share && grep -q '^.TH \"duet\" 1' man/man1/duet.1"
+           " && bash -n bash-completion/completions/duet && ls doc/duet/examples/my_model.c");
     RUN(0, "diff -r examples {}/stage/opt/duet/share/doc/duet/examples");
     /* The library links into programs that are built in other ways: with a sanitizer, in C++ and,
      * where the other libraries are there for it, without shared ones. */
