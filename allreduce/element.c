@@ -1,4 +1,4 @@
-/* The names of the operations. */
+/* The names of the operations that combine elements. */
 #include "allreduce/element.h"
 
 const char *element_op_name(enum element_op op) {

@@ -1,8 +1,8 @@
 /* Elements: the types that collectives move and the operations by which they combine them.
  *
- * A value of 16 bits is combined as a float, and the result is rounded to 16 bits again after each
- * single operation, so that the order of the fold fixes every bit. Integers wrap around. A minimum
- * or maximum is NaN if any of the values is NaN. */
+ * A value of 16 bits is combined as a float, and the result is rounded to 16 bits after each
+ * operation, so that the fold order determines every bit. Integers wrap around. A minimum or
+ * maximum is NaN if any of the values is NaN. */
 #ifndef ALLREDUCE_ELEMENT_H
 #define ALLREDUCE_ELEMENT_H
 

@@ -1,5 +1,5 @@
-/* Calls: the plan for a count is built once and kept; a call hands it to the executor, with the
- * next unused epochs and the other half of scratch. */
+/* Enqueues calls. The plan for a count is built once and kept. A call passes it to the executor,
+ * with the next unused epochs and the other half of scratch. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Shared by all executors: charges the bytes of a step to the links that they cross. */
+/* Charges the bytes of a step to the links that they cross; all executors use it. */
 #include "allreduce/executor.h"
 
 void executor_charge(const struct executor_ranks *ranks, const struct plan_step *step) {

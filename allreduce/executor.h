@@ -10,10 +10,10 @@
  *     mpi        emulated, of several machines   MPI's collectives        group/mpi/executor.c
  *
  * allreduce.c, memory.c and enqueue.c share memory between the ranks, keep buffers and plans, and
- * count calls. They do not know what a flag looks like or who moves a byte. The executors know
- * that, and nothing but this header and the plan. Which executor a job takes depends on the kind of
- * its devices, on the algorithm and on who shares a GPU. All ranks choose the same one, once, when
- * the object is made. */
+ * count calls. They do not know the layout of a flag or who moves a byte. The executors do, and
+ * they depend only on this header and the plan. The executor of a job depends on the kind of its
+ * devices, on the algorithm and on which ranks share a GPU. All ranks choose the same one, once,
+ * when the object is made. */
 #ifndef ALLREDUCE_EXECUTOR_H
 #define ALLREDUCE_EXECUTOR_H
 
@@ -28,57 +28,57 @@ struct executor_ranks {
     int n, rank;
     struct comm *comm;           /* NULL: a world of one rank */
     struct device *device;       /* this rank's */
-    void *flags[MAX_DEVICES];    /* rank r's flags, laid out as the executor likes */
+    void *flags[MAX_DEVICES];    /* rank r's flags, in the executor's layout */
     float *scratch[MAX_DEVICES]; /* rank r's scratch: two consecutive halves */
     size_t half;                 /* elements in one half of scratch */
     int link[MAX_DEVICES];       /* rank r's device number, for the traffic */
-    struct traffic *traffic;     /* of this rank's device; NULL: not counted */
+    struct traffic *traffic;     /* of this rank's device; NULL: traffic is not counted */
     enum allreduce_algorithm asked;
 };
 
-/* One call. All fields are the same on all ranks but the plan, its bytes and the mappings. */
+/* One call. All fields but the plan, its bytes and the mappings are the same on all ranks. */
 struct executor_call {
-    const struct plan *plan; /* this rank's; NULL if the executor runs none */
+    const struct plan *plan; /* this rank's plan; NULL if the executor runs none */
     void *kept;              /* keep_plan's form of the plan; NULL without keep_plan */
     float *const *data;      /* [n]: each rank's registered buffer, as this rank reaches it */
     size_t offset, count;    /* the call's data in that buffer, elements */
     uint64_t base;           /* base of the plan's epochs */
-    int half;                /* which half of scratch: 0 and 1 take turns */
+    int half;                /* which half of scratch: 0 and 1 alternate */
     double scale;            /* each term is multiplied by it, and rounded, before it is added */
     int bucket;              /* for errors; -1: unknown */
     long step;               /* for errors; -1: unknown */
     uint64_t moved;          /* bytes over links by this rank, for the span */
     enum collective what;    /* for executors without plans */
-    size_t block;            /* of an all-gather or a reduce-scatter, elements */
+    size_t block;            /* for an all-gather or a reduce-scatter, elements */
 
-    /* Of process groups only, run by the host's executor; zero: the sum of floats, in place. data
-     * and scratch then hold elements of this type. */
+    /* Only for process groups, on the host's executor: data and scratch hold elements of this type.
+     * If zeroed, the call sums floats in place. */
     struct arithmetic how;
     const void *input; /* the plan's INPUT and OUTPUT: host memory of this rank */
     void *output;
     int past_caches;    /* 1: copies to OUTPUT bypass the caches */
-    uint64_t signature; /* of eager calls: a number that differs between different calls */
-    uint64_t more;      /* of messages: what travels with them besides the signature */
+    uint64_t signature; /* for eager calls: differs between different calls */
+    uint64_t more;      /* for messages: what they carry besides the signature */
 };
 
-struct executor; /* an executor's own state: of one rank, for one object */
+struct executor; /* an executor's own state on one rank, for one object */
 
-/* An executor. Its functions are called by the one thread that uses the allreduce object. */
+/* An executor. Only the thread that uses the allreduce object calls its functions. */
 struct executor_ops {
     const char *name;                /* shown to people */
-    int runs_plans;                  /* 0: a library's own collectives; call->plan is NULL */
-    enum allreduce_algorithm itself; /* without plans: what AUTO is */
+    int runs_plans;                  /* 0: it runs a library's collectives; call->plan is NULL */
+    enum allreduce_algorithm itself; /* without plans: the algorithm that AUTO means */
     int maps_peers; /* 1: the executor loads from and stores to the peers' device memory */
 
-    /* Collective. `ranks` stays where it is until close. */
+    /* Collective. `ranks` stays valid until close. */
     int (*open)(struct executor **out, const struct executor_ranks *ranks);
 
-    /* Collective, for an executor that keeps its own form of each registered buffer: `data`
-     * is this rank's, `count` elements. close removes them. NULL: nothing to do. */
+    /* Collective, for an executor that keeps its own form of each registered buffer. `data` is this
+     * rank's buffer of `count` elements. close removes them. NULL: not needed. */
     int (*add_buffer)(struct executor *executor, float *data, size_t count);
 
-    /* Before a plan's first call: the executor may make its own form of it, *kept. drop_plan
-     * releases that form before close. Both NULL: the executor runs the plan as it is. */
+    /* Called before a plan's first call, so that the executor can make its own form of it, *kept.
+     * drop_plan frees that form before close. Both NULL: the executor runs the plan directly. */
     int (*keep_plan)(struct executor *executor, const struct plan *plan, void **kept);
     void (*drop_plan)(struct executor *executor, void *kept);
 
@@ -87,55 +87,55 @@ struct executor_ops {
     int (*enqueue)(struct executor *executor, struct stream *stream,
                    const struct executor_call *call, const char *span_name);
 
-    /* After a failure of the job: all waits on this rank's streams end at once, with worthless
-     * results. Returns 1 once the streams are empty, 0 if they are not after a second or two. NULL:
-     * nothing can be stuck. */
+    /* Called after a failure of the job. It ends all waits on this rank's streams at once; results
+     * are then invalid. Returns 1 once the streams are empty, 0 if they are not after a second or
+     * two. NULL: nothing can be stuck. */
     int (*release)(struct executor *executor);
 
-    /* The stream is idle, by a sync or by release. */
+    /* The stream is idle after a sync or a release. */
     void (*close)(struct executor *executor);
 };
 
-/* What the choice of an executor depends on. */
+/* The facts on which the choice of an executor depends. */
 struct executor_question {
     struct device *device; /* this rank's */
     enum allreduce_algorithm algorithm;
     int any_order; /* 1: `auto` may take an algorithm that does not keep the fold order */
     int n, rank;
     struct comm *comm;                               /* NULL: a world of one rank */
-    const struct memory_handle *handle[MAX_DEVICES]; /* rank r's memory: tells who shares a GPU */
+    const struct memory_handle *handle[MAX_DEVICES]; /* rank r's memory; shows shared GPUs */
 };
 
 /* The executors of one kind of device, and what they need from the slab. */
 struct executor_kind {
     size_t (*flags_bytes)(int n); /* the flags of one rank */
 
-    /* Elements. Not 0: half of scratch is a multiple of this, plus as many spare ones. */
+    /* If not 0, half of scratch is a multiple of this many elements, plus as many spare ones. */
     size_t scratch_pad;
 
-    /* Zeroes the flags in this device's memory, which the host may not be able to touch. They are
+    /* Zeroes the flags in this device's memory, which the host may be unable to write. They are
      * zero when it returns. */
     int (*clear)(struct device *device, void *flags, size_t bytes);
 
-    /* Collective. On GPUs the ranks try, once for each pair, whether they can really access each
-     * other's memory as the driver says; device_reaches and device_p2p_fault then have the result.
-     * It comes before anything maps a peer's memory. ERR_FAILED: a trial never ended. NULL: nothing
-     * to try. */
+    /* Collective. On GPUs the ranks test, once per pair, whether they can access each other's
+     * memory as the driver claims; device_reaches and device_p2p_fault then return the result. It
+     * precedes any mapping of a peer's memory. ERR_FAILED: a trial never ended. NULL: not
+     * needed. */
     int (*meet)(struct comm *comm, struct device *device);
 
-    /* Collective. Sets *ops, and *link if the figures for emulated devices, which it holds, do not
-     * fit. ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
+    /* Collective. Sets *ops, and also *link if the figures for emulated devices in it do not fit.
+     * ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
     int (*choose)(const struct executor_question *question, const struct executor_ops **ops,
                   struct allreduce_link *link);
 
-    void (*libraries)(char *text, size_t bytes); /* as allreduce_libraries; NULL: there are none */
+    void (*libraries)(char *text, size_t bytes); /* as allreduce_libraries; NULL: it uses none */
 };
 
 extern const struct executor_kind host_executors;        /* host/executor.c */
 extern const struct executor_kind *const cuda_executors; /* cuda/; NULL in a build without CUDA */
 extern const struct executor_kind *const mpi_executors;  /* group/mpi/; NULL: built without MPI */
 
-/* For executors: charges the bytes that a step loads from and stores to other ranks' memory. */
+/* For executors. Charges the bytes that a step loads from and stores to other ranks' memory. */
 void executor_charge(const struct executor_ranks *ranks, const struct plan_step *step);
 
 #endif

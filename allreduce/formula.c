@@ -1,5 +1,5 @@
-/* Bytes by formula: see formula.h. Nothing here looks at a plan, so formula and plan check each
- * other. */
+/* Computes bytes with formulas; see formula.h. This file looks at no plan, so formula and plan
+ * check each other. */
 #include "allreduce/formula.h"
 
 #include <string.h>

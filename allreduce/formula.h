@@ -1,9 +1,9 @@
 /* Formulas: how many bytes a collective moves into and out of each rank, without its plan.
  *
- * The textbook's formulas hold for parts of equal length. Here parts end at multiples of `align`
- * elements, so the last ones may be shorter or empty. So each algorithm has two formulas: the
- * textbook's, and the exact one over the lengths of its parts, which a plan must match to the byte.
- * With S bytes of data in each of n ranks, and c[i] bytes in part i of n:
+ * The textbook's formulas hold for parts of equal length. Duet's parts end at multiples of `align`
+ * elements, so the last ones may be shorter or empty. Each algorithm therefore has two formulas:
+ * the textbook's, and the exact one for the lengths of its parts, which a plan must match to the
+ * byte. With S bytes of data in each of n ranks, and c[i] bytes in part i of n:
  *
  *     algorithm    textbook, each rank     exactly into rank r         exactly out of rank r
  *     naive        rank 0: (n-1) S; else S                    the same
@@ -24,8 +24,8 @@
  *     REDUCE_SCATTER             (n-1) S into each rank, and out of it
  *     SEND                       S
  *
- * In every allreduce a rank takes in as many bytes as it gives out, except for the ring's chunks of
- * unequal length. So the numbers of naive and fused hold for each direction. */
+ * In every allreduce a rank receives as many bytes as it sends, except for a ring with chunks of
+ * unequal length. So the numbers for naive and fused hold in each direction. */
 #ifndef ALLREDUCE_FORMULA_H
 #define ALLREDUCE_FORMULA_H
 
@@ -33,21 +33,20 @@
 
 struct formula {
     uint64_t in, out;   /* bytes, exactly */
-    double textbook_in; /* bytes; for a tree the most of any rank */
+    double textbook_in; /* bytes; for a tree the maximum over the ranks */
     double textbook_out;
     const char *in_words; /* "2S - c[r] - c[r+1]"; static storage */
     const char *out_words;
     const char *textbook_words; /* "2(n-1)/n S" */
-    int at_most;                /* 1: the textbook's is a bound */
+    int at_most;                /* 1: the textbook's formula is a bound */
 };
 
-/* The formula of `rank` among n ranks and `count` elements, cut at multiples of `align`. n = 1 or
- * count = 0: nothing moves. Returns 0 if there is no formula for the algorithm; *out is zeroed
- * then. */
+/* The formula of `rank` among n ranks and `count` elements, cut at multiples of `align`. With n = 1
+ * or count = 0 nothing moves. Returns 0 and a zeroed *out if the algorithm has no formula. */
 int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,
                struct formula *out);
 
-/* The same for the all-gather, with one block for each rank, and the broadcast in place. */
+/* The same for an all-gather, with one block for each rank, and for a broadcast in place. */
 void formula_of_copy(enum collective what, int n, int rank, size_t count, struct formula *out);
 
 /* The same for a call of a process group, `count` elements per block. */

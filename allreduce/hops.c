@@ -1,8 +1,8 @@
-/* The moves of a call and the hop of each: see hops.h. All ranks' plans are run on integers, each
- * step as soon as the flags that it awaits have been posted. For every range of memory it records
- * in which hop it was last copied to, added to and read. A move that uses the range comes after
- * those hops. Additions into one stretch do not wait for each other, since their order does not
- * matter. */
+/* Finds the moves of a call and the hop of each move; see hops.h. It runs all ranks' plans on
+ * integers, each step as soon as the flags that it awaits are posted. For every range of memory it
+ * records in which hop the range was last copied to, added to and read. A move that uses the range
+ * follows those hops. Additions into one stretch do not wait for each other, since their order does
+ * not matter. */
 #include "allreduce/hops.h"
 
 #include <stdlib.h>

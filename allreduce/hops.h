@@ -1,4 +1,4 @@
-/* Hops: a collective as people draw it, made from the plans that really run.
+/* Hops draw a collective as people do, from the plans that really run.
  *
  * A plan says what each rank does in turn (plan.h). A drawing says what all ranks do at the same
  * time: in each hop, which ranges go from which ranks to which. hops_of_plans turns all ranks'
@@ -12,12 +12,12 @@
  * The hop of a move is logical time: 1 + the hop of the latest move that it depends on. It depends
  * on the step whose flag its own step awaits, on moves that wrote what it reads, and on moves that
  * read or wrote what it overwrites. The order of a rank's steps does not count as a dependency. So
- * the slices of a pipelined chunk have the same hop, and they are joined into one move. So moves of
- * one hop could all be in flight at the same time; the number of hops is the length of the longest
+ * the slices of a pipelined chunk have the same hop, and they are joined into one move. All moves
+ * of one hop could be in flight at the same time. The number of hops is the length of the longest
  * chain of moves over links.
  *
  * A move within one rank (from == to) crosses no link. It has the hop of the latest move that it
- * depends on, and comes after the moves over links of that hop. Moves of hop 0 come first of all.
+ * depends on, and follows that hop's moves over links. Moves of hop 0 are the first.
  *
  * To replay a call, start with rank r's input in its DATA (each element already multiplied by the
  * call's scale), or in INPUT for a plan of a process group; all other memory is empty. Carry out
@@ -42,12 +42,12 @@ const char *hop_buffer_name(enum hop_buffer buffer); /* "data", ...: static stor
 
 struct hop_move {
     int hop;                         /* 1 .. hops.hops; a move within one rank also 0 */
-    int16_t from, to;                /* ranks; equal: within one rank, over no link */
-    int16_t by;                      /* the rank whose step moves it: it loads, or it stores */
+    int16_t from, to;                /* ranks; if equal, the move crosses no link */
+    int16_t by;                      /* the rank whose step moves it, by a load or a store */
     uint8_t action;                  /* enum hop_action */
     uint8_t from_buffer, to_buffer;  /* enum hop_buffer */
-    int step;                        /* the first step of `by` that is part of it */
-    int order;                       /* how many moves came before it, before the list is sorted */
+    int step;                        /* the first step of `by` in this move */
+    int order;                       /* number of moves before it in the unsorted list */
     uint64_t from_offset, to_offset; /* elements */
     uint64_t count;                  /* elements, at least 1 */
 };
@@ -59,9 +59,9 @@ struct hop_chunk {
 struct hops {
     const char *name;            /* plan_name */
     int n;                       /* ranks */
-    int hops;                    /* 0: nothing crosses a link */
+    int hops;                    /* 0: no move crosses a link */
     uint64_t count;              /* elements of the call */
-    uint64_t sizes[HOP_BUFFERS]; /* elements of each buffer of a rank */
+    uint64_t sizes[HOP_BUFFERS]; /* elements of each buffer on a rank */
     enum hop_buffer result;      /* DATA, or OUTPUT if the plans have one */
     struct hop_move *moves; /* owned; [move_count], in an order in which they can be replayed */
     int move_count;
@@ -72,31 +72,31 @@ struct hops {
     int move_capacity;
 };
 
-/* The hops of the call whose plans are plans[0 .. n). hops_free releases them. ERR_FAILED: the
- * plans do not fit together, or a rank waits in vain; ERR_USAGE: more than HOPS_MOST_MOVES moves;
+/* Makes the hops of the call whose plans are plans[0 .. n); hops_free frees them. ERR_FAILED: the
+ * plans do not fit together, or a rank waits forever. ERR_USAGE: more than HOPS_MOST_MOVES moves.
  * ERR_MEMORY. After a failure *hops is zeroed. */
 enum { HOPS_MOST_MOVES = 1 << 20 };
 int hops_of_plans(struct hops *hops, const struct plan *plans, int n);
 
-/* The hops of an allreduce over n ranks, cut as `config` says (NULL: by default). ERR_USAGE: in
- * the cases of plan_build. */
+/* Makes the hops of an allreduce over n ranks, cut as `config` says (NULL: the default). ERR_USAGE
+ * as for plan_build. */
 int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, size_t count,
                  const struct plan_config *config);
 void hops_free(struct hops *hops); /* NULL and zeroed are fine */
 
-/* A replay on sets of ranks: which ranks' inputs are in which memory. */
+/* A replay with sets of ranks. It tracks which ranks' inputs each piece of memory holds. */
 struct hops_state;
 
-/* Before the first move: every rank's input is its own term. The hops stay the caller's and must
- * outlive the state. ERR_MEMORY: *out is NULL. */
+/* Makes the state before the first move, when each rank holds its own term. The hops are borrowed
+ * and must outlive the state. After ERR_MEMORY *out is NULL. */
 int hops_state_init(struct hops_state **out, const struct hops *hops);
 void hops_state_free(struct hops_state *state); /* NULL is fine */
 
-/* Carries out the remaining moves up to the end of hop `hop`. ERR_FAILED: a term is added to a sum
- * that has it already, or memory is read that holds nothing; ERR_MEMORY. */
+/* Carries out the remaining moves up to the end of hop `hop`. ERR_FAILED: a move adds a term to a
+ * sum that already has it, or reads memory that holds nothing. ERR_MEMORY. */
 int hops_state_run(struct hops_state *state, int hop);
 
-/* The ranks whose terms all elements of chunk c of the rank's result hold; 0: nothing is there. */
+/* The set of ranks whose terms are in chunk c of the rank's result; 0: the chunk is empty. */
 uint64_t hops_state_terms(const struct hops_state *state, int rank, int chunk);
 
 #endif

@@ -1,6 +1,6 @@
-/* From slices to chunks. Executors cut long ranges into slices, so that one can be on its way while
- * the next is added; all slices of a chunk have the same hop. Here neighbouring slices are joined
- * into one move again, and the result is cut into the chunks that a drawing names. */
+/* Joins slices into chunks. Executors cut long ranges into slices, so that one can travel while
+ * another is added; all slices of a chunk have the same hop. This file joins neighbouring slices
+ * into one move again, and cuts the result into the chunks that a drawing names. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The contents of memory after each hop, as sets of terms: see hops.h. It also checks the list of
- * moves: a term that is added twice, or memory that is read before it is written, is a failure. */
+/* Tracks the contents of memory after each hop, as sets of terms; see hops.h. It also checks the
+ * list of moves. It fails if a term is added twice, or memory is read before it is written. */
 #include <stdlib.h>
 #include <string.h>
 

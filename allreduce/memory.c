@@ -1,4 +1,4 @@
-/* Memory that the ranks share: each rank offers a piece of its device memory, learns the offers of
+/* Memory that the ranks share. Each rank offers a piece of its device memory, learns the offers of
  * all others in one exchange, and maps them. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The order in which ring and tree add, written a second time without their plans. Single and DP
+/* The order in which ring and tree add, written a second time without their plans. single and DP
  * add in this order, so their results check the plans. plans/ring.c and plans/tree.c have the
  * drawings. */
 #include "allreduce/plans/steps.h"

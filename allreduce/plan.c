@@ -1,4 +1,4 @@
-/* Plans as a whole: the names of algorithms and flags, building a plan, and counting the bytes that
+/* Plans as a whole. This file names algorithms and flags, builds a plan, and counts the bytes that
  * it moves. plans/steps.h says how an algorithm writes its steps. */
 #include "allreduce/plan.h"
 

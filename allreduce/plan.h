@@ -1,14 +1,14 @@
 /* Plans: an allreduce written down as a list of integers.
  *
- * For each rank an algorithm lists the steps in their order. Nothing here touches memory or a
- * device: a plan can be read, checked and drawn before anything runs.
+ * For each rank an algorithm lists the steps in order. A plan uses no memory and no device, so it
+ * can be read, checked and drawn before anything runs.
  *
  *     step  =  await flags  ->  move or add one range of elements  ->  post flags
  *
- * Executors run such lists: the host executor a process for each rank over shared memory
- * (host/executor.h); allreduce/cuda on GPUs. The tests' own runs all ranks in one thread and judges
- * the others (tests/allreduce/reference.h), and a test explores every order in which the steps of
- * all ranks can interleave.
+ * Executors run such lists. The host executor has one process per rank and shared memory
+ * (host/executor.h); allreduce/cuda runs on GPUs. The tests' executor runs all ranks in one thread,
+ * as the reference for the others (tests/allreduce/reference.h). Another test explores every order
+ * in which the steps of all ranks can interleave.
  *
  * Memory. Each rank has DATA (`count` elements, input and output in place) and SCRATCH. Offsets
  * count elements from the start of the call's DATA, or from the start of the call's half of
@@ -21,10 +21,10 @@
  *     post KIND to r:  writes the epoch  --->    flag [KIND][w]  --->  await KIND from w:
  *                                                                      until flag >= epoch
  *
- * A flag only grows. Its values are epochs: 1 .. plan->epochs within a call, on top of a base
- * that is 0 in the first call and grows by plan->epochs with each call, on every rank alike. A
- * wait ends at this epoch or any later one, so it does no harm when a fast peer has already
- * posted more, even in its next call.
+ * A flag only grows. Its values are epochs: 1 .. plan->epochs within a call, on top of a base that
+ * is 0 in the first call and grows by plan->epochs with each call, on every rank alike. A wait ends
+ * at this epoch or any later one, so a fast peer may already have posted more, even in its next
+ * call.
  *
  * Two calls in a row need no barrier between them, because every algorithm keeps three rules:
  *   1. A rank leaves a call only when nobody will touch its DATA in this call any more.
@@ -41,9 +41,9 @@
 
 #include "base/fold.h"
 
-/* Every algorithm that has a plan: its name, the word for it, whether it adds in fold order
- * (base/fold.h), and whether it uses SCRATCH. Names, words, declarations of builders and messages
- * are made of this list. plan_WORD in plans/WORD.c builds the plan, and select.c has its cost.
+/* Every algorithm that has a plan: its name, its word, whether it adds in fold order (base/fold.h),
+ * and whether it uses SCRATCH. Names, words, declarations of builders and messages come from this
+ * list. plan_WORD in plans/WORD.c builds the plan, and select.c has its cost.
  *
  *     NAIVE     rank 0 takes all inputs, adds them and sends the sum back
  *     ONESHOT   every rank reads all inputs and adds them itself
@@ -62,19 +62,19 @@
 #define ALLREDUCE_CONSTANT(NAME, word, in_fold_order, uses_scratch) ALLREDUCE_##NAME,
 // clang-format off
 enum allreduce_algorithm {
-    ALLREDUCE_AUTO, /* select.h chooses one of the others; it has no plan of its own */
+    ALLREDUCE_AUTO, /* select.h chooses one of the others; AUTO has no plan */
     ALLREDUCE_PLANS(ALLREDUCE_CONSTANT)
-    ALLREDUCE_NCCL, /* NVIDIA's library, on GPUs; it has no plan of ours */
-    ALLREDUCE_MPI,  /* MPI's own, over several machines; nor has this */
+    ALLREDUCE_NCCL, /* NVIDIA's library, on GPUs; runs no plan */
+    ALLREDUCE_MPI,  /* MPI's own, over several machines; runs no plan */
     ALLREDUCE_ALGORITHM_COUNT
 };
 // clang-format on
 
-/* The collective of a plan. Two of them, which only copy, also have plans in place
- * (plans/copies.c), and so has the reduce-scatter (plans/reduce_scatter.c); process groups have
- * plans of all, from INPUT to OUTPUT (group/plans/). */
+/* The collective of a plan. The two that only copy (plans/copies.c) and the reduce-scatter
+ * (plans/reduce_scatter.c) also have plans in place. Process groups have plans for all of them,
+ * from INPUT to OUTPUT (group/plans/). */
 enum collective {
-    COLLECTIVE_ALL_REDUCE, /* by one of the algorithms */
+    COLLECTIVE_ALL_REDUCE, /* with one of the algorithms */
     COLLECTIVE_BARRIER,
     COLLECTIVE_BROADCAST,
     COLLECTIVE_REDUCE,
@@ -95,14 +95,15 @@ const char *collective_name(enum collective what); /* "allreduce", "all_gather":
 /* "auto", "naive", ...: static storage. */
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm);
 
-/* The algorithm of that name. ERR_USAGE lists the names. */
+/* The algorithm with that name. ERR_USAGE lists the names. */
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
 
 /* 1 if plan_build knows the algorithm: all but AUTO, NCCL and MPI. */
 int allreduce_has_plan(enum allreduce_algorithm algorithm);
 
-/* 1 if the algorithm adds in fold order. All that do give the same bits, for any number of ranks.
- * Ring, tree, NCCL and MPI add in their own orders; over 2 ranks all orders give the same bits.
+/* 1 if the algorithm adds in fold order. Such algorithms give the same bits for any number of
+ * ranks. Ring, tree, NCCL and MPI add in their own orders; over 2 ranks all orders give the same
+ * bits.
  */
 int allreduce_keeps_order(enum allreduce_algorithm algorithm);
 
@@ -114,24 +115,23 @@ enum plan_op {
     PLAN_COPY,        /* every rank of dest_ranks gets the source range */
     PLAN_REDUCE,      /* own dest += source */
     PLAN_REDUCE_COPY, /* own dest += source, and the result also goes to the other dest_ranks */
-    PLAN_SUM,         /* the source ranges of all n ranks, in fold order; goes to dest_ranks */
+    PLAN_SUM,         /* dest_ranks get the sum of all n ranks' source ranges, in fold order */
     PLAN_SUM_OWN,     /* the same, but this rank's own term is in its INPUT, at source_offset */
 };
-/* "+" and "sum" stand for the call's operation: collectives of process groups also know the
- * product, the smallest and the largest. */
+/* "+" and "sum" stand for the call's operation. Collectives of process groups also have product,
+ * minimum and maximum. */
 
 static inline int plan_op_sums(int op) {
     return op == PLAN_SUM || op == PLAN_SUM_OWN;
 }
 
-/* INPUT and OUTPUT belong to a rank: no other rank can reach them. Plans of process groups copy
- * from INPUT and to OUTPUT, and DATA is a window of fixed size between them
- * (group/plans/windows.h). */
+/* INPUT and OUTPUT belong to a rank, and no other rank can access them. Plans of process groups
+ * copy from INPUT to OUTPUT, through DATA, a window of fixed size (group/plans/windows.h). */
 enum plan_buffer { PLAN_DATA, PLAN_SCRATCH, PLAN_INPUT, PLAN_OUTPUT, PLAN_BUFFERS };
 
 /* Kinds of flags. The file of each algorithm says what its flags mean there. */
 enum plan_flag {
-    PLAN_READY,  /* I have entered this call: my input may be read */
+    PLAN_READY,  /* I have entered this call; my input may be read */
     PLAN_DONE,   /* I shall not touch your data in this call any more */
     PLAN_SLICE,  /* ring: this many slices are in my data for you to take */
     PLAN_UP_A,   /* tree A, to the parent: this many slices of my subtree's sum are ready */
@@ -139,9 +139,9 @@ enum plan_flag {
     PLAN_DOWN_A, /* tree A, to a child: this many slices of your data hold the result */
     PLAN_DOWN_B, /* tree B, to a child */
     PLAN_SENT,   /* send: this many pieces of all messages to you are in your mailbox */
-    PLAN_TAKEN,  /* send, back to the sender: there is space for this many pieces */
+    PLAN_TAKEN,  /* send, back to the sender: I have space for this many pieces */
     PLAN_SHOWN,  /* eager calls: my block is in my slot (group/plans/slots.c) */
-    PLAN_LEFT,   /* eager calls: I have left those that used this part of the slots before */
+    PLAN_LEFT,   /* eager calls: I have left the calls that last used this part of the slots */
     PLAN_FLAG_KINDS
 };
 const char *plan_flag_name(enum plan_flag kind); /* "ready", ...: static storage */
@@ -150,11 +150,11 @@ const char *plan_flag_name(enum plan_flag kind); /* "ready", ...: static storage
  * before it is added. */
 enum {
     PLAN_SCALE_SOURCE = 1, /* the source range holds terms that are not scaled yet */
-    PLAN_SCALE_DEST = 2,   /* so does the rank's own range of a REDUCE */
+    PLAN_SCALE_DEST = 2,   /* so does the rank's own range in a REDUCE */
 };
 
-/* Sets of ranks are bits: rank r is 1 << r. Epoch 0 never occurs: if a set is empty, the step does
- * not wait, or does not post. */
+/* Sets of ranks are bits: rank r is 1 << r. If a set is empty, the step does not wait, or does not
+ * post; epoch 0 never occurs. */
 struct plan_step {
     uint8_t op;             /* enum plan_op */
     uint8_t scale;          /* PLAN_SCALE_SOURCE | PLAN_SCALE_DEST */
@@ -162,7 +162,7 @@ struct plan_step {
     uint8_t dest_buffer;    /* enum plan_buffer */
     uint8_t wait_kind;      /* enum plan_flag */
     uint8_t post_kind;      /* enum plan_flag */
-    int16_t source_rank;    /* of COPY, REDUCE, REDUCE_COPY; a SUM reads all */
+    int16_t source_rank;    /* for COPY, REDUCE, REDUCE_COPY; a SUM reads all */
     uint32_t wait_epoch;    /* relative to the call's base */
     uint32_t post_epoch;    /* relative to the call's base */
     uint64_t wait_ranks;    /* the ranks whose flags are awaited */
@@ -173,7 +173,7 @@ struct plan_step {
     uint64_t length;        /* elements; 0: nothing is moved */
 };
 
-/* How data is cut. All sizes count elements. */
+/* How data are cut. All sizes count elements. */
 struct plan_config {
     size_t align;         /* ranges are cut at multiples of this; 16 floats are a cache line */
     size_t slice;         /* the longest slice of a pipeline */
@@ -186,54 +186,54 @@ struct plan_config {
  * (512 KiB). */
 struct plan_config plan_config_default(void);
 
-/* One rank's list of steps. After plan_build it is only read, by any number of threads. */
+/* One rank's list of steps. After plan_build any number of threads may read it. */
 struct plan {
     enum collective what;
-    enum allreduce_algorithm algorithm; /* of an all-reduce; else AUTO */
+    enum allreduce_algorithm algorithm; /* for an all-reduce; else AUTO */
     int windowed; /* 1: from INPUT to OUTPUT, DATA is a window; 0: in place in DATA */
     int n, rank;
     size_t count;            /* elements of the call */
-    size_t scratch;          /* elements of one half that the steps use: up to config.scratch */
+    size_t scratch;          /* elements that the steps use in one half, at most config.scratch */
     size_t data;             /* elements of DATA: `count`, or those of the window */
     size_t input, output;    /* elements of INPUT and OUTPUT; 0: the plan has none */
-    uint32_t credits;        /* start values of TAKEN and LEFT: send, eager calls; else 0 */
-    uint32_t epochs;         /* by how much a call moves the base: the same on every rank */
+    uint32_t credits;        /* start values of TAKEN and LEFT in send and eager calls, else 0 */
+    uint32_t epochs;         /* a call advances the base by this, the same on every rank */
     struct plan_step *steps; /* owned */
     int step_count, step_capacity;
-    int error; /* the first failure while the plan is built */
+    int error; /* the first failure while building the plan */
 };
 
 /* The word of the plan's algorithm, or the name of its collective: static storage. */
 const char *plan_name(const struct plan *plan);
 
 /* Builds the list of `rank` among n ranks (1 .. MAX_DEVICES) for `count` elements; a count of 0
- * gives no steps. plan_free releases it. ERR_USAGE: n, rank, config or algorithm (AUTO, NCCL, MPI)
- * is wrong; ERR_MEMORY. After a failure *plan is as plan_free leaves it. */
+ * gives no steps. plan_free frees it. ERR_USAGE: n, rank, config or algorithm (AUTO, NCCL, MPI) is
+ * wrong. ERR_MEMORY. After a failure *plan is as after plan_free. */
 int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
                const struct plan_config *config);
 void plan_free(struct plan *plan); /* NULL and zeroed are fine */
 
-/* The plans of the collectives that only copy. all-gather: `blocks` blocks of `block` elements, at
- * least one for each rank; block b comes from rank b mod n and goes to all. broadcast: `count`
- * elements of rank 0 go to all. The scale of a call plays no part. */
+/* Build the plans of the collectives that only copy. An all-gather has `blocks` blocks of `block`
+ * elements, at least one for each rank; block b goes from rank b mod n to all. A broadcast sends
+ * `count` elements from rank 0 to all. Neither uses the scale of a call. */
 int plan_build_all_gather(struct plan *plan, int n, int rank, size_t blocks, size_t block);
 int plan_build_broadcast(struct plan *plan, int n, int rank, size_t count);
 
 /* The order in which ring or tree adds element `at` of `count` over n >= 2 ranks: *piece is the
- * length from there with the same order. ERR_FAILED: of another algorithm. */
+ * length from there with the same order. ERR_FAILED: another algorithm. */
 int plan_order(enum allreduce_algorithm algorithm, int n, size_t count, size_t at,
                struct sum_piece *piece);
-/* reduce-scatter in place: n blocks of `block` elements; block r of rank r becomes the sum of the
- * blocks r of all ranks, in fold order. Its other blocks stay as they are. */
+/* reduce-scatter in place: n blocks of `block` elements; block r on rank r becomes the sum of block
+ * r on all ranks, in fold order. Its other blocks do not change. */
 int plan_build_reduce_scatter(struct plan *plan, int n, int rank, size_t block);
 
-/* The other ranks whose memory a step of `rank` loads from, and stores to: sets of ranks. A step
- * moves `length` floats over the link to each of them. */
+/* The sets of other ranks whose memory a step of `rank` loads from and stores to. A step moves
+ * `length` floats over the link to each of them. */
 uint64_t plan_step_loads(const struct plan_step *step, int n, int rank);
 uint64_t plan_step_stores(const struct plan_step *step, int rank);
 
-/* Adds the bytes that this rank's steps move between ranks to bytes[source][dest], row-major over
- * n ranks (NULL: not wanted). Returns their sum. */
+/* Adds the bytes that this rank's steps move between ranks to bytes[source][dest], row-major over n
+ * ranks, which may be NULL. Returns their sum. */
 uint64_t plan_traffic(const struct plan *plan, uint64_t *bytes /* [n][n] */);
 
 /* ---- sets of ranks ---- */

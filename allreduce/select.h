@@ -20,24 +20,24 @@
  * it with one child, 3 S/2 + S, counted as an addition and a copy. fused: n loads and n stores
  * of S, all by rank 0.
  *
- * Ranks that share one processor have no busiest rank. Their kernels take turns, and what counts
- * first is how often the processor changes hands. There `auto` takes fused, which needs the
- * fewest turns and the fewest bytes. */
+ * Ranks that share one processor have no busiest rank. Their kernels take turns, so the number of
+ * turns matters most. `auto` then takes fused, which needs the fewest turns and the fewest
+ * bytes. */
 #ifndef ALLREDUCE_SELECT_H
 #define ALLREDUCE_SELECT_H
 
 #include "allreduce/plan.h"
 
-/* The figures of a link. They are constants of the right scale, not measurements of this machine:
- * they only have to put the algorithms in the right order. */
+/* The figures of a link. They are constants of the right magnitude, not measured on this machine,
+ * since they only have to rank the algorithms. */
 struct allreduce_link {
-    char name[96];   /* its name in the reason of a choice */
+    char name[96];   /* its name in the reason for a choice */
     double flag_us;  /* from a post to the end of the wait for it, microseconds */
     double rank_gbs; /* loads and stores of one rank, GB/s */
     double all_gbs;  /* loads and stores of all ranks together, GB/s; 0: no common limit */
-    double copy_gbs; /* a call's data to host memory, and back, GB/s; 0: it stays where it is */
+    double copy_gbs; /* copies of a call's data to host memory and back, GB/s; 0: no copies */
     int takes_turns; /* 1: all ranks share one processor */
-    int at_once;     /* 1: and run on it at the same time, if there is room */
+    int at_once;     /* 1: their kernels run on it at the same time if they fit */
 };
 
 /* Emulated devices: n processes on the cores that this process may use, all in one memory. */
@@ -57,8 +57,8 @@ double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
                       const struct allreduce_link *link);
 
 /* The cheapest algorithm; over 3 or more ranks only among those that add in fold order, unless
- * any_order. n = 1: direct, whose plan is then the scaling only. text (NULL: not wanted) gets the
- * choice and its reason in one line. */
+ * any_order. n = 1: direct, whose plan is then the scaling only. `text`, which may be NULL, gets
+ * the choice and its reason in one line. */
 enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
                                           const struct allreduce_link *link, char *text,
                                           size_t text_bytes);

@@ -10,26 +10,26 @@
 #include "allreduce/allreduce.h"
 #include "allreduce/executor.h"
 
-/* One piece of device memory of each rank, as this rank reaches it: its own pointer, and a
- * mapping of each peer's. NULL where there is no mapping. */
+/* One piece of device memory on each rank, as this rank reaches it: its own pointer, and a mapping
+ * of each peer's, NULL if not mapped. */
 struct shared {
     float *of[MAX_DEVICES];
 };
 
-/* A buffer of the caller that allreduce_register has shared. */
+/* A caller's buffer that allreduce_register has shared. */
 struct registration {
     struct shared memory;
     size_t count; /* elements */
     struct registration *next;
 };
 
-/* The plan for one call, and the sizes that it is for. Plans are kept until the object is freed: a
- * training run has a handful of counts, and a steady step allocates nothing. */
+/* A plan and the sizes of the calls that it serves. Plans are kept until the object is freed. A
+ * training run has a handful of counts, so a steady step allocates nothing. */
 struct kept_plan {
     enum collective what;
-    size_t count, block; /* elements; block: of an all-gather, else 0 */
+    size_t count, block; /* elements; block is for an all-gather, else 0 */
     struct plan plan;
-    void *kept;            /* the executor's own form of it */
+    void *kept;            /* the executor's own form of the plan */
     uint64_t moved;        /* bytes that this rank's steps move over links */
     struct span_ends ends; /* the devices that they read and write */
     struct kept_plan *next;
@@ -39,11 +39,11 @@ struct allreduce {
     struct allreduce_config config;
     struct comm *comm; /* NULL: a world of one rank */
     struct device *device;
-    struct stream *stream; /* the one that calls were put on; NULL before the first call */
+    struct stream *stream; /* the stream of all calls; NULL before the first call */
 
     const struct executor_kind *kind;
     const struct executor_ops *ops; /* NULL before choose_executor */
-    struct executor *executor;      /* NULL before its open */
+    struct executor *executor;      /* NULL before it is opened */
     struct executor_ranks ranks;
     struct allreduce_link link; /* rank 0's figures, so that `auto` chooses alike on all ranks */
 
@@ -51,13 +51,13 @@ struct allreduce {
     struct registration *registrations;
     struct kept_plan *plans;
     uint64_t base;  /* base of the next call's epochs */
-    uint64_t calls; /* calls that were not empty: the parity chooses the half of scratch */
+    uint64_t calls; /* calls that were not empty; the parity chooses the half of scratch */
 };
 
 /* ---- memory.c ---- */
 
-/* Chooses the executor and the figures of the link, once. A world of one rank calls it directly;
- * others through take_slab, which knows all ranks' memory. */
+/* Chooses the executor and the figures of the link, once. With one rank it is called directly,
+ * otherwise by take_slab, which knows all ranks' memory. */
 int choose_executor(struct allreduce *ar, const struct memory_handle *const *handles /* [n] */);
 
 /* Collective: allocates the slab and maps the peers'. A failure leaves nothing behind. */

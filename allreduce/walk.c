@@ -1,4 +1,4 @@
-/* Walks over plans: see walk.h. */
+/* Walks over plans; see walk.h. */
 #include "allreduce/walk.h"
 
 #include <stdlib.h>

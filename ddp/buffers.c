@@ -1,5 +1,5 @@
 /* See buffers.h. The broadcast is a plan like an allreduce (allreduce/plans/copies.c). It has its
- * own object, because it runs on the compute stream and all calls of an object go on one stream. */
+ * own object, because all calls of an object use one stream, here the compute stream. */
 #include "ddp/buffers.h"
 
 #include <stdlib.h>

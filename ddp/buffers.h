@@ -12,12 +12,12 @@ struct ddp_buffers;
 
 /* Collective. Shares the arena of `set` with all ranks. *out is NULL if the model has no buffers.
  * `group`: comm_call.group. All are borrowed and must outlive the object. ERR_FAILED: the number or
- * the total size of a rank's buffers differs from this rank's. */
+ * total size of buffers on a rank differs from this rank's. */
 int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct announcer *group,
                      struct buffer_set *set);
 
-/* Collective; on the compute stream, in phase replicate. Later work reads rank 0's buffers. NULL:
- * nothing is done. */
+/* Collective. Runs on the compute stream, in phase replicate. Later work reads rank 0's buffers.
+ * NULL does nothing. */
 int ddp_buffers_broadcast(struct ddp_buffers *buffers, int32_t step);
 
 /* Collective, unless the job has failed. NULL is fine. */

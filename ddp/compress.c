@@ -1,12 +1,12 @@
-/* Gradients that travel as 16-bit floats: PyTorch's fp16_compress_hook and bf16_compress_hook.
+/* Sends gradients as 16-bit floats, like PyTorch's fp16_compress_hook and bf16_compress_hook.
  *
  *     float     g            of each rank
  *     16 bits   g / n        rounded, divided, rounded again
  *     16 bits   their sum    in fold order, rounded after each addition
  *     float     the sum
  *
- * Half the bytes travel, and the average keeps 11 or 8 bits. The sum is a call of the process group
- * in host memory, on the group's thread, during the rest of backward. */
+ * Half the bytes travel, and the average keeps 11 or 8 bits. The process group computes the sum in
+ * host memory, on its thread, during the rest of backward. */
 #include <stdlib.h>
 
 #include "allreduce/element.h"

@@ -1,18 +1,18 @@
-/* The step of DistributedDataParallel; ddp.h has the drawing of a step. At its heart is counting:
+/* The step of DistributedDataParallel; ddp.h has the drawing of a step. The core is a count:
  *
  *     pending[b]   parameters of bucket b whose gradient is not ready in this backward
- *     next         the bucket that is launched next; all before it have been
+ *     next         the bucket to launch next; all before it are launched
  *
  *     hook(p):     pending[bucket_of[p]]--
  *                  while pending[next] == 0: launch the allreduce of bucket next; next++
  *
- * Around backward a pass on the tape calls ddp_enter, which sends rank 0's buffers and sets the
- * counters back, and ddp_leave, which waits for the last bucket. A program and the command both do
- * this.
+ * A pass on the tape calls ddp_enter before backward and ddp_leave after it. ddp_enter sends rank
+ * 0's buffers and resets the counters; ddp_leave waits for the last bucket. This holds for a
+ * program and for the command.
  *
- * All of this belongs to the compute thread. The communication stream shares device memory with it,
- * and two kinds of event order the two: ready[b] (compute to comm, recorded after the last gradient
- * of bucket b) and `reduced` (comm to compute, recorded after the last allreduce). */
+ * All of this runs on the compute thread. The communication stream shares device memory with the
+ * compute stream. Two kinds of event order them: ready[b] (compute to comm, recorded after the last
+ * gradient of bucket b) and `reduced` (comm to compute, recorded after the last allreduce). */
 #include "ddp/ddp.h"
 
 #include <stdio.h>

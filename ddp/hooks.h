@@ -1,9 +1,9 @@
-/* Communication hooks of programs: the code between ddp_comm_hook and the hooks of duet.h.
+/* Communication hooks of programs: this code connects ddp_comm_hook to the hooks of duet.h.
  *
  *     duet_backward    gradients ........ bucket 0 full ....... bucket 1 full ... end
  *     the same thread                     hook(0) begins a call  hook(1) begins   wait, then(0)
  *     the group's thread                  [ all_reduce 0 .......][ all_reduce 1 ] wait, then(1)
- * */
+ *  */
 #ifndef DDP_HOOKS_H
 #define DDP_HOOKS_H
 
@@ -16,7 +16,7 @@ struct work;
 
 /* A bucket as hooks see it, and its pending call. */
 struct hook_bucket {
-    struct duet_bucket seen; /* first, so that a hook's pointer leads here */
+    struct duet_bucket seen; /* first, so that a hook's pointer also points here */
     struct duet_tensor gradients;
     int waiting; /* 1: duet_bucket_then was called and is still pending */
     duet_work *work;
@@ -24,9 +24,9 @@ struct hook_bucket {
     void *state;
     /* For the compressing hooks: host memory of `room` elements, owned. */
     uint16_t *packed;
-    float *staged; /* on a GPU: the gradients in host memory */
+    float *staged; /* on a GPU: a copy of the gradients in host memory */
     size_t room;
-    struct work *sum; /* of `packed`; NULL: none in flight */
+    struct work *sum; /* the sum of `packed`; NULL: none in flight */
 };
 
 struct hooks {
@@ -38,17 +38,17 @@ struct hooks {
     int count;
 };
 
-/* The bucket that a hook's pointer refers to. A copy of struct duet_bucket, or one that a program
- * invented, is refused: no tensor of gradients belongs to it. */
+/* The bucket that a hook's pointer refers to. It refuses a copy of struct duet_bucket, or one that
+ * a program made, because no tensor of gradients belongs to it. */
 int hook_bucket_of(struct hook_bucket **out, const struct duet_bucket *bucket, const char *what);
 
 /* A ddp_comm_hook; its context is a struct hooks. */
 int hooks_call(void *context, const struct ddp_bucket *bucket);
 
-/* The end of a backward: waits for each pending bucket, in order. */
+/* Ends a backward: waits for each pending bucket, in order. */
 int hooks_finish(struct hooks *hooks);
 
-/* Waits for calls in flight, frees the rest. */
+/* Waits for calls in flight and frees everything. */
 void hooks_free(struct hooks *hooks);
 
 /* compress.c: waits for the sum of a bucket and frees its memory. */

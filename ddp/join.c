@@ -1,5 +1,5 @@
-/* Uneven inputs, as PyTorch's join: a rank that has used up its batches shadows the collectives of
- * the others, so that none of them waits for it.
+/* Uneven inputs, like PyTorch's join. A rank that has used up its batches shadows the collectives
+ * of the others, so that none of them waits for it.
  *
  *     step             0       1       2       3
  *     rank 0           step    step    step    step      has four batches

@@ -1,7 +1,7 @@
-/* If a step may leave out parameters or ranks, the ranks meet on the host in every step: they tell
- * each other who has input (join), and who used which parameter (find_unused). A rank that waits on
- * the host must have no work in its streams that a peer needs, so it waits for its streams
- * first. */
+/* If a step may leave out parameters or ranks, the ranks meet on the host in every step. They tell
+ * each other which ranks have input (join), and which parameters each rank used (find_unused). A
+ * rank that waits on the host must not hold work in its streams that a peer needs, so it first
+ * waits for its streams. */
 #include <string.h>
 
 #include "base/error.h"

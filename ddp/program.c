@@ -1,4 +1,4 @@
-/* duet_ddp: DDP around the parameters of a program. ddp.c has the step. */
+/* duet_ddp puts DDP around the parameters of a program. ddp.c has the step. */
 #include <stdio.h>
 #include <string.h>
 

@@ -8,27 +8,27 @@
 #include "nn/params/params.h"
 
 /* Checks that all ranks have the same number of parameters, with the shapes of rank 0. ERR_FAILED
- * with PyTorch's words: a different number fails on every rank, a different shape on its own. */
+ * in PyTorch's words: a different number fails on all ranks, a different shape on its own. */
 int ddp_check_shapes(struct comm *comm, const struct param_set *params);
 
-/* Options that must be equal on all ranks, as numbers, with their names. ERR_USAGE: one differs. */
+/* Checks options, numbers with names, that must agree on all ranks. ERR_USAGE: one differs. */
 enum { DDP_MOST_OPTIONS = 4 };
 int ddp_check_options(struct comm *comm, const char *who, const char *const *names,
                       const double *mine, int count);
 
-/* Checks that the group is that of all ranks. ERR_USAGE: it is not. */
+/* ERR_USAGE: the group does not have all ranks. */
 int ddp_check_group(const char *who, const duet_group *group, const duet_params *params);
 
-/* The values of every rank become rank 0's, to the bit. Waits for it. Shapes must agree. The bytes
- * are counted as traffic from the device of rank 0. */
+/* Copies rank 0's values to every rank, bit for bit, and waits for that. Shapes must agree. The
+ * bytes are counted as traffic from rank 0's device. */
 int ddp_broadcast_values(struct comm *comm, struct param_set *params);
 
-/* Shares device memory with all ranks, for broadcasts on one stream. group: comm_call.group. The
- * caller frees *out, also after a failure. */
+/* Shares device memory with all ranks, for broadcasts on one stream. `group` is comm_call.group.
+ * The caller frees *out, also after a failure. */
 int ddp_share(struct allreduce **out, struct comm *comm, struct announcer *group,
               struct device *device, float *data, size_t count);
 
-/* order[0 .. count) becomes rank 0's on every rank. */
+/* Copies rank 0's order[0 .. count) to every rank. */
 int ddp_broadcast_order(struct comm *comm, int *order, int count);
 
 #endif

@@ -9,25 +9,25 @@
 
 struct duet_ddp {
     struct comm *comm;
-    struct group *group; /* its calls are among this group's; NULL: the command's */
+    struct group *group; /* the group that counts its calls; NULL: the command's */
     struct device *device;
     struct duet_params *owner;
-    struct param_set *params; /* of the owner */
-    char *used; /* [parameters] the owner's has_grad; after ddp_finish with find_unused: 1: some
+    struct param_set *params; /* the owner's */
+    char *used; /* [parameters] the owner's has_grad; after ddp_finish with find_unused 1 if some
                  * rank used it in this step */
     struct ddp_config config;
     struct allreduce *allreduce;
-    struct ddp_buffers *buffers; /* NULL: there are none to broadcast */
-    struct event **ready;        /* [events] one for each bucket */
+    struct ddp_buffers *buffers; /* NULL: none to broadcast */
+    struct event **ready;        /* [events] one per bucket */
     int events;                  /* the most buckets so far */
     struct event *reduced;       /* after the last allreduce of a step */
-    float scale;                 /* of every term: 1, or 1/W, or 1/(active ranks) */
+    float scale;                 /* factor of each term: 1, 1/W, or 1/(active ranks) */
     ddp_comm_hook *hook;         /* launches a bucket */
     void *hook_context;
-    int hook_registered;     /* 1: by ddp_register_comm_hook */
-    uint64_t limits[2];      /* of the rebuilt buckets, in bytes */
+    int hook_registered;     /* 1: ddp_register_comm_hook set it */
+    uint64_t limits[2];      /* for the rebuilt buckets, in bytes */
     struct bucket_plan plan; /* the buckets in force */
-    int rebuilt;             /* 1: they are cut from rank 0's ready order */
+    int rebuilt;             /* 1: it is cut from rank 0's ready order */
     int32_t step;            /* the current step, for spans and errors; -1: none */
     int expecting;           /* 1 between begin and finish: this backward will be reduced */
     int *pending;            /* [buckets] gradients that are not ready yet */
@@ -36,31 +36,31 @@ struct duet_ddp {
     int ready_count;
     char *is_ready;   /* [parameters] 1: its gradient is ready in this backward */
     char *all_used;   /* [ranks][parameters] 1: the rank used it in this step; with find_unused */
-    int source;       /* with join: the last of the ranks that had input in this step */
+    int source;       /* with join: the last rank that had input in this step */
     int found_unused; /* 1: some rank has left out some parameter in some step */
 
     struct grad_reducer reducer; /* called by passes with the owner's parameters */
     int sync_buffers;            /* 1: the next pass begins with rank 0's buffers */
 
-    /* Of a program. */
+    /* For a program. */
     struct hooks hooks;
-    struct call_trace *trace; /* of DUET_TRACE; NULL: buckets are not recorded */
-    int64_t bucket_began_ns;  /* of the current bucket; written and read on the stream */
+    struct call_trace *trace; /* for DUET_TRACE; NULL: buckets are not recorded */
+    int64_t bucket_began_ns;  /* for the current bucket; written and read on the stream */
 };
 
 /* ---- ddp.c ---- */
 
-/* Ends every public function and every hook: a failure becomes that of the job. */
+/* Every public function and every hook ends with it. It makes a failure that of the job. */
 int ddp_ended(struct duet_ddp *ddp, int code);
 
-/* An event for each bucket. */
+/* Makes an event for each bucket. */
 int ddp_make_events(struct duet_ddp *ddp);
 
-/* The buckets after the first step, cut from this order. It enqueues zeros into the gradients. */
+/* Cuts the buckets after the first step from this order, and enqueues zeros into the gradients. */
 int ddp_plan_in_order(struct duet_ddp *ddp, const int *order);
 
-/* The ends of a step: counters set back, and buckets rebuilt in the second step; and the wait for
- * the last allreduce. Between the two ddp_gradient_ready counts each gradient. */
+/* ddp_open_step resets the counters, and rebuilds the buckets in the second step. ddp_finish waits
+ * for the last allreduce. Between the two ddp_gradient_ready counts each gradient. */
 int ddp_open_step(struct duet_ddp *ddp, int32_t step);
 int ddp_close_step(struct duet_ddp *ddp);
 
@@ -70,11 +70,11 @@ int ddp_leave(void *context);
 
 /* ---- meet.c ---- */
 
-/* With find_unused: the list of used parameters becomes that of all ranks together. */
+/* With find_unused, extends the list of used parameters to those that any rank used. */
 int ddp_agree_on_used(struct duet_ddp *ddp);
 
-/* Only with config.join: how many ranks have input for the next step. `mine` 1: this one has.
- * Collective. */
+/* Collective, only with config.join: counts the ranks that have input for the next step. `mine` is
+ * 1 if this rank has. */
 int ddp_count_active(struct duet_ddp *ddp, int mine, int *active);
 
 /* ---- trace.c ---- */
@@ -82,21 +82,21 @@ int ddp_count_active(struct duet_ddp *ddp, int mine, int *active);
 /* For a program's ddp. */
 void ddp_trace_open(struct duet_ddp *ddp);
 
-/* Launches a bucket, with ddp->trace, and records when it runs. */
+/* Launches a bucket and records in ddp->trace when it runs. */
 int ddp_launch_noted(struct duet_ddp *ddp, const struct ddp_bucket *bucket);
 
 /* ---- join.c ---- */
 
-/* Collective, of a program with join: all ranks get the buffers of the highest rank that has
- * batches, not those of rank 0. */
+/* Collective, for a program with join: all ranks get the buffers of the highest rank that has
+ * batches, not rank 0's. */
 int program_join_buffers(struct duet_ddp *ddp);
 
-/* ERR_USAGE: with these parameters no rank can be shadowed. */
+/* ERR_USAGE: these parameters do not allow a rank to shadow others. */
 int program_check_join(const struct duet_ddp *ddp);
 
 /* ---- program.c ---- */
 
-/* duet_params_grad returns the gradients at their current addresses. */
+/* Makes duet_params_grad return the gradients at their current addresses. */
 void program_show_gradients(struct duet_params *params);
 
 #endif

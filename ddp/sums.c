@@ -1,4 +1,4 @@
-/* DDP's order of summing without DDP: see sums.h. */
+/* Follows DDP's order of summing without DDP; see sums.h. */
 #include "ddp/sums.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  *
  * The parameters and one order determine the buckets. The first step has one bucket. For the
  * second, buckets are cut in the order in which the gradients became ready, which the tape's hook
- * reports here as it does to DDP. Integers only. */
+ * reports here, as it does to DDP. This file computes with integers only. */
 #ifndef DDP_SUMS_H
 #define DDP_SUMS_H
 
@@ -26,13 +26,13 @@ struct sums {
     int *ready, ready_count, rebuilt;
 };
 
-/* For a ddp of so many ranks. It becomes the hook of the tape, whose passes use `params`. On
- * failure *s is zeroed. */
+/* Follows a ddp with this many ranks. It becomes the hook of the tape, whose passes use `params`.
+ * On failure *s is zeroed. */
 int sums_init(struct sums *s, const struct ddp_config *config, int ranks, duet_params *params,
               duet_tape *tape);
 void sums_free(struct sums *s); /* zeroed is fine, here and below */
 
-/* Before the first pass of an update. */
+/* Called before the first pass of an update. */
 int sums_begin_update(struct sums *s);
 
 /* Like ddp_ready_order. */

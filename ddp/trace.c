@@ -1,8 +1,8 @@
-/* DUET_TRACE: each bucket's allreduce in a program's duet_ddp, with its times: see
+/* DUET_TRACE records each bucket's allreduce in a program's duet_ddp with its times; see
  * group/call_trace.h.
  *
  * A bucket is launched on the stream that communicates, and runs there once its gradients are
- * ready. So the stream itself takes the times: by a host function before the allreduce and one
+ * ready. So the stream itself takes the times, with one host function before the allreduce and one
  * after it.
  *
  *     stream:   wait for the gradients | begin | allreduce, or the program's hook | end

@@ -1,4 +1,4 @@
-/* The imbalance of devices: see balance.h. */
+/* Finds an imbalance of devices; see balance.h. */
 #include "dp/balance.h"
 
 #include <stdio.h>

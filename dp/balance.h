@@ -1,5 +1,5 @@
-/* Are the devices equal? DataParallel gives each of them the same share of the batch, so a smaller
- * or slower one holds back all others. PyTorch warns of that when a module is wrapped. */
+/* Checks whether the devices are equal. DataParallel gives each the same share of the batch, so a
+ * smaller or slower one delays all others. PyTorch warns of that when it wraps a module. */
 #ifndef DP_BALANCE_H
 #define DP_BALANCE_H
 
@@ -9,8 +9,8 @@
 #include "device/device.h"
 
 /* PyTorch's rule: the smallest of n devices has less than 75 % of the largest's memory or, if the
- * memories are alike, of its cores. Then it returns 1 and one line in text[0 .. bytes), in the
- * words of PyTorch that users search for; else 0. If several devices tie, it names the first. */
+ * memories are alike, of its cores. Then it returns 1 and writes a line in PyTorch's words to
+ * text[0 .. bytes), else 0. If several devices tie, it names the first. */
 int dp_imbalance(const uint64_t *memory, const int *cores, int n, char *text, size_t bytes);
 
 /* The same for open devices. */

@@ -19,10 +19,10 @@
  *     optimizer     on device 0 alone                        (asleep)
  *
  * Device 0 does everything that the others do. It also holds the whole batch, all outputs and their
- * gradient, carries every byte that moves, and computes loss and update while the others sleep.
- * That is why DDP exists (ddp/). Two settings take some of the work from device 0 without changing
- * the bits: with --output-device D device D does gather, loss and scatter_grad, and with
- * --dp-reduce sharded every other device adds up a part (scatter_gather/shards.h):
+ * gradient, moves every byte, and computes loss and update while the others sleep. That is why DDP
+ * exists (ddp/). Two settings take some of the work from device 0 without changing the bits: with
+ * --output-device D device D does gather, loss and scatter_grad, and with --dp-reduce sharded every
+ * other device adds up a part (scatter_gather/shards.h):
  *
  *     ============================== all threads start =========================================
  *     (waits)                                                reads shard r of all gradients,
@@ -30,21 +30,21 @@
  *     ========================== all threads have come back ====================================
  *     reduce        0 <-- the summed shards --------------   r
  *
- * *) With --loss-in-forward labels are scattered, too; each device computes its own loss at the end
- * of forward and goes straight on into backward. Gather then fetches S loss sums in place of all
- * outputs, and scatter_grad and the second start are not needed. The bits are the same, because the
- * loss and the gradient of a row depend only on that row and on 1/B. A single device runs in this
- * way, too: there is nothing to gather.
+ * *) With --loss-in-forward labels are scattered, too. Each device computes its own loss at the end
+ * of forward and continues with backward. Gather then fetches S loss sums in place of all outputs,
+ * and scatter_grad and the second start are not needed. The bits are the same, because the loss and
+ * the gradient of a row depend only on that row and on 1/B. A single device also runs this way,
+ * since it has nothing to gather.
  *
- * Who waits for whom. Threads wait at the bars: dp/worker.h. Streams wait for events
- * (scatter_gather/device_group.h): stream 0 waits for ready[r], which thread r records at the end
- * of its part, when all its reads and writes are enqueued; stream r waits, at the start of its
+ * Who waits for whom. Threads wait at the bars (dp/worker.h). Streams wait for events
+ * (scatter_gather/device_group.h). Stream 0 waits for ready[r], which thread r records at the end
+ * of its part, when all its reads and writes are enqueued. Stream r waits, at the start of its
  * part, for `done`, which stream 0 records after each collective. The threads hand over enqueued
  * work, not finished work: on an asynchronous device no thread waits for a kernel.
  *
- * Several passes per step (gradient accumulation): each pass goes from input to backward; reduce
- * and optimizer come once, after the last. PyTorch reduces in every pass, which moves more bytes
- * and adds in another order: (pass 1 over all devices) + (pass 2 over all devices).
+ * Several passes per step (gradient accumulation): each pass runs from input to backward; reduce
+ * and optimizer run once, after the last. PyTorch reduces in every pass, which moves more bytes and
+ * adds in another order: (pass 1 over all devices) + (pass 2 over all devices).
  *
  * A device without samples (a short last batch) takes part with 0 rows. Its gradients are exact
  * zeros and are added like any others, as a single device adds an empty segment's: -0 + 0 is +0, so

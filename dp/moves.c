@@ -1,4 +1,4 @@
-/* Threads, events and copies of DataParallel: see moves.h; dp.c draws who waits for whom. */
+/* Threads, events and copies of DataParallel; see moves.h. dp.c draws the order of their waits. */
 #include "dp/moves.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
-/* The pieces of a DataParallel step (dp.c): parts, which run on every device, each on its own
- * thread, and moves, which device 0's stream executes. They know parameters and streams, but
- * neither tapes nor forward functions. */
+/* The pieces of a DataParallel step (dp.c). Parts run on every device, each on its own thread.
+ * Moves run on device 0's stream. They know parameters and streams, but neither tapes nor forward
+ * functions. */
 #ifndef DP_MOVES_H
 #define DP_MOVES_H
 
@@ -14,12 +14,12 @@ enum { DP_TIMEOUT_S = 300 };
 struct dp_config {
     int devices;                   /* W */
     struct device *const *device;  /* borrowed; device[0] leads; DP uses their compute streams */
-    duet_params *const *params;    /* [W], borrowed: those of device 0 count */
-    int output_device;             /* PyTorch's: outputs are gathered there; 0 .. W-1 */
+    duet_params *const *params;    /* [W], borrowed; device 0's values count */
+    int output_device;             /* PyTorch's, where outputs are gathered; 0 .. W-1 */
     int sharded_reduce;            /* 1: device d adds up shard d of the gradients (shards.h) */
     const struct sum_pieces *sums; /* borrowed: as in struct reduce_plan */
-    void *context;                 /* of the parts */
-    double timeout_s;              /* for a replica to come back; 0: DP_TIMEOUT_S */
+    void *context;                 /* argument of the parts */
+    double timeout_s;              /* how long a replica may take; 0: DP_TIMEOUT_S */
     int spans;                     /* 1: the waits of device 0's thread are logged */
 };
 
@@ -29,9 +29,9 @@ struct dp {
     struct device_group group;
     struct workers *workers;
     duet_params *params[MAX_DEVICES];
-    uint64_t layout_version; /* of params[0], at the beginning */
-    size_t buffer_bytes;     /* of its buffers, at the beginning */
-    /* Ranges of the parameter arena, at most 10 MiB each: replicate and reduce move one at a
+    uint64_t layout_version; /* that of params[0] at the beginning */
+    size_t buffer_bytes;     /* size of its buffers at the beginning */
+    /* Ranges of the parameter arena, at most 10 MiB each. replicate and reduce move one at a
      * time. */
     struct param_range *groups, *grad_groups; /* of the values, and of the gradients; owned */
     int group_count, grad_group_count;
@@ -44,24 +44,24 @@ struct dp {
     int32_t step;      /* for spans */
     int training;      /* 0: all phases are PHASE_EVALUATE */
     worker_task *part; /* what the threads run now */
-    enum phase phase;  /* of that part */
+    enum phase phase;  /* phase of that part */
 
     struct span_log waits; /* thread 0's waits for the other threads (LANE_HOST) */
 };
 
-/* Starts the threads and prepares the moves. The caller's thread becomes device 0's: only it may
- * call the functions below. On failure everything is freed. dp_free returns 1, also for a zeroed
- * struct; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT): that thread may
- * continue at any time, so nothing is freed, and everything given to dp_init must stay until the
- * process ends. */
+/* Starts the threads and prepares the moves. The caller's thread becomes device 0's, and only it
+ * may call the functions below. On failure everything is freed. dp_free returns 1, also for a
+ * zeroed struct; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT). That
+ * thread may continue at any time, so nothing is freed, and everything passed to dp_init must stay
+ * until the process ends. */
 int dp_init(struct dp *dp, const struct dp_config *config);
 int dp_free(struct dp *dp);
 
-/* The first call of a step, before anything is touched: fails if a thread is lost, or if, in
- * PyTorch's words, the parameters have left device 0 since. */
+/* The first call of a step, before anything is touched. It fails if a thread is lost or, in
+ * PyTorch's words, if the parameters have left device 0 since. */
 int dp_begin(struct dp *dp, int32_t step, int training);
 
-/* A scattered tensor: whole on the leading device, and the destination of its rows on each
+/* A scattered tensor: the whole on the leading device, and the destination of the rows on each
  * device. */
 struct dp_rows {
     struct tensor whole;
@@ -72,18 +72,18 @@ struct dp_rows {
 /* The moves of a step. Everything is enqueued. The spans carry `phase`. */
 int dp_scatter(struct dp *dp, enum phase phase, const struct dp_rows *rows, int count);
 int dp_gather(struct dp *dp, const struct tensor *parts, const int *sizes, const struct tensor *to);
-/* Parameters and buffers of device 0 to all others. */
+/* Copies device 0's parameters and buffers to all others. */
 int dp_replicate(struct dp *dp, enum phase phase);
-int dp_reduce(struct dp *dp); /* device 0's gradients become the sums */
+int dp_reduce(struct dp *dp); /* puts the sums into device 0's gradients */
 
 /* Runs a part on all devices, each on its own thread and in order with the moves. If replicas fail,
- * all threads finish the part; then the code of the lowest failing replica is returned, with
- * "Caught <what> in replica <i> on device <d>. " before its text. */
+ * all threads finish the part. It then returns the code of the lowest failing replica, with "Caught
+ * <what> in replica <i> on device <d>. " before its message. */
 int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part);
 
-/* Runs `work` while the output device leads: gather goes to it, scatter starts from it. Afterwards
- * device 0 leads again, after all of that work, even after a failure, whose text stays. NULL:
- * device 0 only waits for the output device's enqueued work. */
+/* Runs `work` while the output device leads: gather goes to it, and scatter starts from it. Then
+ * device 0 leads again, after all of that work, even after a failure, whose message stays. With
+ * NULL, device 0 only waits for the output device's enqueued work. */
 int dp_at_output(struct dp *dp, int (*work)(void *context), void *context);
 
 /* ERR_USAGE: not 1 to MAX_DEVICES devices, or the output device is not among them. */

@@ -1,4 +1,4 @@
-/* Each device's work in the step of dp.c, on its own thread; and the calls of duet.h for programs
+/* Each device's work in the step of dp.c, on its own thread, and the calls of duet.h for programs
  * without a tape for the loss. */
 #include "dp/dp.h"
 

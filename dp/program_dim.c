@@ -1,4 +1,4 @@
-/* DataParallel along another dimension than that of rows. The step knows only rows, so the chosen
+/* DataParallel along a dimension other than the first. The step knows only rows, so the chosen
  * dimension moves to the front before a cut, and back before forward or the program reads it:
  *
  *     x (L,N,H)       device 0: (N,L,H)    rows, cut     replica: (n,L,H)    forward sees (L,n,H)

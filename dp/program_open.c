@@ -1,4 +1,4 @@
-/* The life of a duet_data_parallel: parameters and a tape for each device, events, threads. */
+/* Makes and frees a duet_data_parallel: parameters and a tape per device, events, threads. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

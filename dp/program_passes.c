@@ -5,9 +5,9 @@
  *     0                                                       backward -- reduce --> gradients
  *     1, ..     gradients -- copy --> sums;  backward -- reduce --> gradients, += sums
  *
- * So there is a reduce in every pass, as in PyTorch, where each backward adds to .grad: the passes
- * of an update may have different numbers of samples, and so of replicas. The sum takes in .grad
- * only when a backward is about to overwrite it, so it includes a program's own changes to
+ * Every pass has a reduce, as in PyTorch, where each backward adds to .grad, because the passes of
+ * an update may have different numbers of samples and so of replicas. .grad is added to the sum
+ * only when a backward is about to overwrite it, so the sum includes a program's own changes to
  * .grad. */
 #include <string.h>
 

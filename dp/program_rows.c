@@ -1,5 +1,5 @@
-/* The tensors that duet_data_parallel cuts into rows and joins again. PyTorch does so with every
- * tensor among the arguments and the results of forward:
+/* duet_data_parallel cuts tensors into rows and joins them again, as PyTorch does with every tensor
+ * among the arguments and results of forward:
  *
  *     input i    [rows .............]   on device 0
  *                [0   |1   |2   |3  ]   torch.chunk, for each input alone

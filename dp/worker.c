@@ -1,4 +1,4 @@
-/* A worker of one thread for each device but the first: see worker.h. */
+/* Runs a worker with one thread for each device but the first; see worker.h. */
 #include "dp/worker.h"
 
 #include <stdio.h>

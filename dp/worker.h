@@ -15,32 +15,32 @@ struct workers;
 /* Runs on the thread of index `index`. Returns a code of base/error.h and leaves its text. */
 typedef int worker_task(void *context, int index);
 
-/* `count` (1 .. MAX_DEVICES) indices, so count - 1 threads. timeout_s: how long the caller waits
- * for the others after its own share; a task must end by itself, because its own waits have
- * deadlines. One thread at a time may call the functions below. */
+/* `count` (1 .. MAX_DEVICES) indices, so count - 1 threads. The caller waits timeout_s for the
+ * others after its own share. A task must end by itself, because its own waits have deadlines. One
+ * thread at a time may call the functions below. */
 int workers_init(struct workers **out, int count, double timeout_s);
 
 /* Ends and joins the threads. Returns 1 if all have ended. Returns 0 if one is still in a task
- * after another second: it may use its context at any time, so that must stay, and so do the
- * workers themselves. NULL is fine: 1. */
+ * after another second. That thread may use its context at any time, so the context must stay; the
+ * workers are not freed either. For NULL it returns 1. */
 int workers_free(struct workers *workers);
 
-/* Runs task(context, i) for every i, index 0 in the caller, and waits for all, also when some fail.
+/* Runs task(context, i) for every i, index 0 in the caller, and waits for all, even when some fail.
  * Returns the lowest index that failed, or -1. A thread that does not end in time has failed with
- * ERR_TIMEOUT, and every later run fails at once. *own_end_ns (may be NULL): when index 0 had
- * finished and began to wait for the others. */
+ * ERR_TIMEOUT, and every later run fails at once. *own_end_ns (or NULL) is when index 0 finished
+ * and began to wait for the others. */
 int workers_run(struct workers *workers, worker_task *task, void *context, int64_t *own_end_ns);
 
-/* The code of the last task of index i, and its text ("" after OK). Valid until the next run. */
+/* The code and message ("" after OK) of the last task with index i, until the next run. */
 int workers_code(const struct workers *workers, int index);
 const char *workers_text(const struct workers *workers, int index);
 
-/* The lowest index whose thread did not come back from an earlier run, and may still use its
- * context; -1: there is none. */
+/* The lowest index whose thread did not return from an earlier run, and may still use its context;
+ * -1: none. */
 int workers_lost(const struct workers *workers);
 
-/* Fails with that code and text, preceded by PyTorch's words for an exception in a replica, which
- * users search for: "Caught RuntimeError in replica 1 on device 1. " `device`: its number. */
+/* Fails with that code and message, after PyTorch's words for an exception in a replica: "Caught
+ * RuntimeError in replica 1 on device 1. " `device` is the device's number. */
 int workers_caught(const struct workers *workers, int index, int device);
 
 #endif

@@ -1,10 +1,10 @@
 /* The step of sharded data parallel; fsdp.h has the drawing of a step. Before each op the tape
- * reports the parameters that it uses, and later each complete gradient:
+ * reports the parameters that the op uses, and later each complete gradient:
  *
- *     use(w, b):     the units of w and b come to their slots, unless they are there
- *                    compute waits for them; the next unit is sent for
- *                    in backward: their slot for gradients becomes free
- *     ready(p):      the last gradient of its unit: reduce-scatter
+ *     use(w, b):     gather the units of w and b into their slots, unless done
+ *                    compute waits for them; begin the gather of the next unit
+ *                    in backward: free their slot for gradients
+ *     ready(p):      after the last gradient of a unit: reduce-scatter it
  *
  * The compute stream and the communication stream share the slots. Before comm overwrites a unit,
  * it waits until compute has finished with it (slot->left). Before compute reads a unit, it waits

@@ -1,5 +1,5 @@
 /* Sharded data parallel, PyTorch's FSDP: a process per device as in ddp/, but no rank holds the
- * whole model. Each keeps 1/W of it, a shard, and updates only that.
+ * whole model. Each rank keeps a shard, 1/W of the model, and updates only that.
  *
  *     units.h        which parameters are gathered together; how a unit is cut into shards
  *     fsdp.c         gathers a unit before it is used, sums its gradients behind it
@@ -17,9 +17,9 @@
  *
  * G is an all-gather: W shards become the whole unit. RS is a reduce-scatter in fold order: each
  * rank gets the sum of its shard of the gradients. Between them the optimizer updates the shards.
- * It treats each element by itself, so the result is that of updating the whole. A reduce-scatter
- * followed by an all-gather is an allreduce, so the bits are those of DDP, of DataParallel and of
- * one device.
+ * It updates each element independently, so the result equals an update of the whole. A
+ * reduce-scatter followed by an all-gather is an allreduce, so the bits are those of DDP, of
+ * DataParallel and of one device.
  *
  * `shard` selects what is split, as in ZeRO:
  *
@@ -47,7 +47,7 @@
 #include "duet/distributed.h"
 #include "nn/params/params.h"
 
-/* What is split: this, and everything listed before it. */
+/* What is split: the named part, and everything listed before it. */
 enum fsdp_shard { FSDP_OPTIMIZER, FSDP_GRADIENTS, FSDP_PARAMETERS };
 
 enum { FSDP_MOST_PREFETCH = 4 };
@@ -55,28 +55,28 @@ enum { FSDP_MOST_PREFETCH = 4 };
 struct fsdp_config {
     enum fsdp_shard shard;
     const char *units; /* units.h; read by init only */
-    int prefetch;      /* how many units are gathered ahead: 0 to FSDP_MOST_PREFETCH */
+    int prefetch;      /* units gathered ahead: 0 to FSDP_MOST_PREFETCH */
     int keep;          /* 1: gathered units stay from forward to the end of their backward */
     int own_buffers;   /* 1: rank 0's buffers are not broadcast before each pass */
     int divide;        /* 1: gradients are averaged over the ranks; 0: summed */
-    int nccl;          /* 1: NCCL's collectives, whose sums have their own order */
-    int segments;      /* segments whose gradients are accumulated over passes; 0: none */
+    int nccl;          /* 1: NCCL's collectives, which add in their own order */
+    int segments;      /* segments whose gradients accumulate over passes; 0: none */
 };
 
 struct fsdp;
 
 /* Collective. Shards the parameters and takes part in each pass (struct grad_reducer).
- * values[count]: host arrays with the initial values. params: whole parameters, whose memory is
- * released, or parameters without memory; no optimizer has been created for them. comm, params and
- * group are borrowed and must outlive the fsdp. ERR_FAILED with PyTorch's words if the models of
- * the ranks differ; ERR_USAGE if their units differ. On failure *out is NULL. */
+ * values[count] are the initial values in host memory. `params` are whole parameters, whose memory
+ * is freed, or parameters without memory, and have no optimizer yet. comm, params and group are
+ * borrowed and must outlive the fsdp. ERR_FAILED with PyTorch's words if the models of the ranks
+ * differ; ERR_USAGE if their units differ. On failure *out is NULL. */
 int fsdp_init(struct fsdp **out, struct comm *comm, duet_params *params, duet_group *group,
               float *const *values, const struct fsdp_config *config);
 
 /* Collective, unless the job has failed. The parameters are unusable afterwards. NULL is fine. */
 void fsdp_free(void *fsdp);
 
-/* Collective: rank 0's buffers go to all ranks. */
+/* Collective: copies rank 0's buffers to all ranks. */
 int fsdp_broadcast_buffers(struct fsdp *f, int32_t step);
 
 /* Writes the bytes of each unit to `bytes`, which has one element per parameter. Returns the number

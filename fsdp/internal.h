@@ -1,4 +1,4 @@
-/* The inside of a sharded model, for the files of this folder. */
+/* The inside of a sharded model, for the files in this folder. */
 #ifndef FSDP_INTERNAL_H
 #define FSDP_INTERNAL_H
 
@@ -13,14 +13,14 @@ enum { NO_UNIT = -1 };
  * it. */
 struct slot {
     float *data;          /* owned */
-    int unit;             /* the unit that is here or being gathered; NO_UNIT: none */
+    int unit;             /* the unit that it holds or that is being gathered; NO_UNIT: none */
     int waited;           /* 1: compute already waits for it */
     int summing;          /* gradients: 1: a reduce-scatter reads it */
     struct event *left;   /* compute to comm: compute has finished with it */
-    struct event *filled; /* comm to compute: the unit is here, or its sum is done */
+    struct event *filled; /* comm to compute: the unit is gathered, or its sum is done */
 };
 
-/* All slots of a kind, and the object that has mapped those of other ranks. */
+/* All slots of a kind, and the object that maps the slots of other ranks. */
 enum { VALUES, GRADS };
 struct slots {
     struct allreduce *collectives;
@@ -28,14 +28,14 @@ struct slots {
     int count;
 };
 
-/* The units in the order in which a pass entered them. */
+/* The units in the order in which a pass used them first. */
 struct order {
     int *unit;
     int count, capacity;
 };
 
 struct unit_state {
-    struct slot *values, *grads; /* grads NULL: none of it is trained, or before the first turn */
+    struct slot *values, *grads; /* grads NULL: no part is trained, or it was not used yet */
     int pending;                 /* gradients that are not ready yet */
     int reduced;                 /* 1: its sum of this step has been enqueued */
     int stays;                   /* 1: it is used again after others */
@@ -47,28 +47,28 @@ struct fsdp {
     struct group *group;
     struct device *device;
     struct duet_params *owner;
-    struct param_set *params; /* of the owner */
+    struct param_set *params; /* the owner's */
     struct fsdp_config config;
     struct fsdp_units units;
     struct unit_state *unit; /* [units] */
     struct param_set shard;
     struct slots slots[2];       /* VALUES, GRADS */
-    struct ddp_buffers *buffers; /* NULL: there are none to broadcast */
+    struct ddp_buffers *buffers; /* NULL: none to broadcast */
     struct grad_reducer reducer;
     float scale;
     int rank, ranks;
 
-    int shared;          /* slots that units share in turn, for values and for gradients each */
+    int shared;          /* slots that units use in turn, for each of values and gradients */
     int whole_values;    /* 1: each unit has its own slot of values */
-    int whole_grads;     /* 1: the same of gradients */
+    int whole_grads;     /* 1: the same for gradients */
     int shards_in_slots; /* 1: the shards of values are blocks of these slots */
     struct event *all;   /* comm to compute: the last sum of a step */
 
     int32_t step;          /* for spans and errors; -1: none was */
     int backward;          /* 1: the pass is in backward */
-    int expecting;         /* 1: gradients of this pass are to be summed */
+    int expecting;         /* 1: the gradients of this pass will be summed */
     int learned;           /* 1: the units that stay are known */
-    int moves;             /* 1: they get slots at the beginning of the next step */
+    int moves;             /* 1: they get their slots at the beginning of the next step */
     int current[2];        /* the units that the current op uses */
     struct order order[2]; /* forward and backward */
     int proved;     /* 1: state.c has gathered units; the next pass gathers them again, so that a
@@ -79,23 +79,23 @@ struct fsdp {
 
 /* ---- fsdp.c ---- */
 
-/* Ends every public function and every function of the reducer. */
+/* Every public function and every function of the reducer ends with it. */
 int fsdp_ended(struct fsdp *f, int code);
 
-/* The communication stream gets the slot as soon as compute has finished with it. */
+/* Lets the communication stream use the slot as soon as compute has finished with it. */
 int fsdp_lend(struct fsdp *f, struct slot *slot, enum phase phase);
 
-/* Gathers one part of a unit, trained or frozen, in a slot. own: this rank's block; NULL: it lies
- * there already. Bytes that move for a proof are not counted. */
+/* Gathers one part of a unit, trained or frozen, in a slot. `own` is this rank's block; NULL: the
+ * slot already holds it. Bytes that move for a proof are not counted. */
 int fsdp_gather(struct fsdp *f, int kind, struct slot *slot, int unit, int frozen,
                 const float *own);
 
-/* Enqueues the gather of the unit to its slot, and compute's wait for it. */
+/* Enqueues the gather of the unit into its slot, and compute's wait for it. */
 int fsdp_fetch(struct fsdp *f, int unit);
 int fsdp_await(struct fsdp *f, int unit);
 /* Marks the values in the slots as stale after the shards have changed. */
 void fsdp_forget(struct fsdp *f);
-/* The same for values and gradients, after anything but an optimizer has written to the shards. */
+/* The same for values and gradients, after code other than an optimizer has written to shards. */
 void fsdp_notice_writes(struct fsdp *f);
 
 /* The functions of struct grad_reducer. */
@@ -113,12 +113,12 @@ void fsdp_free_layout(struct fsdp *f);
 int fsdp_open_slots(struct fsdp *f, int kind);
 /* Gives a unit its own slot of values, in the middle of a pass. Collective; waits. */
 int fsdp_open_apart(struct fsdp *f, int unit);
-/* Says where the whole parameters lie. */
+/* Points the parameters to their whole values and gradients. */
 void fsdp_show(struct fsdp *f);
-/* This rank's block of a unit in a slot, of its trained or its frozen part. */
+/* This rank's block in a slot that holds a unit, in its trained or its frozen part. */
 float *fsdp_block(const struct fsdp *f, const struct slot *slot, int unit, int frozen);
 
-/* ---- state.c: of a sharded param_set ---- */
+/* ---- state.c: functions of a sharded param_set ---- */
 
 int fsdp_bring(void *context, int index, int grad);
 int fsdp_gather_state(void *context, const float *state, int each, float *whole);

@@ -7,7 +7,7 @@
  * slot. So ZeRO 1 and 2 hold each value once.
  *
  * Slots for gradients are allocated when the first backward begins, and slots for values again
- * after the first pass. Only then is it known which units need their own slot.
+ * after the first pass. Only then are the units known that need their own slot.
  *
  * Padding holds zeros or old contents of a slot; it belongs to no parameter. */
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Whole values, gradients and optimizer state of a sharded model, for hashes, files and programs.
- * Collective: all ranks request the same in the same order. Units are gathered to their slots as in
- * a pass. */
+ * The functions are collective: all ranks request the same data in the same order. Units are
+ * gathered into their slots as in a pass. */
 #include <stdlib.h>
 #include <string.h>
 

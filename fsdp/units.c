@@ -1,4 +1,4 @@
-/* Cutting a model into units, and units into shards: see units.h. */
+/* Cuts a model into units, and units into shards; see units.h. */
 #include "fsdp/units.h"
 
 #include <stdlib.h>

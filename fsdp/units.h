@@ -14,23 +14,23 @@
 
 #include "nn/param.h"
 
-enum { FSDP_DEFAULT_UNITS = 16 }; /* a unit is closed at about this part of all elements */
+enum { FSDP_DEFAULT_UNITS = 16 }; /* by default a unit has about 1/16 of all elements */
 
 struct fsdp_unit {
-    int trained;     /* parameters in it that are not frozen */
-    size_t block[2]; /* elements of a shard: of the trained part, and of the frozen part */
-    size_t shard[2]; /* where these two begin in the arena of the shards */
+    int trained;     /* its parameters that are not frozen */
+    size_t block[2]; /* elements in a shard of the trained part and of the frozen part */
+    size_t shard[2]; /* where these two shards begin in the arena of shards */
 };
 
 struct fsdp_units {
     int count, ranks;
     struct fsdp_unit *unit; /* [count] */
-    int *of;                /* [params] the unit of each */
-    size_t *at;             /* [params] where it begins in the flat buffer */
-    size_t trained, all;    /* elements of a rank's shards: of the trained parts, and of all */
+    int *of;                /* [params] the unit of each parameter */
+    size_t *at;             /* [params] where each begins in the flat buffer */
+    size_t trained, all;    /* elements in a rank's shards: trained parts, and all parts */
 };
 
-/* Elements of the flat buffer of a unit: of its trained part, and of all. */
+/* Elements in the flat buffer of a unit: in its trained part, and in all. */
 static inline size_t fsdp_trained(const struct fsdp_units *u, int unit) {
     return u->unit[unit].block[0] * (size_t)u->ranks;
 }
@@ -38,19 +38,19 @@ static inline size_t fsdp_flat(const struct fsdp_units *u, int unit) {
     return fsdp_trained(u, unit) + u->unit[unit].block[1] * (size_t)u->ranks;
 }
 
-/* Cuts the parameters of a set. `words` says how:
+/* Cuts the parameters of a set into units. `words` says how:
  *
  *     ""              neighbouring layers, until they hold 1/16 of all elements
  *     "25" or "0.5"   until they hold so many MiB
  *     "conv,fc.0"     each module that is named; what is left is its own unit
  *
- * A layer is never cut; the first two also leave a block whole, or make each of its layers a unit.
- * ERR_USAGE: a name that no parameter has. */
+ * A layer is never cut. The first two ways also keep a block whole, or make each of its layers a
+ * unit. ERR_USAGE: no parameter has a name from `words`. */
 int fsdp_units_cut(struct fsdp_units *u, const struct param_set *set, int ranks, const char *words);
 void fsdp_units_free(struct fsdp_units *u);
 
-/* The range of elements of parameter i that `rank` keeps, [*begins, *begins + *count), and its
- * place in the arena of the shards. */
+/* The range of elements of parameter i that `rank` keeps, [*begins, *begins + *count), and returns
+ * its offset in the arena of shards. */
 size_t fsdp_shard_of(const struct fsdp_units *u, const struct param *p, int rank, size_t *begins,
                      size_t *count);
 

@@ -1,4 +1,4 @@
-/* Broadcast: the leading device's parameters go to every device, as DataParallel does it before
+/* Broadcast copies the leading device's parameters to every device, as DataParallel does before
  * each forward. The n - 1 copies leave that device one after another, so its outgoing link carries
  * n - 1 times the model in every step. */
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Grouping parameters into ranges of their arena: see coalesce.h. */
+/* Groups parameters into ranges of their arena; see coalesce.h. */
 #include "scatter_gather/coalesce.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The events of a device group: ready[r] says that device r is done with the memory that it lends,
- * done[r] that device r is done with the collective that it leads. */
+/* The events of a device group: ready[r] says that device r is done with the memory that it lends.
+ * done[r] says that device r is done with the collective that it leads. */
 #include "scatter_gather/device_group.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * Every collective of this folder runs on the compute stream of the leading device, which is device
  * 0 unless device_group_lead changes it. It pushes in scatter and broadcast, and pulls in gather
  * and reduce. That is DataParallel's bottleneck, and Duet keeps it visible. Two kinds of event keep
- * the devices in order (names without `device_group_`):
+ * the devices in order (the names are short for device_group_...):
  *
  *     thread r:  produce or use    ready(r)                            follow(r)   use
  *                                  records ready[r]                    waits for done
@@ -21,8 +21,8 @@
  *   that the leading device reads.
  *
  * An event stands for its most recent record, so the calls themselves need an order, too. Threads
- * hand over to each other (dp/worker.h): all call device_group_ready before the collective is
- * called, and device_group_follow after it. */
+ * hand over to each other (dp/worker.h): all call device_group_ready before the collective starts,
+ * and device_group_follow after it. */
 #ifndef SCATTER_GATHER_DEVICE_GROUP_H
 #define SCATTER_GATHER_DEVICE_GROUP_H
 
@@ -38,7 +38,7 @@ struct device_group {
 };
 
 /* devices[0..count): 1 .. MAX_DEVICES different devices, which must outlive the group. Device 0
- * leads. The ways between all of them are tried (device_meet). ERR_USAGE, ERR_FAILED; on failure
+ * leads. It tries the paths between all of them (device_meet). ERR_USAGE, ERR_FAILED; on failure
  * the group is zeroed. */
 int device_group_init(struct device_group *group, int count, struct device *const *devices);
 
@@ -53,7 +53,7 @@ int device_group_lead(struct device_group *group, int lead);
 int device_group_ready(struct device_group *group, int r);
 int device_group_follow(struct device_group *group, int r);
 
-/* Called on device 0's thread: every collective of this folder begins and ends with them. */
+/* Called on device 0's thread at the begin and the end of every collective in this folder. */
 int device_group_enter(struct device_group *group);
 int device_group_leave(struct device_group *group);
 

@@ -1,4 +1,4 @@
-/* Gather: the leading device joins the rows of all devices, in the order of the devices. So one
+/* Gather joins the rows of all devices on the leading device, in the order of the devices. So one
  * device holds the output of the whole batch, and later its gradient, too. No other device needs
  * this memory. */
 #include "base/error.h"

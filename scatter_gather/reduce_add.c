@@ -1,14 +1,14 @@
-/* Reduce-add: the sum of all devices' gradients goes into those of one device, the root, in fold
- * order (base/fold.h). The root is device 0, unless every device adds up a shard (shards.h):
+/* Reduce-add sums all devices' gradients into those of one device, the root, in fold order
+ * (base/fold.h). The root is device 0, unless every device adds up a shard (shards.h):
  *
  *     n = 4:   (g0 + g2) + (g1 + g3)          n = 5:   ((g0 + g3) + g2) + (g1 + g4)
  *
  * or in the order of an allreduce (struct reduce_plan). A single device adds the same n segments in
  * the same order, so both train the same bits.
  *
- * The sum of an element needs only the n values of that element, so it is made tile by tile: it
- * loads a few hundred elements of one device, adds those of the others, and writes only the result.
- * Each of the n arenas is read once, and no whole array of partial sums ever exists.
+ * The sum of an element needs only the n values of that element, so the loop works tile by tile. It
+ * loads a few hundred elements from one device, adds those of the others, and writes only the
+ * result. Each of the n arenas is read once, and no whole array of partial sums ever exists.
  *
  * The root reads the others' memory while it adds (remote loads, charged r -> root). It may
  * overwrite its own arena in place, because a tile of it is read before it is written, and

@@ -1,6 +1,6 @@
-/* The contract between the two halves of a reduce-add. reduce_add.c has the part that is the same
- * for every kind of device. The executor does the additions, in a function on the stream or in a
- * kernel of the root. Private to this folder.
+/* The contract between the two halves of a reduce-add. reduce_add.c has the part that all kinds of
+ * device share. The executor does the additions, in a function on the stream or in a kernel on the
+ * root. Private to this folder.
  *
  * A build with CUDA links cuda/reduce.c, one without it cuda/absent.c. */
 #ifndef SCATTER_GATHER_REDUCE_EXECUTOR_H
@@ -9,8 +9,8 @@
 #include "scatter_gather/scatter_gather.h"
 
 struct reduce_executor {
-    /* Prepares the plan, such as its staging memory. reduce_plan_free gives that back, also after
-     * a failure. NULL: nothing to prepare. */
+    /* Prepares the plan, such as its staging memory, which reduce_plan_free frees, also after a
+     * failure. NULL: nothing to prepare. */
     int (*open)(struct reduce_plan *plan);
 
     /* Enqueues one piece on the root's compute stream, and charges what crosses devices:

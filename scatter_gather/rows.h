@@ -1,5 +1,5 @@
-/* The first row of each device in the whole batch. Pure integers. How many rows each device gets is
- * up to the caller: data/batch.h has the rules. */
+/* The first row of each device in the whole batch, computed with integers only. The caller decides
+ * how many rows each device gets; data/batch.h has the rules. */
 #ifndef SCATTER_GATHER_ROWS_H
 #define SCATTER_GATHER_ROWS_H
 

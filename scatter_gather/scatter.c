@@ -1,4 +1,4 @@
-/* Scatter: the leading device hands each device its rows. Rows are contiguous (row-major, batch
+/* Scatter copies each device's rows from the leading device. Rows are contiguous (row-major, batch
  * first), so a share is one copy, and the leading device's own share stays where it is. */
 #include "base/error.h"
 #include "scatter_gather/scatter_gather.h"

@@ -1,6 +1,6 @@
-/* The sharded reduce: see shards.h. No device writes what another reads. Only device d writes to
- * arena d, and only to shard d, and only it reads that shard until device 0 copies the sum after
- * the event summed[d]. */
+/* The sharded reduce; see shards.h. No device writes what another reads. Only device d writes to
+ * arena d, and only to its shard d. Only device d reads that shard until device 0 copies the sum
+ * after the event summed[d]. */
 #include "scatter_gather/shards.h"
 
 #include <stdlib.h>

@@ -14,9 +14,9 @@
  *     out of device 0:       0                   S
  *     additions on device 0: (n-1) S / 4         none
  *
- * So the link into device 0 carries S bytes for any n, and the additions run side by side. Device 0
- * adds nothing itself: if it added a share w, S + w (n-2) S bytes would come into it. Only with two
- * devices does that cost nothing; there both add up one half.
+ * So the link into device 0 carries S bytes for any n, and the additions run in parallel. Device 0
+ * adds nothing itself: if it added a share w, it would receive S + w (n-2) S bytes. Only with two
+ * devices is that free, so there each adds up one half.
  *
  * The shards are cut by bytes, not by parameters, because one parameter may hold most of a model:
  * each range of the arena is divided evenly at multiples of 256 bytes. A shard is added in fold
@@ -30,29 +30,29 @@ struct sharded_reduce {
     struct device_group *group;       /* borrowed */
     const struct param_range *ranges; /* borrowed: the reduced ranges, [range_count] */
     int range_count;
-    float *arena[MAX_DEVICES];         /* of each device, borrowed */
-    struct reduce_plan *plan;          /* [group->count], owned; of the devices that add */
-    struct event *summed[MAX_DEVICES]; /* of each device that adds: its shard is summed */
+    float *arena[MAX_DEVICES];         /* arena of each device, borrowed */
+    struct reduce_plan *plan;          /* [group->count], owned; set for the devices that add */
+    struct event *summed[MAX_DEVICES]; /* for each device that adds: its shard is summed */
 };
 
-/* The part of `range` that device d of n adds up; its count is 0 if it adds none. Over all devices
- * the parts are the whole range, each element once. */
+/* The part of `range` that device d of n adds up; its count is 0 if it adds none. The parts of all
+ * devices cover the range, each element once. */
 struct param_range shard_of(struct param_range range, int n, int d);
 
-/* Makes the plans of all devices; on a failure everything is freed. The ranges and arenas must stay
- * as long as the group; sums: as in struct reduce_plan. */
+/* Makes the plans of all devices; after a failure everything is freed. The ranges and arenas must
+ * stay as long as the group. `sums` is as in struct reduce_plan. */
 int sharded_reduce_init(struct sharded_reduce *s, struct device_group *group, float *const *arenas,
                         const struct param_range *ranges, int range_count,
                         const struct sum_pieces *sums);
 /* The streams must be done with it. Zeroed is fine. */
 void sharded_reduce_free(struct sharded_reduce *s);
 
-/* The two halves. First each device's thread, after the hand-over that follows device_group_ready
- * of ALL devices: stream d waits for the gradients of all and adds up its shard, in place, in
- * arena[d]. */
+/* The first half, called by each device's thread after the hand-over that follows
+ * device_group_ready on ALL devices. Stream d waits for all gradients and adds up its shard, in
+ * place, in arena[d]. */
 int sharded_reduce_add(struct sharded_reduce *s, int d);
-/* Then device 0's thread, which leads: it copies the shards into arena[0], whose ranges then hold
- * the sums. The other arenas are left half summed. */
+/* The second half, called by device 0's thread, which leads. It copies the shards into arena[0],
+ * whose ranges then hold the sums. The other arenas are left half summed. */
 int sharded_reduce_collect(struct sharded_reduce *s);
 
 #endif

@@ -1,6 +1,6 @@
-/* SyncBatchNorm around parameters: from then on every tape that begins a pass with them has the
- * exchange of syncbn.c, which its batch_norm uses. duet_convert_sync_batchnorm is the call of
- * duet.h. */
+/* Gives a duet_params SyncBatchNorm: from then on every tape that begins a pass with it has the
+ * exchange of syncbn.c, which batch_norm uses. In duet.h the call is
+ * duet_convert_sync_batchnorm. */
 #include <stdio.h>
 #include <stdlib.h>
 

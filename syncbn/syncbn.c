@@ -1,6 +1,6 @@
 /* SyncBatchNorm: one normalisation for the whole global batch.
  *
- * Plain BatchNorm normalises each rank's samples by their own mean and variance. That is a
+ * Without it, BatchNorm normalises each rank's samples with their own mean and variance. That is a
  * different model for every number of ranks, and a poor one if a rank has few samples.
  * SyncBatchNorm takes mean and variance over the samples of all ranks. A forward and a backward of
  * one layer, on every rank alike:
@@ -18,10 +18,10 @@
  *
  * PyTorch's rule is the same: its forward gathers mean, invstd and count of each rank, its backward
  * all-reduces the two sums. Three details differ, but not the result. M2 travels instead of invstd,
- * which PyTorch turns back into a variance. The unit is the segment, not the rank, and every rank
+ * which PyTorch converts back to a variance. The unit is the segment, not the rank, and every rank
  * adds sums in the order of v. So 1, 2 and 4 ranks with the same virtual devices get the same bits,
- * and so does a single device, whose segments need no gather. And all of it is kept in double. A
- * rank without samples takes part with a count of zero.
+ * and so does a single device, whose segments need no gather. All sums are kept in double. A rank
+ * without samples takes part with a count of zero.
  *
  * The gather is a collective in the middle of forward and backward, once for each layer and
  * direction: 3 C or 2 C doubles from each segment. It waits for the slowest rank every time; that

@@ -1,5 +1,5 @@
-/* SyncBatchNorm across the ranks of DDP: batch statistics of the whole global batch, although each
- * rank sees only its own samples. syncbn.c explains how; convert.c is the call of duet.h. */
+/* SyncBatchNorm across the ranks of DDP: batch statistics over the whole global batch, although
+ * each rank sees only its own samples. syncbn.c explains how; convert.c is the call of duet.h. */
 #ifndef SYNCBN_SYNCBN_H
 #define SYNCBN_SYNCBN_H
 
@@ -11,24 +11,24 @@ struct syncbn;
 
 struct syncbn_config {
     struct comm *comm;
-    struct announcer *group; /* its calls are among this group's; NULL: the command's */
+    struct announcer *group; /* the group that counts its calls; NULL: the command's */
     struct device *device;
-    int segments; /* V: of all ranks; rank r holds those with v mod world size = r */
+    int segments; /* V, on all ranks; rank r holds those with v mod world size = r */
     int place;    /* index of the one segment of a program's tape; -1: use each segment's v */
-    int channels; /* the most that a layer has */
+    int channels; /* the most in any layer */
 };
 
-/* Collective. Give *exchange to every tape whose synchronised batch_norms take the statistics of
- * all segments; it is valid until syncbn_free. The arguments are borrowed. ERR_MEMORY; on failure
- * *out is NULL. */
+/* Collective. Set *exchange on every tape whose synchronised batch_norms use the statistics of all
+ * segments; it is valid until syncbn_free. The arguments are borrowed. ERR_MEMORY; on failure *out
+ * is NULL. */
 int syncbn_init(struct syncbn **out, const struct syncbn_config *config,
                 struct tape_exchange *exchange);
 
 /* Collective, unless the job has failed. NULL is fine. */
 void syncbn_free(struct syncbn *syncbn);
 
-/* The same around parameters: every pass with them has the exchange, and they free it. group and
- * place as above; segments: V. One rank has no one to exchange with. */
+/* The same for a duet_params: every pass with it uses the exchange, and it frees the exchange.
+ * group and place are as above; segments is V. With one rank nothing is exchanged. */
 int syncbn_convert(duet_params *params, struct comm *comm, struct announcer *group, int segments,
                    int place);
 

@@ -1,6 +1,6 @@
 /* Finds out on the host which peer's flag a call waits for. It reads this rank's own flags from
- * device memory and compares them with the waits of the call's plan. For the executors whose flags
- * have the layout of step.h. */
+ * device memory and compares them with the waits of the call's plan. Executors whose flags have the
+ * layout of step.h use it. */
 #ifndef ALLREDUCE_CUDA_AWAITED_H
 #define ALLREDUCE_CUDA_AWAITED_H
 
@@ -15,7 +15,7 @@ static inline struct cuda_flag *cuda_flags_of(const struct cuda_calls *calls, in
 /* Pinned memory for one reading; freed by device_host_free. */
 int cuda_seen_alloc(const struct cuda_calls *calls, struct cuda_flag **seen);
 
-/* cuda_calls_ops.awaited, using it. Channel 0 of the spin kernel stands for all channels. */
+/* Implements cuda_calls_ops.awaited. Channel 0 of the spin kernel stands for all channels. */
 enum cuda_awaits cuda_awaited_flag(struct cuda_calls *calls, struct cuda_flag *seen,
                                    const struct cuda_call *call, struct cuda_awaited *out);
 

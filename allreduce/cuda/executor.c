@@ -1,4 +1,4 @@
-/* Which executor serves a job on GPUs. All ranks see the same memory handles and tell each other
+/* Chooses the executor of a job on GPUs. All ranks see the same memory handles, and tell each other
  * what only one of them can see, so all make the same choice. */
 #include "allreduce/cuda/executor.h"
 

@@ -1,7 +1,7 @@
 /* The executors of GPUs, and the order of the files in this folder. A file calls those below its
  * own row, never those above. (Executors include this header only to declare their own table.)
  *
- *     executor.c chooses the executor of a job, the same on all ranks
+ *     executor.c                       chooses the executor of a job, the same on all ranks
  *     trial.h, trial.c                 the ranks try the ways between their GPUs
  *
  *     stepwise.c                       ranks that share a GPU: a plan becomes stream operations

@@ -2,15 +2,15 @@
  * clock. Each function has the GPU's own instruction, and the equivalent code for kernels that are
  * compiled for the host.
  *
- * All of them act at system scope: a flag may be in another GPU's memory or in the host's. Flags
- * are 64 bits wide. The 32-bit functions are for a kernel's own state: the stop word, the failure
- * of a rank, the channels that are done. */
+ * All of them act at system scope, since a flag may be in another GPU's memory or in the host's.
+ * Flags are 64 bits wide. The 32-bit functions are for a kernel's own state: the stop word, the
+ * failure of a rank, the channels that are done. */
 #ifndef ALLREDUCE_CUDA_FLAG_H
 #define ALLREDUCE_CUDA_FLAG_H
 
 #include "device/cuda/kernels/kernel.h"
 
-/* Polls of a flag between two looks at the clock; on a GPU some 0.7 ms. */
+/* The number of polls of a flag between two looks at the clock, on a GPU about 0.7 ms. */
 #ifdef __CUDA_ARCH__
 enum { SPIN_POLLS = 1024 };
 #else
@@ -19,7 +19,7 @@ enum { SPIN_POLLS = 1024 };
 enum { SPIN_POLLS = 32 };
 #endif
 
-/* For polls. An acquire at every poll would empty the multiprocessor's L1 each time, also for
+/* For polls. An acquire at every poll would invalidate the multiprocessor's L1 each time, also for
  * kernels that run at the same time. */
 DUET_HD uint64_t flag_load_relaxed(const uint64_t *flag) {
 #ifdef __CUDA_ARCH__
@@ -67,7 +67,7 @@ DUET_HD void u32_store_release(uint32_t *memory, uint32_t value) {
 #endif
 }
 
-/* Adds, among the threads of this GPU; returns the old value. */
+/* Atomic add among the threads of this GPU; returns the old value. */
 DUET_HD uint32_t u32_add(uint32_t *memory, uint32_t value) {
 #ifdef __CUDA_ARCH__
     uint32_t old;
@@ -97,7 +97,7 @@ DUET_HD uint32_t u32_store_if_zero(uint32_t *memory, uint32_t value) {
 #endif
 }
 
-/* Nanoseconds of a clock that only grows: for deadlines. */
+/* Nanoseconds from a monotonic clock, for deadlines. */
 DUET_HD uint64_t spin_now(void) {
 #ifdef __CUDA_ARCH__
     uint64_t ns;

@@ -1,4 +1,4 @@
-/* Linked if nccl.h was not found: requests for NCCL are refused. */
+/* This file is linked if nccl.h was not found; it refuses requests for NCCL. */
 #include "allreduce/cuda/nccl.h"
 
 #include <stdio.h>

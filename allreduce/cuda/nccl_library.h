@@ -29,8 +29,8 @@ struct nccl_table {
     NCCL_FUNCTIONS(LIBRARY_MEMBER)
 };
 
-/* Fills the table. *version: NCCL's own code, 22809 for 2.28.9. ERR_USAGE: no library, or its major
- * version differs from that of the header at build time. */
+/* Fills the table. *version: NCCL's own code, 22809 for 2.28.9. ERR_USAGE: the library is missing,
+ * or its major version differs from that of the header at build time. */
 int nccl_load(struct nccl_table *nccl, int *version);
 
 #endif

@@ -1,5 +1,5 @@
 /* The spin kernel: one launch runs a rank's whole plan and waits for the peers' flags inside the
- * kernel. This file is the kernel's text, compiled for GPUs (spin_kernel.cu) and for the host
+ * kernel. This file is the kernel's source, compiled for GPUs (spin_kernel.cu) and for the host
  * (tests).
  *
  * Channels. A block of the grid is a channel, and each channel runs the whole plan independently,
@@ -7,12 +7,12 @@
  * channels, b + 2 channels and so on. So channel b exchanges flags only with the peers' channels b,
  * and no two channels touch the same element of DATA or SCRATCH in one call
  * (tests/allreduce/test_channels.c checks it for every plan). The rules of plan.h hold for each
- * channel separately. Blocks need nothing from each other: there is no barrier over the grid, and
- * the GPU may run the blocks in any order.
+ * channel separately. Blocks need nothing from each other. No barrier spans the grid, and the GPU
+ * may run the blocks in any order.
  *
  * A turn is one step of the plan. Thread r < n of a block handles the flags of rank r:
  *
- *     phase 1 posts to rank r what the previous step has completed; computes rank r's pointers;
+ *     phase 1   posts to rank r what the previous step has completed; computes rank r's pointers;
  *               waits for rank r's flag of this step
  *     phase 2   all threads move the channel's part of the step (left out if it moves nothing)
  *
@@ -25,19 +25,19 @@
  *                                          | barrier | all threads load
  *
  * Release and acquire at system scope, with the barriers between them, order the loads after the
- * stores (PTX memory model, causality order). The acquire also empties this multiprocessor's L1, so
- * plain loads find the new data.
+ * stores (PTX memory model, causality order). The acquire also invalidates this multiprocessor's
+ * L1, so normal loads get the new data.
  *
- * Epochs grow over all calls. The base of the next call is in device memory (spin_state) and is
- * advanced by the kernel itself. A launch holds no epoch, so a graph can replay it.
+ * Epochs grow over all calls. The base of the next call is in device memory (spin_state), where the
+ * kernel itself advances it. A launch holds no epoch, so a graph can replay it.
  *
  * A wait that is never satisfied ends too. Every SPIN_POLLS polls the waiting thread checks the
- * clock, the page's `stop`, and whether another channel has failed. The first to fail writes the
- * record; then all channels end, and every later launch ends at once. Nothing spins longer than the
- * deadline.
+ * clock, the page's `stop`, and whether another channel has failed. The first channel to fail
+ * writes the record. Then all channels end, and every later launch ends at once. No thread spins
+ * longer than the deadline.
  *
- * The data of a turn are in shared memory, because the acquire has emptied the L1: a load from
- * global memory right after it would be slow. */
+ * The data of a turn are in shared memory, because the acquire has invalidated the L1, so a load
+ * from global memory right after it would be slow. */
 #ifndef ALLREDUCE_CUDA_SPIN_H
 #define ALLREDUCE_CUDA_SPIN_H
 
@@ -45,7 +45,7 @@
 #include "allreduce/cuda/step.h"
 
 enum { SPIN_THREADS = 512 };
-/* Why a rank's kernels end early: the host said so, or a wait passed its deadline. */
+/* Why a rank's kernels end early: the host stopped them, or a wait passed its deadline. */
 enum spin_end { SPIN_FINE, SPIN_STOPPED, SPIN_LATE };
 
 /* A rank's progress. Zero at first; then only the kernels write it. */
@@ -61,7 +61,7 @@ struct spin_state {
  * last. */
 struct spin_page {
     uint32_t stop, pad[31];
-    uint32_t code; /* SPIN_LATE, or 0: there is no record */
+    uint32_t code; /* SPIN_LATE, or 0: no record */
     int32_t rank, peer, bucket, algorithm, plan_step;
     uint32_t kind, channel;
     int64_t step;
@@ -93,21 +93,21 @@ struct spin_call {
     const struct spin_plan *plan;
     float *data[MAX_DEVICES]; /* every rank's registered buffer */
     uint64_t offset;          /* elements from data[r] to the start of the call's DATA */
-    uint64_t timeout_ns;      /* of every single wait */
+    uint64_t timeout_ns;      /* deadline of each wait */
     uint32_t channels;
-    uint32_t skew, aligned; /* of device/cuda/kernels/sum.h, for offsets that are multiples of 4 */
+    uint32_t skew, aligned; /* see device/cuda/kernels/sum.h; for offsets that 4 divides */
     float scale;
     int32_t bucket, algorithm; /* for the record */
     int64_t step;              /* for the record */
 };
 
-/* The shared memory of one block. Three steps of the plan: the previous one, whose post is due, the
- * current one, and the next, which is fetched meanwhile. Step i is at i % 3. */
+/* The shared memory of one block. It holds three steps of the plan: the previous one, whose post is
+ * due, the current one, and the next, which is being fetched. Step i is at i % 3. */
 struct spin_shared {
     struct spin_rank me; /* the block's copy, taken at the start */
     struct sum sum;
     struct plan_step step[3];
-    uint32_t failed[2]; /* by the parity of the turn: one is read while the other is written */
+    uint32_t failed[2]; /* by the parity of the turn; one is read while the other is written */
 };
 
 /* ---- what one thread does in phase 1; `me` is the block's copy of its rank ---- */
@@ -168,11 +168,11 @@ DUET_HD void spin_fail(const struct spin_call *c, const struct spin_rank *me, ui
     u32_store_release(&page->code, SPIN_LATE);
 }
 
-/* Polls until the flag has reached its epoch: 0; or until this rank has failed, by this wait or by
- * another: 1. `failed` is the rank's own in device memory, not the block's copy of it.
+/* Polls until the flag has reached its epoch (returns 0), or until this rank has failed, in this
+ * wait or another (returns 1). `failed` is in device memory, not the block's copy.
  *
- * The relaxed loads see the epoch; the acquire behind them orders the data's loads. Its value must
- * be used: if nothing depends on it, the assembler drops the load. */
+ * The relaxed loads see the epoch; the acquire after them orders the loads of the data. Its value
+ * must be used, because the assembler drops the load if nothing depends on it. */
 DUET_HD int spin_wait(const struct spin_call *c, const struct spin_rank *me, uint32_t *failed,
                       const struct spin_waiting *w) {
     const uint64_t *flag = spin_awaited(me, w->step, w->channel, w->peer);
@@ -199,8 +199,8 @@ DUET_HD void spin_fetch(void *to, const void *from, uint32_t word) {
     ((uint32_t *)to)[word] = ((const uint32_t *)from)[word];
 }
 
-/* Takes the block's copies. Only `failed` of the rank's state may change meanwhile: the rest is
- * advanced when all channels have come to spin_leave. */
+/* Takes the block's copies. Only `failed` in the rank's state may change meanwhile; the rest
+ * changes when all channels have reached spin_leave. */
 DUET_HD void spin_enter(struct spin_rank *rank, const struct spin_plan *plan,
                         struct spin_shared *shared, struct place at) {
     for (uint32_t word = at.thread; word < RANK_WORDS; word += at.threads)
@@ -247,9 +247,9 @@ DUET_HD void spin_leave(struct spin_state *state, const struct spin_plan *plan, 
     state->calls++;
 }
 
-/* Half a phase, with no barrier after it: if threads run in parallel, none of them waits here for
- * another. If threads run one after another, all of them must have posted before the first one
- * waits, so there it is a phase. */
+/* Half a phase, without a barrier after it: threads that run in parallel do not wait here for each
+ * other. Threads that run one after another must all have posted before the first one waits, so for
+ * them it is a whole phase. */
 #ifdef BLOCK_BARRIER
 #define BLOCK_PART(at)
 #else
@@ -264,8 +264,8 @@ DUET_BLOCK void k_spin(const struct spin_call *c, struct spin_shared *shared, st
     BLOCK_PHASE(at) {
         spin_enter(rank, plan, shared, at);
     }
-    /* Turn 0 reads failed[1], which holds what earlier launches left: a faster thread may already
-     * be writing failed[0]. */
+    /* Turn 0 reads failed[1], which earlier launches left, because a faster thread may already be
+     * writing failed[0]. */
     for (uint32_t i = 0; i <= steps && !shared->failed[(i + 1) % 2]; i++) {
         BLOCK_PART(at) {
             spin_post_all(shared, i, part.part, at);
@@ -287,15 +287,15 @@ DUET_BLOCK void k_spin(const struct spin_call *c, struct spin_shared *shared, st
 
 /* ---- for the host ---- */
 
-/* The channels of a call of `count` elements, the same on all ranks. Each gets at least some 8
- * granules of the whole, so that even a ring's slices give every channel work and a small call
+/* The channels of a call of `count` elements, the same on all ranks. Each gets at least about 8
+ * granules of the whole, so that even a ring's slices give every channel work, and a small call
  * needs few flags. */
 static inline uint32_t spin_channels(size_t count) {
     size_t wanted = (count + 8 * SUM_GRANULE_ELEMENTS - 1) / (8 * SUM_GRANULE_ELEMENTS);
     return wanted < 1 ? 1 : wanted > CUDA_CHANNELS ? (uint32_t)CUDA_CHANNELS : (uint32_t)wanted;
 }
 
-/* Sets skew and aligned. All ranks must cut alike, so all take the skew of rank 0's buffer: its
+/* Sets skew and aligned. All ranks must cut alike, so all take the skew of rank 0's buffer, whose
  * address modulo 16 is the same in every process that maps it. */
 static inline void spin_align(struct spin_call *c, int n, float *const *scratch, uint64_t half) {
     uint32_t agree = half % 4 == 0;

@@ -1,11 +1,10 @@
 /* A GPU for each rank: one launch of the spin kernel (spin.h) runs this rank's plan and waits for
- * the peers inside the kernel. A call takes a few microseconds; operations on a stream would cost
- * that much at every step.
+ * the peers inside the kernel. A call takes a few microseconds. Operations on a stream would take
+ * that long for every step.
  *
- * Everything a launch needs is made beforehand: the kernel is loaded, and plans are in device
- * memory, copied there outside the stream when a count is first used. Nothing is
- * allocated or loaded while a kernel may spin: either would wait for the GPU, and the GPU for a
- * peer.
+ * Everything that a launch needs is made before it. The kernel is loaded, and plans are in device
+ * memory, copied there outside the stream when a count is first used. Nothing is allocated or
+ * loaded while a kernel may spin, because that would wait for the GPU, and the GPU for a peer.
  *
  * Kernels of the compute stream run at the same time: 32 blocks of 512 threads are a fraction of a
  * GPU. If other kernels run first, channels start late; those kernels never wait for Duet's. */

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Loads the kernel; call it before anything may spin, since loading may wait for the GPU.
- * *resident: how many of its blocks the whole GPU holds at once. */
+/* Loads the kernel. Call it before anything may spin, since loading may wait for the GPU. *resident
+ * is the number of its blocks that the whole GPU holds at once. */
 int spin_load(const struct cuda_device *device, int *resident);
 
 /* Enqueues the kernel on the current GPU's stream, a block for each channel; `call` is copied. */

@@ -1,4 +1,4 @@
-/* Plans and ranks are copied to the GPU piece by piece, by way of pinned memory. */
+/* Copies plans and ranks to the GPU piece by piece, through pinned memory. */
 #include "allreduce/cuda/spin_memory.h"
 
 #include <stdio.h>

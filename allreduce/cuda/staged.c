@@ -8,13 +8,13 @@
  * The plan is the one that every other executor runs, and the host's moves keep its order of
  * adding, so the bits are the same. The pieces take the place of DATA and SCRATCH: element i of a
  * registered buffer is element i of each rank's piece. The three rules of plan.h hold as they do
- * for emulated devices: when a rank leaves a call, nobody touches its piece in this call any more,
- * so neither its copy back nor the next call's copy in collides with a peer.
+ * for emulated devices: when a rank leaves a call, no peer accesses its piece in this call any
+ * more, so neither its copy back nor the next call's copy in can collide with a peer.
  *
- * The plan runs in a function that CUDA calls when the stream comes to it (cudaLaunchHostFunc). It
+ * The plan runs in a function that CUDA calls when the stream reaches it (cudaLaunchHostFunc). It
  * waits for flags as a rank of emulated devices does, with the deadline, the abort word and the
  * same messages. Its error is kept here, where the waits of the device find it; the stream itself
- * continues. Ranks may also share a GPU here: no kernel waits for anybody. */
+ * continues. Ranks may also share a GPU, since no kernel waits for another rank. */
 #include "allreduce/cuda/executor.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* How stepwise and spin read a plan: the position of a flag, and a step as a sum
- * (device/cuda/kernels/sum.h). The text is compiled for the host and for GPUs;
+ * (device/cuda/kernels/sum.h). This code is compiled for the host and for GPUs;
  * tests/allreduce/test_channels.c runs it on the host with every plan.
  *
  * Flags are in the memory of the rank that reads them, as [channel][kind][writer], 128 bytes apart.
- * So the reader polls its own memory, a post is one store into the peer's memory, and no two
- * writers share a cache line. */
+ * So a reader polls its own memory, a post is one store into the peer's memory, and no two writers
+ * share a cache line. */
 #ifndef ALLREDUCE_CUDA_STEP_H
 #define ALLREDUCE_CUDA_STEP_H
 
@@ -15,7 +15,7 @@
 enum { CUDA_CHANNELS = 32 };
 
 struct cuda_flag {
-    uint64_t epoch; /* written by one rank only; only grows */
+    uint64_t epoch; /* one rank writes it; it only grows */
     uint64_t pad[15];
 };
 
@@ -29,8 +29,8 @@ DUET_HD uint64_t cuda_flag_at(int n, uint32_t channel, uint32_t kind, int writer
     return ((uint64_t)channel * PLAN_FLAG_KINDS + kind) * (uint64_t)n + (uint64_t)writer;
 }
 
-/* 1: the flag, whose epoch was seen to be `seen`, has reached `epoch` or a later one. The sign of
- * the difference decides, as in a stream's wait (device/cuda/flag.h). */
+/* 1: a flag that was read as `seen` has reached `epoch` or a later one. The sign of the difference
+ * decides, as in a stream's wait (device/cuda/flag.h). */
 DUET_HD int cuda_flag_reached(uint64_t seen, uint64_t epoch) {
     return (int64_t)(seen - epoch) >= 0;
 }
@@ -56,9 +56,9 @@ DUET_HD uint32_t count_bits(uint64_t set) {
 #endif
 }
 
-/* Writes what rank r contributes to `sum`: its source, its destination, and for r = 0 also the
- * fields that a sum has once. The caller does it for r = 0 .. n - 1, in any order, so that n
- * threads can share the work; skew and aligned are the caller's. The sources are
+/* Writes rank r's entry of `sum`: its source, its destination, and for r = 0 also the fields that a
+ * sum has once. The caller calls it for r = 0 .. n - 1, in any order, so that n threads can share
+ * the work. The caller sets skew and aligned. The sources are
  *     copy      the step's source
  *     reduce    this rank's own term, then the step's source
  *     sum       the terms of ranks 0 .. n - 1 */

@@ -6,14 +6,14 @@
  *
  * Processes on one GPU take turns on it, some milliseconds at a time. A kernel that polls a peer's
  * flag would spend its turn on that, and the peer could not run meanwhile. A stream that waits for
- * a flag costs nothing: the GPU goes to a process that has work. What remains is the cost of
- * changing turns, so the best plan is the one with the fewest changes: `fused`, a single kernel of
- * rank 0, which `auto` takes here. Every other plan runs too, with a kernel for each step.
+ * a flag costs nothing, because the GPU runs a process that has work. Only changing turns costs
+ * time. So the best plan has the fewest changes: `fused`, a single kernel on rank 0, which `auto`
+ * takes here. Every other plan runs too, with a kernel for each step.
  *
  * Order. A stream posts a flag after all its earlier work, so a peer that sees the flag also sees
  * the data (device/cuda/flag.h). A kernel starts after the stream's waits, so it reads no data from
- * before them. The next call's operations are behind this call's on the same stream, so the three
- * rules of plan.h hold as they do for a thread of the host. */
+ * before them. The next call's operations follow this call's on the same stream, so the three rules
+ * of plan.h hold as they do for a thread on the host. */
 #include "allreduce/cuda/executor.h"
 
 #include <stdlib.h>

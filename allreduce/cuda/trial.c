@@ -1,11 +1,11 @@
-/* Before ranks touch each other's device memory, each tries the way to every other GPU: 4 KiB go
- * both ways (device/cuda/p2p.c says why). All ranks do this together:
+/* Before ranks access each other's device memory, each tests the path to every other GPU with 4 KiB
+ * in both directions (device/cuda/p2p.c says why). All ranks do this together:
  *
  *     exchange      which GPU each rank has, and which ways it has not tried yet
  *     each rank     a block of its slab: own | loaded | copied | inbox of rank 0, 1, ... | spare
  *     exchange      where the blocks lie; their contents are final
  *     each rank     loads and copies `own` of every peer, stores its own into its inbox there
- *     exchange which of them were right, and that all stores are done
+ *     exchange      which of them were right, and that all stores are done
  *     each rank     looks into its inboxes
  *     exchange      which of them came right
  *

@@ -8,8 +8,8 @@
 
 #include "device/cuda/cuda.h"
 
-/* Set `bytes` bytes of the device's memory, to one value or from pinned host memory. The write is
- * complete when they return. ERR_TIMEOUT: not within the device's timeout_s. */
+/* Write `bytes` bytes of device memory, one value or from pinned host memory. The write is complete
+ * when they return. ERR_TIMEOUT: it took longer than the device's timeout_s. */
 int cuda_fill(struct cuda_device *device, void *memory, int byte, size_t bytes);
 int cuda_upload(struct cuda_device *device, void *memory, const void *pinned, size_t bytes);
 

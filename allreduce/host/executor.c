@@ -1,4 +1,4 @@
-/* Runs a plan step by step: wait for flags, move, post flags. How elements are moved: move.c. */
+/* Runs a plan step by step: wait for flags, move, post flags. move.c moves the elements. */
 #include "allreduce/host/executor.h"
 
 #include <stdlib.h>

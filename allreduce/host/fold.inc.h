@@ -1,6 +1,6 @@
 /* A loop of move.inc.h, once for each size of unit. FOLD_UNITS adds up elements from i on, UNITS of
  * type UNIT at a time, while enough are left. It returns the index at which it stopped. Like
- * fold_sum it adds in fold order. The first halving is done while the sources are loaded, so that
+ * fold_sum it adds in fold order. It does the first halving while it loads the sources, so that
  * only half of the terms need memory. */
 static inline TARGET __attribute__((always_inline)) size_t FOLD_UNITS(float *const *dest, int dests,
                                                                       const float *const *source,

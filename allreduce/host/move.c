@@ -2,15 +2,14 @@
  *
  * A block of 64 floats is loaded from all sources, added in registers, and stored to all
  * destinations. So each source is read once and each destination written once, and a destination
- * may be one of the sources. An eager call has less than a block, so there are smaller units for
- * it. The loops are in move.inc.h and are compiled for three sets of vector instructions; the
- * widest set that the processor has runs.
+ * may be one of the sources. An eager call has less than a block, so smaller units serve it. The
+ * loops are in move.inc.h and are compiled for three sets of vector instructions; the widest set
+ * that the processor has runs.
  *
- * All sets give the same bits. Each lane does what the plain loop does, and with
- * -ffp-contract=off a product is rounded before it is added, in the vectors and in the last odd
- * elements alike.
+ * All sets give the same bits. Each lane does what the plain loop does, and with -ffp-contract=off
+ * a product is rounded before it is added, both in the vectors and in the remaining elements.
  *
- * If a copy's destination is longer than the caches, stores that bypass them are faster: a plain
+ * If a copy's destination is longer than the caches, stores that bypass them are faster. A normal
  * store first reads the line that it overwrites, and evicts another line that is still needed. */
 #include <string.h>
 #if defined(__x86_64__)

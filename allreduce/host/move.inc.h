@@ -1,5 +1,5 @@
-/* The loops of move.c, compiled once for each set of vector instructions: SUFFIX(name) is the
- * set's version of a function, TARGET tells the compiler which set it is.
+/* The loops of move.c, compiled once for each set of vector instructions: SUFFIX(name) is the set's
+ * version of a function, and TARGET tells the compiler which set to use.
  *
  * `vec` is the compiler's vector type; if the machine's vectors are narrower, the compiler splits
  * one into several. LOAD and STORE are macros because a function must not take or return a vec: its
@@ -35,8 +35,8 @@ static TARGET void SUFFIX(reduce)(float *const *dest, int dests, const float *ow
     }
 }
 
-/* The sum of n sources in units of four sizes, the wide ones first: blocks of four vectors at a
- * time, then the rest of a long range or all of a short one. */
+/* Sums n sources in units of four sizes, the wide ones first: blocks of four vectors, then the rest
+ * of a long range or all of a short one. */
 #define UNIT vec
 #define UNITS VECS
 #define FOLD_UNITS SUFFIX(fold_blocks)

@@ -1,4 +1,4 @@
-/* A call on a dry device that keeps a schedule: the plan's steps as parts of the group that the
+/* Adds a call on a dry device with a schedule: the plan's steps become parts of the group that the
  * stream has begun. The modelled clock orders the ranks by the same flags that order them in a
  * run. */
 #include "allreduce/host/executor.h"

@@ -1,6 +1,6 @@
 /* The two collectives that only copy: all-gather and broadcast. SyncBatchNorm uses the first to
  * gather the statistics of all ranks; DDP uses the second to send rank 0's buffers to all. Nothing
- * is added, so elements arrive bit for bit, whatever they mean: two of them may be a double.
+ * is added, so elements arrive bit for bit, whatever they mean. Two of them may be one double.
  *
  *     all-gather, 2 ranks, 4 blocks             broadcast
  *     rank 0   [0][ ][2][ ]                     rank 0 [a b c] ---> rank 1, rank 2
@@ -17,7 +17,7 @@
  *
  * Early overwriting. A rank leaves when all readers of its data are done, and each rank writes to
  * its own data only. Broadcast does not keep rule 3 of plan.h, because its result depends only on
- * rank 0. It uses no scratch, and it is not one of the calls by which the halves alternate. */
+ * rank 0. It uses no scratch, and the halves of scratch do not alternate at its calls. */
 #include <string.h>
 
 #include "allreduce/plans/steps.h"

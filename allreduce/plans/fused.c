@@ -5,12 +5,11 @@
  *     data 1  [  x1  ] --+-- add ---+--> [  sum  ]      2nS bytes, all moved by rank 0
  *     data 2  [  x2  ] --+          +--> [  sum  ]
  *
- * If each rank has its own processor, this is a poor plan, because the others could help:
- * `direct` cuts the same work into n columns. It is the best plan where all ranks share one
- * processor and take turns on it, as processes on one GPU do. Their kernels never run side by side,
- * so what counts is how often the processor changes hands, and no algorithm moves fewer than 2nS
- * bytes. Here it changes hands twice: to rank 0 when the last input is there, and back when the sum
- * is.
+ * If each rank has its own processor, this is a poor plan, because the others could help: `direct`
+ * cuts the same work into n columns. It is the best plan if all ranks share one processor and take
+ * turns on it, as processes on one GPU do. Their kernels never run at the same time, and no
+ * algorithm moves fewer than 2nS bytes, so the number of turns matters. Here the turn changes
+ * twice: to rank 0 when the last input is ready, and back when the sum is ready.
  *
  * In place and without scratch: rank 0 reads each element n times before it writes it n times.
  *

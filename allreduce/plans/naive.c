@@ -1,14 +1,14 @@
-/* naive: everything goes to rank 0, is added there, and comes back. This is the textbook's first
- * allreduce, kept because it shows what the others save: rank 0 moves 2(n-1)S bytes and does all
- * the work while the rest wait.
+/* naive: all inputs go to rank 0, which adds them, and the sum goes back. This is the textbook's
+ * first allreduce, kept because it shows what the others save: rank 0 moves 2(n-1)S bytes and does
+ * all the work while the rest wait.
  *
  *     rank 1 --+                            +--> rank 1
  *     rank 2 --+--> rank 0: x0+x1+x2+x3 ----+--> rank 2
  *     rank 3 --+                            +--> rank 3
  *
- * Rank 0 acts alone; the others only post ready and await done. It takes the sum literally: one
- * slice at a time it copies x1 .. x(n-1) into its scratch and adds pair after pair in fold order.
- * The other algorithms leave that to PLAN_SUM, so naive checks PLAN_SUM independently.
+ * Only rank 0 acts; the others post ready and await done. One slice at a time it copies x1 ..
+ * x(n-1) into its scratch and adds pair after pair in fold order. The other algorithms use PLAN_SUM
+ * for that, so naive checks PLAN_SUM independently.
  *
  *     scratch of rank 0    [ x1, slice ][ x2, slice ] .. [ x(n-1), slice ]
  *

@@ -1,6 +1,6 @@
 /* oneshot: every rank reads the inputs of all ranks and adds them itself. It moves the most bytes,
- * (n-1)S into every rank, and needs the fewest flags, one exchange. So it is the best for small
- * buffers, where waiting for flags costs more than moving bytes.
+ * (n-1)S into every rank, and needs the fewest flags, one exchange. So it is the best plan for
+ * small buffers, for which waiting for flags costs more than moving bytes.
  *
  *     copy in             ready (all to all)        add
  *     data 0 -> scratch 0 ---------\ /--------- scratch 0 + scratch 1 + scratch 2 -> data 0
@@ -11,16 +11,16 @@
  * input is first copied to scratch and read from there; only the rank itself touches its data. All
  * ranks add in fold order: the same operations in the same order give the same bits.
  *
- * Data longer than a slice takes several rounds. A call's half of scratch then has two quarters,
- * and round j uses quarter j mod 2.
+ * Data longer than a slice take several rounds. A call's half of scratch then has two quarters, and
+ * round j uses quarter j mod 2.
  *
  * Flags                   written by   read by      meaning
  *   ready, epoch j + 1    each rank    each other   my input of round j is in my scratch
  *
- * Early overwriting. Round j copies into the quarter that round j - 2 was read from. Before that
- * this rank has awaited everybody's ready of round j - 1, which each rank posts after it has added
- * up round j - 2. Between calls the halves alternate (plan.h, rule 3). So no flag says that
- * reading is done. */
+ * Early overwriting. Round j copies into the quarter that round j - 2 was read from. Before that,
+ * this rank has awaited every rank's ready of round j - 1, which a rank posts after it has added up
+ * round j - 2. Between calls the halves alternate (plan.h, rule 3). So no flag is needed to say
+ * that reading is done. */
 #include "allreduce/plans/steps.h"
 
 void plan_oneshot(struct plan *plan, const struct plan_config *config) {

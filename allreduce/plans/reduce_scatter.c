@@ -8,9 +8,9 @@
  *                            ^
  *                          rank 1
  *
- * Each rank loads (n-1) blocks. An all-gather of the blocks (copies.c) loads as many again, and the
- * two together are an allreduce, to the bit and to the byte. Sharded data parallel puts the update
- * of the parameters between them.
+ * Each rank loads (n-1) blocks. An all-gather of the blocks (copies.c) loads as many again. The two
+ * together equal an allreduce in every bit and every byte moved. Sharded data parallel updates the
+ * parameters between them.
  *
  * Flags               written by   read by      meaning
  *   ready, epoch 1    each rank    each other   my data holds my input: read your column of it

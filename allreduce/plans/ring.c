@@ -1,23 +1,23 @@
-/* ring: the data is cut into n chunks, and each chunk travels around the ring twice: first it
- * collects every rank's term (reduce-scatter), then it hands out the result (all-gather). Each
- * rank reads 2(n-1)/n S bytes, all of them from its left neighbour: the least possible where each
- * pair of neighbours has its own link.
+/* ring: the data are cut into n chunks, and each chunk travels around the ring twice. First it
+ * collects every rank's term (reduce-scatter), then it distributes the result (all-gather). Each
+ * rank reads 2(n-1)/n S bytes, all from its left neighbour. That is the minimum if each pair of
+ * neighbours has its own link.
  *
  *     +-->  0  -->  1  -->  2  -->  3  --+         each rank reads from its left neighbour only
  *     +----------------------------------+
  *
- * The way of chunk c over n = 4 ranks:
+ * The path of chunk c over n = 4 ranks:
  *
  *     hop     0        1        2        3        4        5        6
  *     rank    c       c+1      c+2      c+3       c       c+1      c+2
  *             own --> add ---> add ---> add ---> copy --> copy --> copy
  *             |------ reduce-scatter ------|     |----- all-gather ----|
  *
- * Seen from rank r: at hop h it works on chunk (r - h) mod n, which its left neighbour worked on
- * at hop h - 1. It adds the neighbour's partial sum to its own term, or copies the neighbour's
- * result, in its own data. It reads the neighbour's data where it is, so there is no scratch.
+ * Seen from rank r: at hop h it works on chunk (r - h) mod n, which its left neighbour worked on at
+ * hop h - 1. It adds the neighbour's partial sum to its own term, or copies the neighbour's result,
+ * in its own data. It reads the neighbour's data in place, so it needs no scratch.
  *
- * Pipelining. A chunk is cut into m slices, and each is posted by itself. So the right neighbour
+ * Pipelining. A chunk is cut into m slices, and each slice has its own post. So the right neighbour
  * starts slice 0 of hop h + 1 while slice 1 of hop h is still being added here.
  *
  * Flags                           written by   read by   meaning
@@ -25,11 +25,11 @@
  *   slice, epoch m                rank r       r + 1     all slices of hop 0, which is my own term
  *   done,  epoch 1                rank r       r - 1     I have read all I need of your data
  *
- * Epochs: hops 0 .. 2n-3 are read by somebody, m slices each, so a call takes (2n-2) m.
+ * Epochs: some rank reads each of hops 0 .. 2n-3, m slices each, so a call takes (2n-2) m.
  *
  * Early overwriting. Rank r writes a chunk twice: its partial sum, and n hops later the result.
- * Rank r + 1 reads the partial sum, and the result that now comes around was made from that read,
- * so the read is over. Slices never mix, so this holds for each of them. At the end of the call r
+ * Rank r + 1 reads the partial sum. The result was made from that read, so the read is over when
+ * the result arrives. Slices never mix, so this holds for each of them. At the end of the call r
  * waits for done from r + 1, the only rank that reads its data. */
 #include "allreduce/plans/steps.h"
 

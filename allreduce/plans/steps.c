@@ -1,4 +1,4 @@
-/* Cutting ranges, making steps and appending them: see steps.h. */
+/* Cuts ranges, makes steps and appends them; see steps.h. */
 #include "allreduce/plans/steps.h"
 
 #include "base/error.h"

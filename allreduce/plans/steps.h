@@ -1,5 +1,5 @@
-/* The verbs in which the algorithms write their plans: make a step, say which flags it awaits
- * and which it posts, append it. For the files of this folder only.
+/* The verbs in which the algorithms write their plans. They make a step, say which flags it awaits
+ * and posts, and append it. Only this folder uses them.
  *
  *     struct plan_step step = reduce_from(left, slice, rank_bit(me));
  *     await(&step, rank_bit(left), PLAN_SLICE, 1);
@@ -23,11 +23,11 @@ struct range {
  * last non-empty one, which takes the rest; parts after it are empty. */
 struct range range_part(struct range whole, int parts, int i, size_t align);
 
-/* Piece i of `whole`, cut into pieces of `length` elements; the last may be shorter. */
+/* Piece i of `whole`, which is cut into pieces of `length` elements; the last may be shorter. */
 struct range range_piece(struct range whole, size_t length, size_t i);
-size_t range_pieces(struct range whole, size_t length); /* how many there are */
+size_t range_pieces(struct range whole, size_t length); /* their number */
 
-/* In how many slices a range of `length` elements is pipelined, in a call of `count` elements. */
+/* The number of slices that pipeline a range of `length` elements in a call of `count` elements. */
 int plan_slices(const struct plan_config *config, size_t count, size_t length);
 
 /* The longest slice that fits into `room` elements of scratch, a multiple of align if possible. */
@@ -40,16 +40,16 @@ struct plan_step copy_from(int rank, struct range part, uint64_t dest_ranks);
 struct plan_step reduce_from(int rank, struct range part, uint64_t dest_ranks);
 struct plan_step sum_all(struct range part, uint64_t dest_ranks);
 
-/* The step reads SCRATCH, or writes it, from `offset` on instead of DATA. */
+/* Makes the step read or write SCRATCH, from `offset` on, instead of DATA. */
 void from_scratch(struct plan_step *step, size_t offset);
 void to_scratch(struct plan_step *step, size_t offset);
 
-/* The step begins when the flags of `ranks` have reached the epoch; it ends by posting an epoch to
- * `ranks`. */
+/* await: the step begins when the flags of `ranks` have reached the epoch. post: at its end the
+ * step posts an epoch to `ranks`. */
 void await(struct plan_step *step, uint64_t ranks, enum plan_flag kind, size_t epoch);
 void post(struct plan_step *step, uint64_t ranks, enum plan_flag kind, size_t epoch);
 
-/* Appends the step to the plan. A failure stays in plan->error, and nothing is appended then. */
+/* Appends the step to the plan. After a failure, which stays in plan->error, it appends nothing. */
 void add_step(struct plan *plan, struct plan_step step);
 
 /* Appends a step that moves nothing: it only awaits, or only posts. */

@@ -1,7 +1,7 @@
-/* tree: partial sums go up a binary tree to its root, and the result comes down again. That takes 2
+/* tree: partial sums go up a binary tree to its root, and the result goes down again. That takes 2
  * log2 n waits one after another; the ring takes 2(n-1). In a single tree the leaves would idle
- * while the inner ranks do all the work. So there are two trees, each with half of the data, and a
- * rank that is an inner node of one is a leaf of the other (Sanders, Speck, Traeff 2009).
+ * while the inner ranks do all the work. So the plan uses two trees, each for half of the data, and
+ * a rank that is an inner node in one is a leaf in the other (Sanders, Speck, Traeff 2009).
  *
  *     tree A, 8 ranks                           tree B, 8 ranks: A in the mirror, r -> 7 - r
  *
@@ -18,9 +18,9 @@
  * only bit b is cleared. Tree B is the mirror image of A for even n. For odd n a mirror would map
  * the middle rank onto itself, so there every rank takes the role of its left neighbour.
  *
- * Up, slice by slice: a parent reads its children's sums where they are, in the children's data,
- * and adds them to its own. Down, slice by slice: a parent writes the result into its children's
- * data. The root has one child; it adds and writes in one step (REDUCE_COPY). There is no scratch.
+ * Up, slice by slice: a parent reads its children's sums in place, in the children's data, and adds
+ * them to its own. Down, slice by slice: a parent writes the result into its children's data. The
+ * root has one child; it adds and writes in one step (REDUCE_COPY). No scratch is needed.
  *
  * Flags (each tree has its own)    written by   read by      meaning
  *   up,   epoch s + 1              a rank       its parent   slice s of my data is my subtree's sum
@@ -34,10 +34,10 @@
  * every slice, so its parent has finished with it, and when it has written to its children.
  * Children never touch its data.
  *
- * Order within a rank: slice k of A and of B go up, then slice k - lag of A and of B come down,
- * for k = 0, 1, ... So earlier slices descend while later ones climb. There is no deadlock: put
- * all leaves' first posts in front, and order the other steps of all ranks by k, then A up (from
- * the leaves), B up, A down (from the root), B down. Then each step awaits only steps before it. */
+ * Order within a rank: slice k of A and of B go up, then slice k - lag of A and of B go down, for k
+ * = 0, 1, ... So earlier slices descend while later ones climb. No deadlock can occur: put all
+ * leaves' first posts in front, and order the other steps of all ranks by k, then A up (from the
+ * leaves), B up, A down (from the root), B down. Then each step awaits only earlier steps. */
 #include "allreduce/plans/steps.h"
 
 /* ---- the shape ---- */

@@ -1,7 +1,7 @@
-/* Sequences of calls that several ranks make in the same order and show each other, for announce.c
- * to compare. The job has one such sequence (comm_announce); each process group has its own, in
- * memory that its ranks share. A call of the job that belongs to a group, such as DDP's, is in both
- * sequences. */
+/* Sequences of calls that several ranks make in the same order. The ranks show each other these
+ * calls, and announce.c compares them. The job has one such sequence (comm_announce); each process
+ * group has its own, in memory that its ranks share. A call of the job that belongs to a group,
+ * such as DDP's, is in both sequences. */
 #ifndef COMM_ANNOUNCE_H
 #define COMM_ANNOUNCE_H
 
@@ -25,29 +25,29 @@ struct announcer {
     struct announcement (*shown)[ANNOUNCED]; /* [n], shared by these ranks */
     int n, me;                               /* ranks, and this one's index among them */
     const int *ranks;                        /* [n]: their numbers in messages; NULL: 0 .. n-1 */
-    int numbered;                            /* 1: messages give the number of a call */
+    int numbered;                            /* 1: messages include the number of a call */
     uint64_t number;                         /* calls that this rank has announced */
     uint64_t tally;                          /* a hash of the sequence of calls */
     uint64_t holds[ANNOUNCED]; /* the signature of what this rank shows in each slot; 0: nothing */
 };
 
-/* This rank is about to begin the call. Waits for nobody. ERR_FAILED: a peer has announced another
- * one under the same number; that ends the job, with both calls named. */
+/* Announces the call that this rank is about to begin, without waiting. ERR_FAILED: a peer
+ * announced a different call under the same number. The message, which ends the job, names both. */
 int announcer_announce(struct announcer *announcer, const struct comm_call *call);
 
-/* The same for short calls: records the call and compares nothing. Somebody has to look back later.
- * `signature`: announced_signature of the call. */
+/* The same for short calls. It records the call and compares nothing, so somebody has to call
+ * announcer_look_back later. `signature` is announced_signature of the call. */
 void announced_fill(struct announced_call *out, const struct comm_call *call);
 uint64_t announced_signature(const struct announced_call *call);
 void announcer_note(struct announcer *announcer, const struct announced_call *call,
                     uint64_t signature);
 
-/* From now on either a peer that looks back sees this rank's notes, or this rank sees that peer's:
- * as after announcer_announce. */
+/* Makes this rank's notes visible, as announcer_announce does: if two ranks look back after it, at
+ * least one of them sees the other's notes. */
 void announcer_show_all(struct announcer *announcer);
 
-/* Compares all calls up to `number` that this rank and a peer still show. ERR_FAILED as above. It
- * reads only constant members of the announcer, so any thread may call it. */
+/* Compares all calls up to `number` that this rank and a peer still show. Fails like
+ * announcer_announce. It reads only constant members, so any thread may call it. */
 int announcer_look_back(struct announcer *announcer, uint64_t number);
 
 #endif

@@ -1,5 +1,5 @@
 /* The board: the one piece of memory that a job shares. It is a memfd that the launcher creates and
- * that every rank maps. All of it starts as zero. Who writes what:
+ * that every rank maps. All of it starts as zero. The writers:
  *
  *   abort     the rank or launcher that first notices a failure; once    read in every wait
  *   cards[r]  rank r (pid, and start_errno before its main runs)       read by launcher and peers
@@ -10,9 +10,8 @@
  *   asked     the launcher, once                                       stop.c
  *   looked, stop_at   rank 0                                           stop.c
  *
- * Atomic variables shared between processes are touched by the __atomic built-ins only. The plain
- * fields beside them are written before a store-release and read after the matching
- * load-acquire. */
+ * Atomic variables shared between processes are touched by the __atomic built-ins only. The other
+ * fields are written before a store-release and read after the matching load-acquire. */
 #ifndef COMM_BOARD_H
 #define COMM_BOARD_H
 
@@ -23,10 +22,10 @@
 enum {
     BOARD_TEXT = 768,
     BOARD_WHERE = 128
-}; /* bytes of an error text, of a place in the program */
+}; /* bytes of an error message, of a location in the program */
 
 /* ABORT_NONE -> ABORT_WRITING -> ABORT_WRITTEN, each step once. A rank that is killed while it
- * writes leaves ABORT_WRITING forever: readers then do without the text. */
+ * writes leaves ABORT_WRITING forever: readers then go without the message. */
 enum abort_state { ABORT_NONE, ABORT_WRITING, ABORT_WRITTEN };
 
 struct abort_record {
@@ -46,13 +45,13 @@ struct card {
     int64_t heard_ns;         /* over a network: when its last beat came */
     int64_t beat_ns; /* when it last did so, on the clock of base/clock.h, which all ranks share */
     uint32_t pid;
-    uint32_t left;       /* 1: comm_close was called; the end of the process is not a failure */
+    uint32_t left;       /* 1: comm_close was called, so the end of the process is not a failure */
     int32_t start_errno; /* why the program could not be started, 0 if it could */
     uint32_t core; /* 1 + the core of the last thread of the rank that had to wait; 0: unknown */
     uint32_t where_claimed;   /* 1: a thread of the rank has begun to write `where` */
     uint64_t gather_bytes[2]; /* the rank's bytes for the gather in box 0 and 1 */
-    char where[BOARD_WHERE];  /* what the rank was waiting in when a peer failed */
-    /* whereabouts.c: a thread of the rank shows what it waits in, since when (0: nothing) */
+    char where[BOARD_WHERE];  /* where the rank was waiting when a peer failed */
+    /* whereabouts.c: a thread of the rank shows where it waits, and since when (0: no wait) */
     uint32_t shows;
     int64_t since_ns;
     char waits_in[BOARD_WHERE];
@@ -61,19 +60,19 @@ struct card {
 struct board {
     uint32_t world;
     struct abort_record abort;
-    uint64_t arrivals __attribute__((aligned(128)));         /* at all barriers so far */
+    uint64_t arrivals __attribute__((aligned(128)));         /* counted over all barriers */
     struct comm_flag released __attribute__((aligned(128))); /* epoch k: barrier k is complete */
     struct comm_flag looked __attribute__((aligned(128))); /* epoch k: rank 0 has looked k times */
     uint64_t stop_at;   /* all ranks stop at this look; 0: none */
     uint32_t asked;     /* the signal that asks the job to stop; 0: none */
     uint64_t warned_ns; /* when a rank last warned of a long wait; 0: never */
-    uint32_t heavy; /* 1: a rank cannot run fences for others, written before the first barrier */
+    uint32_t heavy; /* 1: some rank cannot run others' fences; written before the first barrier */
     struct card cards[MAX_DEVICES];
     struct announcement announced[MAX_DEVICES][ANNOUNCED];
 };
 
-/* Creates the board for `world` ranks. *fd is close-on-exec and sealed against a change of size,
- * since a rank that truncated it would kill the others. On failure *board is NULL and *fd -1. */
+/* Creates the board for `world` ranks. *fd is close-on-exec. Its size is sealed, since a rank that
+ * truncated it would kill the others. On failure *board is NULL and *fd -1. */
 int board_create(struct board **board, int *fd, int world);
 
 /* Maps an inherited board. ERR_USAGE if fd does not have the size of a board for so many ranks. */
@@ -84,7 +83,7 @@ void board_unmap(struct board *board); /* NULL is allowed */
 /* Gather box 0 or 1 of a rank: COMM_BOX_BYTES bytes. */
 void *board_box(struct board *board, int rank, int parity);
 
-/* Writes the job's first failure. True if this call was the first, so that its text counts. */
+/* Writes the job's first failure. Returns 1 if this call was first, so that its message counts. */
 int board_abort(struct board *board, int rank, int code, const char *text);
 
 /* If the process with this pidfd, the rank's, has ended without comm_close, the job has failed. 1:
@@ -94,11 +93,11 @@ int board_look_for_death(struct board *board, int rank, int pidfd);
 /* Shows the others that a thread of this rank is polling. */
 void board_beat(struct board *board, int rank);
 
-/* Has anybody failed? One load: cheap enough for every wait. */
+/* Says whether any rank has failed. It costs one load, so every wait can call it. */
 int board_aborted(const struct board *board);
 
-/* Copies the failure; false if there is none. Waits a few milliseconds for a text that is being
- * written. */
+/* Copies the failure and returns 1, or returns 0 without a failure. If a rank is still writing the
+ * message, it waits a few milliseconds. */
 int board_failure(const struct board *board, struct abort_record *out);
 
 #endif

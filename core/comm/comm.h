@@ -9,9 +9,9 @@
  * failure of a job is recorded once (comm_abort). The wait of every other rank then returns
  * ERR_PEER, and the launcher reports the first failure.
  *
- * Return codes: OK; ERR_TIMEOUT: the deadline passed, which aborts the job with this rank's text;
- * ERR_PEER: another rank failed, died or left; ERR_FAILED, ERR_USAGE, ERR_MEMORY as everywhere.
- * After any error but ERR_USAGE only comm_abort and comm_close may be called.
+ * Return codes: after ERR_TIMEOUT the deadline has passed, which aborts the job with this rank's
+ * message. After ERR_PEER another rank has failed, died or left. Other codes have their usual
+ * meaning. After any error but ERR_USAGE only comm_abort and comm_close may be called.
  *
  * Threads: comm_wait_flag, comm_post_flag*, comm_distant_*, comm_check, comm_abort and the getters
  * may be called from any thread at any time. comm_pass_descriptors, comm_gather, comm_barrier and
@@ -30,55 +30,55 @@ struct announcer;   /* comm/announce.h */
 struct network_ops; /* comm/network.h */
 
 struct comm_options {
-    double timeout_s; /* deadline of every single wait; 0: 300 s */
-    /* 1: where no launcher of Duet started this process, the ranks find each other by RANK,
-     * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/rendezvous.h); behind a program under `duet
-     * run` that has closed the inherited descriptors, too. */
+    double timeout_s; /* deadline of each wait; 0: 300 s */
+    /* 1: without Duet's launcher the ranks find each other by RANK, WORLD_SIZE, MASTER_ADDR and
+     * MASTER_PORT (comm/rendezvous.h). They also do so under `duet run` if a program between has
+     * closed the inherited descriptors. */
     int meet;
     /* Moves the bytes between machines if mpirun or srun has started this process: network_by_mpi
-     * (group/group.h); NULL: nothing does, as in builds without MPI. */
+     * (group/group.h), or NULL in builds without MPI. */
     const struct network_ops *by;
-    /* Not NULL: whatever the environment says, this is rank `rank` of `world`, and the ranks find
-     * each other by this name, which no other job of the machine has. In this way a process may
-     * join several jobs. */
+    /* If not NULL, this is rank `rank` of `world`, whatever the environment says. The ranks find
+     * each other by this name, which no other job on the machine has. So a process can join several
+     * jobs. */
     const char *name;
     int rank, world;
 };
 
-/* Joins the job that this process was started for: reads RANK, WORLD_SIZE and the two inherited
- * file descriptors from the environment, meets all other ranks (it returns once all have come) and
- * starts the thread that watches them. options NULL: defaults. On failure *out is NULL. ERR_USAGE:
- * this process was not started by the launcher. ERR_MEMORY: the shared memory could not be mapped.
- * In both cases the launcher does not know the reason, so the process should print it. In a job
- * that has no launcher it should print every reason. */
+/* Joins the job that this process was started for. It reads RANK, WORLD_SIZE and the two inherited
+ * file descriptors from the environment, waits until all ranks have joined, and starts the thread
+ * that watches them. NULL options are the defaults. On failure *out is NULL. ERR_USAGE: this
+ * process was not started by the launcher. ERR_MEMORY: the shared memory could not be mapped. In
+ * both cases the launcher does not know the reason, so the process should print it. Without a
+ * launcher it should print every reason. */
 int comm_open(struct comm **out, const struct comm_options *options);
 
-/* A rank of an imagined world, for a dry run (device_is_dry): in every collective its peers bring
- * what it brings itself, no descriptors come back, and no wait blocks. There is no job either: no
- * launcher, no abort word. ERR_MEMORY. */
+/* Makes a rank of a simulated world, for a dry run (device_is_dry). In every collective its peers
+ * contribute what it contributes itself; it gets no descriptors back, and no wait blocks. It has no
+ * launcher and no abort word. ERR_MEMORY. */
 int comm_imagine(struct comm **out, int rank, int world);
 int comm_is_imagined(const struct comm *comm); /* 0 for NULL */
 
-/* For the code that comm_open returned: 1 if the launcher knows of the failure and prints it. */
+/* Takes the code that comm_open returned. 1 if the launcher knows of the failure and prints it. */
 int comm_open_was_reported(int code);
 
-/* Leaves the job in good order: from now on the peers do not treat this rank's end as a failure. It
- * waits for nobody. The process is expected to exit next. A rank that exits with status 0 without
- * this call has failed. NULL is allowed. */
+/* Leaves the job properly: from now on the peers do not treat this rank's end as a failure. It does
+ * not wait. The process should exit next. A rank that exits with status 0 without this call has
+ * failed. NULL is allowed. */
 void comm_close(struct comm *comm);
 
 int comm_rank(const struct comm *comm);
 int comm_world_size(const struct comm *comm);
 
-/* 1: this process must join a network: mpirun or srun has started it as a rank of several machines,
- * or DUET_BACKEND is mpi. ERR_USAGE: it has another value, or `by` is NULL. */
+/* *wanted is 1 if mpirun or srun started this process as a rank on several machines, or
+ * DUET_BACKEND is mpi. ERR_USAGE: DUET_BACKEND has another value, or `by` is NULL. */
 int network_is_wanted(const struct network_ops *by, int *wanted);
 
 /* 1: the ranks share no memory and communicate over a network (comm/network.h); 0 for NULL. */
 int comm_is_spread(const struct comm *comm);
 const char *comm_machine(const struct comm *comm, int rank); /* its name; "" on one machine */
 
-/* 1: no rank below this one is alive, so this rank reports one that is gone. */
+/* 1: no rank below this one is alive, so this rank reports a rank that is gone. */
 int comm_speaks(const struct comm *comm);
 
 /* ---- collectives: small and slow, for set-up and for once a step ---- */
@@ -101,33 +101,33 @@ int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 /* Returns OK once every rank has called it. `what` names it in error texts: "start of epoch". */
 int comm_barrier(struct comm *comm, const char *what);
 
-/* Has the launcher been asked to stop the job (launch.stoppable)? Collective in order, but rank 0
- * waits for nobody: all ranks get the same answer at their k-th call, and 1 ever after the first 1.
- * The first call tells the launcher that this job can be stopped. If comm_is_spread, any rank may
- * get SIGINT or SIGTERM, all wait for all, and comm_stop_signal is the signal. */
+/* Says whether the launcher was asked to stop the job (launch.stoppable). All ranks get the same
+ * answer at their k-th call, and 1 ever after the first 1. Rank 0 does not wait for the others. The
+ * first call tells the launcher that this job can be stopped. If comm_is_spread, any rank may get
+ * SIGINT or SIGTERM, all ranks wait for each other, and comm_stop_signal is the signal. */
 int comm_look_for_stop(struct comm *comm, int *stop);
 int comm_stop_signal(const struct comm *comm);
 
-/* SIG_BLOCK, before comm_open starts threads, or SIG_UNBLOCK, for both signals. */
+/* Blocks both signals with SIG_BLOCK, before comm_open starts threads, or unblocks them. */
 void comm_keep_signals(int how);
 
 /* ---- do all ranks make the same calls? ---- */
 
-/* Every collective is announced to the peers before it begins: those above by themselves, those of
- * other folders by comm_announce. Without waiting, so as a rule the rank that comes later finds
- * that a peer has announced another call. A world of one rank announces nothing.
- * ERR_FAILED: "Detected mismatch between collectives on ranks. Rank 1 is running collective: ..."
- * with both calls, which also becomes the failure of the job. */
+/* Every collective is announced to the peers before it begins. Those above announce themselves;
+ * other folders call comm_announce. Announcing does not wait, so usually the later rank finds that
+ * a peer has announced a different call. A world of one rank announces nothing. ERR_FAILED:
+ * "Detected mismatch between collectives on ranks. Rank 1 is running collective: ..." with both
+ * calls, which also becomes the failure of the job. */
 struct comm_call {
-    const char *collective; /* "ALLREDUCE" */
-    int bucket;             /* of an allreduce; of others a unit (fsdp/); -1: none */
-    long step;              /* -1: none */
-    size_t count, offset; /* elements, and where they begin in the buffer that is shared; 0: none */
-    const char *what;     /* the algorithm, or what a barrier is for; NULL: nothing */
-    struct announcer *group; /* the process group whose calls include it, too; NULL: none */
+    const char *collective;  /* "ALLREDUCE" */
+    int bucket;              /* an allreduce's bucket, or a unit (fsdp/); -1: none */
+    long step;               /* -1: none */
+    size_t count, offset;    /* elements, and where they begin in the shared buffer; 0: none */
+    const char *what;        /* the algorithm, or the purpose of a barrier; NULL: none */
+    struct announcer *group; /* the process group that also counts this call; NULL: none */
 };
 int comm_announce(struct comm *comm, const struct comm_call *call);
-/* What `bucket` counts, in texts: "bucket" or "unit". NULL: a collective without a name. */
+/* What `bucket` counts, for messages: "bucket" or "unit". `collective` may be NULL. */
 const char *comm_part(const char *collective);
 
 /* ---- flags: small and fast, what the allreduce executors are made of ---- */
@@ -141,8 +141,8 @@ struct comm_flag {
     uint32_t pad[29];
 };
 
-/* What a wait is for, so that its error text can say it. NULL or a negative number: unknown, and
- * left out of the text. */
+/* What a wait is for, so that its error message can say it. The message leaves out what is NULL or
+ * negative. */
 struct comm_wait_reason {
     const char *collective; /* "allreduce" */
     int bucket;
@@ -150,15 +150,15 @@ struct comm_wait_reason {
     /* The rank that should post the flag. If that rank has left the job, the wait ends at once
      * instead of at its deadline. */
     int peer;
-    uint64_t among;   /* over a network, where the peer is not known: one bit for each candidate */
-    uint64_t number;  /* of the call in its process group; 0: none */
+    uint64_t among;   /* over a network, if the peer is unknown: one bit per candidate */
+    uint64_t number;  /* the call's number in its process group; 0: none */
     double timeout_s; /* deadline of this wait; 0: that of comm_open */
-    /* How long the thread, which has nothing else to do, yields its core and checks again before it
-     * sleeps: longer than a sleep and a wake-up take. 0: it sleeps after a few microseconds. */
+    /* How long the thread yields its core and checks again before it sleeps. It should be longer
+     * than a sleep and a wake-up take. 0: it sleeps after a few microseconds. */
     int64_t spin_ns;
-    int message; /* 1: it waits only for the peer, like two ranks that answer each other */
-    /* Called by the waiting thread before it sleeps, each time; an error ends the wait. NULL: not
-     * wanted. */
+    int message; /* 1: only the peer is awaited, as when two ranks answer each other */
+    /* The waiting thread calls it each time before it sleeps. An error ends the wait. May be
+     * NULL. */
     int (*look)(void *context);
     void *context;
 };
@@ -170,77 +170,77 @@ int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
                    const struct comm_wait_reason *reason);
 
 /* Publishes everything that this thread has written so far and wakes all sleepers on the flag. It
- * makes a system call only if there are any. epoch must not be below the flag's current one. Cannot
- * fail. */
+ * makes a system call only if somebody sleeps. epoch must not be below the flag's current one. It
+ * cannot fail. */
 void comm_post_flag(struct comm_flag *flag, uint64_t epoch);
 
-/* The same for flags that are posted often and rarely slept on: it does not wait for the flag's
- * cache line; a waiter that goes to sleep pays for that. comm NULL: as comm_post_flag. */
+/* The same for flags that are posted often and rarely slept on. It does not wait for the flag's
+ * cache line; a waiter that goes to sleep pays instead. comm NULL: as comm_post_flag. */
 void comm_post_flag_light(const struct comm *comm, struct comm_flag *flag, uint64_t epoch);
 
-/* ---- distant waits: a GPU waits, or there is no one flag; the host keeps the deadline ---- */
+/* ---- distant waits: a GPU waits, or no single flag exists; the host keeps the deadline ---- */
 
 /* A kernel that waits for a peer's flag cannot read the abort word of the job. So until reason.peer
  * has done its part, the host calls comm_distant_look now and then, without sleeping, and gets the
  * error that would have ended comm_wait_flag. A peer of -1 means any rank. Meanwhile the other
- * ranks can report that this rank waits; comm_distant_end ends that, and must come before the
- * struct is begun again. */
+ * ranks can report that this rank waits. comm_distant_end ends the wait; call it before the struct
+ * is used again. */
 struct wait {
     struct comm *comm;
     struct comm_wait_reason reason;
     const char *what; /* printed in parentheses after the collective's name; may be NULL */
-    /* One of two kinds. counter >= 0: until begun[counter] of every rank has reached `target`
-     * (barrier, exchange). counter < 0: until *epoch, which rank reason.peer posts, has reached
-     * `target` (a flag). After comm_distant_begin both may be set if the missing flag can be read
-     * by this process: a peer that posts it may leave between two looks. Otherwise the caller
-     * looks, and the peer cannot have left. */
+    /* A wait has one of two kinds. With counter >= 0 it lasts until begun[counter] of every rank
+     * has reached `target` (barrier, exchange). With counter < 0 it lasts until *epoch, which rank
+     * reason.peer posts, has reached `target` (a flag). After comm_distant_begin both may be set if
+     * this process can read the missing flag, since a peer may post it and leave between two looks.
+     * Otherwise the caller looks, and the peer cannot have left. */
     int counter;
     const uint64_t *epoch;
     uint64_t target;
-    /* The deadline counts time spent waiting, not wall time: between two polls at most one second
-     * is charged, so that a job stopped by Ctrl-Z and continued an hour later goes on. */
-    int64_t last_poll; /* ns, of now_ns() */
+    /* The deadline counts time spent waiting, not wall time: it charges at most one second between
+     * two polls, so a job that Ctrl-Z stopped for an hour goes on. */
+    int64_t last_poll; /* in ns, from now_ns() */
     int64_t left, all; /* ns until the deadline, now and at the start */
     int shown, warned; /* whereabouts.c: the card shows this wait; it has warned */
 };
 void comm_distant_begin(struct comm *comm, struct wait *wait,
                         const struct comm_wait_reason *reason);
 
-/* OK: still within the deadline. Else ERR_TIMEOUT or ERR_PEER. */
+/* OK within the deadline, otherwise ERR_TIMEOUT or ERR_PEER. */
 int comm_distant_look(struct wait *wait);
-void comm_distant_end(struct wait *wait); /* of any wait; zeroed is fine */
+void comm_distant_end(struct wait *wait); /* ends any wait; zeroed is fine */
 
-/* For a wait that watched the deadline of comm_timeout_s itself and has passed it: returns
+/* For a wait that itself watched the deadline of comm_timeout_s and has passed it. Returns
  * ERR_TIMEOUT as comm_wait_flag would, or ERR_PEER if the job had failed before. `what`, if not
  * NULL, is printed in parentheses after the collective's name. */
 int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what);
 double comm_timeout_s(const struct comm *comm);
 
-/* What the other ranks wait in, for an error of the caller: "; rank 1 has waited 12 s in barrier
- * (end); rank 2 waits for nobody". */
+/* Writes where the other ranks wait, for the caller's error message: "; rank 1 has waited 12 s in
+ * barrier (end); rank 2 waits for nobody". */
 void comm_whereabouts(const struct comm *comm, char *text, size_t bytes);
 
-/* 1 if another rank of the job has not polled in a wait for 300 ms, though waits poll every 50 ms:
- * it waits for nothing now, so it computes or is stopped. */
+/* 1 if another rank of the job has not polled in a wait for 300 ms. Waits poll every 50 ms, so that
+ * rank waits for nothing now: it computes or is stopped. */
 int comm_is_silent(const struct comm *comm, int rank);
 
 /* ---- the abort word ---- */
 
-/* Ends the job. The first call of all ranks wins: its code and text become the job's error, which
- * the peers get from their waits and which the launcher prints, preceded by "rank 2: " if there are
- * several ranks. A rank that fails calls comm_abort(comm, code, error_message()) and comm_close,
- * then exits with error_exit_status(code) and prints nothing. The call has no effect with OK, with
- * ERR_PEER, with comm NULL, or after another failure. */
+/* Ends the job. The first call on any rank wins: its code and text become the job's error. The
+ * peers get this error from their waits, and the launcher prints it, after "rank 2: " if the job
+ * has several ranks. A rank that fails calls comm_abort(comm, code, error_message()) and
+ * comm_close, then exits with error_exit_status(code) and prints nothing. The call has no effect
+ * with OK, with ERR_PEER, with comm NULL, or after another failure. */
 void comm_abort(struct comm *comm, int code, const char *text);
 
-/* OK while the job runs. Once it is aborted: ERR_PEER with the first failure's text, or in the rank
- * that failed first its own code. For long work between waits. */
+/* For long work between waits. Returns OK while the job runs, and after an abort ERR_PEER with the
+ * first failure's message, or on the rank that failed first its own code. */
 int comm_check(struct comm *comm);
 
-/* The same before a call begins: the text names the call, like that of a wait. */
+/* The same before a call begins. The message names the call, like that of a wait. */
 int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason);
 
-/* 1 once the job is aborted: one load. Unlike comm_check it is not a sign of life of this rank. */
+/* 1 once the job is aborted. It costs one load. Unlike comm_check it is no sign of life. */
 int comm_is_aborted(const struct comm *comm);
 
 #endif

@@ -1,6 +1,6 @@
-/* What the environment says about this process's role in its job. torchrun and the launcher of Duet
- * set RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; Open MPI's and MPICH's mpirun have other
- * names for the same numbers. */
+/* Reads this process's role in its job from the environment. torchrun and Duet's launcher set RANK,
+ * WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; mpirun, from Open MPI or MPICH, uses other names for
+ * the same numbers. */
 #ifndef COMM_ENVIRONMENT_H
 #define COMM_ENVIRONMENT_H
 
@@ -11,7 +11,7 @@ struct place {
 };
 
 /* ERR_USAGE names the variable that is missing, is not a number, or requests several machines;
- * `advice` ends the text for a missing one: how to start the ranks. */
+ * `advice` ends the message about a missing one and says how to start the ranks. */
 int read_place(struct place *out, const char *advice);
 int read_place_anywhere(struct place *out, const char *advice); /* several machines are fine */
 
@@ -19,21 +19,21 @@ int read_place_anywhere(struct place *out, const char *advice); /* several machi
  * them. If only one of the two numbers is set, read_place names the other. */
 int environment_is_of_a_rank(void);
 
-/* 1: by mpirun or srun, whose ranks may meet by MPI. */
+/* 1: mpirun or srun started this process, so its ranks may meet through MPI. */
 int environment_is_of_mpi(void);
 
-/* 1: they have, and another rank of this machine comes first. */
+/* 1: mpirun or srun started this process, and it is not the first rank on this machine. */
 int environment_is_of_a_later_rank(void);
 
 /* Sets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE if they are not set. */
 int environment_for_programs(const struct place *place);
 
-/* The value of the variable `name`, a number of least .. most. *out stays if it is not set. */
+/* Reads the variable `name`, from `least` to `most`. *out keeps its value if it is not set. */
 int environment_number(const char *name, int least, int most, int *out);
 
-/* A name that all ranks of a job share and, as far as the environment tells, no other job of this
- * machine has. *address (static storage, or the environment's): where the ranks meet, for
- * messages. */
+/* Writes a name that all ranks of a job share and, as far as the environment shows, no other job on
+ * this machine has. For messages, *address and *port say where the ranks meet; their storage is
+ * static or the environment's. */
 void describe_job(char *text, size_t bytes, const char **address, const char **port);
 
 #define JOB_MEMORY "duet-job" /* the memory that the ranks of a job share */

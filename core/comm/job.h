@@ -1,4 +1,4 @@
-/* Inside the launcher: a running job and its processes. One thread touches all of this. */
+/* The launcher's internal state: a running job and its processes. Only one thread uses it. */
 #ifndef COMM_JOB_H
 #define COMM_JOB_H
 
@@ -22,12 +22,12 @@ struct process {
     int ended;     /* it stays a zombie until the job is over: its id cannot be reused */
     int signalled; /* the launcher has sent it a signal: its exit status means nothing */
     int exit_code; /* once it has ended; 0 if a signal ended it */
-    int signal;    /* that ended it, else 0 */
+    int signal;    /* the signal that ended it, else 0 */
 
     struct offer offer;
 };
 
-/* How a job is ended: each stage is harder than the one before. */
+/* The stages of ending a job, each harder than the one before. */
 enum ending { ENDING_LEAVE, ENDING_TERM, ENDING_KILL };
 
 struct job {
@@ -37,7 +37,7 @@ struct job {
     int board_fd, signal_fd;
     uint64_t secret[2];            /* random; the ranks find it in their environment */
     sigset_t mask_before;          /* the thread's signal mask when launch_ranks was called */
-    struct sigaction child_before; /* and what the process did with SIGCHLD */
+    struct sigaction child_before; /* the process's action for SIGCHLD at that time */
     struct process ranks[MAX_DEVICES];
 
     uint32_t exchange; /* the number of the current exchange, from 1 */
@@ -46,8 +46,8 @@ struct job {
     int joined;        /* 1: a rank has come to the rendezvous */
 
     /* The job's clock, ns, never 0. It counts the time in which the launcher runs or sleeps as
-     * intended. If the whole machine or the whole job stands still (a suspended virtual machine,
-     * Ctrl-Z), so does this clock, and no deadline of the launcher passes unseen. */
+     * intended. If the whole machine or job stops (a suspended virtual machine, Ctrl-Z), this clock
+     * stops too, so no deadline of the launcher passes meanwhile. */
     int64_t clock;
     int64_t last_look; /* now_ns() when the clock was last advanced */
 
@@ -55,11 +55,11 @@ struct job {
     int signals;          /* how many; the first one again at once does not count */
     int64_t signal_ns;    /* now_ns() when the first came */
     int passed_on;        /* 1: that signal was passed on, and the ranks have launch->grace_s */
-    int64_t ending_since; /* on the job's clock; 0: the job runs */
+    int64_t ending_since; /* on the job's clock; 0: the job is not ending */
     enum ending ending;   /* the stage reached */
 };
 
-/* launch.c: of a zeroed job. */
+/* launch.c: initialises a zeroed job. */
 void job_begin(struct job *job, const struct launch *launch);
 
 /* start.c: makes one process per rank. On an error some may be running. */

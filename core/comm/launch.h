@@ -17,27 +17,27 @@
 struct launch {
     int world_size; /* 1 .. MAX_DEVICES */
 
-    /* The ranks' arguments, ended by NULL. The program is /proc/self/exe, this very program, or, if
-     * `program` is set, the one found by that name along PATH. */
+    /* The ranks' arguments, ended by NULL. The program is this one (/proc/self/exe) or, if
+     * `program` is set, the one that PATH has under that name. */
     char *const *argv;
     const char *program;
 
-    /* A function to run in the forked child: instead of argv, or with `program` before it is
-     * started, unless the function returns another status than 0. What it returns is the exit
-     * status (0..255). The caller must have no other thread at that time. */
+    /* A function to run in the forked child instead of argv; its result is the exit status
+     * (0..255). With `program`, it runs before the program, which starts only if the function
+     * returns 0. The caller must have no other thread at that time. */
     int (*entry)(void *context);
     void *context;
 
     int master_port; /* MASTER_PORT of the ranks; 0: 29500, as in PyTorch */
 
-    /* 1: each rank leads its own process group (setpgid, by `entry`), and signals that end it go to
-     * the whole group, so also to the programs that it has started. */
+    /* 1: each rank leads its own process group (`entry` calls setpgid). Signals that end it go to
+     * the whole group, so they also reach the programs that it has started. */
     int groups;
 
-    /* Above 0: SIGINT, SIGTERM, SIGHUP or SIGQUIT to the launcher is passed on to the ranks, and
-     * the job is not aborted: they have this many seconds to end in their own way, with each
-     * other's help. Ranks that still run then get SIGKILL; so do all of them at a second such
-     * signal (one within a tenth of a second counts as the first, as below). */
+    /* If above 0, the launcher passes SIGINT, SIGTERM, SIGHUP and SIGQUIT on to the ranks and does
+     * not abort the job. The ranks have this many seconds to end by themselves. Then, or at a
+     * second such signal, the rest get SIGKILL. A signal within a tenth of a second of the first
+     * does not count as a second one, as below. */
     double grace_s;
 
     /* File descriptors that the ranks inherit under the same numbers, in addition to 0, 1 and 2.
@@ -47,17 +47,18 @@ struct launch {
 
     /* 1: the ranks call comm_look_for_stop, and ignore SIGINT and SIGTERM. Once they have begun to
      * look, the first of these signals to the launcher asks them to stop instead of ending the job.
-     * Another one ends it at once; one within a tenth of a second of the first, as `timeout` sends
-     * to a command and then to its group, counts as the same. */
+     * Another one ends it at once. A signal within a tenth of a second counts as the same one,
+     * because `timeout` signals a command and then its group. */
     int stoppable;
 };
 
 struct launch_result {
-    /* 0; else the status of the first rank that failed; 128 + n if it, or the launcher, was ended
-     * by signal n */
+    /* 0, or the status of the first rank that failed; 128 + n if signal n ended that rank or the
+     * launcher */
     int exit_status;
     int stopped; /* 1: the ranks were asked to stop, and all of them ended well */
-    int signal;  /* received by the launcher (Ctrl-C: SIGINT), 0 if none: start no further job */
+    int signal;  /* received by the launcher (Ctrl-C: SIGINT), else 0; after one start no further
+                  * job */
     int rank;    /* the rank that failed first, -1 if none or unknown */
     long pid;    /* its process id, 0 if none or unknown */
 };
@@ -73,12 +74,12 @@ struct launch_result {
  * it is set, and the two descriptors that comm_open needs.
  *
  * OK: every rank ended with status 0. ERR_READER: the first rank to end had lost the reader of its
- * output (SIGPIPE). Else the error text is the root cause, "rank 2 (pid 123) ended by signal 9
- * (Killed): ...", and main exits with out->exit_status.
+ * output (SIGPIPE). After any other error the message names the root cause, "rank 2 (pid 123) ended
+ * by signal 9 (Killed): ...", and main exits with out->exit_status.
  *
- * Meanwhile SIGINT, SIGTERM and SIGHUP are blocked in its thread, and SIGCHLD, if it was ignored,
- * is at its default, since the kernel would drop the exit status of children; both are restored.
- * One call at a time in a process. */
+ * Meanwhile SIGINT, SIGTERM and SIGHUP are blocked in its thread. An ignored SIGCHLD is set to its
+ * default, since the kernel would otherwise drop the exit status of children. Both are restored. A
+ * process makes one call at a time. */
 int launch_ranks(const struct launch *launch, struct launch_result *out);
 
 #endif

@@ -17,7 +17,7 @@ struct network;
 struct network_ops {
     /* Joins the world that mpirun or srun has started, sets comm->rank, comm->world and
      * comm->board, and starts the thread of heartbeats. When it returns, within the job's timeout,
-     * all ranks have joined. After an error *out may be set, and is to be closed. */
+     * all ranks have joined. After an error *out may be set; the caller then closes it. */
     int (*open)(struct network **out, struct comm *comm);
     int (*gather)(struct network *network, const void *mine, size_t bytes, void *all,
                   struct wait *wait);
@@ -33,8 +33,8 @@ void network_close(struct comm *comm);
 int network_barrier(struct comm *comm, const char *collective, const char *what);
 int network_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 
-/* comm_look_for_stop. No launcher receives the signals of mpirun and Slurm: each rank gets its own,
- * at its own time, keeps it blocked (comm_keep_signals), and all ranks tell each other. */
+/* Implements comm_look_for_stop. Signals from mpirun and Slurm reach no launcher. Each rank gets
+ * its own, keeps it blocked (comm_keep_signals), and tells the others. */
 int network_look_for_stop(struct comm *comm, int *stop);
 
 /* ---- beats ---- */

@@ -1,6 +1,6 @@
-/* Packets between a rank and the launcher: a header, a blob, and perhaps one file descriptor.
- * The socket is one of a SOCK_SEQPACKET pair: a packet arrives whole or not at all, and a closed
- * end reads as an empty packet. */
+/* Packets between a rank and the launcher. Each has a header, a blob, and perhaps one file
+ * descriptor. The socket belongs to a SOCK_SEQPACKET pair, so a packet arrives whole or not at all,
+ * and a closed end reads as an empty packet. */
 #ifndef COMM_WIRE_H
 #define COMM_WIRE_H
 
@@ -12,8 +12,8 @@ struct wire_header {
     uint32_t magic;    /* WIRE_MAGIC */
     uint32_t exchange; /* number of the exchange, from 1 */
     uint32_t rank;     /* whose blob this is */
-    uint32_t bytes;    /* of the blob */
-    uint32_t has_fd;   /* 1: a descriptor comes with it; else 0 */
+    uint32_t bytes;    /* size of the blob */
+    uint32_t has_fd;   /* 1: the packet carries a descriptor; else 0 */
 };
 
 /* Neither call blocks. */
@@ -25,7 +25,7 @@ enum wire_result {
     WIRE_BROKEN,  /* errno says why */
 };
 
-/* Sends header->bytes of `blob`. fd: -1 for none; it stays the caller's. */
+/* Sends header->bytes of `blob`. fd is -1 for none; the caller keeps it. */
 enum wire_result wire_send(int socket, const struct wire_header *header, const void *blob, int fd);
 
 /* blob: WIRE_MOST_BYTES of memory. *fd: the caller's to close, close-on-exec; -1 if none came.

@@ -39,13 +39,13 @@ struct batch {
 };
 
 enum split_kind {
-    /* Position p goes to virtual device p mod V, as in DistributedSampler. All modes use it; ddp
-     * without virtual devices uses it with V = W. */
+    /* Position p goes to virtual device p mod V, as in DistributedSampler. All modes use this
+     * split; ddp without virtual devices uses it with V = W. */
     SPLIT_STRIDED,
-    /* Each device gets one contiguous piece, as torch.chunk cuts it: single and dp without virtual
-     * devices. Chunks have ceil(n / W) samples until the samples are used up. 10 over 4 devices are
-     * 3 3 3 1 where a fair split would be 3 3 2 2, and 9 are 3 3 3 0: the last device is idle. That
-     * is one of DataParallel's costs. */
+    /* Each device gets one contiguous piece, as torch.chunk cuts it. single and dp without virtual
+     * devices use this split. Chunks have ceil(n / W) samples until the samples are used up. 10
+     * over 4 devices are 3 3 3 1 where a fair split would be 3 3 2 2, and 9 are 3 3 3 0: the last
+     * device is idle. That is one of DataParallel's costs. */
     SPLIT_CHUNKED
 };
 
@@ -61,7 +61,7 @@ int split_check(const struct split *s);
 /* The epoch's order is padded or cut to a multiple of this number: V, or 1 in SPLIT_CHUNKED. */
 int split_replicas(const struct split *s);
 
-/* What devices first .. first + devices - 1 hold of one global batch. */
+/* The part of one global batch that devices first .. first + devices - 1 hold. */
 struct batch_plan {
     int global_n;              /* samples of the global batch: each loss weighs 1 / global_n */
     int n;                     /* samples of these devices together */
@@ -70,8 +70,8 @@ struct batch_plan {
     struct segments segments;  /* the segments of device `first`, then of the next device, ... */
 };
 
-/* How many batches an epoch of `length` positions has. drop_short: a last batch of fewer than
- * batch_size samples is left out. */
+/* How many batches an epoch of `length` positions has. If drop_short is 1, a last batch of fewer
+ * than batch_size samples is left out. */
 int batch_count(int64_t length, int batch_size, int drop_short);
 
 /* An upper bound of batch_plan.n for any batch and any `devices` devices. */
@@ -79,8 +79,8 @@ int batch_capacity(const struct split *s, int batch_size, int devices);
 
 /* Plans batch k. order[0 .. length) is the epoch's order: order[p] is the data set index at
  * position p. sample[0 .. plan->n), sized by batch_capacity, receives the data set index of each
- * sample: segment by segment, and within a segment in the order of positions. Both NULL: only the
- * numbers are wanted. */
+ * sample: segment by segment, and within a segment in the order of positions. Both may be NULL if
+ * the caller wants only the numbers. */
 void batch_plan(const struct split *s, const int32_t *order, int64_t length, int batch_size, int k,
                 int first, int devices, struct batch_plan *plan, int32_t *sample);
 

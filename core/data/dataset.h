@@ -7,12 +7,12 @@
 
 #include "data/sample_shape.h"
 
-/* A model for a data set has at least this many classes, whatever the labels are: a few images of
- * Fashion-MNIST need not show all of its ten. */
+/* A model for a data set has at least this many classes, whatever the labels are. A few images of
+ * Fashion-MNIST need not cover all ten classes. */
 enum { DATASET_CLASSES = 10 };
 enum { LABEL_IGNORED = -100 }; /* DUET_IGNORED of duet/functions.h */
 
-/* The name of the data set that a program brings along. */
+/* The name of a data set that a program supplies. */
 #define DATASET_OWN "own"
 
 struct dataset {
@@ -22,21 +22,21 @@ struct dataset {
     int classes;               /* 1 + the largest label; 0: the samples have targets */
     /* A data set is either bytes, */
     const uint8_t *images; /* (count, C, H, W), row-major, one byte per pixel */
-    const uint8_t *labels; /* (count), each below `classes`; NULL: there are `answers` */
+    const uint8_t *labels; /* (count), each below `classes`; NULL: the set has `answers` */
     void *owned[2];        /* the memory that dataset_free frees, of either kind */
-    /* or numbers, which are taken as they are. */
+    /* or numbers, which are used unchanged. */
     const float *numbers; /* (count, C, H, W); NULL: the set is bytes */
     const void *answers;  /* labels I32 (count, places), or targets F32 (count, outputs) */
-    int outputs;          /* numbers of a target; 0: there are labels */
+    int outputs;          /* numbers per target; 0: the set has labels */
     int places;           /* labels of a sample; 0: one */
     int ignored;          /* 1: some labels are LABEL_IGNORED, which count nothing */
-    /* The set of a program may also have no arrays, but a function that makes sample `index`: C*H*W
-     * bytes or numbers, and its answer. Several threads may call it at once. It returns 0, or a
-     * code that ends the loading. */
+    /* Instead of arrays, a program's set may have a function that makes sample `index`: C*H*W bytes
+     * or numbers, and its answer. Several threads may call it at once. It returns 0, or a code that
+     * ends the loading. */
     int (*read)(void *context, int index, void *sample, void *answer);
     void *read_context;
     int read_bytes; /* 1: it makes bytes */
-    /* Memory of either kind that dataset_free unmaps instead (data/shared_dataset.h). */
+    /* Memory of either kind that dataset_free unmaps (data/shared_dataset.h). */
     void *map;
     size_t map_bytes;
     int outline; /* 1: sizes alone (dataset_outline); no sample may be read */
@@ -53,50 +53,50 @@ static inline int dataset_label(const struct dataset *set, int index, int place)
     return set->answers ? ((const int32_t *)set->answers)[at] : set->labels[at];
 }
 
-/* Sets `classes` and `ignored` from the labels: `most`, or if that is 0, 1 + the largest label.
- * ERR_USAGE: one is out of range. */
+/* Sets `ignored` from the labels, and `classes` to `most` or, if that is 0, to 1 + the largest
+ * label. ERR_USAGE: a label is out of range. */
 int dataset_count_classes(struct dataset *set, int most);
 
-/* The outputs that a model for this set has: the numbers of a target; the classes, if a program
- * gives them; else at least DATASET_CLASSES. */
+/* The number of outputs of a model for this set: the numbers per target, the classes that a program
+ * specifies, or at least DATASET_CLASSES. */
 int dataset_model_outputs(const struct dataset *set);
 
-/* 1: this name of a data set is the path of a file of tensors: it has a dot or a slash
+/* 1: the name has a dot or a slash, so it is the path of a file of tensors
  * (data/dataset_tensors.c). */
 int dataset_is_file(const char *name);
 
-/* Consecutive numbers of each sample. */
+/* A range of consecutive numbers in each sample. */
 struct sample_part {
     int count, below; /* below: integers from 0 to below - 1, as tokens; 0: any */
-    int most;         /* for a file's numbers, instead of below, if tables of several sizes are
-                       * indexed; 0: below */
+    int most;         /* replaces `below` for a file's numbers that index tables of several sizes;
+                       * 0: `below` holds */
 };
 
 /* Which data set. Members that are 0 or NULL are not given. */
 struct dataset_config {
     const char *name; /* the name, or the path of a file; it outlives the set */
-    /* Of "own": the data for training and those for the test; count 0: there are none. */
+    /* For "own": the data for training and for the test; count 0: none. */
     struct dataset own[2];
-    const char *folder; /* of the IDX files (--data-dir), raw or .gz */
-    /* Of the sets that are made, synthetic and random: */
-    struct sample_shape shape; /* default 1x28x28; of a file: of samples of as many numbers */
-    int classes;               /* default DATASET_CLASSES; with targets the numbers of a target */
-    int samples; /* for training; default 60000 synthetic, 6400 random. For the test a sixth of
-                  * them, of random none */
-    /* Of random, and of a file: */
+    const char *folder; /* where the IDX files are (--data-dir), raw or .gz */
+    /* For the generated sets, synthetic and random: */
+    struct sample_shape shape; /* default 1x28x28; a file's samples must have as many numbers */
+    int classes;               /* default DATASET_CLASSES; with targets the numbers per target */
+    int samples; /* for training; default 60000 synthetic, 6400 random. The test has a sixth of
+                  * them, with random none */
+    /* For random, and for a file: */
     int targets;      /* 1: targets in place of labels */
     int binary;       /* 1: random targets are 1 where randn is above 0, else 0 */
     const char *loss; /* its name in errors; NULL: mse or cross-entropy */
     int places;       /* labels of a sample; 0: one */
-    /* If some numbers of a sample are integers: all its parts in order. A file must match them. */
+    /* All parts of a sample, in order, if some numbers are integers. A file must match them. */
     const struct sample_part *parts;
-    int part_count; /* 0: all of randn */
-    int outline;    /* 1: for dataset_outline only, so of any size */
+    int part_count; /* 0: all numbers are from randn */
+    int outline;    /* 1: only for dataset_outline, so any size is valid */
     int of_program; /* 1: errors speak of duet_dataset_open, not of the command's options */
-    uint64_t seed;  /* of the draws; synthetic images have their own */
+    uint64_t seed;  /* seed of the draws; synthetic images have their own */
 };
 
-/* 1: the parts are those of samples of so many numbers. With others the model is refused later. */
+/* 1: the parts describe samples of this many numbers. Otherwise the model is refused later. */
 static inline int dataset_has_parts(const struct dataset_config *config, size_t numbers) {
     size_t all = 0;
     for (int i = 0; i < config->part_count; i++)
@@ -104,8 +104,8 @@ static inline int dataset_has_parts(const struct dataset_config *config, size_t 
     return config->part_count && all == numbers;
 }
 
-/* ERR_USAGE: no such data set; something is given that this set does not take; or the set would be
- * larger than 1 GiB. Opens nothing. */
+/* Opens nothing. ERR_USAGE: the data set does not exist, a setting does not apply to it, or the set
+ * would be larger than 1 GiB. */
 int dataset_check(const struct dataset_config *config);
 
 /* The requested loss, as --loss names it. */
@@ -118,14 +118,14 @@ int dataset_made_samples(const struct dataset_config *config);
 /* 0: the set has no test part. */
 int dataset_has_test(const struct dataset_config *config);
 
-/* The shape of the samples, before they are generated or read: for files from the header of the
- * training pictures. Zeros if that cannot be read: dataset_make says why. */
+/* The shape of the samples, before they are generated or read. For files it is in the header of the
+ * training images. Zeros if the header cannot be read; dataset_make says why. */
 struct sample_shape dataset_shape(const struct dataset_config *config);
 
 /* Opens the training part (train = 1) or the test part (train = 0).
  *
  * Files are searched in `folder`, or if that is NULL in ./data/<name>, in ./datasets/<name> (where
- * `make data` puts them) and in Debian's /usr/share/datasets/<name>. "synthetic" is of seed 0
+ * `make data` puts them) and in Debian's /usr/share/datasets/<name>. "synthetic" has seed 0
  * (data/synthetic.h). "random" is drawn as PyTorch draws it, in this order:
  *
  *     torch.manual_seed(seed)
@@ -139,13 +139,13 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  * ERR_FAILED: the set was not found (the message names all ways to get it), or a file is broken.
  * ERR_USAGE as dataset_check. An open set does not change, so any thread may read it. */
 int dataset_make(struct dataset *set, const struct dataset_config *config, int train);
-/* The same for a program, whose errors name no options. */
+/* dataset_make for a program; its errors name no options of the command. */
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train);
 
-/* The same without the samples: only their number and shape, for a dry run. Its arrays are not NULL
- * where dataset_make would give one, but must not be read. ERR_USAGE as dataset_check, and for
- * files in a folder, whose sizes are unknown until they are read. Of a file of tensors the header
- * and the answers are read. */
+/* Makes a set that has only the number and shape of its samples, for a dry run. Arrays that
+ * dataset_make would set are not NULL, but must not be read. ERR_USAGE as dataset_check, and for
+ * files in a folder, whose sizes are unknown until they are read. From a file of tensors it reads
+ * the header and the answers. */
 int dataset_outline(struct dataset *set, const struct dataset_config *config, int train);
 
 void dataset_free(struct dataset *set); /* takes a zeroed struct and one whose open failed */

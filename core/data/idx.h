@@ -16,12 +16,12 @@ enum { IDX_DIMENSIONS = 3 };
 
 struct idx {
     int dimensions;
-    int size[IDX_DIMENSIONS]; /* (count, rows, cols) of images, (count) of labels */
+    int size[IDX_DIMENSIONS]; /* (count, rows, cols) for images, (count) for labels */
     uint8_t *data;            /* all elements, row-major, one byte each; NULL before idx_load */
     const char *path;
     void *file;  /* open, between idx_open and idx_load */
-    size_t disk; /* its bytes as they lie on the disk */
-    int gzip;    /* 1: they are gzip data */
+    size_t disk; /* its size on disk */
+    int gzip;    /* 1: the file is gzip data */
 };
 
 /* Opens a raw or gzipped file of 1 or 3 dimensions and reads its sizes, but none of its elements: a
@@ -32,7 +32,7 @@ struct idx {
 int idx_open(struct idx *x, const char *path, int dimensions);
 
 /* Reads the elements and closes the file. ERR_FAILED names the path: the gzip data is broken, or
- * the file has fewer or more bytes than its sizes say. No more than that is unpacked. */
+ * the file has fewer or more bytes than its sizes say. Not more than these bytes are unpacked. */
 int idx_load(struct idx *x);
 
 /* Closes the file and frees the elements. Takes a zeroed struct, and one whose open or load

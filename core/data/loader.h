@@ -1,10 +1,9 @@
 /* The loader: batches in the order of the epoch, prepared ahead by worker threads, in memory that a
  * device can copy from.
  *
- * Bytes become float32 as in torchvision: byte / 255, and then (x - mean) / std if asked for;
- * numbers are taken as they are.
- * One thread, the consumer, calls all
- * of these functions; the loader starts its workers itself. Steps count from 0 within an epoch.
+ * Bytes become float32 as in torchvision: byte / 255, and then (x - mean) / std if requested. Float
+ * data are not scaled. One thread, the consumer, calls all of these functions; the loader starts
+ * its workers itself. Steps count from 0 within an epoch.
  *
  *     loader_init(&loader, &config);
  *     for each epoch: loader_start_epoch(loader, epoch, 0);
@@ -35,11 +34,11 @@ struct loader_config {
     int batch_size; /* B, of the global batch: at least split.devices */
     int shuffle;    /* enum order_shuffle */
     uint64_t seed;
-    enum order_end end; /* with ORDER_CUT (--drop-last) a short last batch is left out as well */
-    /* The devices whose samples are loaded: a DDP rank loads its own, DP loads those of all. */
+    enum order_end end; /* ORDER_CUT (--drop-last) also leaves out a short last batch */
+    /* The devices whose samples are loaded: a DDP rank's own, or with DP all of them. */
     int first_device, device_count;
     int workers;     /* 0: loader_next prepares each batch itself */
-    float mean, std; /* of bytes; std 0: pixels stay between 0 and 1 */
+    float mean, std; /* for bytes; std 0: pixels stay between 0 and 1 */
     int by_channel;  /* 1: means and stds of the three channels, in place of these two */
     float means[LOADER_CHANNELS], stds[LOADER_CHANNELS];
     int of_program;   /* 1: errors name the options of duet.h, not the command's flags */
@@ -65,8 +64,8 @@ int loader_init(struct loader **out, const struct loader_config *config);
 
 int loader_steps(const struct loader *l);      /* batches per epoch */
 int loader_duplicates(const struct loader *l); /* samples that an epoch repeats as padding */
-/* Samples of the global batches first .. first + count - 1 of an epoch; those past its end have
- * none. */
+/* The number of samples in the global batches first .. first + count - 1 of an epoch. Batches past
+ * its end have none. */
 int loader_samples(const struct loader *l, int first, int count);
 /* The number of labels of these samples that are not `ignored` - 1 (0: none is ignored), in the
  * current epoch, whatever device loads the samples. An outline ignores none. */
@@ -78,11 +77,11 @@ int loader_largest_batch(const struct loader *l);
 int loader_start_epoch(struct loader *l, int epoch, int first_step);
 
 /* Stores the next batch in *out, or NULL after the last one. The caller holds the batch until
- * loader_release, and may hold at most workers + LOADER_SPARE batches at once; one more is
- * ERR_FAILED. ERR_TIMEOUT: no worker delivered the batch in time. Or the code of `interrupted`, or
- * that of the data set's own function, which is returned until the next loader_start_epoch. */
+ * loader_release, and may hold workers + LOADER_SPARE batches at once; one more is ERR_FAILED.
+ * ERR_TIMEOUT: no worker delivered the batch in time. It can also return the code of `interrupted`,
+ * or that of the data set's function, which it repeats until the next loader_start_epoch. */
 int loader_next(struct loader *l, struct batch **out);
-/* The same, but *out is NULL also if no worker has prepared the batch yet. */
+/* Like loader_next, but *out is NULL also if no worker has prepared the batch yet. */
 int loader_try(struct loader *l, struct batch **out);
 void loader_release(struct loader *l, struct batch *batch); /* takes NULL */
 

@@ -15,7 +15,7 @@ struct prepare {
     const struct dataset *set;
     const float *pixel;   /* [table][byte]: the float that it becomes */
     int tables;           /* 1, or one for each channel */
-    const int32_t *index; /* [n] places of the samples in the set */
+    const int32_t *index; /* [n] indices of the samples in the set */
     int n;
     uint8_t *rows;     /* (n, C, H, W) bytes: room between the two stages; unused of numbers */
     float *pixels;     /* (n, C, H, W), staging memory */

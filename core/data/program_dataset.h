@@ -7,11 +7,11 @@
 
 struct duet_dataset {
     struct dataset set;
-    int rank; /* dimensions of a sample, as the program gave them */
+    int rank; /* dimensions of a sample, as the program specified them */
 };
 
 /* Makes *set a data set that refers to the program's arrays, or to its function. ERR_USAGE says
- * what is wrong. Nothing is to be freed. */
+ * what is wrong. The caller has nothing to free. */
 int dataset_of_program(const struct duet_data *data, struct dataset *set);
 
 #endif

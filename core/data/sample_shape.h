@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* The most numbers of a sample, and the bytes of its shape as text. */
+/* The most numbers in a sample, and the bytes of its shape as a string. */
 enum { SAMPLE_NUMBERS = 1 << 24, SAMPLE_SHAPE_BYTES = 40 };
 
 struct sample_shape {
@@ -19,11 +19,11 @@ static inline size_t sample_shape_count(const struct sample_shape *s) {
 /* 1: every side is at least 1, and a sample has at most SAMPLE_NUMBERS numbers. */
 int sample_shape_fits(const struct sample_shape *s);
 
-/* "3x32x32", or "10" of a vector. Returns `text`. */
+/* Writes "3x32x32", or "10" for a vector. Returns `text`. */
 const char *sample_shape_text(const struct sample_shape *s, char text[SAMPLE_SHAPE_BYTES]);
 
-/* Reads such a text. ERR_USAGE begins with `what`: it is not such a text, or the shape does not
- * fit; then *shape is unchanged. */
+/* Reads such a string. ERR_USAGE begins with `what` if the string is not a shape or the shape does
+ * not fit; *shape is then unchanged. */
 int sample_shape_parse(const char *what, const char *text, struct sample_shape *shape);
 
 #endif

@@ -1,8 +1,8 @@
 /* Which rank trains on which image: the order of an epoch, and each rank's share of it.
  *
  * The order of an epoch is a permutation of the data set, seeded with seed + epoch, or 0, 1, 2, ...
- * without shuffling. It is brought to a length that is a multiple of R replicas: padded with its
- * own beginning, or cut. Replica r takes the positions r, r+R, r+2R, ... This is
+ * without shuffling. Its length must be a multiple of R replicas, so it is padded with its own
+ * beginning, or cut. Replica r takes the positions r, r+R, r+2R, ... This is
  * torch.utils.data.DistributedSampler, index by index. Every mode of Duet follows this one order,
  * whether R is the number of ranks or of virtual devices. All functions are pure. */
 #ifndef DATA_SAMPLER_H
@@ -19,10 +19,10 @@ enum order_end {
 /* Which shuffled order an epoch has. */
 enum order_shuffle {
     SHUFFLE_NONE,        /* 0, 1, 2, ... */
-    SHUFFLE_DISTRIBUTED, /* DistributedSampler's: of a generator seeded with seed + epoch */
-    /* That of DataLoader(shuffle=True) without its own generator, after manual_seed(seed):
-     * each epoch takes two numbers of 64 bits from the generator, and the second seeds another one,
-     * which permutes. */
+    SHUFFLE_DISTRIBUTED, /* DistributedSampler's, from a generator seeded with seed + epoch */
+    /* The order of DataLoader(shuffle=True) without a generator argument, after manual_seed(seed).
+     * Each epoch takes two 64-bit numbers from the global generator, and the second seeds the one
+     * that permutes. */
     SHUFFLE_RANDOM
 };
 
@@ -43,12 +43,11 @@ int64_t order_length(const struct order *o);
 int64_t order_duplicates(const struct order *o);
 
 /* index[p] = the data set index at position p of this epoch, for all order_length positions.
- * `index` needs room for order_length or o->count elements, whichever is larger. A caller that
- * passes the same epoch again gets the same order again, as if set_epoch were forgotten in
- * PyTorch. */
+ * `index` needs room for order_length or o->count elements, whichever is larger. The same epoch
+ * always gives the same order, as it does in PyTorch if a program forgets set_epoch. */
 void order_epoch(const struct order *o, int epoch, int32_t *index);
 
-/* The list of one rank, as DistributedSampler makes it: *out has *n indices, and the caller frees
+/* Makes the list of one rank as DistributedSampler does. *out has *n indices, and the caller frees
  * it. With ORDER_EXACT the last ranks may get one sample fewer than the first. ERR_USAGE: `rank` is
  * not in 0 .. R-1. */
 int sampler_indices(const struct order *o, int rank, int epoch, int32_t **out, int *n);

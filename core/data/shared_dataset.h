@@ -5,15 +5,15 @@
  *     launcher    dataset_open(&set, ...); dataset_share(&set, &fd);    before it starts the ranks
  *     rank        dataset_map(&set, fd); ... dataset_free(&set);        fd is inherited
  *
- * The memory is a memfd: it has no name, and it is gone when the last process that holds it
- * ends, however it ends. */
+ * The memory is a memfd: it has no name, and the system frees it when the last process that holds
+ * it ends, even by a crash. */
 #ifndef DATA_SHARED_DATASET_H
 #define DATA_SHARED_DATASET_H
 
 #include "data/dataset.h"
 
-/* Copies an open set into a memfd and frees the set, also after a failure. *fd is the caller's to
- * close; -1 after a failure. ERR_MEMORY, ERR_FAILED: the system refuses. */
+/* Copies an open set into a memfd and frees the set, also after a failure. The caller closes *fd,
+ * which is -1 after a failure. ERR_MEMORY or ERR_FAILED: the system refused. */
 int dataset_share(struct dataset *set, int *fd);
 
 /* Maps a set that dataset_share of the same program has written, for reading only. The descriptor

@@ -9,7 +9,7 @@
 
 #include "data/sample_shape.h"
 
-/* The default number of classes, the most classes, and the smallest side of a picture. */
+/* The default number of classes, the most classes, and the smallest side of an image. */
 enum { SYNTHETIC_CLASSES = 10, SYNTHETIC_MOST = 256, SYNTHETIC_LEAST = 4 };
 
 struct synthetic {

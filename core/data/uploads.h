@@ -19,18 +19,18 @@
 
 struct uploads;
 
-/* Places for batches of at most `samples` of this set, on the device, which is borrowed. After a
- * failure *out is NULL. */
+/* Allocates places for batches of at most `samples` samples of this set on the device, which is
+ * borrowed. After a failure *out is NULL. */
 int uploads_new(struct uploads **out, struct device *device, const duet_dataset *set, int samples);
-/* Waits for both streams. Takes NULL. It does not release the loader's batches: free that after
- * this. */
+/* Waits for both streams. NULL is fine. It does not release the loader's batches; free the loader
+ * after this. */
 void uploads_free(struct uploads *u);
 
-/* The alloc, release and context that the loader needs so that copies can read its batches. */
+/* Sets the alloc, release and context with which the loader's batches can be copied. */
 void uploads_staging(struct device *device, struct loader_config *config);
 
-/* The next batch of the loader's epoch, in *batch, and its tensors in *samples and *answers, which
- * belong to the place: all of them until the next call. *batch is NULL after the last one. */
+/* Gets the next batch of the loader's epoch. Its tensors *samples and *answers belong to the place.
+ * All three are valid until the next call. *batch is NULL after the last batch. */
 int uploads_next(struct uploads *u, struct loader *loader, struct batch **batch,
                  duet_tensor **samples, duet_tensor **answers);
 

@@ -1,6 +1,6 @@
 /* Activation functions, other functions of one number, and their derivatives, written once for all
- * kinds of device: the plain C of the host's kernels is the CUDA C++ of the GPUs'. Semantics are
- * PyTorch's.
+ * kinds of device: the host's kernels compile this code as C, the GPUs' kernels as CUDA C++.
+ * Semantics are PyTorch's.
  *
  *     RELU        x < 0 ? 0 : x                          TANH, SIGMOID: the gradients of these
  *                                                        three read y and not x
@@ -61,7 +61,7 @@ enum activation {
     ACTIVATION_REMAINDER,
     ACTIVATION_FMOD,
     ACTIVATION_FLOOR_DIVIDE,
-    ACTIVATION_EXP, /* from here on in plain layout only: see activation_is_plain */
+    ACTIVATION_EXP, /* from here on in PLAIN only: see activation_is_plain */
     ACTIVATION_LOG,
     ACTIVATION_SQRT,
     ACTIVATION_RECIPROCAL,
@@ -71,16 +71,16 @@ enum activation {
 
 struct activation_args {
     enum activation kind;
-    float a, b; /* b: of HARDTANH, not below a */
+    float a, b; /* b is for HARDTANH, not below a */
 };
 
-/* 1: a finite x may have no finite value or derivative. Such a function must not be applied to the
- * unused lanes of N16: there 0 times the derivative would be NaN. */
+/* 1: for some finite x the value or the derivative is not finite. Such a function must not be
+ * applied to the unused lanes of N16, where 0 times the derivative would be NaN. */
 static inline int activation_is_plain(enum activation kind) {
     return kind >= ACTIVATION_EXP;
 }
 
-/* 1: activation_gradient takes the result of the function for x. */
+/* 1: the argument x of activation_gradient is the function's result. */
 static inline int activation_reads_result(enum activation kind) {
     return kind <= ACTIVATION_SIGMOID;
 }
@@ -97,8 +97,8 @@ EVERY_DEVICE double activation_cut(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* x to the power of e, an integer of at most 64 either way, by squaring: the square of a float
- * is exact in double. */
+/* x to the power of e, an integer from -64 to 64, by squaring. The square of a float is exact in
+ * double. */
 EVERY_DEVICE double activation_whole_power(double x, double e) {
     double y = 1;
     for (int left = (int)fabs(e); left > 0; left /= 2, x *= x)
@@ -106,7 +106,7 @@ EVERY_DEVICE double activation_whole_power(double x, double e) {
     return e < 0 ? 1 / y : y;
 }
 
-/* x, a float, to the power of e, a finite number. Non-integer ones go through exp and log. */
+/* x, a float, to the power of e, a finite number. Non-integer powers use exp and log. */
 EVERY_DEVICE double activation_power(double x, double e) {
     if (fabs(e) <= 64 && e == floor(e)) return activation_whole_power(x, e);
     if (x == 1) return 1;
@@ -116,9 +116,9 @@ EVERY_DEVICE double activation_power(double x, double e) {
     return e / 2 != floor(e / 2) ? -size : size;
 }
 
-/* The remainder of x / a, rounded towards 0. Multiples of a are subtracted, the largest first: less
- * than 2^25 of each size, so their number and the product are exact. So is the remainder, which has
- * no more bits than a float. */
+/* The remainder of x / a, rounded towards 0. It subtracts multiples of a, the largest first. Each
+ * factor is below 2^25, so the factor and the product are exact. The remainder is exact, too, since
+ * it has no more bits than a float. */
 EVERY_DEVICE double activation_left(double x, double a) {
     double left = fabs(x);
     for (double scale = 0x1p288; scale >= 1; scale *= 0x1p-24) {
@@ -128,7 +128,7 @@ EVERY_DEVICE double activation_left(double x, double a) {
     return copysign(left, x);
 }
 
-/* 1: rounded down x / a is one less than towards 0. */
+/* 1: x / a rounded down is one less than x / a rounded towards 0. */
 EVERY_DEVICE int activation_is_below(double left, double a) {
     return left != 0 && (left < 0) != (a < 0);
 }
@@ -139,7 +139,7 @@ EVERY_DEVICE double activation_floor_divide(double x, double a) {
     return y == 0 ? copysign(y, x / a) : y;
 }
 
-/* A number as an index; -1 if it is not an integer or is outside of int32. */
+/* Converts a number to an index; -1 if it is not an integer or does not fit int32. */
 EVERY_DEVICE int index_of_float(float x) {
     int i = x >= -2147483648.f && x < 2147483648.f ? (int)x : -1;
     return (float)i == x ? i : -1;
@@ -194,8 +194,8 @@ EVERY_DEVICE float activation_value(struct activation_args p, float x) {
 }
 
 /* dy times the derivative at x; for RELU, TANH and SIGMOID x is their result. At a corner the
- * derivative is PyTorch's: 0 for HARDTANH and ABS, the left one for LEAKY_RELU and ELU, and for
- * HARDSWISH that of its outer pieces. */
+ * derivative is PyTorch's: 0 for HARDTANH and ABS, the left one for LEAKY_RELU and ELU, and the
+ * outer piece's for HARDSWISH. */
 EVERY_DEVICE float activation_gradient(struct activation_args p, float x, float dy) {
     const double v = x;
     switch (p.kind) {

@@ -12,19 +12,19 @@ struct free_range {
 };
 struct arena {
     char *base;              /* the memory; not owned */
-    size_t bytes;            /* of the memory */
+    size_t bytes;            /* size of the memory */
     struct free_range *free; /* sorted by offset, never touching each other */
     size_t free_count, free_capacity;
     size_t live; /* number of live allocations */
 };
 
-/* init: all of base[0..bytes) is free. release frees the list, not the memory; a zeroed arena is
- * fine. */
+/* arena_init makes all of base[0..bytes) free. arena_release frees the list, not the memory; a
+ * zeroed arena is fine. */
 int arena_init(struct arena *arena, void *base, size_t bytes);
 void arena_release(struct arena *arena);
 
-/* alloc: NULL if no free range has `bytes` bytes, or if the list cannot grow. free takes exactly an
- * address from alloc and its bytes. largest: bytes of the largest free range. */
+/* arena_alloc returns NULL if no free range is large enough or the list cannot grow. arena_free
+ * takes an address from arena_alloc and its size. arena_largest: the largest free size. */
 void *arena_alloc(struct arena *arena, size_t bytes);
 void arena_free(struct arena *arena, void *memory, size_t bytes);
 size_t arena_largest(const struct arena *arena);

@@ -19,7 +19,7 @@
 #include "base/philox.h"
 #include "device/op.h"
 
-/* An operand (N,H,L,E): the distances between its samples, matrices and rows. */
+/* The distances between samples, matrices and rows of an operand (N,H,L,E). */
 struct attention_rows {
     float *data;
     size_t sample, head, row;
@@ -39,7 +39,7 @@ struct attention {
     const struct step_block *step; /* NULL: no dropout */
     uint64_t threshold;
     uint32_t layer, virtual_device;
-    float factor; /* of a weight that dropout keeps */
+    float factor; /* factor of a weight that dropout keeps */
 };
 
 static inline struct attention_rows attention_rows_of(const struct tensor *t) {
@@ -79,7 +79,7 @@ PHILOX_FUNCTION float *attention_row(const struct attention *a, const struct att
     return of->data + sample * of->sample + head * of->head + i * of->row;
 }
 
-/* The row of the mask that query i of matrix b has; NULL without a mask. */
+/* The mask's row for query i of matrix b; NULL without a mask. */
 PHILOX_FUNCTION const float *attention_mask(const struct attention *a, size_t b, size_t i) {
     size_t row = b / a->mask_shared % a->masks * a->mask_rows + (a->mask_rows > 1 ? i : 0);
     return a->mask ? a->mask + row * a->keys : NULL;

@@ -2,7 +2,7 @@
  * with the same bits on every kind of device.
  *
  * The result of double additions depends on their order, so the order is fixed here for all kinds
- * of device. The squares of a piece go to CLIP_LANES sums, element i to sum i mod CLIP_LANES, and
+ * of device. The squares of a piece go to CLIP_LANES sums, element i to sum i mod CLIP_LANES. Then
  * the upper half of those sums is added to the lower half until one is left. A GPU gives each sum
  * to a thread, a CPU keeps them in vectors. The square of a float is exact in double. */
 #ifndef DEVICE_CLIP_H
@@ -18,7 +18,7 @@
 
 enum { CLIP_LANES = 256 };
 
-/* PyTorch's: keeps the quotient defined if all gradients are zero. */
+/* PyTorch's constant. It keeps the quotient defined if all gradients are zero. */
 #define CLIP_EPSILON 1e-6
 
 /* The sum of all lanes, which are overwritten. */
@@ -29,7 +29,7 @@ CLIP_FUNCTION double clip_add_lanes(double *lane) {
     return lane[0];
 }
 
-/* The norm, from the sums of all pieces. */
+/* Computes the norm from the sums of all pieces. */
 CLIP_FUNCTION double clip_norm(const double *sums, int count) {
     double all = 0;
     for (int i = 0; i < count; i++)

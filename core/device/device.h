@@ -12,7 +12,7 @@
  *     host         the compute stream runs in the caller, the other two in their own threads
  *     host-late    everything is queued, and runs only when somebody waits for it: in tests this
  *                  catches every program that relies on an early completion
- *     dry as host, but only counts what a run would hold and move
+ *     dry          as host, but only counts what a run would hold and move
  *     cuda         a GPU
  *
  * Threads: a device's compute stream is used by one thread at a time, and so is its communication
@@ -44,7 +44,7 @@ struct device_config {
     enum device_kind kind;
     int index;             /* the device's number in the job: DP 0..W-1, DDP the rank */
     int rank;              /* written into spans; 0 outside DDP */
-    int devices;           /* devices of the job: gives the number that share this GPU; 0: 1 */
+    int devices;           /* devices of the job, to count those that share this GPU; 0: 1 */
     int local, locals;     /* the same two on this machine, if there are several; locals 0: one */
     uint64_t memory_bytes; /* cuda: 0 takes the default share of the GPU */
     int check_operands;    /* 1: operands must be in the device's own memory; new memory is NaN */
@@ -54,9 +54,9 @@ struct device_config {
     int allow_tf32;        /* cuda: 1: products and convolutions may round their inputs to tf32 */
     enum device_math math; /* cuda: DEVICE_MATH_LIBRARY without cuBLAS is ERR_USAGE */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
-    /* dry: borrowed; all calls are written into it (device/scheduled.h). NULL: into none. */
+    /* dry: borrowed; records all calls (device/scheduled.h). NULL: none. */
     struct schedule *schedule;
-    /* Every wait of the device layer that does not end at once calls this again and again, in the
+    /* Every wait of the device layer that does not end at once calls this repeatedly, in the
      * waiting thread. A code other than OK ends the wait with that code and its error text. A job
      * passes comm_check here, so that a rank that waits for its device sees that another rank
      * failed. The function must be quick, may be called from any thread, and must not call this
@@ -65,37 +65,36 @@ struct device_config {
     void *interrupt_context; /* the argument of interrupted */
 };
 
-/* How many physical devices of a kind there are: at least 1 on OK. ERR_USAGE says why there is
- * none: the kind is not built in, there is no driver, it is too old, or there is no GPU. No
- * context is made on any GPU. */
+/* Counts the physical devices of a kind: at least 1 on OK. ERR_USAGE says why none exists: the kind
+ * is not built in, the driver is missing or too old, or no GPU is present. It makes no context on
+ * any GPU. */
 int device_probe(enum device_kind kind, int *count);
 
-/* The library that a kind can use, with its version, or why it cannot be used: "cuBLAS 13.1.0". ""
- * if the kind uses none. Loads it, which may take seconds. */
+/* Writes the library that a kind can use with its version, "cuBLAS 13.1.0", or why it cannot use
+ * it, or "" if the kind uses none. It loads the library, which may take seconds. */
 void device_libraries(enum device_kind kind, char *text, size_t bytes);
 
-/* Opens device config->index; *out is owned by the caller, NULL on an error. ERR_USAGE: the kind
- * is not built in, there is no such device, or a setting makes no sense. ERR_MEMORY: the memory
- * is not there.
+/* Opens device config->index; *out is owned by the caller, NULL on an error. ERR_USAGE: the kind is
+ * not built in, the device does not exist, or a setting is invalid. ERR_MEMORY: not enough memory.
  *
- * device_close ends the streams and frees all memory of the device. On the host kinds queued work
- * is dropped, its events are signalled with an error, and a host function that runs is waited
- * for; a GPU is waited for. NULL is fine. */
+ * device_close ends the streams and frees all memory of the device. On the host kinds it drops
+ * queued work, signals its events with an error, and waits for a running host function. On a GPU it
+ * waits for all work. NULL is fine. */
 int device_open(struct device **out, const struct device_config *config);
 void device_close(struct device *device);
 
 int device_index(const struct device *device);
-/* "cpu(0)" or "cuda(0)"; the text belongs to the device. */
+/* Returns "cpu(0)" or "cuda(0)"; the string belongs to the device. */
 const char *device_name(const struct device *device);
 const struct device_config *device_config(const struct device *device);
-/* Its units that compute in parallel: the multiprocessors of a GPU; 1 on emulated devices. */
+/* The number of its parallel units: a GPU's multiprocessors; 1 on emulated devices. */
 int device_cores(const struct device *device);
 
-/* 1: a dry device. It allocates as an emulated device of kind host does, byte for byte, and keeps
- * the same ledger, traffic and spans (whose times are zero), but its addresses have no memory. Ops
- * compute nothing and copies move nothing; a copy to the host writes zeros. None of its memory may
- * be read, host memory of device_host_alloc included. A host function that touches device memory
- * must check this, and on a dry device only charge the traffic. */
+/* 1 for a dry device. It makes the same allocations as an emulated device of kind host, byte for
+ * byte, and keeps the same ledger, traffic and spans (whose times are zero). But its addresses have
+ * no memory. Ops compute nothing and copies move nothing; a copy to the host writes zeros. None of
+ * its memory may be read, host memory of device_host_alloc included. A host function that touches
+ * device memory must check this, and on a dry device only charge the traffic. */
 int device_is_dry(const struct device *device);
 
 /* The layout of activations: N16 on the host kinds, PLAIN with reference math and on cuda. */
@@ -112,39 +111,39 @@ uint64_t device_default_memory(int devices);
 int device_alloc(struct device *device, void **out, size_t bytes, enum mem_cause cause);
 void device_free(struct device *device, void *memory); /* NULL is fine */
 
-/* Host memory that copies can read and write asynchronously; pinned on cuda. From any thread. */
+/* Host memory for asynchronous copies, pinned on cuda. Any thread may call both functions. */
 int device_host_alloc(struct device *device, void **out, size_t bytes);
 void device_host_free(struct device *device, void *memory);
 
 /* What the device holds now and its peaks, by cause (a snapshot). */
 struct ledger device_ledger(const struct device *device);
-/* Bytes moved over each link by this device's streams; it changes while they run. The mutable one
- * is for executors whose kernels access other devices' memory themselves. */
+/* Bytes that this device's streams moved over each link; they grow while the streams run. The
+ * mutable one is for executors whose kernels access other devices' memory themselves. */
 const struct traffic *device_traffic(const struct device *device);
 struct traffic *device_traffic_mutable(struct device *device);
 
 /* Streams: three per device, made by device_open; the copy stream brings batches to the device
  * while the others work. stream_set_phase sets the phase and the step for the spans of everything
- * enqueued from then on. The log of spans is written by the thread that runs the stream: read it
- * after a sync. */
+ * enqueued from then on. The thread that runs the stream writes the log of spans, so read it after
+ * a sync. */
 struct stream *device_compute(struct device *device);
 struct stream *device_comm(struct device *device);
 struct stream *device_copy(struct device *device);
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
-/* Sets only the phase, for work of another phase than the work around it. Returns the previous
- * one. */
+/* Sets only the phase, for work whose phase differs from the work around it. Returns the previous
+ * phase. */
 enum phase stream_swap_phase(struct stream *stream, enum phase phase);
 enum phase stream_phase(const struct stream *stream);
-/* The ends between which the stream's next work moves data, for its span; NULL: none, as at the
- * start. For work that the device layer cannot look into. */
+/* Sets, for its span, the ends between which the stream's next work moves data. NULL, as at the
+ * start: none. It is for work that the device layer cannot look into. */
 void stream_set_ends(struct stream *stream, const struct span_ends *ends);
 /* Waits until all enqueued work is done, and returns its first error. */
 int stream_sync(struct stream *stream);
 struct span_log *stream_spans(struct stream *stream);
-/* The spans of the launch lock, written by the thread that launches; empty without one. */
+/* The spans of the launch lock, which the launching thread writes; empty without such a lock. */
 struct span_log *device_launch_spans(struct device *device);
-/* The largest error of the device's span times against the host's clock (base/clock.h): 0 if they
- * are taken from it; for GPUs half of the widest anchor's window (event_clock.h). */
+/* The largest error of the device's span times against the host's clock (base/clock.h). It is 0 if
+ * they use that clock; for GPUs it is half of the widest anchor's window (event_clock.h). */
 int64_t device_clock_error_ns(const struct device *device);
 /* Events. record marks a point of a stream. wait makes a stream, not the caller, wait for the most
  * recent record; sync makes the caller wait for it; done asks whether it was reached. An event
@@ -152,7 +151,7 @@ int64_t device_clock_error_ns(const struct device *device);
  *
  * An event is recorded on streams of the device that made it, on one stream at a time (ERR_FAILED
  * otherwise). Any stream of any device of the same kind in the process may wait for it. wait and
- * sync pass on an error of the recording stream.
+ * sync return an error of the recording stream.
  *
  * On host-late, sync runs exactly the work that it needs, and so does a stream's wait once that
  * stream itself has to run. done only asks; from the 64th call on it also runs the work, so that a
@@ -161,7 +160,7 @@ int64_t device_clock_error_ns(const struct device *device);
  * A wait that blocked its stream is a span with waiting = 1. The time that a caller spends in sync
  * is the caller's to record. */
 int event_create(struct device *device, struct event **out);
-void event_destroy(struct event *event); /* NULL is fine; must not be waited for afterwards */
+void event_destroy(struct event *event); /* NULL is fine; nobody may wait for it afterwards */
 int event_record(struct event *event, struct stream *stream);
 int stream_wait(struct stream *stream, struct event *event);
 int event_sync(struct event *event);
@@ -171,15 +170,15 @@ int event_done(struct event *event); /* 1 done (or its stream failed), 0 not yet
  * operands that are not in this device's memory. */
 int launch(struct stream *stream, enum op op, const struct op_args *args);
 
-/* 1: the bits of a sample's result do not depend on the samples that share the launch, so one
- * launch may take a whole batch. 0: they may depend on them (convolutions and linear layers by a
- * library), so each segment has its own launch, forward and backward. For ops that treat each
- * sample alike; ops that sum over samples are launched once per segment anyway. */
+/* 1: a sample's result does not depend on the samples that share the launch, not even in its bits,
+ * so one launch may take a whole batch. 0: it may (a library's convolutions and linear layers), so
+ * each segment has its own launch, forward and backward. This concerns ops that treat each sample
+ * alike; ops that sum over samples are launched per segment anyway. */
 int device_whole_batch(const struct device *device, enum op op);
 
-/* Copies of `bytes` bytes. The device of `stream` executes them, and its traffic is charged for the
- * link (LINK_HOST stands for host memory). Host memory must stay valid and unchanged until the copy
- * is done. Source and destination do not overlap. copy_peer copies between two devices of this
+/* Copies of `bytes` bytes. The device of `stream` executes them, and the link is charged to its
+ * traffic (host memory is LINK_HOST). Host memory must stay valid and unchanged until the copy is
+ * done. Source and destination do not overlap. copy_peer copies between two devices of this
  * process; `stream` may belong to either, or to a third. If both are the same device, the copy is
  * local and not charged. */
 int copy_to_device(struct stream *stream, void *destination, const void *host_source, size_t bytes);
@@ -188,46 +187,46 @@ int copy_peer(struct stream *stream, struct device *to, void *destination, struc
               const void *source, size_t bytes);
 
 /* Writes a small value of at most 256 bytes, which is copied at the call: the step block of each
- * step. Charged as a copy from the host. */
+ * step. The traffic counts it as a copy from the host. */
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes);
 
 /* Memory of another process, shared as by CUDA IPC. export makes a handle for the allocation that
- * holds `memory`, to be sent to the peer together with file descriptor *fd (-1 if the kind needs
- * none; the device owns it, do not close it). import maps that memory; the descriptor received from
+ * holds `memory`. The caller sends it to the peer together with file descriptor *fd, which the
+ * device owns (-1 if the kind needs none). import maps that memory; the descriptor received from
  * the peer may be closed afterwards. unimport comes before the exporter frees. Only collectives may
  * use imported memory. */
 struct memory_handle {
     unsigned char bytes[128]; /* the kind's own */
-    uint64_t offset, size;    /* of the exported memory inside the arena or slab, in bytes */
+    uint64_t offset, size;    /* the exported memory inside the arena or slab, in bytes */
     int32_t pid, device;      /* the exporter's process, and its device's number */
 };
 int device_export(struct device *device, const void *memory, struct memory_handle *handle, int *fd);
 int device_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
-/* 0: this device's GPU cannot reach the handle's (no peer access, or peer access that does not
- * work), so an import would fail or give wrong data. Else 1, also for a GPU that is hidden from
- * this process: there only the import can tell. */
+/* 0: this device's GPU cannot reach the handle's (peer access is missing or broken), so an import
+ * would fail or give wrong data. Otherwise 1, also for a GPU that is hidden from this process,
+ * because only the import can tell. */
 int device_reaches(struct device *device, const struct memory_handle *handle);
 void device_unimport(struct device *device, void *memory);
 
 /* Opens the path between two devices of this process, both idle, and tests both directions. It
  * comes before the first copy between them. If the driver advertises a path that moves no bytes,
  * copies go through host memory from then on, and device_p2p_fault says so. ERR_FAILED: the trial
- * never ended, so the GPU is of no further use to this process. */
+ * never ended, so this process can no longer use the GPU. */
 int device_meet(struct device *device, struct device *peer);
 
-/* One line on GPUs that advertise peer-to-peer access (P2P) and move no bytes by it; "": none was
- * found. Collectives between processes try P2P when they are opened. */
+/* One line about GPUs that advertise peer-to-peer access (P2P) but move no bytes with it; "" if
+ * none was found. Collectives between processes try P2P when they are opened. */
 const char *device_p2p_fault(const struct device *device);
 
-/* 1: such a trial hangs on the device's GPU. Functions that wait for the GPU must not be called:
- * the process leaves by _exit. */
+/* 1: such a trial hangs on the device's GPU. The process must not call a function that waits for
+ * the GPU, and leaves with _exit. */
 int device_is_stuck(const struct device *device);
 
 /* Enqueues a host function, which the stream runs in order. Executors of collectives
  * (scatter_gather, allreduce) use it for steps that touch the memory of several devices. `args` (at
  * most 512 bytes) is copied at the call. The function may block only with a deadline, and charges
- * traffic itself; span_name and span_bytes are for its span. Host kinds only: ERR_FAILED on cuda,
- * where executors launch kernels instead. */
+ * its traffic itself. span_name and span_bytes describe its span. Host kinds only: ERR_FAILED on
+ * cuda, where executors launch kernels instead. */
 typedef int host_function(void *args);
 int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes);

@@ -12,8 +12,8 @@ EVERY_DEVICE float draw_uniform(uint32_t word) {
 }
 
 /* Draws from the normal distribution by the method of Box and Muller: two words give a distance and
- * a direction, in which the numbers of an even element and of the odd one behind it are a sine and
- * a cosine. The largest one is 6.7. */
+ * a direction. An even element and the odd one after it get that distance times the sine and the
+ * cosine of the direction. The largest result is 6.7. */
 EVERY_DEVICE float draw_normal(uint32_t distance, uint32_t direction, int odd) {
     const uint32_t quarters = (direction + (1u << 29)) >> 30;
     const double rest = (double)(int32_t)(direction - (quarters << 30)) * 0x1p-30,

@@ -1,11 +1,11 @@
-/* exp, log and their kin in double, written once for all kinds of device: sums, products,
- * quotients, and the bits of a double. They have no branch and no table, so the compiler vectorises
- * a loop over them; no fused multiply-add, so each device gives the same bits. A library's
- * functions take one number at a time, and two libraries differ in the last bits.
+/* exp, log and similar functions in double, written once for all kinds of device. They use sums,
+ * products, quotients, and the bits of a double. They have no branch and no table, so the compiler
+ * vectorises a loop over them, and no fused multiply-add, so each device gives the same bits. A
+ * library's functions take one number at a time, and two libraries differ in the last bits.
  *
- * The results are good to a few units in the last place of a double, erfc of a large x to x^2 of
- * them, and meant to be rounded to float: exp is 0 below -708 and infinite above 709. A NaN stays a
- * NaN.
+ * The results are accurate to a few units in the last place of a double, erfc of a large x to x^2
+ * units. They are meant to be rounded to float: exp is 0 below -708 and infinite above 709. A NaN
+ * stays a NaN.
  *
  *     exp    x = n log 2 + r with n whole and |r| <= log(2) / 2; the series of exp(r) times 2^n
  *     expm1  the same without the 1, which a small x would lose its bits to
@@ -87,7 +87,7 @@ EVERY_DEVICE double elementary_tanh(double x) {
     return copysign(e / (e + 2), x);
 }
 
-/* For x above 0 that is neither infinite nor subnormal. */
+/* Computes log for x above 0 that is neither infinite nor subnormal. */
 EVERY_DEVICE double elementary_log_inside(double x) {
     /* x = m 2^e, m in [sqrt(1/2), sqrt(2)): shifting sqrt(1/2) to 1 leaves e in the exponent */
     const uint64_t bits = elementary_bits(x),
@@ -109,13 +109,13 @@ EVERY_DEVICE double elementary_log_inside(double x) {
     return n * ELEMENTARY_LOG_2 + (n * ELEMENTARY_LOG_2_REST + 2 * s * z * p + 2 * s);
 }
 
-/* For x that is not subnormal. */
+/* Computes log for x that is not subnormal. */
 EVERY_DEVICE double elementary_log(double x) {
     const double beyond = x < 0 ? (double)NAN : x == 0 ? -(double)INFINITY : x;
     return x > 0 && x < (double)INFINITY ? elementary_log_inside(x) : beyond;
 }
 
-/* For finite x from 0. */
+/* Computes log1p for finite x from 0. */
 EVERY_DEVICE double elementary_log1p(double x) {
     const double sum = 1 + x, lost = (x - (sum - 1)) / sum;
     return elementary_log_inside(sum) + lost;
@@ -154,7 +154,7 @@ EVERY_DEVICE double elementary_erfc(double x) {
     return x < 0 ? 2 - y : y;
 }
 
-/* For a small x, erfc's 1 would cost bits, so the series is used. */
+/* For a small x the 1 in 1 - erfc(x) would cost bits, so the series is used. */
 EVERY_DEVICE double elementary_erf(double x) {
     const double z = x * x;
     double p = 1. / 11975040000; /* 1 / (12! 25), 1 / (11! 23), ... */
@@ -184,7 +184,7 @@ EVERY_DEVICE double elementary_erf(double x) {
     PIECE(0x1.c820ff2p-175)
 #define ELEMENTARY_QUARTER 0x1.921fb54442d18p0 /* pi / 2 */
 
-/* The sine of `whole` quarter turns and `rest` of one, about 1/2 at most. */
+/* The sine of `whole` quarter turns and a `rest`, which is at most about half a quarter turn. */
 EVERY_DEVICE double elementary_sin_of_turns(uint64_t whole, double rest) {
     const double y = rest * ELEMENTARY_QUARTER, z = y * y;
     double s = 1. / 355687428096000; /* 1 / 17! */
@@ -207,10 +207,10 @@ EVERY_DEVICE double elementary_sin_of_turns(uint64_t whole, double rest) {
     return elementary_of_bits(elementary_bits(whole & 1 ? cosine : sine) ^ (whole & 2) << 62);
 }
 
-/* The sine of x, a float, and `more` quarter turns. Of each product what is no multiple of 4 is
- * added up, and what that sum loses. */
+/* The sine of x, a float, and `more` quarter turns. It drops multiples of 4 from each product, and
+ * adds up the rest and the rounding errors of that sum. */
 EVERY_DEVICE double elementary_sin_and(double x, uint64_t more) {
-    const double big = copysign(ELEMENTARY_WHOLE, x); /* of the sign of what it rounds */
+    const double big = copysign(ELEMENTARY_WHOLE, x); /* with the sign of what it rounds */
     double sum = 0, lost = 0;
 #define ELEMENTARY_ADD(PIECE)                                                                     \
     {                                                                                             \

@@ -1,7 +1,7 @@
-/* Times of a GPU on the clock of base/clock.h. CUDA tells only the distance between two events, in
+/* Times of a GPU on the clock of base/clock.h. CUDA reports only the time between two events, in
  * milliseconds as a float. So one event, whose host time is known, is the anchor, and the time of
- * every other event is the anchor's plus its distance. Plain arithmetic without CUDA: built and
- * tested everywhere. */
+ * every other event is the anchor's plus its distance. This file is arithmetic without CUDA, so it
+ * is built and tested everywhere. */
 #ifndef DEVICE_EVENT_CLOCK_H
 #define DEVICE_EVENT_CLOCK_H
 
@@ -26,13 +26,13 @@ void event_clock_span(struct event_clock *clock, float start_ms, float length_ms
                       int64_t *end_ns);
 
 /* A float has 24 bits, so the larger a distance in milliseconds, the coarser it is: 31 ns at 256 ms
- * from the anchor, 61 us at 1000 s. is_far: 1 when the anchor should be moved. move: the new anchor
- * is an event `ms` after the old one, by the GPU's own clock. */
+ * from the anchor, 61 us at 1000 s. event_clock_is_far returns 1 when the anchor should move. After
+ * event_clock_move the anchor is an event that the GPU's clock puts `ms` after the old anchor. */
 int event_clock_is_far(float ms);
 void event_clock_move(struct event_clock *clock, float ms);
 
-/* 1 when a new anchor should be taken: the clocks of GPU and host drift apart by some millionths,
- * so a second after it was taken an anchor is too old. */
+/* 1 when a new anchor is needed. The clocks of GPU and host drift apart by some millionths, so an
+ * anchor is too old after a second. */
 int event_clock_is_old(const struct event_clock *clock, int64_t now);
 
 #endif

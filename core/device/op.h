@@ -3,9 +3,9 @@
  *
  * An op is launched on a stream with launch() of device/device.h. The arguments are copied at the
  * call, so the caller may reuse its struct at once. The memory of the tensors is read and written
- * only when the stream gets there. Values that change from step to step (1/B, the learning rate,
- * the number of the step) are in the step block in device memory, so every step's launches have the
- * same arguments.
+ * only when the stream reaches the op. Values that change from step to step (1/B, the learning
+ * rate, the number of the step) are in the step block in device memory, so every step's launches
+ * have the same arguments.
  *
  * Tensors are float32 in PLAIN layout, or activations in N16 (tensor.h), unless the op's row in
  * op_table.c says otherwise: only that row describes its operands, their shapes and its flops.
@@ -98,23 +98,23 @@ enum op { DEVICE_OPS(DEVICE_OP_ENUM) OP_COUNT };
 struct op_args;
 
 const char *op_name(enum op op); /* "conv2d forward": static storage */
-/* The same, as specialised by these arguments: "group conv forward", "relu forward". */
+/* The name that these arguments specialise: "group conv forward", "relu forward". */
 const char *op_name_of(enum op op, const struct op_args *args);
 
-/* Floating point operations of one launch, counted from the shapes: a multiply-add is 2, a move
+/* Floating point operations of one launch, counted from the shapes. A multiply-add counts 2, a move
  * of data 0. */
 double op_flops(enum op op, const struct op_args *args);
 
-/* PyTorch's autocast: 1: it computes in float16 or bfloat16, whatever its inputs; -1: in float32;
- * 0: in the type of its inputs. */
+/* How PyTorch's autocast runs the op: 1 in float16 or bfloat16, whatever its inputs; -1 in float32;
+ * 0 in the type of its inputs. */
 int op_autocast(enum op op);
 
-/* What changes from step to step. It is in device memory and is written once a step on the
- * compute stream. */
+/* The values that change from step to step. The block is in device memory and is written once per
+ * step on the compute stream. */
 struct step_block {
     uint64_t seed; /* of dropout's masks */
-    uint64_t step; /* number of the batch from 0, of dropout's masks */
-    float weight;  /* weight of a sample's loss: 1/B, B the samples of all passes' global batches */
+    uint64_t step; /* number of the batch from 0, for dropout's masks */
+    float weight;  /* weight of a sample's loss: 1/B for B samples in all passes' global batches */
     float learning_rate;
     int32_t first_update; /* 1 before the first update: momentum starts as the gradient */
     int32_t row;          /* row of the logs (loss, hits, hashes) that this step writes */
@@ -122,16 +122,16 @@ struct step_block {
     float adam_root;      /* sqrt(1 - beta2^t), with the same t */
     float adam_keep; /* AdamW: 1 - learning rate * weight decay; nn/optimizer/ fills these in */
     /* For the host, which plans the work; no kernel reads them. A gradient may be accumulated over
-     * several passes, each forward and backward of a batch of its own (nn/tape/tape.h). */
+     * several passes, each a forward and backward of its own batch (nn/tape/tape.h). */
     int32_t add_grads;   /* 1: gradients are added to those of earlier passes */
     int32_t more_passes; /* 1: passes follow before the gradients are complete */
     int64_t update;      /* the number of this update, from 0, and the learning rate in double: */
-    double rate;         /* what optimizer_schedule was given */
+    double rate;         /* as passed to optimizer_schedule */
 };
 
-/* For rows, then for columns. P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1, Q alike.
- * general 0: by the kernels for one group of square windows without dilation, which are faster; 1:
- * by those for any convolution. The two give different bits. */
+/* Arrays are for rows, then for columns. P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1; Q
+ * is alike. With `general` 0 faster kernels run, which need one group and square windows without
+ * dilation. With 1 the kernels for any convolution run. The two give different bits. */
 struct conv_args {
     int stride[2], padding[2], dilation[2], groups, general;
 };
@@ -142,11 +142,11 @@ static inline struct conv_args conv_square(int stride, int padding) {
 struct linear_args {
     int weight_is_in_out; /* 0: w is (M,K), as PyTorch's Linear; 1: w is (K,M), as d2l's X @ W */
 };
-/* For rows, then for columns. Pools know no padding: P = (H - size) / stride + 1, Q alike. */
+/* Arrays: rows, then columns. Pools have no padding: P = (H - size) / stride + 1; Q is alike. */
 struct pool_args {
     int size[2], stride[2];
     int relu;      /* 1: x is the input of a relu that comes before the pool */
-    int margin[2]; /* above and left of x, already part of it: read by no kernel */
+    int margin[2]; /* above and left of x, already part of it; no kernel reads it */
 };
 /* The offset of x down and right from the first pixel of y; negative: up, left. */
 struct pad_args {
@@ -165,16 +165,16 @@ struct dropout_args {
 struct softmax_args {
     int log; /* 1: y is the logarithm of softmax */
 };
-/* The terms of MSE's mean: (x - t)^2; smooth_l1_loss's, half of it where |x - t| < 1 and |x - t| -
- * 1/2 elsewhere; binary_cross_entropy_with_logits's log(1 + e^x) - x t. */
+/* The terms of the mean: MSE's (x - t)^2; smooth_l1_loss's, half of MSE's if |x - t| < 1 and |x -
+ * t| - 1/2 otherwise; binary_cross_entropy_with_logits's log(1 + e^x) - x t. */
 enum distance { DISTANCE_SQUARED, DISTANCE_SMOOTH_L1, DISTANCE_LOGISTIC };
 struct loss_args {
-    int reduction;         /* enum reduction */
-    int distance;          /* MSE: enum distance */
-    int column;            /* LOSS_SUM: column of the log */
-    int places;            /* rows of a sample, which share its weight; 0: one */
-    int log_probabilities; /* CROSS_ENTROPY: 1: x is these, as in nll_loss, not scores */
-    double smoothing;      /* CROSS_ENTROPY: the target's part spread over all classes, 0 to 1 */
+    int reduction;             /* enum reduction */
+    int distance;              /* MSE: enum distance */
+    int column;                /* LOSS_SUM: column of the log */
+    int places;                /* rows per sample, which share its weight; 0: one */
+    int log_probabilities;     /* CROSS_ENTROPY: 1: x is these, as in nll_loss, not scores */
+    double smoothing;          /* CROSS_ENTROPY: the part of the target for all classes, 0 to 1 */
     int ignores, ignore_index; /* ignores 1: rows with this label do not count, whatever it is */
 };
 struct fill_args {
@@ -184,7 +184,7 @@ struct clip_args {
     double max_norm; /* at least 0 */
 };
 /* The optimizers first make g += weight_decay * value. Doubles are rounded to float where PyTorch
- * rounds them: after 1 - x has been computed in double. */
+ * rounds them, after 1 - x has been computed in double. */
 struct sgd_args {
     float momentum, weight_decay;
     double dampening; /* a gradient weighs 1 - dampening in the momentum */
@@ -196,20 +196,20 @@ struct adadelta_args {
 };
 struct adam_args {
     float weight_decay;
-    int decoupled; /* 1: AdamW: value *= step->adam_keep comes first, and g stays as it is */
+    int decoupled; /* 1: AdamW: value *= step->adam_keep runs first, and g stays unchanged */
     double beta1, beta2, epsilon;
 };
 struct norm_args {
     double epsilon;
     /* The weight of a batch in running; below 0: running is the mean of all batches. */
     double momentum;
-    int relu; /* BATCH_NORM_FORWARD: 1: the relu of it all */
+    int relu; /* BATCH_NORM_FORWARD: 1: relu follows */
 };
 struct hash_args {
     int column; /* of the log */
 };
 struct matmul_args {
-    int turn_a, turn_b; /* 1: a, or b, is stored with rows and columns exchanged */
+    int turn_a, turn_b; /* 1: a, or b, is stored transposed */
 };
 /* left_out: 1 + the row whose gradient is 0; 0: every row gets its gradient. */
 struct embedding_args {
@@ -231,7 +231,7 @@ struct recurrent_args {
     enum recurrent kind;
     int reverse;
 };
-/* dropout.p 0: there is none. Its element is the weight's index in the (B,L,S) weights of a
+/* dropout.p is 0 without dropout; its element is the weight's index in the (B,L,S) weights of a
  * segment. Matrix b has mask b / mask_shared % G, so heads or samples may share masks. */
 struct attention_args {
     double scale;
@@ -240,19 +240,19 @@ struct attention_args {
     struct dropout_args dropout;
 };
 
-/* The factor of the gradient of row i's loss: MEAN: step->weight, divided by the rows of a sample;
- * SUM: 1; NONE: dloss[i] (in[2], F32 (N)). The row losses themselves (out[0] of FORWARD) carry no
- * weight. */
+/* The factor of the gradient of row i's loss is step->weight divided by the rows per sample for
+ * MEAN, 1 for SUM, and dloss[i] (in[2], F32 (N)) for NONE. The row losses themselves (out[0] of
+ * FORWARD) have no weight. */
 enum reduction { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
 
-enum { OP_INPUTS = 7, OP_OUTPUTS = 3 }; /* the most that an op has */
+enum { OP_INPUTS = 7, OP_OUTPUTS = 3 }; /* the most operands of an op */
 
 struct op_args {
     struct tensor in[OP_INPUTS];
     struct tensor out[OP_OUTPUTS];
     const struct step_block *step; /* device memory; NULL if the op does not read it */
-    /* For the host's fast kernels: device memory of host_scratch_bytes bytes, set by launch(). If
-     * it is NULL, a kernel that needs none is used, with its own bits. */
+    /* For the host's fast kernels: device memory of host_scratch_bytes bytes, which launch() sets.
+     * If it is NULL, a kernel without scratch runs, whose bits differ. */
     void *scratch;
     union {
         struct conv_args conv;
@@ -288,17 +288,17 @@ typedef void host_kernel(const struct op_args *args);
  *
  * The reference of every op is plain C in the order of the formula; it judges all other kernels.
  * Its elementwise kernels take either layout, the others PLAIN only. The fast table serves both
- * layouts; NULL: there is no fast kernel, the reference serves. `isa` is "avx512", "avx2",
- * "generic", or NULL for the best that this CPU has; If the CPU lacks the named one, NULL comes
- * back for every op. The bits are the same whichever is chosen. */
+ * layouts; an op without a fast kernel has NULL there and uses the reference. `isa` is "avx512",
+ * "avx2", "generic", or NULL for the best of this CPU. If the CPU lacks the named one, the result
+ * is NULL for every op. All of them give the same bits. */
 extern host_kernel *const host_reference_kernels[OP_COUNT];
 host_kernel *host_fast_kernel(enum op op, const char *isa);
 
 /* Bytes of scratch memory that a fast kernel of the host needs, aligned to 64. */
 size_t host_scratch_bytes(enum op op, const struct op_args *args);
 
-/* Checks that types, shapes, layouts and overlaps of `args` are those of op_table.c. ERR_FAILED
- * names the op and the operand. launch() calls it on every kind of device. */
+/* Checks the types, shapes, layouts and overlaps of `args` against op_table.c. ERR_FAILED names the
+ * op and the operand. launch() calls it on every kind of device. */
 int op_check(enum op op, const struct op_args *args);
 
 /* 1: an operand is in N16. */

@@ -1,5 +1,5 @@
-/* The table of the ops (op_table.c), without kernels: op_check.c reads the operands from it,
- * op_letters.c the flops. */
+/* The table of the ops (op_table.c), without kernels. op_check.c reads the operands from it, and
+ * op_letters.c reads the flops. */
 #ifndef DEVICE_OP_TABLE_H
 #define DEVICE_OP_TABLE_H
 
@@ -9,29 +9,29 @@
 extern "C" {
 #endif
 
-/* One operand, in the words of op_table.c. All zero: the op takes no such operand. */
+/* One operand, in the notation of op_table.c. It is all zero if the op takes no such operand. */
 struct operand {
     const char *name, *type, *shape;
 };
 
-/* What does not fit: an operand or a setting; NULL: all fit. The operands themselves, and their
- * letters, have been checked. */
+/* Returns the operand or setting that does not fit, or NULL if all fit. It is called after the
+ * operands and their symbolic dimensions have been checked. */
 typedef const char *op_rule(enum op op, const struct op_args *args);
 
 typedef double op_cost(const struct op_args *args);
 
-/* The family of an op: the files of that name have its kernels and launches. */
+/* The family of an op. The files of that name hold its kernels and launches. */
 enum op_family {
     LAYOUT = 1, /* changes between plain and N16 */
     PRODUCT,    /* matrix products: linear and convolution */
-    POINTWISE,  /* each element by itself; updates */
+    POINTWISE,  /* element by element; updates */
     PICTURE,    /* pools, pad, cat */
     LOSS,       /* rows: softmax and losses */
     NORM,       /* batch norm */
     LAYER_NORM,
     LOG, /* the logs of a step, and sums of squares */
     ALGEBRA,
-    ALONG, /* rows by an index; elements at computed indices of a dimension; sorting */
+    ALONG, /* rows selected by an index; elements at computed indices of a dimension; sorting */
     RECURRENT,
     ATTENTION,
 };
@@ -41,11 +41,10 @@ struct op_row {
     struct operand in[OP_INPUTS], out[OP_OUTPUTS];
     int step;      /* 1: the op always reads the step block */
     int segment;   /* 1: one segment a launch, so an N16 operand holds one segment's groups */
-    op_rule *rule; /* NULL: the letters suffice */
+    op_rule *rule; /* NULL: the symbolic dimensions suffice */
     int (*transposed)(const struct op_args *args, int output,
                       int i); /* 1: the second shape holds */
-    const char
-        *flops; /* "2 NKM"; NULL, without cost: it moves data, or has a few flops per channel */
+    const char *flops; /* "2 NKM"; NULL: no cost; it moves data, or has a few flops per channel */
     op_cost *cost;
 };
 extern const struct op_row op_table[OP_COUNT];
@@ -59,17 +58,17 @@ int op_is_plain(enum op op, const struct op_args *args);
 
 /* ---- op_letters.c ---- */
 
-/* The values of the letters of a row's shapes in a launch. */
+/* The values that a row's symbolic dimensions have in a launch. */
 struct op_letters {
     int dim[128];                  /* by letter; -1: not seen yet */
-    int rest_rank, rest[MAX_RANK]; /* of the dot; rest_rank -1: not seen yet */
+    int rest_rank, rest[MAX_RANK]; /* for the dot; rest_rank -1: not seen yet */
 };
 
-/* The shape that operand i of in[] or out[] must have; of `MK|KM` the one that applies. */
+/* The shape that operand i of in[] or out[] must have; for `MK|KM` the one that applies. */
 const char *op_shape(enum op op, const struct op_args *args, int output, int i);
 
-/* Takes the dimensions of t for letters of `shape` that were not seen yet, and writes into *wanted
- * the shape that the letters require. */
+/* Sets letters of `shape` that were not seen yet from the dimensions of t, and writes the shape
+ * that the letters require into *wanted. */
 void op_letters_read(struct op_letters *letters, const char *shape, const struct tensor *t,
                      struct tensor *wanted);
 

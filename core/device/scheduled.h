@@ -6,10 +6,9 @@
 #include "device/device.h"
 #include "trace/schedule.h"
 
-/* A pass tells which of its kernels an eager program would launch as operations of its own: the
- * next kernel stands for one operation, or for `more` besides those of which it has been told, or
- * for additions (trace/schedule.h). A kernel of a pass that is told of none belongs to the
- * operation before it. */
+/* A pass marks the kernels that an eager program would launch as separate operations. The next
+ * kernel stands for one operation, for `more` operations besides those already marked, or for
+ * additions (trace/schedule.h). An unmarked kernel of a pass belongs to the operation before it. */
 void scheduled_operation(struct stream *stream);
 void scheduled_more_operations(struct stream *stream, int more);
 void scheduled_additions(struct stream *stream, int more);
@@ -26,13 +25,13 @@ void scheduled_wait(struct stream *stream, const struct event *event);
 void scheduled_host_wait(const struct event *event);
 void scheduled_sync(struct stream *stream);
 
-/* Around a function of the host that moves memory of several devices. It adds its parts by
- * scheduled_move and by schedule_add. */
+/* These calls surround a host function that moves memory of several devices. The function adds its
+ * parts with scheduled_move and schedule_add. */
 void scheduled_group_begin(struct stream *stream, const char *name, uint64_t bytes);
 void scheduled_group_end(struct stream *stream);
 
-/* A part of the open group: bytes from one device to another. then: only when all parts before it
- * are done. */
+/* Adds a part to the open group: bytes from one device to another. If `then` is 1, the part starts
+ * only when all parts before it are done. */
 void scheduled_move(const struct device *device, int from, int to, uint64_t bytes, int then);
 
 #endif

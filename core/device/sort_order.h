@@ -9,7 +9,7 @@ struct sort_args {
     int descending;
 };
 
-/* 1 if a comes before b, 0 if it comes after or they are equal: then their places decide. */
+/* 1 if a comes before b; 0 if it comes after b or equals b. The indices of equal numbers decide. */
 EVERY_DEVICE int sorts_before(float a, float b, int descending) {
     const float low = descending ? b : a, high = descending ? a : b;
     return low < high || (high != high && low == low);

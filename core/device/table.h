@@ -1,19 +1,19 @@
 /* The functions that a kind of device must implement: the contract between the common files of
  * device/ and the folders device/host and device/cuda, one for each kind.
  *
- * To add a kind: a folder with one struct device_ops and the functions in it; its name in enum
- * device_kind (device.h), and its table and its name in device/kinds.c. The functions without
- * "NULL" in their comment below are all needed. A kind embeds struct device, struct stream and
- * struct event as the first member of its own structs, so that the files of device/ can use them
- * without knowing the kind.
+ * To add a kind, make a folder with one struct device_ops and its functions, add the kind's name to
+ * enum device_kind (device.h), and add its table and its name to device/kinds.c. A function may be
+ * NULL only if its comment below says so. A kind embeds struct device, struct stream and struct
+ * event as the first member of its own structs, so that the files of device/ can use them without
+ * knowing the kind.
  *
  * device.c and stream.c do the work that must be exact and equal for all kinds: the ledger, the
  * table of live allocations, and checks of shapes and operands. A kind gets checked arguments.
  *
  * A build without CUDA links device/cuda/absent.c, which defines the symbol cuda_device_ops as
  * NULL. A build with CUDA leaves that file out and links the others of device/cuda, which define it
- * as their table. So only mk/cuda.mk decides, without an #ifdef. (A weak symbol would not do: the
- * linker does not fetch a library member for one.) */
+ * as their table. So mk/cuda.mk alone decides, and no #ifdef is needed. (A weak symbol would not
+ * do: the linker does not fetch a library member for one.) */
 #ifndef DEVICE_TABLE_H
 #define DEVICE_TABLE_H
 
@@ -25,10 +25,10 @@
 
 struct device_ops {
     const char *name;    /* "cpu": device_name says "cpu(0)" */
-    size_t device_bytes; /* size of the kind's device struct; zeroed before start */
+    size_t device_bytes; /* size of the kind's device struct, which is zeroed before start */
 
-    int (*probe)(int *count);                    /* as device_probe */
-    void (*libraries)(char *text, size_t bytes); /* as device_libraries; NULL: it uses none */
+    int (*probe)(int *count);                    /* implements device_probe */
+    void (*libraries)(char *text, size_t bytes); /* device_libraries; NULL: it uses none */
 
     /* start sets ledger.capacity, layout, compute, comm and copy. stop ends the streams and frees
      * all memory, also after a start that failed halfway. device.c frees the struct itself. */
@@ -41,11 +41,11 @@ struct device_ops {
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory, size_t bytes);
     size_t (*largest_free)(struct device *device);
-    /* Host memory for transfers: as device_host_alloc and device_host_free. */
+    /* Implement device_host_alloc and device_host_free, host memory for transfers. */
     int (*host_alloc)(struct device *device, void **out, size_t bytes);
     void (*host_free)(struct device *device, void *memory);
 
-    /* As the functions of device.h, with checked arguments. In copy a NULL device is the host. */
+    /* As in device.h, but the arguments are checked. In copy a NULL device is the host. */
     int (*sync)(struct stream *stream);
     int (*event_create)(struct device *device, struct event **out);
     void (*event_destroy)(struct event *event);
@@ -61,23 +61,23 @@ struct device_ops {
     int (*call_host)(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes);
 
-    /* Memory of other processes, as in device.h. export_memory fills in the whole handle: offset
-     * and size are those inside what the kind shares as a whole (its arena or slab). */
+    /* Memory of other processes, as in device.h. export_memory fills in the whole handle. Its
+     * offset and size are relative to what the kind shares as a whole (its arena or slab). */
     int (*export_memory)(struct device *device, const void *memory, size_t bytes,
                          struct memory_handle *handle, int *fd);
     int (*import_memory)(struct device *device, const struct memory_handle *handle, int fd,
                          void **out);
     void (*unimport_memory)(struct device *device, void *memory);
-    /* As device_reaches. NULL: every device of the kind reaches every other. */
+    /* Implements device_reaches. NULL: every device of the kind reaches every other. */
     int (*reaches)(struct device *device, const struct memory_handle *handle);
-    /* As device_meet, device_p2p_fault and device_is_stuck. NULL: nothing to try. */
+    /* Implement device_meet, device_p2p_fault and device_is_stuck. NULL: not needed. */
     int (*meet)(struct device *device, struct device *peer);
     const char *(*p2p_fault)(const struct device *device);
     int (*is_stuck)(const struct device *device);
 };
 
-/* The common part of each kind's own struct of a device. kinds.c sets it before start, unless a
- * comment says otherwise. */
+/* The common part of each kind's device struct. kinds.c sets it before start, unless a comment says
+ * otherwise. */
 struct device {
     const struct device_ops *ops;
     struct device_config config;
@@ -98,12 +98,12 @@ struct stream {
     enum lane lane;
     enum phase phase;      /* of what is enqueued next; set by the thread that uses the stream */
     int32_t step;          /* of what is enqueued next; set by the thread that uses the stream */
-    struct span_ends ends; /* likewise; all zero but within a call that copies */
+    struct span_ends ends; /* likewise; zero outside a call that copies */
     /* The eager program's operations that the next kernel stands for: scheduled.h. */
     int operations, additions, concatenates, copies_input;
     struct span_log spans; /* written by the thread that executes the stream */
-    /* The largest error of its spans' times against the host's clock; 0: they are the host's. Set
-     * by the kind, with spans on. */
+    /* The largest error of its spans' times against the host's clock; 0 if they use that clock. The
+     * kind sets it if spans are on. */
     int64_t clock_error_ns;
 };
 
@@ -114,7 +114,7 @@ struct event {
     uint64_t scheduled, records; /* with a schedule: its key there, and how often it was recorded */
 };
 
-/* Every wait calls this again and again: OK, or the code, with its text, that ends the wait. */
+/* Every wait calls this repeatedly. Any code but OK, which comes with a message, ends the wait. */
 static inline int device_interrupted(const struct device *device) {
     const struct device_config *c = &device->config;
     return c->interrupted ? c->interrupted(c->interrupt_context) : 0;

@@ -5,8 +5,8 @@
  * dimensions, is a strided tensor in the same memory. An op takes one only if op_table.c says so.
  *
  * N16 is the host's fast layout, used inside a tape only. The samples of a segment are divided into
- * groups of 16 (the last one is padded), and the 16 samples of a group are innermost. Where no
- * segment has more than 8 or 4 samples, groups are of 8 or 4, so that few places are empty:
+ * groups of 16 (the last one is padded), and the 16 samples of a group are innermost. If no segment
+ * has more than 8 or 4 samples, groups have 8 or 4 lanes, so that few lanes are empty:
  *
  *     PLAIN  [n][c][h][w]                     one sample after another
  *     N16    [group][c][h][w][lanes]          one vector = one pixel of a group
@@ -37,7 +37,7 @@ enum dtype {
     DTYPE_F32,
     DTYPE_I32,
     DTYPE_F64,
-    DTYPE_F16, /* IEEE's half, and the upper half of a float */
+    DTYPE_F16, /* IEEE half precision, and the upper half of a float */
     DTYPE_BF16,
     DTYPE_I64,
     DTYPE_U8,
@@ -52,24 +52,24 @@ struct tensor {
     enum dtype dtype;
     enum layout layout;
     int rank;
-    int dims[MAX_RANK]; /* of activations dims[0] counts the samples, or their rows, also in N16 */
+    int dims[MAX_RANK]; /* in activations dims[0] counts the samples, or their rows, also in N16 */
     int groups, lanes;  /* N16: number of groups; samples of each, padding included; PLAIN: 0 */
-    int strided;        /* 1: PLAIN, but its elements lie apart, as `stride` says */
-    int stride[MAX_RANK]; /* from one place of a dimension to the next, in elements, at least 0 */
+    int strided;        /* 1: PLAIN, but with gaps between elements, as `stride` says */
+    int stride[MAX_RANK]; /* distance between neighbours in a dimension, in elements, at least 0 */
 };
 
 static inline float *tensor_f32(const struct tensor *t) {
     return (float *)t->data;
 }
 
-/* Elements of one sample: the product of dims[1..]. Elements of all samples, without the padding
- * of N16: the product of all dims. */
+/* tensor_sample_count is the product of dims[1..], the elements of one sample. tensor_count is the
+ * product of all dims, the elements of all samples without the padding of N16. */
 size_t tensor_sample_count(const struct tensor *t);
 size_t tensor_count(const struct tensor *t);
-/* 1: as many dimensions, of the same sizes. */
+/* 1: both have the same number of dimensions and the same sizes. */
 int tensor_same_shape(const struct tensor *a, const struct tensor *b);
 
-/* Elements in memory, with the padding of N16 or the gaps of a strided tensor; and their bytes. */
+/* Elements in memory, with the padding of N16 or the gaps of a strided tensor, and their bytes. */
 size_t tensor_stored_count(const struct tensor *t);
 size_t tensor_bytes(const struct tensor *t);
 
@@ -79,27 +79,27 @@ struct tensor tensor_plain(void *data, enum dtype dtype, int rank, const int *di
 /* The step of each dimension, in elements, whether t is strided or row-major. */
 void tensor_strides(const struct tensor *t, int stride[MAX_RANK]);
 
-/* t, PLAIN, with the dimensions in another order: dimension i is order[i] of t. A view. */
+/* A view of t, which is PLAIN, with its dimensions reordered: dimension i is order[i] of t. */
 struct tensor tensor_permuted(const struct tensor *t, const int *order);
 
-/* Merges neighbouring dimensions that are contiguous in a and in b (NULL: there is none), and
- * removes those of size 1. Returns how many are left, at least 1. */
+/* Merges neighbouring dimensions that are contiguous in a and in b, which may be NULL, and removes
+ * those of size 1. Returns how many are left, at least 1. */
 int tensor_merge(int rank, int dims[MAX_RANK], int a[MAX_RANK], int b[MAX_RANK]);
 
-/* The memory layout of a sample of t, PLAIN: its dimensions in the order of memory, the last one
- * with the smallest steps. Neighbours are merged, so a dense sample is one dimension. */
+/* The memory layout of a sample of a PLAIN t. The dimension with the smallest steps comes last.
+ * Neighbours are merged, so a dense sample has one dimension. */
 struct sample_order {
     int rank, dims[MAX_RANK];
     int at[MAX_RANK];     /* the step of each dimension in memory */
-    int number[MAX_RANK]; /* and in the row-major count of the sample's elements */
+    int number[MAX_RANK]; /* its step in the row-major order of the sample's elements */
 };
 struct sample_order tensor_sample_order(const struct tensor *t);
 
-/* Segment i of a batch that is divided as `segments` says: a view, nothing is copied. t has the
- * same number of rows, one or more, for each sample. */
+/* A view of segment i of a batch that `segments` divides. t has the same number of rows, one or
+ * more, for each sample. */
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i);
 
-/* t (PLAIN) in layout N16; the caller gives it other memory. `segments` NULL: one segment. */
+/* A PLAIN t in layout N16; the caller supplies the memory. `segments` NULL: one segment. */
 struct tensor tensor_in_n16(const struct tensor *t, const struct segments *segments);
 
 #ifdef __cplusplus

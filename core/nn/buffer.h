@@ -20,13 +20,13 @@ struct buffer_spec {
     enum dtype dtype; /* F32 or I64 */
     int rank;         /* 0: one number, as num_batches_tracked */
     int dims[MAX_RANK];
-    double initial; /* the value of all its elements at the start */
+    double initial; /* the initial value of all its elements */
 };
 size_t buffer_spec_bytes(const struct buffer_spec *spec);
 
 struct buffer {
     const struct buffer_spec *spec;
-    struct tensor value; /* PLAIN, device memory, inside the arena; of rank 1 if spec's is 0 */
+    struct tensor value; /* PLAIN, device memory, inside the arena; rank 1 if the spec's is 0 */
     size_t offset;       /* bytes from the arena's start */
 };
 
@@ -35,7 +35,7 @@ struct buffer_set {
     int count;             /* buffers, in registration order in buffer[] */
     struct buffer *buffer; /* owned */
     void *arena;           /* device memory, owned; NULL if there are no buffers */
-    size_t bytes;          /* of the arena, pads included */
+    size_t bytes;          /* size of the arena, pads included */
 };
 
 /* The offset of buffer `index` of specs[0 .. count) in an arena, in bytes; with index = count the
@@ -46,7 +46,7 @@ size_t buffer_offset(const struct buffer_spec *specs, int count, int index);
  * values. */
 void buffer_initial(const struct buffer_spec *specs, int count, void *arena);
 
-/* Lays out the arena on `device` and fills it with the initial values; waits for that. */
+/* Lays out the arena on `device`, fills it with the initial values, and waits for that. */
 int buffer_set_init(struct buffer_set *set, struct device *device, const struct buffer_spec *specs,
                     int count);
 /* The device must be idle. NULL, zeroed and half-built are fine. */

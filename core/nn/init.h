@@ -1,7 +1,6 @@
-/* Initial weights: PyTorch's defaults for Linear and Conv layers, from one engine.
- *
- * Arrays are plain host memory, row-major. The order of draws is part of the result: layers in the
- * order the model registers them, in each the weight before the bias. Nothing here fails. */
+/* Initial weights: PyTorch's defaults for Linear and Conv layers, from one engine. Arrays are plain
+ * host memory, row-major. The order of draws is part of the result: layers in the model's order of
+ * registration, in each the weight before the bias. Nothing here fails. */
 #ifndef NN_INIT_H
 #define NN_INIT_H
 
@@ -13,7 +12,7 @@
  * in, or in / groups * kh * kw. */
 void init_weight(struct rng *r, float *x, size_t count, int fan_in);
 
-/* Their bias, drawn after the weight: uniform in +-1/sqrt(fan_in). */
+/* The bias of these layers, drawn after the weight, uniform in +-1/sqrt(fan_in). */
 void init_bias(struct rng *r, float *x, size_t count, int fan_in);
 
 #endif

@@ -23,7 +23,7 @@
 
 enum { PARAM_ALIGN = 64 }; /* elements: 256 bytes */
 
-/* Elements that `count` of them take in an arena, pads included. */
+/* The space that `count` elements take in an arena, in elements, pads included. */
 static inline size_t param_padded(size_t count) {
     return (count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
 }
@@ -40,22 +40,22 @@ size_t param_spec_count(const struct param_spec *spec); /* elements: the product
 struct duet_var;
 struct param {
     const struct param_spec *spec;
-    int index;           /* in param[] of its set; the pass's own follow these */
+    int index;           /* in param[] of its set; the pass's own parameters follow */
     struct tensor value; /* PLAIN, device memory, inside the value arena */
     struct tensor grad;  /* PLAIN, device memory, inside the gradient arena; empty if frozen */
     size_t count;        /* elements, pads not counted */
     size_t value_offset; /* elements from the arena's start */
-    size_t grad_offset;  /* if frozen: it is in no arena */
+    size_t grad_offset;  /* frozen: it has none */
     size_t begins;       /* in a shard: the first element of its range in the whole parameter */
-    /* A value of parameters (nn/tape/rows.c): the var whose rows it is, which gets its gradients.
-     * NULL: it is of a set. */
+    /* For a value of parameters (nn/tape/rows.c): the var that has it as its rows and gets its
+     * gradients. NULL: it belongs to a set. */
     struct duet_var *from;
 };
 
-/* 1: the parameter's name is `name`, or begins with it and a dot: it is in the module `name`. */
+/* 1: the parameter's name is `name`, or begins with it and a dot, so it is in that module. */
 int param_is_of(const struct param_spec *spec, const char *name);
 
-/* 1: backward makes a gradient of it. NULL, a parameter that a layer lacks: 0. */
+/* 1: backward makes its gradient. 0 for NULL, a parameter that a layer lacks. */
 static inline int param_trains(const struct param *p) {
     return p && !p->spec->frozen;
 }
@@ -66,12 +66,12 @@ struct param_set {
     struct param *param;   /* owned */
     float *values, *grads; /* the arenas, device memory, owned */
     /* Gradients accumulated over several passes keep one sum for each segment until they are
-     * complete. That of segment 0 is the gradient itself; those of the others are here, arena after
-     * arena, laid out as the values. NULL: none are kept. Device memory, owned. */
+     * complete. The sum of segment 0 is the gradient itself; the others are here, one arena after
+     * another, laid out as the values. NULL: none. Device memory, owned. */
     float *segment_grads;
-    int kept_segments;       /* segments whose sums are kept; 0: gradients are of one pass only */
+    int kept_segments;       /* segments whose sums are kept; 0: gradients have one pass */
     size_t arena_count;      /* elements of the value arena, pads included */
-    size_t grad_count;       /* of the gradient arena, which covers the first of these elements */
+    size_t grad_count;       /* elements of the gradient arena, the first of these */
     size_t total_count;      /* elements of all parameters, pads not counted */
     int trained;             /* parameters that are not frozen */
     uint64_t layout_version; /* grows when the gradients move */
@@ -79,14 +79,14 @@ struct param_set {
      * borrowed. NULL: the fold order. */
     const struct sum_pieces *sums;
 
-    /* In a sharded set: this process's shard, owned by the code that sharded it; NULL: the set is
-     * whole. `bring` enqueues a gather of a parameter's whole value to param[].value, or of its
-     * whole gradient to param[].grad. Collective. */
+    /* In a sharded set, this process's shard, owned by the code that sharded it; NULL: the set is
+     * whole. `bring` enqueues a gather of a parameter's whole value into param[].value, or of its
+     * whole gradient into param[].grad. It is collective. */
     struct param_set *shard;
     int (*bring)(void *context, int index, int grad);
-    /* Collective too, and waits: `whole`, host memory, gets the state of an optimizer, `each`
-     * numbers for each element of grad_count, from the shards of it that are at `state`. The
-     * gradients are used up then. */
+    /* Collective too, and waits. It gathers an optimizer's state from the shards at `state` into
+     * `whole`, in host memory, `each` numbers for each element of grad_count. It overwrites the
+     * gradients. */
     int (*gather_state)(void *context, const float *state, int each, float *whole);
     void *context;
     int written; /* in a shard: 1: values or gradients were changed other than by an update */
@@ -98,7 +98,7 @@ static inline struct param_set *param_set_own(struct param_set *set) {
     return set->shard ? set->shard : set;
 }
 
-/* `bring` for a sharded set; does nothing for a whole one. */
+/* Calls `bring` for a sharded set and does nothing for a whole one. */
 static inline int param_bring(const struct param_set *set, int index, int grad) {
     return set->bring ? set->bring(set->context, index, grad) : OK;
 }
@@ -106,22 +106,22 @@ static inline int param_bring(const struct param_set *set, int index, int grad) 
 /* Lays out both arenas on `device` and enqueues zeros into them on its compute stream. */
 int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs,
                    int count);
-/* The same layout without memory, for a set that is sharded. */
+/* Makes the same layout without memory, for a sharded set. */
 int param_set_init_apart(struct param_set *set, struct device *device,
                          const struct param_spec *specs, int count);
-/* Frees the arenas of a set that becomes sharded. The device must be idle. */
+/* Frees the arenas of a set that is about to be sharded. The device must be idle. */
 void param_set_take_apart(struct param_set *set);
-/* Allocates memory for gradients accumulated over several passes, for batches of at most `segments`
- * segments. Once. */
+/* Allocates memory for gradients accumulated over several passes of at most `segments` segments. It
+ * is called once. */
 int param_set_keep_segments(struct param_set *set, int segments);
 /* The device must be idle. NULL, zeroed and half-built are fine. */
 void param_set_free(struct param_set *set);
 
-/* 1 if a parameter that is not frozen has no gradient. has_grad: [count] 1: it has one. */
+/* 1 if a parameter that is not frozen has no gradient. has_grad[i] is 1 if parameter i has one. */
 int param_set_lacks(const struct param_set *set, const char *has_grad);
 
 /* Enqueues zeros into the gradient of each parameter that is not frozen and has none (has_grad as
- * above; NULL: of all). */
+ * above; if it is NULL, into all gradients). */
 int param_set_zero_unused(struct param_set *set, const char *has_grad);
 
 /* Lays out the gradient arena in another order: order[0] first, then order[1], ... (a permutation
@@ -130,8 +130,8 @@ int param_set_zero_unused(struct param_set *set, const char *has_grad);
 int param_set_relayout_grads(struct param_set *set, const int *order);
 
 /* Copy the value or gradient of one parameter from or to host memory of p->count elements,
- * row-major. They wait for the copy. The gradient of a frozen one reads as zeros. In a sharded set
- * reading is collective, and each rank writes its own range. */
+ * row-major. They wait for the copy. The gradient of a frozen parameter reads as zeros. In a
+ * sharded set reading is collective, and each rank writes its own range. */
 int param_read_value(struct param_set *set, int index, float *host);
 int param_read_grad(struct param_set *set, int index, float *host);
 int param_write_value(struct param_set *set, int index, const float *host);

@@ -1,5 +1,5 @@
-/* A tensor of duet.h: a struct tensor and the device on which it is. nn/tensor.c has the
- * functions of duet/core.h; below are more functions, for making and checking tensors. */
+/* A tensor of duet.h is a struct tensor and the device on which it is. nn/tensor.c implements the
+ * functions of duet/core.h. The functions below make and check tensors. */
 #ifndef NN_TENSOR_H
 #define NN_TENSOR_H
 
@@ -9,27 +9,27 @@
 
 struct duet_tensor {
     struct device *device;
-    struct tensor t; /* in the layout PLAIN */
-    int borrowed;    /* 1: belongs to a duet_params; duet_tensor_free does not free it */
-    int view;        /* 1: its memory is that of another tensor */
-    int views;       /* how many views keep its memory alive */
-    int freed;       /* 1: the caller has freed it; it is freed with the last of its views */
-    struct duet_tensor *base; /* of a view: the tensor whose memory it is; NULL: a duet_params' */
-    char *has_grad; /* of a gradient and its views: the mark in its duet_params; else NULL */
+    struct tensor t;          /* in the layout PLAIN */
+    int borrowed;             /* 1: belongs to a duet_params; duet_tensor_free does not free it */
+    int view;                 /* 1: it uses another tensor's memory */
+    int views;                /* how many views keep its memory alive */
+    int freed;                /* 1: the caller has freed it; the memory goes with its last view */
+    struct duet_tensor *base; /* in a view: the tensor with the memory; NULL: a duet_params */
+    char *has_grad;           /* in a gradient and its views: the mark in duet_params; else NULL */
 };
 
-/* For error texts: the shape of a struct tensor, "(8, 20)", valid until the end of the enclosing
+/* For messages: the shape of a struct tensor, "(8, 20)", valid until the end of the enclosing
  * block. */
 #define SHAPE(t) op_shape_text(t, (char[SHAPE_TEXT]){0})
 
-/* ERR_USAGE: no tensor can have this shape. The error text begins with `what`. */
+/* ERR_USAGE: no tensor can have this shape. The message begins with `what`. */
 int tensor_check_shape(const char *what, int rank, const int *shape);
 
 /* Makes a tensor with new memory; its contents are undefined. */
 int tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
                const int *dims, enum mem_cause cause);
 
-/* 1: the two share some memory, but not all: no op may take both, unless it only reads. */
+/* 1: the two share some memory, but not all. An op may take both only if it reads both. */
 int tensor_overlap(const struct tensor *a, const struct tensor *b);
 
 /* The program writes its own numbers to the tensor. */

@@ -1,23 +1,21 @@
-/* Functions of a tape that only the texts of exported models use (models/graph/graph_ops.c); the
- * functions for programs are in duet/functions.h, whose rules apply here, too.
- *     function     any of device/activation.h, of each element; number: its `a`. What divides
- *                  by it refuses 0, and what is not finite
- *     random       torch.rand, from 0 up to 1, or torch.randn, of which each sample has its own;
- *                  shape[0] is that of the samples, or -1. Drawn as dropout's masks are, by seed
- *                  and pass; in an evaluation too
- *     conv_transpose       F.conv_transpose2d and 1d: w (C,O/groups,K,L), b (O). output_padding:
- *                  pixels that y has more at the bottom and the right, fewer than the stride; NULL:
- *                  none
- *     take_along_dim                     torch.take_along_dim, and gather: of dimension dim, not 0,
- *                  what is at the places that index says, integers as argsort gives them;
- *                  NaN for an index out of range. x and index have one rank, and are broadcast
- *                  but in dim
- *     scatter_add  its gradient, torch.zeros(..).scatter_add(dim, index, src), of `size` places:
- *                  what goes to one place is added in the order of src; an index out of range is
- *                  ignored
- *     argsort      torch.argsort(x, dim, descending, stable=True): the places of x in its order,
- *                  those of equal numbers as they stand; NaN is larger than all others. It has no
- *                  gradient; take_along_dim at these places is the sorted x, which has one */
+/* Tape functions that only exported models use (models/graph/graph_ops.c). The functions for
+ * programs are in duet/functions.h, whose rules apply here, too.
+ *
+ *     function         applies a function of device/activation.h to each element. `number` is its
+ *                      a; a function that divides by it refuses 0 and infinity
+ *     random           torch.rand or torch.randn, drawn for each sample, in an evaluation too.
+ *                      shape[0] is the number of samples, or -1. Seed and pass determine the
+ *                      numbers, as in dropout's masks
+ *     conv_transpose   F.conv_transpose2d and 1d: w (C,O/groups,K,L), b (O). output_padding adds
+ *                      rows and columns at the bottom and the right, fewer than the stride; NULL:
+ *                      none
+ *     take_along_dim   torch.take_along_dim, and gather, along dimension dim, not 0. The indices
+ *                      are integers, as argsort returns them; one out of range gives NaN. x and
+ *                      index have the same rank, and are broadcast except in dim
+ *     scatter_add      its gradient, torch.zeros(..).scatter_add(dim, index, src), of size `size`
+ *                      in dim, added in the order of src; ignores an index out of range
+ *     argsort          torch.argsort(x, dim, descending, stable=True). NaN is larger than all other
+ *                      numbers. It has no gradient, but take_along_dim at its indices has one */
 #ifndef NN_LAYERS_TEXT_FUNCTIONS_H
 #define NN_LAYERS_TEXT_FUNCTIONS_H
 

@@ -13,20 +13,20 @@
 
 struct grad_clip {
     struct device *device;
-    int32_t *pieces; /* device memory: the offset of each in the arena, and its elements */
-    double *sums;    /* device memory: of the squares of each */
+    int32_t *pieces; /* device memory: each piece's offset in the arena and elements */
+    double *sums;    /* device memory: each piece's sum of squares */
     int count;
-    uint64_t layout_version; /* of the gradients that the pieces belong to */
+    uint64_t layout_version; /* layout of the gradients that the pieces belong to */
 };
 
 /* The device must be idle. Zeroed is fine. */
 void grad_clip_free(struct grad_clip *clip);
 
-/* Enqueues both launches on the compute stream. The first ones after a new layout of the gradients
- * must not be recorded. */
+/* Enqueues both launches on the compute stream. After a new layout of the gradients, the first
+ * launches must not be recorded. */
 int grad_clip(struct grad_clip *clip, const struct param_set *set, double max_norm);
 
-/* The norm before the last grad_clip. Waits for it. */
+/* Waits for the last grad_clip and returns the norm before clipping. */
 int grad_clip_norm(const struct grad_clip *clip, double *norm);
 
 #endif

@@ -1,4 +1,4 @@
-/* An optimizer of duet/train.h: the internal one and the parameters that it updates. */
+/* An optimizer of duet/train.h holds the internal optimizer and the parameters that it updates. */
 #ifndef NN_PARAMS_OPTIMIZER_H
 #define NN_PARAMS_OPTIMIZER_H
 
@@ -11,11 +11,11 @@ struct duet_optimizer {
     struct optimizer optimizer;
     double lr;
     int64_t updates; /* so far */
-    int left_out;    /* 1: a parameter had no gradient in one of them */
+    int left_out;    /* 1: in one of them a parameter had no gradient */
 };
 
-/* An optimizer, and its update with the step block that is in params->step; `now` is its host
- * copy. Parameters without a gradient are left alone. */
+/* Makes an optimizer, and runs an update with the step block in params->step, whose host copy is
+ * `now`. Parameters without a gradient do not change. */
 int optimizer_of_params(duet_optimizer **out, duet_params *params,
                         const struct optimizer_config *config);
 int optimizer_update(duet_optimizer *optimizer, const struct step_block *now);

@@ -9,11 +9,11 @@
 
 enum { OPTIMIZER_PARTS = 2, OPTIMIZER_PREFIX = 40 };
 
-/* In host memory. Zeroed: nothing is allocated. */
+/* The items in host memory. A zeroed struct has allocated nothing. */
 struct optimizer_items {
     int64_t *updates; /* [parameters] */
-    float *device;    /* as it is on the device */
-    float *part;      /* all parts in sequence, or one of them */
+    float *device;    /* the state as on the device */
+    float *part;      /* all parts in sequence, or one part */
     struct safetensors_item *items;
     int count;
     char prefix[OPTIMIZER_PARTS][OPTIMIZER_PREFIX];
@@ -30,8 +30,7 @@ int optimizer_items_read(struct optimizer_items *s, duet_optimizer *o, int64_t u
  * not change. ERR_FAILED: the file has no such state. */
 int optimizer_items_load(struct optimizer_items *s, const duet_optimizer *o,
                          const struct safetensors *file, int64_t most);
-/* The loaded state becomes that of `o`, after that many updates, or as many as one of the
- * parameters has. */
+/* Puts the loaded state into `o`, after that many updates, or as many as any parameter has. */
 int optimizer_items_put(const struct optimizer_items *s, duet_optimizer *o, int64_t updates);
 
 #endif

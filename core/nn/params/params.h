@@ -1,5 +1,5 @@
-/* The parameters of a model as a program holds them: values and gradients, buffers, layers by
- * number, and the objects that sum gradients or statistics over ranks. */
+/* What a duet_params holds: the values and gradients of a model's parameters, its buffers, its
+ * layers by number, and the objects that sum gradients or statistics over ranks. */
 #ifndef NN_PARAMS_PARAMS_H
 #define NN_PARAMS_PARAMS_H
 
@@ -13,10 +13,10 @@
 struct tape_exchange; /* nn/tape/tape.h */
 struct tape_step;
 
-/* Larger numbers than these are mistakes; up to these nothing overflows. */
+/* Limits. Larger numbers are mistakes; up to these limits nothing overflows. */
 enum {
     MOST_PARAMS = 1 << 16,     /* parameters of a model */
-    MOST_WINDOW = 1 << 20,     /* size, stride and padding of a layer */
+    MOST_WINDOW = 1 << 20,     /* size, stride or padding of a layer */
     MOST_SAMPLES = 0x7ffffff0, /* samples of a pass: groups of 16 of them are counted in an int */
 };
 
@@ -28,7 +28,7 @@ enum layer_kind { LAYER_CONV2D, LAYER_LINEAR, LAYER_BATCH_NORM, LAYER_DROPOUT, L
 struct layer {
     enum layer_kind kind;
     char *name;               /* owned by the model */
-    int weight, bias;         /* indices of parameters; -1: there is none */
+    int weight, bias;         /* indices of parameters; -1: none */
     int buffers;              /* batch_norm: the index of running_mean, the first of three */
     int stride, padding;      /* conv2d */
     double p;                 /* dropout */
@@ -40,26 +40,26 @@ struct layer {
 /* The functions that a pass calls if its parameters have a ddp; nn/ does not know ddp/, which
  * implements them. */
 struct grad_reducer {
-    /* Before each pass, in evaluation too. opens 1: it is an update's first, and the gradients may
-     * be moved; reduces 1: its last, after which gradients are summed. step: its number for spans
-     * and errors; -1: the reducer counts them. */
+    /* Called before each pass, in evaluation too. `opens` is 1 in an update's first pass, when the
+     * gradients may move. `reduces` is 1 in its last, after which gradients are summed. `step` is
+     * its number for spans and errors; -1: the reducer counts them. */
     int (*enter)(void *context, int32_t step, int opens, int reduces);
     /* The gradient of parameter `index` is complete. */
     int (*ready)(void *context, int index);
-    /* After that backward: later work on the compute stream reads the sums. */
+    /* Called after that backward. Later work on the compute stream reads the sums. */
     int (*finish)(void *context);
     /* Called before the next enqueued work reads the values of w and b (each may be NULL); with
      * backward 1, that work also writes their gradients. NULL: they are always in memory. */
     int (*use)(void *context, const struct param *w, const struct param *b, int backward);
-    /* The parameters own the reducer and free it by this; NULL: somebody else does. */
+    /* The duet_params owns the reducer and frees it with this; NULL: it does not own it. */
     void (*free)(void *context);
     int finds_unused; /* 1: parameters without a part in the loss count as ready, too */
     void *context;
 };
 
-/* How a batch_norm reaches the other ranks; syncbn/ implements it. */
+/* The connection of a batch_norm to the other ranks, which syncbn/ implements. */
 struct norm_sync {
-    const struct tape_exchange *exchange; /* NULL: there is one rank */
+    const struct tape_exchange *exchange; /* NULL: the job has one rank */
     void (*free)(struct norm_sync *sync);
 };
 
@@ -67,67 +67,67 @@ struct duet_params {
     struct param_set set;
     struct param_spec *specs; /* owned, and so are the names in it */
     struct optimizer sgd;
-    struct grad_clip clip;     /* of duet_clip_grad_norm; zeroed before its first call */
+    struct grad_clip clip;     /* for duet_clip_grad_norm; zeroed before its first call */
     struct step_block *step;   /* in device memory; holds the learning rate */
     struct duet_tensor *views; /* the values of all parameters, then their gradients */
-    /* [count] 0: PyTorch's grad None. The parameter had no part in the last update's loss, or
-     * duet_zero_grad came since, and the program has not written to its gradient, which is zero. */
+    /* [count] 0: PyTorch's grad None. The gradient is zero: the parameter had no part in the last
+     * update's loss, or duet_zero_grad followed, and the program has not written to it. */
     char *has_grad;
     int in_use;      /* 1: none can be frozen any more: somebody relies on gradient addresses */
     unsigned zeroed; /* calls of duet_zero_grad so far */
-    const struct grad_reducer *reducer; /* NULL: gradients are those of this process */
-    struct buffer_set buffers;          /* zeroed: there are none */
+    const struct grad_reducer *reducer; /* NULL: gradients stay in this process */
+    struct buffer_set buffers;          /* zeroed: no buffers */
     struct buffer_spec *buffer_specs;   /* owned, and so are the names in it */
     struct duet_tensor *buffer_views;
     struct norm_sync *sync;     /* NULL: a batch_norm normalises the samples of this process */
-    const struct layer *layers; /* [layer_count] of a model; NULL: there are none */
+    const struct layer *layers; /* [layer_count] of a model; NULL: no layers */
     int layer_count;
-    struct layer *own_layers; /* freed with the names in it; NULL: they are another's */
+    struct layer *own_layers; /* freed with the names in it; NULL: not owned */
 };
 
-/* A grad_hook of duet_params: tells the reducer, where there is one. */
+/* A grad_hook of duet_params that tells the reducer, if one is set. */
 int params_gradient_ready(void *params, int index);
 
 /* Tells the reducer that a pass uses these parameters; struct grad_reducer. */
 int params_use(const duet_params *params, const struct param *w, const struct param *b,
                int backward);
 
-/* Before the backward of an update's last pass from `root`: has_grad becomes the list of parameters
- * that have a part in it. The gradients of the others become zero, and are ready where the reducer
- * finds unused parameters. */
+/* Called before the backward of an update's last pass from `root`. It sets has_grad for the
+ * parameters that have a part in it. The gradients of the others become zero, and count as ready if
+ * the reducer finds unused parameters. */
 int params_leave_out_unused(duet_params *params, duet_tape *tape, duet_var *root);
 
 /* ---- a pass (nn/pass.c) ---- */
 
 enum { NO_STEP = -1 }; /* the reducer counts the steps itself */
 
-/* duet_tape_begin in two parts, for callers that bring segments, step block and log, as a replica
- * does. pass_enter tells the parameters' reducer, if there is one, that a pass begins (number: of
- * the step, for spans and errors); it may move the gradients, and must not be recorded. pass_begin
- * begins the pass with these parameters; NULL: none. Their backward is duet_backward, whose hook is
- * pass_note_fired. */
+/* duet_tape_begin in two parts, for callers with their own segments, step block and log, such as a
+ * replica. pass_enter tells the parameters' reducer, if any, that a pass begins; `number` is the
+ * step's, for spans and errors. It may move the gradients, and must not be recorded. pass_begin
+ * begins the pass with these parameters, or with none if NULL. Their backward is duet_backward,
+ * whose hook is pass_note_fired. */
 int pass_enter(duet_params *params, const struct tape_step *step, int32_t number);
 int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step);
 int pass_note_fired(void *tape, int index);
 
 /* ---- making, showing and keeping them ---- */
 
-/* Parameters and buffers from the lists that a model keeps, whose names are copied. values[count]:
- * host arrays to start from; NULL: zeros. segments: of the batches whose gradients may be added up
- * over several passes; a program has one; 0: no memory for values and gradients, which fsdp/
- * provides. */
+/* Makes parameters and buffers from a model's lists, whose names are copied. values[count] are the
+ * initial values in host memory; NULL: zeros. `segments` is the number of segments in batches whose
+ * gradients may be added up over several passes; a program has one. With 0, fsdp/ provides the
+ * memory for values and gradients. */
 int params_create(duet_params **out, struct device *device, const struct param_spec *specs,
                   int count, float *const *values, int segments);
 int params_register(duet_params *params, const struct buffer_spec *specs, int count);
 
-/* The views of values and gradients, where they are now. */
+/* Points the views to where values and gradients are now. */
 void params_show(struct duet_params *params);
 
-/* ERR_USAGE: a file could not have a parameter, a buffer or a layer of this name, or could not be
- * read back. The error text begins with `what`. */
+/* ERR_USAGE: a file with a parameter, buffer or layer of this name could not be written or read
+ * back. The message begins with `what`. */
 int name_check(const char *what, const char *name);
 
-/* ERR_USAGE: two of the names are equal. `what`: "parameters". */
+/* ERR_USAGE: two names are equal. `what` is "parameters". */
 int names_check_differ(const char *what, const struct param_spec *params, int param_count,
                        const struct buffer_spec *buffers, int buffer_count);
 

@@ -15,19 +15,19 @@ struct state {
     int buffer_count;
 };
 
-/* Host memory, zeros. (*values)[i] is that of parameter i, all of them in one block, which
- * state_values_free frees (NULL is fine). *buffers is laid out as nn/buffer.h says, for free; NULL
- * if there are none. */
+/* Allocates zeroed host memory. (*values)[i] belongs to parameter i; all values are in one block,
+ * which state_values_free frees (NULL is fine). nn/buffer.h says how *buffers is laid out, which is
+ * NULL for no buffers; free() frees it. */
 int state_values(const struct state *state, float ***values);
 int state_buffers(const struct state *state, void **buffers);
 void state_values_free(float **values);
 
-/* Lists the tensors of such memory: with wide 1 those of 8-byte elements, else all others. In a
- * file the wide ones come first, so that every tensor of it is aligned. Returns their number. */
+/* Lists the tensors in such memory: with wide 1 those with 8-byte elements, otherwise all others. A
+ * file has the wide ones first, so that all its tensors are aligned. Returns their number. */
 int state_items(const struct state *state, float *const *values, const void *buffers, int wide,
                 struct safetensors_item *items);
 
-/* Reads a file's tensors of these names; values or buffers NULL: without those. */
+/* Reads the tensors with these names from a file; skips values or buffers if NULL. */
 int state_read(const struct state *state, const struct safetensors *file, float *const *values,
                void *buffers);
 

@@ -1,19 +1,19 @@
 /* The step arena: device memory for everything that one step makes. A piece gets the first gap that
- * it fits into, and goes back when its last holder drops it:
+ * it fits into, and returns to the arena when its last holder drops it:
  *
  *     forward     | x | y0 | y1 | y2 |
- *     backward    | x | y0 | y1 | dy1|        y2 and its gradient went back
+ *     backward    | x | y0 | y1 | dy1|        y2 and its gradient are returned
  *     backward    | x | y0 | dy0|    |
  *
  * A plan without memory determines the offsets. They depend only on the order of the calls, so
- * equal steps have equal addresses. A plan is in one block if that is large enough. A piece beyond
- * its end, such as every piece of the first step, is its own allocation, and the next step has a
- * larger block. So a steady step allocates nothing, and the ledger shows what a step really needs.
+ * equal steps have equal addresses. The plan is laid out in one block. A piece beyond its end, such
+ * as every piece of the first step, is allocated separately, and the next step has a larger block.
+ * So a steady step allocates nothing, and the ledger shows what a step really needs.
  *
- * Work that is enqueued may still use a piece that went back: the order of the stream protects it,
- * so all work on pieces must be on the device's compute stream, or be ordered before the stream's
- * next work. If operands are checked and no spans are recorded (device_config), a piece is filled
- * with NaN when the stream reaches the place where it went back. */
+ * Enqueued work may still use a returned piece, because the order of the stream protects it. So all
+ * work on pieces must be on the device's compute stream, or be ordered before the stream's next
+ * work. If operands are checked and no spans are recorded (device_config), a piece is filled with
+ * NaN when the stream reaches the point of its return. */
 #ifndef NN_STEP_ARENA_H
 #define NN_STEP_ARENA_H
 
@@ -21,7 +21,7 @@
 
 struct step_arena_piece {
     size_t offset, bytes; /* in the plan */
-    char *memory;         /* in the block, or its own allocation */
+    char *memory;         /* in the block, or allocated separately */
     int number;           /* in the order of the calls */
     int holders;
 };
@@ -32,7 +32,7 @@ struct step_arena {
     enum mem_cause cause; /* the cause that the memory is charged to */
     char *block;          /* device memory; NULL: none */
     size_t block_bytes;
-    struct step_arena_piece *pieces; /* [count], sorted by offset: those given out; owned */
+    struct step_arena_piece *pieces; /* [count], sorted by offset: those in use; owned */
     int count, capacity;
     int number;   /* number of the next piece, from 0 in each step */
     int outside;  /* pieces outside of the block */
@@ -41,8 +41,8 @@ struct step_arena {
     size_t extent; /* bytes of the largest plan so far */
 };
 
-/* *out becomes `bytes` of device memory, 256-byte aligned; 0 bytes have an address too. Nobody
- * holds it yet. ERR_MEMORY: the device has no room. */
+/* Sets *out to `bytes` of device memory, 256-byte aligned; even 0 bytes have an address. Nobody
+ * holds the piece yet. ERR_MEMORY: the device has no room. */
 int step_arena_alloc(struct step_arena *a, size_t bytes, void **out);
 
 /* Adds or drops a holder of the piece that `memory` is in; after the last one it is returned. Other
@@ -50,15 +50,15 @@ int step_arena_alloc(struct step_arena *a, size_t bytes, void **out);
 void step_arena_hold(struct step_arena *a, const void *memory);
 int step_arena_drop(struct step_arena *a, const void *memory);
 
-/* The holders of the piece that `memory` is in; 0: none, or it is not memory of this arena. */
+/* The number of holders of the piece that `memory` is in; 0 for memory outside this arena, too. */
 int step_arena_holders(const struct step_arena *a, const void *memory);
 
-/* Returns the pieces with these numbers, first .. end-1, that nobody holds: `int first = a->number;
- * ... step_arena_release(a, first, a->number)`. */
+/* Returns those pieces numbered first .. end-1 to the arena that nobody holds: `int first =
+ * a->number; ... step_arena_release(a, first, a->number)`. */
 int step_arena_release(struct step_arena *a, int first, int end);
 
-/* Returns everything. If the plan has outgrown the block, it waits for the compute stream and makes
- * a larger one. ran_out: the previous step ran out of memory; then no memory is kept. */
+/* Returns all pieces. If the plan has outgrown the block, it waits for the compute stream and makes
+ * a larger one. With ran_out 1, the previous step ran out of memory, and no memory is kept. */
 int step_arena_restart(struct step_arena *a, int ran_out);
 
 /* Frees the memory; the stream must be done with it. */
